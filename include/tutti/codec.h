@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// codec.h -- in how many bits values travel. Works on whole columns, as the quantiser of 1-bit SGD does (Seide et al.,
+// "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training of Speech DNNs",
+// Interspeech 2014, section 3.2; semantics section 12).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+class Codec {
+ public:
+  virtual ~Codec() = default;
+  virtual std::string name() const = 0;  // "1 bit, zero threshold"
+  virtual bool lossy() const = 0;        // lossy codecs keep a residual (error feedback)
+  // Bytes of `columns` columns of `rows` values; columns are independent, so this is additive over columns.
+  virtual std::size_t bytes(std::size_t rows, std::size_t columns) const = 0;
+  // Encodes values + residual and leaves what was lost in residual. `residual` has the shape of `values`
+  // (may be null for codecs that lose nothing).
+  virtual void encode(std::size_t rows, std::size_t columns, const float* values, float* residual, std::byte* out) const = 0;
+  virtual void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
+  virtual void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
+};
+
+struct CodecOptions {
+  int bits = 32;               // 1, 2, 4, 8, 16 (uniform levels), 32
+  bool zero_threshold = true;  // 1 bit: the sign decides; otherwise the column mean
+};
+std::unique_ptr<Codec> make_codec(const CodecOptions&);
+
+}  // namespace tutti

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.h -- what the rest of the program sees of the configuration: blocks with inheritance, typed option structs.
+// An option block is a plain struct with its defaults and one describe(); that one table reads the block, rejects
+// unknown keys with a suggestion, answers help=NAME and prints the effective settings.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tutti/error.h"
+
+namespace tutti::config {
+
+// Per-epoch values, "0.8*10:0.2*20:0.05"; an index past the end gives the last one.
+template <class T>
+struct Schedule {
+  std::vector<T> values;
+  Schedule() = default;
+  Schedule(T value) : values{value} {}  // NOLINT: a single value is a schedule
+  bool empty() const { return values.empty(); }
+  std::size_t size() const { return values.size(); }
+  const T& at(std::size_t epoch) const { return values[epoch < values.size() ? epoch : values.size() - 1]; }
+};
+
+// Visits the options of one block. describe(Fields& f) calls it once per key with the variable that holds the
+// default; the four visitors (read, reject, help, dump) are in src/config/fields.cpp. Keys are case-insensitive.
+class Fields {
+ public:
+  virtual ~Fields() = default;
+
+  void operator()(std::string_view key, bool& v, std::string_view doc) { boolean(key, v, doc); }
+  void operator()(std::string_view key, std::int64_t& v, std::string_view doc) { integer(key, v, doc); }
+  void operator()(std::string_view key, double& v, std::string_view doc) { number(key, v, doc); }
+  void operator()(std::string_view key, std::string& v, std::string_view doc) { text(key, v, doc); }
+  void operator()(std::string_view key, std::vector<std::string>& v, std::string_view doc) { texts(key, v, doc); }
+  void operator()(std::string_view key, Schedule<double>& v, std::string_view doc) { numbers(key, v.values, doc); }
+  void operator()(std::string_view key, Schedule<std::int64_t>& v, std::string_view doc) { integers(key, v.values, doc); }
+
+  // One of several words (case-insensitive). Aliases: list a word twice with the same value; the first is printed.
+  template <class E>
+  void choice(std::string_view key, E& v, const std::vector<std::pair<std::string, E>>& words, std::string_view doc) {
+    std::vector<std::string> names;
+    std::size_t index = words.size();
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      names.push_back(words[i].first);
+      if (index == words.size() && words[i].second == v) index = i;
+    }
+    word(key, index, names, doc);
+    if (index < words.size()) v = words[index].second;
+  }
+
+  // A sub-block with a describe() of its own.
+  template <class Options>
+  void block(std::string_view key, Options& options, std::string_view doc) {
+    nested(key, doc, nullptr, [&](Fields& f) { options.describe(f); });
+  }
+  // The same, remembering whether the user wrote the block at all.
+  template <class Options>
+  void block(std::string_view key, std::optional<Options>& options, std::string_view doc) {
+    Options value = options.value_or(Options{});
+    bool present = options.has_value();
+    nested(key, doc, &present, [&](Fields& f) { value.describe(f); });
+    if (present) options = std::move(value);
+  }
+  // A block whose members are blocks under names that the user chooses, such as reader streams: input=[x=[..];y=[..]].
+  template <class Options>
+  void blocks(std::string_view key, std::vector<std::pair<std::string, Options>>& members, std::string_view doc) {
+    Options sample;
+    named(
+        key, doc, [&](Fields& f) { sample.describe(f); },
+        [&](const std::string& name, const std::function<void(const std::function<void(Fields&)>&)>& with) {
+          Options o;
+          with([&](Fields& f) { o.describe(f); });
+          members.emplace_back(name, std::move(o));
+        });
+  }
+
+  // Another spelling of a key ("old name"); `note` is printed once as a warning when not empty.
+  virtual void alias(std::string_view old_key, std::string_view key, std::string_view note = {}) = 0;
+  // A key that is accepted and has no effect here; the reason is printed once.
+  virtual void no_effect(std::string_view key, std::string_view because) = 0;
+  // The key just described must be present.
+  virtual void required(std::string_view key) = 0;
+  // Whether the user wrote the key (directly or, for inherited keys, further out).
+  virtual bool given(std::string_view key) const = 0;
+  // A rule that the values break; placed at the key's value (or at the block when absent). Only the reading visitor keeps it.
+  virtual void problem(std::string_view key, std::string message, std::string fix = {}) = 0;
+
+ protected:
+  virtual void boolean(std::string_view, bool&, std::string_view) = 0;
+  virtual void integer(std::string_view, std::int64_t&, std::string_view) = 0;
+  virtual void number(std::string_view, double&, std::string_view) = 0;
+  virtual void text(std::string_view, std::string&, std::string_view) = 0;
+  virtual void texts(std::string_view, std::vector<std::string>&, std::string_view) = 0;
+  virtual void integers(std::string_view, std::vector<std::int64_t>&, std::string_view) = 0;
+  virtual void numbers(std::string_view, std::vector<double>&, std::string_view) = 0;
+  virtual void word(std::string_view, std::size_t& index, const std::vector<std::string>&, std::string_view) = 0;
+  virtual void nested(std::string_view, std::string_view, bool* present, const std::function<void(Fields&)>&) = 0;
+  using With = std::function<void(const std::function<void(Fields&)>&)>;
+  virtual void named(std::string_view, std::string_view, const std::function<void(Fields&)>& sample,
+                     const std::function<void(const std::string&, const With&)>& each) = 0;
+};
+
+// A value as written, with its place; $variables$ are already substituted.
+struct Value {
+  std::string text;  // without enclosing quotes
+  SourcePos where;
+};
+
+// One block of settings. Cheap to copy (shared state); keeps its parents alive. Lookups go outward unless own_ is said.
+class Record {
+ public:
+  Record();
+  ~Record();
+  Record(const Record&);
+  Record& operator=(const Record&);
+
+  bool has(std::string_view key) const;      // here or further out
+  bool has_own(std::string_view key) const;  // in this block itself
+  Value value(std::string_view key) const;   // throws ConfigError when absent
+  std::optional<Value> find(std::string_view key) const;
+  std::optional<Value> find_own(std::string_view key) const;
+  bool boolean(std::string_view key, bool otherwise) const;
+  std::int64_t integer(std::string_view key, std::int64_t otherwise) const;
+  double number(std::string_view key, double otherwise) const;
+  std::string string(std::string_view key, std::string_view otherwise) const;
+  std::vector<std::string> strings(std::string_view key) const;  // array; empty when absent
+  bool is_block(std::string_view key) const;                     // the nearest `key` is [ ] or { }
+  Record block(std::string_view key) const;                      // throws ConfigError when absent or not a block
+  std::vector<std::string> keys() const;                         // of this block, in order of first appearance
+  SourcePos where() const;                                       // the block itself
+  std::string path() const;                                      // "Train.SGD", for messages
+
+  struct State;
+  explicit Record(std::shared_ptr<const State>);
+  const State& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+// Notices the user should see once (aliases, keys without effect, near misses); rank 0 prints them.
+struct Notices {
+  std::vector<std::string> lines;
+};
+
+// Reads a block through its describe(): unknown keys, bad values and broken rules all land in `problems`.
+// `name` is the table's name in messages ("SGD", "DataParallelSGD"). Keys listed in `also` are accepted unread.
+void read_fields(const Record&, std::string_view name, const std::function<void(Fields&)>& describe, Problems& problems,
+                 Notices& notices, const std::vector<std::string>& also = {});
+
+template <class Options>
+Options read(const Record& record, std::string_view name, Problems& problems, Notices& notices,
+             const std::vector<std::string>& also = {}) {
+  Options options;
+  read_fields(record, name, [&](Fields& f) { options.describe(f); }, problems, notices, also);
+  return options;
+}
+
+// "key = value" lines of the effective settings, in the order of describe(), nested blocks in brackets.
+std::string dump_fields(std::string_view name, const std::function<void(Fields&)>& describe, int indent = 0);
+// One line per key: name, type, default, sentence.
+std::string help_fields(std::string_view name, const std::function<void(Fields&)>& describe);
+
+}  // namespace tutti::config

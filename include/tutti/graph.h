@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// graph.h -- a network as plain data: what the builders (BrainScript, SimpleNetworkBuilder) make, what a model file
+// stores, and what Network executes. No behaviour, no memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tutti/error.h"
+#include "tutti/shape.h"
+
+namespace tutti::graph {
+
+using Attribute = std::variant<bool, double, std::string, std::vector<double>>;
+
+// One operation. `operation` is the original's class name: "InputValue", "LearnableParameter", "Times", "Plus", ...
+// (the table in src/graph/operations.cpp lists them with their attributes).
+struct Node {
+  std::string name;                             // unique in the graph; see semantics 2.4
+  std::string operation;
+  std::vector<std::size_t> inputs;              // indices of earlier nodes; loops (later issue) may point forward
+  std::map<std::string, Attribute> attributes;  // "outputRank", "dims", "init", "randomSeed", ...
+  SourcePos where;                              // for errors; empty for loaded models
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+  // Special sets, as node indices in the order of their declaration.
+  std::vector<std::size_t> features, labels, criteria, evaluations, outputs;
+};
+
+// Attributes with a default when absent; the wrong type is an assert (builders check types).
+bool flag(const Node&, const std::string& name, bool otherwise);
+double number(const Node&, const std::string& name, double otherwise);
+std::string text(const Node&, const std::string& name, const std::string& otherwise = {});
+std::vector<double> numbers(const Node&, const std::string& name);
+
+// What the builders must know of an operation; the table lives in src/graph/operations.cpp.
+struct OperationInfo {
+  std::string name;
+  int min_inputs = 0, max_inputs = 0;  // max -1 = any number
+};
+const OperationInfo* find_operation(const std::string& name);
+std::vector<std::string> operation_names();
+
+}  // namespace tutti::graph

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// log.h -- the one writer of what the user reads. Lines go to stderr or to the file that `stderr=` names; a progress
+// line is drawn over on a terminal and never reaches a file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tutti::log {
+
+void line(std::string_view text);      // one line, '\n' added; time-stamped if so configured
+void warning(std::string_view text);   // "Warning: ..." once per distinct text
+void progress(std::string_view text);  // replaces the last progress line; only on a terminal
+void result(std::string_view text);    // stdout
+
+struct Settings {
+  std::string path;           // empty = stderr
+  bool timestamps = false;
+  int rank = 0;
+};
+void open(const Settings&);  // throws Error when the file cannot be written
+void close();
+
+}  // namespace tutti::log

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// network.h -- a graph made executable: shapes inferred, memory planned, parameters initialised. One forward_backward
+// per minibatch; nothing is allocated after plan().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/graph.h"
+#include "tutti/parameters.h"
+#include "tutti/reader.h"
+
+namespace tutti {
+
+// What changes from epoch to epoch.
+struct NetworkMode {
+  double dropout_rate = 0;
+  std::uint64_t dropout_seed = 0;        // base of this epoch, semantics 6: ((worker * maxEpochs) + epoch) * rng nodes
+};
+
+struct NetworkOptions {
+  // Nodes by name; empty = the graph's own sets. The first criterion is trained on, all evaluations are reported.
+  std::string criterion;
+  std::vector<std::string> evaluations;
+  bool force_constant_seed = false;       // every random parameter gets seed 1
+  std::string device = "cpu";
+};
+
+// A criterion-like result of a minibatch or data set.
+struct NodeResult {
+  std::string name, operation;
+};
+
+class Network {
+ public:
+  // Infers shapes, orders nodes, lays out Parameters. Mistakes are ConfigErrors that name node and place.
+  Network(graph::Graph graph, const NetworkOptions& options);
+  ~Network();
+  Network(const Network&) = delete;
+
+  const graph::Graph& graph() const;      // with dims inferred
+  Parameters& parameters();               // trained ones: what optimizers and strategies see
+  // Everything else a model must store: untrained parameters (multiplier 0), statistics of Mean and InvStdDev.
+  struct State {
+    std::string name;
+    Shape shape;
+    std::span<float> values;
+  };
+  std::vector<State> state();
+  void initialize_parameters();           // semantics 5; random ones in the order of their seeds
+
+  // The streams the network reads: name, sample elements, whether declared sparse. `needed` for the given roots.
+  struct Input {
+    std::string name;
+    Shape shape;
+    bool sparse = false;
+  };
+  std::vector<Input> inputs_for_training() const;
+  std::vector<Input> inputs_for(const std::vector<std::string>& nodes) const;
+  // Says in which order the reader delivers streams; throws ConfigError-free Error on missing or misfitting streams.
+  void bind(const std::vector<StreamInfo>& streams);
+
+  // Plans buffers and primitives for minibatches (or sub-minibatches) of up to max_columns samples.
+  void plan_training(std::int64_t max_columns);
+  void plan_evaluation(std::int64_t max_columns, const std::vector<std::string>& nodes);
+
+  NodeResult criterion() const;
+  std::vector<NodeResult> evaluations() const;
+
+  void set_mode(const NetworkMode&);
+  // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each piece is announced
+  // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
+  // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
+  Tally forward_backward(const Batch&, PieceSink& pieces);
+  // Criterion and evaluations without training (dropout off, running statistics).
+  Tally evaluate(const Batch&);
+  // Forward up to the nodes of plan_evaluation; their values (columns x elements) until the next call.
+  struct Output {
+    std::string name;
+    Shape shape;
+    std::size_t columns = 0;              // 1 for values without a sample axis
+    bool per_sample = true;
+    std::span<const float> values;
+  };
+  std::vector<Output> forward(const Batch&);
+
+  // Corpus statistics (Mean, InvStdDev) still to be computed: feed one pass over the data, then finish.
+  std::vector<std::string> precompute_nodes() const;
+  void precompute_begin();
+  void precompute_accumulate(const Batch&);
+  // Sums of all ranks: `reduce` adds a vector of doubles over the ranks that read disjoint data (identity otherwise).
+  void precompute_end(const std::function<void(std::span<double>)>& reduce);
+
+  std::string describe() const;           // memory planned, operations fused: for the settings printed at start
+  std::size_t gradient_nodes() const;     // "%d nodes with gradient" of the start-up line
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// NaN in the criterion; says which node first had a value that is not finite.
+class NumericError : public Error {
+ public:
+  NumericError(std::string node, const std::string& message) : Error(message), node(std::move(node)) {}
+  std::string node;
+};
+
+}  // namespace tutti

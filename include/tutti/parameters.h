@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// parameters.h -- all trained weights in one flat buffer, gradients in a parallel one, named slices into both.
+// Strategies, codecs, optimizers and checkpoints see slices, never nodes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/shape.h"
+
+namespace tutti {
+
+// 64-byte aligned float storage, zero-initialised, never resized in the step loop.
+class FloatBuffer {
+ public:
+  FloatBuffer() = default;
+  explicit FloatBuffer(std::size_t count);
+  float* data() { return data_.get(); }
+  const float* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+  std::span<float> span() { return {data_.get(), size_}; }
+  std::span<const float> span() const { return {data_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(float*) const;
+  };
+  std::unique_ptr<float[], Free> data_;
+  std::size_t size_ = 0;
+};
+
+// One trained parameter. As a matrix it has rows = first axis, columns = all others; columns lie one after the other.
+struct Slice {
+  std::string name;
+  Shape shape;
+  std::size_t offset = 0;  // into weights and gradients, a multiple of 16 floats
+  std::size_t rows = 0, columns = 0;
+  double learning_rate_multiplier = 1;
+  double regularization_multiplier = 1;  // 0 leaves the parameter out of L1 and L2
+  std::size_t size() const { return rows * columns; }
+};
+
+// A run of whole columns of one slice: the unit in which gradients become ready, travel and are applied.
+struct Piece {
+  std::size_t slice = 0;
+  std::size_t first_column = 0, columns = 0;
+};
+
+// Slices stand in the order in which their gradients become ready (last layer first). The padding between slices is
+// zero in every buffer. A slice's pieces, as the network announces them, are the same on every rank and in every step.
+struct Parameters {
+  FloatBuffer weights;
+  FloatBuffer gradients;  // sums over samples, not means
+  std::vector<Slice> slices;
+  std::vector<Piece> pieces;  // in the order of announcement
+
+  std::size_t size() const { return weights.size(); }
+  std::size_t offset(const Piece& p) const { return slices[p.slice].offset + p.first_column * slices[p.slice].rows; }
+  std::size_t count(const Piece& p) const { return p.columns * slices[p.slice].rows; }
+};
+
+// What a step adds up beside the gradients. Travels with them, in doubles and 64-bit counts.
+struct Tally {
+  std::int64_t samples = 0;  // real samples
+  std::int64_t columns = 0;  // samples including packing gaps: the N of momentum, clipping and regularisation
+  double criterion = 0;      // summed over samples
+  double criterion_count = 0;
+  struct Evaluation {
+    double sum = 0, count = 0;
+  };
+  std::vector<Evaluation> evaluations;
+
+  Tally& operator+=(const Tally& o) {
+    samples += o.samples, columns += o.columns, criterion += o.criterion, criterion_count += o.criterion_count;
+    if (evaluations.size() < o.evaluations.size()) evaluations.resize(o.evaluations.size());
+    for (std::size_t i = 0; i < o.evaluations.size(); ++i)
+      evaluations[i].sum += o.evaluations[i].sum, evaluations[i].count += o.evaluations[i].count;
+    return *this;
+  }
+};
+
+// Where ready gradient pieces go. The network calls it for local gradients, a strategy for global ones.
+class PieceSink {
+ public:
+  virtual ~PieceSink() = default;
+  virtual void piece_ready(std::size_t piece) = 0;  // index into Parameters::pieces
+};
+
+}  // namespace tutti

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// strategy.h -- what the ranks tell each other, and when. Called by src/train/step_loop.cpp.
+// Every rank calls every hook equally often: a collective that misses a rank never returns.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tutti/archive.h"
+#include "tutti/communicator.h"
+#include "tutti/parameters.h"
+
+namespace tutti {
+
+// Where global gradients go: the optimizer's update. `columns` is the N of the step they belong to (semantics 8.3),
+// which in the buffered asynchronous mode is the step before.
+class GlobalSink {
+ public:
+  virtual ~GlobalSink() = default;
+  virtual void global_ready(std::size_t piece, std::int64_t columns) = 0;
+};
+
+// Seconds and bytes of the exchange since the last take(); a report adds them up per epoch.
+struct ExchangeStats {
+  double encode = 0, wait = 0, decode = 0;
+  std::int64_t bytes_sent = 0;    // by this rank, as counted on the wire (headers of codecs included)
+  std::int64_t values_sent = 0;   // gradient or weight values those bytes stand for
+  std::int64_t exchanges = 0;
+};
+
+// The step of the loop, in order:
+//   begin_step(columns, sink); network backward -> piece_ready(i) for every piece; finish_gradients(tally);
+//   the loop's optimizer has been fed through `sink` by then; exchange_weights(samples).
+// A piece may be updated while backward still runs: the network announces it only after its last use of those weights.
+class Strategy : public PieceSink {
+ public:
+  // Leaves every rank with equal weights (broadcast from rank 0). Buffers are planned here, once.
+  virtual void start(Parameters&) = 0;
+  virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }
+  // `global` receives each piece as soon as its global gradient stands in Parameters::gradients.
+  // `columns` is this step's N over all ranks, known to every rank from the reader's global order.
+  virtual void begin_step(std::int64_t columns, GlobalSink& global) = 0;
+  // The local gradient of a piece is complete (the network's call); its exchange may start.
+  void piece_ready(std::size_t piece) override = 0;
+  // All pieces were announced. Delivers the outstanding global pieces and makes this step's tally global.
+  virtual void finish_gradients(Tally&) = 0;
+  virtual void exchange_weights(std::int64_t global_samples) { (void)global_samples; }
+  // Epoch end, or a checkpoint that wants nothing in flight: completes what is pending and delivers it to `global`.
+  virtual void settle(GlobalSink& global) { (void)global; }
+  virtual void archive(Archive&) {}  // residuals and whatever else the next step depends on; this rank's part
+  virtual ExchangeStats take_stats() { return {}; }
+  virtual std::string describe() const = 0;  // for the settings printed at start
+};
+
+}  // namespace tutti

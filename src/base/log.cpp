@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one writer. Messages may come from the prefetch thread, hence the mutex.
+#include "tutti/log.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "tutti/error.h"
+
+namespace tutti::log {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* f) const { std::fclose(f); }
+};
+
+struct Writer {
+  std::mutex mutex;
+  std::unique_ptr<std::FILE, CloseFile> file;
+  Settings settings;
+  bool progress_drawn = false;
+  std::set<std::string, std::less<>> warned;
+
+  std::FILE* target() { return file ? file.get() : stderr; }
+  void clear_progress() {
+    if (progress_drawn) std::fputs("\r\x1b[K", stderr);
+    progress_drawn = false;
+  }
+};
+
+Writer& writer() {
+  static Writer w;
+  return w;
+}
+
+}  // namespace
+
+void line(std::string_view text) {
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  w.clear_progress();
+  std::string out;
+  if (w.settings.timestamps && !text.empty()) {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    out = fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local);
+  }
+  out += text;
+  out += '\n';
+  std::fwrite(out.data(), 1, out.size(), w.target());  // one call per line: lines of several ranks do not mix
+  std::fflush(w.target());
+}
+
+void warning(std::string_view text) {
+  {
+    Writer& w = writer();
+    const std::lock_guard lock(w.mutex);
+    if (!w.warned.emplace(text).second) return;
+  }
+  line(fmt::format("Warning: {}", text));
+}
+
+void progress(std::string_view text) {
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  static const bool terminal = isatty(STDERR_FILENO) == 1;
+  if (!terminal || w.settings.rank != 0) return;
+  w.clear_progress();
+  if (text.empty()) return;
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+  w.progress_drawn = true;
+}
+
+void result(std::string_view text) {
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  w.clear_progress();
+  const std::string out = fmt::format("{}\n", text);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  std::fflush(stdout);
+}
+
+void open(const Settings& settings) {
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  w.settings = settings;
+  w.file.reset();
+  if (settings.path.empty()) return;
+  const std::filesystem::path path(settings.path);
+  std::error_code ignored;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+  w.file.reset(std::fopen(settings.path.c_str(), "w"));
+  if (!w.file) throw Error(fmt::format("cannot write the log file '{}': {}", settings.path, std::strerror(errno)));
+}
+
+void close() {
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  w.clear_progress();
+  w.file.reset();
+}
+
+}  // namespace tutti::log
