@@ -26,7 +26,6 @@ struct NetworkOptions {
   // Nodes by name; empty = the graph's own sets. The first criterion is trained on, all evaluations are reported.
   std::string criterion;
   std::vector<std::string> evaluations;
-  bool force_constant_seed = false;       // every random parameter gets seed 1
   std::string device = "cpu";
 };
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// builder.h -- from a command block (Train=[...]) to a graph: BrainScriptNetworkBuilder or SimpleNetworkBuilder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tutti/config.h"
+#include "tutti/graph.h"
+
+namespace tutti {
+
+struct BuildContext {
+  Problems* problems = nullptr;
+  config::Notices* notices = nullptr;
+  bool force_constant_seed = false;
+};
+
+// Whether the block names a network builder (its own or inherited).
+bool has_network_builder(const config::Record& command);
+// Builds with the first builder present, in the order of semantics 2.1. Random parameters carry their seed as the
+// attribute randomSeed. Mistakes land in context.problems.
+graph::Graph build_network(const config::Record& command, const BuildContext& context);
+
+}  // namespace tutti
