@@ -41,6 +41,8 @@ struct Slice {
   std::size_t rows = 0, columns = 0;
   double learning_rate_multiplier = 1;
   double regularization_multiplier = 1;  // 0 leaves the parameter out of L1 and L2
+  // The gradient comes from a sparse input: columns whose gradient is all zero are neither decayed nor moved (8.3).
+  bool sparse_gradient = false;
   std::size_t size() const { return rows * columns; }
 };
 
