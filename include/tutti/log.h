@@ -17,6 +17,7 @@ struct Settings {
   std::string path;           // empty = stderr
   bool timestamps = false;
   int rank = 0;
+  bool quiet = false;         // drop lines and warnings: ranks other than 0 that have no file of their own
 };
 void open(const Settings&);  // throws Error when the file cannot be written
 void close();

@@ -48,6 +48,7 @@ Writer& writer() {
 void line(std::string_view text) {
   Writer& w = writer();
   const std::lock_guard lock(w.mutex);
+  if (w.settings.quiet) return;
   w.clear_progress();
   std::string out;
   if (w.settings.timestamps && !text.empty()) {
