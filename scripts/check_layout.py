@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""check_layout.py -- holds the tree to its map: includes go down and peers do not meet, foreign headers stay in their folder,
+every file names its licence, every contract in include/tutti compiles alone.
+
+Usage: check_layout.py [--compiler 'c++ ...'] [ROOT]
+"""
+import argparse
+import concurrent.futures
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+# What a folder of src/ may include beside itself, and what those may. The order is the order in which data pass.
+BELOW = {
+    'base': [],
+    'config': ['base'],
+    'comm': ['base'],
+    'codec': ['base'],
+    'graph': ['base'],
+    'brainscript': ['config', 'graph'],
+    'reader': ['config'],
+    'optim': ['config'],
+    'backend': ['graph', 'config'],
+    'strategy': ['config', 'comm', 'codec'],
+    'train': ['strategy', 'backend', 'brainscript', 'reader', 'optim'],
+    'actions': ['train'],
+    '.': ['actions'],  # main.cpp
+}
+# Whose contract a header of include/tutti is.
+CONTRACT = {
+    'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'config': 'config',
+    'communicator': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
+    'optimizer': 'optim', 'network': 'backend', 'strategy': 'strategy',
+}
+# A network eats what a reader delivers: the one contract that is shared between peers.
+SHARED = {'backend': ['reader']}
+QUARANTINE = [
+    (re.compile(r'^mpi\.h$'), 'src/comm/', 'MPI'),
+    (re.compile(r'^(oneapi/)?dnnl'), 'src/backend/cpu/', 'oneDNN'),
+    (re.compile(r'^(cuda|cublas|cudnn|nccl)'), 'src/backend/cuda/', 'CUDA'),
+]
+LICENCE = 'SPDX-License-Identifier: Apache-2.0'
+LICENSED = {'.cpp', '.h', '.cu', '.cuh', '.py', '.sh', '.cntk', '.supp'}
+LICENSED_NAMES = {'meson.build', 'meson_options.txt', '.clang-format', '.clang-tidy', 'run'}
+# Inputs of tests: their line numbers are what the tests are about.
+TEST_DATA = re.compile(r'^tests/(.*/)?(broken|cases|data)/')
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def files_of(root):
+    """What git knows or would take; without git, everything outside build directories."""
+    listed = subprocess.run(['git', '-C', root, 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
+                            capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        names = [n for n in listed.stdout.split('\0') if n]
+    else:
+        names = [p.relative_to(root).as_posix() for p in root.rglob('*') if not p.parts[len(root.parts)].startswith('build')]
+    return [n for n in sorted(set(names)) if (root / n).is_file()]
+
+
+def reachable(folder):
+    found, todo = set(), [folder]
+    while todo:
+        f = todo.pop()
+        if f not in found:
+            found.add(f)
+            todo += BELOW[f]
+    return found
+
+
+def folder_of(name):
+    """The level a file of src/ or include/tutti belongs to, or None where no rule applies."""
+    parts = name.split('/')
+    if name.startswith('include/tutti/'):
+        return CONTRACT.get(pathlib.PurePosixPath(name).stem, '?')
+    if parts[0] == 'src':
+        return parts[1] if len(parts) > 2 else '.'
+    return None
+
+
+def includes(root, name):
+    text = (root / name).read_text(encoding='utf-8', errors='replace')
+    for match in INCLUDE.finditer(text):
+        yield text.count('\n', 0, match.start()) + 1, match.group(1) == '"', match.group(2)
+
+
+def target_of(root, name, header):
+    """The project file that an include means, or None for a foreign one."""
+    for candidate in (pathlib.PurePosixPath(name).parent / header, pathlib.PurePosixPath('include') / header,
+                      pathlib.PurePosixPath('src') / header):
+        if (root / candidate).is_file():
+            return candidate.as_posix()
+    return None
+
+
+def check_includes(root, name):
+    problems = []
+    folder = folder_of(name)
+    if folder is None:
+        below = None
+    elif folder not in BELOW:
+        return [f'{name}: no level is known for this file; add it to BELOW or CONTRACT in scripts/check_layout.py']
+    else:
+        below = reachable(folder)
+    for line, quoted, header in includes(root, name):
+        place = f'{name}:{line}'
+        for pattern, home, what in QUARANTINE:
+            if pattern.match(header) and not name.startswith(home):
+                problems.append(f'{place}: <{header}>: {what} is included under {home} only')
+        if header.startswith('..'):
+            problems.append(f'{place}: "{header}": write the path from src/')
+        target = target_of(root, name, header)
+        if quoted and target is None:
+            problems.append(f'{place}: "{header}" is no file of the project; write <> around foreign headers')
+        if target is None or below is None:
+            continue
+        level = folder_of(target)
+        contract = target.startswith('include/tutti/')
+        if level in below or (contract and level in SHARED.get(folder, [])) or level is None:
+            continue
+        problems.append(f'{place}: "{header}": {folder} must not know {level} (includes go down; peers do not meet)')
+    return problems
+
+
+def check_licence(root, name):
+    path = pathlib.PurePosixPath(name)
+    if TEST_DATA.match(name) or not (path.suffix in LICENSED or path.name in LICENSED_NAMES):
+        return []
+    with open(root / name, encoding='utf-8', errors='replace') as f:
+        head = f.readline()
+        if head.startswith('#!'):
+            head = f.readline()
+    return [] if LICENCE in head else [f'{name}:1: the first line (after #!) must hold "{LICENCE}"']
+
+
+def check_alone(root, name, compiler):
+    command = compiler + ['-std=c++20', '-fsyntax-only', '-Wall', '-Wextra', '-Wno-unused-parameter', '-Werror',
+                          '-I', str(root / 'include'), '-include', str(root / name), '-x', 'c++', '/dev/null']
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [] if done.returncode == 0 else [f'{name}: does not compile alone:\n{done.stderr.rstrip()}']
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--compiler', default='c++')
+    parser.add_argument('root', nargs='?', default=pathlib.Path(__file__).resolve().parent.parent, type=pathlib.Path)
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+    names = files_of(root)
+    problems = []
+    for name in names:
+        problems += check_licence(root, name)
+        if pathlib.PurePosixPath(name).suffix in {'.cpp', '.h', '.cu', '.cuh'}:
+            problems += check_includes(root, name)
+    contracts = [n for n in names if n.startswith('include/tutti/') and n.endswith('.h')]
+    if not contracts:
+        problems.append(f'{root}: no header in include/tutti; is this the root of the project?')
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for found in pool.map(lambda n: check_alone(root, n, shlex.split(arguments.compiler)), contracts):
+            problems += found
+    for problem in problems:
+        print(problem)
+    print(f'{len(names)} files, {len(contracts)} contracts: ' + (f'{len(problems)} problems' if problems else 'in order'))
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# test.sh -- installs what is missing, builds everything and runs all tests, from any directory.
+#   scripts/test.sh               release build in build/
+#   scripts/test.sh --sanitize    build-sanitize/ with the address and undefined-behaviour sanitizers
+#   scripts/test.sh [...] NAME... only these tests (names or suites as in `meson test --list`)
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() { sed -n '3,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+sanitize=false
+names=()
+for argument in "$@"; do
+  case $argument in
+    --sanitize) sanitize=true ;;
+    -h | --help) usage; exit 0 ;;
+    -*) usage >&2; die "unknown option '$argument'" ;;
+    *) names+=("$argument") ;;
+  esac
+done
+
+scripts/install_dependencies.sh
+
+if $sanitize; then
+  build="build-sanitize"
+  # Without b_lundef=false the linker would ask every static library for the sanitizers' own symbols.
+  configure $build --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dbenchmarks=false
+  export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
+  export LSAN_OPTIONS=suppressions=$root/scripts/leaks.supp:print_suppressions=0
+  export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+  slower=(--timeout-multiplier 5)
+else
+  build=build
+  configure $build --buildtype=release
+  slower=()
+fi
+
+say "Building ($build)"
+ninja -C $build
+say "Testing"
+status=0
+meson test -C $build --no-rebuild --print-errorlogs "${slower[@]}" ${names[@]+"${names[@]}"} || status=$?
+
+# A skipped test is not a passed one: say what was not tested, and why. GoogleTest gives the reason on the line after
+# "Skipped", unittest behind the name of the test.
+skipped=$(awk '/: Skipped$/ { getline; print "  " $0; next } / \.\.\. skipped / { sub(/^.* \.\.\. skipped /, "  "); print }' \
+  $build/meson-logs/testlog.txt 2>/dev/null | sort | uniq -c || true)
+if [ -n "$skipped" ]; then
+  say "Skipped (how many tests, why)"
+  printf '%s\n' "$skipped"
+fi
+exit $status
