@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations a graph may hold, with the number of inputs each takes, and the accessors of node attributes.
+// Builders check calls against this table; shapes.cpp and the node makers of the backend have one entry for each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "tutti/graph.h"
+
+namespace tutti::graph {
+namespace {
+
+constexpr int any = -1;
+
+// Attributes stand behind the names; everything has a default unless the builder must give it.
+const std::array operations = {
+    // Leaves.
+    OperationInfo{"InputValue", 0, 0},  // dims, sparse, dynamicAxis
+    OperationInfo{"LearnableParameter", 0,
+                  0},  // dims, init, initValueScale, value, randomSeed, learningRateMultiplier, ...
+    // Products.
+    OperationInfo{"Times", 2, 2},  // outputRank=1, inferInputRankToMap=-1
+    OperationInfo{"TransposeTimes", 2, 2}, OperationInfo{"DiagTimes", 2, 2}, OperationInfo{"ElementTimes", 2, 2},
+    OperationInfo{"KhatriRaoProduct", 2, 2},
+    // Elementwise with broadcasting.
+    OperationInfo{"Plus", 2, 2}, OperationInfo{"Minus", 2, 2}, OperationInfo{"LogPlus", 2, 2},
+    OperationInfo{"Less", 2, 2}, OperationInfo{"Equal", 2, 2}, OperationInfo{"Greater", 2, 2},
+    OperationInfo{"GreaterEqual", 2, 2}, OperationInfo{"NotEqual", 2, 2}, OperationInfo{"LessEqual", 2, 2},
+    OperationInfo{"If", 3, 3},    // condition, then, else
+    OperationInfo{"Clip", 3, 3},  // minimum, maximum, value
+    // Pointwise.
+    OperationInfo{"Negate", 1, 1}, OperationInfo{"Reciprocal", 1, 1}, OperationInfo{"Sigmoid", 1, 1},
+    OperationInfo{"Tanh", 1, 1}, OperationInfo{"RectifiedLinear", 1, 1}, OperationInfo{"Exp", 1, 1},
+    OperationInfo{"Log", 1, 1}, OperationInfo{"Sqrt", 1, 1}, OperationInfo{"Abs", 1, 1}, OperationInfo{"Floor", 1, 1},
+    OperationInfo{"Ceil", 1, 1}, OperationInfo{"Round", 1, 1}, OperationInfo{"Sin", 1, 1},
+    OperationInfo{"Cosine", 1, 1}, OperationInfo{"Pass", 1, 1},
+    // Softmax family; axis=0 is the whole sample.
+    OperationInfo{"Softmax", 1, 1}, OperationInfo{"LogSoftmax", 1, 1}, OperationInfo{"Hardmax", 1, 1},
+    // Criteria.
+    OperationInfo{"CrossEntropyWithSoftmax", 2, 2},                       // labels, z; axis=0
+    OperationInfo{"ClassificationError", 2, 2},                           // labels, z; topN=1, axis=0
+    OperationInfo{"CrossEntropy", 2, 2},                                  // labels, probabilities
+    OperationInfo{"SquareError", 2, 2}, OperationInfo{"Logistic", 2, 2},  // label, probability
+    OperationInfo{"WeightedLogistic", 3, 3},                              // label, probability, weight
+    OperationInfo{"MatrixL1Reg", 1, 1}, OperationInfo{"MatrixL2Reg", 1, 1}, OperationInfo{"CosDistance", 2, 2},
+    // Reductions.
+    OperationInfo{"SumElements", 1, 1},  // over everything, also the samples
+    OperationInfo{"SumColumnElements", 1, 1}, OperationInfo{"ReduceElements", 1, 1},  // op, axis=0
+    // Shape.
+    OperationInfo{"Slice", 1, 1},                // begin, end, axis=1
+    OperationInfo{"RowStack", 1, any},           // axis=1
+    OperationInfo{"RowRepeat", 1, 1},            // numRepeats
+    OperationInfo{"Reshape", 1, 1},              // dims, beginAxis=0, endAxis=0
+    OperationInfo{"TransposeDimensions", 1, 1},  // axis1, axis2
+    // Training and corpus statistics.
+    OperationInfo{"Dropout", 1, 1}, OperationInfo{"Mean", 1, 1}, OperationInfo{"InvStdDev", 1, 1},
+    OperationInfo{"PerDimMeanVarNormalization", 3, 3},    // x, mean, 1/deviation
+    OperationInfo{"PerDimMeanVarDeNormalization", 3, 3},  // x, mean, 1/deviation
+};
+
+template <class T>
+const T* attribute(const Node& node, const std::string& name) {
+  const auto found = node.attributes.find(name);
+  if (found == node.attributes.end()) return nullptr;
+  const T* value = std::get_if<T>(&found->second);
+  assert(value && "attribute of another type than the table of operations says");
+  return value;
+}
+
+}  // namespace
+
+bool flag(const Node& node, const std::string& name, bool otherwise) {
+  const auto* value = attribute<bool>(node, name);
+  return value ? *value : otherwise;
+}
+
+double number(const Node& node, const std::string& name, double otherwise) {
+  const auto* value = attribute<double>(node, name);
+  return value ? *value : otherwise;
+}
+
+std::string text(const Node& node, const std::string& name, const std::string& otherwise) {
+  const auto* value = attribute<std::string>(node, name);
+  return value ? *value : otherwise;
+}
+
+std::vector<double> numbers(const Node& node, const std::string& name) {
+  const auto* value = attribute<std::vector<double>>(node, name);
+  return value ? *value : std::vector<double>{};
+}
+
+const OperationInfo* find_operation(const std::string& name) {
+  const auto found = std::find_if(operations.begin(), operations.end(), [&](const auto& o) { return o.name == name; });
+  return found == operations.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> operation_names() {
+  std::vector<std::string> names;
+  for (const auto& o : operations) names.push_back(o.name);
+  return names;
+}
+
+}  // namespace tutti::graph

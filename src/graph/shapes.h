@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// shapes.h -- what comes out of each operation: the shape of one sample and whether the value has a sample axis.
+// Builders ask node by node (infer_shape); Network infers a whole graph, dims of 0 included (infer_graph).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/graph.h"
+
+namespace tutti::graph {
+
+// A value with a sample axis lies on a dynamic axis; "" is the default one.
+struct Value {
+  Shape shape;
+  bool per_sample = false;
+  std::string axis;
+};
+
+// The shape that `node` makes of inputs of these shapes. Dims of 0 (still unknown) pass through where the rule allows.
+// Throws ConfigError at node.where. `names` of the inputs improve the message.
+Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<const std::string> names = {});
+
+// Whether the result has a sample axis when any of its inputs has one (criteria and corpus statistics have none).
+bool keeps_sample_axis(const Node& node);
+
+// What the left operand of a product or sum must look like, given the other one: dims of 0 are filled in and, with
+// inferInputRankToMap, missing axes are added. Returns the operand unchanged where nothing is to infer.
+Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs);
+
+// The nodes that the roots need, inputs before users. A loop is a ConfigError: recurrence has its own operations.
+std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<std::size_t>& roots);
+
+// Shapes of all nodes in `order`; the dims of parameters are completed in the graph. Entries of other nodes are empty.
+std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& order);
+
+// Attribute `dims` as a shape.
+Shape declared_shape(const Node& node);
+
+// An axis attribute (counted from 1, negative from the end) as an index from 0; checks the range.
+std::size_t axis_index(const Node& node, const std::string& attribute, double otherwise, std::size_t rank);
+
+// The part of `axis` that a Slice keeps: [first, last).
+struct Range {
+  std::size_t first = 0, last = 0;
+};
+Range slice_range(const Node& node, std::size_t dim);
+
+}  // namespace tutti::graph
