@@ -12,11 +12,13 @@
 
 namespace tutti {
 
-// A transfer under way; the bytes must stay in place until done() or wait().
+// A planned transfer between two ranks. Planned once, started as often as wanted: a step loop allocates nothing.
+// From start() until done() or wait() says so, the bytes must stay in place (and, when sending, unchanged).
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  virtual bool done() = 0;  // also drives progress
+  virtual void start() = 0;  // the previous run must be complete
+  virtual bool done() = 0;   // also drives progress; true when nothing was started
   virtual void wait() = 0;
 };
 
@@ -27,9 +29,13 @@ class Communicator {
   virtual int size() const = 0;
   virtual std::string host() const = 0;
 
-  // Point to point. Tags are 0..32767; messages of one pair and tag arrive in the order they were sent.
-  virtual std::unique_ptr<Transfer> send(int to, int tag, std::span<const std::byte>) = 0;
-  virtual std::unique_ptr<Transfer> receive(int from, int tag, std::span<std::byte>) = 0;
+  // Point to point. Tags are 0..32767; messages of one pair and tag arrive in the order in which they were started.
+  // Both sides must name the same number of bytes; any number is fine, also more than 2 GB.
+  virtual std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte>) = 0;
+  virtual std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte>) = 0;
+  // The same, started at once.
+  std::unique_ptr<Transfer> send(int to, int tag, std::span<const std::byte>);
+  std::unique_ptr<Transfer> receive(int from, int tag, std::span<std::byte>);
 
   virtual void barrier() = 0;
   virtual void broadcast(int root, std::span<std::byte>) = 0;
@@ -41,5 +47,16 @@ class Communicator {
   // A communicator of the ranks that pass the same color, ordered by rank.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 };
+
+// Where this rank sits: for thread counts and for telling users about ranks that fight over one core.
+struct HostPlace {
+  int hosts = 1;       // distinct hosts of the communicator
+  int local_rank = 0;  // this rank among those of its host, in rank order
+  int local_ranks = 1;
+  int allowed_cores = 1;      // logical processors this rank may run on
+  bool shares_cores = false;  // another rank of this host may run on some of them
+  int fair_cores = 1;         // what this rank may use without taking from another, at least 1
+};
+HostPlace find_place(Communicator&);  // collective
 
 }  // namespace tutti

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicator over MPI, and the only file that includes mpi.h. Counts in MPI are int, so long messages travel as
+// several; persistent requests keep the step loop free of allocations.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <fmt/format.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "comm/session.h"
+#include "comm/threads.h"
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kLargestMessage = std::size_t{1} << 30;
+
+// `doing` is only called on failure: texts cost nothing in the step loop.
+template <class Doing>
+void check(int code, const Doing& doing) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  throw Error(
+      fmt::format("MPI failed while {}: {}", doing(),
+                  length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("code {}", code)));
+}
+
+bool finalized() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// One MPI message per `largest` bytes (an empty transfer is one empty message); calls use(offset, count).
+template <class Use>
+void for_each_part(std::size_t bytes, std::size_t largest, const Use& use) {
+  std::size_t at = 0;
+  do {
+    const std::size_t n = std::min(largest, bytes - at);
+    use(at, static_cast<int>(n));
+    at += n;
+  } while (at < bytes);
+}
+
+class MpiTransfer : public Transfer {
+ public:
+  MpiTransfer(bool sending, int peer, int tag, std::size_t bytes)
+      : sending_(sending), peer_(peer), tag_(tag), bytes_(bytes) {}
+  ~MpiTransfer() override {
+    if (finalized()) return;
+    for (MPI_Request& request : parts_) {
+      if (active_ && !sending_) {
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      }
+      MPI_Request_free(&request);
+    }
+  }
+  MpiTransfer(const MpiTransfer&) = delete;
+  MpiTransfer& operator=(const MpiTransfer&) = delete;
+
+  // Takes over a persistent request for `count` bytes.
+  void add(MPI_Request request, int count) {
+    parts_.push_back(request);
+    counts_.push_back(count);
+    statuses_.resize(parts_.size());
+  }
+
+  void start() override {
+    assert(!active_);
+    active_ = true;
+    check(MPI_Startall(static_cast<int>(parts_.size()), parts_.data()), [&] { return doing(); });
+  }
+
+  bool done() override {
+    if (!active_) return true;
+    int flag = 0;
+    finish(MPI_Testall(static_cast<int>(parts_.size()), parts_.data(), &flag, statuses_.data()), flag != 0);
+    return flag != 0;
+  }
+
+  void wait() override {
+    if (active_) finish(MPI_Waitall(static_cast<int>(parts_.size()), parts_.data(), statuses_.data()), true);
+  }
+
+ private:
+  std::string doing() const {
+    return fmt::format("{} {} bytes {} rank {} (tag {})", sending_ ? "sending" : "receiving", bytes_,
+                       sending_ ? "to" : "from", peer_, tag_);
+  }
+
+  void finish(int code, bool complete) {
+    if (code == MPI_ERR_IN_STATUS)
+      for (const MPI_Status& status : statuses_)
+        if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) code = status.MPI_ERROR;
+    check(code, [&] { return doing(); });
+    if (!complete) return;
+    active_ = false;
+    if (sending_) return;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      int count = 0;
+      check(MPI_Get_count(&statuses_[i], MPI_BYTE, &count), [&] { return doing(); });
+      if (count != counts_[i])
+        throw Error(
+            fmt::format("MPI failed while {}: the message has {} bytes instead of {}", doing(), count, counts_[i]));
+    }
+  }
+
+  bool sending_;
+  int peer_, tag_;
+  std::size_t bytes_;
+  bool active_ = false;
+  std::vector<MPI_Request> parts_;
+  std::vector<int> counts_;
+  std::vector<MPI_Status> statuses_;
+};
+
+class MpiCommunicator : public Communicator {
+ public:
+  // `owned` communicators are freed here; MPI_COMM_WORLD is not.
+  MpiCommunicator(MPI_Comm comm, bool owned, std::size_t largest) : comm_(comm), owned_(owned), largest_(largest) {
+    check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), [] { return "setting the error handler"; });
+    check(MPI_Comm_rank(comm_, &rank_), [] { return "asking for the rank"; });
+    check(MPI_Comm_size(comm_, &size_), [] { return "asking for the number of ranks"; });
+  }
+  ~MpiCommunicator() override {
+    if (owned_ && !finalized()) MPI_Comm_free(&comm_);
+  }
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string host() const override { return host_name(); }
+
+  std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
+    auto transfer = std::make_unique<MpiTransfer>(true, to, tag, bytes.size());
+    for_each_part(bytes.size(), largest_, [&](std::size_t at, int count) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Send_init(bytes.data() + at, count, MPI_BYTE, to, tag, comm_, &request),
+            [&] { return fmt::format("planning to send {} bytes to rank {}", bytes.size(), to); });
+      transfer->add(request, count);
+    });
+    return transfer;
+  }
+
+  std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
+    auto transfer = std::make_unique<MpiTransfer>(false, from, tag, bytes.size());
+    for_each_part(bytes.size(), largest_, [&](std::size_t at, int count) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Recv_init(bytes.data() + at, count, MPI_BYTE, from, tag, comm_, &request),
+            [&] { return fmt::format("planning to receive {} bytes from rank {}", bytes.size(), from); });
+      transfer->add(request, count);
+    });
+    return transfer;
+  }
+
+  void barrier() override {
+    check(MPI_Barrier(comm_), [] { return "waiting for the other ranks at a barrier"; });
+  }
+
+  void broadcast(int root, std::span<std::byte> bytes) override {
+    if (bytes.empty()) return;
+    for_each_part(bytes.size(), largest_, [&](std::size_t at, int count) {
+      check(MPI_Bcast(bytes.data() + at, count, MPI_BYTE, root, comm_),
+            [&] { return fmt::format("broadcasting {} bytes from rank {}", bytes.size(), root); });
+    });
+  }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    assert(all.size() == mine.size() * static_cast<std::size_t>(size_));
+    if (mine.empty()) return;
+    if (mine.size() <= largest_) {
+      const int count = static_cast<int>(mine.size());
+      check(MPI_Allgather(mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_),
+            [&] { return fmt::format("gathering {} bytes of every rank", count); });
+      return;
+    }
+    std::memcpy(all.data() + mine.size() * static_cast<std::size_t>(rank_), mine.data(), mine.size());
+    for (int r = 0; r < size_; ++r) broadcast(r, all.subspan(mine.size() * static_cast<std::size_t>(r), mine.size()));
+  }
+
+  std::unique_ptr<Communicator> split(int color) override {
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, color, rank_, &part), [] { return "splitting a communicator"; });
+    return std::make_unique<MpiCommunicator>(part, true, largest_);
+  }
+
+ private:
+  MPI_Comm comm_;
+  bool owned_;
+  std::size_t largest_;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+
+MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().present) {
+  if (!uses_mpi_) {
+    world_ = make_solo_communicator();
+    return;
+  }
+  int provided = 0;
+  // Only the main thread talks; readers and kernels have threads of their own.
+  check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), [] { return "starting MPI"; });
+  if (provided < MPI_THREAD_FUNNELED) throw Error("MPI failed while starting: it does not allow threads beside MPI");
+  world_ = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, kLargestMessage);
+}
+
+MpiSession::~MpiSession() {
+  world_.reset();
+  if (uses_mpi_ && !finalized()) MPI_Finalize();
+}
+
+void MpiSession::abort(const std::string& text, int code) {
+  const std::string line =
+      world_->size() > 1 ? fmt::format("[rank {} on {}] {}\n", world_->rank(), world_->host(), text) : text + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of several ranks do not mix
+  std::fflush(nullptr);
+  if (uses_mpi_ && !finalized()) MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message) {
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, largest_message);
+}
+
+}  // namespace tutti

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// session.h -- the life of MPI in this process; made once, first thing in main. A process that no launcher started
+// does not touch MPI at all and gets a world of size 1: it starts at once and needs no daemon.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tutti/communicator.h"
+
+namespace tutti {
+
+// What the environment tells before MPI is up. `present`: an MPI launcher (mpiexec, srun with PMI) started us.
+struct Launcher {
+  bool present = false;
+  int ranks = 1;  // 1 when the launcher does not say
+};
+Launcher find_launcher();
+
+class MpiSession {
+ public:
+  MpiSession(int* argc, char*** argv);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  Communicator& world() { return *world_; }
+  // Prints "[rank R on HOST] text" (a lone process prints the text alone) and ends every rank with this exit code.
+  [[noreturn]] void abort(const std::string& text, int code = 1);
+
+ private:
+  bool uses_mpi_ = false;
+  std::unique_ptr<Communicator> world_;
+};
+
+// The whole of MPI_COMM_WORLD split into messages of at most `largest_message` bytes; for tests of long messages.
+std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message);
+
+}  // namespace tutti

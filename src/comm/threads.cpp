@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads. All ranks of a run share one mutex and one condition variable: simple enough to be evidently right,
+// and fast enough for tests. Bytes are copied once, from the sender's to the receiver's memory.
+#include "comm/threads.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+// Shared by every communicator of one run, also by those that split() makes.
+struct Hub {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool failed = false;
+
+  void fail() {
+    const std::lock_guard lock(mutex);
+    failed = true;
+    changed.notify_all();
+  }
+};
+
+// Thrown in ranks that waited for a rank that failed; run_ranks drops it.
+struct PeerFailed : Error {
+  PeerFailed() : Error("another rank failed") {}
+};
+
+class ThreadTransfer;
+
+// Transfers that wait for their other side, in order of start; linked through the transfers themselves.
+struct Queue {
+  ThreadTransfer* first = nullptr;
+  ThreadTransfer** end = &first;
+};
+
+// A group of ranks.
+struct World {
+  World(std::shared_ptr<Hub> h, int n)
+      : hub(std::move(h)), size(n), pairs(static_cast<std::size_t>(n * n)), slots(static_cast<std::size_t>(n)) {}
+  std::shared_ptr<Hub> hub;
+  int size;
+  std::vector<Queue> pairs;  // [from * size + to]
+  struct Slot {
+    const std::byte* bytes = nullptr;
+    std::size_t count = 0;
+    int color = 0;
+    std::shared_ptr<World> part;
+  };
+  std::vector<Slot> slots;
+  int arrived = 0;
+  std::uint64_t round = 0;
+};
+
+class ThreadTransfer : public Transfer {
+ public:
+  ThreadTransfer(std::shared_ptr<World> world, std::size_t pair, int tag, const std::byte* source, std::byte* target,
+                 std::size_t bytes)
+      : world_(std::move(world)), pair_(pair), tag_(tag), source_(source), target_(target), bytes_(bytes) {}
+  ~ThreadTransfer() override {
+    const std::lock_guard lock(world_->hub->mutex);
+    if (waiting_) unlink();
+  }
+  ThreadTransfer(const ThreadTransfer&) = delete;
+  ThreadTransfer& operator=(const ThreadTransfer&) = delete;
+
+  void start() override {
+    Hub& hub = *world_->hub;
+    const std::lock_guard lock(hub.mutex);
+    assert(!waiting_);
+    if (hub.failed) throw PeerFailed();
+    for (ThreadTransfer* other = queue().first; other; other = other->next_) {
+      if (other->tag_ != tag_ || (other->source_ != nullptr) == (source_ != nullptr)) continue;
+      if (other->bytes_ != bytes_)
+        throw Error(fmt::format("a message of tag {} has {} bytes on one side and {} on the other", tag_, other->bytes_,
+                                bytes_));
+      if (bytes_ > 0) std::memcpy(target_ ? target_ : other->target_, source_ ? source_ : other->source_, bytes_);
+      other->unlink();
+      hub.changed.notify_all();
+      return;
+    }
+    waiting_ = true;
+    next_ = nullptr;
+    previous_ = queue().end;
+    *queue().end = this;
+    queue().end = &next_;
+  }
+
+  bool done() override {
+    const std::lock_guard lock(world_->hub->mutex);
+    if (waiting_ && world_->hub->failed) throw PeerFailed();
+    return !waiting_;
+  }
+
+  void wait() override {
+    Hub& hub = *world_->hub;
+    std::unique_lock lock(hub.mutex);
+    hub.changed.wait(lock, [&] { return !waiting_ || hub.failed; });
+    if (waiting_) throw PeerFailed();
+  }
+
+ private:
+  Queue& queue() { return world_->pairs[pair_]; }
+  void unlink() {
+    *previous_ = next_;
+    if (next_)
+      next_->previous_ = previous_;
+    else
+      queue().end = previous_;
+    waiting_ = false;
+  }
+
+  std::shared_ptr<World> world_;
+  std::size_t pair_;
+  int tag_;
+  const std::byte* source_;  // null when receiving
+  std::byte* target_;
+  std::size_t bytes_;
+  bool waiting_ = false;
+  ThreadTransfer* next_ = nullptr;
+  ThreadTransfer** previous_ = nullptr;
+};
+
+class ThreadCommunicator : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return world_->size; }
+  std::string host() const override {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return name;
+  }
+
+  std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
+    assert(to >= 0 && to < size());
+    static constexpr std::byte nothing{};
+    return std::make_unique<ThreadTransfer>(world_, pair(rank_, to), tag, bytes.empty() ? &nothing : bytes.data(),
+                                            nullptr, bytes.size());
+  }
+  std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
+    assert(from >= 0 && from < size());
+    return std::make_unique<ThreadTransfer>(world_, pair(from, rank_), tag, nullptr, bytes.data(), bytes.size());
+  }
+
+  void barrier() override {
+    std::unique_lock lock(world_->hub->mutex);
+    meet(lock);
+  }
+
+  void broadcast(int root, std::span<std::byte> bytes) override {
+    publish(bytes);
+    const World::Slot& from = world_->slots[static_cast<std::size_t>(root)];
+    if (from.count != bytes.size())
+      throw Error(
+          fmt::format("a broadcast has {} bytes on rank {} and {} on rank {}", from.count, root, bytes.size(), rank_));
+    if (rank_ != root && !bytes.empty()) std::memcpy(bytes.data(), from.bytes, bytes.size());
+    barrier();
+  }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    assert(all.size() == mine.size() * static_cast<std::size_t>(size()));
+    publish(mine);
+    for (std::size_t r = 0; r < world_->slots.size(); ++r) {
+      const World::Slot& from = world_->slots[r];
+      if (from.count != mine.size())
+        throw Error(fmt::format("gathering {} bytes on rank {} but {} on rank {}", from.count, r, mine.size(), rank_));
+      if (!mine.empty()) std::memcpy(all.data() + r * mine.size(), from.bytes, mine.size());
+    }
+    barrier();
+  }
+
+  std::unique_ptr<Communicator> split(int color) override {
+    auto& slots = world_->slots;
+    const auto me = static_cast<std::size_t>(rank_);
+    std::unique_lock lock(world_->hub->mutex);
+    slots[me].color = color;
+    meet(lock);
+    int first = -1, before = 0, members = 0;
+    for (int r = 0; r < size(); ++r) {
+      if (slots[static_cast<std::size_t>(r)].color != color) continue;
+      if (first < 0) first = r;
+      if (r < rank_) ++before;
+      ++members;
+    }
+    if (first == rank_) slots[me].part = std::make_shared<World>(world_->hub, members);
+    meet(lock);
+    auto part = std::make_unique<ThreadCommunicator>(slots[static_cast<std::size_t>(first)].part, before);
+    meet(lock);
+    slots[me].part.reset();
+    return part;
+  }
+
+ private:
+  std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from * world_->size + to); }
+
+  // All ranks arrive before any leaves.
+  void meet(std::unique_lock<std::mutex>& lock) {
+    Hub& hub = *world_->hub;
+    if (hub.failed) throw PeerFailed();
+    const std::uint64_t round = world_->round;
+    if (++world_->arrived == world_->size) {
+      world_->arrived = 0;
+      ++world_->round;
+      hub.changed.notify_all();
+      return;
+    }
+    hub.changed.wait(lock, [&] { return world_->round != round || hub.failed; });
+    if (world_->round == round) throw PeerFailed();
+  }
+
+  void publish(std::span<const std::byte> bytes) {
+    std::unique_lock lock(world_->hub->mutex);
+    auto& slot = world_->slots[static_cast<std::size_t>(rank_)];
+    slot.bytes = bytes.data();
+    slot.count = bytes.size();
+    meet(lock);
+  }
+
+  std::shared_ptr<World> world_;
+  int rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_solo_communicator() {
+  return std::make_unique<ThreadCommunicator>(std::make_shared<World>(std::make_shared<Hub>(), 1), 0);
+}
+
+void run_ranks(int ranks, const std::function<void(Communicator&)>& fn) {
+  const auto hub = std::make_shared<Hub>();
+  const auto world = std::make_shared<World>(hub, ranks);
+  std::exception_ptr first;
+  const auto run = [&](int rank) {
+    try {
+      ThreadCommunicator comm(world, rank);
+      fn(comm);
+    } catch (const PeerFailed&) {
+      hub->fail();
+    } catch (...) {
+      {
+        const std::lock_guard lock(hub->mutex);
+        if (!first) first = std::current_exception();
+      }
+      hub->fail();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int r = 0; r < ranks; ++r) threads.emplace_back(run, r);
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace tutti

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// communicator_checks.h -- what every communicator must do; run over threads and over MPI.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tutti/communicator.h"
+#include "tutti/error.h"
+
+namespace tutti::checks {
+
+inline std::vector<std::byte> pattern(std::size_t n, int seed) {
+  std::vector<std::byte> bytes(n);
+  for (std::size_t i = 0; i < n; ++i)
+    bytes[i] = static_cast<std::byte>(i * 31 + i / 251 + static_cast<std::size_t>(seed));
+  return bytes;
+}
+
+// Each rank to each other one, several lengths, the same plans started again and again, receives in another order.
+inline void transfers(Communicator& comm) {
+  const int n = comm.size(), me = comm.rank();
+  for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{100003}}) {
+    std::vector<std::vector<std::byte>> out(static_cast<std::size_t>(n)), in(static_cast<std::size_t>(n));
+    std::vector<std::unique_ptr<Transfer>> receives, sends;
+    for (int r = 0; r < n; ++r) {
+      if (r == me) continue;
+      const auto at = static_cast<std::size_t>(r);
+      out[at].resize(length);
+      in[at].resize(length);
+      receives.push_back(comm.plan_receive(r, 7, in[at]));
+      sends.push_back(comm.plan_send(r, 7, out[at]));
+    }
+    for (int round = 0; round < 3; ++round) {
+      for (auto& t : receives) t->start();
+      for (int r = 0; r < n; ++r)
+        if (r != me) std::ranges::copy(pattern(length, 100 * me + r + round), out[static_cast<std::size_t>(r)].begin());
+      for (auto& t : sends) t->start();
+      for (auto t = receives.rbegin(); t != receives.rend(); ++t) (*t)->wait();
+      for (auto& t : sends) t->wait();
+      for (auto& t : receives) EXPECT_TRUE(t->done());
+      for (int r = 0; r < n; ++r)
+        EXPECT_TRUE(r == me || in[static_cast<std::size_t>(r)] == pattern(length, 100 * r + me + round))
+            << "from " << r;
+    }
+  }
+}
+
+// Messages of one pair: in order within a tag, and a later tag does not wait for an earlier one.
+inline void order_and_tags(Communicator& comm) {
+  if (comm.size() < 2 || comm.rank() > 1) return;
+  const int peer = 1 - comm.rank();
+  std::vector<int> out{1, 2, 3}, in(3);
+  std::vector<std::unique_ptr<Transfer>> all;
+  const auto bytes = [](int& v) { return std::as_writable_bytes(std::span<int>(&v, 1)); };
+  all.push_back(comm.receive(peer, 32767, bytes(in[2])));
+  all.push_back(comm.receive(peer, 0, bytes(in[0])));
+  all.push_back(comm.receive(peer, 0, bytes(in[1])));
+  all.push_back(comm.send(peer, 0, bytes(out[0])));
+  all.push_back(comm.send(peer, 0, bytes(out[1])));
+  all.push_back(comm.send(peer, 32767, bytes(out[2])));
+  for (auto& t : all)
+    while (!t->done()) {
+    }
+  EXPECT_EQ(in, out);
+}
+
+inline void collectives(Communicator& comm) {
+  const int n = comm.size(), me = comm.rank();
+  for (int root = 0; root < n; ++root) {
+    std::vector<std::byte> bytes = me == root ? pattern(5000, root) : std::vector<std::byte>(5000);
+    comm.broadcast(root, bytes);
+    EXPECT_EQ(bytes, pattern(5000, root));
+  }
+  std::vector<std::byte> all(static_cast<std::size_t>(n) * 3000);
+  comm.all_gather(pattern(3000, me), all);
+  for (int r = 0; r < n; ++r) {
+    const auto part = std::span<std::byte>(all).subspan(static_cast<std::size_t>(r) * 3000, 3000);
+    EXPECT_EQ(std::vector<std::byte>(part.begin(), part.end()), pattern(3000, r));
+  }
+  comm.barrier();
+}
+
+// Sums that depend on the order of the ranks have one order.
+inline void sums(Communicator& comm) {
+  const auto value = [](int rank, int i) { return 1.0 / (3 + rank * 7 + i) * (rank % 2 ? 1e9 : 1.0); };
+  std::vector<double> values(20), expected(20);
+  std::vector<std::int64_t> counts(20), expected_counts(20);
+  for (int i = 0; i < 20; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    values[at] = value(comm.rank(), i);
+    counts[at] = (std::int64_t{1} << 60) / (comm.rank() + 2) + i;
+    for (int r = 0; r < comm.size(); ++r) {
+      expected[at] = r == 0 ? value(0, i) : expected[at] + value(r, i);
+      expected_counts[at] += (std::int64_t{1} << 60) / (r + 2) + i;
+    }
+  }
+  comm.all_reduce_sum(values);
+  comm.all_reduce_sum(counts);
+  EXPECT_EQ(values, expected);
+  EXPECT_EQ(counts, expected_counts);
+}
+
+inline void split(Communicator& comm) {
+  const auto part = comm.split(comm.rank() % 2);
+  EXPECT_EQ(part->rank(), comm.rank() / 2);
+  EXPECT_EQ(part->size(), (comm.size() + 1 - comm.rank() % 2) / 2);
+  std::vector<std::int64_t> sum{comm.rank()};
+  part->all_reduce_sum(sum);
+  std::int64_t expected = 0;
+  for (int r = comm.rank() % 2; r < comm.size(); r += 2) expected += r;
+  EXPECT_EQ(sum[0], expected);
+  transfers(*part);
+}
+
+inline void place(Communicator& comm) {
+  const HostPlace place = find_place(comm);
+  EXPECT_EQ(place.hosts, 1);
+  EXPECT_EQ(place.local_ranks, comm.size());
+  EXPECT_EQ(place.local_rank, comm.rank());
+  EXPECT_GE(place.allowed_cores, place.fair_cores);
+  EXPECT_GE(place.fair_cores, 1);
+  EXPECT_FALSE(comm.size() == 1 && place.shares_cores);
+}
+
+inline void everything(Communicator& comm) {
+  transfers(comm);
+  order_and_tags(comm);
+  collectives(comm);
+  sums(comm);
+  split(comm);
+  place(comm);
+}
+
+}  // namespace tutti::checks
