@@ -23,6 +23,7 @@ struct Source {
   std::string name;
   std::string text;
   std::shared_ptr<const SourcePos> origin;
+  std::size_t first_line = 1;  // of an excerpt from a file too large to hold: the number of its first line
 };
 
 // A stretch of a source: [offset, offset + length) in bytes. Without a source the place is unknown.

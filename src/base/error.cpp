@@ -23,7 +23,7 @@ LineAt line_at(const Source& source, std::size_t offset) {
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const std::size_t end = std::min(text.find('\n', offset), text.size());
   LineAt at;
-  at.number = 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<long>(begin), '\n'));
+  at.number = source.first_line + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<long>(begin), '\n'));
   at.column = offset - begin + 1;
   at.text = text.substr(begin, std::max(end, begin) - begin);
   if (!at.text.empty() && at.text.back() == '\r') at.text.remove_suffix(1);
