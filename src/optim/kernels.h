@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The element loops of the update rules, compiled for several instruction sets; every set gives the same bits, because
+// elements are independent, nothing is contracted, and sums run in 16 fixed lanes.
+#pragma once
+
+#include <cstddef>
+
+namespace tutti::optim {
+
+struct RmsConstants {
+  float gamma, increase, decrease, largest, smallest;
+};
+struct FsAdagradConstants {
+  float keep, target, momentum, rate;  // keep = exp(-N/T); target = fsAdagradTargetAvDenom * sqrt(count)
+};
+struct AdamConstants {
+  float beta1, beta2, inverse_n, rate, root_correction, epsilon;
+};
+struct TextbookConstants {
+  float decay, inverse_n, rate, epsilon;
+};
+
+struct Kernels {
+  const char* name;
+  // w -= rate g
+  void (*descend)(float* w, const float* g, std::size_t n, float rate);
+  // s = mu s + gain g; w -= s
+  void (*momentum)(float* w, const float* g, float* s, std::size_t n, float mu, float gain);
+  // s = mu s + gain g; w -= mu s + gain g
+  void (*nesterov)(float* w, const float* g, float* s, std::size_t n, float mu, float gain);
+  // The rule of sparse gradients keeps the rate out of s: s = mu s + (1-mu) g; w -= rate s.
+  void (*sparse_momentum)(float* w, const float* g, float* s, std::size_t n, float mu, float rate);
+  void (*sparse_nesterov)(float* w, const float* g, float* s, std::size_t n, float mu, float rate);
+
+  void (*truncate)(float* g, std::size_t n, float limit);
+  void (*scale)(float* g, std::size_t n, float factor);
+  void (*add_scaled)(float* g, const float* w, std::size_t n, float factor);
+  void (*shrink)(float* w, std::size_t n, float threshold);
+  double (*sum_of_squares)(const float* g, std::size_t n);
+
+  // Scale g in place and return the sum of the multipliers.
+  double (*adagrad)(float* g, float* a, std::size_t n);
+  double (*rms_prop)(float* g, float* a, float* step, float* sign, std::size_t n, const RmsConstants&);
+
+  void (*fs_adagrad)(float* w, const float* g, float* a, float* m, std::size_t n, const FsAdagradConstants&);
+  void (*adam)(float* w, const float* g, float* m, float* v, std::size_t n, const AdamConstants&);
+  void (*rms_prop_textbook)(float* w, const float* g, float* a, std::size_t n, const TextbookConstants&);
+};
+
+const Kernels& portable_kernels();
+#if defined(__x86_64__)
+const Kernels& avx2_kernels();
+const Kernels& avx512_kernels();
+#endif
+// The widest set this processor runs.
+const Kernels& best_kernels();
+
+}  // namespace tutti::optim

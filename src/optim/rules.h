@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One update rule each: state in the layout of the parameters and what a run of gradients does to a run of weights.
+// What all rules share (clipping, regularisation, noise, waiting for whole parameters) is in optimizer.cpp.
+#pragma once
+
+#include <memory>
+
+#include "optim/kernels.h"
+#include "optim/optimizer_options.h"
+
+namespace tutti::optim {
+
+// Elements [offset, offset + count) of the flat buffers, inside one parameter.
+struct Run {
+  std::size_t offset = 0, count = 0;
+  bool sparse = false;
+};
+
+class Rule {
+ public:
+  virtual ~Rule() = default;
+  virtual std::string name() const = 0;
+  virtual std::string describe() const = 0;
+  virtual void bind(Parameters&) = 0;
+  virtual void begin_step(const StepScalars&) = 0;
+  // Rules that divide by a parameter's mean multiplier scale the gradient of every run first; then apply() gets the
+  // rate divided by that mean.
+  virtual bool averages() const { return false; }
+  virtual double scale(const Run&) { return 0; }
+  virtual void apply(const Run&, float rate) = 0;
+  virtual void reset_momentum() {}
+  virtual void archive(Archive&) = 0;
+};
+
+std::unique_ptr<Rule> make_rule(const OptimizerOptions&, const Kernels&);
+std::unique_ptr<Rule> make_sgd_rule(const OptimizerOptions&, const Kernels&);
+// The optimizer over a chosen set of kernels, for tests that compare them.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&, const Kernels&);
+
+// Saves or loads a state buffer parameter by parameter, so that a file does not depend on the order of the layout.
+void archive_buffer(Archive&, const char* what, const Parameters&, FloatBuffer&);
+
+}  // namespace tutti::optim
