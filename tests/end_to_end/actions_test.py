@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The actions beside training: test, cv, write, dumpNode; and what a run leaves behind (models, doneFile, makeMode)."""
+import math
+
+import examples
+import support
+
+READER = 'reader=[readerType=CNTKTextFormatReader;randomize=false;file=test.ctf;input=[features=[alias=x;dim=2;format=dense];labels=[alias=y;dim=2;format=dense]]]'
+
+
+class ActionsTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.write('run.cntk', examples.config(epochs=3))
+        self.write('train.ctf', examples.points(200))
+        self.write('test.ctf', examples.points(30, seed=2))
+
+    def train(self, *options, ranks=None):
+        return self.run_trainer(['configFile=run.cntk', *options], ranks)
+
+    def test_models_of_all_epochs(self):
+        self.train()
+        names = {p.name for p in (self.directory / 'models').iterdir()}
+        self.assertLessEqual({'model.dnn.0', 'model.dnn.1', 'model.dnn.2', 'model.dnn'}, names)
+        self.assertFalse([n for n in names if n.endswith('.tmp')])
+
+    def test_make_mode(self):
+        self.train()
+        model = (self.directory / 'models/model.dnn').read_bytes()
+        again = self.train()
+        self.assertIn('No further training is necessary.', again.text)
+        self.assertEqual(support.epochs(again.text), [])
+        anew = self.train('makeMode=false')
+        self.assertEqual(len(support.epochs(anew.text)), 3)
+        self.assertEqual((self.directory / 'models/model.dnn').read_bytes(), model, 'the same run gives the same bytes')
+
+    def test_more_epochs_go_on(self):
+        """Training 2 epochs and then up to 4 equals training 4 at once, when the final model is out of the way."""
+        self.train('Train=[SGD=[maxEpochs=4]]', 'modelPath=whole/model.dnn')
+        self.train('Train=[SGD=[maxEpochs=2]]', 'Train=[SGD=[keepCheckPointFiles=true]]')
+        models = self.directory / 'models'
+        for name in ('model.dnn', 'model.dnn.ckp'):
+            if (models / name).exists():
+                (models / name).unlink()
+        text = self.train('Train=[SGD=[maxEpochs=4]]').text
+        self.assertIn('Starting from checkpoint. Loading network from', text)
+        self.assertEqual((models / 'model.dnn').read_bytes(), (self.directory / 'whole/model.dnn').read_bytes())
+
+    def test_done_file(self):
+        self.train('doneFile=done.txt', ranks=2)
+        self.assertRegex((self.directory / 'done.txt').read_text(), r'^Successfully finished at .+ on .+')
+
+    def test_no_done_file_after_an_error(self):
+        self.run_trainer(['configFile=run.cntk', 'doneFile=done.txt', 'Train=[reader=[file=no.ctf]]'], expect=2)
+        self.assertFalse((self.directory / 'done.txt').exists())
+
+    def test_test_and_eval_agree_with_every_number_of_ranks(self):
+        self.train()
+        seen = []
+        for action, ranks in (('test', None), ('eval', None), ('test', 2), ('test', 3)):
+            text = self.run_trainer(['configFile=run.cntk', 'command=Test', f'Test=[action={action};minibatchSize=8]'], ranks).text
+            final = support.final_results(text)
+            self.assertIn('perplexity = ', text)
+            self.assertEqual({n: c for n, (_, c) in final.items()}, {'CrossEntropyWithSoftmax': 30, 'EvalClassificationError': 30})
+            seen.append(final)
+        for other in seen[1:]:
+            self.assertEqual(other['EvalClassificationError'], seen[0]['EvalClassificationError'])
+            self.assertAlmostEqual(other['CrossEntropyWithSoftmax'][0], seen[0]['CrossEntropyWithSoftmax'][0], delta=1e-7)
+
+    def test_cv_names_the_best_model(self):
+        self.train()
+        text = self.run_trainer(['configFile=run.cntk', f'CV=[action=cv;crossValidationInterval=0:1:2;{READER}]', 'command=CV']).text
+        for name in ('model.dnn.0', 'model.dnn.1', 'model.dnn.2', 'model.dnn'):
+            self.assertRegex(text, rf'(?m)Model \S*{name} --> ')
+        self.assertIn('Best models:', text)
+        self.assertRegex(text, r'Based on Err\[0\]: Best model = \S*model\.dnn\S* with min err [\d.]+')
+
+    def write_outputs(self, *options, ranks=None):
+        write = f'Write=[action=write;outputPath=out/values;{READER};{";".join(options)}]'
+        return self.run_trainer(['configFile=run.cntk', write, 'command=Write'], ranks).text
+
+    def test_write_and_test_tell_the_same(self):
+        """The criterion, computed here from what `write` wrote, is the one that `test` printed."""
+        self.train()
+        final = support.final_results(self.run_trainer(['configFile=run.cntk', 'command=Test']).text)
+        text = self.write_outputs('outputNodeNames=HLast')
+        self.assertIn('Total Samples Evaluated = 30', text)
+        rows = [[float(v) for v in line.split()] for line in (self.directory / 'out/values.HLast').read_text().splitlines()]
+        labels = [[float(v) for v in line.split('|y ')[1].split()] for line in (self.directory / 'test.ctf').read_text().splitlines()]
+        self.assertEqual([len(r) for r in rows], [2] * 30)
+        criterion = errors = 0.0
+        for z, y in zip(rows, labels):
+            criterion += math.log(sum(math.exp(v) for v in z)) - sum(v * w for v, w in zip(z, y))
+            errors += z.index(max(z)) != y.index(max(y))
+        self.assertAlmostEqual(criterion / 30, final['CrossEntropyWithSoftmax'][0], delta=2e-6)  # %f keeps six digits
+        self.assertAlmostEqual(errors / 30, final['EvalClassificationError'][0], delta=1e-7)
+
+    def test_write_on_three_ranks_writes_once(self):
+        self.train()
+        self.write_outputs('outputNodeNames=HLast')
+        one = (self.directory / 'out/values.HLast').read_bytes()
+        self.write_outputs('outputNodeNames=HLast', 'minibatchSize=7', ranks=3)
+        self.assertEqual((self.directory / 'out/values.HLast').read_bytes(), one)
+
+    def test_write_default_nodes_and_categories(self):
+        self.train()
+        self.write('names.txt', 'inside\noutside\n')
+        text = self.write_outputs('format=[type=category;labelMappingFile=names.txt]')
+        self.assertIn('OutputNodeNames are not specified, using the default outputnodes.', text)
+        words = (self.directory / 'out/values.HLast').read_text().split()
+        self.assertEqual(len(words), 30)
+        self.assertLessEqual(set(words), {'inside', 'outside'})
+
+    def test_dump_node(self):
+        self.train()
+        self.run_trainer(['configFile=run.cntk', 'Dump=[action=dumpNode;outputFile=nodes.txt]', 'command=Dump'])
+        text = (self.directory / 'nodes.txt').read_text()
+        self.assertRegex(text, r'(?m)^W0=LearnableParameter \[8,2\]   learningRateMultiplier=1\.000000  NeedsGradient=true$')
+        self.assertRegex(text, r'(?m)^features=InputValue \[ 2 \]$')
+        self.assertRegex(text, r'(?m)^CrossEntropyWithSoftmax=CrossEntropyWithSoftmax \( labels , HLast \)$')
+        self.assertIn('#' * 68, text)
+        names = [line.split('=')[0] for line in text.splitlines() if '=' in line and not line.startswith(' ')]
+        self.assertEqual(names, sorted(names))
+
+
+if __name__ == '__main__':
+    support.main()

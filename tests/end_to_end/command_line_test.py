@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: flags, help, check and dump, overrides, several files, logs of several ranks."""
+import re
+
+import examples
+import support
+
+
+class CommandLineTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.write('run.cntk', examples.config())
+        self.write('train.ctf', examples.points(64))
+        self.write('test.ctf', examples.points(32, seed=2))
+
+    # --- flags
+    def test_version_says_what_is_built_in(self):
+        text = self.run_trainer(['--version']).text
+        self.assertRegex(text, r'\d+\.\d+\.\d+')
+        for part in ('MPI', 'oneDNN', 'CUDA'):
+            self.assertIn(part.lower(), text.lower())
+
+    def test_help_names_flags_and_blocks(self):
+        text = self.run_trainer(['--help']).text
+        for word in ('configFile=', '--check', '--dump-config', '--version', 'help='):
+            self.assertIn(word, text)
+
+    def test_help_of_a_block(self):
+        for name in ('SGD', 'sgd'):
+            text = self.run_trainer([f'help={name}']).text
+            for key in ('maxEpochs', 'minibatchSize', 'learningRatesPerMB', 'momentumAsTimeConstant', 'checkpointEverySamples'):
+                self.assertIn(key, text)
+        self.assertIn('gradientBits', self.run_trainer(['help=DataParallelSGD']).text)
+        self.assertIn('file', self.run_trainer(['help=CNTKTextFormatReader']).text)
+
+    # --- check and dump
+    def test_check_trains_nothing(self):
+        result = self.run_trainer(['--check', 'configFile=run.cntk'])
+        self.assertFalse((self.directory / 'models').exists(), 'a check leaves nothing behind')
+        self.assertRegex(result.text, r'maxEpochs = 2')
+        self.assertNotIn('Finished Epoch', result.text)
+
+    def test_check_on_three_ranks_speaks_once(self):
+        result = self.run_trainer(['--check', 'configFile=run.cntk'], ranks=3)
+        self.assertEqual(len(re.findall(r'maxEpochs = 2', result.text)), 1, str(result))
+
+    def test_check_reports_all_mistakes_together(self):
+        result = self.run_trainer(['--check', 'configFile=run.cntk', 'Train=[SGD=[maxEpoch=3;useNAG=perhaps];reader=[file=no.ctf]]'], expect=2)
+        for fragment in ("did you mean 'maxEpochs'", 'perhaps', 'no.ctf'):
+            self.assertIn(fragment, result.text)
+        self.assertGreaterEqual(result.text.count('<command line>:'), 3)
+
+    def test_check_sees_wrong_shapes(self):
+        self.run_trainer(['--check', 'configFile=run.cntk', 'Train=[reader=[input=[features=[dim=3]]]]'], expect=2)
+
+    def test_dump_config_is_a_config(self):
+        """What is dumped gives the same effective settings when it is read."""
+        dumped = self.run_trainer(['--dump-config', 'configFile=run.cntk', 'Train=[SGD=[maxEpochs=5]]']).stdout
+        self.assertRegex(dumped, r'maxEpochs = 5')
+        self.assertFalse((self.directory / 'models').exists())
+
+    # --- overrides and files
+    def epochs_of(self, *arguments):
+        return support.epochs(self.run_trainer(['configFile=run.cntk', 'makeMode=false', *arguments]).text)
+
+    def test_overrides_merge_into_blocks(self):
+        self.assertEqual(len(self.epochs_of('Train=[SGD=[maxEpochs=3]]')), 3)
+        self.assertEqual(len(self.epochs_of('train=[sgd=[MAXEPOCHS=1]]')), 1)
+
+    def test_later_beats_earlier(self):
+        self.assertEqual(len(self.epochs_of('Train=[SGD=[maxEpochs=3]]', 'Train=[SGD=[maxEpochs=4]]')), 4)
+        before = self.run_trainer(['Train=[SGD=[maxEpochs=5]]', 'configFile=run.cntk', 'makeMode=false']).text
+        self.assertEqual(len(support.epochs(before)), 2, 'the file beats what stands before it')
+
+    def test_several_files(self):
+        self.write('more.cntk', 'Train = [ SGD = [ maxEpochs = 3 ] ]\n')
+        text = self.run_trainer(['configFile=run.cntk+more.cntk']).text
+        self.assertEqual(len(support.epochs(text)), 3)
+
+    def test_variable_from_the_command_line(self):
+        self.write('dir.cntk', examples.config().replace('"train.ctf"', '"$DataDir$/train.ctf"') + 'DataDir = "nowhere"\n')
+        self.write('data/train.ctf', examples.points(48))
+        text = self.run_trainer(['configFile=dir.cntk', 'DataDir=data']).text
+        self.assertEqual(support.epochs(text)[0]['totalSamplesSeen'], 48)
+
+    def test_current_directory(self):
+        self.write('sub/other.cntk', examples.config())
+        self.write('sub/train.ctf', examples.points(20))
+        self.run_trainer(['currentDirectory=sub', 'configFile=other.cntk'])
+        self.assertTrue((self.directory / 'sub/models/model.dnn').exists())
+
+    def test_presets(self):
+        """Every preset in configs/ fits a config of the user's, added on the command line or included."""
+        presets = sorted((support.SOURCE / 'configs').glob('*.cntk'))
+        self.assertTrue(presets)
+        for preset in presets:
+            with self.subTest(preset=preset.name):
+                self.run_trainer(['--check', f'configFile=run.cntk+{preset}'])
+                self.write('including.cntk', examples.config() + f'include={preset}\n')
+                text = self.run_trainer(['configFile=including.cntk', 'makeMode=false'], ranks=2).text
+                self.assertEqual(len(support.epochs(text)), 2)
+
+    def test_samples_are_sound(self):
+        """The samples pass --check; those whose data are absent may complain about files only."""
+        samples = sorted((support.SOURCE / 'samples').glob('*/*.cntk'))
+        self.assertTrue(samples)
+        for sample in samples:
+            with self.subTest(sample=sample.name):
+                result = self.start_trainer(['--check', f'configFile={sample}']).wait()
+                errors = re.findall(r'error: (.*)', result.text)
+                self.assertEqual([e for e in errors if 'file' not in e.lower()], [], str(result))
+                self.assertEqual(result.code, 2 if errors else 0)
+
+    # --- logs
+    def test_log_files_of_ranks(self):
+        result = self.run_trainer(['configFile=run.cntk', 'stderr=logs/run.log'], ranks=2)
+        first, second = ((self.directory / 'logs' / n).read_text() for n in ('run.log', 'run.log.rank1'))
+        self.assertIn('Redirecting stderr to file logs/run.log', result.text)
+        for log in (first, second):
+            self.assertEqual(len(support.epochs(log)), 2)
+            self.assertEqual(log.rstrip().splitlines()[-1], 'COMPLETED.')
+        figures = [[(e['CrossEntropyWithSoftmax'], e['totalSamplesSeen']) for e in support.epochs(log)] for log in (first, second)]
+        self.assertEqual(figures[0], figures[1], 'all ranks log the same totals')
+
+    def test_terminal_shows_each_line_once(self):
+        text = self.run_trainer(['configFile=run.cntk'], ranks=3).text
+        self.assertEqual(len(support.epochs(text)), 2)
+
+    def test_timestamps(self):
+        self.run_trainer(['configFile=run.cntk', 'command=Train:Test', 'stderr=run', 'timestamping=true'], ranks=2)
+        names = sorted(p.name for p in self.directory.glob('run_*'))
+        self.assertEqual(names, ['run_Train_Test.logrank0', 'run_Train_Test.logrank1'])
+        lines = [l for l in (self.directory / names[0]).read_text().splitlines() if l]
+        for line in lines:
+            self.assertRegex(line, r'^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d: ')
+        self.assertTrue(lines[-1].endswith('__COMPLETED__'), lines[-1])
+
+    def test_action_banner(self):
+        text = self.run_trainer(['configFile=run.cntk', 'command=Train:Test']).text
+        for action in ('Train command (train action)', 'Test command (test action)'):
+            self.assertRegex(text, r'(?m)^#{78}$\n^#\s+#$\n^# ' + re.escape(action) + r' +#$|^#{78}\n# ' + re.escape(action) + r' +#\n#{78}$')
+        self.assertIn('Action "train" complete.', text)
+
+
+if __name__ == '__main__':
+    support.main()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sample that the quick start trains, on digits drawn by the program: it learns, on any number of ranks alike."""
+import support
+
+
+class DigitsTest(support.TrainerTest):
+    def run_sample(self, ranks, *options):
+        self.run_trainer([f'configFile={support.SOURCE}/samples/digits/digits.cntk', f'OutputDir={self.directory}', 'makeMode=false',
+                          'traceLevel=1', 'Train=[SGD=[epochSize=2560;maxEpochs=3;minibatchSize=64]]', 'Test=[epochSize=1000]', *options], ranks)
+        log = (self.directory / 'digits.log').read_text(encoding='utf-8')
+        return support.epochs(log), support.final_results(log)
+
+    def test_32_bits_same_on_1_2_4_ranks(self):
+        bits = 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]'
+        one, final = self.run_sample(1, bits)
+        self.assertEqual(final['errs'][1], 1000)
+        self.assertLess(one[-1]['ce'][0], 0.7 * one[0]['ce'][0], 'it learns')
+        for ranks in (2, 4):
+            found, final_there = self.run_sample(ranks, bits)
+            for a, b in zip(one, found):
+                self.assertAlmostEqual(a['ce'][0], b['ce'][0], delta=1e-4 * a['ce'][0])
+                # A sum in another order may turn a tie; an error or two of thousands.
+                self.assertAlmostEqual(a['errs'][0], b['errs'][0], delta=2.5 / 2560)
+            self.assertAlmostEqual(final['errs'][0], final_there['errs'][0], delta=2.5 / 1000)
+
+    def test_1_bit_learns(self):
+        _, full = self.run_sample(2, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]')
+        _, one_bit = self.run_sample(2, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]')
+        self.assertLess(one_bit['errs'][0], full['errs'][0] + 0.05)
+
+    def test_same_run_same_bytes(self):
+        models = []
+        for _ in range(2):
+            self.run_sample(2)
+            models.append((self.directory / 'models/digits.dnn').read_bytes())
+        self.assertEqual(models[0] == models[1], True, 'two runs of the same command differ')
+
+
+if __name__ == '__main__':
+    support.main()

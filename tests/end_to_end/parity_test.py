@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures recorded with the original system, printed again: samples/simple2d on real data, DataParallelSGD, 1, 2 and 4 ranks."""
+import support
+
+# Average training criterion of epochs 1 to 4, error of epoch 4, first interval lines of epoch 1 (250 samples each).
+FULL = ([0.70804124, 0.29447333, 0.15965044, 0.15917666], 0.0766,
+        [0.69973268, 0.71436906, 0.72871053, 0.70038992, 0.70593819, 0.71604647])
+ONE_BIT = {
+    1: ([0.70772585, 0.28666528, 0.16007834, 0.15945650], 0.0770,
+        [0.69972955, 0.71437480, 0.72876805, 0.70038143, 0.70591592, 0.71609593]),
+    2: ([0.70760940, 0.28442528, 0.16025626, 0.15955165], 0.0771,
+        [0.69972723, 0.71437517, 0.72878025, 0.70037506, 0.70591135, 0.71609944]),
+}
+
+
+class ParityTest(support.TrainerTest):
+    def figures(self, ranks, bits):
+        """Runs the sample on the data of the recorded runs and returns (epoch lines, interval lines)."""
+        data = support.data_or_skip('simple2d/parallel_train_ctf.txt')
+        self.run_trainer(
+            [f'configFile={support.SOURCE}/samples/simple2d/simple2d.cntk', 'command=Train', f'OutputDir={self.directory}',
+             f'Train=[reader=[file={data};input=[features=[alias=F];labels=[alias=L]]]]',
+             f'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits={bits};resetResidualsEachEpoch=true]]]]'], ranks)
+        log = (self.directory / 'simple2d.log').read_text(encoding='utf-8')
+        return support.epochs(log), support.intervals(log)
+
+    def compare(self, ranks, bits, recorded, relative):
+        criteria, error, first = recorded
+        epochs, intervals = self.figures(ranks, bits)
+        self.assertEqual([e['epoch'] for e in epochs], [1, 2, 3, 4])
+        for epoch, expected in zip(epochs, criteria):
+            value, count = epoch['CrossEntropyWithSoftmax']
+            self.assertEqual(count, 10000)
+            self.assertAlmostEqual(value, expected, delta=relative * expected, msg=epoch['line'])
+        value, count = epochs[3]['EvalClassificationError']
+        self.assertEqual(count, 10000)
+        self.assertAlmostEqual(value, error, delta=1e-9 if bits == 32 else 2e-4, msg=epochs[3]['line'])
+        of_first_epoch = [i for i in intervals if i[0] == 1]
+        self.assertEqual([(i[1], i[2]) for i in of_first_epoch], [(10 * k + 1, 10 * k + 10) for k in range(40)])
+        for interval, expected in zip(of_first_epoch, first):
+            value, count = interval[3]['CrossEntropyWithSoftmax']
+            self.assertEqual(count, 250)
+            self.assertAlmostEqual(value, expected, delta=relative * expected)
+
+    def test_32_bits_1_rank(self):
+        self.compare(1, 32, FULL, 1e-6)
+
+    def test_32_bits_2_ranks(self):
+        self.compare(2, 32, FULL, 1e-6)
+
+    def test_32_bits_4_ranks(self):
+        self.compare(4, 32, FULL, 1e-6)
+
+    def test_1_bit_1_rank(self):
+        self.compare(1, 1, ONE_BIT[1], 1e-4)
+
+    def test_1_bit_2_ranks(self):
+        self.compare(2, 1, ONE_BIT[2], 1e-4)
+
+    def test_1_bit_4_ranks_learn(self):
+        """Nothing was recorded for four ranks: they must come to where two came, and say the same twice."""
+        epochs, intervals = self.figures(4, 1)
+        value, _ = epochs[3]['CrossEntropyWithSoftmax']
+        self.assertAlmostEqual(value, ONE_BIT[2][0][3], delta=1e-3)
+        again, intervals_again = self.figures_again(4, 1)
+        self.assertEqual([e['CrossEntropyWithSoftmax'] for e in epochs], [e['CrossEntropyWithSoftmax'] for e in again])
+        self.assertEqual(intervals, intervals_again)
+
+    def figures_again(self, ranks, bits):
+        for path in (self.directory / 'models').iterdir():
+            path.unlink()
+        return self.figures(ranks, bits)
+
+
+if __name__ == '__main__':
+    support.main()

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run that is killed at any moment and started again ends with the very bytes of the undisturbed run."""
+import random
+import shutil
+import time
+
+import examples
+import support
+
+
+class ResumeTest(support.TrainerTest):
+    EPOCHS = 8
+
+    def setUp(self):
+        super().setUp()
+        # A failure names the seed; TUTTI_TEST_SEED repeats its moments.
+        self.seed = int(support.os.environ.get('TUTTI_TEST_SEED', random.SystemRandom().randrange(10**6)))
+        self.draw = random.Random(self.seed)
+
+    def prepare(self, name, options):
+        folder = self.directory / name
+        folder.mkdir()
+        (folder / 'run.cntk').write_text(examples.config(hidden='64:64', epochs=self.EPOCHS, bits=1), encoding='utf-8')
+        (folder / 'train.ctf').write_text(examples.points(4000), encoding='utf-8')
+        return ['configFile=run.cntk', f'currentDirectory={folder}', 'Train=[SGD=[numMBsToShowResult=0]]'] + options
+
+    def undisturbed(self, ranks, options):
+        arguments = self.prepare('undisturbed', options)
+        result = self.run_trainer(arguments, ranks)
+        return (self.directory / 'undisturbed/models/model.dnn').read_bytes(), result.seconds
+
+    def wait_for(self, path, run):
+        while run.running() and not path.exists():
+            time.sleep(0.005)
+
+    def disturb_and_compare(self, ranks, whom, options=(), kills=3):
+        expected, seconds = self.undisturbed(ranks, list(options))
+        arguments = self.prepare('disturbed', list(options))
+        models = self.directory / 'disturbed/models'
+        killed = 0
+        for _ in range(kills):
+            run = self.start_trainer(arguments, ranks)
+            self.wait_for(models / 'model.dnn.0', run)
+            time.sleep(self.draw.uniform(0, seconds * 0.6))
+            if not run.running():
+                run.wait()
+                break
+            if whom == 'all':
+                run.kill_all()
+                killed += 1
+            else:
+                killed += run.kill_rank(self.draw.randrange(ranks))
+            result = run.wait()
+            if (models / 'model.dnn').exists():
+                break  # the kill came too late to matter
+            self.assertNotEqual(result.code, 0, f'a killed run must not claim success (seed {self.seed}):\n{result}')
+        self.assertGreater(killed, 0, f'no run was killed (seed {self.seed}); the undisturbed one took {seconds:.1f} s')
+        result = self.run_trainer(arguments, ranks)
+        self.assertEqual((models / 'model.dnn').read_bytes() == expected, True,
+                         f'the resumed model differs from the undisturbed one (seed {self.seed})\n{result}')
+        self.assertFalse([p.name for p in models.iterdir() if p.name.endswith('.tmp')], 'temporary files are left')
+
+    def test_one_of_two_ranks(self):
+        self.disturb_and_compare(2, 'one')
+
+    def test_all_of_two_ranks(self):
+        self.disturb_and_compare(2, 'all')
+
+    def test_one_of_three_ranks_within_epochs(self):
+        self.disturb_and_compare(3, 'one', ['Train=[SGD=[checkpointEverySamples=480]]'])
+
+    def test_all_of_two_ranks_within_epochs(self):
+        self.disturb_and_compare(2, 'all', ['Train=[SGD=[checkpointEverySamples=700]]'])
+
+    def test_all_of_three_ranks(self):
+        self.disturb_and_compare(3, 'all')
+
+    def interrupted(self, options=()):
+        """A run of two ranks that was stopped after its fourth epoch. Returns (arguments, folder of models, expected bytes)."""
+        expected, _ = self.undisturbed(2, list(options))
+        arguments = self.prepare('disturbed', list(options))
+        models = self.directory / 'disturbed/models'
+        run = self.start_trainer(arguments, 2)
+        self.wait_for(models / 'model.dnn.4', run)
+        run.kill_all()
+        run.wait()
+        self.assertFalse((models / 'model.dnn').exists(), 'the run was over before it could be stopped')
+        return arguments, models, expected
+
+    def newest(self, models, suffix):
+        def epoch(path):
+            return int(path.name.removeprefix('model.dnn.').removesuffix('.ckp').split('.')[0])
+        found = [p for p in models.iterdir() if p.name.startswith('model.dnn.') and p.name.endswith('.ckp') == (suffix == '.ckp')
+                 and not p.name.endswith('.tmp')]
+        return max(found, key=epoch)
+
+    def damage_and_compare(self, damage, suffix):
+        arguments, models, expected = self.interrupted()
+        spare = self.directory / 'spare'
+        shutil.copytree(models, spare)
+        for how in damage:
+            shutil.rmtree(models)
+            shutil.copytree(spare, models)
+            victim = self.newest(models, suffix)
+            content = bytearray(victim.read_bytes())
+            if how == 'flip':
+                content[len(content) // 2] ^= 0x10
+            elif how == 'cut':
+                del content[len(content) * 2 // 3:]
+            else:
+                content.clear()
+            victim.write_bytes(content)
+            with self.subTest(how=how, file=victim.name):
+                result = self.run_trainer(arguments, 2)
+                self.assertRegex(result.text, rf'(?m)^Warning: .*{victim.name}', str(result))
+                self.assertTrue((models / 'model.dnn').read_bytes() == expected, f'the model differs\n{result}')
+
+    def test_damaged_checkpoint_falls_back(self):
+        self.damage_and_compare(['flip', 'cut', 'empty'], '.ckp')
+
+    def test_damaged_model_falls_back(self):
+        self.damage_and_compare(['flip', 'cut'], '')
+
+    def test_other_number_of_ranks(self):
+        """Unquantised, a run may go on with another number of ranks and see every sample once."""
+        options = ['Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]']
+        arguments, models, _ = self.interrupted(options)
+        result = self.run_trainer(arguments, 3)
+        last = support.epochs(result.text)[-1]
+        self.assertEqual(last['totalSamplesSeen'], 4000 * self.EPOCHS)
+        self.assertTrue((models / 'model.dnn').exists())
+
+
+class DeadRankTest(support.TrainerTest):
+    def test_a_dead_rank_ends_the_others_by_name(self):
+        self.write('run.cntk', examples.config(hidden='64:64', epochs=100000))
+        self.write('train.ctf', examples.points(2000))
+        run = self.start_trainer(['configFile=run.cntk', 'Train=[SGD=[numMBsToShowResult=0]]'], 3)
+        while run.running() and not (self.directory / 'models/model.dnn.1').exists():
+            time.sleep(0.02)
+        pids = run.pids_by_rank()
+        self.assertEqual(sorted(pids), [0, 1, 2])
+        self.assertTrue(run.kill_rank(1))
+        start = time.monotonic()
+        result = run.wait()
+        self.assertLess(time.monotonic() - start, 15, 'the others live on')
+        self.assertNotEqual(result.code, 0)
+        self.assertRegex(result.text, r'rank 1\b')
+        for pid in pids.values():
+            self.assertFalse(support.pathlib.Path(f'/proc/{pid}').exists(), f'process {pid} still runs')
+
+    def test_a_failing_rank_ends_the_others_by_name(self):
+        """Rank 1 alone cannot write its log: a folder stands where the file should be."""
+        self.write('run.cntk', examples.config(epochs=100000))
+        self.write('train.ctf', examples.points(200))
+        (self.directory / 'run.log.rank1').mkdir()
+        result = self.run_trainer(['configFile=run.cntk', 'stderr=run.log', 'Train=[SGD=[numMBsToShowResult=0]]'], 3, expect=None)
+        self.assertLess(result.seconds, 30)
+        self.assertRegex(result.text, r'rank 1\b')
+        self.assertIn('run.log.rank1', result.text)
+
+
+if __name__ == '__main__':
+    support.main()
