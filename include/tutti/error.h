@@ -61,6 +61,7 @@ class Problems {
   void add(Diagnostic d) { found_.push_back(std::move(d)); }
   void add(const ConfigError& e) { found_.insert(found_.end(), e.diagnostics().begin(), e.diagnostics().end()); }
   bool empty() const { return found_.empty(); }
+  std::size_t count() const { return found_.size(); }
   void throw_if_any() const {
     if (!found_.empty()) throw ConfigError(found_);
   }
