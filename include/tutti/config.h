@@ -133,6 +133,7 @@ class Record {
   std::vector<std::string> strings(std::string_view key) const;  // array; empty when absent
   bool is_block(std::string_view key) const;                     // the nearest `key` is [ ] or { }
   Record block(std::string_view key) const;                      // throws ConfigError when absent or not a block
+  std::vector<Record> blocks(std::string_view key) const;        // array of blocks ([..]:[..]), or the one block
   std::vector<std::string> keys() const;                         // of this block, in order of first appearance
   SourcePos where() const;                                       // the block itself
   std::string path() const;                                      // "Train.SGD", for messages
@@ -144,6 +145,9 @@ class Record {
  private:
   std::shared_ptr<const State> state_;
 };
+
+// Where BrainScript's include looks: the directories of the config files this record comes from.
+std::vector<std::string> include_paths(const Record&);
 
 // Notices the user should see once (aliases, keys without effect, near misses); rank 0 prints them.
 struct Notices {
