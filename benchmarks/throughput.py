@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""throughput.py -- training speed by number of ranks and gradient bits, and as a share of what oneDNN's own matrix product reaches.
+
+One core per rank, the same samples per rank whatever their number, random data made by the program. All settings take turns and
+the turns are repeated, so that a machine that slows down slows all of them; the table shows medians. The trainer's own minibatch
+lines are what is measured.
+
+  benchmarks/throughput.py                       1 and 2 ranks (as cores allow), 32 and 1 bits, from build/
+  benchmarks/throughput.py --ranks 1,2,4 --bits 32,8,1 --hidden 1024*2 --per-rank 128
+"""
+import argparse
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+CONFIG = '''
+command = Train
+modelPath = "models/model.dnn"
+makeMode = false
+traceLevel = 1
+numCPUThreads = 1
+Train = [
+    action = "train"
+    SimpleNetworkBuilder = [
+        layerSizes = {layers}
+        layerTypes = "RectifiedLinear"
+        trainingCriterion = "CrossEntropyWithSoftmax"
+        evalCriterion = "ClassificationError"
+    ]
+    SGD = [
+        epochSize = {samples}
+        minibatchSize = {minibatch}
+        learningRatesPerMB = 0.01
+        momentumPerMB = 0.9
+        maxEpochs = 1
+        numMBsToShowResult = {interval}
+        ParallelTrain = [
+            parallelizationMethod = "DataParallelSGD"
+            DataParallelSGD = [ gradientBits = {bits} ]
+        ]
+    ]
+    reader = [
+        readerType = "SyntheticReader"
+        kind = "random"
+        samples = {samples}
+        features = [ dim = {inputs} ]
+        labels = [ dim = {outputs} ]
+    ]
+]
+'''
+
+
+def sizes(text):
+    """'2048*3' or '512:256' as a list."""
+    found = []
+    for part in text.split(':'):
+        value, _, count = part.partition('*')
+        found += [int(value)] * int(count or 1)
+    return found
+
+
+def flop_per_sample(layers):
+    """Multiply-adds of forward, weight gradients, and data gradients (not those of the first layer), times two."""
+    products = [a * b for a, b in zip(layers, layers[1:])]
+    return 2 * (3 * sum(products) - products[0])
+
+
+def environment():
+    env = dict(os.environ, OMP_NUM_THREADS='1')
+    if os.geteuid() == 0:
+        env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
+    return env
+
+
+def run(command, **options):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment(), check=False, **options)
+    if done.returncode != 0:
+        sys.exit(f'{" ".join(str(c) for c in command)}\nended with exit code {done.returncode}:\n{done.stdout}{done.stderr}')
+    return done.stdout + done.stderr
+
+
+def training_rate(arguments, ranks, bits):
+    """Median samples per second over the reported intervals, the first left out."""
+    layers = [arguments.inputs, *sizes(arguments.hidden), arguments.outputs]
+    minibatch = arguments.per_rank * ranks
+    config = CONFIG.format(layers=':'.join(map(str, layers)), samples=minibatch * arguments.minibatches, minibatch=minibatch, bits=bits,
+                           interval=arguments.interval, inputs=arguments.inputs, outputs=arguments.outputs)
+    with tempfile.TemporaryDirectory(prefix='tutti-throughput-') as folder:
+        (pathlib.Path(folder) / 'run.cntk').write_text(config, encoding='utf-8')
+        text = run(['mpiexec', '-n', ranks, '--map-by', 'core', '--bind-to', 'core', arguments.trainer, 'configFile=run.cntk'], cwd=folder)
+    rates = [float(r) for r in re.findall(r'samplesPerSecond = ([\d.]+)', text)][1:]
+    if not rates:
+        sys.exit(f'the trainer printed no minibatch lines:\n{text}')
+    exchanged = re.search(r'([\d.]+) bits per value', text)
+    return statistics.median(rates), float(exchanged.group(1)) if exchanged else None
+
+
+def gemm_rate(arguments):
+    hidden = sizes(arguments.hidden)
+    widest = max(hidden)
+    first_core = min(os.sched_getaffinity(0))
+    return float(run(['taskset', '-c', first_core, arguments.gemm, arguments.per_rank, widest, widest, 1]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build', help='build directory')
+    parser.add_argument('--ranks', default=','.join(str(r) for r in (1, 2, 4, 8) if r <= cores))
+    parser.add_argument('--bits', default='32,1')
+    parser.add_argument('--inputs', type=int, default=784)
+    parser.add_argument('--hidden', default='2048*3')
+    parser.add_argument('--outputs', type=int, default=10)
+    parser.add_argument('--per-rank', type=int, default=256, help='samples of a minibatch per rank')
+    parser.add_argument('--minibatches', type=int, default=40, help='of one turn')
+    parser.add_argument('--interval', type=int, default=5, help='minibatches per measured interval')
+    parser.add_argument('--repetitions', type=int, default=5)
+    arguments = parser.parse_args()
+    arguments.trainer = arguments.build.resolve() / 'trainer'
+    arguments.gemm = arguments.build.resolve() / 'benchmarks' / 'gemm_rate'
+    for program in (arguments.trainer, arguments.gemm):
+        if not program.exists():
+            sys.exit(f'{program} is not there: ninja -C {arguments.build} first, or name another --build')
+
+    settings = [(ranks, bits) for ranks in map(int, arguments.ranks.split(',')) for bits in map(int, arguments.bits.split(','))]
+    rates, wire, gemm = {s: [] for s in settings}, {}, []
+    for turn in range(arguments.repetitions):
+        gemm.append(gemm_rate(arguments))
+        for ranks, bits in settings:
+            rate, on_wire = training_rate(arguments, ranks, bits)
+            rates[ranks, bits].append(rate)
+            wire[ranks, bits] = on_wire
+        print(f'turn {turn + 1} of {arguments.repetitions}', file=sys.stderr)
+
+    layers = [arguments.inputs, *sizes(arguments.hidden), arguments.outputs]
+    flop = flop_per_sample(layers)
+    product = statistics.median(gemm)
+    base_setting = (1, 32) if (1, 32) in rates else settings[0]
+    print(f'network {":".join(map(str, layers))}, {arguments.per_rank} samples per rank, {flop / 1e6:.1f} MFLOP per sample')
+    print(f'oneDNN matrix product {arguments.per_rank} x {max(layers[1:-1])} x {max(layers[1:-1])} on one core: '
+          f'{product:.1f} GFLOP/s (of {min(gemm):.1f} to {max(gemm):.1f})')
+    print(f'{"ranks":>5} {"bits":>4} {"samples/s":>10} {"lowest":>9} {"highest":>9} {"speed-up":>8} {"GFLOP/s per rank":>16} '
+          f'{"of product":>10} {"bits on wire":>12}')
+    for ranks, bits in settings:
+        # Ratios are taken within a turn, then the median: what slows a whole turn down cancels.
+        speedup = statistics.median(a / b for a, b in zip(rates[ranks, bits], rates[base_setting]))
+        share = statistics.median(a * flop / 1e9 / ranks / g for a, g in zip(rates[ranks, bits], gemm))
+        rate = statistics.median(rates[ranks, bits])
+        on_wire = f'{wire[ranks, bits]:.3f}' if wire[ranks, bits] else '-'
+        print(f'{ranks:>5} {bits:>4} {rate:>10.1f} {min(rates[ranks, bits]):>9.1f} {max(rates[ranks, bits]):>9.1f} {speedup:>8.3f} '
+              f'{rate * flop / 1e9 / ranks:>16.1f} {share:>10.1%} {on_wire:>12}')
+    print(f'speed-up: against {base_setting[0]} rank with {base_setting[1]} bits and {arguments.per_rank} samples per minibatch')
+
+
+if __name__ == '__main__':
+    main()
