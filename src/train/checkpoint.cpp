@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving and loading. The order of the steps in save_epoch() is what makes a kill at any moment harmless.
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <filesystem>
+#include <memory>
+
+#include "train/container.h"
+#include "train/rank_state.h"
+#include "tutti/error.h"
+
+namespace tutti {
+
+namespace {
+
+void archive_tally(Archive& a, const std::string& name, Tally& t) {
+  a(name + "/samples", t.samples);
+  a(name + "/columns", t.columns);
+  a(name + "/criterion", t.criterion);
+  a(name + "/criterion count", t.criterion_count);
+  auto count = static_cast<std::int64_t>(t.evaluations.size());
+  a(name + "/evaluations", count);
+  t.evaluations.resize(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < t.evaluations.size(); ++i) {
+    a(fmt::format("{}/evaluation {} sum", name, i), t.evaluations[i].sum);
+    a(fmt::format("{}/evaluation {} count", name, i), t.evaluations[i].count);
+  }
+}
+
+// Everything but the model. `writer` is null on ranks other than 0. Collective.
+void write_state(ContainerWriter* writer, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
+  if (writer) {
+    SavingArchive s(*writer, "state/");
+    state.archive(s);
+    SavingArchive o(*writer, "optimizer/");
+    parts.optimizer->archive(o);
+    writer->add("ranks", static_cast<std::int64_t>(comm.size()));
+    writer->add("strategy", std::string_view(parts.strategy ? parts.strategy_name : ""));
+  }
+  if (parts.strategy) gather_state(comm, writer, "strategy/", [&](Archive& a) { parts.strategy->archive(a); });
+}
+
+void remove(const std::string& path) {
+  std::error_code ignored;  // a leftover costs space only
+  std::filesystem::remove(path, ignored);
+}
+
+void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
+  if (epoch > 0) remove(mid_epoch_name(f.model_path, epoch - 1));
+  if (epoch > 1) remove(mid_epoch_name(f.model_path, epoch - 2));
+  // The state before this one stays: it is what a restart falls back on should this one turn out damaged.
+  if (!f.keep_all)
+    for (std::int64_t e = epoch - 2; e > 0 && e > epoch - 5; --e)
+      remove(checkpoint_name(model_name(f.model_path, e, f.max_epochs)));
+}
+
+void save_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
+  if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
+  const std::string name = model_name(f.model_path, state.epoch, f.max_epochs);
+  ContainerWriter model(name, "model");
+  write_model(model, parts.model);
+  const std::uint64_t checksum = model.finish();
+  ContainerWriter checkpoint(checkpoint_name(name), "checkpoint");
+  checkpoint.add("model checksum", std::bit_cast<std::int64_t>(checksum));
+  write_state(&checkpoint, state, parts, comm);
+  checkpoint.finish();
+  // The state first: a model without its state would be taken for one whose state was deleted on purpose, a state
+  // without its model is looked at by nobody.
+  checkpoint.commit();
+  model.commit();
+  remove_outdated(f, state.epoch);
+}
+
+void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
+  if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
+  // One file, because two could not be replaced together.
+  ContainerWriter file(mid_epoch_name(f.model_path, state.epoch), "checkpoint");
+  write_model(file, parts.model);
+  write_state(&file, state, parts, comm);
+  file.finish();
+  file.commit();
+}
+
+std::unique_ptr<ContainerReader> open_on_rank_0(const std::string& path, Communicator& comm) {
+  std::unique_ptr<ContainerReader> reader;
+  on_rank_0(comm, [&] { reader = std::make_unique<ContainerReader>(path, "checkpoint"); });
+  return reader;
+}
+
+}  // namespace
+
+void CheckpointState::archive(Archive& a) {
+  a("epoch", epoch);
+  a("samples in epoch", samples_in_epoch);
+  a("minibatches in epoch", minibatches_in_epoch);
+  a("total samples seen", total_samples_seen);
+  a("minibatch size", minibatch_size);
+  a("learning rate", learning_rate);
+  a("previous criterion", previous_criterion);
+  archive_tally(a, "epoch tally", epoch_tally);
+  archive_tally(a, "interval tally", interval_tally);
+}
+
+void save_checkpoint(const CheckpointFiles& f, CheckpointState state, CheckpointParts& parts, Communicator& comm) {
+  if (state.samples_in_epoch == 0)
+    save_epoch(f, state, parts, comm);
+  else
+    save_mid_epoch(f, state, parts, comm);
+}
+
+void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
+  on_rank_0(comm, [&] {
+    const ContainerReader reader(point.model, point.mid_epoch ? "checkpoint" : "model");
+    read_model_values(reader, m);
+  });
+  broadcast_values(m, comm);
+}
+
+CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Communicator& comm) {
+  CheckpointState state;
+  state.epoch = point.epoch;
+  if (point.checkpoint.empty()) return state;
+  const auto reader = open_on_rank_0(point.checkpoint, comm);
+  broadcast_state(comm, reader.get(), "state/", [&](Archive& a) { state.archive(a); });
+  broadcast_state(comm, reader.get(), "optimizer/", [&](Archive& a) { optimizer.archive(a); });
+  return state;
+}
+
+std::string load_strategy(const ResumePoint& point, Strategy& strategy, const std::string& strategy_name,
+                          Communicator& comm) {
+  if (point.checkpoint.empty()) return "there is no checkpoint beside the model";
+  std::string reason;
+  const auto reader = open_on_rank_0(point.checkpoint, comm);
+  on_rank_0(comm, [&] {
+    const std::string stored = reader->text("strategy");
+    const std::int64_t ranks = reader->integer("ranks");
+    if (stored.empty())
+      reason = "the checkpoint was written before parallel training began";
+    else if (stored != strategy_name)
+      reason = fmt::format("the checkpoint was written by {}", stored);
+    else if (ranks != comm.size())
+      reason = fmt::format("the checkpoint was written by {} ranks, not {}", ranks, comm.size());
+  });
+  broadcast_text(comm, reason);
+  if (reason.empty()) deal_state(comm, reader.get(), "strategy/", [&](Archive& a) { strategy.archive(a); });
+  return reason;
+}
+
+}  // namespace tutti

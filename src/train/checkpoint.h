@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint.h -- where a run's files lie, which of them a restart uses, and saving and loading them so that a kill at
+// any moment leaves a complete set (docs/checkpoints.md). Collective functions say so; rank 0 alone touches files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/model_file.h"
+#include "tutti/archive.h"
+#include "tutti/communicator.h"
+#include "tutti/optimizer.h"
+#include "tutti/parameters.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// Where a run stands, beside weights, optimizer and strategy. The reader needs no more than epoch and samples_in_epoch.
+struct CheckpointState {
+  std::int64_t epoch = 0;                 // epochs finished; the next or running one has this index from 0
+  std::int64_t samples_in_epoch = 0;      // done of the running epoch; 0 between epochs
+  std::int64_t minibatches_in_epoch = 0;  // likewise
+  std::int64_t total_samples_seen = 0;
+  std::int64_t minibatch_size = 0;
+  double learning_rate = 0;  // per sample
+  double previous_criterion = 0;
+  Tally epoch_tally;     // of samples_in_epoch
+  Tally interval_tally;  // of the minibatches not reported yet
+
+  void archive(Archive&);
+};
+
+// "m.0" before training, "m.1", "m.2", ..., and "m" for the last epoch.
+std::string model_name(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs);
+std::string checkpoint_name(const std::string& model);                          // its ".ckp"
+std::string mid_epoch_name(const std::string& model_path, std::int64_t epoch);  // epoch from 0: "m.<epoch + 1>.mid"
+
+struct ResumePoint {
+  bool finished = false;   // the final model is there: nothing to do
+  std::int64_t epoch = 0;  // epochs finished
+  bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state in one
+  std::string model;       // path
+  std::string checkpoint;  // path of the state; empty when there is none
+};
+
+// The newest usable state of earlier runs. What is damaged or missing is said in `warnings` and passed over.
+std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs,
+                                             std::vector<std::string>& warnings);
+// Collective; only rank 0 looks and gets the warnings.
+std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator&,
+                                             std::vector<std::string>& warnings);
+
+// Before a run from scratch: removes the states (not the models) of earlier runs, which must not be continued. Rank 0.
+void discard_checkpoints(const std::string& model_path);
+
+// Makes the directories, tries to write there, and compares the free space with what the first model and state will
+// need. Error. Rank 0, before any training.
+void check_writable(const std::string& model_path, std::size_t model_bytes);
+
+// What a checkpoint is made of. Every rank passes its own; `strategy` may be null.
+struct CheckpointParts {
+  ModelView model;
+  Optimizer* optimizer = nullptr;
+  Strategy* strategy = nullptr;
+  std::string strategy_name;  // what a resuming run must agree on for the strategy's part to be used
+};
+struct CheckpointFiles {
+  std::string model_path;
+  std::int64_t max_epochs = 0;
+  bool keep_all = false;  // keepCheckPointFiles
+};
+
+// Collective. state.samples_in_epoch == 0: after an epoch, model and .ckp. Otherwise the mid-epoch file.
+// Older files are removed once the new ones are on disk.
+void save_checkpoint(const CheckpointFiles&, CheckpointState, CheckpointParts&, Communicator&);
+
+// Collective. Values of the model, on every rank.
+void load_model(const ResumePoint&, ModelView&, Communicator&);
+// Collective. State and optimizer. Without a .ckp: the optimizer stays fresh, the state says only the epoch.
+CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
+// Collective. The strategy's part of every rank. Returns "" or why it stays fresh (no checkpoint, another strategy,
+// another number of ranks).
+std::string load_strategy(const ResumePoint&, Strategy&, const std::string& strategy_name, Communicator&);
+
+}  // namespace tutti

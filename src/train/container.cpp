@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/container.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "train/file.h"
+#include "tutti/error.h"
+
+namespace tutti {
+
+static_assert(std::endian::native == std::endian::little, "the file format is little-endian");
+
+namespace {
+
+// A byte over 127, both line ends and a control character: damage by text-mode transfers shows in the first bytes.
+constexpr std::array<char, 8> magic = {'\x89', 'T', 'U', 'T', 'T', 'I', '\n', '\x1a'};
+constexpr std::array<char, 8> end_magic = {'T', 'U', 'T', 'T', 'I', 'E', 'N', 'D'};
+constexpr std::uint32_t version = 1, byte_order = 0x01020304;
+constexpr std::uint64_t alignment = 64;
+
+struct Header {
+  std::array<char, 8> magic;
+  std::uint32_t version, byte_order;
+  std::array<char, 16> kind;
+  std::array<char, 32> reserved;
+};
+static_assert(sizeof(Header) == alignment);
+
+struct Footer {
+  std::uint64_t table, entries, size, checksum;
+  std::array<char, 8> magic;
+};
+static_assert(sizeof(Footer) == 40);
+
+struct TableRow {
+  std::uint32_t type, name, dims, reserved;
+  std::uint64_t offset, bytes;
+};
+static_assert(sizeof(TableRow) == 32);
+
+constexpr std::size_t after_checksum = sizeof(std::uint64_t) + sizeof(end_magic);
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& v) {
+  return std::as_bytes(std::span<const T, 1>(&v, 1));
+}
+
+struct HashFree {
+  void operator()(XXH64_state_t* s) const { XXH64_freeState(s); }
+};
+class Hash {
+ public:
+  Hash() : state_(XXH64_createState()) { XXH64_reset(state_.get(), 0); }
+  void add(std::span<const std::byte> b) { XXH64_update(state_.get(), b.data(), b.size()); }
+  std::uint64_t value() const { return XXH64_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH64_state_t, HashFree> state_;
+};
+
+std::array<char, 16> kind_field(std::string_view kind) {
+  std::array<char, 16> field{};
+  assert(kind.size() <= field.size());
+  kind.copy(field.data(), field.size());
+  return field;
+}
+
+}  // namespace
+
+struct ContainerWriter::Impl {
+  explicit Impl(std::string p) : path(std::move(p)), temporary(path + ".tmp"), file(File::create(temporary)) {
+    buffer.reserve(capacity);
+  }
+
+  static constexpr std::size_t capacity = 1 << 20;
+  const std::string path, temporary;
+  File file;
+  Hash hash;
+  std::vector<std::byte> buffer;
+  std::uint64_t position = 0, open_bytes = 0;
+  std::vector<std::pair<std::string, Entry>> table;
+  bool committed = false;
+
+  void put(std::span<const std::byte> bytes) {
+    hash.add(bytes);
+    put_unhashed(bytes);
+  }
+  void put_unhashed(std::span<const std::byte> bytes) {
+    position += bytes.size();
+    if (buffer.size() + bytes.size() > capacity) flush();
+    if (bytes.size() > capacity) return file.write(bytes);
+    buffer.insert(buffer.end(), bytes.begin(), bytes.end());
+  }
+  void flush() {
+    file.write(buffer);
+    buffer.clear();
+  }
+  void align() {
+    static constexpr std::array<std::byte, alignment> zeros{};
+    put(std::span(zeros).first((alignment - position % alignment) % alignment));
+  }
+};
+
+ContainerWriter::ContainerWriter(std::string path, std::string_view kind)
+    : impl_(std::make_unique<Impl>(std::move(path))) {
+  impl_->put(bytes_of(Header{magic, version, byte_order, kind_field(kind), {}}));
+}
+
+ContainerWriter::~ContainerWriter() {
+  if (!impl_->committed) ::unlink(impl_->temporary.c_str());
+}
+
+void ContainerWriter::begin(std::string_view name, EntryType type, std::vector<std::uint64_t> dims,
+                            std::uint64_t bytes) {
+  assert(impl_->open_bytes == 0);
+  impl_->align();
+  impl_->table.emplace_back(std::string(name), Entry{type, std::move(dims), impl_->position, bytes});
+  impl_->open_bytes = bytes;
+}
+
+void ContainerWriter::write(std::span<const std::byte> bytes) {
+  assert(bytes.size() <= impl_->open_bytes);
+  impl_->open_bytes -= bytes.size();
+  impl_->put(bytes);
+}
+
+void ContainerWriter::add(std::string_view name, bool v) {
+  begin(name, EntryType::boolean, {}, 1);
+  write(bytes_of(static_cast<std::uint8_t>(v)));
+}
+void ContainerWriter::add(std::string_view name, std::int64_t v) {
+  begin(name, EntryType::integer, {}, sizeof v);
+  write(bytes_of(v));
+}
+void ContainerWriter::add(std::string_view name, double v) {
+  begin(name, EntryType::number, {}, sizeof v);
+  write(bytes_of(v));
+}
+void ContainerWriter::add(std::string_view name, std::string_view text) {
+  begin(name, EntryType::text, {}, text.size());
+  write(std::as_bytes(std::span(text)));
+}
+void ContainerWriter::add(std::string_view name, const Shape& shape, std::span<const float> v) {
+  assert(shape.elements() == v.size());
+  begin(name, EntryType::floats, {shape.dims.begin(), shape.dims.end()}, v.size_bytes());
+  write(std::as_bytes(v));
+}
+
+std::uint64_t ContainerWriter::finish() {
+  Impl& i = *impl_;
+  assert(i.open_bytes == 0);
+  i.align();
+  Footer footer{i.position, i.table.size(), 0, 0, end_magic};
+  for (const auto& [name, e] : i.table) {
+    i.put(bytes_of(TableRow{static_cast<std::uint32_t>(e.type), static_cast<std::uint32_t>(name.size()),
+                            static_cast<std::uint32_t>(e.dims.size()), 0, e.offset, e.bytes}));
+    i.put(std::as_bytes(std::span(e.dims)));
+    i.put(std::as_bytes(std::span(name)));
+  }
+  footer.size = i.position + sizeof footer;
+  i.put(bytes_of(footer).first(sizeof footer - after_checksum));
+  footer.checksum = i.hash.value();
+  i.put_unhashed(bytes_of(footer).last(after_checksum));
+  i.flush();
+  i.file.sync();
+  i.file.close();
+  return footer.checksum;
+}
+
+void ContainerWriter::commit() {
+  rename_durably(impl_->temporary, impl_->path);
+  impl_->committed = true;
+}
+
+struct ContainerReader::Impl {
+  explicit Impl(std::string p) : path(std::move(p)), file(File::open(path)), size(file.size()) {}
+
+  const std::string path;
+  const File file;
+  const std::uint64_t size;
+  Footer footer{};
+  std::map<std::string, Entry, std::less<>> entries;
+
+  [[noreturn]] void damaged(const std::string& how) const { throw Error(fmt::format("'{}' {}", path, how)); }
+
+  template <class T>
+  T get(std::uint64_t from) const {
+    T v;
+    file.read(from, std::as_writable_bytes(std::span<T, 1>(&v, 1)));
+    return v;
+  }
+
+  void check_frame(std::string_view kind) {
+    if (size < sizeof(Header)) damaged(fmt::format("is truncated: {} bytes", size));
+    const auto header = get<Header>(0);
+    if (header.magic != magic) damaged("is not a file of this program (its first bytes are others)");
+    if (header.byte_order != byte_order) damaged("is damaged: its byte order mark is wrong");
+    if (header.version != version)
+      damaged(fmt::format("has format version {}; this program reads version {}", header.version, version));
+    if (size < sizeof(Header) + sizeof(Footer)) damaged(fmt::format("is truncated: {} bytes", size));
+    footer = get<Footer>(size - sizeof(Footer));
+    if (footer.magic != end_magic) damaged("is truncated or damaged: its end mark is missing");
+    if (footer.size != size) damaged(fmt::format("is damaged: it has {} bytes and should have {}", size, footer.size));
+    check_sum();
+    if (header.kind != kind_field(kind)) {
+      const std::string found(header.kind.data(), ::strnlen(header.kind.data(), header.kind.size()));
+      damaged(fmt::format("is a {} file, not a {} file", found, kind));
+    }
+  }
+
+  void check_sum() const {
+    Hash hash;
+    std::vector<std::byte> buffer(1 << 20);
+    const std::uint64_t end = size - after_checksum;
+    for (std::uint64_t at = 0; at < end;) {
+      const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), end - at));
+      file.read(at, part);
+      hash.add(part);
+      at += part.size();
+    }
+    if (hash.value() != footer.checksum) damaged("is damaged: its checksum does not fit its content");
+  }
+
+  void read_table() {
+    const std::uint64_t end = size - sizeof(Footer);
+    std::uint64_t at = footer.table;
+    const auto take = [&](std::uint64_t bytes) {
+      if (at > end || bytes > end - at) damaged("is damaged: its table runs over the end");
+      at += bytes;
+      return at - bytes;
+    };
+    for (std::uint64_t i = 0; i < footer.entries; ++i) {
+      const auto row = get<TableRow>(take(sizeof(TableRow)));
+      const std::uint64_t dims = take(row.dims * sizeof(std::uint64_t)), text = take(row.name);
+      Entry e{static_cast<EntryType>(row.type), std::vector<std::uint64_t>(row.dims), row.offset, row.bytes};
+      file.read(dims, std::as_writable_bytes(std::span(e.dims)));
+      std::string name(row.name, '\0');
+      file.read(text, std::as_writable_bytes(std::span(name)));
+      if (e.offset > footer.table || e.bytes > footer.table - e.offset)
+        damaged(fmt::format("is damaged: entry '{}' runs over the end", name));
+      if (!entries.emplace(std::move(name), std::move(e)).second) damaged("is damaged: an entry stands there twice");
+    }
+  }
+};
+
+ContainerReader::ContainerReader(std::string path, std::string_view kind)
+    : impl_(std::make_unique<Impl>(std::move(path))) {
+  impl_->check_frame(kind);
+  impl_->read_table();
+}
+
+ContainerReader::~ContainerReader() = default;
+
+const std::string& ContainerReader::path() const { return impl_->path; }
+std::uint64_t ContainerReader::checksum() const { return impl_->footer.checksum; }
+const std::map<std::string, Entry, std::less<>>& ContainerReader::entries() const { return impl_->entries; }
+
+const Entry& ContainerReader::find(std::string_view name, EntryType type) const {
+  const auto at = impl_->entries.find(name);
+  if (at == impl_->entries.end()) impl_->damaged(fmt::format("has no entry '{}'", name));
+  if (at->second.type != type) impl_->damaged(fmt::format("has an entry '{}' of another type", name));
+  return at->second;
+}
+
+void ContainerReader::read(const Entry& e, std::uint64_t from, std::span<std::byte> bytes) const {
+  assert(from + bytes.size() <= e.bytes);
+  impl_->file.read(e.offset + from, bytes);
+}
+
+namespace {
+
+template <class T>
+T fixed(const ContainerReader& r, std::string_view name, EntryType type) {
+  const Entry& e = r.find(name, type);
+  if (e.bytes != sizeof(T)) throw Error(fmt::format("'{}' has an entry '{}' of a wrong size", r.path(), name));
+  T v;
+  r.read(e, 0, std::as_writable_bytes(std::span<T, 1>(&v, 1)));
+  return v;
+}
+
+}  // namespace
+
+bool ContainerReader::boolean(std::string_view n) const { return fixed<std::uint8_t>(*this, n, EntryType::boolean); }
+std::int64_t ContainerReader::integer(std::string_view n) const {
+  return fixed<std::int64_t>(*this, n, EntryType::integer);
+}
+double ContainerReader::number(std::string_view n) const { return fixed<double>(*this, n, EntryType::number); }
+
+std::string ContainerReader::text(std::string_view name) const {
+  const Entry& e = find(name, EntryType::text);
+  std::string text(e.bytes, '\0');
+  read(e, 0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void ContainerReader::floats(std::string_view name, std::span<float> v) const {
+  const Entry& e = find(name, EntryType::floats);
+  if (e.bytes != v.size_bytes())
+    throw Error(fmt::format("'{}' has an entry '{}' of {} values where {} are expected", path(), name,
+                            e.bytes / sizeof(float), v.size()));
+  read(e, 0, std::as_writable_bytes(v));
+}
+
+void LoadingArchive::finish() const {
+  for (const auto& [name, entry] : reader_.entries())
+    if (name.starts_with(prefix_) && !used_.contains(name))
+      throw Error(fmt::format("'{}' has an entry '{}' that this run has no use for", reader_.path(), name));
+}
+
+}  // namespace tutti

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "tutti/error.h"
+
+namespace tutti {
+
+namespace {
+
+[[noreturn]] void fail(const char* doing, const std::string& path) {
+  throw Error(fmt::format("{} '{}': {}", doing, path, std::strerror(errno)));
+}
+
+}  // namespace
+
+File File::create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) fail("creating", path);
+  return {path, fd};
+}
+
+File File::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail("opening", path);
+  return {path, fd};
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void File::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), 1u << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("writing", path_);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+void File::read(std::uint64_t from, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t n =
+        ::pread(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), 1u << 30), static_cast<off_t>(from));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("reading", path_);
+    if (n == 0) throw Error(fmt::format("reading '{}': the file ends at byte {}", path_, from));
+    from += static_cast<std::uint64_t>(n);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+std::uint64_t File::size() const {
+  struct stat s {};
+  if (::fstat(fd_, &s) != 0) fail("examining", path_);
+  if (!S_ISREG(s.st_mode)) throw Error(fmt::format("reading '{}': not a regular file", path_));
+  return static_cast<std::uint64_t>(s.st_size);
+}
+
+void File::sync() {
+  if (::fsync(fd_) != 0) fail("writing to disk", path_);
+}
+
+void File::close() {
+  const int fd = fd_;
+  fd_ = -1;
+  if (::close(fd) != 0) fail("closing", path_);
+}
+
+std::string directory_of(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+void rename_durably(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    throw Error(fmt::format("renaming '{}' to '{}': {}", from, to, std::strerror(errno)));
+  const std::string directory = directory_of(to);
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail("opening the directory", directory);
+  const int rc = ::fsync(fd);
+  const int why = errno;
+  ::close(fd);
+  // Some network file systems cannot sync a directory; their rename is as durable as they make it.
+  if (rc != 0 && why != EINVAL && why != ENOTSUP) {
+    errno = why;
+    fail("writing to disk the directory", directory);
+  }
+}
+
+void create_directories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Error(fmt::format("creating the directory '{}': {}", path, error.message()));
+}
+
+}  // namespace tutti

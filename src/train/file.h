@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// file.h -- the few POSIX file calls that crash-safe files need; every failure is an Error with the path and the
+// reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+class File {
+ public:
+  static File create(const std::string& path);  // truncates what is there
+  static File open(const std::string& path);    // for reading
+  File(File&& o) noexcept : path_(std::move(o.path_)), fd_(o.fd_) { o.fd_ = -1; }
+  ~File();
+
+  void write(std::span<const std::byte>);
+  void read(std::uint64_t from, std::span<std::byte>) const;  // all of it, or Error
+  std::uint64_t size() const;
+  void sync();
+  void close();
+
+ private:
+  File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
+  int fd_;
+};
+
+std::string directory_of(const std::string& path);  // "." when there is none
+void rename_durably(const std::string& from, const std::string& to);
+void create_directories(const std::string& path);
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/model_file.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "train/graph_text.h"
+#include "train/rank_state.h"
+#include "tutti/error.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr const char* prefix = "value/";
+
+Shape shape_of(const Entry& e) { return {{e.dims.begin(), e.dims.end()}}; }
+
+void check_surplus(const ContainerReader& r, const ModelView& m) {
+  std::set<std::string> known;
+  for (const ModelValue& v : m.values) known.insert(prefix + v.name);
+  for (const auto& [name, entry] : r.entries())
+    if (name.starts_with(prefix) && !known.contains(name))
+      throw Error(fmt::format("'{}' holds '{}', which this network does not have: the network has changed since",
+                              r.path(), name.substr(std::string_view(prefix).size())));
+}
+
+}  // namespace
+
+std::size_t ModelView::bytes() const {
+  std::size_t sum = 0;
+  for (const ModelValue& v : values) sum += v.values.size_bytes();
+  return sum;
+}
+
+void write_model(ContainerWriter& w, const ModelView& m) {
+  w.add("graph", to_text(*m.graph));
+  for (const ModelValue& v : m.values) w.add(prefix + v.name, v.shape, v.values);
+}
+
+void read_model_values(const ContainerReader& r, ModelView& m) {
+  check_surplus(r, m);
+  for (ModelValue& v : m.values) {
+    if (!r.has(prefix + v.name))
+      throw Error(fmt::format("'{}' has no values for '{}': the network has changed since", r.path(), v.name));
+    const Shape stored = shape_of(r.find(prefix + v.name, EntryType::floats));
+    if (stored != v.shape)
+      throw Error(fmt::format("'{}' holds '{}' as {}, the network has {}: the network has changed since", r.path(),
+                              v.name, to_string(stored), to_string(v.shape)));
+    r.floats(prefix + v.name, v.values);
+  }
+}
+
+void save_model(const std::string& path, const ModelView& m) {
+  ContainerWriter w(path, "model");
+  write_model(w, m);
+  w.finish();
+  w.commit();
+}
+
+graph::Graph load_graph(const std::string& path) {
+  return parse_graph(ContainerReader(path, "model").text("graph"), path);
+}
+
+void load_values(const std::string& path, ModelView& m) { read_model_values(ContainerReader(path, "model"), m); }
+
+graph::Graph load_graph(const std::string& path, Communicator& comm) {
+  std::string text;
+  on_rank_0(comm, [&] { text = ContainerReader(path, "model").text("graph"); });
+  broadcast_text(comm, text);
+  return parse_graph(text, path);
+}
+
+void load_values(const std::string& path, ModelView& m, Communicator& comm) {
+  on_rank_0(comm, [&] { load_values(path, m); });
+  broadcast_values(m, comm);
+}
+
+}  // namespace tutti

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// model_file.h -- models on disk: the network's graph and every value it needs. Works on a ModelView, so that nothing
+// here depends on how the executor keeps its memory; view_model() makes one of a Network.
+#pragma once
+
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/container.h"
+#include "tutti/communicator.h"
+#include "tutti/graph.h"
+#include "tutti/network.h"
+
+namespace tutti {
+
+struct ModelValue {
+  std::string name;
+  Shape shape;
+  std::span<float> values;
+};
+struct ModelView {
+  const graph::Graph* graph = nullptr;
+  std::vector<ModelValue> values;  // sorted by name
+  std::size_t bytes() const;
+};
+// The view lasts as long as the network.
+ModelView view_model(Network&);
+
+void write_model(ContainerWriter&, const ModelView&);
+// Values by name; Error when a value is missing, surplus or of another shape.
+void read_model_values(const ContainerReader&, ModelView&);
+
+void save_model(const std::string& path, const ModelView&);
+graph::Graph load_graph(const std::string& path);
+void load_values(const std::string& path, ModelView&);
+
+// The same for all ranks of a communicator: rank 0 reads, so the file need not be visible elsewhere. When rank 0
+// fails, every rank throws the same Error.
+graph::Graph load_graph(const std::string& path, Communicator&);
+void load_values(const std::string& path, ModelView&, Communicator&);
+
+// The text of action dumpNode.
+struct DumpOptions {
+  std::string node_name = "__AllNodes__";
+  std::string node_name_regex;  // the whole name must match; replaces node_name when not empty
+  bool print_values = true, print_metadata = true;
+};
+// Error when no node has the name or matches.
+void dump_nodes(const ModelView&, const DumpOptions&, std::ostream&);
+
+}  // namespace tutti

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of a run's files, and the choice among them when a run starts again.
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <array>
+#include <bit>
+#include <filesystem>
+
+#include "train/checkpoint.h"
+#include "train/container.h"
+#include "train/file.h"
+#include "train/rank_state.h"
+#include "tutti/error.h"
+
+namespace tutti {
+
+namespace fs = std::filesystem;
+
+std::string model_name(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs) {
+  return epoch == max_epochs ? model_path : fmt::format("{}.{}", model_path, epoch);
+}
+
+std::string checkpoint_name(const std::string& model) { return model + ".ckp"; }
+
+std::string mid_epoch_name(const std::string& model_path, std::int64_t epoch) {
+  return fmt::format("{}.{}.mid", model_path, epoch + 1);
+}
+
+namespace {
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+std::optional<fs::file_time_type> time_of(const std::string& path) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (error) return std::nullopt;
+  return time;
+}
+
+class Search {
+ public:
+  Search(const std::string& model_path, std::int64_t max_epochs, std::vector<std::string>& warnings)
+      : path_(model_path), max_epochs_(max_epochs), warnings_(warnings) {}
+
+  std::optional<ResumePoint> run() {
+    for (std::int64_t epoch = max_epochs_; epoch >= 0; --epoch) {
+      if (epoch < max_epochs_)
+        if (auto point = mid_epoch(epoch)) return point;
+      if (auto point = after_epoch(epoch)) return point;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<ResumePoint> mid_epoch(std::int64_t epoch) {
+    const std::string file = mid_epoch_name(path_, epoch);
+    if (!exists(file)) return std::nullopt;
+    try {
+      const ContainerReader reader(file, "checkpoint");
+    } catch (const Error& e) {
+      pass_over(e.what());
+      return std::nullopt;
+    }
+    return ResumePoint{false, epoch, true, file, file};
+  }
+
+  std::optional<ResumePoint> after_epoch(std::int64_t epoch) {
+    const std::string model = model_name(path_, epoch, max_epochs_), checkpoint = checkpoint_name(model);
+    if (!exists(model)) return std::nullopt;
+    try {
+      const std::uint64_t checksum = ContainerReader(model, "model").checksum();
+      ResumePoint point{epoch == max_epochs_, epoch, false, model, {}};
+      if (epoch > 0 && exists(checkpoint)) {
+        const ContainerReader reader(checkpoint, "checkpoint");
+        if (std::bit_cast<std::uint64_t>(reader.integer("model checksum")) != checksum)
+          throw Error(fmt::format("'{}' belongs to another model than '{}'", checkpoint, model));
+        point.checkpoint = checkpoint;
+        return point;
+      }
+      // No state vouches for this model: as in the original it must not be older than what came before it.
+      if (older_than_predecessors(epoch)) return std::nullopt;
+      if (epoch > 0 && epoch < max_epochs_)
+        warnings_.push_back("Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset. (" +
+                            checkpoint + ")");
+      return point;
+    } catch (const Error& e) {
+      pass_over(e.what());
+      return std::nullopt;
+    }
+  }
+
+  bool older_than_predecessors(std::int64_t epoch) const {
+    const auto mine = time_of(model_name(path_, epoch, max_epochs_));
+    for (std::int64_t e = 0; e < epoch; ++e)
+      if (const auto other = time_of(model_name(path_, e, max_epochs_)); other && mine && *mine < *other) return true;
+    return false;
+  }
+
+  void pass_over(const std::string& what) { warnings_.push_back(what + "; looking for the checkpoint before it"); }
+
+  const std::string& path_;
+  const std::int64_t max_epochs_;
+  std::vector<std::string>& warnings_;
+};
+
+// "m.12.ckp", "m.ckp" or "m.3.mid" for the model path "m".
+bool is_state_file(std::string name, const std::string& base) {
+  if (!name.starts_with(base)) return false;
+  name.erase(0, base.size());
+  if (name == ".ckp") return true;
+  const auto digits = name.find_first_not_of("0123456789", 1);
+  if (!name.starts_with('.') || digits == 1 || digits == std::string::npos) return false;
+  return name.substr(digits) == ".ckp" || name.substr(digits) == ".mid";
+}
+
+}  // namespace
+
+std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs,
+                                             std::vector<std::string>& warnings) {
+  return Search(model_path, max_epochs, warnings).run();
+}
+
+std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator& comm,
+                                             std::vector<std::string>& warnings) {
+  ResumePoint point;
+  std::array<std::int64_t, 4> fields{};
+  on_rank_0(comm, [&] {
+    const auto found = find_resume_point(model_path, max_epochs, warnings);
+    if (found) point = *found;
+    fields = {found.has_value(), point.finished, point.epoch, point.mid_epoch};
+  });
+  comm.broadcast(0, std::as_writable_bytes(std::span(fields)));
+  broadcast_text(comm, point.model);
+  broadcast_text(comm, point.checkpoint);
+  if (!fields[0]) return std::nullopt;
+  point.finished = fields[1] != 0, point.epoch = fields[2], point.mid_epoch = fields[3] != 0;
+  return point;
+}
+
+void discard_checkpoints(const std::string& model_path) {
+  std::error_code error;
+  const std::string base = fs::path(model_path).filename().string();
+  std::vector<fs::path> found;
+  for (const auto& file : fs::directory_iterator(directory_of(model_path), error))
+    if (is_state_file(file.path().filename().string(), base)) found.push_back(file.path());
+  for (const fs::path& file : found) {
+    fs::remove(file, error);
+    if (error) throw Error(fmt::format("removing the earlier run's '{}': {}", file.string(), error.message()));
+  }
+}
+
+void check_writable(const std::string& model_path, std::size_t model_bytes) {
+  std::error_code ignored;
+  if (fs::is_directory(model_path, ignored))
+    throw Error(fmt::format("modelPath '{}' is a directory; it must name a file", model_path));
+  create_directories(directory_of(model_path));
+  const std::string probe = model_path + ".probe.tmp";
+  {
+    File file = File::create(probe);
+    const std::byte byte{};
+    file.write({&byte, 1});
+    file.close();
+  }
+  fs::remove(probe, ignored);
+  struct statvfs space {};
+  if (::statvfs(directory_of(model_path).c_str(), &space) != 0) return;
+  // A model and its state, each about the size of the weights.
+  const std::uint64_t available = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize, wanted = 2 * model_bytes;
+  if (available < wanted)
+    throw Error(fmt::format("'{}' has {} MB free; a model and its checkpoint need about {} MB",
+                            directory_of(model_path), available >> 20, (wanted >> 20) + 1));
+}
+
+}  // namespace tutti
