@@ -47,7 +47,7 @@ LICENSED = {'.cpp', '.h', '.cu', '.cuh', '.py', '.sh', '.cntk', '.supp'}
 LICENSED_NAMES = {'meson.build', 'meson_options.txt', '.clang-format', '.clang-tidy', 'run'}
 # Inputs of tests: their line numbers are what the tests are about.
 TEST_DATA = re.compile(r'^tests/(.*/)?(broken|cases|data)/')
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def files_of(root):

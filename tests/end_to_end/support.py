@@ -47,13 +47,22 @@ class Result:
         return f'{" ".join(self.command)}\nexit code {self.code} after {self.seconds:.1f} s\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}'
 
 
-def environment():
+def environment(directory):
     env = dict(os.environ)
     if os.geteuid() == 0:  # Open MPI wants this said twice
         env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
-    # A killed rank must not depend on what an earlier run left in /tmp, and ranks that wait must not starve the others.
-    env['OMPI_MCA_mpi_yield_when_idle'] = '1'
+    env['OMPI_MCA_mpi_yield_when_idle'] = '1'  # ranks that wait must not starve the others
+    # What a killed launcher leaves behind goes with the test's own directory.
+    env['OMPI_MCA_orte_tmpdir_base'] = env['OMPI_MCA_btl_vader_backing_directory'] = str(directory)
     return env
+
+
+def alive(pid):
+    """Whether a process still runs; one that ended and was not waited for does not."""
+    try:
+        return re.search(r'^State:\s*(\w)', pathlib.Path(f'/proc/{pid}/status').read_text(), re.MULTILINE).group(1) not in 'ZX'
+    except OSError:
+        return False
 
 
 def command_line(arguments, ranks):
@@ -72,7 +81,7 @@ class Run:
         self.err = open(pathlib.Path(directory) / '.stderr', 'w+b')
         self.start = time.monotonic()
         self.process = subprocess.Popen(self.command, cwd=directory, stdin=subprocess.DEVNULL, stdout=self.out,
-                                        stderr=self.err, env=environment(), start_new_session=True)
+                                        stderr=self.err, env=environment(directory), start_new_session=True)
 
     def seconds(self):
         return time.monotonic() - self.start
