@@ -50,8 +50,10 @@ Train = [
         readerType = "SyntheticReader"
         kind = "random"
         samples = {samples}
-        features = [ dim = {inputs} ]
-        labels = [ dim = {outputs} ]
+        input = [
+            features = [ dim = {inputs} ]
+            labels = [ labelDim = {outputs} ]
+        ]
     ]
 ]
 '''
