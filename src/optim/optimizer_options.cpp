@@ -36,7 +36,6 @@ void check_ranges(config::Fields& f, const OptimizerOptions& o) {
   not_negative("gaussianNoiseInjectStd", o.noise);
   not_negative("L1RegWeight", o.l1);
   not_negative("L2RegWeight", o.l2);
-  not_negative("minLearningRatePerSample", o.min_learning_rate);
   if (!(o.clipping_per_sample > 0))
     f.problem("clippingThresholdPerSample", "clippingThresholdPerSample must be positive",
               "leave the key out for no clipping");
@@ -63,7 +62,6 @@ void OptimizerOptions::describe(config::Fields& f) {
   f("clippingThresholdPerSample", clipping_per_sample,
     "limit of the summed gradient, times the samples of the minibatch");
   f("gradientClippingWithTruncation", clip_by_truncation, "limit every element; false rescales a parameter's norm");
-  f("minLearningRatePerSample", min_learning_rate, "training is complete when the rate falls below this");
   f("varianceTimeConstant", variance_time_constant, "fsAdagrad: samples over which squared gradients are averaged");
   f("fsAdagradTargetAvDenom", target_average, "fsAdagrad: size of a normalised gradient");
   f("rms_gamma", rms_gamma, "rmsProp: decay of the squared gradient per minibatch");

@@ -22,16 +22,16 @@ struct OptimizerOptions {
   double l1 = 0, l2 = 0;
   double clipping_per_sample = std::numeric_limits<double>::infinity();
   bool clip_by_truncation = true;
-  double min_learning_rate = 1e-9;
 
   double variance_time_constant = 2.0 * 3600 * 100;
   double target_average = 1;
   double rms_gamma = 0.99, rms_increase = 1.2, rms_decrease = 0.75, rms_max = 10, rms_min = 0.1;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0.9;
 
-  // Not a key: false when the whole momentum schedule is 0, which saves the memory of the smoothed gradient and its
-  // traffic. Set by the reader of the schedule.
+  // Not keys of this table; whoever reads the schedules sets them. `momentum` is false when the whole momentum schedule
+  // is 0, which saves the memory of the smoothed gradient and its traffic.
   bool momentum = true;
+  double min_learning_rate = 1e-9;  // per sample
 
   void describe(config::Fields&);
 };

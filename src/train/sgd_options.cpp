@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/sgd_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti {
+
+namespace {
+
+float of_time_constant(double samples) { return samples == 0 ? 0.0f : static_cast<float>(std::exp(-1 / samples)); }
+
+template <class Values, class Good>
+bool all(const Values& values, Good good) {
+  return std::all_of(values.begin(), values.end(), good);
+}
+
+bool is_momentum(double v) { return v >= 0 && static_cast<float>(v) < 1.0f; }
+
+}  // namespace
+
+void AutoAdjustOptions::describe(config::Fields& f) {
+  f.choice<Method>("autoAdjustLR", method,
+                   {{"none", Method::none},
+                    {"adjustAfterEpoch", Method::after_epoch},
+                    {"after", Method::after_epoch},
+                    {"searchBeforeEpoch", Method::before_epoch},
+                    {"before", Method::before_epoch}},
+                   "automatic learning rate; only none is in this version");
+  f("reduceLearnRateIfImproveLessThan", reduce_if_improve_less, "relative improvement");
+  f("increaseLearnRateIfImproveMoreThan", increase_if_improve_more, "relative improvement");
+  f("learnRateDecreaseFactor", decrease_factor, "factor when improvement is too small");
+  f("learnRateIncreaseFactor", increase_factor, "factor when improvement is large");
+  f("continueReduce", continue_reduce, "once reduced, reduce every time");
+  f("learnRateAdjustInterval", interval, "epochs between two judgements");
+  f("loadBestModel", load_best_model, "go back to the better model");
+  f("useCVSetControlLRIfCVExists", use_cv_set, "judge on the validation set");
+  f("useEvalCriterionControlLR", use_eval_criterion, "judge on the first evaluation node");
+  f("numPrevLearnRates", num_prev_learn_rates, "rates the search starts from");
+  f("numBestSearchEpoch", num_best_search_epoch, "epochs with a refined search");
+  f("numSamples4Search", samples_for_search, "samples of a trial");
+  f("numMiniBatch4LRSearch", minibatches_for_search, "minibatches of a trial (old)");
+  f("autoAdjustMinibatch", adjust_minibatch, "automatic minibatch size; only false is in this version");
+  f("minibatchSizeTuningFrequency", minibatch_tuning_frequency, "epochs between two searches");
+  f("minibatchSizeTuningMax", minibatch_tuning_max, "largest minibatch size");
+  f("minibatchSearchCriterionErrorMargin", minibatch_error_margin, "percent");
+  if (method != Method::none)
+    f.problem("autoAdjustLR", "automatic learning rates are not in this version",
+              "use autoAdjustLR = none and give a schedule, such as learningRatesPerMB = 0.8*10:0.2*20:0.05");
+  if (adjust_minibatch)
+    f.problem("autoAdjustMinibatch", "automatic minibatch sizes are not in this version",
+              "use autoAdjustMinibatch = false and give a schedule, such as minibatchSize = 256*5:1024");
+}
+
+void SgdOptions::describe(config::Fields& f) {
+  describe_schedule(f);
+  optimizer.describe(f);
+  describe_running(f);
+  describe_legacy(f);
+  check_sizes(f);
+  check_rates(f);
+  check_momentum(f);
+}
+
+void SgdOptions::describe_schedule(config::Fields& f) {
+  f("maxEpochs", max_epochs, "epochs in total, those before a restart included");
+  f.required("maxEpochs");
+  f("epochSize", epoch_size, "samples per epoch over all ranks; 0 = the whole data set");
+  f("minibatchSize", minibatch_size, "samples per minibatch over all ranks, per epoch");
+  f("learningRatesPerMB", learning_rates_per_mb, "per epoch; divided by that epoch's minibatchSize");
+  f("learningRatesPerSample", learning_rates_per_sample, "per epoch; either this or learningRatesPerMB");
+  f("momentumPerMB", momentum_per_mb, "per epoch; momentum of a full minibatch");
+  f("momentumPerSample", momentums_per_sample, "per epoch; instead of momentumPerMB");
+  f("momentumAsTimeConstant", momentum_as_time_constant, "per epoch, in samples; instead of momentumPerMB");
+  f("minLearningRatePerSample", min_learning_rate_per_sample, "training is complete when the rate falls below this");
+  f("dropoutRate", dropout_rate, "per epoch; share of the elements that Dropout nodes set to 0");
+}
+
+void SgdOptions::describe_running(config::Fields& f) {
+  f("numMBsToShowResult", num_mbs_to_show_result, "minibatches between two result lines; 0 = none");
+  f("firstMBsToShowResult", first_mbs_to_show_result, "also report each of the first n minibatches");
+  f("traceLevel", trace_level, "how much is logged");
+  f("keepCheckPointFiles", keep_checkpoint_files, "keep the .ckp file of every epoch");
+  f("checkpointEverySamples", checkpoint_every_samples, "also save within epochs; 0 = only after epochs");
+  f("trainCriterionNodeName", train_criterion_node, "otherwise the network's first criterion");
+  f("evalCriterionNodeName", eval_criterion_node, "otherwise all evaluation nodes");
+  f("maxSamplesInRAM", max_samples_in_ram, "split larger minibatches to save memory; 0 = never");
+  f("numSubminibatches", num_subminibatches, "split every minibatch into n parts to save memory");
+  f("useAllDataForPreComputedNode", use_all_data_for_precomputed_node, "false: Mean and InvStdDev over one epoch only");
+  f.block("AutoAdjust", auto_adjust, "automatic learning rate and minibatch size");
+  f("gradientcheck", gradient_check, "compare gradients with differences; only false is in this version");
+  f("sigFigs", significant_digits, "digits that gradientcheck compares");
+  f("truncated", truncated, "truncated back-propagation through time; only false is in this version");
+  if (gradient_check)
+    f.problem("gradientcheck", "the gradient check during training is not in this version", "leave the key out");
+  if (truncated)
+    f.problem("truncated", "truncated back-propagation through time is not in this version", "leave the key out");
+}
+
+void SgdOptions::describe_legacy(config::Fields& f) {
+  f.no_effect("modelPath", "it is read one level out, in the command block");
+  f.no_effect("unroll", "the original ignores it too");
+  for (const char* key :
+       {"hsmoothingWeight", "frameDropThresh", "doReferenceAlign", "seqGammarCalcAMF", "seqGammarCalcLMF",
+        "seqGammarCalcWP", "seqGammarCalcbMMIFactor", "seqGammarCalcUsesMBR", "seqGammarUsesMBR", "seqGammarAMF",
+        "seqGammarLMF", "seqGammarWordPen", "seqGammarBMMIFactor"})
+    f.no_effect(key, "sequence training is not in this version");
+  for (const char* key : {"adaptationRegType", "adaptationRegWeight"}) f.no_effect(key, "only action adapt uses it");
+  for (const char* key : {"traceNodeNamesReal", "traceNodeNamesCategory", "traceNodeNamesSparse"})
+    f.no_effect(key, "node values are not traced during training; use action write");
+  for (const char* key :
+       {"disableRegInBatchNormalization", "batchNormalizationTimeConstant", "batchNormalizationBlendTimeConstant"})
+    f.no_effect(key, "batch normalisation is not in this version");
+}
+
+void SgdOptions::check_sizes(config::Fields& f) const {
+  const auto at_least = [&](const char* key, std::int64_t v, std::int64_t least) {
+    if (v < least) f.problem(key, fmt::format("{} must be at least {}", key, least));
+  };
+  if (f.given("maxEpochs")) at_least("maxEpochs", max_epochs, 1);
+  at_least("epochSize", epoch_size, 0);
+  for (std::int64_t m : minibatch_size.values) {
+    if (m < 1) {
+      f.problem("minibatchSize", "minibatchSize must be at least 1");
+    } else if (epoch_size > 0 && epoch_size < m) {
+      f.problem("epochSize",
+                fmt::format("epochSize {} is smaller than minibatchSize {}: epoch size must be larger than "
+                            "mbsize.",
+                            epoch_size, m),
+                fmt::format("use epochSize = 0 for the whole data set, or at least {}", m));
+    } else {
+      continue;
+    }
+    break;
+  }
+  at_least("numMBsToShowResult", num_mbs_to_show_result, 0);
+  at_least("firstMBsToShowResult", first_mbs_to_show_result, 0);
+  at_least("checkpointEverySamples", checkpoint_every_samples, 0);
+  at_least("maxSamplesInRAM", max_samples_in_ram, 0);
+  at_least("numSubminibatches", num_subminibatches, 1);
+  if (!all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }))
+    f.problem("dropoutRate", "dropoutRate must lie in [0, 1)");
+  if (!(min_learning_rate_per_sample >= 0))
+    f.problem("minLearningRatePerSample", "minLearningRatePerSample must not be negative");
+}
+
+void SgdOptions::check_rates(config::Fields& f) const {
+  const bool per_mb = !learning_rates_per_mb.empty(), per_sample = !learning_rates_per_sample.empty();
+  if (per_mb && per_sample)
+    f.problem("learningRatesPerSample", "both learningRatesPerMB and learningRatesPerSample are given",
+              "keep one of the two");
+  if (!per_mb && !per_sample && !f.given("learningRatesPerMB") && !f.given("learningRatesPerSample"))
+    f.problem("learningRatesPerMB", "no learning rate is given",
+              "add learningRatesPerMB = ... or learningRatesPerSample = ...");
+  const auto rate = [](double v) { return v >= 0 && std::isfinite(v); };
+  if (!all(learning_rates_per_mb.values, rate))
+    f.problem("learningRatesPerMB", "a learning rate must be a finite number that is not negative");
+  if (!all(learning_rates_per_sample.values, rate))
+    f.problem("learningRatesPerSample", "a learning rate must be a finite number that is not negative");
+}
+
+void SgdOptions::check_momentum(config::Fields& f) const {
+  const char* given = nullptr;
+  for (const char* key : {"momentumPerMB", "momentumPerSample", "momentumAsTimeConstant"}) {
+    if (!f.given(key)) continue;
+    if (given) {
+      f.problem(key, fmt::format("both {} and {} are given", given, key), "keep one of them");
+      break;
+    }
+    given = key;
+  }
+  if (!all(momentum_per_mb.values, is_momentum)) f.problem("momentumPerMB", "momentum must lie in [0, 1)");
+  if (!all(momentums_per_sample.values, is_momentum)) f.problem("momentumPerSample", "momentum must lie in [0, 1)");
+  if (!all(momentum_as_time_constant.values, [](double v) { return v >= 0 && of_time_constant(v) < 1.0f; }))
+    f.problem("momentumAsTimeConstant",
+              "a time constant is a number of samples from 0 to about 16 million (its momentum must be below 1)");
+}
+
+double SgdOptions::learning_rate_per_sample(std::size_t epoch) const {
+  if (!learning_rates_per_sample.empty()) return static_cast<float>(learning_rates_per_sample.at(epoch));
+  return static_cast<float>(learning_rates_per_mb.at(epoch)) / static_cast<float>(minibatch_size.at(epoch));
+}
+
+double SgdOptions::momentum_per_sample(std::size_t epoch) const {
+  if (!momentums_per_sample.empty()) return static_cast<float>(momentums_per_sample.at(epoch));
+  if (!momentum_as_time_constant.empty()) return of_time_constant(momentum_as_time_constant.at(epoch));
+  return std::pow(static_cast<double>(static_cast<float>(momentum_per_mb.at(epoch))),
+                  1.0 / static_cast<double>(minibatch_size.at(epoch)));
+}
+
+double SgdOptions::effective_momentum(std::size_t epoch) const {
+  return std::pow(momentum_per_sample(epoch), static_cast<double>(minibatch_size.at(epoch)));
+}
+
+double SgdOptions::momentum_time_constant(std::size_t epoch) const {
+  const double momentum = momentum_per_sample(epoch);
+  return momentum > 0 ? -1.0 / std::log(momentum) : 0.0;
+}
+
+SgdOptions read_sgd_options(const config::Record& sgd, Problems& problems, config::Notices& notices) {
+  auto o = config::read<SgdOptions>(sgd, "SGD", problems, notices, {"ParallelTrain"});
+  o.optimizer.min_learning_rate = o.min_learning_rate_per_sample;
+  const auto& momenta = !o.momentums_per_sample.empty()        ? o.momentums_per_sample
+                        : !o.momentum_as_time_constant.empty() ? o.momentum_as_time_constant
+                                                               : o.momentum_per_mb;
+  o.optimizer.momentum = !all(momenta.values, [](double v) { return v == 0; });
+  return o;
+}
+
+}  // namespace tutti

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// sgd_options.h -- the SGD block: every key with its default, its rules, and the conversions between the units in which
+// users give rates and momenta and those of the update (per sample).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "optim/optimizer_options.h"
+#include "tutti/config.h"
+
+namespace tutti {
+
+// AutoAdjust=[...]. Its keys are read and checked; the methods themselves are not part of this version.
+struct AutoAdjustOptions {
+  enum class Method { none, after_epoch, before_epoch };
+  Method method = Method::none;
+  double reduce_if_improve_less = 0;
+  double increase_if_improve_more = std::numeric_limits<double>::infinity();
+  double decrease_factor = 0.618, increase_factor = 1.382;
+  bool continue_reduce = false, load_best_model = true;
+  std::int64_t interval = 1;
+  bool use_cv_set = true, use_eval_criterion = false;
+  std::int64_t num_prev_learn_rates = 5, num_best_search_epoch = 1;
+  config::Schedule<std::int64_t> samples_for_search, minibatches_for_search;
+  bool adjust_minibatch = false;
+  std::int64_t minibatch_tuning_frequency = 1, minibatch_tuning_max = 1048576, minibatch_error_margin = 1;
+
+  void describe(config::Fields&);
+};
+
+struct SgdOptions {
+  std::int64_t max_epochs = 0;
+  std::int64_t epoch_size = 0;  // 0 = the whole data set
+  config::Schedule<std::int64_t> minibatch_size = 256;
+  config::Schedule<double> learning_rates_per_mb, learning_rates_per_sample;  // one of the two is empty
+  config::Schedule<double> momentum_per_mb = 0.9;                             // holds when the two others are empty
+  config::Schedule<double> momentums_per_sample, momentum_as_time_constant;
+  OptimizerOptions optimizer;
+  double min_learning_rate_per_sample = 1e-9;
+  config::Schedule<double> dropout_rate = 0.0;
+  std::int64_t num_mbs_to_show_result = 10, first_mbs_to_show_result = 0;
+  std::int64_t trace_level = 0;
+  bool keep_checkpoint_files = false;
+  std::int64_t checkpoint_every_samples = 0;  // 0 = only after epochs
+  std::string train_criterion_node, eval_criterion_node;
+  std::int64_t max_samples_in_ram = 0, num_subminibatches = 1;  // 0 = no limit
+  bool use_all_data_for_precomputed_node = true;
+  std::optional<AutoAdjustOptions> auto_adjust;
+  bool gradient_check = false, truncated = false;
+  std::int64_t significant_digits = 6;
+
+  void describe(config::Fields&);
+
+  // Epochs count from 0. List entries are single precision values, as are the rates that come out.
+  double learning_rate_per_sample(std::size_t epoch) const;
+  double momentum_per_sample(std::size_t epoch) const;
+  // What "Starting Epoch" prints: momentum of a full minibatch, and the time constant in samples.
+  double effective_momentum(std::size_t epoch) const;
+  double momentum_time_constant(std::size_t epoch) const;
+
+ private:
+  void describe_schedule(config::Fields&);
+  void describe_running(config::Fields&);
+  void describe_legacy(config::Fields&);
+  void check_rates(config::Fields&) const;
+  void check_momentum(config::Fields&) const;
+  void check_sizes(config::Fields&) const;
+};
+
+// Reads the block and settles what follows from several keys (optimizer.momentum, optimizer.min_learning_rate).
+SgdOptions read_sgd_options(const config::Record& sgd, Problems&, config::Notices&);
+
+}  // namespace tutti
