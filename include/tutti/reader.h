@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,37 +24,37 @@ struct StreamInfo {
 // Memory belongs to the reader and stays valid until the next call of next().
 struct StreamData {
   std::size_t columns = 0;
-  std::span<const float> dense;                   // columns x dim (dense streams)
-  std::span<const float> values;                  // sparse streams: values, row indices, and columns + 1 offsets
+  std::span<const float> dense;   // columns x dim (dense streams)
+  std::span<const float> values;  // sparse streams: values, row indices, and columns + 1 offsets
   std::span<const std::int32_t> indices;
   std::span<const std::int64_t> column_begin;
-  std::span<const std::int64_t> sequence_begin;   // sequences + 1 column offsets
+  std::span<const std::int64_t> sequence_begin;  // sequences + 1 column offsets
 };
 
 struct Batch {
-  std::vector<StreamData> streams;     // in the order of Reader::streams()
-  std::int64_t sequences = 0;          // of this rank's share
-  std::int64_t samples = 0;            // of this rank's share: steps of the longest stream per sequence, summed
-  std::int64_t global_samples = 0;     // of the whole minibatch
-  std::int64_t global_columns = 0;     // with packing gaps, summed over ranks (semantics 6 and 8.3)
-  std::int64_t position = 0;           // samples of the epoch delivered before this minibatch, over all ranks
+  std::vector<StreamData> streams;  // in the order of Reader::streams()
+  std::int64_t sequences = 0;       // of this rank's share
+  std::int64_t samples = 0;         // of this rank's share: steps of the longest stream per sequence, summed
+  std::int64_t global_samples = 0;  // of the whole minibatch
+  std::int64_t global_columns = 0;  // with packing gaps, summed over ranks (semantics 6 and 8.3)
+  std::int64_t position = 0;        // samples of the epoch delivered before this minibatch, over all ranks
 };
 
 // One epoch as the step loop wants it. An epoch covers the global sample positions
 // [epoch * samples, (epoch + 1) * samples) of the endless sequence of sweeps; minibatches end at sweep and epoch ends.
 struct EpochPlan {
-  std::int64_t epoch = 0;            // counts from 0
-  std::int64_t samples = 0;          // over all ranks; 0 = one sweep
-  std::int64_t minibatch = 256;      // over all ranks
-  std::int64_t start = 0;            // samples of this epoch already done (resume in mid-epoch)
-  int rank = 0, ranks = 1;           // which share; a rank that trains alone passes 0 of 1
+  std::int64_t epoch = 0;        // counts from 0
+  std::int64_t samples = 0;      // over all ranks; 0 = one sweep
+  std::int64_t minibatch = 256;  // over all ranks
+  std::int64_t start = 0;        // samples of this epoch already done (resume in mid-epoch)
+  int rank = 0, ranks = 1;       // which share; a rank that trains alone passes 0 of 1
 };
 
 class Reader {
  public:
   virtual ~Reader() = default;
   virtual const std::vector<StreamInfo>& streams() const = 0;
-  virtual std::int64_t sweep_samples() = 0;        // samples in one pass; may scan the data on the first call
+  virtual std::int64_t sweep_samples() = 0;  // samples in one pass; may scan the data on the first call
   // Starts reading ahead. Called before the first next() of each epoch, and again to start anew at any place.
   virtual void start_epoch(const EpochPlan&) = 0;
   // The next minibatch, or nullptr at the end of the epoch; the same number of calls on every rank.
@@ -71,5 +72,16 @@ struct ReaderContext {
 // Reads the block through the reader table (src/reader/make_reader.cpp) and checks that the files are there.
 // Mistakes land in context.problems and nullptr is returned.
 std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderContext& context);
+
+// The values of a readerType: its one line of help and its options with their defaults, for help=NAME.
+struct ReaderType {
+  std::string name, help;
+  std::function<void(config::Fields&)> describe;
+};
+const std::vector<ReaderType>& reader_types();
+
+// The options of the block as they are in effect, for dump_fields(); mistakes are left to make_reader. The name is ""
+// when there is no such reader.
+ReaderType effective_reader(const config::Record& block, const ReaderContext& context);
 
 }  // namespace tutti

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reader table: what readerType can be. A new reader is a SequenceSource, an options struct and a row here.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "reader/idx/idx_options.h"
+#include "reader/mapped_file.h"
+#include "reader/prefetch_reader.h"
+#include "reader/synthetic/synthetic_options.h"
+#include "reader/text/text_options.h"
+#include "tutti/reader.h"
+
+namespace tutti {
+namespace reader {
+namespace {
+
+using config::Record;
+
+struct Made {
+  std::function<void(config::Fields&)> describe;            // the options in effect
+  std::function<std::unique_ptr<SequenceSource>()> source;  // opens the files
+  Randomization randomization;
+};
+
+struct Row {
+  std::string name, help;
+  std::function<void(config::Fields&)> describe;
+  Made (*read)(const Record&, const ReaderContext&);
+};
+
+std::string lower(std::string s) {
+  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return s;
+}
+
+bool trains(const ReaderContext& context) { return context.action == "train"; }
+
+void check_file(const Record& block, const std::string& path, const ReaderContext& context) {
+  if (path.empty()) return;  // said already
+  if (const std::string why = unreadable(path); !why.empty())
+    context.problems->add(Diagnostic{block.value("file").where,
+                                     fmt::format("the data file '{}' cannot be read: {}", path, why),
+                                     "relative paths start at the directory in which the trainer was started"});
+}
+
+Made read_text(const Record& block, const ReaderContext& context) {
+  auto o = std::make_shared<TextReaderOptions>();
+  o->order.shuffle = trains(context);
+  o->trace_level = context.trace_level;
+  config::read_fields(block, "CNTKTextFormatReader", [&](config::Fields& f) { o->describe(f); }, *context.problems,
+                      *context.notices, {"readerType"});
+  check_file(block, o->file, context);
+  return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<TextSource>(o->source()); },
+          o->order.randomization(o->window)};
+}
+
+Made read_idx_block(const Record& block, const ReaderContext& context) {
+  auto o = std::make_shared<IdxReaderOptions>();
+  o->order.shuffle = trains(context);
+  std::vector<std::string> also{"readerType"};
+  std::vector<std::pair<std::string, IdxStreamOptions>> streams;
+  for (const std::string& key : block.keys()) {
+    if (lower(key) == "input" || !block.is_block(key)) continue;
+    also.push_back(key);
+    streams.emplace_back(key,
+                         config::read<IdxStreamOptions>(block.block(key), key, *context.problems, *context.notices));
+  }
+  config::read_fields(
+      block, "IDXReader", [&](config::Fields& f) { o->describe(f); }, *context.problems, *context.notices, also);
+  o->input.insert(o->input.end(), streams.begin(), streams.end());
+  if (o->input.empty())
+    context.problems->add(
+        Diagnostic{block.where(), "IDXReader has no streams",
+                   "add a block for each, such as features = [ file = \"train-images-idx3-ubyte.gz\" ]"});
+  for (const auto& [name, s] : o->input) {
+    const bool direct = block.has_own(name) && block.is_block(name);
+    check_file(direct ? block.block(name) : block.block("input").block(name), s.file, context);
+  }
+  return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<IdxSource>(o->streams()); },
+          o->order.randomization()};
+}
+
+Made read_synthetic(const Record& block, const ReaderContext& context) {
+  auto o = std::make_shared<SyntheticReaderOptions>();
+  o->order.shuffle = trains(context);
+  config::read_fields(block, "SyntheticReader", [&](config::Fields& f) { o->describe(f); }, *context.problems,
+                      *context.notices, {"readerType"});
+  return {[o](config::Fields& f) { o->describe(f); }, [o] { return o->source(); }, o->order.randomization()};
+}
+
+template <class Options>
+std::function<void(config::Fields&)> defaults() {
+  return [](config::Fields& f) { Options().describe(f); };
+}
+
+const std::vector<Row>& table() {
+  static const std::vector<Row> rows = {
+      {"CNTKTextFormatReader", "text files of |name value value ... lines, dense or sparse, with or without sequences",
+       defaults<TextReaderOptions>(), read_text},
+      {"IDXReader", "the binary files of MNIST, plain or gzip", defaults<IdxReaderOptions>(), read_idx_block},
+      {"SyntheticReader", "made-up data: drawn digits to learn from, random numbers for speed runs",
+       defaults<SyntheticReaderOptions>(), read_synthetic},
+  };
+  return rows;
+}
+
+// The other readers of the original.
+const std::vector<std::string>& absent() {
+  static const std::vector<std::string> names = {
+      "CompositeDataReader", "ImageReader",      "HTKDeserializers", "HTKMLFReader",     "UCIFastReader",
+      "LMSequenceReader",    "LUSequenceReader", "BinaryReader",     "CNTKBinaryReader", "LibSVMBinaryReader",
+      "SparsePCReader",      "DSSMReader",       "Kaldi2Reader"};
+  return names;
+}
+
+const Row* find_row(const std::string& name) {
+  for (const Row& row : table())
+    if (lower(row.name) == lower(name)) return &row;
+  return nullptr;
+}
+
+void say_unknown(const config::Value& type, Problems& problems) {
+  std::vector<std::string> have;
+  for (const Row& row : table()) have.push_back(row.name);
+  const std::string list = fmt::format("(readers: {})", fmt::join(have, ", "));
+  for (const std::string& name : absent())
+    if (lower(name) == lower(type.text)) {
+      problems.add(Diagnostic{type.where, fmt::format("this version has no {}", name),
+                              fmt::format("convert the data for one of its readers {}", list)});
+      return;
+    }
+  const std::string near = nearest(type.text, have);
+  problems.add(
+      Diagnostic{type.where, fmt::format("there is no reader '{}'", type.text),
+                 near.empty() ? fmt::format("choose one {}", list) : fmt::format("did you mean '{}'? {}", near, list)});
+}
+
+}  // namespace
+}  // namespace reader
+
+const std::vector<ReaderType>& reader_types() {
+  static const std::vector<ReaderType> types = [] {
+    std::vector<ReaderType> all;
+    for (const auto& row : reader::table()) all.push_back({row.name, row.help, row.describe});
+    return all;
+  }();
+  return types;
+}
+
+ReaderType effective_reader(const config::Record& block, const ReaderContext& context) {
+  Problems problems;
+  config::Notices notices;
+  ReaderContext quiet = context;
+  quiet.problems = &problems;
+  quiet.notices = &notices;
+  const auto type = block.find("readerType");
+  const reader::Row* row = type ? reader::find_row(type->text) : nullptr;
+  if (!row) return {};
+  return {row->name, row->help, row->read(block, quiet).describe};
+}
+
+std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderContext& given) {
+  Problems problems;
+  config::Notices notices;
+  ReaderContext context = given;
+  context.problems = &problems;
+  if (!context.notices) context.notices = &notices;
+  std::unique_ptr<Reader> reader;
+  try {
+    const auto type = block.find("readerType");
+    if (!type)
+      throw ConfigError(block.where(), "the reader block has no readerType",
+                        "add readerType = \"CNTKTextFormatReader\"");
+    if (const reader::Row* row = reader::find_row(type->text)) {
+      const reader::Made made = row->read(block, context);
+      if (problems.empty())
+        reader = std::make_unique<reader::PrefetchReader>(reader::MinibatchMaker(made.source(), made.randomization));
+    } else {
+      reader::say_unknown(*type, problems);
+    }
+  } catch (const ConfigError& e) {
+    problems.add(e);
+  } catch (const Error& e) {  // a file that is there and is not what it should be
+    problems.add(Diagnostic{block.where(), e.what(), {}});
+  }
+  if (!given.problems) {
+    problems.throw_if_any();
+  } else {
+    try {
+      problems.throw_if_any();
+    } catch (const ConfigError& e) {
+      given.problems->add(e);
+    }
+  }
+  return reader;
+}
+
+}  // namespace tutti

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// mapped_file.h -- a data file in the address space: pages come in as they are touched and cost no memory of our own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tutti::reader {
+
+class MappedFile {
+ public:
+  explicit MappedFile(std::string path);  // throws Error
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string_view bytes() const { return {data_, size_}; }
+  // Throws Error when the file on disk is no longer the one that was mapped.
+  void check_unchanged() const;
+  // The stretch [from, to) was read; its pages leave this process (the system may still hold them).
+  void release(const char* from, const char* to) const;
+  void read_in_order(bool yes) const;
+
+ private:
+  struct Stamp {
+    std::uint64_t size = 0;
+    std::int64_t seconds = 0, nanoseconds = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  std::string path_;
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+  Stamp stamp_;
+};
+
+// "" when the file can be read, else why not: for checks before anything is started.
+std::string unreadable(const std::string& path);
+
+}  // namespace tutti::reader

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// minibatch_walker.h -- cuts the endless sequence of sweeps into epochs and minibatches and deals their sequences to
+// the ranks. Every rank walks alike and keeps its own share, so all make the same number of steps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reader/packing.h"
+#include "reader/sweep_order.h"
+#include "tutti/reader.h"
+
+namespace tutti::reader {
+
+struct Step {
+  std::vector<std::uint32_t> mine;  // sequences of this rank, in order
+  std::int64_t global_samples = 0;
+  std::int64_t global_columns = 0;
+  std::int64_t position = 0;
+};
+
+class MinibatchWalker {
+ public:
+  MinibatchWalker(const SequenceIndex&, Randomization);
+  void start(const EpochPlan&);
+  bool next(Step&);  // false at the end of the epoch
+
+ private:
+  void seek(std::int64_t position);
+  std::int64_t packed_columns();
+
+  const SequenceIndex& index_;
+  SweepOrder order_;
+  EpochPlan plan_;
+  std::int64_t sweep_ = 0;
+  std::uint32_t place_ = 0;    // of the next sequence in the sweep
+  std::int64_t position_ = 0;  // of its first sample in the endless sequence of sweeps
+  std::int64_t epoch_begin_ = 0, epoch_end_ = 0;
+  std::vector<std::int64_t> lengths_, rank_lengths_;
+  Packing packing_;
+};
+
+}  // namespace tutti::reader

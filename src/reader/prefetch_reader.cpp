@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread sleeps while the ring is full; the caller sleeps while it is empty. An error is kept until the minibatches
+// before it are used up, so that it shows at the same step whatever the timing.
+#include "reader/prefetch_reader.h"
+
+#include <cassert>
+
+namespace tutti::reader {
+
+PrefetchReader::PrefetchReader(MinibatchMaker maker, std::size_t depth) : maker_(std::move(maker)) {
+  for (std::size_t i = 0; i < depth + 1; ++i) ring_.emplace_back(maker_.streams());
+}
+
+PrefetchReader::~PrefetchReader() {
+  {
+    const std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  wake_worker_.notify_all();
+  if (worker_.joinable()) worker_.join();
+}
+
+// Leaves the maker to the caller: nothing is being made and nothing more will be.
+void PrefetchReader::halt(std::unique_lock<std::mutex>& lock) {
+  running_ = false;
+  wake_caller_.wait(lock, [&] { return !busy_; });
+}
+
+std::int64_t PrefetchReader::sweep_samples() {
+  std::unique_lock lock(mutex_);
+  wake_caller_.wait(lock, [&] { return !busy_; });
+  return maker_.sweep_samples();
+}
+
+void PrefetchReader::start_epoch(const EpochPlan& plan) {
+  std::unique_lock lock(mutex_);
+  halt(lock);
+  made_ = taken_ = 0;
+  failure_ = nullptr;
+  maker_.start(plan);
+  running_ = true;
+  if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
+  wake_worker_.notify_one();
+}
+
+const Batch* PrefetchReader::next() {
+  std::unique_lock lock(mutex_);
+  // The share given out last is free again once its successor is asked for: it is the ring's spare place.
+  wake_caller_.wait(lock, [&] { return made_ > taken_ || !running_; });
+  if (made_ == taken_) {
+    if (failure_) std::rethrow_exception(failure_);
+    return nullptr;
+  }
+  Share& share = ring_[taken_ % ring_.size()];
+  ++taken_;
+  wake_worker_.notify_one();
+  return &share.finish();
+}
+
+void PrefetchReader::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    // One place stays with the caller, who may still be reading the share taken last.
+    wake_worker_.wait(lock, [&] { return quit_ || (running_ && made_ - taken_ < ring_.size() - 1); });
+    if (quit_) return;
+    Share& share = ring_[made_ % ring_.size()];
+    busy_ = true;
+    lock.unlock();
+    bool more = false;
+    std::exception_ptr failure;
+    try {
+      more = maker_.make(share);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    busy_ = false;
+    if (running_) {
+      if (more) ++made_;
+      running_ = more;
+      failure_ = failure;
+    }
+    wake_caller_.notify_all();
+  }
+}
+
+}  // namespace tutti::reader

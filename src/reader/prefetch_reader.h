@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// prefetch_reader.h -- a Reader whose thread prepares the next minibatches while the current one computes.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "reader/minibatch_maker.h"
+
+namespace tutti::reader {
+
+class PrefetchReader final : public Reader {
+ public:
+  // `depth` minibatches are kept ready beside the one in use.
+  explicit PrefetchReader(MinibatchMaker maker, std::size_t depth = 2);
+  ~PrefetchReader() override;
+  const std::vector<StreamInfo>& streams() const override { return maker_.streams(); }
+  std::int64_t sweep_samples() override;
+  void start_epoch(const EpochPlan&) override;
+  const Batch* next() override;
+
+ private:
+  void work();
+  void halt(std::unique_lock<std::mutex>&);
+
+  MinibatchMaker maker_;  // the thread's while busy_, else the caller's
+  std::vector<Share> ring_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_worker_, wake_caller_;
+  std::size_t made_ = 0, taken_ = 0;  // minibatches of this epoch so far; share i lies at i % ring size
+  bool running_ = false;              // there is more to make
+  bool busy_ = false;                 // the thread is making one, without the lock
+  bool quit_ = false;
+  std::exception_ptr failure_;
+  std::thread worker_;
+};
+
+}  // namespace tutti::reader

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// counter_random.h -- random numbers that depend on a seed and an index only, so that any sample can be made at any
+// time.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::reader {
+
+class CounterRandom {
+ public:
+  CounterRandom(std::uint64_t seed, std::uint64_t index) : state_(mix(seed * golden + mix(index + golden))) {}
+  std::uint64_t next() { return mix(state_ += golden); }
+  float uniform() { return static_cast<float>(next() >> 40) * 0x1p-24f; }  // [0, 1)
+  float between(float low, float high) { return low + (high - low) * uniform(); }
+
+ private:
+  static constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;
+  static std::uint64_t mix(std::uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t state_;
+};
+
+}  // namespace tutti::reader

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scan: byte order mark, sequence ids, the checks that concern a sequence as a whole, and chunks.
+#include "reader/text/text_index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::reader {
+namespace {
+
+class Scan {
+ public:
+  Scan(const MappedFile& file, TextLayout layout, const TextIndexOptions& options)
+      : file_(file),
+        options_(options),
+        layout_(std::move(layout)),
+        text_(file.bytes()),
+        faults_(file.path(), text_, layout_, options.max_errors, options.trace_level),
+        samples_(layout_.streams.size()) {}
+
+  TextIndex run();
+
+ private:
+  const char* find_start();
+  const char* find_end(const char* begin);
+  void check_sequence(const char* at, const char* behind, std::uint32_t rows);
+  void add_sequence(const char* at, const char* behind, std::uint32_t longest);
+  void release_read(const char* to);
+
+  const MappedFile& file_;
+  const TextIndexOptions& options_;
+  TextLayout layout_;
+  std::string_view text_;
+  TextFaults faults_;
+  TextIndex index_;
+  std::vector<std::uint32_t> samples_;  // per stream, of the sequence at hand
+  std::int64_t errors_before_ = 0;      // counted before the sequence at hand
+  bool cut_off_ = false;                // the last line has no newline
+  const char* chunk_begin_ = nullptr;
+  const char* released_ = nullptr;
+  std::size_t dropped_ = 0;
+};
+
+const char* Scan::find_start() {
+  const char* p = text_.data();
+  if (text_.empty())
+    throw ConfigError({}, fmt::format("Input file is empty ({})", file_.path()), "name a file with data");
+  if (text_.starts_with("\xFF\xFE") || text_.starts_with("\xFE\xFF"))
+    throw ConfigError({}, fmt::format("{}: the file is UTF-16", file_.path()), "convert it: iconv -f UTF-16 -t UTF-8");
+  if (text_.starts_with("\xEF\xBB\xBF")) p += 3;
+  return p;
+}
+
+// A last line without its newline may be cut off anywhere, so nothing of it can be trusted.
+const char* Scan::find_end(const char* begin) {
+  const std::size_t last = text_.rfind('\n');
+  const char* const end = last == std::string_view::npos ? begin : std::max(begin, text_.data() + last + 1);
+  const std::string_view tail(end, static_cast<std::size_t>(text_.data() + text_.size() - end));
+  cut_off_ = std::any_of(tail.begin(), tail.end(), [](char c) { return static_cast<unsigned char>(c) > ' '; });
+  return end;
+}
+
+TextIndex Scan::run() {
+  const char* p = find_start();
+  const char* const end = find_end(p);
+  const char* const file_end = text_.data() + text_.size();
+  layout_.ids = options_.join_ids && p < file_end && *p != '|';
+  index_.ids = layout_.ids;
+  if (layout_.ids && p < end && !is_digit(*p))
+    faults_.fatal(p, 1, "expected a sequence id (digits) or '|' at the start of the file",
+                  "every sequence starts with its id, or no line has one: |name value value ...");
+  RowParser<false> parser(layout_, text_.data(), file_end, &faults_, nullptr);
+  chunk_begin_ = released_ = p;
+  while (p < end) {
+    const char* const at = p;
+    std::fill(samples_.begin(), samples_.end(), 0);
+    errors_before_ = faults_.errors();
+    std::uint64_t id = 0, other = 0;
+    if (layout_.ids) sequence_id(p, id);
+    std::uint32_t rows = 0;
+    do {
+      p = parser.row(p, samples_.data());
+      ++rows;
+    } while (layout_.ids && p < end && !(sequence_id(p, other) && other != id));
+    check_sequence(at, p, rows);
+    release_read(p);
+  }
+  if (cut_off_) {
+    const char* const to = file_end - 1;
+    for (const char* what : {"the last line has no newline: its sample is lost", "the last line is not a whole line"})
+      faults_.fault(to, 1, what, "the file may be cut off; if it is not, add a newline at its end");
+  }
+  if (index_.sequences.sequences() == 0)
+    throw ConfigError({}, fmt::format("{}: the file has no usable sequence", file_.path()),
+                      "see docs/readers.md for the format");
+  faults_.summarize(dropped_);
+  index_.parsed_bytes += parser.sparse_items() * (sizeof(float) + sizeof(std::int32_t));
+  index_.end = static_cast<std::uint64_t>(end - text_.data());
+  return std::move(index_);
+}
+
+void Scan::check_sequence(const char* at, const char* behind, std::uint32_t rows) {
+  const auto line_length = [&] { return static_cast<std::size_t>(std::find(at, behind, '\n') - at); };
+  std::uint32_t longest = 0;
+  bool too_many = false;
+  for (std::size_t s = 0; s < samples_.size(); ++s) {
+    const auto& stream = layout_.streams[s];
+    if (samples_[s] == 0) {
+      // When an error took the sample away, the budget has paid for it.
+      if (faults_.errors() > errors_before_) {
+        ++dropped_;
+        return;
+      }
+      faults_.fatal(
+          at, line_length(),
+          fmt::format("Malformed input file. Bailing out: {} has no sample of stream '{}'",
+                      layout_.ids ? "the sequence that starts here" : "this line", stream.alias),
+          fmt::format(
+              "every sequence needs |{} at least once; if the file calls the stream otherwise, say so with alias",
+              stream.alias));
+    }
+    if (samples_[s] > rows) {
+      too_many = true;
+      faults_.fault(
+          at, line_length(),
+          fmt::format("stream '{}' has {} samples in {} line{}", stream.alias, samples_[s], rows, rows == 1 ? "" : "s"),
+          "a line holds at most one sample of a stream");
+      samples_[s] = rows;
+    }
+    longest = std::max(longest, samples_[s]);
+  }
+  if (longest < rows && !too_many)
+    faults_.fault(at, line_length(),
+                  fmt::format("the sequence that starts here has {} lines, but no stream has more than {} samples",
+                              rows, longest),
+                  "one stream at least has a sample on every line of a sequence");
+  add_sequence(at, behind, longest);
+}
+
+void Scan::add_sequence(const char* at, const char* behind, std::uint32_t longest) {
+  if (index_.sequences.sequences() == SequenceIndex::most_sequences)
+    throw Error(fmt::format("reading {}: more than {} sequences in one file; split it", file_.path(),
+                            SequenceIndex::most_sequences));
+  const bool first = index_.offsets.empty();
+  if (first || behind - chunk_begin_ > options_.chunk_bytes) {
+    if (!first) chunk_begin_ = at;
+    index_.sequences.begin_chunk();
+  }
+  index_.sequences.add(longest);
+  index_.offsets.push_back(static_cast<std::uint64_t>(at - text_.data()));
+  for (std::size_t s = 0; s < samples_.size(); ++s)
+    if (!layout_.streams[s].sparse) index_.parsed_bytes += sizeof(float) * samples_[s] * layout_.streams[s].dim;
+}
+
+// The pages behind the scan leave this process, whatever the size of the file.
+void Scan::release_read(const char* to) {
+  constexpr std::ptrdiff_t stretch = 64 << 20;
+  if (to - released_ < stretch) return;
+  file_.release(released_, to);
+  released_ = to;
+}
+
+}  // namespace
+
+TextIndex scan_text(const MappedFile& file, TextLayout layout, const TextIndexOptions& options) {
+  file.read_in_order(true);
+  TextIndex index = Scan(file, std::move(layout), options).run();
+  file.read_in_order(false);
+  file.release(file.bytes().data(), file.bytes().data() + file.bytes().size());
+  return index;
+}
+
+}  // namespace tutti::reader

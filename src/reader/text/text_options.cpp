@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the text reader.
+#include "reader/text/text_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tutti::reader {
+
+void TextReaderOptions::describe(config::Fields& f) {
+  f("file", file, "the data file");
+  f.required("file");
+  f.blocks("input", input, "one block per stream, under the name of the network's input");
+  f.required("input");
+  order.describe(f);
+  f("randomizationWindow", window, "samples among which sequences are shuffled; 0 = the whole data set");
+  f("skipSequenceIds", skip_sequence_ids, "every line is a sequence of its own, whatever its id");
+  f("frameMode", frame_mode, "every sample is a sequence of its own, as with skipSequenceIds");
+  f("maxErrors", max_errors, "errors in the file that are tolerated; what is wrong is left out");
+  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
+  f("chunkSizeInBytes", chunk_bytes, "the file is shuffled in chunks of this size first");
+  f("keepDataInMemory", keep_in_memory, "keep parsed data whatever their size");
+  f("keepLimitInBytes", keep_bytes, "parsed data are kept in memory for later sweeps up to this size per rank");
+  f.choice("precision", precision, {{"float", Precision::single}, {"double", Precision::twice}},
+           "data are float32 either way");
+  f.no_effect("prefetch", "the next minibatches are always prepared in the background");
+  f.no_effect("verbosity", "traceLevel decides what is shown");
+
+  if (truncated)
+    f.problem("truncated", "truncated back-propagation through time is not in this version", "set truncated = false");
+  if (window < 0) f.problem("randomizationWindow", "the window is a number of samples", "0 means the whole data set");
+  if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
+  if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "a chunk has at least one byte", "leave it at 33554432");
+  if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+  if (f.given("input") && input.empty())
+    f.problem("input", "no stream is described", "input = [ features = [ dim = 784 ; format = \"dense\" ] ]");
+  std::set<std::string> aliases;
+  for (const auto& [name, stream] : input) {
+    const std::string alias = stream.alias.empty() ? name : stream.alias;
+    if (!aliases.insert(alias).second)
+      f.problem("input", fmt::format("two streams have the name '{}' in the file", alias),
+                "give each stream an alias of its own");
+    if (alias.starts_with('#') ||
+        std::any_of(alias.begin(), alias.end(), [](unsigned char c) { return c <= ' ' || c == '|'; }))
+      f.problem("input", fmt::format("'{}' cannot be a stream's name in a text file", alias),
+                "names have no blanks and no '|', and do not start with '#'");
+  }
+}
+
+TextSourceOptions TextReaderOptions::source() const {
+  TextSourceOptions o;
+  o.path = file;
+  for (const auto& [name, s] : input)
+    o.streams.push_back({name, s.alias.empty() ? name : s.alias, static_cast<std::size_t>(s.dim),
+                         s.format == TextStreamOptions::Format::sparse});
+  o.index = {!skip_sequence_ids && !frame_mode, chunk_bytes, max_errors, trace_level};
+  o.keep_always = keep_in_memory;
+  o.keep_bytes = static_cast<std::uint64_t>(keep_bytes);
+  return o;
+}
+
+}  // namespace tutti::reader
