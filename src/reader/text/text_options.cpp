@@ -23,8 +23,8 @@ void TextReaderOptions::describe(config::Fields& f) {
   f("chunkSizeInBytes", chunk_bytes, "the file is shuffled in chunks of this size first");
   f("keepDataInMemory", keep_in_memory, "keep parsed data whatever their size");
   f("keepLimitInBytes", keep_bytes, "parsed data are kept in memory for later sweeps up to this size per rank");
-  f.choice("precision", precision, {{"float", Precision::single}, {"double", Precision::twice}},
-           "data are float32 either way");
+  f("precision", precision, "accepted; data are float32 either way");
+  f("truncated", truncated, "cut sequences for truncated back-propagation; not in this version");
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");
 
