@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The codecs by number of bits, over the loops that fit this processor.
+#include "tutti/codec.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <cstring>
+
+#include "codec/kernels.h"
+#include "codec/make_codec.h"
+#include "tutti/error.h"
+
+namespace tutti {
+namespace codec {
+
+#if !defined(__x86_64__)
+const Kernels* avx2_kernels() { return nullptr; }
+const Kernels* avx512_kernels() { return nullptr; }
+#endif
+
+const Kernels& best_kernels() {
+  static const Kernels* const best = avx512_kernels() ? avx512_kernels()
+                                     : avx2_kernels() ? avx2_kernels()
+                                                      : portable_kernels();
+  return *best;
+}
+
+}  // namespace codec
+
+namespace {
+
+class QuantizingCodec : public Codec {
+ public:
+  QuantizingCodec(int bits, codec::Threshold threshold, const codec::Kernels& kernels)
+      : bits_(bits), threshold_(threshold), kernels_(kernels) {}
+
+  std::string name() const override {
+    if (bits_ > 1) return fmt::format("{} bits", bits_);
+    return threshold_ == codec::Threshold::zero ? "1 bit, zero threshold" : "1 bit, mean threshold";
+  }
+  bool lossy() const override { return true; }
+  std::size_t bytes(std::size_t rows, std::size_t columns) const override {
+    return columns * codec::column_bytes(bits_, rows);
+  }
+  void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
+              std::byte* out) const override {
+    assert(residual);
+    if (rows == 0) return;
+    if (bits_ == 1)
+      kernels_.encode_one_bit(threshold_, rows, columns, values, residual, out);
+    else
+      kernels_.encode_levels(bits_, rows, columns, values, residual, out);
+  }
+  void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    if (rows > 0) kernels_.decode(bits_, false, rows, columns, in, values);
+  }
+  void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    if (rows > 0) kernels_.decode(bits_, true, rows, columns, in, values);
+  }
+
+ private:
+  int bits_;
+  codec::Threshold threshold_;
+  const codec::Kernels& kernels_;
+};
+
+class FloatCodec : public Codec {
+ public:
+  std::string name() const override { return "32 bits"; }
+  bool lossy() const override { return false; }
+  std::size_t bytes(std::size_t rows, std::size_t columns) const override { return rows * columns * sizeof(float); }
+  void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
+              std::byte* out) const override {
+    const std::size_t n = rows * columns;
+    if (!residual) {
+      if (n > 0) std::memcpy(out, values, n * sizeof(float));
+      return;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const float v = values[i] + residual[i];
+      residual[i] = 0;
+      std::memcpy(out + i * sizeof(float), &v, sizeof v);
+    }
+  }
+  void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    if (rows * columns > 0) std::memcpy(values, in, rows * columns * sizeof(float));
+  }
+  void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+      float v;
+      std::memcpy(&v, in + i * sizeof(float), sizeof v);
+      values[i] += v;
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_codec(const CodecOptions& options, const codec::Kernels& kernels) {
+  switch (options.bits) {
+    case 1:
+    case 2:
+    case 4:
+    case 8:
+    case 16:
+      return std::make_unique<QuantizingCodec>(
+          options.bits, options.zero_threshold ? codec::Threshold::zero : codec::Threshold::mean, kernels);
+    case 32:
+      return std::make_unique<FloatCodec>();
+    default:
+      throw Error(fmt::format("there is no codec of {} bits: 1, 2, 4, 8, 16 or 32 are possible", options.bits));
+  }
+}
+
+std::unique_ptr<Codec> make_codec(const CodecOptions& options) { return make_codec(options, codec::best_kernels()); }
+
+}  // namespace tutti

@@ -1,0 +1,620 @@
+// SPDX-License-Identifier: Apache-2.0
+// column_kernels.h -- the codec loops in terms of 16 floats at a time. Included by one source file per instruction set,
+// each compiled with its own flags; everything has internal linkage and calls no inline library function, so that code
+// for a newer processor never reaches the rest of the program. No operation here may be reordered or fused: sums run
+// in 64 virtual lanes (lane = row mod 64), folded in halves 64, 32, 16, 8, 4, 2, 1.
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "codec/kernels.h"
+
+namespace {
+
+using size_t = std::size_t;
+using tutti::codec::Threshold;
+
+// 16 lanes out of whatever the processor has.
+#if defined(__AVX512F__)
+constexpr int kNative = 16;
+#elif defined(__AVX2__)
+constexpr int kNative = 8;
+#else
+constexpr int kNative = 4;
+#endif
+constexpr int kWidth = 16, kParts = kWidth / kNative;
+typedef float NativeFloats __attribute__((vector_size(4 * kNative)));
+typedef std::int32_t NativeInts __attribute__((vector_size(4 * kNative)));
+
+struct Floats {
+  NativeFloats part[kParts];
+};
+struct Ints {
+  NativeInts part[kParts];
+};
+
+constexpr float kFlat = 1e-36f;  // columns of a smaller range are constant
+
+template <class To, class Use>
+[[gnu::always_inline]] static inline To each(const Use& use) {
+  To result;
+  for (int i = 0; i < kParts; ++i) result.part[i] = use(i);
+  return result;
+}
+[[gnu::always_inline]] static inline Floats operator+(Floats a, Floats b) {
+  return each<Floats>([&](int i) __attribute__((always_inline)) { return a.part[i] + b.part[i]; });
+}
+[[gnu::always_inline]] static inline Floats operator-(Floats a, Floats b) {
+  return each<Floats>([&](int i) __attribute__((always_inline)) { return a.part[i] - b.part[i]; });
+}
+[[gnu::always_inline]] static inline Floats operator*(Floats a, Floats b) {
+  return each<Floats>([&](int i) __attribute__((always_inline)) { return a.part[i] * b.part[i]; });
+}
+[[gnu::always_inline]] static inline Floats operator/(Floats a, Floats b) {
+  return each<Floats>([&](int i) __attribute__((always_inline)) { return a.part[i] / b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints operator<(Floats a, Floats b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] < b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints operator>(Floats a, Floats b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] > b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints operator>=(Floats a, Floats b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] >= b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints operator+(Ints a, Ints b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] + b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints operator|(Ints a, Ints b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] | b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints operator&(Ints a, Ints b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] & b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints operator<<(Ints a, int n) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] << n; });
+}
+[[gnu::always_inline]] static inline Ints operator>>(Ints a, int n) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] >> n; });
+}
+// Lanes of `a` where the mask is set (all ones), of `b` elsewhere.
+[[gnu::always_inline]] static inline Floats pick(Ints m, Floats a, Floats b) {
+  return each<Floats>([&](int i) __attribute__((always_inline)) { return m.part[i] ? a.part[i] : b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints pick(Ints m, Ints a, Ints b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return m.part[i] ? a.part[i] : b.part[i]; });
+}
+[[gnu::always_inline]] static inline Ints any_bit(Ints a) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] != 0; });
+}
+[[gnu::always_inline]] static inline Ints below(Ints a, Ints b) {
+  return each<Ints>([&](int i) __attribute__((always_inline)) { return a.part[i] < b.part[i]; });
+}
+[[gnu::always_inline]] static inline Floats to_floats(Ints a) {
+  return each<Floats>([&](int i)
+                          __attribute__((always_inline)) { return __builtin_convertvector(a.part[i], NativeFloats); });
+}
+[[gnu::always_inline]] static inline Ints to_ints(Floats a) {
+  return each<Ints>([&](int i)
+                        __attribute__((always_inline)) { return __builtin_convertvector(a.part[i], NativeInts); });
+}
+[[gnu::always_inline]] static inline Floats all(float x) {
+  return each<Floats>([&](int) __attribute__((always_inline)) { return NativeFloats{} + x; });
+}
+[[gnu::always_inline]] static inline Ints all(std::int32_t x) {
+  return each<Ints>([&](int) __attribute__((always_inline)) { return NativeInts{} + x; });
+}
+
+// ---- 16 values in memory, or the first n of them --------------------------------------------------------------------
+
+// One native vector at a time: a copy of all 64 bytes would detour through memory.
+template <class To, class From>
+[[gnu::always_inline]] static inline To read_lanes(const From* p) {
+  return each<To>([&](int i) __attribute__((always_inline)) {
+    decltype(To{}.part[0] + To{}.part[0]) v;
+    memcpy(&v, p + i * kNative, sizeof v);
+    return v;
+  });
+}
+template <class To, class V>
+[[gnu::always_inline]] static inline void write_lanes(To* p, const V& v) {
+  for (int i = 0; i < kParts; ++i) memcpy(p + i * kNative, &v.part[i], sizeof v.part[i]);
+}
+[[gnu::always_inline]] static inline Floats load(const float* p) { return read_lanes<Floats>(p); }
+[[gnu::always_inline]] static inline Ints load(const std::uint32_t* p) { return read_lanes<Ints>(p); }
+[[gnu::always_inline]] static inline void store(float* p, Floats v) { write_lanes(p, v); }
+[[gnu::always_inline]] static inline void store(std::uint32_t* p, Ints v) { write_lanes(p, v); }
+
+#if defined(__AVX512F__)
+[[gnu::always_inline]] static inline __mmask16 first(size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+[[gnu::always_inline]] static inline Floats load_first(const float* p, size_t n) {
+  return {{(NativeFloats)_mm512_maskz_loadu_ps(first(n), p)}};
+}
+[[gnu::always_inline]] static inline Ints load_first(const std::uint32_t* p, size_t n) {
+  return {{(NativeInts)_mm512_maskz_loadu_epi32(first(n), p)}};
+}
+[[gnu::always_inline]] static inline void store_first(float* p, size_t n, Floats v) {
+  _mm512_mask_storeu_ps(p, first(n), (__m512)v.part[0]);
+}
+[[gnu::always_inline]] static inline void store_first(std::uint32_t* p, size_t n, Ints v) {
+  _mm512_mask_storeu_epi32(p, first(n), (__m512i)v.part[0]);
+}
+#else
+template <class T>
+[[gnu::always_inline]] static inline auto load_first(const T* p, size_t n) {
+  T lanes[kWidth] = {};
+  for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return load(lanes);
+}
+template <class T, class V>
+[[gnu::always_inline]] static inline void store_first(T* p, size_t n, V v) {
+  T lanes[kWidth];
+  store(lanes, v);
+  for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+#endif
+
+[[gnu::always_inline]] static inline Ints lane_numbers() {
+  constexpr std::uint32_t numbers[kWidth] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return load(numbers);
+}
+[[gnu::always_inline]] static inline Ints lane_bits() {
+  constexpr std::uint32_t bits[kWidth] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+  return load(bits);
+}
+[[gnu::always_inline]] static inline Ints lanes_below(size_t n) {
+  return below(lane_numbers(), all(static_cast<std::int32_t>(n)));
+}
+
+typedef float Floats4 __attribute__((vector_size(16)));
+[[gnu::always_inline]] static inline float fold(Floats v) {
+  Floats4 q[4];
+  memcpy(q, &v, sizeof v);
+  const Floats4 f = (q[0] + q[2]) + (q[1] + q[3]);
+  return (f[0] + f[2]) + (f[1] + f[3]);
+}
+[[gnu::always_inline]] static inline float fold(const Floats (&v)[4]) { return fold((v[0] + v[2]) + (v[1] + v[3])); }
+
+// One bit per lane, lane 0 lowest.
+[[gnu::always_inline]] static inline std::uint32_t bits_of(Ints m) {
+#if defined(__AVX512DQ__)
+  return _mm512_movepi32_mask((__m512i)m.part[0]);
+#elif defined(__AVX2__)
+  return static_cast<std::uint32_t>(_mm256_movemask_ps((__m256)m.part[0])) |
+         static_cast<std::uint32_t>(_mm256_movemask_ps((__m256)m.part[1])) << 8;
+#else
+  std::uint32_t lanes[kWidth], bits = 0;
+  store(lanes, m & lane_bits());
+  for (const std::uint32_t lane : lanes) bits |= lane;
+  return bits;
+#endif
+}
+
+// Calls use(row, n, vector of 0..3) for all rows, 16 at a time, the last with fewer.
+template <class Use>
+[[gnu::always_inline]] static inline void for_rows(size_t rows, const Use& use) {
+  size_t r = 0;
+  for (; r + 4 * kWidth <= rows; r += 4 * kWidth)
+    for (size_t k = 0; k < 4; ++k) use(r + k * kWidth, kWidth, k);
+  for (size_t k = 0; r < rows; r += kWidth, ++k) use(r, rows - r < kWidth ? rows - r : kWidth, k);
+}
+
+[[gnu::always_inline]] static inline Floats value(const float* g, const float* residual, size_t r, size_t n) {
+  return n == kWidth ? load(g + r) + load(residual + r) : load_first(g + r, n) + load_first(residual + r, n);
+}
+// ---- what a column's two floats mean --------------------------------------------------------------------------------
+
+struct Pair {
+  float lower, upper;
+};
+struct Grid {
+  float lower, step;  // reconstruction: lower + (q + 0.5) * step
+  [[gnu::always_inline]] static inline Grid of(Pair p, int levels) {
+    const float range = p.upper - p.lower;
+    return {p.lower, range < kFlat ? 0.0f : range / static_cast<float>(levels)};
+  }
+  float at(int q) const { return lower + (static_cast<float>(q) + 0.5f) * step; }
+};
+
+[[gnu::always_inline]] static inline Pair around(float m0, float m1) {
+  const float mid = (m0 + m1) * 0.5f, d = m1 - m0;
+  return {mid - d, mid + d};
+}
+
+// ---- first pass: the two floats of a column
+// --------------------------------------------------------------------------
+
+[[gnu::always_inline]] static inline Pair pair_zero_threshold(size_t rows, const float* g, const float* residual) {
+  Floats negative[4] = {}, positive[4] = {};
+  Ints positives[4] = {};
+  size_t lanes = 0;
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
+        const Floats v = value(g, residual, r, n);
+        const Ints m = v >= all(0.0f);
+        positive[k] = pick(m, positive[k] + v, positive[k]);
+        negative[k] = pick(m, negative[k], negative[k] + v);
+        positives[k] = pick(m, positives[k] + all(1), positives[k]);
+        lanes += kWidth;
+      });
+  std::uint32_t counts[kWidth];
+  store(counts, (positives[0] + positives[2]) + (positives[1] + positives[3]));
+  size_t ones = 0;
+  for (const std::uint32_t n : counts) ones += n;
+  ones -= lanes - rows;  // lanes beyond the last row hold zeros, which pass for positive
+  const float m0 = ones < rows ? fold(negative) / static_cast<float>(rows - ones) : 0.0f;
+  const float m1 = ones > 0 ? fold(positive) / static_cast<float>(ones) : 0.0f;
+  return around(m0, m1);  // a value that is not a number is among the negative ones and spoils both floats
+}
+
+[[gnu::always_inline]] static inline float mean_value(size_t rows, const float* g, const float* residual) {
+  Floats sum[4] = {};
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k)
+                __attribute__((always_inline)) { sum[k] = sum[k] + value(g, residual, r, n); });
+  return fold(sum) / static_cast<float>(rows);
+}
+
+[[gnu::always_inline]] static inline Pair pair_mean_threshold(size_t rows, const float* g, const float* residual,
+                                                              float mean) {
+  Floats sum[4] = {};
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
+        const Floats d = value(g, residual, r, n) - all(mean);
+        const Floats distance = pick(d < all(0.0f), all(0.0f) - d, d);
+        sum[k] = sum[k] + (n == kWidth ? distance : pick(lanes_below(n), distance, all(0.0f)));
+      });
+  const float deviation = fold(sum) / static_cast<float>(rows);
+  return around(mean - deviation, mean + deviation);
+}
+
+[[gnu::always_inline]] static inline Pair pair_levels(size_t rows, const float* g, const float* residual) {
+  Floats sum[4] = {};
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
+        const Floats v = value(g, residual, r, n);
+        sum[k] = sum[k] + v * v;
+      });
+  const float reach = 4.0f * __builtin_sqrtf(fold(sum) / static_cast<float>(rows));
+  return {-reach, reach};
+}
+
+// ---- second pass: words and residual --------------------------------------------------------------------------------
+
+// A quantiser gives the level of each value, shifted to its place in the word, and what it will be read as.
+struct OneBit {
+  Floats threshold, low, high;
+  OneBit(Pair p, float t) : threshold(all(t)) {
+    const Grid grid = Grid::of(p, 2);
+    low = all(grid.at(0)), high = all(grid.at(1));
+  }
+  [[gnu::always_inline]] Ints operator()(Floats v, int shift, Floats& back) const {
+    const Ints m = v >= threshold;
+    back = pick(m, high, low);
+    return pick(m, all(static_cast<std::int32_t>(1u << shift)), all(0));
+  }
+};
+
+struct Levels {
+  Floats lower, upper, step, scale, top;
+  Ints top_level;
+  Levels(Pair p, int bits) {
+    const int levels = (1 << bits) - 1;
+    const Grid grid = Grid::of(p, levels);
+    const float range = p.upper - p.lower;
+    lower = all(p.lower), upper = all(p.upper), step = all(grid.step), top = all(static_cast<float>(levels));
+    scale = all(range < kFlat ? 0.0f : static_cast<float>(levels) / range);
+    top_level = all(levels);
+  }
+  [[gnu::always_inline]] Ints operator()(Floats v, int shift, Floats& back) const {
+    Floats at = (v - lower) * scale;
+    at = pick(at < top, at, top);
+    at = pick(v > lower, at, all(0.0f));  // also where anything is not a number
+    const Ints q = pick(v >= upper, top_level, to_ints(at));
+    back = lower + (to_floats(q) + all(0.5f)) * step;
+    return q << shift;
+  }
+};
+
+// Word w of W holds rows w, w + W, w + 2W, ..., lowest bits first: rows i*W .. i*W + W - 1 fill bits i*B of all words.
+template <int B, class Quantizer>
+[[gnu::always_inline]] static inline void write_words(size_t rows, const float* g, float* residual,
+                                                      std::uint32_t* words, const Quantizer& quantize) {
+  const size_t count = tutti::codec::words_per_column(B, rows);
+  int shift = 0;
+  for (size_t base = 0; base < rows; base += count, shift += B) {
+    const size_t end = rows - base < count ? rows - base : count;
+    for (size_t w = 0; w < end; w += kWidth) {
+      const size_t r = base + w, n = end - w;
+      Floats back;
+      if (n >= kWidth) {
+        const Floats v = load(g + r) + load(residual + r);
+        const Ints q = quantize(v, shift, back);
+        store(residual + r, v - back);
+        store(words + w, shift == 0 ? q : load(words + w) | q);
+      } else {
+        const Floats v = load_first(g + r, n) + load_first(residual + r, n);
+        const Ints q = quantize(v, shift, back);
+        store_first(residual + r, n, v - back);
+        store_first(words + w, n, shift == 0 ? q : load_first(words + w, n) | q);
+      }
+    }
+  }
+}
+
+// A column whose values travel themselves, as they would be reconstructed.
+template <class Quantizer>
+[[gnu::always_inline]] static inline void write_raw(size_t rows, const float* g, float* residual, std::byte* out,
+                                                    const Quantizer& quantize) {
+  const Floats v = load_first(g, rows) + load_first(residual, rows);
+  Floats back;
+  (void)quantize(v, 0, back);
+  store_first(residual, rows, v - back);
+  memcpy(out, &back, rows * sizeof(float));
+}
+
+template <int B, class Quantizer>
+[[gnu::always_inline]] static inline void write_column(size_t rows, const float* g, float* residual, std::byte* out,
+                                                       Pair pair, const Quantizer& quantize) {
+  if (tutti::codec::travels_raw(B, rows)) return write_raw(rows, g, residual, out, quantize);
+  memcpy(out, &pair, sizeof pair);
+  write_words<B>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof pair), quantize);
+}
+
+// ---- columns of few rows --------------------------------------------------------------------------------------------
+
+// One row: each column is its own sum, so 16 columns go together.
+[[gnu::always_inline]] static inline Floats one_row(Floats v) {
+  const Ints m = v >= all(0.0f);
+  const Floats m0 = pick(m, all(0.0f), v), m1 = pick(m, v, all(0.0f));
+  const Floats mid = (m0 + m1) * all(0.5f), d = m1 - m0;
+  const Floats lower = mid - d, upper = mid + d, range = upper - lower;
+  const Floats step = pick(range < all(kFlat), all(0.0f), range * all(0.5f));
+  return lower + pick(m, all(1.5f), all(0.5f)) * step;
+}
+
+static void encode_rows_of_one(size_t columns, const float* g, float* residual, std::byte* out) {
+  for (size_t c = 0; c < columns; c += kWidth) {
+    const size_t n = columns - c < kWidth ? columns - c : kWidth;
+    const Floats v = value(g, residual, c, n), back = one_row(v);
+    if (n == kWidth) {
+      store(residual + c, v - back);
+      memcpy(out + 4 * c, &back, sizeof back);
+    } else {
+      store_first(residual + c, n, v - back);
+      memcpy(out + 4 * c, &back, n * sizeof(float));
+    }
+  }
+}
+
+// The 16 folds of the vectors get(0) .. get(15), each in the order of fold().
+template <class Get>
+[[gnu::always_inline]] static inline Floats fold_each(const Get& get) {
+#if defined(__AVX512F__)
+  NativeFloats a[8], b[4];
+  for (int i = 0; i < 8; ++i) {
+    const NativeFloats x = get(2 * i).part[0], y = get(2 * i + 1).part[0];
+    a[i] = __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+           __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 4; ++i)
+    b[i] = __builtin_shufflevector(a[2 * i], a[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           __builtin_shufflevector(a[2 * i], a[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  for (int i = 0; i < 2; ++i)
+    a[i] = __builtin_shufflevector(b[2 * i], b[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
+           __builtin_shufflevector(b[2 * i], b[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
+  return {{__builtin_shufflevector(a[0], a[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+           __builtin_shufflevector(a[0], a[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)}};
+#else
+  float sums[kWidth];
+  for (int i = 0; i < kWidth; ++i) sums[i] = fold(get(i));
+  return load(sums);
+#endif
+}
+
+// Columns of 3 to 16 rows go in groups of up to 16, a vector and a word each. All of a group are read before any is
+// written, because a load that overlaps a fresh store waits for it. A full vector may be read and written as long as it
+// stays inside the group: what lies beyond the column is set right by the columns after it, which are stored later.
+struct ShortGroup {
+  size_t rows, columns;
+  Ints inside;
+  ShortGroup(size_t r, size_t c) : rows(r), columns(c), inside(lanes_below(r)) {}
+  [[gnu::always_inline]] bool full(size_t c) const { return (columns - c) * rows >= kWidth; }
+  [[gnu::always_inline]] Floats get(const float* p, size_t c) const {
+    return full(c) ? load(p + c * rows) : load_first(p + c * rows, rows);
+  }
+  [[gnu::always_inline]] void put(float* p, size_t c, Floats v) const {
+    full(c) ? store(p + c * rows, v) : store_first(p + c * rows, rows, v);
+  }
+};
+
+[[gnu::always_inline]] static inline void encode_short_group(size_t rows, size_t columns, const float* g,
+                                                             float* residual, std::byte* out) {
+  const ShortGroup group(rows, columns);
+  const std::uint32_t valid = (1u << rows) - 1u;
+  Floats v[kWidth] = {};
+  std::uint32_t word[kWidth] = {};
+  float positives[kWidth] = {};
+  for (size_t c = 0; c < columns; ++c) {
+    v[c] = pick(group.inside, group.get(g, c) + group.get(residual, c), all(0.0f));
+    word[c] = bits_of(v[c] >= all(0.0f)) & valid;
+    positives[c] = static_cast<float>(__builtin_popcount(word[c]));
+  }
+  const Floats zero = all(0.0f);
+  const Floats ones = load(positives), zeros = all(static_cast<float>(rows)) - ones;
+  const Floats negative =
+      fold_each([&](int c) __attribute__((always_inline)) { return pick(v[c] >= zero, zero, v[c]); });
+  const Floats positive =
+      fold_each([&](int c) __attribute__((always_inline)) { return pick(v[c] >= zero, v[c], zero); });
+  const Floats m0 = pick(zeros > zero, negative / zeros, zero), m1 = pick(ones > zero, positive / ones, zero);
+  const Floats mid = (m0 + m1) * all(0.5f), d = m1 - m0, lower = mid - d, upper = mid + d, range = upper - lower;
+  const Floats step = pick(range < all(kFlat), zero, range / all(2.0f));
+  float lowers[kWidth], uppers[kWidth], low[kWidth], high[kWidth];
+  store(lowers, lower), store(uppers, upper);
+  store(low, lower + all(0.5f) * step), store(high, lower + all(1.5f) * step);
+  for (size_t c = 0; c < columns; ++c) {
+    group.put(residual, c, v[c] - pick(v[c] >= zero, all(high[c]), all(low[c])));
+    const Pair pair{lowers[c], uppers[c]};
+    memcpy(out + 12 * c, &pair, sizeof pair);
+    memcpy(out + 12 * c + sizeof pair, &word[c], sizeof word[c]);
+  }
+}
+
+static void encode_short_columns(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  for (; columns >= kWidth; columns -= kWidth, g += kWidth * rows, residual += kWidth * rows, out += kWidth * 12)
+    encode_short_group(rows, kWidth, g, residual, out);
+  if (columns > 0) encode_short_group(rows, columns, g, residual, out);
+}
+
+// ---- whole columns --------------------------------------------------------------------------------------------------
+
+// While the second pass works in the cache, the next column of both streams comes from memory.
+[[gnu::always_inline]] static inline void prefetch_column(const float* g, const float* residual, size_t rows) {
+  constexpr size_t kMost = 4096;
+  const size_t n = rows < kMost ? rows : kMost;
+  for (size_t r = 0; r < n; r += kWidth) {
+    __builtin_prefetch(g + r);
+    __builtin_prefetch(residual + r, 1);
+  }
+}
+
+static void encode_one_bit(Threshold threshold, size_t rows, size_t columns, const float* g, float* residual,
+                           std::byte* out) {
+  const bool zero = threshold == Threshold::zero;
+  if (zero && rows == 1) return encode_rows_of_one(columns, g, residual, out);
+  if (zero && rows <= kWidth && !tutti::codec::travels_raw(1, rows))
+    return encode_short_columns(rows, columns, g, residual, out);
+  const size_t step = tutti::codec::column_bytes(1, rows);
+  for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
+    const float mean = zero ? 0.0f : mean_value(rows, g, residual);
+    const Pair pair = zero ? pair_zero_threshold(rows, g, residual) : pair_mean_threshold(rows, g, residual, mean);
+    if (c + 1 < columns) prefetch_column(g + rows, residual + rows, rows);
+    write_column<1>(rows, g, residual, out, pair, OneBit(pair, mean));
+  }
+}
+
+template <int B>
+static void encode_columns(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  const size_t step = tutti::codec::column_bytes(B, rows);
+  for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
+    const Pair pair = pair_levels(rows, g, residual);
+    write_column<B>(rows, g, residual, out, pair, Levels(pair, B));
+  }
+}
+
+static void encode_levels(int bits, size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  if (bits == 2) return encode_columns<2>(rows, columns, g, residual, out);
+  if (bits == 4) return encode_columns<4>(rows, columns, g, residual, out);
+  if (bits == 8) return encode_columns<8>(rows, columns, g, residual, out);
+  encode_columns<16>(rows, columns, g, residual, out);
+}
+
+// ---- back -----------------------------------------------------------------------------------------------------------
+
+template <int B>
+struct Reader {
+  Floats lower, step, low, high;
+  explicit Reader(Pair p) {
+    const Grid grid = Grid::of(p, B == 1 ? 2 : (1 << B) - 1);
+    lower = all(grid.lower), step = all(grid.step), low = all(grid.at(0)), high = all(grid.at(1));
+  }
+  [[gnu::always_inline]] Floats operator()(Ints word, int shift) const {
+    if (B == 1) return pick(any_bit(word & all(static_cast<std::int32_t>(1u << shift))), high, low);
+    const Ints q = (word >> shift) & all((1 << B) - 1);
+    return lower + (to_floats(q) + all(0.5f)) * step;
+  }
+};
+
+template <bool Add>
+[[gnu::always_inline]] static inline void put(float* to, Floats v) {
+  store(to, Add ? load(to) + v : v);
+}
+template <bool Add>
+[[gnu::always_inline]] static inline void put_first(float* to, size_t n, Floats v) {
+  store_first(to, n, Add ? load_first(to, n) + v : v);
+}
+
+template <int B, bool Add>
+[[gnu::always_inline]] static inline void read_words(size_t rows, const std::uint32_t* words, float* values,
+                                                     const Reader<B>& back) {
+  const size_t count = tutti::codec::words_per_column(B, rows);
+  int shift = 0;
+  for (size_t base = 0; base < rows; base += count, shift += B) {
+    const size_t end = rows - base < count ? rows - base : count;
+    for (size_t w = 0; w < end; w += kWidth) {
+      const size_t n = end - w;
+      if (n >= kWidth)
+        put<Add>(values + base + w, back(load(words + w), shift));
+      else
+        put_first<Add>(values + base + w, n, back(load_first(words + w, n), shift));
+    }
+  }
+}
+
+template <bool Add>
+static void read_raw(size_t count, const std::byte* in, float* values) {
+  const float* from = reinterpret_cast<const float*>(in);
+  size_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) put<Add>(values + i, load(from + i));
+  if (i < count) put_first<Add>(values + i, count - i, load_first(from + i, count - i));
+}
+
+// The other way for up to 16 columns of 3 to 16 rows.
+template <bool Add>
+[[gnu::always_inline]] static inline void decode_short_group(size_t rows, size_t columns, const std::byte* in,
+                                                             float* values) {
+  const ShortGroup group(rows, columns);
+  float lowers[kWidth] = {}, uppers[kWidth] = {};
+  std::int32_t word[kWidth] = {};
+  for (size_t c = 0; c < columns; ++c) {
+    memcpy(&lowers[c], in + 12 * c, 4);
+    memcpy(&uppers[c], in + 12 * c + 4, 4);
+    memcpy(&word[c], in + 12 * c + 8, 4);
+  }
+  const Floats lower = load(lowers), range = load(uppers) - lower;
+  const Floats step = pick(range < all(kFlat), all(0.0f), range / all(2.0f));
+  float low[kWidth], high[kWidth];
+  store(low, lower + all(0.5f) * step), store(high, lower + all(1.5f) * step);
+  Floats v[kWidth];
+  for (size_t c = 0; c < columns; ++c) {
+    v[c] = pick(any_bit(all(word[c]) & lane_bits()), all(high[c]), all(low[c]));
+    if (Add) v[c] = group.get(values, c) + v[c];
+  }
+  for (size_t c = 0; c < columns; ++c) group.put(values, c, v[c]);
+}
+
+template <bool Add>
+static void decode_short_columns(size_t rows, size_t columns, const std::byte* in, float* values) {
+  for (; columns >= kWidth; columns -= kWidth, in += kWidth * 12, values += kWidth * rows)
+    decode_short_group<Add>(rows, kWidth, in, values);
+  if (columns > 0) decode_short_group<Add>(rows, columns, in, values);
+}
+
+template <int B, bool Add>
+static void decode_columns(size_t rows, size_t columns, const std::byte* in, float* values) {
+  if (tutti::codec::travels_raw(B, rows)) return read_raw<Add>(rows * columns, in, values);
+  if (B == 1 && rows <= kWidth) return decode_short_columns<Add>(rows, columns, in, values);
+  const size_t step = tutti::codec::column_bytes(B, rows);
+  for (size_t c = 0; c < columns; ++c, in += step, values += rows) {
+    Pair pair;
+    memcpy(&pair, in, sizeof pair);
+    const Reader<B> back(pair);
+    read_words<B, Add>(rows, reinterpret_cast<const std::uint32_t*>(in + sizeof pair), values, back);
+  }
+}
+
+template <int B>
+static void decode_bits(bool add, size_t rows, size_t columns, const std::byte* in, float* values) {
+  add ? decode_columns<B, true>(rows, columns, in, values) : decode_columns<B, false>(rows, columns, in, values);
+}
+
+static void decode(int bits, bool add, size_t rows, size_t columns, const std::byte* in, float* values) {
+  if (bits == 1) return decode_bits<1>(add, rows, columns, in, values);
+  if (bits == 2) return decode_bits<2>(add, rows, columns, in, values);
+  if (bits == 4) return decode_bits<4>(add, rows, columns, in, values);
+  if (bits == 8) return decode_bits<8>(add, rows, columns, in, values);
+  decode_bits<16>(add, rows, columns, in, values);
+}
+
+}  // namespace

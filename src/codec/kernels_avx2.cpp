@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/column_kernels.h"
+
+namespace tutti::codec {
+
+const Kernels* avx2_kernels() {
+  static constexpr Kernels kernels{"AVX2", encode_one_bit, encode_levels, decode};
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return nullptr;
+  return &kernels;
+}
+
+}  // namespace tutti::codec

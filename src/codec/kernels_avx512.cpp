@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/column_kernels.h"
+
+namespace tutti::codec {
+
+const Kernels* avx512_kernels() {
+  static constexpr Kernels kernels{"AVX-512", encode_one_bit, encode_levels, decode};
+  const bool there = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return there ? &kernels : nullptr;
+}
+
+}  // namespace tutti::codec

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// make_codec.h -- a codec over given kernels; for tests and benchmarks that compare instruction sets.
+#pragma once
+
+#include "codec/kernels.h"
+#include "tutti/codec.h"
+
+namespace tutti {
+
+std::unique_ptr<Codec> make_codec(const CodecOptions&, const codec::Kernels&);
+
+}  // namespace tutti

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every codec in every instruction set against the plain reference, bit for bit.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "../support/reference_quantizer.h"
+#include "codec/make_codec.h"
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+
+std::vector<const codec::Kernels*> variants() {
+  std::vector<const codec::Kernels*> found;
+  for (const auto* k : {codec::portable_kernels(), codec::avx2_kernels(), codec::avx512_kernels()})
+    if (k) found.push_back(k);
+  return found;
+}
+
+std::vector<float> random_values(std::size_t n, unsigned seed, float scale = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.1f, scale);
+  std::vector<float> v(n);
+  for (float& x : v) x = random() % 16 == 0 ? 0.0f : normal(random);
+  return v;
+}
+
+std::vector<std::byte> wire_of(int bits, std::size_t rows, const reference::Column& c) {
+  const auto put = [](std::vector<std::byte>& out, const void* p, std::size_t n) {
+    const auto* b = static_cast<const std::byte*>(p);
+    out.insert(out.end(), b, b + n);
+  };
+  std::vector<std::byte> out;
+  const std::size_t per_word = 32 / static_cast<std::size_t>(bits), count = (rows + per_word - 1) / per_word;
+  if (2 + count >= rows) {  // no smaller than the values themselves
+    put(out, c.values.data(), rows * 4);
+    return out;
+  }
+  std::vector<std::uint32_t> words(count);
+  for (std::size_t r = 0; r < rows; ++r)
+    words[r % count] |= c.levels[r] << (r / count * static_cast<std::size_t>(bits));
+  put(out, &c.lower, 4), put(out, &c.upper, 4), put(out, words.data(), count * 4);
+  return out;
+}
+
+// Two steps with a residual carried over: wire bytes, residual, decode and decode_add equal the reference.
+void compare(const CodecOptions& options, const codec::Kernels& kernels, std::size_t rows, std::size_t columns,
+             std::vector<float> values) {
+  SCOPED_TRACE(testing::Message() << options.bits << " bits, " << kernels.name << ", " << rows << " x " << columns);
+  const auto codec = make_codec(options, kernels);
+  std::vector<float> residual(rows * columns, 0.0f), expected_residual = residual;
+  for (int step = 0; step < 2; ++step) {
+    std::vector<std::byte> bytes(codec->bytes(rows, columns) + 1, std::byte{0x5a}), expected_bytes;
+    codec->encode(rows, columns, values.data(), residual.data(), bytes.data());
+    EXPECT_EQ(bytes.back(), std::byte{0x5a}) << "wrote beyond the end";
+    bytes.pop_back();
+    std::vector<float> expected, decoded(rows * columns + 1, 7.0f), added = random_values(rows * columns, 99),
+                                                                    sum = added;
+    for (std::size_t c = 0; c < columns; ++c) {
+      const auto column =
+          reference::quantize(options.bits, options.zero_threshold, std::span(values).subspan(c * rows, rows),
+                              std::span(expected_residual).subspan(c * rows, rows));
+      expected.insert(expected.end(), column.values.begin(), column.values.end());
+      const auto wire = wire_of(options.bits, rows, column);
+      expected_bytes.insert(expected_bytes.end(), wire.begin(), wire.end());
+    }
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += expected[i];
+    bool finite = true;
+    for (const float v : expected) finite = finite && std::isfinite(v);
+    if (finite) {
+      EXPECT_TRUE(bytes == expected_bytes) << "wire, step " << step;
+    }
+    EXPECT_TRUE(reference::same(residual, expected_residual)) << "residual, step " << step;
+    codec->decode(rows, columns, bytes.data(), decoded.data());
+    EXPECT_EQ(decoded.back(), 7.0f) << "decoded beyond the end";
+    decoded.pop_back();
+    EXPECT_TRUE(reference::same(decoded, expected)) << "values, step " << step;
+    codec->decode_add(rows, columns, bytes.data(), added.data());
+    EXPECT_TRUE(reference::same(added, sum)) << "sum, step " << step;
+    for (float& v : values) v *= -0.7f;
+  }
+}
+
+const std::vector<CodecOptions> kQuantizers{{1, true}, {1, false}, {2}, {4}, {8}, {16}};
+
+TEST(Codec, EqualsTheReferenceForEveryShape) {
+  std::mt19937 random(5);
+  for (const auto* kernels : variants())
+    for (const auto& options : kQuantizers) {
+      for (std::size_t rows = 1; rows <= 40; ++rows)
+        compare(options, *kernels, rows, 1 + random() % 40, random_values(rows * 40, rows));
+      for (const std::size_t rows : {63, 64, 65, 100, 127, 257, 500, 511, 512, 513, 1000, 2048, 3001})
+        compare(options, *kernels, rows, 3, random_values(rows * 3, static_cast<unsigned>(rows)));
+      compare(options, *kernels, 100003, 1, random_values(100003, 1));
+      compare(options, *kernels, 50, 0, {});
+    }
+}
+
+TEST(Codec, SpecialColumns) {
+  for (const auto* kernels : variants())
+    for (const auto& options : kQuantizers)
+      for (const std::size_t rows : {1, 2, 7, 10, 33, 200}) {
+        const auto filled = [&](float v) { return std::vector<float>(rows * 3, v); };
+        compare(options, *kernels, rows, 3, filled(0.0f));
+        compare(options, *kernels, rows, 3, filled(-0.0f));
+        compare(options, *kernels, rows, 3, filled(3.25f));
+        compare(options, *kernels, rows, 3, filled(-1e-40f));  // denormal
+        compare(options, *kernels, rows, 3, random_values(rows * 3, 4, 1e-39f));
+        compare(options, *kernels, rows, 3, random_values(rows * 3, 4, 1e37f));
+        for (const float bad : {kNan, kInf, -kInf, 3e38f}) {
+          auto values = random_values(rows * 3, 6);
+          values[rows] = values[rows + rows / 2] = bad;  // in the middle column only
+          compare(options, *kernels, rows, 3, values);
+        }
+      }
+}
+
+// What is not a number must not vanish: its whole column comes back as NaN, its neighbours are untouched.
+TEST(Codec, NanAndInfinityShow) {
+  for (const auto* kernels : variants())
+    for (const auto& options : kQuantizers)
+      for (const std::size_t rows : {1, 2, 3, 10, 40, 300})
+        for (const float bad : {kNan, kInf, -kInf}) {
+          const auto codec = make_codec(options, *kernels);
+          auto values = random_values(rows * 3, 6);
+          values[2 * rows - 1] = bad;
+          std::vector<float> residual(values.size()), back(values.size());
+          std::vector<std::byte> bytes(codec->bytes(rows, 3));
+          codec->encode(rows, 3, values.data(), residual.data(), bytes.data());
+          codec->decode(rows, 3, bytes.data(), back.data());
+          for (std::size_t i = 0; i < back.size(); ++i)
+            EXPECT_EQ(std::isnan(back[i]), i / rows == 1)
+                << options.bits << " bits, " << kernels->name << ", row " << i % rows << " of " << rows;
+        }
+}
+
+// Sent + new residual = gradient + old residual. Exact where the numbers are: halves and signs of one magnitude.
+TEST(Codec, SentPlusResidualIsWhatWasThere) {
+  for (const auto* kernels : variants())
+    for (const auto& options : kQuantizers)
+      for (const std::size_t rows : {1, 5, 16, 48, 700}) {
+        const auto codec = make_codec(options, *kernels);
+        const std::size_t n = rows * 4;
+        std::mt19937 random(3);
+        std::vector<float> values(n), residual(n), back(n);
+        for (float& v : values) v = static_cast<float>(static_cast<int>(random() % 2001) - 1000);
+        for (float& v : residual) v = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 8;
+        const auto before = residual;
+        std::vector<std::byte> bytes(codec->bytes(rows, 4));
+        codec->encode(rows, 4, values.data(), residual.data(), bytes.data());
+        codec->decode(rows, 4, bytes.data(), back.data());
+        for (std::size_t i = 0; i < n; ++i) {
+          EXPECT_EQ(residual[i], (values[i] + before[i]) - back[i]);
+          EXPECT_NEAR(double{back[i]} + residual[i], double{values[i]} + before[i], 1e-4 * (1 + std::fabs(values[i])));
+        }
+      }
+}
+
+TEST(Codec, ThirtyTwoBitsAreACopy) {
+  const auto codec = make_codec({32, true});
+  EXPECT_FALSE(codec->lossy());
+  const auto values = random_values(130, 2);
+  std::vector<std::byte> bytes(codec->bytes(13, 10));
+  ASSERT_EQ(bytes.size(), 520u);
+  codec->encode(13, 10, values.data(), nullptr, bytes.data());
+  EXPECT_EQ(std::memcmp(bytes.data(), values.data(), 520), 0);
+  std::vector<float> back(130), sum(130, 1.5f), residual(130, 0.25f);
+  codec->decode(13, 10, bytes.data(), back.data());
+  EXPECT_EQ(back, values);
+  codec->decode_add(13, 10, bytes.data(), sum.data());
+  for (std::size_t i = 0; i < 130; ++i) EXPECT_EQ(sum[i], 1.5f + values[i]);
+  // A residual left by a lossy codec before it is sent once.
+  codec->encode(13, 10, values.data(), residual.data(), bytes.data());
+  codec->decode(13, 10, bytes.data(), back.data());
+  for (std::size_t i = 0; i < 130; ++i) EXPECT_EQ(back[i], values[i] + 0.25f);
+  EXPECT_EQ(residual, std::vector<float>(130, 0.0f));
+}
+
+TEST(Codec, BytesOfTheLargeNetworkAreAThirtiethOfFloats) {
+  const auto one = make_codec({1, true}), full = make_codec({32, true});
+  std::size_t small = 0, large = 0;
+  for (const auto& [rows, columns] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {2048, 784}, {2048, 1}, {2048, 2048}, {2048, 1}, {2048, 2048}, {2048, 1}, {10, 2048}, {10, 1}})
+    small += one->bytes(rows, columns), large += full->bytes(rows, columns);
+  EXPECT_LE(30 * small, large);
+}
+
+TEST(Codec, BytesNeverExceedFloatsAndAddOverColumns) {
+  for (const auto& options : kQuantizers)
+    for (std::size_t rows = 1; rows < 200; ++rows) {
+      const auto codec = make_codec(options);
+      EXPECT_LE(codec->bytes(rows, 1), 4 * rows);
+      EXPECT_EQ(codec->bytes(rows, 7), 7 * codec->bytes(rows, 1));
+    }
+}
+
+TEST(Codec, OtherBitsAreRefused) {
+  for (const int bits : {0, 3, 5, 31, 64, -1}) EXPECT_THROW(make_codec({bits, true}), Error);
+}
+
+}  // namespace
+}  // namespace tutti
