@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "train/container.h"
-#include "train/rank_state.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -38,9 +37,9 @@ void write_state(ContainerWriter* writer, CheckpointState& state, CheckpointPart
     SavingArchive o(*writer, "optimizer/");
     parts.optimizer->archive(o);
     writer->add("ranks", static_cast<std::int64_t>(comm.size()));
-    writer->add("strategy", std::string_view(parts.strategy ? parts.strategy_name : ""));
+    writer->add("rank state of", std::string_view(parts.rank_state ? parts.rank_state_name : ""));
   }
-  if (parts.strategy) gather_state(comm, writer, "strategy/", [&](Archive& a) { parts.strategy->archive(a); });
+  if (parts.rank_state) gather_state(comm, writer, parts.rank_state);
 }
 
 void remove(const std::string& path) {
@@ -129,23 +128,23 @@ CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Commu
   return state;
 }
 
-std::string load_strategy(const ResumePoint& point, Strategy& strategy, const std::string& strategy_name,
-                          Communicator& comm) {
+std::string load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
+                            Communicator& comm) {
   if (point.checkpoint.empty()) return "there is no checkpoint beside the model";
   std::string reason;
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   on_rank_0(comm, [&] {
-    const std::string stored = reader->text("strategy");
+    const std::string stored = reader->text("rank state of");
     const std::int64_t ranks = reader->integer("ranks");
     if (stored.empty())
-      reason = "the checkpoint was written before parallel training began";
-    else if (stored != strategy_name)
+      reason = "the checkpoint holds none";
+    else if (stored != rank_state_name)
       reason = fmt::format("the checkpoint was written by {}", stored);
     else if (ranks != comm.size())
       reason = fmt::format("the checkpoint was written by {} ranks, not {}", ranks, comm.size());
   });
   broadcast_text(comm, reason);
-  if (reason.empty()) deal_state(comm, reader.get(), "strategy/", [&](Archive& a) { strategy.archive(a); });
+  if (reason.empty()) deal_state(comm, reader.get(), visit);
   return reason;
 }
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "train/model_file.h"
+#include "train/rank_state.h"
 #include "tutti/archive.h"
 #include "tutti/communicator.h"
 #include "tutti/optimizer.h"
 #include "tutti/parameters.h"
-#include "tutti/strategy.h"
 
 namespace tutti {
 
@@ -59,12 +59,14 @@ void discard_checkpoints(const std::string& model_path);
 // need. Error. Rank 0, before any training.
 void check_writable(const std::string& model_path, std::size_t model_bytes);
 
-// What a checkpoint is made of. Every rank passes its own; `strategy` may be null.
+// What a checkpoint is made of. Every rank passes its own.
 struct CheckpointParts {
   ModelView model;
-  Optimizer* optimizer = nullptr;
-  Strategy* strategy = nullptr;
-  std::string strategy_name;  // what a resuming run must agree on for the strategy's part to be used
+  Optimizer* optimizer = nullptr;  // equal on all ranks
+  // What each rank has for itself, such as residuals: strategy.archive. May be empty. `rank_state_name` says whose it
+  // is; a resuming run must agree on it for the state to be used.
+  Visit rank_state;
+  std::string rank_state_name;
 };
 struct CheckpointFiles {
   std::string model_path;
@@ -78,10 +80,11 @@ void save_checkpoint(const CheckpointFiles&, CheckpointState, CheckpointParts&, 
 
 // Collective. Values of the model, on every rank.
 void load_model(const ResumePoint&, ModelView&, Communicator&);
-// Collective. State and optimizer. Without a .ckp: the optimizer stays fresh, the state says only the epoch.
+// Collective. State and optimizer, on every rank. Without a .ckp: the optimizer stays fresh, the state says only the
+// epoch.
 CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
-// Collective. The strategy's part of every rank. Returns "" or why it stays fresh (no checkpoint, another strategy,
-// another number of ranks).
-std::string load_strategy(const ResumePoint&, Strategy&, const std::string& strategy_name, Communicator&);
+// Collective. What each rank had for itself. Returns "" or why it stays fresh (no checkpoint, another name, another
+// number of ranks).
+std::string load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 
 }  // namespace tutti

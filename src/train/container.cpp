@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -217,7 +218,7 @@ struct ContainerReader::Impl {
 
   void check_sum() const {
     Hash hash;
-    std::vector<std::byte> buffer(1 << 20);
+    std::vector<std::byte> buffer(std::min<std::uint64_t>(1 << 20, size));
     const std::uint64_t end = size - after_checksum;
     for (std::uint64_t at = 0; at < end;) {
       const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), end - at));

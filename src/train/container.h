@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -99,7 +100,7 @@ class LoadingArchive final : public Archive {
  public:
   LoadingArchive(const ContainerReader& r, std::string prefix) : reader_(r), prefix_(std::move(prefix)) {}
   bool loading() const override { return true; }
-  bool has(std::string_view name) const override { return reader_.has(full(name)); }
+  bool has(std::string_view name) const override { return reader_.has(prefix_ + std::string(name)); }
   void operator()(std::string_view name, bool& v) override { v = reader_.boolean(full(name)); }
   void operator()(std::string_view name, std::int64_t& v) override { v = reader_.integer(full(name)); }
   void operator()(std::string_view name, double& v) override { v = reader_.number(full(name)); }
@@ -109,14 +110,10 @@ class LoadingArchive final : public Archive {
   void finish() const;
 
  private:
-  std::string full(std::string_view name) const {
-    std::string all = prefix_ + std::string(name);
-    used_[all] = true;
-    return all;
-  }
+  std::string full(std::string_view name) { return *used_.insert(prefix_ + std::string(name)).first; }
   const ContainerReader& reader_;
   std::string prefix_;
-  mutable std::map<std::string, bool> used_;
+  std::set<std::string> used_;
 };
 
 }  // namespace tutti

@@ -167,7 +167,7 @@ class BroadcastArchive final : public Archive {
   LoadingArchive* source_;
 };
 
-std::string rank_prefix(int rank, const std::string& prefix) { return fmt::format("rank {}/{}", rank, prefix); }
+std::string rank_prefix(int rank) { return fmt::format("rank {}/", rank); }
 
 void write_received(Communicator& comm, int from, ContainerWriter& writer, const std::string& prefix) {
   EntryHeader h;
@@ -231,25 +231,25 @@ void broadcast_values(ModelView& m, Communicator& comm) {
     if (!v.values.empty()) comm.broadcast(0, std::as_writable_bytes(v.values));
 }
 
-void gather_state(Communicator& comm, ContainerWriter* writer, const std::string& prefix, const Visit& visit) {
+void gather_state(Communicator& comm, ContainerWriter* writer, const Visit& visit) {
   if (comm.rank() != 0) {
     SendingArchive a(comm);
     visit(a);
     return send_head(comm, 0, "", EntryType::text, 0);
   }
-  SavingArchive a(*writer, rank_prefix(0, prefix));
+  SavingArchive a(*writer, rank_prefix(0));
   visit(a);
-  for (int r = 1; r < comm.size(); ++r) write_received(comm, r, *writer, rank_prefix(r, prefix));
+  for (int r = 1; r < comm.size(); ++r) write_received(comm, r, *writer, rank_prefix(r));
 }
 
-void deal_state(Communicator& comm, const ContainerReader* reader, const std::string& prefix, const Visit& visit) {
+void deal_state(Communicator& comm, const ContainerReader* reader, const Visit& visit) {
   if (comm.rank() != 0) {
     ReceivedArchive a(comm);
     visit(a);
     return a.finish();
   }
-  for (int r = 1; r < comm.size(); ++r) send_stored(comm, r, *reader, rank_prefix(r, prefix));
-  LoadingArchive a(*reader, rank_prefix(0, prefix));
+  for (int r = 1; r < comm.size(); ++r) send_stored(comm, r, *reader, rank_prefix(r));
+  LoadingArchive a(*reader, rank_prefix(0));
   visit(a);
   a.finish();
 }

@@ -21,10 +21,10 @@ void on_rank_0(Communicator&, const std::function<void()>& work);
 void broadcast_text(Communicator&, std::string&);
 void broadcast_values(ModelView&, Communicator&);
 
-// Collective. Rank 0 writes every rank's entries as "rank <r>/<prefix><name>"; `writer` is null on the other ranks.
-void gather_state(Communicator&, ContainerWriter* writer, const std::string& prefix, const Visit&);
+// Collective. Rank 0 writes every rank's entries as "rank <r>/<name>"; `writer` is null on the other ranks.
+void gather_state(Communicator&, ContainerWriter* writer, const Visit&);
 // Collective, the way back; `reader` is null on the other ranks.
-void deal_state(Communicator&, const ContainerReader* reader, const std::string& prefix, const Visit&);
+void deal_state(Communicator&, const ContainerReader* reader, const Visit&);
 // Collective: every rank loads the same entries "<prefix><name>".
 void broadcast_state(Communicator&, const ContainerReader* reader, const std::string& prefix, const Visit&);
 

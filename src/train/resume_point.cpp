@@ -10,7 +10,6 @@
 #include "train/checkpoint.h"
 #include "train/container.h"
 #include "train/file.h"
-#include "train/rank_state.h"
 #include "tutti/error.h"
 
 namespace tutti {

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a restart uses after every kind of interruption and damage.
+#include "train/checkpoint.h"
+
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "comm/threads.h"
+#include "optim/optimizer_options.h"
+#include "support.h"
+
+namespace tutti {
+namespace {
+
+using testing::Directory;
+using testing::error_of;
+using testing::slurp;
+using testing::SmallModel;
+using testing::spill;
+
+// A run of one rank or of several: a model, an optimizer with its state, and a residual that differs between ranks.
+// Each "epoch" is a few steps with gradients that depend on epoch, step and rank.
+struct Trial {
+  static constexpr std::int64_t steps = 4, minibatch = 10;
+
+  SmallModel model;
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer = make_optimizer({});
+  std::vector<float> residual = std::vector<float>(5);
+  CheckpointState state;
+  CheckpointFiles files;
+  Communicator& comm;
+
+  Trial(const std::string& path, std::int64_t max_epochs, Communicator& c, bool keep = false)
+      : files{path, max_epochs, keep}, comm(c) {
+    Slice s;
+    s.name = "W";
+    s.shape = {{2, 3}};
+    s.rows = 2, s.columns = 3;
+    parameters.slices = {s};
+    parameters.pieces = {{0, 0, 3}};
+    parameters.weights = FloatBuffer(16);
+    parameters.gradients = FloatBuffer(16);
+    model.view.values[0].values = parameters.weights.span().first(6);
+    optimizer->bind(parameters);
+  }
+
+  CheckpointParts parts() {
+    return {model.view, optimizer.get(), [this](Archive& a) { a("residual", residual); }, "residuals"};
+  }
+  void save() {
+    auto p = parts();
+    save_checkpoint(files, state, p, comm);
+  }
+  void start() {
+    for (int i = 0; i < 6; ++i) parameters.weights.data()[i] = static_cast<float>(i);
+    save_model(model_name(files.model_path, 0, files.max_epochs), model.view);
+  }
+  void step() {
+    const auto where = static_cast<float>(state.epoch * 100 + state.minibatches_in_epoch);
+    for (int i = 0; i < 6; ++i) parameters.gradients.data()[i] = std::sin(where + static_cast<float>(i));
+    for (float& r : residual) r = 0.5f * r + where + static_cast<float>(comm.rank());
+    optimizer->begin_step({0.01, 0.99, minibatch});
+    optimizer->update(0);
+    state.samples_in_epoch += minibatch;
+    state.minibatches_in_epoch += 1;
+    state.epoch_tally += Tally{minibatch, minibatch, 0.1 * where, 10, {{1, 10}}};
+  }
+  void end_epoch() {
+    state.total_samples_seen += state.samples_in_epoch;
+    state.samples_in_epoch = state.minibatches_in_epoch = 0;
+    state.epoch_tally = {};
+    ++state.epoch;
+    save();
+  }
+  void epochs(std::int64_t until) {
+    while (state.epoch < until) {
+      while (state.minibatches_in_epoch < steps) step();
+      end_epoch();
+    }
+  }
+  // Returns the warnings.
+  std::vector<std::string> resume() {
+    std::vector<std::string> warnings;
+    const auto point = find_resume_point(files.model_path, files.max_epochs, comm, warnings);
+    if (!point) {
+      start();
+      return warnings;
+    }
+    load_model(*point, model.view, comm);
+    state = load_state(*point, *optimizer, comm);
+    if (!point->checkpoint.empty()) {
+      const Visit visit = [this](Archive& a) { a("residual", residual); };
+      EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm), "");
+    }
+    return warnings;
+  }
+};
+
+// Rank 0's files after an undisturbed run.
+std::string undisturbed(std::int64_t epochs, int ranks) {
+  const Directory d;
+  run_ranks(ranks, [&](Communicator& comm) {
+    Trial run(d / "m", epochs, comm);
+    if (comm.rank() == 0) run.start();
+    for (int i = 0; i < 6; ++i) run.parameters.weights.data()[i] = static_cast<float>(i);
+    run.epochs(epochs);
+  });
+  return slurp(d / "m") + slurp(d / "m.ckp");
+}
+
+TEST(Names, AreTheOriginals) {
+  EXPECT_EQ(model_name("m", 0, 3), "m.0");
+  EXPECT_EQ(model_name("m", 2, 3), "m.2");
+  EXPECT_EQ(model_name("m", 3, 3), "m");
+  EXPECT_EQ(checkpoint_name("m.2"), "m.2.ckp");
+  EXPECT_EQ(mid_epoch_name("m", 0), "m.1.mid");
+}
+
+TEST(Checkpoint, KeepsTheLastTwoStatesAndAllModels) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 4, comm);
+    run.start();
+    run.epochs(4);
+  });
+  EXPECT_EQ(d.files(), (std::vector<std::string>{"m", "m.0", "m.1", "m.2", "m.3", "m.3.ckp", "m.ckp"}));
+}
+
+TEST(Checkpoint, KeepsAllStatesWhenAsked) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 3, comm, true);
+    run.start();
+    run.epochs(3);
+  });
+  EXPECT_EQ(d.files(), (std::vector<std::string>{"m", "m.0", "m.1", "m.1.ckp", "m.2", "m.2.ckp", "m.ckp"}));
+}
+
+TEST(Checkpoint, AResumedRunEqualsTheUndisturbedOne) {
+  for (const int ranks : {1, 3}) {
+    const std::string expected = undisturbed(3, ranks);
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch)
+      for (std::int64_t steps = 0; steps < Trial::steps; ++steps) {
+        const Directory d;
+        run_ranks(ranks, [&](Communicator& comm) {
+          Trial run(d / "m", 3, comm);
+          if (comm.rank() == 0) run.start();
+          comm.barrier();
+          for (int i = 0; i < 6; ++i) run.parameters.weights.data()[i] = static_cast<float>(i);
+          run.epochs(epoch);
+          for (std::int64_t s = 0; s < steps; ++s) run.step();
+          if (steps > 0) run.save();
+          run.step();  // lost
+        });
+        run_ranks(ranks, [&](Communicator& comm) {
+          Trial run(d / "m", 3, comm);
+          run.resume();
+          EXPECT_EQ(run.state.epoch, epoch);
+          EXPECT_EQ(run.state.samples_in_epoch, steps * Trial::minibatch);
+          run.epochs(3);
+        });
+        EXPECT_EQ(slurp(d / "m") + slurp(d / "m.ckp"), expected) << epoch << " " << steps;
+        EXPECT_FALSE(std::filesystem::exists(mid_epoch_name(d / "m", epoch)));
+      }
+  }
+}
+
+TEST(Checkpoint, FinishedRunsSaySo) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 2, comm);
+    run.start();
+    run.epochs(2);
+  });
+  std::vector<std::string> warnings;
+  const auto point = find_resume_point(d / "m", 2, warnings);
+  ASSERT_TRUE(point);
+  EXPECT_TRUE(point->finished);
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_FALSE(find_resume_point(d / "other", 2, warnings));
+}
+
+// Every file of the newest checkpoint, damaged in turn: the one before is used, a warning names the file, and the run
+// still ends as the undisturbed one.
+TEST(Checkpoint, DamagedFilesAreNamedAndPassedOver) {
+  const std::string expected = undisturbed(4, 1);
+  const Directory good;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(good / "m", 4, comm);
+    run.start();
+    run.epochs(3);
+    run.step();
+    run.save();
+  });
+  struct Damage {
+    std::vector<std::string> files;
+    std::int64_t epoch, samples;
+  };
+  const Damage damages[] = {{{}, 3, 10},
+                            {{"m.4.mid"}, 3, 0},
+                            {{"m.4.mid", "m.3"}, 2, 0},
+                            {{"m.4.mid", "m.3.ckp"}, 2, 0},
+                            {{"m.3", "m.3.ckp"}, 3, 10}};
+  for (const Damage& damage : damages)
+    for (const int how : {0, 1, 2}) {
+      const Directory d;
+      for (const std::string& f : good.files())
+        std::filesystem::copy(good / f, d / f, std::filesystem::copy_options::overwrite_existing);
+      for (const std::string& f : damage.files) {
+        std::string bytes = slurp(d / f);
+        if (how == 0) bytes.resize(bytes.size() / 2);
+        if (how == 1) bytes[bytes.size() / 3] ^= 4;
+        if (how == 2) bytes.clear();
+        spill(d / f, bytes);
+      }
+      run_ranks(1, [&](Communicator& comm) {
+        Trial run(d / "m", 4, comm);
+        const auto warnings = run.resume();
+        EXPECT_EQ(run.state.epoch, damage.epoch);
+        EXPECT_EQ(run.state.samples_in_epoch, damage.samples);
+        if (damage.samples == 0) {
+          ASSERT_EQ(warnings.size(), damage.files.size());
+          for (std::size_t i = 0; i < warnings.size(); ++i)
+            EXPECT_NE(warnings[i].find(d / damage.files[i] + "'"), std::string::npos) << warnings[i];
+        }
+        run.epochs(4);
+      });
+      EXPECT_EQ(slurp(d / "m") + slurp(d / "m.ckp"), expected);
+    }
+}
+
+TEST(Checkpoint, AMissingStateIsWarnedOfAndTheModelUsed) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 4, comm);
+    run.start();
+    run.epochs(2);
+  });
+  std::filesystem::remove(d / "m.2.ckp");
+  std::vector<std::string> warnings;
+  const auto point = find_resume_point(d / "m", 4, warnings);
+  ASSERT_TRUE(point);
+  EXPECT_EQ(point->epoch, 2);
+  EXPECT_EQ(point->checkpoint, "");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].find("Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset."),
+            0u);
+}
+
+TEST(Checkpoint, AModelOlderThanItsPredecessorIsOfAnEarlierRun) {
+  const Directory d;
+  SmallModel m;
+  const auto at = [&](const char* name, int seconds) {
+    save_model(d / name, m.view);
+    std::filesystem::last_write_time(d / name,
+                                     std::filesystem::file_time_type::clock::now() + std::chrono::seconds(seconds));
+  };
+  at("m.0", 0), at("m.1", 1), at("m.2", 2), at("m.3", -5), at("m", -4);
+  std::vector<std::string> warnings;
+  auto point = find_resume_point(d / "m", 4, warnings);
+  ASSERT_TRUE(point);
+  EXPECT_EQ(point->epoch, 2);
+  std::filesystem::remove(d / "m.2");
+  point = find_resume_point(d / "m", 4, warnings);
+  ASSERT_TRUE(point);
+  EXPECT_EQ(point->epoch, 1);
+}
+
+TEST(Checkpoint, AnEarlierRunIsNotContinuedOnceItIsDiscarded) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 3, comm);
+    run.start();
+    run.epochs(3);
+  });
+  spill(d / "m.12.ckpt", "not ours"), spill(d / "m.x.ckp", "not ours"), spill(d / "mm.1.ckp", "not ours");
+  discard_checkpoints(d / "m");
+  EXPECT_EQ(d.files(), (std::vector<std::string>{"m", "m.0", "m.1", "m.12.ckpt", "m.2", "m.x.ckp", "mm.1.ckp"}));
+  for (const char* f : {"m", "m.1", "m.2"})
+    std::filesystem::last_write_time(d / f, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(5));
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 3, comm);
+    run.start();
+    std::vector<std::string> warnings;
+    EXPECT_EQ(find_resume_point(d / "m", 3, warnings)->epoch, 0);
+    run.epochs(1);
+    EXPECT_EQ(find_resume_point(d / "m", 3, warnings)->epoch, 1);
+    EXPECT_TRUE(warnings.empty());
+  });
+}
+
+// The moments at which a kill can strike while epoch 3 is saved: what stands in the directory then, and what is used.
+TEST(Checkpoint, AKillAtAnyStepOfSavingLeavesACompleteSet) {
+  const Directory before, after;
+  for (const Directory* d : {&before, &after})
+    run_ranks(1, [&](Communicator& comm) {
+      Trial run(*d / "m", 4, comm);
+      run.start();
+      run.epochs(d == &before ? 2 : 3);
+    });
+  const std::string model = slurp(after / "m.3"), state = slurp(after / "m.3.ckp");
+  const auto epoch_found = [&] {
+    std::vector<std::string> warnings;
+    const auto point = find_resume_point(before / "m", 4, warnings);
+    EXPECT_TRUE(warnings.empty());
+    EXPECT_FALSE(point->checkpoint.empty());
+    return point->epoch;
+  };
+  spill(before / "m.3.tmp", model.substr(0, 100));
+  EXPECT_EQ(epoch_found(), 2);
+  spill(before / "m.3.tmp", model);
+  spill(before / "m.3.ckp.tmp", state.substr(0, 200));
+  EXPECT_EQ(epoch_found(), 2);
+  spill(before / "m.3.ckp.tmp", state);
+  EXPECT_EQ(epoch_found(), 2);
+  std::filesystem::rename(before / "m.3.ckp.tmp", before / "m.3.ckp");
+  EXPECT_EQ(epoch_found(), 2);
+  std::filesystem::rename(before / "m.3.tmp", before / "m.3");
+  EXPECT_EQ(epoch_found(), 3);
+}
+
+TEST(Checkpoint, RealKillsAtRandomMomentsNeverCostTheResult) {
+  constexpr std::int64_t epochs = 12;
+  const std::string expected = undisturbed(epochs, 1);
+  const Directory d;
+  std::mt19937 engine(4);
+  for (int kills = 0; kills < 25; ++kills) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto comm = make_solo_communicator();
+      Trial run(d / "m", epochs, *comm);
+      run.resume();
+      while (run.state.epoch < epochs) {
+        while (run.state.minibatches_in_epoch < Trial::steps) {
+          run.step();
+          if (run.state.minibatches_in_epoch < Trial::steps) run.save();
+        }
+        run.end_epoch();
+      }
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(engine() % 30000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+  }
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", epochs, comm);
+    EXPECT_EQ(run.resume(), std::vector<std::string>());
+    run.epochs(epochs);
+  });
+  EXPECT_EQ(slurp(d / "m") + slurp(d / "m.ckp"), expected);
+}
+
+TEST(Checkpoint, AnotherNumberOfRanksKeepsWhatIsCommon) {
+  const Directory d;
+  run_ranks(3, [&](Communicator& comm) {
+    Trial run(d / "m", 4, comm);
+    if (comm.rank() == 0) run.start();
+    run.epochs(2);
+  });
+  run_ranks(2, [&](Communicator& comm) {
+    Trial run(d / "m", 4, comm);
+    std::vector<std::string> warnings;
+    const auto point = find_resume_point(d / "m", 4, comm, warnings);
+    ASSERT_TRUE(point);
+    load_model(*point, run.model.view, comm);
+    run.state = load_state(*point, *run.optimizer, comm);
+    EXPECT_EQ(run.state.epoch, 2);
+    const Visit visit = [&](Archive& a) { a("residual", run.residual); };
+    EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm), "the checkpoint was written by 3 ranks, not 2");
+    EXPECT_EQ(load_rank_state(*point, visit, "other", comm), "the checkpoint was written by residuals");
+    EXPECT_EQ(run.residual, std::vector<float>(5));
+  });
+}
+
+TEST(Checkpoint, EveryRankThrowsWhatRankZeroCannotLoad) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 4, comm);
+    run.start();
+    run.epochs(1);
+  });
+  run_ranks(3, [&](Communicator& comm) {
+    Trial run(d / "m", 4, comm);
+    OptimizerOptions o;
+    o.rule = UpdateRule::adam;
+    const auto adam = make_optimizer(o);
+    adam->bind(run.parameters);
+    const ResumePoint point{false, 1, false, d / "m.1", d / "m.1.ckp"};
+    const std::string message = error_of([&] { load_state(point, *adam, comm); });
+    EXPECT_EQ(message, "the checkpoint was written with gradUpdateType = none, this run has adam");
+  });
+}
+
+TEST(Writable, MakesDirectoriesAndSaysWhatIsWrong) {
+  const Directory d;
+  check_writable(d / "a/b/m", 100);
+  EXPECT_TRUE(std::filesystem::is_empty(d / "a/b"));
+  EXPECT_EQ(error_of([&] { check_writable(d / "a/b", 100); }),
+            "modelPath '" + d / "a/b" + "' is a directory; it must name a file");
+  spill(d / "file", "x");
+  EXPECT_NE(error_of([&] { check_writable(d / "file/m", 100); }).find("creating the directory"), std::string::npos);
+  EXPECT_NE(error_of([&] { check_writable(d / "m", std::size_t{1} << 60); }).find("MB free"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/model_file.h"
+
+#include <cmath>
+
+#include "comm/threads.h"
+#include "support.h"
+#include "train/graph_text.h"
+
+namespace tutti {
+namespace {
+
+using testing::Directory;
+using testing::error_of;
+using testing::SmallModel;
+
+void fill(SmallModel& m, float first) {
+  for (float& x : m.numbers) x = first, first += 0.37f;
+}
+
+TEST(GraphText, KeepsEveryAttributeWithItsType) {
+  graph::Graph g;
+  g.nodes.push_back({"a \"quoted\"\nname: {x}", "InputValue", {}, {}, {}});
+  auto& a = g.nodes[0].attributes;
+  a["yes"] = true;
+  a["no"] = false;
+  a["text true"] = std::string("true");
+  a["text 1"] = std::string("1");
+  a["text empty"] = std::string();
+  a["text null"] = std::string("~");
+  a["tenth"] = 0.1;
+  a["third"] = 1.0 / 3;
+  a["big"] = 18446744073709551615.0;
+  a["tiny"] = 5e-324;
+  a["minus"] = -0.0;
+  a["infinite"] = -INFINITY;
+  a["none"] = std::vector<double>{};
+  a["list"] = std::vector<double>{1, 0.1, INFINITY};
+  g.nodes.push_back({"b", "Plus", {0, 0}, {}, {}});
+  g.features = {0}, g.outputs = {1, 1};
+  const graph::Graph h = parse_graph(to_text(g), "here");
+  ASSERT_EQ(h.nodes.size(), 2u);
+  EXPECT_EQ(h.nodes[0].name, g.nodes[0].name);
+  EXPECT_EQ(h.nodes[0].attributes, g.nodes[0].attributes);
+  EXPECT_TRUE(std::signbit(std::get<double>(h.nodes[0].attributes.at("minus"))));
+  EXPECT_EQ(h.nodes[1].inputs, g.nodes[1].inputs);
+  EXPECT_EQ(h.features, g.features);
+  EXPECT_EQ(h.labels, g.labels);
+  EXPECT_EQ(h.outputs, g.outputs);
+  EXPECT_EQ(to_text(h), to_text(g));
+}
+
+TEST(GraphText, BadTextIsAnErrorThatNamesTheFile) {
+  for (const char* bad :
+       {"", "nonsense", "format: 2", "format: 1\nnodes: [{name: \"a\"}]", "[",
+        "format: 1\nnodes: []\nfeatures: [3]\nlabels: []\ncriteria: []\nevaluations: []\noutputs: []"})
+    EXPECT_NE(error_of([&] { parse_graph(bad, "m.1"); }).find("'m.1'"), std::string::npos) << bad;
+}
+
+TEST(ModelFile, GivesBackGraphAndValues) {
+  const Directory d;
+  SmallModel a, b;
+  fill(a, 1);
+  save_model(d / "m", a.view);
+  EXPECT_EQ(to_text(load_graph(d / "m")), to_text(a.graph));
+  load_values(d / "m", b.view);
+  EXPECT_EQ(a.numbers, b.numbers);
+  save_model(d / "n", b.view);
+  EXPECT_EQ(testing::slurp(d / "m"), testing::slurp(d / "n"));
+}
+
+TEST(ModelFile, AChangedNetworkIsNamed) {
+  const Directory d;
+  SmallModel a, b, c, e;
+  save_model(d / "m", a.view);
+  b.view.values[1].shape = {{1, 2}};
+  c.view.values.pop_back();
+  e.view.values[0].name = "V";
+  const std::string start = "'" + d / "m" + "' ", end = ": the network has changed since";
+  EXPECT_EQ(error_of([&] { load_values(d / "m", b.view); }), start + "holds 'b' as [2], the network has [1 x 2]" + end);
+  EXPECT_EQ(error_of([&] { load_values(d / "m", c.view); }),
+            start + "holds 'b', which this network does not have" + end);
+  EXPECT_EQ(error_of([&] { load_values(d / "m", e.view); }),
+            start + "holds 'W', which this network does not have" + end);
+}
+
+TEST(ModelFile, RankZeroReadsForAll) {
+  const Directory d;
+  SmallModel a;
+  fill(a, 3);
+  save_model(d / "m", a.view);
+  run_ranks(3, [&](Communicator& comm) {
+    SmallModel b;
+    const std::string path = comm.rank() == 0 ? d / "m" : "/not/visible/here";
+    EXPECT_EQ(to_text(load_graph(path, comm)), to_text(a.graph));
+    load_values(path, b.view, comm);
+    EXPECT_EQ(a.numbers, b.numbers);
+    EXPECT_EQ(error_of([&] { load_graph("/no/such/model", comm); }),
+              "opening '/no/such/model': No such file or directory");
+  });
+}
+
+TEST(DumpNodes, PrintsAsTheOriginalDoes) {
+  SmallModel m;
+  m.numbers = {1, 2, 3, 4, 5, 6, -12.3975687f, 0.1f};
+  const auto dump = [&](const DumpOptions& o) {
+    std::ostringstream out;
+    dump_nodes(m.view, o, out);
+    return out.str();
+  };
+  const std::string line = " " + std::string(68, '#') + "\n";
+  EXPECT_EQ(dump({}),
+            "W=LearnableParameter [2,3]   learningRateMultiplier=1.000000  NeedsGradient=true\n 1 3 5\n 2 4 6\n" +
+                line +
+                "W.x=Times ( W , features )\n"
+                "b=LearnableParameter [2,1]   learningRateMultiplier=0.000000  NeedsGradient=false\n"
+                " -12.3975687\n 0.100000001\n" +
+                line +
+                "ce=CrossEntropyWithSoftmax ( labels , z )\n"
+                "features=InputValue [ 3 ]\n"
+                "labels=SparseInputValue [ 2 ]\n"
+                "z=Plus ( W.x , b )\n");
+  EXPECT_EQ(dump({"z", "", true, true}), "z=Plus ( W.x , b )\n");
+  EXPECT_EQ(dump({"__AllNodes__", "W.*", true, false}), " 1 3 5\n 2 4 6\n");
+  EXPECT_EQ(dump({"__AllNodes__", "[bz]", false, true}),
+            "b=LearnableParameter [2,1]   learningRateMultiplier=0.000000  NeedsGradient=false\nz=Plus ( W.x , b )\n");
+  EXPECT_EQ(error_of([&] {
+              dump({"feature", "", true, true});
+            }),
+            "the model has no node 'feature'; did you mean 'features'?");
+  EXPECT_EQ(error_of([&] { dump({"", "Q.*", true, true}); }), "no node matches nodeNameRegex 'Q.*'");
+  EXPECT_NE(error_of([&] { dump({"", "(", true, true}); }).find("is not a regular expression"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti

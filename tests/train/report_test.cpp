@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tutti {
+namespace {
+
+TEST(FormatResult, FollowsTheNumberRulesOfTheOriginal) {
+  EXPECT_EQ(format_result("ce", 0.69314718 * 500, 500), "ce = 0.69314718 * 500");
+  EXPECT_EQ(format_result("errs", 1875, 60000), "errs = 3.125% * 60000");
+  EXPECT_EQ(format_result("ce", 12345.678901 * 4, 4), "ce = 12345.67890100 * 4");
+}
+
+TEST(FormatResult, SwitchesToAnExponentWhereTheShortFormWouldShowOne) {
+  EXPECT_EQ(format_result("ce", 1e-5, 1), "ce = 1.00000000e-05 * 1");
+  EXPECT_EQ(format_result("ce", 1e-4, 1), "ce = 0.00010000 * 1");
+  EXPECT_EQ(format_result("ce", 123456789.0, 1), "ce = 1.23456789e+08 * 1");
+  EXPECT_EQ(format_result("ce", 12345678.0, 1), "ce = 12345678.00000000 * 1");
+  EXPECT_EQ(format_result("errs", 1e-6, 1), "errs = 1.000e-04% * 1");
+}
+
+TEST(FormatResult, AverageOfNothingIsZero) {
+  EXPECT_EQ(format_result("ce", 0, 0), "ce = 0.00000000 * 0");
+  EXPECT_EQ(format_result("errs", 5, 0), "errs = 0.000% * 0");
+}
+
+TEST(FormatResults, JoinsWithSemicolons) {
+  EXPECT_EQ(format_results({{"errs", "ClassificationError"}, {"ce", "CrossEntropyWithSoftmax"}}, {{1, 4}, {2, 4}}),
+            "errs = 25.000% * 4; ce = 0.50000000 * 4");
+}
+
+}  // namespace
+}  // namespace tutti

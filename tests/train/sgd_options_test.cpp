@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/sgd_options.h"
+
+#include <fmt/format.h>
+#include <fmt/printf.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "config/load.h"
+
+namespace tutti {
+namespace {
+
+struct Result {
+  SgdOptions options;
+  std::string problems;
+  std::vector<std::string> notices;
+};
+
+Result read(const std::string& text) {
+  Result r;
+  Problems problems;
+  config::Notices notices;
+  const auto record = config::record_from_text("SGD = [\n" + text + "\n]", "a.cntk");
+  r.options = read_sgd_options(record.block("SGD"), problems, notices);
+  r.notices = notices.lines;
+  try {
+    problems.throw_if_any();
+  } catch (const ConfigError& e) {
+    for (const Diagnostic& d : e.diagnostics()) r.problems += d.message + "\n";
+  }
+  return r;
+}
+
+TEST(SgdOptions, DefaultsAreTheOriginals) {
+  const Result r = read("maxEpochs = 3\nlearningRatesPerMB = 0.1");
+  EXPECT_EQ(r.problems, "");
+  EXPECT_TRUE(r.notices.empty());
+  EXPECT_EQ(r.options.minibatch_size.at(0), 256);
+  EXPECT_EQ(r.options.momentum_per_mb.at(0), 0.9);
+  EXPECT_EQ(r.options.num_mbs_to_show_result, 10);
+  EXPECT_TRUE(r.options.optimizer.momentum);
+  EXPECT_EQ(r.options.optimizer.min_learning_rate, 1e-9);
+  EXPECT_EQ(r.options.optimizer.rule, UpdateRule::sgd);
+  EXPECT_TRUE(std::isinf(r.options.optimizer.clipping_per_sample));
+}
+
+TEST(SgdOptions, RatesAreSinglePrecisionAndTheLastOneRepeats) {
+  const Result r = read("maxEpochs = 3\nminibatchSize = 25:50\nlearningRatesPerMB = 0.2:0.1");
+  EXPECT_EQ(fmt::sprintf("%.8g", r.options.learning_rate_per_sample(0)), "0.0080000004");
+  EXPECT_EQ(r.options.learning_rate_per_sample(1), 0.1f / 50.0f);
+  EXPECT_EQ(r.options.learning_rate_per_sample(9), 0.1f / 50.0f);
+  EXPECT_EQ(read("maxEpochs=1\nlearningRatesPerSample = 0.3").options.learning_rate_per_sample(0),
+            static_cast<double>(0.3f));
+}
+
+TEST(SgdOptions, MomentaAreRoundedBeforeAnyPower) {
+  const Result mb = read("maxEpochs = 3\nlearningRatesPerMB = 1\nminibatchSize = 100\nmomentumPerMB = 0.9");
+  EXPECT_EQ(mb.options.momentum_per_sample(0), std::pow(static_cast<double>(0.9f), 0.01));
+  EXPECT_NEAR(mb.options.effective_momentum(0), 0.9f, 1e-12);
+  EXPECT_EQ(fmt::sprintf("%.1f", mb.options.momentum_time_constant(0)), "949.1");
+  const Result tc = read("maxEpochs = 3\nlearningRatesPerMB = 1\nmomentumAsTimeConstant = 2500:0");
+  EXPECT_EQ(tc.options.momentum_per_sample(0), static_cast<double>(static_cast<float>(std::exp(-1 / 2500.0))));
+  EXPECT_EQ(tc.options.momentum_per_sample(1), 0);
+  EXPECT_EQ(tc.options.momentum_time_constant(1), 0);
+  EXPECT_TRUE(tc.options.optimizer.momentum);
+  EXPECT_FALSE(read("maxEpochs=1\nlearningRatesPerMB=1\nmomentumAsTimeConstant=0*3:0").options.optimizer.momentum);
+  EXPECT_FALSE(read("maxEpochs=1\nlearningRatesPerMB=1\nmomentumPerMB=0").options.optimizer.momentum);
+  const Result ps = read("maxEpochs = 3\nlearningRatesPerMB = 1\nmomentumPerSample = 0.999");
+  EXPECT_EQ(ps.options.momentum_per_sample(5), static_cast<double>(0.999f));
+}
+
+TEST(SgdOptions, UpdateRulesByName) {
+  const auto rule = [](const std::string& name) {
+    const Result r = read("maxEpochs=1\nlearningRatesPerMB=1\ngradUpdateType=" + name);
+    EXPECT_EQ(r.problems, "") << name;
+    return r.options.optimizer.rule;
+  };
+  EXPECT_EQ(rule("none"), UpdateRule::sgd);
+  EXPECT_EQ(rule("Simple"), UpdateRule::sgd);
+  EXPECT_EQ(rule("adaGrad"), UpdateRule::adagrad);
+  EXPECT_EQ(rule("FSAdagrad"), UpdateRule::fs_adagrad);
+  EXPECT_EQ(rule("rmsprop"), UpdateRule::rms_prop);
+  EXPECT_EQ(rule("adam"), UpdateRule::adam);
+  EXPECT_EQ(rule("rmsPropTextbook"), UpdateRule::rms_prop_textbook);
+}
+
+TEST(SgdOptions, BrokenRulesAreNamedTogether) {
+  const std::string ok = "maxEpochs=2\nlearningRatesPerMB=1\n";
+  const auto problem = [&](const std::string& text) { return read(ok + text).problems; };
+  EXPECT_EQ(read("learningRatesPerMB=1").problems, "SGD needs 'maxEpochs'\n");
+  EXPECT_EQ(read("maxEpochs=2").problems, "no learning rate is given\n");
+  EXPECT_EQ(problem("learningRatesPerSample=1"), "both learningRatesPerMB and learningRatesPerSample are given\n");
+  EXPECT_EQ(problem("momentumPerMB=0.9\nmomentumAsTimeConstant=100"),
+            "both momentumPerMB and momentumAsTimeConstant are given\n");
+  EXPECT_EQ(problem("momentumPerMB=0.9:1"), "momentum must lie in [0, 1)\n");
+  EXPECT_EQ(problem("momentumPerSample=-0.1"), "momentum must lie in [0, 1)\n");
+  EXPECT_NE(problem("momentumAsTimeConstant=-3"), "");
+  EXPECT_NE(problem("momentumAsTimeConstant=inf"), "");
+  EXPECT_EQ(problem("dropoutRate=0.5:1"), "dropoutRate must lie in [0, 1)\n");
+  EXPECT_EQ(problem("minibatchSize=0"), "minibatchSize must be at least 1\n");
+  EXPECT_EQ(problem("epochSize=100"),
+            "epochSize 100 is smaller than minibatchSize 256: epoch size must be larger than mbsize.\n");
+  EXPECT_EQ(problem("L2RegWeight=-1\nclippingThresholdPerSample=0"),
+            "L2RegWeight must not be negative\nclippingThresholdPerSample must be positive\n");
+  EXPECT_EQ(problem("checkpointEverySamples=-1"), "checkpointEverySamples must be at least 0\n");
+  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=adjustAfterEpoch ]"),
+            "automatic learning rates are not in this version\n");
+  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustMinibatch=true ]"), "automatic minibatch sizes are not in this version\n");
+  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=none; learnRateDecreaseFactor=0.5 ]"), "");
+  EXPECT_EQ(problem("learningRatePerMB=1"), "SGD has no 'learningRatePerMB'\n");
+  EXPECT_EQ(problem("beta1=1"), "beta1 must lie in [0, 1)\n");
+}
+
+TEST(SgdOptions, KeysWithoutEffectAreAcceptedAndSaidOnce) {
+  const Result r = read("maxEpochs=2\nlearningRatesPerMB=1\nunroll=false\nhsmoothingWeight=0.9");
+  EXPECT_EQ(r.problems, "");
+  EXPECT_EQ(r.notices.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tutti
