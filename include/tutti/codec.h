@@ -19,7 +19,8 @@ class Codec {
   // Bytes of `columns` columns of `rows` values; columns are independent, so this is additive over columns.
   virtual std::size_t bytes(std::size_t rows, std::size_t columns) const = 0;
   // Encodes values + residual and leaves what was lost in residual. `residual` has the shape of `values`
-  // (may be null for codecs that lose nothing).
+  // (may be null for codecs that lose nothing). A column that holds a NaN or an infinity, or whose sums overflow, comes
+  // back as NaN throughout: trouble shows. `out` and `in` are aligned to 4 bytes.
   virtual void encode(std::size_t rows, std::size_t columns, const float* values, float* residual, std::byte* out) const = 0;
   virtual void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
   virtual void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;

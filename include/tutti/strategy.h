@@ -48,6 +48,14 @@ class Strategy : public PieceSink {
   virtual void exchange_weights(std::int64_t global_samples) { (void)global_samples; }
   // Epoch end, or a checkpoint that wants nothing in flight: completes what is pending and delivers it to `global`.
   virtual void settle(GlobalSink& global) { (void)global; }
+  // After settle(): what the tallies of finish_gradients() have not yet contained (only when they run a step behind).
+  virtual Tally take_pending_tally() { return {}; }
+  // Whether the ranks share every minibatch in this epoch (each reads its part of it, share rank of size), or each
+  // works through all of it alone (share 0 of 1).
+  virtual bool shares_data(std::int64_t epoch) const {
+    (void)epoch;
+    return true;
+  }
   virtual void archive(Archive&) {}  // residuals and whatever else the next step depends on; this rank's part
   virtual ExchangeStats take_stats() { return {}; }
   virtual std::string describe() const = 0;  // for the settings printed at start

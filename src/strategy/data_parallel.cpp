@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "strategy/local.h"
+#include "tutti/error.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+bool any_nonzero(const FloatBuffer& buffer) {
+  return std::any_of(buffer.data(), buffer.data() + buffer.size(), [](float v) { return v != 0; });
+}
+
+void clear(FloatBuffer& buffer) { std::fill_n(buffer.data(), buffer.size(), 0.0f); }
+
+void clear(Tally& tally, std::size_t evaluations) {
+  tally.samples = tally.columns = 0;
+  tally.criterion = tally.criterion_count = 0;
+  tally.evaluations.assign(evaluations, {});
+}
+
+void operator+=(ExchangeStats& a, const ExchangeStats& b) {
+  a.encode += b.encode, a.wait += b.wait, a.decode += b.decode;
+  a.bytes_sent += b.bytes_sent, a.values_sent += b.values_sent, a.exchanges += b.exchanges;
+}
+
+// 64 bits are those of precision = "double", which computes in 32 here.
+int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::int64_t>(bits, 32)); }
+
+}  // namespace
+
+DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Communicator& comm)
+    : options_(options), print_every_(print_every), comm_(comm), tallies_(comm) {}
+
+void DataParallel::start(Parameters& parameters) {
+  parameters_ = &parameters;
+  broadcast_weights(comm_, parameters);
+  const auto& bits = options_.gradient_bits.values;
+  if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
+  build(travelling_bits(options_.gradient_bits.at(0)));
+}
+
+void DataParallel::need_residuals() {
+  if (local_residual_.size() == 0) local_residual_ = FloatBuffer(parameters_->size());
+  if (owner_residual_.size() == 0) owner_residual_ = FloatBuffer(parameters_->size());
+}
+
+void DataParallel::build(int bits) {
+  if (bits == bits_) return;
+  if (exchange_) earlier_ += exchange_->take_stats();
+  bits_ = bits;
+  exchange_.reset();
+  codec_ = make_codec({bits, options_.zero_threshold});
+  exchange_ = std::make_unique<StripeExchange>(comm_, *parameters_, *codec_);
+  worked_before_ = waited_before_ = 0;
+  hand_out_residuals();
+}
+
+// A codec that loses nothing still delivers, once, what one before it left behind.
+void DataParallel::hand_out_residuals() {
+  left_over_ = !codec_->lossy() && (any_nonzero(local_residual_) || any_nonzero(owner_residual_));
+  const bool used = codec_->lossy() || left_over_;
+  exchange_->use({used ? local_residual_.data() : nullptr, used ? owner_residual_.data() : nullptr});
+}
+
+void DataParallel::begin_epoch(std::int64_t epoch) {
+  assert(!pending_.any);
+  const auto at = static_cast<std::size_t>(std::max<std::int64_t>(0, epoch));
+  const int bits = travelling_bits(options_.gradient_bits.at(at));
+  if (steps_ == 0 || bits != bits_)
+    log::line(bits == 32 ? std::string("Initializing dataParallelSGD with FP32 aggregation.")
+                         : fmt::format("Initializing dataParallelSGD for {}-bit quantization.", bits));
+  build(bits);
+  if (options_.reset_residuals && residual_epoch_ != epoch) {
+    clear(local_residual_);
+    clear(owner_residual_);
+    residual_epoch_ = epoch;
+  }
+  hand_out_residuals();
+}
+
+// One rank and nothing to quantise: the gradients are global as they are.
+bool DataParallel::passes_through() const {
+  return comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async;
+}
+
+void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
+  assert(exchange_);
+  columns_ = columns;
+  global_ = &global;
+  announced_ = delivered_ = 0;
+  if (options_.buffered_async) {
+    exchange_->advance();
+    return;
+  }
+  if (!passes_through())
+    for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->arm(g);
+}
+
+void DataParallel::deliver(std::size_t piece, std::int64_t columns, GlobalSink& global) {
+  exchange_->decode(piece);
+  global.global_ready(piece, columns);
+}
+
+void DataParallel::piece_ready(std::size_t piece) {
+  assert(piece == announced_);
+  announced_ = piece + 1;
+  if (passes_through())
+    global_->global_ready(piece, columns_);
+  else if (options_.buffered_async)
+    ready_behind(piece);
+  else
+    ready_in_step(piece);
+}
+
+void DataParallel::ready_in_step(std::size_t piece) {
+  exchange_->encode(piece);
+  if (exchange_->last_of_group(piece)) exchange_->launch(exchange_->group_of(piece));
+  exchange_->advance();
+  deliver_what_is_there();
+}
+
+void DataParallel::deliver_what_is_there() {
+  while (delivered_ < announced_) {
+    const std::size_t group = exchange_->group_of(delivered_);
+    if (exchange_->end_piece(group) > announced_ || !exchange_->try_complete(group)) return;
+    for (; delivered_ < exchange_->end_piece(group); ++delivered_) deliver(delivered_, columns_, *global_);
+  }
+}
+
+// The place of the piece's gradient serves twice: encoded, it makes room for the sum of the minibatch before.
+void DataParallel::ready_behind(std::size_t piece) {
+  const std::size_t group = exchange_->group_of(piece);
+  if (exchange_->first_of_group(piece)) {
+    // What this group carried before must be known before its buffers are filled again; the sums stay until launch.
+    if (pending_.any) exchange_->complete(group);
+    exchange_->arm(group);
+  }
+  exchange_->encode(piece);
+  if (exchange_->last_of_group(piece)) {
+    if (pending_.any)
+      for (std::size_t p = exchange_->first_piece(group); p <= piece; ++p) deliver(p, pending_.columns, *global_);
+    exchange_->launch(group);
+  }
+  exchange_->advance();
+}
+
+void DataParallel::finish_gradients(Tally& tally) {
+  assert(announced_ == parameters_->pieces.size());
+  ++steps_;
+  if (options_.buffered_async) {
+    if (tallies_.pending())
+      late_tally_ = tallies_.finish();
+    else
+      clear(late_tally_, tally.evaluations.size());
+    tallies_.begin(tally);
+    std::swap(tally, late_tally_);
+    pending_ = {true, columns_};
+  } else {
+    tallies_.begin(tally);
+    if (!passes_through()) {
+      while (delivered_ < announced_) {
+        exchange_->complete(exchange_->group_of(delivered_));
+        deliver_what_is_there();
+      }
+      if (std::exchange(left_over_, false)) exchange_->use({});
+      exchange_->flush();
+    }
+    tally = tallies_.finish();
+  }
+  print_times();
+}
+
+void DataParallel::settle(GlobalSink& global) {
+  if (!std::exchange(pending_.any, false)) {
+    clear(late_tally_, 0);
+    return;
+  }
+  for (std::size_t g = 0; g < exchange_->groups(); ++g) {
+    exchange_->complete(g);
+    for (std::size_t p = exchange_->first_piece(g); p < exchange_->end_piece(g); ++p)
+      deliver(p, pending_.columns, global);
+  }
+  exchange_->flush();
+  late_tally_ = tallies_.finish();
+}
+
+Tally DataParallel::take_pending_tally() {
+  Tally tally = late_tally_;
+  clear(late_tally_, tally.evaluations.size());
+  return tally;
+}
+
+void DataParallel::print_times() {
+  const double worked = exchange_->seconds_worked() - worked_before_,
+               waited = exchange_->seconds_waited() - waited_before_;
+  worked_before_ += worked, waited_before_ += waited;
+  if (print_every_ == 0 || steps_ % print_every_ != 0) return;
+  log::line(fmt::format("Actual gradient aggregation time: {:.6g}", worked + waited));
+  if (options_.buffered_async) log::line(fmt::format("Async gradient aggregation wait time: {:.6g}", waited));
+}
+
+void DataParallel::archive(Archive& a) {
+  if (pending_.any) throw Error("a checkpoint was asked for while gradients were under way");
+  a("dataParallelSGD.residualEpoch", residual_epoch_);
+  bool quantised = local_residual_.size() > 0;
+  a("dataParallelSGD.quantised", quantised);
+  if (!quantised) {
+    clear(local_residual_);
+    clear(owner_residual_);
+  } else {
+    need_residuals();  // a checkpoint of a quantised run may be continued in 32 bits
+    a("dataParallelSGD.residual", local_residual_.span());
+    a("dataParallelSGD.ownerResidual", owner_residual_.span());
+  }
+  if (a.loading() && exchange_) hand_out_residuals();
+}
+
+ExchangeStats DataParallel::take_stats() {
+  ExchangeStats stats = std::exchange(earlier_, {});
+  if (exchange_) stats += exchange_->take_stats();
+  stats.bytes_sent += tallies_.take_bytes();
+  return stats;
+}
+
+std::string DataParallel::describe() const {
+  std::string bits;
+  for (const std::int64_t b : options_.gradient_bits.values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
+  return fmt::format("DataParallelSGD on {} rank{}, gradients in {} bit{}{}{}", comm_.size(),
+                     comm_.size() == 1 ? "" : "s", bits, bits == "1" ? "" : "s",
+                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "",
+                     options_.buffered_async ? ", one minibatch behind" : "");
+}
+
+}  // namespace tutti

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// data_parallel.h -- DataParallelSGD: the gradients of every minibatch are summed over the ranks, in full or in few
+// bits with error feedback (Seide et al., Interspeech 2014), and every rank makes the same update.
+#pragma once
+
+#include <memory>
+
+#include "strategy/options.h"
+#include "strategy/stripe_exchange.h"
+#include "strategy/tally_exchange.h"
+#include "tutti/codec.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+class DataParallel : public Strategy {
+ public:
+  // Every `print_every`-th exchange prints its time; 0 = none does.
+  DataParallel(const DataParallelOptions&, std::int64_t print_every, Communicator&);
+
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void piece_ready(std::size_t piece) override;
+  void finish_gradients(Tally&) override;
+  void settle(GlobalSink& global) override;
+  Tally take_pending_tally() override;
+  void archive(Archive&) override;
+  ExchangeStats take_stats() override;
+  std::string describe() const override;
+
+ private:
+  // Gradients under way that nobody has got yet (buffered asynchronous mode).
+  struct Pending {
+    bool any = false;
+    std::int64_t columns = 0;
+  };
+
+  void build(int bits);
+  void need_residuals();
+  void hand_out_residuals();
+  bool passes_through() const;
+  void ready_in_step(std::size_t piece);
+  void ready_behind(std::size_t piece);
+  void deliver_what_is_there();
+  void deliver(std::size_t piece, std::int64_t columns, GlobalSink& global);
+  void print_times();
+
+  DataParallelOptions options_;
+  std::int64_t print_every_;
+  Communicator& comm_;
+  Parameters* parameters_ = nullptr;
+
+  int bits_ = 0;
+  std::unique_ptr<Codec> codec_;
+  std::unique_ptr<StripeExchange> exchange_;
+  TallyExchange tallies_;
+  ExchangeStats earlier_;  // of exchanges that a change of bits has replaced
+
+  FloatBuffer local_residual_, owner_residual_;
+  bool left_over_ = false;            // the codec loses nothing, but one before it did
+  std::int64_t residual_epoch_ = -1;  // the epoch whose start last cleared the residuals
+
+  GlobalSink* global_ = nullptr;
+  std::int64_t columns_ = 0;
+  std::size_t announced_ = 0, delivered_ = 0;  // pieces, in this step
+  Pending pending_;
+  Tally late_tally_;
+
+  std::int64_t steps_ = 0;
+  double worked_before_ = 0, waited_before_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// local.h -- no exchange: a rank's own gradients are the global ones.
+#pragma once
+
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// Rank 0's weights to every rank.
+void broadcast_weights(Communicator&, Parameters&);
+
+class Local : public Strategy {
+ public:
+  explicit Local(Communicator& comm) : comm_(comm) {}
+  void start(Parameters& parameters) override { broadcast_weights(comm_, parameters); }
+  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
+  void finish_gradients(Tally&) override {}
+  bool shares_data(std::int64_t) const override { return false; }
+  std::string describe() const override { return "no exchange"; }
+
+ private:
+  Communicator& comm_;
+  std::int64_t columns_ = 0;
+  GlobalSink* global_ = nullptr;
+};
+
+}  // namespace tutti

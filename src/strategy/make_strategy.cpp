@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/make_strategy.h"
+
+#include <cassert>
+
+#include "strategy/data_parallel.h"
+#include "strategy/local.h"
+#include "strategy/staged.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+std::unique_ptr<Strategy> make_local(const ParallelTrainOptions&, Communicator& comm) {
+  return std::make_unique<Local>(comm);
+}
+
+std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options, Communicator& comm) {
+  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, comm);
+}
+
+}  // namespace
+
+const std::vector<MethodEntry>& methods() {
+  static const std::vector<MethodEntry> table{
+      {ParallelMethod::none, "none", make_local, "every rank trains alone, on all data"},
+      {ParallelMethod::data_parallel, "DataParallelSGD", make_data_parallel,
+       "gradients are exchanged after every minibatch"},
+      {ParallelMethod::model_averaging, "ModelAveragingSGD", nullptr, "weights are averaged every so often"},
+      {ParallelMethod::block_momentum, "BlockMomentumSGD", nullptr, "averaged weights are smoothed block by block"},
+      {ParallelMethod::asgd, "DataParallelASGD", nullptr, "workers push to and pull from parameter servers"},
+  };
+  return table;
+}
+
+const MethodEntry& method_entry(ParallelMethod method) {
+  for (const MethodEntry& entry : methods())
+    if (entry.method == method) return entry;
+  assert(false);
+  return methods().front();
+}
+
+std::vector<std::pair<std::string, ParallelMethod>> method_words() {
+  std::vector<std::pair<std::string, ParallelMethod>> words;
+  for (const MethodEntry& entry : methods()) words.emplace_back(entry.name, entry.method);
+  return words;
+}
+
+std::string runnable_methods() {
+  std::string names;
+  for (const MethodEntry& entry : methods())
+    if (entry.make) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  return names;
+}
+
+std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {
+  const MethodEntry& entry = method_entry(options.method);
+  assert(entry.make);
+  auto strategy = entry.make(options, comm);
+  if (options.method == ParallelMethod::none) return strategy;
+  if (!options.distributed_reading_given)
+    log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
+  if (options.start_epoch <= 1) return strategy;
+  return std::make_unique<Staged>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1, comm);
+}
+
+std::unique_ptr<Strategy> make_local_strategy(Communicator& comm) { return std::make_unique<Local>(comm); }
+
+}  // namespace tutti

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// make_strategy.h -- the table of strategies: name, constructor, one line of help. A new strategy is one more line.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strategy/options.h"
+#include "tutti/communicator.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+struct MethodEntry {
+  ParallelMethod method;
+  const char* name;
+  // Null for methods that this version knows but does not run.
+  std::unique_ptr<Strategy> (*make)(const ParallelTrainOptions&, Communicator&);
+  const char* help;
+};
+const std::vector<MethodEntry>& methods();
+const MethodEntry& method_entry(ParallelMethod);
+std::vector<std::pair<std::string, ParallelMethod>> method_words();
+std::string runnable_methods();
+
+// The strategy of the block, with parallelizationStartEpoch. The options have been read without problems; the
+// communicator outlives the strategy.
+std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions&, Communicator&);
+// No exchange: a process without parallelTrain.
+std::unique_ptr<Strategy> make_local_strategy(Communicator&);
+
+}  // namespace tutti

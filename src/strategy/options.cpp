@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/options.h"
+
+#include <fmt/format.h>
+
+#include "strategy/make_strategy.h"
+
+namespace tutti {
+
+void DataParallelOptions::describe(config::Fields& f) {
+  f("gradientBits", gradient_bits, "bits per gradient value and epoch: 1, 2, 4, 8, 16, or 32 for no quantisation");
+  for (const std::int64_t bits : gradient_bits.values) {
+    if (bits == 1 || bits == 2 || bits == 4 || bits == 8 || bits == 16 || bits == 32) continue;
+    if (bits == 64 && double_precision) continue;
+    f.problem("gradientBits", fmt::format("gradients cannot travel in {} bits", bits),
+              bits == 64 ? "64 bits need precision = \"double\"; write 32 for no quantisation"
+                         : "write 1, 2, 4, 8, 16 or 32");
+    break;
+  }
+  f("useZeroThresholdFor1BitQuantization", zero_threshold, "1 bit: the sign decides; false: the mean of the column");
+  f("useBufferedAsyncGradientAggregation", buffered_async,
+    "exchange gradients while the next minibatch computes; updates come one minibatch late");
+  f("resetResidualsEachEpoch", reset_residuals, "forget at each epoch's start what quantisation has left behind");
+}
+
+void ParallelTrainOptions::describe(config::Fields& f) {
+  f.choice("parallelizationMethod", method, method_words(), "how the ranks exchange what they learned");
+  if (const MethodEntry& entry = method_entry(method); !entry.make)
+    f.problem("parallelizationMethod", fmt::format("this version does not run {}", entry.name),
+              fmt::format("choose one of: {}", runnable_methods()));
+  f("parallelizationStartEpoch", start_epoch,
+    "first epoch of parallel training, from 1; before it every rank trains alone");
+  if (start_epoch < 1) f.problem("parallelizationStartEpoch", "epochs count from 1", "write 1 or more");
+  f("distributedMBReading", distributed_reading,
+    "accepted either way: here a rank always reads its own part of a minibatch");
+  distributed_reading_given = f.given("distributedMBReading");
+  f("syncPerfStats", sync_perf_stats, "n > 0: every n-th exchange prints how long it took");
+  if (sync_perf_stats < 0)
+    f.problem("syncPerfStats", "a number of minibatches cannot be negative", "write 0 for no timing lines");
+  f.block("DataParallelSGD", data_parallel, "gradients are exchanged after every minibatch");
+  for (const char* name : {"ModelAveragingSGD", "BlockMomentumSGD", "DataParallelASGD"})
+    f.no_effect(name, "this version does not run that method");
+}
+
+}  // namespace tutti

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// options.h -- the ParallelTrain=[...] block of SGD.
+#pragma once
+
+#include <cstdint>
+
+#include "tutti/config.h"
+
+namespace tutti {
+
+enum class ParallelMethod { none, data_parallel, model_averaging, block_momentum, asgd };
+
+struct DataParallelOptions {
+  config::Schedule<std::int64_t> gradient_bits = 32;
+  bool zero_threshold = true;
+  bool buffered_async = false;
+  bool reset_residuals = false;
+  bool double_precision = false;  // set by the owner of the block before reading: precision = "double" allows 64 bits
+
+  void describe(config::Fields& f);
+};
+
+struct ParallelTrainOptions {
+  ParallelMethod method = ParallelMethod::none;
+  std::int64_t start_epoch = 1;  // counts from 1, as written
+  bool distributed_reading = true;
+  bool distributed_reading_given = false;
+  std::int64_t sync_perf_stats = 0;
+  DataParallelOptions data_parallel;
+
+  void describe(config::Fields& f);
+  // Whether the ranks work together in this epoch, which counts from 0.
+  bool parallel_at(std::int64_t epoch) const { return method != ParallelMethod::none && epoch + 1 >= start_epoch; }
+};
+
+}  // namespace tutti

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/stripe_exchange.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+// Fewer values than this do not deserve a message of their own.
+constexpr std::size_t kGroupValues = 65536;
+// Two tags per group, the rest of the range is for others.
+constexpr std::size_t kMostGroups = 16000;
+// Sums are made in blocks that stay in the first-level cache.
+constexpr std::size_t kBlockValues = 4096;
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::size_t block_columns(std::size_t rows) {
+  return std::max<std::size_t>(1, kBlockValues / std::max<std::size_t>(1, rows));
+}
+
+// Waiting ranks may sit on one core with the rank they wait for.
+class Patience {
+ public:
+  void nothing_happened() {
+    if (++idle_ > 100) sched_yield();
+  }
+
+ private:
+  int idle_ = 0;
+};
+
+}  // namespace
+
+StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const Codec& codec)
+    : comm_(comm),
+      parameters_(parameters),
+      codec_(codec),
+      me_(comm.rank()),
+      ranks_(comm.size()),
+      plan_(plan_stripes(parameters, codec, ranks_, std::max(kGroupValues, parameters.size() / kMostGroups))),
+      groups_(plan_.groups.size()),
+      launched_(plan_.groups.size()) {
+  std::size_t scratch = 0;
+  for (const Piece& piece : parameters.pieces) {
+    const std::size_t rows = parameters.slices[piece.slice].rows;
+    scratch = std::max(scratch, rows * std::min(piece.columns, block_columns(rows)));
+  }
+  scratch_ = FloatBuffer(scratch);
+  for (std::size_t g = 0; g < groups_.size(); ++g) plan_messages(g);
+}
+
+StripeExchange::~StripeExchange() = default;
+
+void StripeExchange::plan_messages(std::size_t g) {
+  const StripeGroup& plan = plan_.groups[g];
+  Group& group = groups_[g];
+  group.own.resize(plan.section_begin.back());
+  group.sums.resize(plan.section_begin.back());
+  if (ranks_ == 1) return;
+  const std::size_t mine = plan.section_bytes(me_);
+  group.others.resize(mine * static_cast<std::size_t>(ranks_));
+  const int tag = static_cast<int>(2 * g);
+  const auto section = [&](std::vector<std::byte>& bytes, int owner) {
+    return std::span<std::byte>(bytes).subspan(plan.section_begin[static_cast<std::size_t>(owner)],
+                                               plan.section_bytes(owner));
+  };
+  for (int step = 1; step < ranks_; ++step) {
+    // Rank r starts with r + 1: not everybody talks to the same rank at once.
+    const int to = (me_ + step) % ranks_, from = (me_ + ranks_ - step) % ranks_;
+    if (plan.section_bytes(to) > 0) group.send_own.push_back(comm_.plan_send(to, tag, section(group.own, to)));
+    if (plan.section_bytes(from) > 0)
+      group.receive_sums.push_back(comm_.plan_receive(from, tag + 1, section(group.sums, from)));
+    if (mine > 0) {
+      const auto slot = std::span<std::byte>(group.others).subspan(mine * static_cast<std::size_t>(from), mine);
+      group.receive_others.push_back(comm_.plan_receive(from, tag, slot));
+      group.send_sums.push_back(comm_.plan_send(to, tag + 1, section(group.sums, me_)));
+    }
+  }
+}
+
+void StripeExchange::arm(std::size_t g) {
+  Group& group = groups_[g];
+  assert(group.state == State::idle);
+  for (auto& t : group.send_own) t->wait();
+  for (auto& t : group.send_sums) t->wait();
+  for (auto& t : group.receive_others) t->start();
+  group.state = State::armed;
+}
+
+void StripeExchange::encode(std::size_t piece) {
+  const auto start = Clock::now();
+  const Piece& p = parameters_.pieces[piece];
+  const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
+  const StripeGroup& plan = plan_.groups[group_of(piece)];
+  Group& group = groups_[group_of(piece)];
+  assert(group.state == State::armed);
+  for (int owner = 0; owner < ranks_; ++owner) {
+    const Stripe& stripe = plan_.stripe(piece, owner);
+    const std::size_t at = offset + stripe.first * rows;
+    codec_.encode(rows, stripe.columns, parameters_.gradients.data() + at,
+                  residuals_.local ? residuals_.local + at : nullptr,
+                  group.own.data() + plan.section_begin[static_cast<std::size_t>(owner)] + stripe.bytes_before);
+  }
+  const double seconds = since(start);
+  stats_.encode += seconds, worked_ += seconds;
+}
+
+void StripeExchange::launch(std::size_t g) {
+  const StripeGroup& plan = plan_.groups[g];
+  Group& group = groups_[g];
+  assert(group.state == State::armed);
+  ++stats_.exchanges;
+  if (ranks_ == 1) {
+    group.own.swap(group.sums);  // until the next launch, while own is filled anew
+    group.state = State::summed;
+    return;
+  }
+  // Nobody can know a sum before our part of it is on its way.
+  for (auto& t : group.receive_sums) t->start();
+  for (auto& t : group.send_own) t->start();
+  for (int owner = 0; owner < ranks_; ++owner) {
+    if (owner == me_) continue;
+    stats_.bytes_sent += static_cast<std::int64_t>(plan.section_bytes(owner));
+    stats_.values_sent += static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(owner)]);
+  }
+  group.state = State::launched;
+  launched_[(launched_head_ + launched_count_++) % launched_.size()] = g;
+}
+
+bool StripeExchange::others_are_here(Group& group) {
+  bool here = true;
+  for (auto& t : group.receive_others) here = t->done() && here;
+  return here;
+}
+
+void StripeExchange::advance() {
+  while (launched_count_ > 0 && others_are_here(groups_[launched_[launched_head_]])) {
+    sum(launched_[launched_head_]);
+    launched_head_ = (launched_head_ + 1) % launched_.size();
+    --launched_count_;
+  }
+}
+
+void StripeExchange::sum(std::size_t g) {
+  const auto start = Clock::now();
+  const StripeGroup& plan = plan_.groups[g];
+  Group& group = groups_[g];
+  const std::size_t section = plan.section_begin[static_cast<std::size_t>(me_)];
+  for (std::size_t p = plan.first_piece; p < plan.end_piece; ++p)
+    sum_stripe(p, group, section, plan.section_bytes(me_));
+  for (auto& t : group.send_sums) t->start();
+  const auto copies = static_cast<std::int64_t>(ranks_ - 1);
+  stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(me_));
+  stats_.values_sent += copies * static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(me_)]);
+  group.state = State::summed;
+  const double seconds = since(start);
+  stats_.decode += seconds, worked_ += seconds;
+}
+
+void StripeExchange::sum_stripe(std::size_t piece, Group& group, std::size_t section, std::size_t slot) {
+  const Stripe& stripe = plan_.stripe(piece, me_);
+  const Piece& p = parameters_.pieces[piece];
+  const std::size_t rows = parameters_.slices[p.slice].rows;
+  const std::size_t offset = parameters_.offset(p) + stripe.first * rows, block = block_columns(rows);
+  for (std::size_t c = 0; c < stripe.columns; c += block) {
+    const std::size_t n = std::min(block, stripe.columns - c);
+    const std::size_t at = stripe.bytes_before + codec_.bytes(rows, c);
+    for (int r = 0; r < ranks_; ++r) {
+      const std::byte* from =
+          r == me_ ? group.own.data() + section + at : group.others.data() + slot * static_cast<std::size_t>(r) + at;
+      if (r == 0)
+        codec_.decode(rows, n, from, scratch_.data());
+      else
+        codec_.decode_add(rows, n, from, scratch_.data());
+    }
+    codec_.encode(rows, n, scratch_.data(), residuals_.owner ? residuals_.owner + offset + c * rows : nullptr,
+                  group.sums.data() + section + at);
+  }
+}
+
+bool StripeExchange::try_complete(std::size_t g) {
+  Group& group = groups_[g];
+  assert(group.state != State::armed);
+  if (group.state == State::idle) return true;
+  advance();
+  if (group.state != State::summed) return false;
+  for (auto& t : group.receive_sums)
+    if (!t->done()) return false;
+  group.state = State::idle;
+  return true;
+}
+
+void StripeExchange::complete(std::size_t g) {
+  const auto start = Clock::now();
+  const double worked = worked_;
+  for (Patience patience; !try_complete(g);) patience.nothing_happened();
+  const double seconds = since(start) - (worked_ - worked);  // sums made while waiting are work
+  stats_.wait += seconds, waited_ += seconds;
+}
+
+void StripeExchange::decode(std::size_t piece) {
+  const auto start = Clock::now();
+  const Piece& p = parameters_.pieces[piece];
+  const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
+  const StripeGroup& plan = plan_.groups[group_of(piece)];
+  const std::byte* from = groups_[group_of(piece)].sums.data();
+  for (int owner = 0; owner < ranks_; ++owner) {
+    const Stripe& stripe = plan_.stripe(piece, owner);
+    codec_.decode(rows, stripe.columns,
+                  from + plan.section_begin[static_cast<std::size_t>(owner)] + stripe.bytes_before,
+                  parameters_.gradients.data() + offset + stripe.first * rows);
+  }
+  const double seconds = since(start);
+  stats_.decode += seconds, worked_ += seconds;
+}
+
+void StripeExchange::flush() {
+  for (Group& group : groups_) {
+    assert(group.state == State::idle);
+    for (auto& t : group.send_own) t->wait();
+    for (auto& t : group.send_sums) t->wait();
+  }
+}
+
+ExchangeStats StripeExchange::take_stats() { return std::exchange(stats_, {}); }
+
+}  // namespace tutti

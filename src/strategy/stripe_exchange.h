@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// stripe_exchange.h -- sums gradients over the ranks in any number of bits, piece by piece, while the caller goes on:
+//   1. every rank encodes its whole piece with its residual and sends each stripe to the rank that owns it;
+//   2. the owner decodes all versions in rank order, adds them, encodes the sum with its second residual, sends it to
+//   all;
+//   3. everybody decodes the same bytes, the owner too: the same gradients everywhere.
+// One rank alone encodes and decodes. Nothing here blocks except complete() and flush().
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "strategy/stripes.h"
+#include "tutti/communicator.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// What quantisation has not delivered yet, in the layout of the gradients; null buffers where nothing is ever lost.
+struct Residuals {
+  float* local = nullptr;  // of this rank's gradients
+  float* owner = nullptr;  // of the sums, at the columns this rank owns
+};
+
+class StripeExchange {
+ public:
+  // Buffers and messages are planned here. Parameters, communicator and codec outlive the exchange.
+  StripeExchange(Communicator&, Parameters&, const Codec&);
+  ~StripeExchange();
+
+  void use(Residuals residuals) { residuals_ = residuals; }
+
+  std::size_t groups() const { return plan_.groups.size(); }
+  std::size_t group_of(std::size_t piece) const { return plan_.group_of[piece]; }
+  bool first_of_group(std::size_t piece) const { return plan_.groups[group_of(piece)].first_piece == piece; }
+  bool last_of_group(std::size_t piece) const { return plan_.groups[group_of(piece)].end_piece == piece + 1; }
+  std::size_t first_piece(std::size_t group) const { return plan_.groups[group].first_piece; }
+  std::size_t end_piece(std::size_t group) const { return plan_.groups[group].end_piece; }
+
+  // The life of a group: arm (messages may come in), encode each piece, launch, complete, decode each piece.
+  void arm(std::size_t group);
+  void encode(std::size_t piece);
+  void launch(std::size_t group);
+  bool in_flight(std::size_t group) const { return groups_[group].state != State::idle; }
+  bool try_complete(std::size_t group);  // the global sums of a launched group are here; drives everything on the way
+  void complete(std::size_t group);      // waits for them
+  void decode(std::size_t piece);        // into Parameters::gradients
+  void advance();                        // sums what has come in, in the order of launches
+  void flush();                          // own messages have left: buffers may be filled again
+
+  ExchangeStats take_stats();
+  // Seconds spent in here since the exchange was made; the caller takes differences.
+  double seconds_worked() const { return worked_; }
+  double seconds_waited() const { return waited_; }
+
+ private:
+  enum class State { idle, armed, launched, summed };
+  struct Group {
+    State state = State::idle;
+    std::vector<std::byte> own;     // this rank's version, a section per owner
+    std::vector<std::byte> others;  // the other ranks' versions of this rank's section, a slot per rank
+    std::vector<std::byte> sums;    // encoded sums, a section per owner
+    std::vector<std::unique_ptr<Transfer>> send_own, receive_others, send_sums, receive_sums;
+  };
+
+  void plan_messages(std::size_t group);
+  bool others_are_here(Group&);
+  void sum(std::size_t group);
+  void sum_stripe(std::size_t piece, Group&, std::size_t section, std::size_t slot);
+
+  Communicator& comm_;
+  Parameters& parameters_;
+  const Codec& codec_;
+  const int me_, ranks_;
+  StripePlan plan_;
+  std::vector<Group> groups_;
+  std::vector<std::size_t> launched_;  // ring of groups that wait for their sum
+  std::size_t launched_head_ = 0, launched_count_ = 0;
+  FloatBuffer scratch_;
+  Residuals residuals_;
+  ExchangeStats stats_;
+  double worked_ = 0, waited_ = 0;
+};
+
+}  // namespace tutti

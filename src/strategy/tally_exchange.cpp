@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/tally_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <utility>
+
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kTag = 32767;
+constexpr std::size_t kFixedWords = 5;  // samples, columns, number of evaluations, criterion, its count
+
+}  // namespace
+
+// The first tally fixes the length of the messages. A rank without samples may not know its evaluations yet.
+void TallyExchange::plan(std::size_t evaluations) {
+  planned_ = true;
+  const auto ranks = static_cast<std::size_t>(comm_.size());
+  std::vector<std::int64_t> counts(ranks);
+  const auto mine = static_cast<std::int64_t>(evaluations);
+  comm_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(counts)));
+  evaluations_ = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
+  words_ = kFixedWords + 2 * evaluations_;
+  all_.assign(words_ * ranks, 0);
+  sum_.evaluations.reserve(evaluations_);
+  const auto message = [&](int rank) {
+    return std::span(all_).subspan(words_ * static_cast<std::size_t>(rank), words_);
+  };
+  for (int step = 1; step < comm_.size(); ++step) {
+    const int from = (comm_.rank() + comm_.size() - step) % comm_.size();
+    transfers_.push_back(comm_.plan_receive(from, kTag, std::as_writable_bytes(message(from))));
+  }
+  for (int step = 1; step < comm_.size(); ++step) {
+    const int to = (comm_.rank() + step) % comm_.size();
+    transfers_.push_back(comm_.plan_send(to, kTag, std::as_bytes(message(comm_.rank()))));
+  }
+}
+
+void TallyExchange::begin(const Tally& tally) {
+  assert(!pending_);
+  if (!planned_) plan(tally.evaluations.size());
+  if (tally.evaluations.size() > evaluations_)
+    throw Error(fmt::format("a minibatch reports {} evaluations where the first one reported {}",
+                            tally.evaluations.size(), evaluations_));
+  write(tally, static_cast<std::size_t>(comm_.rank()));
+  for (auto& t : transfers_) t->start();
+  bytes_ += static_cast<std::int64_t>(words_ * sizeof(std::int64_t)) * (comm_.size() - 1);
+  pending_ = true;
+}
+
+Tally& TallyExchange::finish() {
+  assert(pending_);
+  for (auto& t : transfers_) t->wait();
+  pending_ = false;
+  sum_.samples = sum_.columns = 0;
+  sum_.criterion = sum_.criterion_count = 0;
+  sum_.evaluations.assign(evaluations_, {});
+  for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) add(r);
+  return sum_;
+}
+
+void TallyExchange::write(const Tally& tally, std::size_t rank) {
+  std::int64_t* at = all_.data() + rank * words_;
+  *at++ = tally.samples;
+  *at++ = tally.columns;
+  *at++ = static_cast<std::int64_t>(tally.evaluations.size());
+  *at++ = std::bit_cast<std::int64_t>(tally.criterion);
+  *at++ = std::bit_cast<std::int64_t>(tally.criterion_count);
+  for (const auto& e : tally.evaluations)
+    *at++ = std::bit_cast<std::int64_t>(e.sum), *at++ = std::bit_cast<std::int64_t>(e.count);
+}
+
+void TallyExchange::add(std::size_t rank) {
+  const std::int64_t* at = all_.data() + rank * words_;
+  sum_.samples += *at++;
+  sum_.columns += *at++;
+  const auto evaluations = static_cast<std::size_t>(*at++);
+  sum_.criterion += std::bit_cast<double>(*at++);
+  sum_.criterion_count += std::bit_cast<double>(*at++);
+  for (std::size_t i = 0; i < evaluations; ++i) {
+    sum_.evaluations[i].sum += std::bit_cast<double>(*at++);
+    sum_.evaluations[i].count += std::bit_cast<double>(*at++);
+  }
+}
+
+std::int64_t TallyExchange::take_bytes() { return std::exchange(bytes_, 0); }
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training step allocates nothing: operator new is counted while ranks exchange gradients.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "../support/run_ranks.h"
+#include "strategy/make_strategy.h"
+#include "training.h"
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+void* operator new(std::size_t n) {
+  ++allocations;
+  if (void* p = std::malloc(n)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace tutti {
+namespace {
+
+class Ignore : public GlobalSink {
+ public:
+  void global_ready(std::size_t, std::int64_t) override {}
+};
+
+void expect_no_allocation(int ranks, int bits, bool async) {
+  run_ranks(ranks, [&](Communicator& comm) {
+    ParallelTrainOptions o;
+    o.method = ParallelMethod::data_parallel;
+    o.distributed_reading_given = true;
+    o.data_parallel.gradient_bits = bits;
+    o.data_parallel.buffered_async = async;
+    Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}}, 150);
+    const auto strategy = make_strategy(o, comm);
+    strategy->start(p);
+    strategy->begin_epoch(0);
+    Ignore sink;
+    Tally tally = training::tally(comm.rank(), 0);
+    const auto one_step = [&] {
+      strategy->begin_step(10, sink);
+      for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy->piece_ready(i);
+      strategy->finish_gradients(tally);
+    };
+    for (int t = 0; t < 3; ++t) one_step();
+    comm.barrier();
+    const long before = allocations;
+    comm.barrier();
+    for (int t = 0; t < 3; ++t) one_step();
+    comm.barrier();
+    EXPECT_EQ(allocations - before, 0) << ranks << " ranks, " << bits << " bits, async " << async;
+    comm.barrier();
+    strategy->settle(sink);
+  });
+}
+
+TEST(Allocation, AStepAllocatesNothing) {
+  for (const int ranks : {1, 2, 3})
+    for (const int bits : {1, 32})
+      for (const bool async : {false, true}) expect_no_allocation(ranks, bits, async);
+}
+
+}  // namespace
+}  // namespace tutti
