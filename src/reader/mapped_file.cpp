@@ -78,8 +78,10 @@ void MappedFile::release(const char* from, const char* to) const {
   if (begin < end) ::madvise(const_cast<char*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
-void MappedFile::read_in_order(bool yes) const {
-  if (data_) ::madvise(const_cast<char*>(data_), size_, yes ? MADV_SEQUENTIAL : MADV_NORMAL);
+void MappedFile::expect(Access access) const {
+  if (!data_) return;
+  const int advice = access == Access::in_order ? MADV_SEQUENTIAL : access == Access::random ? MADV_RANDOM : MADV_NORMAL;
+  ::madvise(const_cast<char*>(data_), size_, advice);
 }
 
 }  // namespace tutti::reader

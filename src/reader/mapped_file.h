@@ -23,7 +23,9 @@ class MappedFile {
   void check_unchanged() const;
   // The stretch [from, to) was read; its pages leave this process (the system may still hold them).
   void release(const char* from, const char* to) const;
-  void read_in_order(bool yes) const;
+  // How the file will be read, so that the system reads ahead where that helps and only there.
+  enum class Access { in_order, random, unknown };
+  void expect(Access) const;
 
  private:
   struct Stamp {

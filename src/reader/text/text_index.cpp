@@ -165,9 +165,9 @@ void Scan::release_read(const char* to) {
 }  // namespace
 
 TextIndex scan_text(const MappedFile& file, TextLayout layout, const TextIndexOptions& options) {
-  file.read_in_order(true);
+  file.expect(MappedFile::Access::in_order);
   TextIndex index = Scan(file, std::move(layout), options).run();
-  file.read_in_order(false);
+  file.expect(MappedFile::Access::unknown);
   file.release(file.bytes().data(), file.bytes().data() + file.bytes().size());
   return index;
 }

@@ -56,6 +56,7 @@ TextSourceOptions TextReaderOptions::source() const {
     o.streams.push_back({name, s.alias.empty() ? name : s.alias, static_cast<std::size_t>(s.dim),
                          s.format == TextStreamOptions::Format::sparse});
   o.index = {!skip_sequence_ids && !frame_mode, chunk_bytes, max_errors, trace_level};
+  o.scattered = order.shuffle && window == 0;
   o.keep_always = keep_in_memory;
   o.keep_bytes = static_cast<std::uint64_t>(keep_bytes);
   return o;

@@ -2,6 +2,8 @@
 // Parses the sequences of this rank's share, straight into the share.
 #include "reader/text/text_source.h"
 
+#include <algorithm>
+
 namespace tutti::reader {
 
 TextSource::TextSource(TextSourceOptions options) : options_(std::move(options)), file_(options_.path) {
@@ -14,6 +16,8 @@ const TextIndex& TextSource::text_index() {
     index_ = scan_text(file_, layout_, options_.index);
     layout_.ids = index_->ids;
     if (options_.keep_always || index_->parsed_bytes <= options_.keep_bytes) cache_.emplace(index_->offsets.size());
+    // Reading ahead of a place to which nobody returns would fill memory with pages that are not wanted.
+    if (options_.scattered && !cache_) file_.expect(MappedFile::Access::random);
   }
   return *index_;
 }
@@ -21,18 +25,20 @@ const TextIndex& TextSource::text_index() {
 void TextSource::begin_epoch() { file_.check_unchanged(); }
 
 void TextSource::read(std::span<const std::uint32_t> sequences, Share& share) {
+  constexpr std::size_t neighbourhood = 64 << 10;  // what the system maps around a page that is touched
   const std::string_view text = file_.bytes();
   const char* const end = text.data() + index_->end;
   RowParser<true> parser(layout_, text.data(), text.data() + text.size(), nullptr, &share);
   for (const std::uint32_t sequence : sequences) {
     if (cache_ && cache_->copy(sequence, share)) continue;
     const char* const at = text.data() + index_->offsets[sequence];
-    touched_ += static_cast<std::size_t>(read_sequence(parser, layout_, at, end, share, scratch_) - at);
+    const char* const behind = read_sequence(parser, layout_, at, end, share, scratch_);
+    touched_ += std::max(static_cast<std::size_t>(behind - at), neighbourhood);
     if (cache_) cache_->keep(sequence, share);
   }
   // Pages of the file that were read stay mapped otherwise, which looks like memory of ours and is counted against
   // limits.
-  constexpr std::size_t stretch = 64 << 20;
+  constexpr std::size_t stretch = 256 << 20;
   if (touched_ >= stretch) {
     file_.release(text.data(), text.data() + text.size());
     touched_ = 0;

@@ -16,6 +16,7 @@ struct TextSourceOptions {
   std::string path;
   std::vector<TextStream> streams;
   TextIndexOptions index;
+  bool scattered = false;    // read in random order over the whole file
   bool keep_always = false;                           // keepDataInMemory
   std::uint64_t keep_bytes = std::uint64_t{1} << 30;  // parsed data up to this size are kept
 };
