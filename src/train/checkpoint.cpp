@@ -104,10 +104,9 @@ void CheckpointState::archive(Archive& a) {
 }
 
 void save_checkpoint(const CheckpointFiles& f, CheckpointState state, CheckpointParts& parts, Communicator& comm) {
-  if (state.samples_in_epoch == 0)
-    save_epoch(f, state, parts, comm);
-  else
-    save_mid_epoch(f, state, parts, comm);
+  if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm);
+  if (state.epoch > 0) return save_epoch(f, state, parts, comm);
+  if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model);
 }
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
@@ -130,7 +129,7 @@ CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Commu
 
 std::string load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
                             Communicator& comm) {
-  if (point.checkpoint.empty()) return "there is no checkpoint beside the model";
+  if (point.checkpoint.empty()) return point.epoch == 0 ? "" : "there is no checkpoint beside the model";
   std::string reason;
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   on_rank_0(comm, [&] {

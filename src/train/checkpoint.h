@@ -74,8 +74,8 @@ struct CheckpointFiles {
   bool keep_all = false;  // keepCheckPointFiles
 };
 
-// Collective. state.samples_in_epoch == 0: after an epoch, model and .ckp. Otherwise the mid-epoch file.
-// Older files are removed once the new ones are on disk.
+// Collective. Within an epoch (state.samples_in_epoch > 0) the mid-epoch file; after an epoch, model and .ckp; before the
+// first, only the model, for nothing else has a state yet. Older files are removed once the new ones are on disk.
 void save_checkpoint(const CheckpointFiles&, CheckpointState, CheckpointParts&, Communicator&);
 
 // Collective. Values of the model, on every rank.
@@ -83,8 +83,8 @@ void load_model(const ResumePoint&, ModelView&, Communicator&);
 // Collective. State and optimizer, on every rank. Without a .ckp: the optimizer stays fresh, the state says only the
 // epoch.
 CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
-// Collective. What each rank had for itself. Returns "" or why it stays fresh (no checkpoint, another name, another
-// number of ranks).
+// Collective. What each rank had for itself. Returns "" or why it is lost (no checkpoint, another name, another number
+// of ranks).
 std::string load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace tutti {
@@ -15,6 +16,11 @@ float of_time_constant(double samples) { return samples == 0 ? 0.0f : static_cas
 template <class Values, class Good>
 bool all(const Values& values, Good good) {
   return std::all_of(values.begin(), values.end(), good);
+}
+
+bool is_double(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word == "double";
 }
 
 bool is_momentum(double v) { return v >= 0 && static_cast<float>(v) < 1.0f; }
@@ -90,6 +96,7 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("numSubminibatches", num_subminibatches, "split every minibatch into n parts to save memory");
   f("useAllDataForPreComputedNode", use_all_data_for_precomputed_node, "false: Mean and InvStdDev over one epoch only");
   f.block("AutoAdjust", auto_adjust, "automatic learning rate and minibatch size");
+  f.block("ParallelTrain", parallel, "how the ranks work together");
   f("gradientcheck", gradient_check, "compare gradients with differences; only false is in this version");
   f("sigFigs", significant_digits, "digits that gradientcheck compares");
   f("truncated", truncated, "truncated back-propagation through time; only false is in this version");
@@ -200,7 +207,14 @@ double SgdOptions::momentum_time_constant(std::size_t epoch) const {
 }
 
 SgdOptions read_sgd_options(const config::Record& sgd, Problems& problems, config::Notices& notices) {
-  auto o = config::read<SgdOptions>(sgd, "SGD", problems, notices, {"ParallelTrain"});
+  SgdOptions o;
+  try {
+    o.parallel.data_parallel.double_precision = is_double(sgd.string("precision", "float"));
+  } catch (const ConfigError&) {
+    // Whoever reads the top level reports it.
+  }
+  config::read_fields(
+      sgd, "SGD", [&](config::Fields& f) { o.describe(f); }, problems, notices);
   o.optimizer.min_learning_rate = o.min_learning_rate_per_sample;
   const auto& momenta = !o.momentums_per_sample.empty()        ? o.momentums_per_sample
                         : !o.momentum_as_time_constant.empty() ? o.momentum_as_time_constant

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "optim/optimizer_options.h"
+#include "strategy/options.h"
 #include "tutti/config.h"
 
 namespace tutti {
@@ -49,6 +50,7 @@ struct SgdOptions {
   std::int64_t max_samples_in_ram = 0, num_subminibatches = 1;  // 0 = no limit
   bool use_all_data_for_precomputed_node = true;
   std::optional<AutoAdjustOptions> auto_adjust;
+  ParallelTrainOptions parallel;
   bool gradient_check = false, truncated = false;
   std::int64_t significant_digits = 6;
 

@@ -57,7 +57,7 @@ struct Trial {
   }
   void start() {
     for (int i = 0; i < 6; ++i) parameters.weights.data()[i] = static_cast<float>(i);
-    save_model(model_name(files.model_path, 0, files.max_epochs), model.view);
+    save();
   }
   void step() {
     const auto where = static_cast<float>(state.epoch * 100 + state.minibatches_in_epoch);
@@ -105,8 +105,7 @@ std::string undisturbed(std::int64_t epochs, int ranks) {
   const Directory d;
   run_ranks(ranks, [&](Communicator& comm) {
     Trial run(d / "m", epochs, comm);
-    if (comm.rank() == 0) run.start();
-    for (int i = 0; i < 6; ++i) run.parameters.weights.data()[i] = static_cast<float>(i);
+    run.start();
     run.epochs(epochs);
   });
   return slurp(d / "m") + slurp(d / "m.ckp");
@@ -148,9 +147,7 @@ TEST(Checkpoint, AResumedRunEqualsTheUndisturbedOne) {
         const Directory d;
         run_ranks(ranks, [&](Communicator& comm) {
           Trial run(d / "m", 3, comm);
-          if (comm.rank() == 0) run.start();
-          comm.barrier();
-          for (int i = 0; i < 6; ++i) run.parameters.weights.data()[i] = static_cast<float>(i);
+          run.start();
           run.epochs(epoch);
           for (std::int64_t s = 0; s < steps; ++s) run.step();
           if (steps > 0) run.save();
@@ -360,7 +357,7 @@ TEST(Checkpoint, AnotherNumberOfRanksKeepsWhatIsCommon) {
   const Directory d;
   run_ranks(3, [&](Communicator& comm) {
     Trial run(d / "m", 4, comm);
-    if (comm.rank() == 0) run.start();
+    run.start();
     run.epochs(2);
   });
   run_ranks(2, [&](Communicator& comm) {

@@ -18,11 +18,11 @@ struct Result {
   std::vector<std::string> notices;
 };
 
-Result read(const std::string& text) {
+Result read(const std::string& text, const std::string& outside = "") {
   Result r;
   Problems problems;
   config::Notices notices;
-  const auto record = config::record_from_text("SGD = [\n" + text + "\n]", "a.cntk");
+  const auto record = config::record_from_text(outside + "SGD = [\n" + text + "\n]", "a.cntk");
   r.options = read_sgd_options(record.block("SGD"), problems, notices);
   r.notices = notices.lines;
   try {
@@ -111,6 +111,28 @@ TEST(SgdOptions, BrokenRulesAreNamedTogether) {
   EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=none; learnRateDecreaseFactor=0.5 ]"), "");
   EXPECT_EQ(problem("learningRatePerMB=1"), "SGD has no 'learningRatePerMB'\n");
   EXPECT_EQ(problem("beta1=1"), "beta1 must lie in [0, 1)\n");
+}
+
+TEST(SgdOptions, TheParallelBlockIsReadInPlace) {
+  const std::string ok = "maxEpochs=2\nlearningRatesPerMB=1\n";
+  const Result r = read(ok +
+                        "ParallelTrain=[ parallelizationMethod=DataParallelSGD; parallelizationStartEpoch=2\n"
+                        "DataParallelSGD=[ gradientBits=32:1 ] ]");
+  EXPECT_EQ(r.problems, "");
+  EXPECT_EQ(r.options.parallel.method, ParallelMethod::data_parallel);
+  EXPECT_EQ(r.options.parallel.start_epoch, 2);
+  EXPECT_EQ(r.options.parallel.data_parallel.gradient_bits.at(5), 1);
+  const std::string wide = "ParallelTrain=[ DataParallelSGD=[ gradientBits=64 ] ]\n";
+  EXPECT_NE(read(ok + wide).problems, "");
+  EXPECT_EQ(read(ok + wide, "precision=\"Double\"\n").problems, "");
+}
+
+TEST(SgdOptions, HelpAndDumpShowEveryKey) {
+  SgdOptions o;
+  const auto describe = [&](config::Fields& f) { o.describe(f); };
+  for (const std::string& text : {config::help_fields("SGD", describe), config::dump_fields("SGD", describe)})
+    for (const char* key : {"maxEpochs", "gradUpdateType", "checkpointEverySamples", "beta1", "ParallelTrain"})
+      EXPECT_NE(text.find(key), std::string::npos) << key << " in\n" << text;
 }
 
 TEST(SgdOptions, KeysWithoutEffectAreAcceptedAndSaidOnce) {
