@@ -19,7 +19,7 @@ namespace tutti {
 // What changes from epoch to epoch.
 struct NetworkMode {
   double dropout_rate = 0;
-  std::uint64_t dropout_seed = 0;        // base of this epoch, semantics 6: ((worker * maxEpochs) + epoch) * rng nodes
+  std::uint64_t dropout_seed = 0;        // of the epoch: (worker * maxEpochs + epoch) * random_nodes() (semantics 6)
 };
 
 struct NetworkOptions {
@@ -27,6 +27,7 @@ struct NetworkOptions {
   std::string criterion;
   std::vector<std::string> evaluations;
   std::string device = "cpu";
+  bool reuse_memory = true;  // off: every value keeps memory of its own (to find faults of the planner)
 };
 
 // A criterion-like result of a minibatch or data set.
@@ -71,6 +72,7 @@ class Network {
   std::vector<NodeResult> evaluations() const;
 
   void set_mode(const NetworkMode&);
+  std::size_t random_nodes() const;       // nodes that draw random numbers, for the seed rule of semantics 6
   // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each piece is announced
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.

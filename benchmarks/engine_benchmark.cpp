@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine against the library under it: a training step of the MLP 784-3x2048-10 at minibatch 256, momentum update
+// included, and the plain oneDNN products of the same shapes. Run with --benchmark_enable_random_interleaving=true
+// --benchmark_repetitions=15 and compare the medians of GFLOPs; the ratio is printed by `step_to_gemm`.
+#include <benchmark/benchmark.h>
+#include <dnnl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "graph_builder.h"
+#include "tutti/network.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t batch_size = 256;
+const std::vector<std::size_t> widths = {784, 2048, 2048, 2048, 10};
+
+// Multiplications and additions of all products of a step; the first layer has no gradient of its data.
+double flops() {
+  double total = 0;
+  for (std::size_t l = 0; l + 1 < widths.size(); ++l)
+    total += (l == 0 ? 4.0 : 6.0) * static_cast<double>(widths[l] * widths[l + 1] * batch_size);
+  return total;
+}
+
+// The commonest optimizer, written as plainly as can be: what a step costs beside the network.
+class MomentumSink : public PieceSink {
+ public:
+  explicit MomentumSink(Parameters& p) : p_(p), smoothed_(p.size()) {}
+  void piece_ready(std::size_t index) override {
+    const Piece& piece = p_.pieces[index];
+    const std::size_t begin = p_.offset(piece), count = p_.count(piece);
+    update(p_.gradients.data() + begin, smoothed_.data() + begin, p_.weights.data() + begin, count);
+  }
+
+ private:
+  __attribute__((target("avx2"), optimize("O3"))) static void update(const float* __restrict g, float* __restrict s,
+                                                                     float* __restrict w, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      s[i] = 0.9f * s[i] + 1e-7f * g[i];
+      w[i] -= s[i];
+    }
+  }
+  Parameters& p_;
+  FloatBuffer smoothed_;
+};
+
+struct Step {
+  Step() : data(batch_size) {
+    test::GraphBuilder b;
+    std::size_t value = b.input("features", {784});
+    for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+      const auto k = static_cast<double>(l);
+      const auto w =
+          b.add("LearnableParameter", "W" + std::to_string(l), {},
+                {{"dims", std::vector<double>{static_cast<double>(widths[l + 1]), static_cast<double>(widths[l])}},
+                 {"init", std::string("heNormal")},
+                 {"randomSeed", k + 1}});
+      const auto bias = b.parameter("b" + std::to_string(l), {static_cast<double>(widths[l + 1])}, k + 10);
+      value = b.add("Plus", "z" + std::to_string(l), {b.add("Times", "t" + std::to_string(l), {w, value}), bias});
+      if (l + 2 < widths.size()) value = b.add("RectifiedLinear", "h" + std::to_string(l), {value});
+    }
+    const auto labels = b.input("labels", {10});
+    b.criterion("CrossEntropyWithSoftmax", "ce", {labels, value});
+    b.evaluation("ClassificationError", "errs", {labels, value});
+    network = std::make_unique<Network>(b.graph(), NetworkOptions{});
+    data.random("features", 784, 0, 1);
+    data.one_hot("labels", 10);
+    network->bind(data.infos);
+    network->initialize_parameters();
+    network->plan_training(batch_size);
+    sink = std::make_unique<MomentumSink>(network->parameters());
+  }
+  void run() { benchmark::DoNotOptimize(network->forward_backward(data.batch, *sink).criterion); }
+
+  test::Data data;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<MomentumSink> sink;
+};
+
+// The products alone: forward, gradient of the data, gradient of the weight, each by dnnl_sgemm.
+struct Products {
+  Products() {
+    for (std::size_t l = 0; l < widths.size(); ++l)
+      values.emplace_back(widths[l] * batch_size), deltas.emplace_back(widths[l] * batch_size);
+    for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+      weights.emplace_back(widths[l] * widths[l + 1]), gradients.emplace_back(widths[l] * widths[l + 1]);
+    }
+    for (auto* set : {&values, &deltas, &weights})
+      for (auto& buffer : *set)
+        for (std::size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = 0.01f * static_cast<float>(i % 13) - 0.06f;
+  }
+  void run() {
+    const auto m = static_cast<dnnl_dim_t>(batch_size);
+    for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+      const auto k = static_cast<dnnl_dim_t>(widths[l]), n = static_cast<dnnl_dim_t>(widths[l + 1]);
+      dnnl_sgemm('N', 'N', m, n, k, 1, values[l].data(), k, weights[l].data(), n, 0, values[l + 1].data(), n);
+    }
+    for (std::size_t l = widths.size() - 1; l-- > 0;) {
+      const auto k = static_cast<dnnl_dim_t>(widths[l]), n = static_cast<dnnl_dim_t>(widths[l + 1]);
+      if (l > 0)
+        dnnl_sgemm('N', 'T', m, k, n, 1, deltas[l + 1].data(), n, weights[l].data(), n, 0, deltas[l].data(), k);
+      dnnl_sgemm('T', 'N', k, n, m, 1, values[l].data(), k, deltas[l + 1].data(), n, 0, gradients[l].data(), n);
+    }
+  }
+  std::vector<FloatBuffer> values, deltas, weights, gradients;
+};
+
+template <class Work>
+void measure(benchmark::State& state) {
+  Work work;
+  for (int i = 0; i < 3; ++i) work.run();
+  for (auto _ : state) work.run();
+  state.counters["GFLOPs"] = benchmark::Counter(flops() * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(measure<Step>)->Name("training_step")->Unit(benchmark::kMillisecond);
+BENCHMARK(measure<Products>)->Name("plain_products")->Unit(benchmark::kMillisecond);
+
+// Both in turn, so that a noisy machine disturbs both alike; the counter is the median of the ratios.
+void step_to_gemm(benchmark::State& state) {
+  Step step;
+  Products products;
+  std::vector<double> ratios, steps;
+  const auto seconds = [](const auto& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  for (int i = 0; i < 3; ++i) step.run(), products.run();
+  for (auto _ : state) {
+    const double plain = seconds([&] { products.run(); });
+    steps.push_back(seconds([&] { step.run(); }));
+    ratios.push_back(plain / steps.back());
+  }
+  const auto median = [](std::vector<double>& v) {
+    std::nth_element(v.begin(), v.begin() + static_cast<long>(v.size() / 2), v.end());
+    return v[v.size() / 2];
+  };
+  state.counters["ratio"] = median(ratios);
+  state.counters["step_ms"] = median(steps) * 1e3;
+  state.counters["samples_per_s"] = static_cast<double>(batch_size) / median(steps);
+}
+BENCHMARK(step_to_gemm)->Unit(benchmark::kMillisecond)->Iterations(40);
+
+}  // namespace
+}  // namespace tutti
+
+BENCHMARK_MAIN();

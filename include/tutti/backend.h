@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// backend.h -- tensor arithmetic, once per kind of device. Small because operators are enums: a new one does not
+// compile until every backend has it (-Werror=switch). Pointers are device memory of the backend; all sizes are in
+// floats.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+enum class UnaryOp {
+  copy,
+  negate,
+  reciprocal,
+  sigmoid,
+  tanh,
+  relu,
+  exp,
+  log,
+  sqrt,
+  abs,
+  floor,
+  ceil,
+  round,
+  sin,
+  cosine
+};
+// Two operands, then three: choose(c, a, b), clip(low, high, x), normalize(x, mean, scale) and its inverse.
+enum class PointOp {
+  plus,
+  minus,
+  times,
+  log_plus,
+  less,
+  equal,
+  greater,
+  greater_equal,
+  not_equal,
+  less_equal,
+  choose,
+  clip,
+  normalize,
+  denormalize
+};
+enum class ReduceOp { sum, log_sum, mean, min, max };
+enum class SoftmaxOp { softmax, log_softmax, hardmax };
+enum class LossOp {
+  cross_entropy_with_softmax,
+  classification_error,
+  cross_entropy,
+  square_error,
+  logistic,
+  weighted_logistic,
+  sum,
+  sum_abs
+};
+
+// Elementwise access to up to three operands and a result; axis 0 is the fastest, a stride of 0 repeats an operand.
+struct Layout {
+  static constexpr std::size_t max_rank = 9;
+  std::size_t rank = 0;
+  std::array<std::size_t, max_rank> size{};
+  std::array<std::array<std::size_t, max_rank>, 4> stride{};  // [0..2] operands, [3] result
+};
+
+// Values seen as outer x size x inner, worked on along the middle.
+struct Extent {
+  std::size_t outer = 1, size = 1, inner = 1;
+  std::size_t count() const { return outer * size * inner; }
+};
+
+// Row-major C[m x n] = A[m x k] B[k x n]; a transposed operand is stored [k x m] or [n x k].
+struct Gemm {
+  bool transpose_a = false, transpose_b = false;
+  std::size_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
+  bool accumulate = false;  // C += instead of C =
+};
+
+// Compressed columns: `begin` has columns + 1 offsets into values and indices.
+struct SparseView {
+  std::size_t columns = 0;
+  const float* values = nullptr;
+  const std::int32_t* indices = nullptr;
+  const std::int64_t* begin = nullptr;
+};
+
+// Operands: labels (or the only operand), prediction, weight. The softmax runs along the middle of `extent`.
+struct Loss {
+  LossOp op = LossOp::sum;
+  Extent extent;
+  std::size_t top = 1;          // classification error: the label among the `top` largest is right
+  std::size_t weight_size = 0;  // weighted logistic: elements of a sample's weight, 1 or all
+};
+
+// Which elements are dropped is a pure function of seed and element number, so both directions see the same mask.
+struct DropoutMask {
+  std::uint64_t seed = 0;
+  std::uint64_t first = 0;  // number of element 0
+  float rate = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+
+  // Memory, 64-byte aligned.
+  virtual float* allocate(std::size_t count) = 0;
+  virtual void release(float*) = 0;
+  virtual void upload(const float* host, float* device, std::size_t count) = 0;
+  virtual void download(const float* device, float* host, std::size_t count) = 0;
+  virtual void fill(float value, float* x, std::size_t count) = 0;
+  // Operand 0 to the result, along the layout. With `accumulate` and a result stride of 0 it sums.
+  virtual void copy(const Layout&, const float* x, float* y, bool accumulate) = 0;
+
+  // Products.
+  virtual void gemm(const Gemm&, const float* a, const float* b, float* c) = 0;
+  // y[column][out] = sum of value * w[index][out]; the gradient adds into dw.
+  virtual void sparse_times(const SparseView& x, std::size_t out, const float* w, float* y) = 0;
+  virtual void sparse_times_gradient(const SparseView& x, std::size_t out, const float* dy, float* dw) = 0;
+  virtual void densify(const SparseView& x, std::size_t dim, float* y) = 0;
+
+  // Elementwise. x may be y, and dx may be dy.
+  virtual void map(UnaryOp, const float* x, float* y, std::size_t count) = 0;
+  virtual void map_gradient(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
+                            bool accumulate) = 0;
+  virtual void combine(PointOp, const Layout&, std::span<const float* const> in, float* y) = 0;
+  // With respect to operand `k`, whose layout dx has; repeated operands get the sum.
+  virtual void combine_gradient(PointOp, std::size_t k, const Layout&, std::span<const float* const> in,
+                                const float* dy, float* dx, bool accumulate) = 0;
+  // y = op(y + bias) row by row, and back: dy becomes the gradient before op, dbias its sum over rows (may be null).
+  virtual void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y) = 0;
+  virtual void bias_activation_gradient(UnaryOp, std::size_t rows, std::size_t n, const float* y, float* dy,
+                                        float* dbias, bool accumulate) = 0;
+  // y = x * mask / (1 - rate), or added to y; used in both directions.
+  virtual void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate) = 0;
+
+  // Along an axis.
+  virtual void reduce(ReduceOp, const Extent&, const float* x, float* y) = 0;
+  virtual void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
+                               bool accumulate) = 0;
+  virtual void softmax(SoftmaxOp, const Extent&, const float* x, float* y) = 0;
+  virtual void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx,
+                                bool accumulate) = 0;
+
+  // Criteria: the sum over everything, in double. `work` has extent.count() floats and lives until the gradient.
+  virtual double loss(const Loss&, std::span<const float* const> in, float* work) = 0;
+  virtual void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work,
+                             const float* dy, float* dx, bool accumulate) = 0;
+};
+
+// "cpu"; throws Error for a device that this build does not have.
+std::unique_ptr<Backend> make_backend(const std::string& device);
+
+}  // namespace tutti

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// gradient_check.h -- analytic against central-difference gradients, for `gradientcheck = true` and for tests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tutti/network.h"
+
+namespace tutti {
+
+struct GradientCheckOptions {
+  double step = 1e-2;        // relative to the size of a value; single precision wants large steps
+  double tolerance = 1e-2;   // relative; the noise of the criterion itself is allowed for on top
+  std::size_t entries = 50;  // random entries of every parameter, 0 = all
+  std::uint64_t seed = 1;    // of the choice
+};
+
+struct GradientMismatch {
+  std::string parameter;
+  std::size_t index = 0;
+  double analytic = 0, numeric = 0;
+};
+
+// Leaves weights and gradients as a forward_backward of this minibatch does.
+std::vector<GradientMismatch> check_gradients(Network&, const Batch&, const GradientCheckOptions& = {});
+
+}  // namespace tutti

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu_backend.h -- the backend on the host: GEMM by oneDNN, everything else by the vector kernels of kernels.h.
+#pragma once
+
+#include <memory>
+
+#include "backend/cpu/kernels.h"
+#include "tutti/backend.h"
+
+namespace tutti::cpu {
+
+class Matmul;  // oneDNN; matmul.cpp
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend();
+  // With the kernels of one instruction set, to compare them.
+  explicit CpuBackend(const Kernels& kernels);
+  ~CpuBackend() override;
+
+  std::string name() const override;
+
+  float* allocate(std::size_t count) override;
+  void release(float*) override;
+  void upload(const float* host, float* device, std::size_t count) override;
+  void download(const float* device, float* host, std::size_t count) override;
+  void fill(float value, float* x, std::size_t count) override;
+  void copy(const Layout&, const float* x, float* y, bool accumulate) override;
+
+  void gemm(const Gemm&, const float* a, const float* b, float* c) override;
+  void sparse_times(const SparseView& x, std::size_t out, const float* w, float* y) override;
+  void sparse_times_gradient(const SparseView& x, std::size_t out, const float* dy, float* dw) override;
+  void densify(const SparseView& x, std::size_t dim, float* y) override;
+
+  void map(UnaryOp, const float* x, float* y, std::size_t count) override;
+  void map_gradient(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
+                    bool accumulate) override;
+  void combine(PointOp, const Layout&, std::span<const float* const> in, float* y) override;
+  void combine_gradient(PointOp, std::size_t k, const Layout&, std::span<const float* const> in, const float* dy,
+                        float* dx, bool accumulate) override;
+  void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y) override;
+  void bias_activation_gradient(UnaryOp, std::size_t rows, std::size_t n, const float* y, float* dy, float* dbias,
+                                bool accumulate) override;
+  void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate) override;
+
+  void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
+  void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
+                       bool accumulate) override;
+  void softmax(SoftmaxOp, const Extent&, const float* x, float* y) override;
+  void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx, bool accumulate) override;
+
+  double loss(const Loss&, std::span<const float* const> in, float* work) override;
+  void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work, const float* dy,
+                     float* dx, bool accumulate) override;
+
+ private:
+  const Kernels& kernels_;
+  std::unique_ptr<Matmul> matmul_;
+};
+
+}  // namespace tutti::cpu

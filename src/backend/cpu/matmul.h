@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul.h -- GEMM by oneDNN. Which of its two ways a product takes depends on its shape alone, so that the bits are
+// the same in every run; figures are in docs/notes/engine.md.
+#pragma once
+
+#include <memory>
+
+#include "tutti/backend.h"
+
+namespace tutti::cpu {
+
+class Matmul {
+ public:
+  Matmul();
+  ~Matmul();
+  void run(const Gemm&, const float* a, const float* b, float* c);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti::cpu

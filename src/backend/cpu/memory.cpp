@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making the backend; memory.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/matmul.h"
+#include "backend/cpu/parallel.h"
+#include "tutti/error.h"
+
+namespace tutti::cpu {
+
+CpuBackend::CpuBackend() : CpuBackend(best_kernels()) {}
+CpuBackend::CpuBackend(const Kernels& kernels) : kernels_(kernels), matmul_(std::make_unique<Matmul>()) {}
+CpuBackend::~CpuBackend() = default;
+
+std::string CpuBackend::name() const {
+  return fmt::format("cpu, {} kernels, {} thread{}", kernels_.name, omp_get_max_threads(),
+                     omp_get_max_threads() == 1 ? "" : "s");
+}
+
+float* CpuBackend::allocate(std::size_t count) {
+  const std::size_t bytes = (std::max<std::size_t>(count, 1) * sizeof(float) + 63) / 64 * 64;
+  auto* p = static_cast<float*>(std::aligned_alloc(64, bytes));
+  if (!p) throw Error(fmt::format("out of memory: {} bytes for the values of the network", bytes));
+  std::memset(p, 0, bytes);  // touched now, so that no page fault falls into a step
+  return p;
+}
+
+void CpuBackend::release(float* p) { std::free(p); }
+
+void CpuBackend::upload(const float* host, float* device, std::size_t count) {
+  if (count) std::memcpy(device, host, count * sizeof(float));
+}
+
+void CpuBackend::download(const float* device, float* host, std::size_t count) {
+  if (count) std::memcpy(host, device, count * sizeof(float));
+}
+
+void CpuBackend::fill(float value, float* x, std::size_t count) {
+  parallel(count, 16, 1, [&](std::size_t begin, std::size_t end) { std::fill(x + begin, x + end, value); });
+}
+
+}  // namespace tutti::cpu

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// device name -> backend; the only file that knows all of them.
+#include <fmt/format.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "tutti/error.h"
+
+namespace tutti {
+
+std::unique_ptr<Backend> make_backend(const std::string& device) {
+  if (device == "cpu") return std::make_unique<cpu::CpuBackend>();
+  throw Error(fmt::format("this build has no backend for the device '{}'; it has: cpu", device));
+}
+
+}  // namespace tutti

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradient check. The criterion is summed in double, but the values it sums are single precision: steps are large and
+// the difference is refined by Richardson's extrapolation, which takes the error of the large step away again.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "tutti/gradient_check.h"
+
+namespace tutti {
+namespace {
+
+class NoSink : public PieceSink {
+ public:
+  void piece_ready(std::size_t) override {}
+};
+
+std::vector<std::size_t> chosen(std::size_t size, std::size_t entries, std::mt19937_64& engine) {
+  std::vector<std::size_t> all(size);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  if (entries == 0 || entries >= size) return all;
+  for (std::size_t i = 0; i < entries; ++i) std::swap(all[i], all[i + engine() % (size - i)]);
+  all.resize(entries);
+  return all;
+}
+
+}  // namespace
+
+std::vector<GradientMismatch> check_gradients(Network& network, const Batch& batch,
+                                              const GradientCheckOptions& options) {
+  NoSink sink;
+  const double criterion = network.forward_backward(batch, sink).criterion;
+  Parameters& p = network.parameters();
+  const std::vector<float> analytic(p.gradients.data(), p.gradients.data() + p.gradients.size());
+  std::mt19937_64 engine(options.seed);
+  std::vector<GradientMismatch> wrong;
+  for (const auto& slice : p.slices)
+    for (const auto i : chosen(slice.size(), options.entries, engine)) {
+      float& weight = p.weights.data()[slice.offset + i];
+      const float kept = weight;
+      const auto difference = [&](double h) {
+        weight = static_cast<float>(kept + h);
+        const double up = weight;
+        const double above = network.forward_backward(batch, sink).criterion;
+        weight = static_cast<float>(kept - h);
+        const double below = network.forward_backward(batch, sink).criterion;
+        const double numeric = (above - below) / (up - weight);
+        weight = kept;
+        return numeric;
+      };
+      const double h = options.step * std::max(1.0, std::fabs(static_cast<double>(kept)));
+      const double numeric = (4 * difference(h / 2) - difference(h)) / 3;
+      const double exact = analytic[slice.offset + i];
+      const double noise = 4e-7 * (1 + std::fabs(criterion)) / h;
+      if (!(std::fabs(exact - numeric) <= options.tolerance * std::max(std::fabs(exact), std::fabs(numeric)) + noise))
+        wrong.push_back({slice.name, i, exact, numeric});
+    }
+  network.forward_backward(batch, sink);
+  return wrong;
+}
+
+}  // namespace tutti

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joins bias and activation into one pass over a product: Plus(Times(W, x), b) and a Sigmoid, Tanh or RectifiedLinear
+// on it.
+#include <algorithm>
+#include <set>
+
+#include "graph/lower.h"
+
+namespace tutti::graph {
+namespace {
+
+class Fusion {
+ public:
+  Fusion(Lowered& code, const std::vector<std::size_t>& roots) : code_(code) {
+    for (const auto root : roots)
+      if (code.of_node.contains(root)) kept_.insert(code.of_node.at(root).tensor);
+    for (std::size_t i = 0; i < code.instructions.size(); ++i) {
+      makers_[code.instructions[i].out.tensor] = i;
+      for (const auto& o : code.instructions[i].in) users_[o.tensor].push_back(i);
+    }
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < code_.instructions.size(); ++i)
+      if (code_.instructions[i].operation == "Plus") fuse(i);
+    std::vector<Instruction> rest;
+    for (std::size_t i = 0; i < code_.instructions.size(); ++i)
+      if (!gone_.contains(i)) rest.push_back(std::move(code_.instructions[i]));
+    code_.instructions = std::move(rest);
+  }
+
+ private:
+  bool used_once(const Operand& o) const {
+    const auto users = users_.find(o.tensor);
+    return !kept_.contains(o.tensor) && users != users_.end() && users->second.size() == 1;
+  }
+  bool product(const Operand& o, const Operand& sum) const {
+    const auto maker = makers_.find(o.tensor);
+    if (maker == makers_.end() || !o.per_sample || o.elements != sum.elements || !used_once(o)) return false;
+    const std::string& operation = code_.instructions[maker->second].operation;
+    return operation == "Times" || operation == "TransposeTimes";
+  }
+  bool bias(const Operand& o, const Operand& sum) const {
+    return !o.per_sample && o.elements == sum.elements && code_.tensors[o.tensor].kind != Tensor::Kind::computed;
+  }
+
+  void fuse(std::size_t plus) {
+    const Instruction& sum = code_.instructions[plus];
+    for (std::size_t k = 0; k < 2; ++k) {
+      if (!product(sum.in[k], sum.out) || !bias(sum.in[1 - k], sum.out)) continue;
+      Instruction joint = sum;
+      joint.operation = "BiasActivation";
+      joint.in = {sum.in[k], sum.in[1 - k]};
+      std::size_t place = plus;
+      if (used_once(sum.out)) {
+        const std::size_t next = users_.at(sum.out.tensor).front();
+        const Instruction& act = code_.instructions[next];
+        if (act.operation == "Sigmoid" || act.operation == "Tanh" || act.operation == "RectifiedLinear") {
+          joint.node.attributes["activation"] = act.operation;
+          joint.node.name = act.node.name;
+          joint.out = act.out;
+          gone_.insert(plus);
+          place = next;
+          ++code_.fused;
+        }
+      }
+      code_.instructions[place] = std::move(joint);
+      ++code_.fused;
+      return;
+    }
+  }
+
+  Lowered& code_;
+  std::set<std::size_t> kept_, gone_;
+  std::map<std::size_t, std::size_t> makers_;
+  std::map<std::size_t, std::vector<std::size_t>> users_;
+};
+
+}  // namespace
+
+void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roots) { Fusion(code, roots).run(); }
+
+}  // namespace tutti::graph

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Initialisers. Random ones run a 64-bit Mersenne twister of their own seed over the matrix in column-major order.
+#include "graph/initialize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "graph/text_matrix.h"
+
+namespace tutti::graph {
+namespace {
+
+struct Fans {
+  double in = 1, out = 1;
+};
+
+// The first initFilterRank axes are the filter; the rest splits into output axes (the first, or with a negative rank
+// the last ones) and input axes.
+Fans fans(const Node& node, const Shape& shape) {
+  const auto rank = static_cast<long>(shape.rank());
+  const long filter_rank = std::clamp(static_cast<long>(number(node, "initFilterRank", 0)), 0L, rank);
+  const long output_rank = static_cast<long>(number(node, "initOutputRank", 1));
+  double filter = 1, inputs = 1;
+  for (long k = 0; k < filter_rank; ++k) filter *= static_cast<double>(shape[static_cast<std::size_t>(k)]);
+  for (long k = filter_rank; k < rank; ++k) {
+    const bool output = output_rank >= 0 ? k < filter_rank + output_rank : k >= rank + output_rank;
+    if (!output) inputs *= static_cast<double>(shape[static_cast<std::size_t>(k)]);
+  }
+  const double fan_in = filter * inputs;
+  return {fan_in, static_cast<double>(shape.elements()) * filter / fan_in};
+}
+
+// A draw as the original makes it: in single precision, 2^64 states onto [0, 1].
+float unit(std::mt19937_64& engine) { return static_cast<float>(engine()) / 18446744073709551616.0f; }
+
+void fill_uniform(std::span<float> values, double range, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  const auto high = static_cast<float>(range), low = -high;
+  for (float& v : values) {
+    do v = unit(engine) * (high - low) + low;
+    while (v >= high && high > low);
+  }
+}
+
+// The polar method; each accepted pair gives two values.
+void fill_normal(std::span<float> values, double deviation, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  const auto sigma = static_cast<float>(deviation);
+  for (std::size_t i = 0; i < values.size(); i += 2) {
+    float a = 0, b = 0, q = 0;
+    do {
+      a = 2 * unit(engine) - 1;
+      b = 2 * unit(engine) - 1;
+      q = a * a + b * b;
+    } while (q <= 0 || q >= 1);
+    const float f = std::sqrt(-2 * std::log(q) / q);
+    values[i] = f * a * sigma;
+    if (i + 1 < values.size()) values[i + 1] = f * b * sigma;
+  }
+}
+
+std::string lower(std::string s) {
+  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return s;
+}
+
+void from_matrix(const Node& node, const TextMatrix& matrix, const Shape& shape, std::span<float> values) {
+  const std::size_t rows = shape[0], columns = shape.elements() / std::max<std::size_t>(rows, 1);
+  const bool fits = (matrix.rows == rows && matrix.columns == columns) ||
+                    (columns == 1 && matrix.values.size() == rows);  // a vector may be written as one row
+  if (!fits)
+    throw ConfigError(node.where,
+                      fmt::format("parameter '{}' {} is to be filled from a matrix of {} rows and {} columns",
+                                  node.name, to_string(shape), matrix.rows, matrix.columns),
+                      "write one matrix row per line, as many as the first dimension of the parameter");
+  std::copy(matrix.values.begin(), matrix.values.end(), values.begin());
+}
+
+// A number for all elements, or an array with one for each.
+void from_value(const Node& node, const std::string& attribute, const Shape& shape, std::span<float> values) {
+  const auto found = node.attributes.find(attribute);
+  const auto* array = found == node.attributes.end() ? nullptr : std::get_if<std::vector<double>>(&found->second);
+  if (!array) {
+    std::fill(values.begin(), values.end(), static_cast<float>(number(node, attribute, 0)));
+  } else if (array->size() == 1) {
+    std::fill(values.begin(), values.end(), static_cast<float>(array->front()));
+  } else if (array->size() == values.size()) {
+    std::transform(array->begin(), array->end(), values.begin(), [](double v) { return static_cast<float>(v); });
+  } else {
+    throw ConfigError(node.where,
+                      fmt::format("parameter '{}' {} has {} elements but {} initial values", node.name,
+                                  to_string(shape), values.size(), array->size()),
+                      "give one value, or one for each element");
+  }
+}
+
+struct Distribution {
+  bool uniform;
+  double (*width)(const Fans&);  // half the range, or the standard deviation
+};
+
+const std::map<std::string, Distribution>& distributions() {
+  static const std::map<std::string, Distribution> table = {
+      {"uniform", {true, [](const Fans&) { return 0.05; }}},
+      {"xavier", {true, [](const Fans& f) { return std::sqrt(3 / f.in); }}},
+      {"glorotuniform", {true, [](const Fans& f) { return std::sqrt(6 / (f.in + f.out)); }}},
+      {"heuniform", {true, [](const Fans& f) { return std::sqrt(6 / f.in); }}},
+      {"gaussian", {false, [](const Fans& f) { return 0.2 / std::sqrt(f.in); }}},
+      {"normal", {false, [](const Fans&) { return 1.0; }}},
+      {"glorotnormal", {false, [](const Fans& f) { return std::sqrt(2 / (f.in + f.out)); }}},
+      {"henormal", {false, [](const Fans& f) { return std::sqrt(2 / f.in); }}},
+  };
+  return table;
+}
+
+// What fills the parameter when `init` is not given: a file, a value, a literal, else uniform.
+std::string initializer(const Node& node) {
+  std::string init = lower(text(node, "init"));
+  if (!init.empty()) return init;
+  if (!text(node, "initFromFilePath").empty()) return "fromfile";
+  if (node.attributes.contains("initValue")) return "initvalue";
+  if (!text(node, "initFromLiteral").empty()) return "fromliteral";
+  return "uniform";
+}
+
+}  // namespace
+
+void check_initializer(const Node& node) {
+  const std::string init = initializer(node);
+  if (init == "bilinear")
+    throw ConfigError(
+        node.where,
+        fmt::format("parameter '{}': init = 'bilinear' is for deconvolution, which this version lacks", node.name),
+        "use another initialiser");
+  if (init == "fromfile" && !std::ifstream(text(node, "initFromFilePath")))
+    throw ConfigError(
+        node.where, fmt::format("parameter '{}': cannot read the file '{}'", node.name, text(node, "initFromFilePath")),
+        "check initFromFilePath; a relative path starts at the current directory");
+  static const std::vector<std::string> others = {"fixedvalue", "zero", "fromfile", "fromliteral", "initvalue"};
+  if (distributions().contains(init) || std::find(others.begin(), others.end(), init) != others.end()) return;
+  static const std::vector<std::string> known = {"uniform",       "gaussian",     "normal",    "xavier",
+                                                 "glorotUniform", "glorotNormal", "heUniform", "heNormal",
+                                                 "fixedValue",    "zero",         "fromFile",  "fromLiteral"};
+  const std::string near = nearest(init, known);
+  throw ConfigError(
+      node.where, fmt::format("parameter '{}': there is no initialiser '{}'", node.name, text(node, "init")),
+      near.empty() ? "use one of uniform, gaussian, normal, xavier, glorotUniform, glorotNormal, heUniform, heNormal, "
+                     "fixedValue, zero, fromFile, fromLiteral"
+                   : fmt::format("did you mean '{}'?", near));
+}
+
+void initialize(const Node& node, const Shape& shape, std::span<float> values) {
+  check_initializer(node);
+  const std::string init = initializer(node);
+  const auto random = distributions().find(init);
+  if (random != distributions().end()) {
+    const double width = random->second.width(fans(node, shape)) * number(node, "initValueScale", 1);
+    const auto seed = static_cast<std::uint64_t>(number(node, "randomSeed", 1));
+    return random->second.uniform ? fill_uniform(values, width, seed) : fill_normal(values, width, seed);
+  }
+  if (init == "fromfile")
+    return from_matrix(node, read_text_matrix(text(node, "initFromFilePath"), node), shape, values);
+  if (init == "fromliteral")
+    return from_matrix(node, parse_text_matrix(text(node, "initFromLiteral"), "the literal", node), shape, values);
+  if (init == "zero") return std::fill(values.begin(), values.end(), 0.0f);
+  from_value(node, init == "initvalue" ? "initValue" : "value", shape, values);
+}
+
+}  // namespace tutti::graph

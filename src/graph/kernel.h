@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel.h -- one executable operation and what it sees while it runs. A new node is a Kernel (kernels/*.cpp) with a
+// line in kernels/table.cpp, a shape rule in shapes.cpp and a line in operations.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/backend.h"
+#include "tutti/graph.h"
+#include "tutti/parameters.h"
+
+namespace tutti::graph {
+
+// A value that exists while the network runs. Views (Reshape, Pass) share the tensor of what they look at.
+struct Tensor {
+  enum class Kind { input, parameter, statistic, computed };
+  std::string name;
+  Kind kind = Kind::computed;
+  std::size_t node = 0;  // index in the graph; for computed tensors that of the node they belong to
+  std::size_t elements = 1;
+  bool per_sample = false;
+  std::size_t axis = 0;  // dynamic axis
+  bool sparse = false;   // declared sparse input
+  bool trained = false;
+};
+
+// One use of a tensor under a shape.
+struct Operand {
+  std::size_t tensor = 0;
+  Shape shape;
+  std::size_t elements = 1;
+  bool per_sample = false;
+  std::size_t axis = 0;
+};
+
+struct Instruction {
+  std::string operation;
+  Node node;  // name, place and attributes for the kernel; its inputs are not used
+  std::vector<Operand> in;
+  Operand out;
+  bool reads_sparse = false;     // takes input 1 as compressed columns
+  std::size_t random_index = 0;  // which of the nodes that draw random numbers
+};
+
+// How the gradient of an input is delivered: the first writer sets, later ones add.
+enum class Write { none, set, add };
+
+// A piece of a parameter as the kernels see it: [first, first + count) in floats.
+struct PieceRange {
+  std::size_t index = 0, first = 0, count = 0;
+};
+
+// The state of one forward and backward over a (part of a) share.
+struct Run {
+  explicit Run(Backend& b) : backend(b) {}
+
+  Backend& backend;
+  std::vector<float*> values, gradients, work;  // by tensor, by tensor, by instruction
+  std::vector<SparseView> sparse;               // by tensor
+  std::vector<double> sums;                     // by tensor: criteria in double
+  std::vector<std::size_t> columns;             // by dynamic axis
+  std::vector<std::vector<PieceRange>> pieces;  // by tensor; empty for what is not trained
+  bool first_part = true, last_part = true;     // of a share that is worked off in parts
+  PieceSink* sink = nullptr;
+  double dropout_rate = 0;
+  std::uint64_t dropout_seed = 0;
+  std::uint64_t position = 0;  // number of the first column in this epoch
+
+  std::size_t rows(const Operand& o) const { return o.per_sample ? columns[o.axis] : 1; }
+  std::size_t count(const Operand& o) const { return rows(o) * o.elements; }
+  float* value(const Operand& o) const { return values[o.tensor]; }
+  float* gradient(const Operand& o) const { return gradients[o.tensor]; }
+};
+
+class Kernel {
+ public:
+  explicit Kernel(Instruction i)
+      : code(std::move(i)),
+        write(code.in.size(), Write::none),
+        differentiable(code.in.size(), true),
+        reads_input(code.in.size(), true) {}
+  virtual ~Kernel() = default;
+  virtual void forward(Run&) const = 0;
+  // Writes the gradients of the inputs whose `write` is not none.
+  virtual void backward(Run&) const {}
+
+  const Instruction code;
+  std::vector<Write> write;  // set by the program
+
+  // What the planner must know; constructors change what differs from these defaults.
+  std::vector<bool> differentiable;  // a gradient can flow to this input
+  std::vector<bool> reads_input;     // backward looks at the value of this input
+  bool reads_output = true;          // backward looks at the result
+  int in_place = -1;                 // the result may take the memory of this input
+  int in_place_gradient = -1;        // the gradient of this input may take the memory of the result's
+  int work_like = -1;                // needs a workspace as large as this input, kept until backward
+  bool last_input_first = false;     // order in which backward writes
+  bool sums_in_double = false;       // leaves its result in Run::sums as well
+  bool announces = false;            // backward announces the pieces of input 0 itself when `finishes` is set
+  bool finishes = false;
+
+ protected:
+  // Whether the gradient of input k is added to what stands there.
+  bool adds(const Run& run, std::size_t k) const {
+    return write[k] == Write::add || (!run.first_part && !run.pieces[code.in[k].tensor].empty());
+  }
+  const float* in(const Run& run, std::size_t k) const { return run.value(code.in[k]); }
+  float* out(const Run& run) const { return run.value(code.out); }
+  float* out_gradient(const Run& run) const { return run.gradient(code.out); }
+  float* in_gradient(const Run& run, std::size_t k) const { return run.gradient(code.in[k]); }
+};
+
+// Through the table in kernels/table.cpp.
+std::unique_ptr<Kernel> make_kernel(Instruction);
+bool has_kernel(const std::string& operation);
+
+// Elementwise access of up to three operands and a result, sample axis last.
+Layout broadcast_layout(const Run& run, std::span<const Operand> in, const Operand& out);
+
+}  // namespace tutti::graph

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// makers.h -- what the files of this folder offer to the table.
+#pragma once
+
+#include <memory>
+
+#include "graph/kernel.h"
+
+namespace tutti::graph {
+
+std::unique_ptr<Kernel> make_map(UnaryOp, Instruction);
+std::unique_ptr<Kernel> make_combine(PointOp, Instruction);
+std::unique_ptr<Kernel> make_bias_activation(Instruction);
+std::unique_ptr<Kernel> make_dropout(Instruction);
+std::unique_ptr<Kernel> make_times(bool transposed, Instruction);
+std::unique_ptr<Kernel> make_reduce(Instruction);
+std::unique_ptr<Kernel> make_softmax(SoftmaxOp, Instruction);
+std::unique_ptr<Kernel> make_loss(LossOp, Instruction);
+std::unique_ptr<Kernel> make_slice(Instruction);
+std::unique_ptr<Kernel> make_row_stack(Instruction);
+std::unique_ptr<Kernel> make_transpose(Instruction);
+
+// The middle axis of `o` along `axis` (counted from 0), or the whole sample for none.
+Extent extent_along(const Run& run, const Operand& o, int axis);
+
+}  // namespace tutti::graph

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products. A weight [out x in] lies column after column, which is row-major [in][out]: Y = X W needs no
+// transpose.
+#include <algorithm>
+
+#include "graph/kernels/makers.h"
+
+namespace tutti::graph {
+namespace {
+
+// Sizes of Y[rows][out] = X[rows][inner] W[inner][out].
+struct Sizes {
+  std::size_t rows, inner, out;
+};
+
+// The left operand has no sample axis: one product over all samples.
+class Times : public Kernel {
+ public:
+  Times(bool transposed, std::size_t inner, Instruction i)
+      : Kernel(std::move(i)), transposed_(transposed), inner_(inner), out_(code.in[0].elements / inner) {
+    reads_output = false;
+    last_input_first = true;
+    announces = true;
+  }
+
+  void forward(Run& run) const override {
+    const Sizes s = sizes(run);
+    Gemm g{.transpose_b = transposed_, .m = s.rows, .n = s.out, .k = s.inner, .lda = s.inner, .ldb = 0, .ldc = s.out};
+    g.ldb = transposed_ ? s.inner : s.out;
+    run.backend.gemm(g, in(run, 1), in(run, 0), out(run));
+  }
+
+  // The gradient of the data comes first: once a piece of the weight's gradient is announced, the weight may change.
+  void backward(Run& run) const override {
+    if (write[1] != Write::none) data_gradient(run);
+    if (write[0] != Write::none) weight_gradient(run);
+  }
+
+ private:
+  Sizes sizes(const Run& run) const { return {run.count(code.in[1]) / inner_, inner_, out_}; }
+
+  void data_gradient(Run& run) const {
+    const Sizes s = sizes(run);
+    Gemm g{.transpose_b = !transposed_, .m = s.rows, .n = s.inner, .k = s.out, .lda = s.out, .ldb = 0, .ldc = s.inner};
+    g.ldb = transposed_ ? s.inner : s.out;
+    g.accumulate = adds(run, 1);
+    run.backend.gemm(g, out_gradient(run), in(run, 0), in_gradient(run, 1));
+  }
+
+  // dW = X' dY, or dW = dY' X when stored the other way; by runs of whole rows of the stored matrix, so that each run
+  // is still in the cache when its user gets it.
+  void weight_gradient(Run& run) const {
+    const Sizes s = sizes(run);
+    const float* left = transposed_ ? out_gradient(run) : in(run, 1);
+    const float* right = transposed_ ? in(run, 1) : out_gradient(run);
+    const std::size_t left_width = transposed_ ? s.out : s.inner, right_width = transposed_ ? s.inner : s.out;
+    Gemm g{.transpose_a = true,
+           .m = left_width,
+           .n = right_width,
+           .k = s.rows,
+           .lda = left_width,
+           .ldb = right_width,
+           .ldc = right_width};
+    g.accumulate = adds(run, 0);
+    const auto& pieces = run.pieces[code.in[0].tensor];
+    if (pieces.empty()) return run.backend.gemm(g, left, right, in_gradient(run, 0));
+    for (const PieceRange& p : pieces) {
+      const std::size_t first = p.first / right_width;
+      g.m = p.count / right_width;
+      run.backend.gemm(g, left + first, right, in_gradient(run, 0) + p.first);
+      if (finishes && run.last_part && run.sink) run.sink->piece_ready(p.index);
+    }
+  }
+
+  bool transposed_;
+  std::size_t inner_, out_;
+};
+
+// The right operand is a sparse input: only the rows of the weight that occur are touched.
+class SparseTimes : public Kernel {
+ public:
+  explicit SparseTimes(Instruction i) : Kernel(std::move(i)), out_(code.out.elements) {
+    reads_output = false;
+    reads_input = {false, false};
+    differentiable[1] = false;
+  }
+  void forward(Run& run) const override {
+    run.backend.sparse_times(run.sparse[code.in[1].tensor], out_, in(run, 0), out(run));
+  }
+  void backward(Run& run) const override {
+    float* dw = in_gradient(run, 0);
+    if (!adds(run, 0)) run.backend.fill(0, dw, code.in[0].elements);
+    run.backend.sparse_times_gradient(run.sparse[code.in[1].tensor], out_, out_gradient(run), dw);
+  }
+
+ private:
+  std::size_t out_;
+};
+
+// The left operand has a value per sample: a small product for each.
+class SampleTimes : public Kernel {
+ public:
+  SampleTimes(bool transposed, std::size_t inner, Instruction i)
+      : Kernel(std::move(i)), transposed_(transposed), inner_(inner), out_(code.in[0].elements / inner) {
+    reads_output = false;
+  }
+  void forward(Run& run) const override {
+    for (std::size_t c = 0; c < run.rows(code.out); ++c) {
+      Gemm g{.transpose_b = transposed_, .m = rows(), .n = out_, .k = inner_, .lda = inner_, .ldb = 0, .ldc = out_};
+      g.ldb = transposed_ ? inner_ : out_;
+      run.backend.gemm(g, in(run, 1) + at(1, c), in(run, 0) + at(0, c), out(run) + c * code.out.elements);
+    }
+  }
+  void backward(Run& run) const override {
+    for (std::size_t c = 0; c < run.rows(code.out); ++c) {
+      if (write[0] != Write::none) left_gradient(run, c);
+      if (write[1] != Write::none) right_gradient(run, c);
+    }
+  }
+
+ private:
+  std::size_t rows() const { return code.in[1].elements / inner_; }
+  std::size_t at(std::size_t k, std::size_t column) const {
+    return code.in[k].per_sample ? column * code.in[k].elements : 0;
+  }
+  bool sums(const Run& run, std::size_t k, std::size_t column) const {
+    return adds(run, k) || (column > 0 && !code.in[k].per_sample);
+  }
+  void left_gradient(Run& run, std::size_t c) const {
+    const float* dy = out_gradient(run) + c * code.out.elements;
+    const float* x = in(run, 1) + at(1, c);
+    Gemm g{.transpose_a = true, .m = inner_, .n = out_, .k = rows(), .lda = inner_, .ldb = out_, .ldc = out_};
+    if (transposed_) g.m = g.lda = out_, g.n = g.ldb = g.ldc = inner_;
+    g.accumulate = sums(run, 0, c);
+    run.backend.gemm(g, transposed_ ? dy : x, transposed_ ? x : dy, in_gradient(run, 0) + at(0, c));
+  }
+  void right_gradient(Run& run, std::size_t c) const {
+    Gemm g{.transpose_b = !transposed_, .m = rows(), .n = inner_, .k = out_, .lda = out_, .ldb = 0, .ldc = inner_};
+    g.ldb = transposed_ ? inner_ : out_;
+    g.accumulate = sums(run, 1, c);
+    run.backend.gemm(g, out_gradient(run) + c * code.out.elements, in(run, 0) + at(0, c),
+                     in_gradient(run, 1) + at(1, c));
+  }
+  bool transposed_;
+  std::size_t inner_, out_;
+};
+
+// How many elements the product sums over: the first axis for TransposeTimes, those behind the output axes for Times.
+std::size_t inner_size(bool transposed, const Instruction& i) {
+  const Shape& weight = i.in[0].shape;
+  if (transposed) return weight[0];
+  std::size_t inner = 1;
+  const auto out_rank = static_cast<std::size_t>(number(i.node, "outputRank", 1));
+  for (std::size_t axis = out_rank; axis < weight.rank(); ++axis) inner *= weight[axis];
+  return inner;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_times(bool transposed, Instruction i) {
+  const std::size_t inner = inner_size(transposed, i);
+  if (i.in[0].per_sample) return std::make_unique<SampleTimes>(transposed, inner, std::move(i));
+  if (i.reads_sparse) return std::make_unique<SparseTimes>(std::move(i));
+  return std::make_unique<Times>(transposed, inner, std::move(i));
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions and the softmax family along an axis of the sample, and the criteria, which sum over all samples.
+#include <array>
+#include <map>
+
+#include "graph/kernels/makers.h"
+#include "graph/shapes.h"
+
+namespace tutti::graph {
+namespace {
+
+int axis_of(const Instruction& i, std::size_t operand) {
+  return number(i.node, "axis", 0) == 0 ? -1
+                                        : static_cast<int>(axis_index(i.node, "axis", 0, i.in[operand].shape.rank()));
+}
+
+class Reduce : public Kernel {
+ public:
+  explicit Reduce(Instruction i)
+      : Kernel(std::move(i)), op_(operation(text(code.node, "op", "Sum"))), axis_(axis_of(code, 0)) {
+    const bool linear = op_ == ReduceOp::sum || op_ == ReduceOp::mean;
+    reads_output = !linear;
+    reads_input[0] = !linear;
+  }
+  void forward(Run& run) const override {
+    run.backend.reduce(op_, extent_along(run, code.in[0], axis_), in(run, 0), out(run));
+  }
+  void backward(Run& run) const override {
+    run.backend.reduce_gradient(op_, extent_along(run, code.in[0], axis_), in(run, 0), out(run), out_gradient(run),
+                                in_gradient(run, 0), adds(run, 0));
+  }
+
+ private:
+  static ReduceOp operation(const std::string& name) {
+    static const std::map<std::string, ReduceOp> names = {{"Sum", ReduceOp::sum},
+                                                          {"LogSum", ReduceOp::log_sum},
+                                                          {"Mean", ReduceOp::mean},
+                                                          {"Min", ReduceOp::min},
+                                                          {"Max", ReduceOp::max}};
+    return names.at(name);
+  }
+  ReduceOp op_;
+  int axis_;
+};
+
+class Softmax : public Kernel {
+ public:
+  Softmax(SoftmaxOp op, Instruction i) : Kernel(std::move(i)), op_(op), axis_(axis_of(code, 0)) {
+    reads_input[0] = false;
+    reads_output = op != SoftmaxOp::hardmax;
+    differentiable[0] = op != SoftmaxOp::hardmax;
+  }
+  void forward(Run& run) const override {
+    run.backend.softmax(op_, extent_along(run, code.in[0], axis_), in(run, 0), out(run));
+  }
+  void backward(Run& run) const override {
+    run.backend.softmax_gradient(op_, extent_along(run, code.in[0], axis_), out(run), out_gradient(run),
+                                 in_gradient(run, 0), adds(run, 0));
+  }
+
+ private:
+  SoftmaxOp op_;
+  int axis_;
+};
+
+class Criterion : public Kernel {
+ public:
+  Criterion(LossOp op, Instruction i)
+      : Kernel(std::move(i)), top_(static_cast<std::size_t>(number(code.node, "topN", 1))) {
+    loss_.op = op;
+    data_ = code.in.size() > 1 ? 1 : 0;
+    axis_ = axis_of(code, data_);
+    reads_output = false;
+    sums_in_double = true;
+    const bool softmax = op == LossOp::cross_entropy_with_softmax;
+    if (softmax) work_like = 1;
+    const bool both = softmax || op == LossOp::cross_entropy || op == LossOp::square_error;
+    for (std::size_t k = 0; k < code.in.size(); ++k)
+      differentiable[k] = op != LossOp::classification_error && (both || k == data_);
+    if (op == LossOp::sum) reads_input[0] = false;
+    if (softmax) reads_input[1] = false;
+  }
+  void forward(Run& run) const override {
+    const auto values = operands(run);
+    const double sum = run.backend.loss(described(run), {values.data(), code.in.size()}, work(run));
+    run.sums[code.out.tensor] = sum;
+    run.backend.fill(static_cast<float>(sum), out(run), 1);
+  }
+  void backward(Run& run) const override {
+    const auto values = operands(run);
+    for (std::size_t k = 0; k < code.in.size(); ++k)
+      if (write[k] != Write::none)
+        run.backend.loss_gradient(described(run), k, {values.data(), code.in.size()}, work(run), out_gradient(run),
+                                  in_gradient(run, k), adds(run, k));
+  }
+
+ private:
+  Loss described(const Run& run) const {
+    Loss loss = loss_;
+    loss.extent = extent_along(run, code.in[data_], axis_);
+    loss.top = top_;
+    if (code.in.size() > 2) loss.weight_size = code.in[2].elements;
+    return loss;
+  }
+  std::array<const float*, 3> operands(const Run& run) const {
+    std::array<const float*, 3> values{};
+    for (std::size_t k = 0; k < code.in.size(); ++k) values[k] = in(run, k);
+    return values;
+  }
+  float* work(const Run& run) const { return work_like < 0 ? nullptr : run.work[code.out.tensor]; }
+
+  Loss loss_;
+  std::size_t top_, data_ = 0;
+  int axis_ = -1;
+};
+
+}  // namespace
+
+Extent extent_along(const Run& run, const Operand& o, int axis) {
+  Extent e{run.rows(o), o.elements, 1};
+  if (axis < 0) return e;
+  e.size = o.shape[static_cast<std::size_t>(axis)];
+  for (int k = 0; k < axis; ++k) e.inner *= o.shape[static_cast<std::size_t>(k)];
+  e.outer *= o.elements / (e.size * e.inner);
+  return e;
+}
+
+std::unique_ptr<Kernel> make_reduce(Instruction i) { return std::make_unique<Reduce>(std::move(i)); }
+std::unique_ptr<Kernel> make_softmax(SoftmaxOp op, Instruction i) {
+  return std::make_unique<Softmax>(op, std::move(i));
+}
+std::unique_ptr<Kernel> make_loss(LossOp op, Instruction i) { return std::make_unique<Criterion>(op, std::move(i)); }
+
+}  // namespace tutti::graph

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph -> instructions. Composite operations have one small function each, listed in a table.
+#include "graph/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+namespace tutti::graph {
+namespace {
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const std::vector<Value>& values, bool training)
+      : graph_(graph), values_(values), training_(training) {}
+
+  Lowered run(const std::vector<std::size_t>& order);
+
+  // Helpers of the composite operations.
+  const Node& node() const { return graph_.nodes[current_]; }
+  const Operand& input(std::size_t k) const { return code_.of_node.at(node().inputs[k]); }
+  Operand emit(const std::string& operation, std::vector<Operand> in, std::map<std::string, Attribute> attributes = {});
+  static Operand view(Operand o, Shape shape) {
+    assert(shape.elements() == o.elements);
+    o.shape = std::move(shape);
+    return o;
+  }
+  const Shape& shape() const { return values_[current_].shape; }
+  bool training() const { return training_; }
+
+ private:
+  Operand leaf(Tensor::Kind kind);
+  std::size_t axis(const std::string& name);
+  Operand as_written();
+
+  const Graph& graph_;
+  const std::vector<Value>& values_;
+  bool training_;
+  std::size_t current_ = 0;
+  Lowered code_;
+};
+
+std::size_t Lowering::axis(const std::string& name) {
+  const auto found = std::find(code_.axes.begin(), code_.axes.end(), name);
+  if (found != code_.axes.end()) return static_cast<std::size_t>(found - code_.axes.begin());
+  code_.axes.push_back(name);
+  return code_.axes.size() - 1;
+}
+
+Operand Lowering::leaf(Tensor::Kind kind) {
+  const Value& value = values_[current_];
+  Tensor t;
+  t.name = node().name, t.kind = kind, t.node = current_;
+  t.elements = value.shape.elements(), t.per_sample = value.per_sample;
+  if (t.per_sample) t.axis = axis(value.axis);
+  t.sparse = flag(node(), "sparse", false);
+  t.trained = kind == Tensor::Kind::parameter && number(node(), "learningRateMultiplier", 1) != 0;
+  code_.tensors.push_back(t);
+  return {code_.tensors.size() - 1, value.shape, t.elements, t.per_sample, t.axis};
+}
+
+// An instruction that belongs to the current node; its shape follows from the rule of its operation.
+Operand Lowering::emit(const std::string& operation, std::vector<Operand> in,
+                       std::map<std::string, Attribute> attributes) {
+  Instruction i;
+  i.operation = operation;
+  i.node = {node().name, operation, {}, std::move(attributes), node().where};
+  std::vector<Shape> shapes;
+  for (const auto& o : in) shapes.push_back(o.shape);
+  Tensor t;
+  t.name = node().name, t.node = current_;
+  Operand out;
+  out.shape = infer_shape(i.node, shapes);
+  if (out.shape.rank() >= Layout::max_rank)
+    throw ConfigError(node().where, fmt::format("'{}' has {} axes, more than the {} that are possible", node().name,
+                                                out.shape.rank(), Layout::max_rank - 1));
+  for (const auto& o : in)
+    if (o.per_sample && keeps_sample_axis(i.node)) out.per_sample = true, out.axis = o.axis;
+  t.elements = out.elements = out.shape.elements();
+  t.per_sample = out.per_sample, t.axis = out.axis;
+  out.tensor = code_.tensors.size();
+  code_.tensors.push_back(t);
+  if (operation == "Dropout") i.random_index = code_.random_nodes++;
+  // A declared sparse input goes into its product as it is.
+  if (operation == "Times" && code_.tensors[in[1].tensor].sparse && !in[0].per_sample && in[1].per_sample &&
+      in[0].elements == out.elements * in[1].elements)
+    i.reads_sparse = true;
+  i.in = std::move(in);
+  i.out = out;
+  code_.instructions.push_back(std::move(i));
+  return out;
+}
+
+Operand Lowering::as_written() {
+  std::vector<Operand> in;
+  for (std::size_t k = 0; k < node().inputs.size(); ++k) in.push_back(input(k));
+  return emit(node().operation, std::move(in), node().attributes);
+}
+
+// Composite operations.
+
+Operand see_through(Lowering& l) { return Lowering::view(l.input(0), l.shape()); }
+
+Operand dropout(Lowering& l) {
+  return l.training() ? l.emit("Dropout", {l.input(0)}) : l.input(0);  // identity outside of training
+}
+
+Operand diag_times(Lowering& l) { return l.emit("ElementTimes", {l.input(0), l.input(1)}); }
+
+Operand khatri_rao(Lowering& l) {
+  const Operand a = l.input(0), b = l.input(1);
+  const Operand outer =
+      l.emit("ElementTimes", {Lowering::view(a, Shape{{a.elements}}), Lowering::view(b, Shape{{1, b.elements}})});
+  return Lowering::view(outer, l.shape());
+}
+
+Operand row_repeat(Lowering& l) {
+  const auto repeats = static_cast<std::size_t>(number(l.node(), "numRepeats", 1));
+  const auto last = static_cast<double>(std::max<std::size_t>(l.input(0).shape.rank(), 1));
+  return l.emit("RowStack", std::vector<Operand>(repeats, l.input(0)), {{"axis", last}});
+}
+
+Operand frobenius_norm(Lowering& l) {
+  return l.emit("Sqrt", {l.emit("SumElements", {l.emit("ElementTimes", {l.input(0), l.input(0)})})});
+}
+
+Operand column_sum(Lowering& l, const Operand& o) {
+  return l.emit("ReduceElements", {o}, {{"op", std::string("Sum")}, {"axis", 0.0}});
+}
+Operand sum_column_elements(Lowering& l) { return column_sum(l, l.input(0)); }
+
+Operand cos_distance(Lowering& l) {
+  const Operand a = l.input(0), b = l.input(1);
+  const Operand dot = column_sum(l, l.emit("ElementTimes", {a, b}));
+  const Operand aa = column_sum(l, l.emit("ElementTimes", {a, a})), bb = column_sum(l, l.emit("ElementTimes", {b, b}));
+  const Operand norms = l.emit("Sqrt", {l.emit("ElementTimes", {aa, bb})});
+  return l.emit("ElementTimes", {dot, l.emit("Reciprocal", {norms})});
+}
+
+using Composite = Operand (*)(Lowering&);
+const std::map<std::string, Composite>& composites() {
+  static const std::map<std::string, Composite> table = {
+      {"Pass", see_through},
+      {"Reshape", see_through},
+      {"Dropout", dropout},
+      {"DiagTimes", diag_times},
+      {"KhatriRaoProduct", khatri_rao},
+      {"RowRepeat", row_repeat},
+      {"MatrixL2Reg", frobenius_norm},
+      {"SumColumnElements", sum_column_elements},
+      {"CosDistance", cos_distance},
+  };
+  return table;
+}
+
+Lowered Lowering::run(const std::vector<std::size_t>& order) {
+  for (const auto index : order) {
+    current_ = index;
+    const std::string& operation = node().operation;
+    const auto composite = composites().find(operation);
+    Operand result;
+    if (operation == "InputValue")
+      result = leaf(Tensor::Kind::input);
+    else if (operation == "LearnableParameter")
+      result = leaf(Tensor::Kind::parameter);
+    else if (operation == "Mean" || operation == "InvStdDev")
+      result = leaf(Tensor::Kind::statistic);
+    else
+      result = composite == composites().end() ? as_written() : composite->second(*this);
+    code_.of_node[index] = std::move(result);
+  }
+  return std::move(code_);
+}
+
+}  // namespace
+
+Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
+              const std::vector<std::size_t>& roots, bool training) {
+  Lowered code = Lowering(graph, values, training).run(order);
+  fuse_bias_and_activation(code, roots);
+  return code;
+}
+
+}  // namespace tutti::graph

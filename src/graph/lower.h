@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// lower.h -- from a graph to a list of instructions in evaluation order: views vanish, composite operations are
+// expressed through simpler ones, bias and activation are fused into the product before them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/kernel.h"
+#include "graph/shapes.h"
+
+namespace tutti::graph {
+
+struct Lowered {
+  std::vector<Tensor> tensors;
+  std::vector<Instruction> instructions;
+  std::map<std::size_t, Operand> of_node;  // where the value of a graph node is
+  std::vector<std::string> axes;           // names of the dynamic axes
+  std::size_t random_nodes = 0;            // instructions that draw random numbers
+  std::size_t fused = 0;                   // bias and activation passes saved
+};
+
+// `order` from evaluation_order, `values` from infer_graph, `roots` are kept observable (not fused away).
+Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
+              const std::vector<std::size_t>& roots, bool training);
+
+// Product, plus, activation -> product, one pass over it. Part of lower().
+void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roots);
+
+}  // namespace tutti::graph

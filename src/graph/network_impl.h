@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// network_impl.h -- the parts behind Network: the graph with its shapes, where each parameter lives, and one executable
+// per purpose. network.cpp builds them; step.cpp, precompute.cpp and initialize.cpp work with them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/program.h"
+#include "tutti/network.h"
+
+namespace tutti {
+
+// A run of columns (or, with several dynamic axes, of sequences) of a share.
+struct Part {
+  std::size_t first = 0, last = 0;
+};
+
+// A program with the state of its runs.
+struct Executable {
+  Executable(const graph::Graph& graph, const std::vector<graph::Value>& values, const std::vector<std::size_t>& roots,
+             Backend& backend, const graph::Program::Options& options)
+      : program(graph, values, roots, backend, options), run(backend), roots(roots) {}
+  graph::Program program;
+  graph::Run run;
+  std::vector<std::size_t> roots;
+  std::vector<FloatBuffer> dense;  // by tensor: room for sparse streams that are read as dense values
+  std::vector<Part> parts;         // of the share at hand; kept so that its memory is
+};
+
+struct Network::Impl {
+  graph::Graph graph;
+  NetworkOptions options;
+  std::unique_ptr<Backend> backend;
+  std::vector<std::size_t> order;    // nodes in use
+  std::vector<graph::Value> values;  // by node
+  std::optional<std::size_t> criterion;
+  std::vector<std::size_t> evaluations;
+
+  Parameters parameters;
+  struct Stored {
+    std::size_t node;
+    FloatBuffer values;
+  };
+  std::vector<Stored> stored;                   // untrained parameters and statistics
+  std::vector<std::size_t> slice_of, store_of;  // by node; none where it has no such place
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  std::unique_ptr<Executable> training, evaluation, output, statistics;
+  NetworkMode mode;
+  std::vector<StreamInfo> streams;
+  std::vector<Network::Output> outputs;
+  struct Statistic {
+    std::size_t node;
+    double count = 0;
+    std::vector<double> sum, square;
+  };
+  std::vector<Statistic> gathering;
+
+  Impl(graph::Graph, const NetworkOptions&);
+  std::size_t find(const std::string& name) const;
+  void choose_roots();
+  void infer();
+  void adopt_other_nodes();
+  void lay_out_parameters();
+  void lay_out_state();
+  std::unique_ptr<Executable> make(const std::vector<std::size_t>& roots, const graph::Program::Options& options);
+  std::vector<std::size_t> criterion_roots() const;
+  Executable& evaluating();
+  std::vector<Network::Input> inputs_of(const std::vector<std::size_t>& roots) const;
+
+  // Points the inputs of `e` at this part; its memory is grown when the part is larger than planned.
+  void attach(Executable& e, const Batch&, const Part&);
+  const std::vector<Part>& parts(Executable& e, const Batch&);
+  void attach_input(Executable& e, std::size_t tensor, const Batch&, const Part&);
+  // Adds what the roots of `e` say about the part that has just been run.
+  void tally(const Executable& e, Tally&) const;
+  double total(const Executable& e, std::size_t node) const;
+  [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);
+};
+
+}  // namespace tutti

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradient flow, lifetimes, and the two walks over the instructions.
+#include "graph/program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tutti::graph {
+namespace {
+
+bool depends_on_samples(const Graph& graph, std::size_t node) {
+  const auto order = evaluation_order(graph, {node});
+  return std::any_of(order.begin(), order.end(),
+                     [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
+}
+
+}  // namespace
+
+Program::Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
+                 const Options& options)
+    : backend_(backend), options_(options) {
+  code_ = lower(graph, evaluation_order(graph, roots), values, roots, options.training);
+  for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
+  if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
+  for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);
+  double_sums_.assign(code_.tensors.size(), false);
+  for (auto& i : code_.instructions) {
+    kernels_.push_back(make_kernel(i));
+    double_sums_[i.out.tensor] = kernels_.back()->sums_in_double;
+  }
+  std::set<std::size_t> dense;
+  for (const auto& i : code_.instructions)
+    for (std::size_t k = 0; k < i.in.size(); ++k)
+      if (code_.tensors[i.in[k].tensor].kind == Tensor::Kind::input && !(i.reads_sparse && k == 1))
+        dense.insert(i.in[k].tensor);
+  for (const auto root : roots_)
+    if (code_.tensors[root].kind == Tensor::Kind::input) dense.insert(root);
+  dense_inputs_.assign(dense.begin(), dense.end());
+  completes_.resize(kernels_.size());
+  flow_gradients();
+  find_ready();
+  plan_lifetimes();
+}
+
+Program::~Program() {
+  if (block_) backend_.release(block_);
+}
+
+// A sum of terms each of which is a criterion over samples or a value per sample; parameters may scale terms. A term of
+// parameters alone (a weight penalty written as a node) would count once per part, so such a criterion is not additive.
+bool Program::sums_over_samples(const Graph& graph, std::size_t index, const std::vector<Value>& values) const {
+  const Node& node = graph.nodes[index];
+  if (values[index].per_sample) return true;
+  static const std::set<std::string> sums = {
+      "CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SquareError", "Logistic",
+      "WeightedLogistic",        "MatrixL1Reg",         "SumElements"};
+  static const std::set<std::string> linear = {"Plus", "Minus", "Negate", "Pass", "Reshape"};
+  if (sums.contains(node.operation))
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](std::size_t i) { return values[i].per_sample; });
+  if (node.operation == "ElementTimes") {
+    const std::size_t a = node.inputs[0], b = node.inputs[1];
+    return (!depends_on_samples(graph, a) && sums_over_samples(graph, b, values)) ||
+           (!depends_on_samples(graph, b) && sums_over_samples(graph, a, values));
+  }
+  if (!linear.contains(node.operation)) return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](std::size_t i) { return !values[i].per_sample && sums_over_samples(graph, i, values); });
+}
+
+void Program::flow_gradients() {
+  needs_gradient_.assign(code_.tensors.size(), false);
+  for (std::size_t t = 0; t < code_.tensors.size(); ++t) needs_gradient_[t] = code_.tensors[t].trained;
+  if (!criterion_) return;
+  for (const auto& kernel : kernels_)
+    for (std::size_t k = 0; k < kernel->code.in.size(); ++k)
+      if (kernel->differentiable[k] && needs_gradient_[kernel->code.in[k].tensor])
+        needs_gradient_[kernel->code.out.tensor] = true;
+  std::vector<bool> reached(code_.tensors.size(), false), written(code_.tensors.size(), false);
+  reached[criterion_->tensor] = true;
+  for (std::size_t i = kernels_.size(); i-- > 0;) {
+    Kernel& kernel = *kernels_[i];
+    if (!reached[kernel.code.out.tensor] || !needs_gradient_[kernel.code.out.tensor]) continue;
+    active_.push_back(i);
+    const std::size_t n = kernel.code.in.size();
+    for (std::size_t j = 0; j < n; ++j) {
+      const std::size_t k = kernel.last_input_first ? n - 1 - j : j;
+      const std::size_t t = kernel.code.in[k].tensor;
+      if (!kernel.differentiable[k] || !needs_gradient_[t]) continue;
+      kernel.write[k] = written[t] ? Write::add : Write::set;
+      reached[t] = written[t] = true;
+    }
+  }
+}
+
+// Pieces of a weight must be whole rows of every product that it takes part in.
+std::size_t Program::piece_unit(std::size_t tensor) const {
+  std::size_t unit = 1;
+  for (const auto i : active_) {
+    const Kernel& kernel = *kernels_[i];
+    if (!kernel.announces || kernel.code.in[0].tensor != tensor || kernel.write[0] == Write::none) continue;
+    const std::size_t inner = kernel.code.operation == "TransposeTimes" ? kernel.code.in[0].shape[0] : 0;
+    std::size_t out = 1;
+    for (std::size_t axis = 0; axis < static_cast<std::size_t>(number(kernel.code.node, "outputRank", 1)); ++axis)
+      out *= kernel.code.in[0].shape[axis];
+    unit = std::lcm(unit, inner ? inner : out);
+  }
+  return code_.tensors[tensor].elements % unit == 0 ? unit : 0;
+}
+
+void Program::find_ready() {
+  std::vector<std::size_t> last(code_.tensors.size(), none);
+  std::vector<bool> dense(code_.tensors.size(), false);
+  for (const auto i : active_)
+    for (std::size_t k = 0; k < kernels_[i]->code.in.size(); ++k) {
+      const std::size_t t = kernels_[i]->code.in[k].tensor;
+      if (kernels_[i]->write[k] == Write::none || !code_.tensors[t].trained) continue;
+      last[t] = i;
+      if (!(kernels_[i]->code.reads_sparse && k == 0)) dense[t] = true;
+    }
+  const auto add = [&](std::size_t t, bool sparse) { ready_.push_back({t, piece_unit(t), sparse}); };
+  for (const auto i : active_) {
+    const Kernel& kernel = *kernels_[i];
+    for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
+      const std::size_t t = kernel.code.in[k].tensor;
+      auto& complete = completes_[i];
+      if (last[t] != i || std::find(complete.begin(), complete.end(), t) != complete.end()) continue;
+      complete.push_back(t);
+      add(t, !dense[t]);
+    }
+    // The weight of a product is announced from inside, unless it is the data as well.
+    Kernel& product = *kernels_[i];
+    product.finishes = product.announces && product.write[0] != Write::none && last[product.code.in[0].tensor] == i &&
+                       product.code.in[0].tensor != product.code.in[1].tensor;
+  }
+  // Trained but cut off from the criterion: announced at the end, with zeros.
+  if (criterion_)
+    for (std::size_t t = 0; t < code_.tensors.size(); ++t)
+      if (code_.tensors[t].trained && last[t] == none) add(t, false);
+}
+
+std::size_t Program::new_buffer(const Operand& o, std::size_t begin, std::size_t end) {
+  Buffer b;
+  (o.per_sample ? b.per_column : b.fixed) = o.elements;
+  b.begin = begin, b.end = end;
+  buffers_.push_back(b);
+  return buffers_.size() - 1;
+}
+
+// Step i is the forward of instruction i, step 2n-1-i its backward; 2n is the end, where roots still stand.
+void Program::plan_lifetimes() {
+  const std::size_t n = kernels_.size(), tensors = code_.tensors.size();
+  value_buffer_.assign(tensors, none), gradient_buffer_.assign(tensors, none), work_buffer_.assign(tensors, none);
+  std::vector<std::size_t> last_use(tensors, 0);
+  std::vector<bool> active(n, false);
+  for (const auto i : active_) active[i] = true;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Kernel& kernel = *kernels_[i];
+    const std::size_t back = 2 * n - 1 - i;
+    for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
+      auto& last = last_use[kernel.code.in[k].tensor];
+      last = std::max(last, active[i] && kernel.reads_input[k] ? back : i);
+    }
+    auto& own = last_use[kernel.code.out.tensor];
+    own = std::max(own, active[i] && kernel.reads_output ? back : i);
+  }
+  for (const auto root : roots_) last_use[root] = 2 * n;
+  for (std::size_t i = 0; i < n; ++i) {
+    place_value(i, last_use);
+    const Kernel& kernel = *kernels_[i];
+    if (kernel.work_like >= 0)
+      work_buffer_[kernel.code.out.tensor] =
+          new_buffer(kernel.code.in[static_cast<std::size_t>(kernel.work_like)], i, active[i] ? 2 * n - 1 - i : i);
+  }
+  place_gradients();
+}
+
+void Program::place_value(std::size_t i, std::vector<std::size_t>& last_use) {
+  const Kernel& kernel = *kernels_[i];
+  const std::size_t out = kernel.code.out.tensor;
+  if (options_.reuse_memory && kernel.in_place >= 0) {
+    const Operand& in = kernel.code.in[static_cast<std::size_t>(kernel.in_place)];
+    const bool same = in.elements == kernel.code.out.elements && in.per_sample == kernel.code.out.per_sample;
+    if (same && value_buffer_[in.tensor] != none && last_use[in.tensor] == i) {
+      value_buffer_[out] = value_buffer_[in.tensor];
+      auto& end = buffers_[value_buffer_[out]].end;
+      end = std::max(end, last_use[out]);
+      return;
+    }
+  }
+  value_buffer_[out] = new_buffer(kernel.code.out, i, last_use[out]);
+}
+
+void Program::place_gradients() {
+  if (!criterion_) return;
+  const std::size_t n = kernels_.size();
+  std::vector<std::size_t> writers(code_.tensors.size(), 0), made(code_.tensors.size(), none);
+  for (const auto i : active_) {
+    made[kernels_[i]->code.out.tensor] = i;
+    for (std::size_t k = 0; k < kernels_[i]->code.in.size(); ++k)
+      if (kernels_[i]->write[k] != Write::none) ++writers[kernels_[i]->code.in[k].tensor];
+  }
+  const auto end_of = [&](std::size_t t) { return made[t] == none ? 2 * n : 2 * n - 1 - made[t]; };
+  // The criterion's own gradient, ones, is written before the first backward step.
+  if (!code_.tensors[criterion_->tensor].trained)
+    gradient_buffer_[criterion_->tensor] = new_buffer(*criterion_, n == 0 ? 0 : n - 1, end_of(criterion_->tensor));
+  for (const auto i : active_) {
+    const Kernel& kernel = *kernels_[i];
+    for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
+      const Operand& in = kernel.code.in[k];
+      if (kernel.write[k] != Write::set || code_.tensors[in.tensor].trained) continue;
+      const std::size_t out_buffer = gradient_buffer_[kernel.code.out.tensor];
+      const bool same = in.elements == kernel.code.out.elements && in.per_sample == kernel.code.out.per_sample;
+      if (options_.reuse_memory && kernel.in_place_gradient == static_cast<int>(k) && same && writers[in.tensor] == 1) {
+        gradient_buffer_[in.tensor] = out_buffer;
+        auto& end = buffers_[out_buffer].end;
+        end = std::max(end, end_of(in.tensor));
+      } else {
+        gradient_buffer_[in.tensor] = new_buffer(in, 2 * n - 1 - i, end_of(in.tensor));
+      }
+    }
+  }
+}
+
+void Program::plan(std::size_t columns) {
+  columns = std::max<std::size_t>(columns, 1);
+  if (block_ && columns <= columns_) return;
+  if (block_) backend_.release(block_);
+  block_ = nullptr;
+  memory_ = place(buffers_, columns, options_.reuse_memory);
+  block_ = backend_.allocate(memory_);
+  columns_ = columns;
+}
+
+void Program::prepare(Run& run) const {
+  const std::size_t tensors = code_.tensors.size();
+  run.values.resize(tensors), run.gradients.resize(tensors), run.work.resize(tensors);
+  run.sparse.resize(tensors), run.sums.resize(tensors), run.pieces.resize(tensors),
+      run.columns.resize(code_.axes.size());
+  for (std::size_t t = 0; t < tensors; ++t) {
+    if (value_buffer_[t] != none) run.values[t] = block_ + buffers_[value_buffer_[t]].offset;
+    if (gradient_buffer_[t] != none) run.gradients[t] = block_ + buffers_[gradient_buffer_[t]].offset;
+    if (work_buffer_[t] != none) run.work[t] = block_ + buffers_[work_buffer_[t]].offset;
+  }
+}
+
+void Program::forward(Run& run) const {
+  for (const auto& kernel : kernels_) kernel->forward(run);
+}
+
+std::string Program::first_not_finite(Run& run) const {
+  std::vector<float> host;
+  for (const auto& kernel : kernels_) {
+    kernel->forward(run);
+    const Operand& out = kernel->code.out;
+    host.resize(run.count(out));
+    run.backend.download(run.value(out), host.data(), host.size());
+    if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); })) return kernel->code.node.name;
+  }
+  return {};
+}
+
+void Program::backward(Run& run) const {
+  const bool announcing = run.last_part && run.sink;
+  const auto announce = [&](std::size_t tensor) {
+    for (const auto& piece : run.pieces[tensor]) run.sink->piece_ready(piece.index);
+  };
+  if (!code_.tensors[criterion_->tensor].trained)
+    run.backend.fill(1, run.gradient(*criterion_), run.count(*criterion_));
+  for (const auto i : active_) {
+    kernels_[i]->backward(run);
+    if (!announcing) continue;
+    for (const auto tensor : completes_[i])
+      if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor)) announce(tensor);
+  }
+  std::size_t flowing = 0;
+  for (const auto& tensors : completes_) flowing += tensors.size();
+  for (std::size_t r = flowing; r < ready_.size(); ++r) {
+    run.backend.fill(0, run.gradients[ready_[r].tensor], code_.tensors[ready_[r].tensor].elements);
+    if (announcing) announce(ready_[r].tensor);
+  }
+}
+
+void Program::announce_all(const Run& run) const {
+  for (const auto& parameter : ready_)
+    for (const auto& piece : run.pieces[parameter.tensor]) run.sink->piece_ready(piece.index);
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// program.h -- a lowered graph with its kernels, gradient flow and memory: what Network runs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/lower.h"
+#include "graph/memory_plan.h"
+
+namespace tutti::graph {
+
+class Program {
+ public:
+  struct Options {
+    std::optional<std::size_t> criterion;  // graph node to differentiate; none = forward only
+    bool training = false;                 // dropout on
+    bool reuse_memory = true;
+  };
+  Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
+          const Options& options);
+  ~Program();
+  Program(const Program&) = delete;
+
+  // Makes room for this many columns; does nothing when there is room already.
+  void plan(std::size_t columns);
+  std::size_t planned_columns() const { return columns_; }
+  std::size_t memory() const { return memory_; }  // floats
+
+  void forward(Run& run) const;
+  // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
+  // none.
+  std::string first_not_finite(Run& run) const;
+  // Announces the pieces of parameters as they become complete, in the last part of a share.
+  void backward(Run& run) const;
+  // Announces everything in the same order as backward, without computing.
+  void announce_all(const Run& run) const;
+  // Run with the sizes of this program and its buffers.
+  void prepare(Run& run) const;
+
+  // Trained parameters in the order in which their gradients become complete.
+  struct Ready {
+    std::size_t tensor;
+    std::size_t unit;  // whole runs of this many floats make a piece, 0 = the parameter cannot be cut
+    bool sparse;       // all its gradients come from sparse inputs
+  };
+  const std::vector<Ready>& ready() const { return ready_; }
+  const Lowered& code() const { return code_; }
+  const std::vector<std::size_t>& dense_inputs() const { return dense_inputs_; }  // tensors of inputs read as dense
+  bool sums_in_double(std::size_t tensor) const { return double_sums_[tensor]; }
+  std::size_t instructions_with_gradient() const { return active_.size(); }
+  // Whether the roots are sums over samples, so that parts of a share may be worked off one after the other.
+  bool additive() const { return additive_; }
+
+ private:
+  void flow_gradients();
+  void find_ready();
+  void plan_lifetimes();
+  std::size_t new_buffer(const Operand& o, std::size_t begin, std::size_t end);
+  void place_value(std::size_t i, std::vector<std::size_t>& last_use);
+  void place_gradients();
+  std::size_t piece_unit(std::size_t tensor) const;
+  bool sums_over_samples(const Graph& graph, std::size_t node, const std::vector<Value>& values) const;
+
+  Backend& backend_;
+  Options options_;
+  Lowered code_;
+  std::set<std::size_t> roots_;  // tensors
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::optional<Operand> criterion_;
+  std::vector<bool> needs_gradient_;                 // by tensor
+  std::vector<std::size_t> active_;                  // instructions that take part in backward, last first
+  std::vector<std::vector<std::size_t>> completes_;  // by instruction: trained tensors complete after it
+  std::vector<Ready> ready_;
+  std::vector<std::size_t> dense_inputs_;
+  std::vector<bool> double_sums_;  // by tensor
+  bool additive_ = true;
+
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  std::vector<Buffer> buffers_;
+  std::vector<std::size_t> value_buffer_, gradient_buffer_, work_buffer_;  // by tensor; none = lies elsewhere
+  std::size_t columns_ = 0, memory_ = 0;
+  float* block_ = nullptr;
+};
+
+}  // namespace tutti::graph

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step: a share of a minibatch forward and backward, whole or in parts. Nothing here allocates once shares of the
+// planned size have been seen.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <numeric>
+
+#include "graph/network_impl.h"
+
+namespace tutti {
+namespace {
+
+using graph::Tensor;
+
+const StreamData* stream_of(const std::vector<StreamInfo>& streams, const Batch& batch, const std::string& name) {
+  for (std::size_t s = 0; s < streams.size() && s < batch.streams.size(); ++s)
+    if (streams[s].name == name) return &batch.streams[s];
+  return nullptr;
+}
+
+// Which columns of a stream belong to a part: with one dynamic axis parts count columns, otherwise sequences.
+struct Columns {
+  std::size_t first, last;
+};
+Columns columns_of(const StreamData& stream, std::size_t first, std::size_t last, bool by_sequence) {
+  if (!by_sequence || stream.sequence_begin.empty()) return {first, last};
+  return {static_cast<std::size_t>(stream.sequence_begin[first]),
+          static_cast<std::size_t>(stream.sequence_begin[last])};
+}
+
+std::size_t default_axis(const graph::Lowered& code) {
+  for (std::size_t a = 0; a < code.axes.size(); ++a)
+    if (code.axes[a].empty()) return a;
+  return 0;
+}
+
+}  // namespace
+
+const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch) {
+  const auto& code = e.program.code();
+  const bool by_sequence = code.axes.size() > 1;
+  std::size_t total = 0;
+  for (const auto& t : code.tensors) {
+    if (t.kind != Tensor::Kind::input) continue;
+    const StreamData* stream = stream_of(streams, batch, t.name);
+    if (!stream) throw Error(fmt::format("the network's input '{}' has no stream of that name in the reader", t.name));
+    const bool listed = by_sequence && !stream->sequence_begin.empty();
+    total = std::max(total, listed ? stream->sequence_begin.size() - 1 : stream->columns);
+  }
+  const std::size_t room = e.program.planned_columns();
+  auto& parts = e.parts;
+  parts.clear();
+  if (total == 0) return parts;
+  if (room == 0 || !e.program.additive() || (!by_sequence && total <= room)) {
+    parts.push_back({0, total});
+    return parts;
+  }
+  if (!by_sequence) {
+    // Nearly equal parts: a tiny last one would run badly.
+    const std::size_t count = (total + room - 1) / room;
+    for (std::size_t p = 0; p < count; ++p) parts.push_back({total * p / count, total * (p + 1) / count});
+    return parts;
+  }
+  const auto widest = [&](const Part& part) {
+    std::size_t width = 0;
+    for (const auto& t : code.tensors)
+      if (t.kind == Tensor::Kind::input) {
+        const Columns c = columns_of(*stream_of(streams, batch, t.name), part.first, part.last, true);
+        width = std::max(width, c.last - c.first);
+      }
+    return width;
+  };
+  for (std::size_t s = 0; s < total; ++s) {
+    if (!parts.empty() && widest({parts.back().first, s + 1}) <= room)
+      parts.back().last = s + 1;
+    else
+      parts.push_back({s, s + 1});
+  }
+  return parts;
+}
+
+void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch& batch, const Part& part) {
+  const Tensor& t = e.program.code().tensors[tensor];
+  const StreamData* found = stream_of(streams, batch, t.name);
+  const StreamData& stream = *found;
+  const Columns c = columns_of(stream, part.first, part.last, e.program.code().axes.size() > 1);
+  const std::size_t count = c.last - c.first;
+  if (e.run.columns[t.axis] != none && e.run.columns[t.axis] != count)
+    throw Error(
+        fmt::format("the streams of a minibatch do not fit: '{}' has {} samples where others have {}; streams of "
+                    "different length need a dynamicAxis of their own",
+                    t.name, count, e.run.columns[t.axis]));
+  e.run.columns[t.axis] = count;
+  if (stream.column_begin.empty()) {
+    e.run.values[tensor] = const_cast<float*>(stream.dense.data() + c.first * t.elements);  // inputs are never written
+    return;
+  }
+  e.run.sparse[tensor] = {count, stream.values.data(), stream.indices.data(), stream.column_begin.data() + c.first};
+  const auto& dense = e.program.dense_inputs();
+  if (!std::binary_search(dense.begin(), dense.end(), tensor)) return;
+  FloatBuffer& room = e.dense[tensor];
+  const std::size_t wanted = std::max(count, e.program.planned_columns()) * t.elements;
+  if (room.size() < wanted) room = FloatBuffer(wanted);
+  backend->densify(e.run.sparse[tensor], t.elements, room.data());
+  e.run.values[tensor] = room.data();
+}
+
+void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) {
+  const auto& tensors = e.program.code().tensors;
+  std::fill(e.run.columns.begin(), e.run.columns.end(), none);
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].kind == Tensor::Kind::input) attach_input(e, t, batch, part);
+    if (tensors[t].kind != Tensor::Kind::parameter && tensors[t].kind != Tensor::Kind::statistic) continue;
+    const std::size_t slice = slice_of[tensors[t].node];
+    if (slice == none) {
+      e.run.values[t] = stored[store_of[tensors[t].node]].values.data();
+      continue;
+    }
+    const std::size_t offset = parameters.slices[slice].offset;
+    e.run.values[t] = parameters.weights.data() + offset;
+    e.run.gradients[t] = parameters.gradients.data() + offset;
+  }
+  std::size_t most = 1;
+  for (auto& columns : e.run.columns) {
+    if (columns == none) columns = 0;
+    most = std::max(most, columns);
+  }
+  if (most > e.program.planned_columns()) {
+    e.program.plan(most);
+    e.program.prepare(e.run);
+  }
+  e.run.dropout_rate = mode.dropout_rate;
+  e.run.dropout_seed = mode.dropout_seed;
+  e.run.position = static_cast<std::uint64_t>(batch.position) + part.first;
+}
+
+double Network::Impl::total(const Executable& e, std::size_t node) const {
+  const graph::Operand& o = e.program.code().of_node.at(node);
+  if (e.program.sums_in_double(o.tensor)) return e.run.sums[o.tensor];
+  double sum = 0;
+  const float* value = e.run.value(o);
+  for (std::size_t i = 0; i < e.run.count(o); ++i) sum += value[i];
+  return sum;
+}
+
+// Values with a sample axis count their own samples, all others those of the default axis.
+void Network::Impl::tally(const Executable& e, Tally& t) const {
+  const auto& code = e.program.code();
+  const double samples = static_cast<double>(code.axes.empty() ? 0 : e.run.columns[default_axis(code)]);
+  const auto count = [&](std::size_t node) {
+    const graph::Operand& o = code.of_node.at(node);
+    return o.per_sample ? static_cast<double>(e.run.columns[o.axis]) : samples;
+  };
+  if (criterion) {
+    t.criterion += total(e, *criterion);
+    t.criterion_count += count(*criterion);
+  }
+  for (std::size_t i = 0; i < evaluations.size(); ++i) {
+    t.evaluations[i].sum += total(e, evaluations[i]);
+    t.evaluations[i].count += count(evaluations[i]);
+  }
+}
+
+Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
+  Impl& m = *impl_;
+  assert(m.training && "plan_training comes first");
+  Executable& e = *m.training;
+  Tally tally;
+  tally.samples = tally.columns = batch.samples;
+  tally.evaluations.resize(m.evaluations.size());
+  e.run.sink = &pieces;
+  const auto& parts = m.parts(e, batch);
+  if (parts.empty()) {
+    m.backend->fill(0, m.parameters.gradients.data(), m.parameters.gradients.size());
+    e.program.announce_all(e.run);
+    return tally;
+  }
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    m.attach(e, batch, parts[p]);
+    e.run.first_part = p == 0;
+    e.run.last_part = p + 1 == parts.size();
+    e.program.forward(e.run);
+    m.tally(e, tally);
+    if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, parts[p], *m.criterion);
+    e.program.backward(e.run);
+  }
+  return tally;
+}
+
+Tally Network::evaluate(const Batch& batch) {
+  Impl& m = *impl_;
+  Executable& e = m.evaluating();
+  Tally tally;
+  tally.samples = tally.columns = batch.samples;
+  tally.evaluations.resize(m.evaluations.size());
+  for (const auto& part : m.parts(e, batch)) {
+    m.attach(e, batch, part);
+    e.program.forward(e.run);
+    m.tally(e, tally);
+  }
+  return tally;
+}
+
+std::vector<Network::Output> Network::forward(const Batch& batch) {
+  Impl& m = *impl_;
+  assert(m.output && "plan_evaluation with nodes comes first");
+  Executable& e = *m.output;
+  // Values must all stand at once, so the share is not split: the plan grows to the largest share seen.
+  const auto& parts = m.parts(e, batch);
+  std::vector<Output> outputs;
+  if (!parts.empty()) {
+    m.attach(e, batch, {parts.front().first, parts.back().last});
+    e.program.forward(e.run);
+  }
+  for (const auto root : e.roots) {
+    const graph::Operand& o = e.program.code().of_node.at(root);
+    const std::size_t columns = o.per_sample ? (parts.empty() ? 0 : e.run.columns[o.axis]) : 1;
+    outputs.push_back({m.graph.nodes[root].name,
+                       m.values[root].shape,
+                       columns,
+                       o.per_sample,
+                       {e.run.value(o), parts.empty() ? 0 : columns * o.elements}});
+  }
+  return outputs;
+}
+
+// The criterion is not a number: look again, slowly, for the first culprit.
+void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
+  const auto finite = [](std::span<const float> v) {
+    return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
+  };
+  const std::string criterion_name = graph.nodes[root].name;
+  const auto fail = [&](const std::string& node, const std::string& what) {
+    throw NumericError(node,
+                       fmt::format("The training criterion '{}' is not a number (NAN): {}", criterion_name, what));
+  };
+  for (const auto& s : parameters.slices)
+    if (!finite({parameters.weights.data() + s.offset, s.size()}))
+      fail(s.name, fmt::format("the parameter '{}' already holds values that are not finite", s.name));
+  for (const auto& s : stored)
+    if (!finite(s.values.span()))
+      fail(graph.nodes[s.node].name,
+           fmt::format("'{}' already holds values that are not finite", graph.nodes[s.node].name));
+  attach(e, batch, part);
+  const auto& tensors = e.program.code().tensors;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].kind != Tensor::Kind::input || !e.run.values[t]) continue;
+    if (!finite({e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements}))
+      fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
+  }
+  const std::string node = e.program.first_not_finite(e.run);
+  fail(node.empty() ? criterion_name : node,
+       node.empty() ? "the sum over the samples overflows"
+                    : fmt::format("'{}' is the first node with values that are not finite", node));
+  std::abort();
+}
+
+}  // namespace tutti
