@@ -32,9 +32,11 @@ std::string sample_text(Kind kind) {
       text += " |label 3:1\n";
     } else {
       text += "|features";
-      for (int i = 0; i < 784; ++i)
-        text += kind == bytes ? fmt::format(" {}", random() % 4 ? 0 : random() % 256)
+      for (int i = 0; i < 784; ++i) {
+        const bool ink = i % 28 > 8 && i % 28 < 19 && random() % 2;
+        text += kind == bytes ? fmt::format(" {}", ink ? random() % 256 : 0)
                               : fmt::format(" {:.6f}", static_cast<double>(random()) / 4e9 - 0.5);
+      }
       text += " |labels 0 0 0 1 0 0 0 0 0 0\n";
     }
   }

@@ -91,6 +91,11 @@ inline bool convert_fast(std::uint64_t m, int exponent, float& value) {
 // verdict is wanted, and most of the work is left out. The text must end with a character that is part of no number.
 template <bool Convert>
 inline NumberFault read_number(const char*& p, const char* fast_end, float& value) {
+  if (is_digit(*p) && p[1] == ' ') {  // one-hot vectors and sparse pictures consist of little else
+    if constexpr (Convert) value = static_cast<float>(*p - '0');
+    ++p;
+    return NumberFault::none;
+  }
   const bool negative = *p == '-';
   if (negative || *p == '+') ++p;
   const char* const first = p;
