@@ -59,6 +59,11 @@ class Strategy : public PieceSink {
   virtual void archive(Archive&) {}  // residuals and whatever else the next step depends on; this rank's part
   virtual ExchangeStats take_stats() { return {}; }
   virtual std::string describe() const = 0;  // for the settings printed at start
+  // What the line "Starting minibatch loop" adds in this epoch, with a leading comma; "" without an exchange.
+  virtual std::string loop_text(std::int64_t epoch) const {
+    (void)epoch;
+    return {};
+  }
 };
 
 }  // namespace tutti

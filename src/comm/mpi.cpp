@@ -241,4 +241,12 @@ std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_messag
   return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, largest_message);
 }
 
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string all(text, static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
 }  // namespace tutti

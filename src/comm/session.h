@@ -17,6 +17,9 @@ struct Launcher {
 };
 Launcher find_launcher();
 
+// "Open MPI v4.1.4"; may be asked without a session.
+std::string mpi_library();
+
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);

@@ -239,4 +239,10 @@ std::string DataParallel::describe() const {
                      options_.buffered_async ? ", one minibatch behind" : "");
 }
 
+std::string DataParallel::loop_text(std::int64_t epoch) const {
+  return fmt::format(", DataParallelSGD training (myRank = {}, numNodes = {}, numGradientBits = {}){}", comm_.rank(),
+                     comm_.size(), options_.gradient_bits.at(static_cast<std::size_t>(epoch)),
+                     options_.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
+}
+
 }  // namespace tutti

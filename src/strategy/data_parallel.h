@@ -28,6 +28,7 @@ class DataParallel : public Strategy {
   void archive(Archive&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;
+  std::string loop_text(std::int64_t epoch) const override;
 
  private:
   // Gradients under way that nobody has got yet (buffered asynchronous mode).

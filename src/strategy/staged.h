@@ -49,6 +49,9 @@ class Staged : public Strategy {
   std::string describe() const override {
     return before_->describe() + " before epoch " + std::to_string(first_epoch_ + 1) + ", then " + after_->describe();
   }
+  std::string loop_text(std::int64_t epoch) const override {
+    return (epoch < first_epoch_ ? before_ : after_)->loop_text(epoch);
+  }
 
  private:
   std::unique_ptr<Strategy> before_, after_;
