@@ -74,8 +74,8 @@ struct CheckpointFiles {
   bool keep_all = false;  // keepCheckPointFiles
 };
 
-// Collective. Within an epoch (state.samples_in_epoch > 0) the mid-epoch file; after an epoch, model and .ckp; before the
-// first, only the model, for nothing else has a state yet. Older files are removed once the new ones are on disk.
+// Collective. Within an epoch (state.samples_in_epoch > 0) the mid-epoch file; after an epoch, model and .ckp; before
+// the first, only the model, for nothing else has a state yet. Older files are removed once the new ones are on disk.
 void save_checkpoint(const CheckpointFiles&, CheckpointState, CheckpointParts&, Communicator&);
 
 // Collective. Values of the model, on every rank.
