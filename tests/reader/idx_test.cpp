@@ -64,6 +64,11 @@ TEST(Idx, EveryElementType) {
       (std::vector<float>{3, 0.1f}));
 }
 
+TEST(Idx, BytesAreFractionsUnlessAScaleIsGiven) {
+  EXPECT_EQ(values(idx(0x08, {2}, std::string("\x00\xFF", 2)), 0), (std::vector<float>{1, 0}));
+  EXPECT_EQ(values(idx(0x0B, {2}, big(3, 2) + big(300, 2)), 0), (std::vector<float>{300, 3}));
+}
+
 TEST(Idx, GzipIsTheSame) {
   const std::string plain = idx(0x08, {2, 3}, "abcdef");
   EXPECT_EQ(values(plain), values(gzip(plain)));
@@ -73,7 +78,7 @@ TEST(Idx, ClassesAreOneHotDenseOrSparse) {
   const TemporaryFile file(idx(0x08, {3}, std::string("\x02\x00\x01", 3)));
   IdxSource source({{.name = "d", .path = file.path(), .dim = 3},
                     {.name = "s", .path = file.path(), .dim = 3, .sparse = true},
-                    {.name = "n", .path = file.path()}});
+                    {.name = "n", .path = file.path(), .scale = 1}});
   Share share(source.streams());
   source.index();
   source.read(std::vector<std::uint32_t>{0, 2}, share);

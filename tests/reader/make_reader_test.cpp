@@ -88,7 +88,7 @@ TEST(MakeReader, IdxStreamsInTheBlockOrUnderInput) {
   const TemporaryFile images(std::string("\0\0\x08\x02\0\0\0\2\0\0\0\3abcdef", 18)),
       labels(std::string("\0\0\x08\x01\0\0\0\2\1\0", 10));
   const std::string streams =
-      "features=[file=\"" + images.path() + "\"]\nlabels=[file=\"" + labels.path() + "\";labelDim=10]";
+      "features=[scale=1;file=\"" + images.path() + "\"]\nlabels=[file=\"" + labels.path() + "\";labelDim=10]";
   for (const std::string& block :
        {"readerType=IDXReader\n" + streams, "readerType=IDXReader\ninput=[" + streams + "]"}) {
     const Outcome o = make(block, "test");

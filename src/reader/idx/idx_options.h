@@ -11,14 +11,14 @@ struct IdxStreamOptions {
   std::string file;
   std::int64_t dim = 0;
   bool sparse = false;
-  double scale = 1;
+  double scale = 0;
   void describe(config::Fields& f) {
     f("file", file, "an IDX file, plain or gzip");
     f.required("file");
     f("labelDim", dim, "number of classes: the file holds class numbers and the stream is one-hot; 0 = plain numbers");
     f.alias("dim", "labelDim");
     f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "how one-hot vectors are handed on");
-    f("scale", scale, "factor on plain numbers; 0.00390625 takes bytes to 0..1");
+    f("scale", scale, "factor on plain numbers; 0 = bytes to 0..1 (1/255), other types as they are");
     if (dim < 0) f.problem("labelDim", "labelDim is the number of classes", "10 for digits");
   }
 };

@@ -28,6 +28,7 @@ void IdxSource::check_stream(Item& s, const IdxHeader& h) {
   const auto fail = [&](const std::string& why) {
     throw Error(fmt::format("reading the IDX file '{}' for stream '{}': {}", s.path, s.name, why));
   };
+  if (s.scale == 0) s.scale = h.type == IdxType::u8 ? 1.0 / 255 : 1.0;
   s.classes = h.item_size() == 1 && s.dim > 1;
   if (s.classes && (h.type == IdxType::f32 || h.type == IdxType::f64))
     fail(fmt::format("labelDim = {} asks for class numbers, but the file holds fractions", s.dim));

@@ -13,7 +13,7 @@ struct IdxStream {
   std::string path;
   std::int64_t dim = 0;  // as the user says; more than 1 for a file of single numbers makes them classes, one-hot
   bool sparse = false;   // of class streams
-  double scale = 1;
+  double scale = 0;      // factor on plain numbers; 0 takes bytes to 0..1 and leaves other types as they are
 };
 
 class IdxSource final : public SequenceSource {
