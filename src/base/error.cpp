@@ -105,12 +105,13 @@ ConfigError::ConfigError(std::vector<Diagnostic> diagnostics)
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
   const std::string wanted = lower(name);
   std::string best;
-  std::size_t best_distance = 1 + std::max<std::size_t>(1, name.size() / 3);
+  const std::size_t limit = 1 + std::max<std::size_t>(1, name.size() / 3);
+  std::size_t best_distance = limit;
   for (const auto& k : known) {
     const std::string candidate = lower(k);
     std::size_t d = distance(wanted, candidate);
-    // A name cut short or written on ("momentum" for "momentumPerMB") is near whatever the lengths say.
-    if (wanted.size() >= 4 && candidate.starts_with(wanted)) d = std::min(d, best_distance - 1);
+    // A name cut short or written on ("momentum" for "momentumPerMB") is near whatever the lengths say, though a true slip is nearer.
+    if (wanted.size() >= 4 && candidate.starts_with(wanted)) d = std::min(d, limit - 1);
     if (d < best_distance) best = k, best_distance = d;
   }
   return best;

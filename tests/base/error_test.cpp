@@ -43,6 +43,8 @@ TEST(Nearest, FindsSlipsAndKeepsQuietOtherwise) {
   EXPECT_EQ(nearest("mxaEpochs", keys), "maxEpochs");
   EXPECT_EQ(nearest("momentum", keys), "momentumPerMB");
   EXPECT_EQ(nearest("zebra", keys), "");
+  EXPECT_EQ(nearest("feature", {"features", "featureTransformation"}), "features");
+  EXPECT_EQ(nearest("feature", {"featureTransformation", "features"}), "features");
 }
 
 }  // namespace
