@@ -2,6 +2,7 @@
 // builder.h -- from a command block (Train=[...]) to a graph: BrainScriptNetworkBuilder or SimpleNetworkBuilder.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ struct BuildContext {
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
   bool force_constant_seed = false;
+  // The next seed of BrainScript networks. Carry one variable through all builds of a run and they number on, as the
+  // original's process-wide counter does; without it every build begins at 1.
+  std::int64_t* seed = nullptr;
 };
 
 // Whether the block names a network builder (its own or inherited).

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// deep_stack.h -- runs a piece of work on a thread with a large stack: evaluation recurses as deep as the user's
+// functions call each other, and must reach its own limit before that of the machine.
+#pragma once
+
+#include <exception>
+#include <functional>
+
+namespace tutti::brainscript {
+
+void on_deep_stack(const std::function<void()>& work);  // exceptions come through
+
+}  // namespace tutti::brainscript

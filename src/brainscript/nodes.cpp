@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// new Type { ... }: makes nodes from settings, checks their attributes, and answers questions about nodes (x.dim).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "brainscript/evaluator.h"
+#include "graph/shapes.h"
+
+namespace tutti::brainscript {
+
+const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
+  using enum AttributeKind;
+  static const std::map<std::string, std::vector<AttributeSpec>> table = {
+      {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
+      {"Times", {{"outputRank", integer}, {"inferInputRankToMap", integer}}},
+      {"TransposeTimes", {{"outputRank", integer}}},
+      {"Softmax", {{"axis", integer}}},
+      {"LogSoftmax", {{"axis", integer}}},
+      {"CrossEntropyWithSoftmax", {{"axis", integer}}},
+      {"ClassificationError", {{"topN", integer}, {"axis", integer}}},
+      {"ReduceElements", {{"op", text}, {"axis", optional_integer}}},
+      {"Slice", {{"begin", integer}, {"end", integer}, {"axis", integer}}},
+      {"RowStack", {{"axis", integer}}},
+      {"RowRepeat", {{"numRepeats", integer}}},
+      {"Reshape", {{"dims", dims}, {"beginAxis", integer}, {"endAxis", integer}}},
+      {"TransposeDimensions", {{"axis1", integer}, {"axis2", integer}}},
+  };
+  static const std::vector<AttributeSpec> none;
+  const auto found = table.find(operation);
+  return found == table.end() ? none : found->second;
+}
+
+NodeRef NodeTable::add(graph::Node node) {
+  if (node.name.empty()) node.name = "_";
+  int& last = names_[node.name];
+  if (last++ > 0) {
+    // Two expressions can stand under one path (a function's body and its argument); the later one gets a number.
+    const std::string wanted = node.name;
+    do node.name = fmt::format("{}_{}", wanted, last++);
+    while (names_.contains(node.name));
+    names_[wanted] = last - 1;
+    names_[node.name] = 1;
+  }
+  graph.nodes.push_back(std::move(node));
+  return {graph.nodes.size() - 1};
+}
+
+void NodeTable::rename(NodeRef ref, const std::string& name) {
+  const std::string old = graph.nodes[ref.index].name;
+  for (auto& node : graph.nodes)
+    if (node.name == name) node.name = old;
+  graph.nodes[ref.index].name = name;
+}
+
+NodeRef NodeTable::constant(double value, const std::string& name, const SourcePos& where) {
+  graph::Node node;
+  node.operation = "LearnableParameter";
+  node.name = name;
+  node.where = where;
+  node.attributes = {
+      {"dims", std::vector<double>{1}}, {"init", "fixedValue"}, {"value", value}, {"learningRateMultiplier", 0.0}};
+  return add(std::move(node));
+}
+
+Thunk* find_setting(const Record* settings, std::string_view name) {
+  for (; settings; settings = settings->outer) {
+    if (Thunk* t = settings->own(name)) return t;
+    if (settings->site) return nullptr;
+  }
+  return nullptr;
+}
+
+std::vector<double> dims_value(Evaluator& ev, const Value& v, const std::string& what, const Expr& e,
+                               const Record* scope) {
+  std::vector<double> dims;
+  const auto add = [&](const Value& d) {
+    const std::int64_t n = ev.integer(d, what, e, scope);
+    if (n < 0)
+      Evaluator::fail(e, scope, fmt::format("{} must not be negative ({})", what, n),
+                      "0 means: find out from the input");
+    dims.push_back(static_cast<double>(n));
+  };
+  if (auto* a = std::get_if<Array*>(&v))
+    for (Thunk* t : (*a)->elements) add(ev.force(t, &e, scope));
+  else
+    add(v);
+  return dims;
+}
+
+NodeRef Evaluator::as_node(const Value& v, const std::string& what, const Expr& e, const Record* scope,
+                           const Path* path) {
+  if (auto* node = std::get_if<NodeRef>(&v)) return *node;
+  if (auto* n = std::get_if<double>(&v)) return nodes_.constant(*n, path->str(), place(e, scope));
+  std::string fix;
+  if (std::holds_alternative<Function*>(v)) fix = "apply the function or layer to its input: f (x)";
+  if (std::holds_alternative<Record*>(v)) fix = "pick the member that holds the node: record.z";
+  if (std::holds_alternative<Array*>(v)) fix = "pick one element: a[0]";
+  fail(e, scope, fmt::format("{} must be a node or a number, not {}", what, describe(v)), fix);
+}
+
+Value Evaluator::construct(const Expr& e, Record* scope, const Path* path) {
+  static const std::vector<std::string> known = {"ComputationNetwork", "ComputationNode"};
+  if (std::find(known.begin(), known.end(), e.name) == known.end()) {
+    const std::string near = nearest(e.name, known);
+    fail(e, scope, fmt::format("this version has no type '{}'", e.name),
+         near.empty() ? "there are ComputationNetwork and ComputationNode" : fmt::format("did you mean '{}'?", near));
+  }
+  Record* record = make_record(*e.args[0], scope, path);
+  record->type = e.name;
+  if (e.name == "ComputationNode") return make_node(e, record, path);
+  return record;
+}
+
+NodeRef Evaluator::make_node(const Expr& e, Record* settings, const Path* path) {
+  Thunk* named = find_setting(settings, "operation");
+  if (!named) fail(e, settings, "a ComputationNode needs its 'operation'", "operation = 'Times', for example");
+  graph::Node node;
+  node.operation = text(force(named, &e, settings), "'operation'", e, settings);
+  const graph::OperationInfo* info = graph::find_operation(node.operation);
+  if (!info) {
+    const std::string near = nearest(node.operation, graph::operation_names());
+    fail(e, settings, fmt::format("this version has no operation '{}'", node.operation),
+         near.empty() ? "docs/brainscript.md lists the operations" : fmt::format("did you mean '{}'?", near));
+  }
+  if (Thunk* t = find_setting(settings, "inputs");
+      t && node.operation != "LearnableParameter" && info->max_inputs != 0) {
+    const Value inputs = force(t, &e, settings);
+    std::vector<Thunk*> all = {t};
+    if (auto* a = std::get_if<Array*>(&inputs)) all = (*a)->elements;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string what = all.size() == 1 ? "the input" : fmt::format("input {}", i + 1);
+      node.inputs.push_back(
+          as_node(force(all[i], &e, settings), what, e, settings, operand_path(path, node.operation, i)).index);
+    }
+  }
+  const auto n = static_cast<int>(node.inputs.size());
+  if (n < info->min_inputs || (info->max_inputs >= 0 && n > info->max_inputs))
+    fail(e, settings,
+         fmt::format("{} takes {}{} inputs, not {}", node.operation, info->max_inputs < 0 ? "at least " : "",
+                     info->min_inputs, n));
+  node.name = path->str();
+  node.where = place(e, settings);
+  if (node.operation == "LearnableParameter")
+    set_parameter_attributes(*this, node, e, settings);
+  else
+    set_attributes(node, e, settings);
+  const std::string operation = node.operation;
+  const NodeRef made = nodes_.add(std::move(node));
+  if (Thunk* t = find_setting(settings, "tag")) add_tag(made, operation, t, e, settings);
+  return made;
+}
+
+void Evaluator::set_attributes(graph::Node& node, const Expr& e, Record* settings) {
+  for (const auto& a : attributes_of(node.operation)) {
+    Thunk* t = find_setting(settings, a.name);
+    if (!t) continue;
+    const Value v = force(t, &e, settings);
+    const std::string what = fmt::format("'{}' of {} '{}'", a.name, node.operation, node.name);
+    switch (a.kind) {
+      case AttributeKind::optional_integer:
+        if (std::holds_alternative<None>(v)) break;
+        [[fallthrough]];
+      case AttributeKind::integer:
+        node.attributes[a.name] = static_cast<double>(integer(v, what, e, settings));
+        break;
+      case AttributeKind::number:
+        node.attributes[a.name] = number(v, what, e, settings);
+        break;
+      case AttributeKind::flag:
+        node.attributes[a.name] = boolean(v, what, e, settings);
+        break;
+      case AttributeKind::text:
+        node.attributes[a.name] = text(v, what, e, settings);
+        break;
+      case AttributeKind::dims:
+        node.attributes[a.name] = dims_value(*this, v, what, e, settings);
+        break;
+    }
+  }
+}
+
+void Evaluator::add_tag(NodeRef node, const std::string& operation, Thunk* t, const Expr& e, Record* settings) {
+  static const std::map<std::string, std::string> sets = {
+      {"feature", "feature"}, {"label", "label"},           {"criterion", "criterion"}, {"criteria", "criterion"},
+      {"eval", "evaluation"}, {"evaluation", "evaluation"}, {"output", "output"}};
+  const std::string tag = text(force(t, &e, settings), "'tag'", e, settings);
+  if (tag.empty()) return;
+  const auto found = sets.find(tag);
+  if (found == sets.end()) {
+    std::vector<std::string> known;
+    for (const auto& [name, set] : sets) known.push_back(name);
+    const std::string near = nearest(tag, known);
+    fail(e, settings, fmt::format("there is no tag '{}'", tag),
+         near.empty() ? "tags are feature, label, criterion, evaluation, output"
+                      : fmt::format("did you mean '{}'?", near));
+  }
+  nodes_.tags[found->second].push_back(node.index);
+  if (operation == "InputValue" && t->is_default) nodes_.default_features.insert(node.index);
+}
+
+Value Evaluator::node_member(NodeRef ref, const Expr& e, Record* scope) {
+  const graph::Node& node = nodes_.graph.nodes[ref.index];
+  if (e.name == "name") return node.name;
+  if (e.name == "operation") return node.operation;
+  if (e.name == "inputs") {
+    Array* a = heap_.array();
+    for (auto i : node.inputs) a->elements.push_back(heap_.ready(NodeRef{i}));
+    return a;
+  }
+  const auto from_numbers = [&](const auto& numbers) {
+    Array* a = heap_.array();
+    for (auto n : numbers) a->elements.push_back(heap_.ready(static_cast<double>(n)));
+    return a;
+  };
+  if (e.name == "dim" || e.name == "dims") {
+    // On a copy: what is inferred for the question must not fix dims before the network is whole.
+    graph::Graph copy = nodes_.graph;
+    const Shape shape = graph::infer_graph(copy, graph::evaluation_order(copy, {ref.index}))[ref.index].shape;
+    if (e.name == "dim") return static_cast<double>(shape.elements());
+    return from_numbers(shape.dims);
+  }
+  const auto found = node.attributes.find(e.name);
+  if (found != node.attributes.end()) {
+    const auto& a = found->second;
+    if (auto* b = std::get_if<bool>(&a)) return *b;
+    if (auto* n = std::get_if<double>(&a)) return *n;
+    if (auto* s = std::get_if<std::string>(&a)) return *s;
+    return from_numbers(std::get<std::vector<double>>(a));
+  }
+  std::vector<std::string> known = {"name", "operation", "dim", "dims", "inputs"};
+  for (const auto& [name, value] : node.attributes) known.push_back(name);
+  std::string all;
+  for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
+  const std::string near = nearest(e.name, known);
+  fail(e, scope, fmt::format("{} '{}' has no member '{}'", node.operation, node.name, e.name),
+       near.empty() ? "it has: " + all : fmt::format("did you mean '{}'?", near));
+}
+
+}  // namespace tutti::brainscript

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which initialiser a parameter gets, and which seed (semantics 5).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "brainscript/evaluator.h"
+#include "graph/text_matrix.h"
+
+namespace tutti::brainscript {
+namespace {
+
+const std::vector<std::string> random_inits = {"uniform",       "gaussian",     "normal",    "xavier",
+                                               "glorotUniform", "glorotNormal", "heUniform", "heNormal"};
+
+class Settings {
+ public:
+  Settings(Evaluator& ev, const graph::Node& node, const Expr& e, Record* record)
+      : ev_(ev), node_(node), e_(e), record_(record) {}
+
+  Thunk* find(std::string_view name) const { return find_setting(record_, name); }
+  Value value(std::string_view name, Value otherwise) const {
+    Thunk* t = find(name);
+    return t ? ev_.force(t, &e_, record_) : std::move(otherwise);
+  }
+  std::string what(std::string_view name) const { return fmt::format("'{}' of the parameter '{}'", name, node_.name); }
+  double number(std::string_view name, double otherwise) const {
+    return ev_.number(value(name, otherwise), what(name), e_, record_);
+  }
+  double integer(std::string_view name, double otherwise) const {
+    return static_cast<double>(ev_.integer(value(name, otherwise), what(name), e_, record_));
+  }
+  std::string text(std::string_view name) const {
+    return ev_.text(value(name, std::string()), what(name), e_, record_);
+  }
+  std::vector<double> dims() const {
+    if (!find("dims")) fail("a LearnableParameter needs its 'dims'");
+    return dims_value(ev_, value("dims", None{}), what("dims"), e_, record_);
+  }
+  [[noreturn]] void fail(std::string message, std::string fix = {}) const {
+    Evaluator::fail(e_, record_, std::move(message), std::move(fix));
+  }
+  Evaluator& evaluator() const { return ev_; }
+  const Expr& expr() const { return e_; }
+  Record* record() const { return record_; }
+
+ private:
+  Evaluator& ev_;
+  const graph::Node& node_;
+  const Expr& e_;
+  Record* record_;
+};
+
+// initValue as numbers; empty when it is not given.
+std::vector<double> init_values(const Settings& s) {
+  const Value v = s.value("initValue", std::string());
+  std::vector<double> values;
+  if (auto* n = std::get_if<double>(&v)) values.push_back(*n);
+  if (auto* a = std::get_if<Array*>(&v))
+    for (Thunk* t : (*a)->elements)
+      values.push_back(s.evaluator().number(s.evaluator().force(t, &s.expr(), s.record()), s.what("initValue"),
+                                            s.expr(), s.record()));
+  const bool absent =
+      std::holds_alternative<None>(v) || (std::holds_alternative<std::string>(v) && std::get<std::string>(v).empty());
+  if (values.empty() && !absent) s.fail(fmt::format("{} must be a number or an array of numbers", s.what("initValue")));
+  return values;
+}
+
+// Several constants as the text of a matrix: they fill the parameter column by column.
+std::string literal(const Settings& s, const std::vector<double>& values, std::vector<double>& dims) {
+  std::size_t unknown = 0, known = 1;
+  for (double d : dims)
+    if (d == 0)
+      ++unknown;
+    else
+      known *= static_cast<std::size_t>(d);
+  if (unknown > 1 || values.size() % known != 0 || (unknown == 0 && values.size() != known))
+    s.fail(fmt::format("{} has {} values, the parameter {} elements", s.what("initValue"), values.size(), known));
+  for (double& d : dims)
+    if (d == 0) d = static_cast<double>(values.size() / known);
+  const std::size_t rows = dims.empty() ? 1 : static_cast<std::size_t>(dims[0]);
+  std::string text;
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = r; i < values.size(); i += rows) text += fmt::format("{}{}", i == r ? "" : " ", values[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+void warn_value_without_init(const Settings& s, const graph::Node& node) {
+  Thunk* value = s.find("value");
+  if (!value || value->is_default) return;
+  s.evaluator().notice(
+      {node.where,
+       fmt::format("value= has no effect on the parameter '{}', which starts from uniform random numbers", node.name),
+       "add init='fixedValue' if every element should start from that value"});
+}
+
+void choose_init(const Settings& s, graph::Node& node) {
+  static const std::vector<std::string> known = [] {
+    std::vector<std::string> all = random_inits;
+    for (const char* name : {"fixedValue", "zero", "bilinear", "fromFile", "fromLiteral"}) all.emplace_back(name);
+    return all;
+  }();
+  auto& at = node.attributes;
+  std::vector<double> dims = s.dims();
+  std::string init = s.text("init");
+  const std::string file = s.text("initFromFilePath"), text = s.text("initFromLiteral");
+  const std::vector<double> values = init.empty() && file.empty() ? init_values(s) : std::vector<double>();
+  if (init.empty()) {
+    if (!file.empty())
+      init = "fromFile";
+    else if (values.size() == 1)
+      init = "fixedValue", at["value"] = values[0];
+    else if (!values.empty())
+      init = "fromLiteral", at["initFromLiteral"] = literal(s, values, dims);
+    else if (!text.empty())
+      init = "fromLiteral";
+    else
+      init = "uniform", warn_value_without_init(s, node);
+  }
+  if (std::find(known.begin(), known.end(), init) == known.end()) {
+    const std::string near = nearest(init, known);
+    s.fail(fmt::format("the parameter '{}' has the unknown init '{}'", node.name, init),
+           near.empty() ? fmt::format("known: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
+  }
+  if (init == "zero") init = "fixedValue", at["value"] = 0.0;
+  if (init == "fixedValue" && !at.contains("value")) at["value"] = s.number("value", 0);
+  if (init == "fromFile") {
+    if (file.empty()) s.fail(fmt::format("init='fromFile' of '{}' needs initFromFilePath", node.name), "name the file");
+    if (!std::filesystem::is_regular_file(file))
+      s.fail(fmt::format("cannot find '{}', which '{}' is initialised from", file, node.name),
+             "check initFromFilePath");
+    at["initFromFilePath"] = file;
+  }
+  if (init == "fromLiteral" && !at.contains("initFromLiteral")) {
+    if (text.empty())
+      s.fail(fmt::format("init='fromLiteral' of '{}' needs initFromLiteral", node.name), "write the numbers there");
+    at["initFromLiteral"] = text;
+    const graph::TextMatrix matrix = graph::parse_text_matrix(text, "initFromLiteral", node);
+    if (dims.size() == 2 && dims[0] == 0) dims[0] = static_cast<double>(matrix.rows);
+    if (dims.size() == 2 && dims[1] == 0) dims[1] = static_cast<double>(matrix.columns);
+  }
+  at["dims"] = dims;
+  at["init"] = init;
+}
+
+}  // namespace
+
+void set_parameter_attributes(Evaluator& ev, graph::Node& node, const Expr& e, Record* record) {
+  const Settings s(ev, node, e, record);
+  auto& at = node.attributes;
+  choose_init(s, node);
+  at["learningRateMultiplier"] = s.number("learningRateMultiplier", 1);
+  if (s.number("learningRateMultiplier", 1) < 0) s.fail(s.what("learningRateMultiplier") + " must not be negative");
+  const std::string init = std::get<std::string>(at["init"]);
+  if (std::find(random_inits.begin(), random_inits.end(), init) == random_inits.end()) return;
+  at["initValueScale"] = s.number("initValueScale", 1);
+  at["initFilterRank"] = s.integer("initFilterRank", 0);
+  at["initOutputRank"] = s.integer("initOutputRank", 1);
+  const auto wanted = static_cast<std::int64_t>(s.integer("randomSeed", -1));
+  at["randomSeed"] = static_cast<double>(wanted >= 0 ? ev.nodes().given_seed(wanted) : ev.nodes().next_seed());
+}
+
+}  // namespace tutti::brainscript

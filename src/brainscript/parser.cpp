@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens -> tree of the network language (semantics 2.3). Recursive descent for operands, precedence climbing for
+// binary operators. In a record an expression ends with its line; inside parentheses lines do not matter.
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "brainscript/syntax.h"
+
+namespace tutti::brainscript {
+namespace {
+
+struct Operator {
+  std::string_view symbol;
+  int level;
+};
+constexpr std::array<Operator, 21> operators = {{
+    {"*", 10},   {"/", 10}, {".*", 10}, {"**", 10}, {"%", 10}, {"+", 9},  {"-", 9},
+    {"with", 9}, {"==", 8}, {"!=", 8},  {"<", 8},   {"<=", 8}, {">", 8},  {">=", 8},
+    {"&&", 7},   {"||", 6}, {">>", 5},  {"<<", 5},  {":", 4},  {"=>", 0}, {"", -1},
+}};
+constexpr int deepest = 400;  // nested brackets and the like; keeps broken input away from the end of the stack
+
+class Parser {
+ public:
+  Parser(Program& program, const SourceText& text, const std::vector<std::string>& including)
+      : program_(program), text_(text), including_(including), tokens_(tokenize(text)) {}
+
+  Expr* whole_expression() {
+    Expr* e = expression(0, false);
+    if (peek().kind != TokenKind::end) unexpected("the end of the network");
+    return e;
+  }
+
+  Expr* whole_members() {
+    Expr* e = make(ExprKind::record, peek().where);
+    members(*e, "");
+    return e;
+  }
+
+ private:
+  const Token& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  const Token& next() {
+    const Token& t = peek();
+    if (at_ + 1 < tokens_.size()) ++at_;
+    return t;
+  }
+  bool at(std::string_view symbol, std::size_t ahead = 0) const {
+    const Token& t = peek(ahead);
+    return (t.kind == TokenKind::symbol || t.kind == TokenKind::keyword) && t.text == symbol;
+  }
+
+  [[noreturn]] static void fail(const Span& where, std::string message, std::string fix = {}) {
+    throw ConfigError(where.pos(), std::move(message), std::move(fix));
+  }
+
+  static std::string shown(const Token& t) {
+    if (t.kind == TokenKind::end) return "the end of the text";
+    if (t.kind == TokenKind::text) return fmt::format("the string '{}'", t.text);
+    return fmt::format("'{}'", t.text);
+  }
+
+  [[noreturn]] void unexpected(std::string_view wanted, std::string fix = {}) const {
+    fail(peek().where, fmt::format("expected {}, found {}", wanted, shown(peek())), std::move(fix));
+  }
+
+  void expect(std::string_view symbol, const Token& opening) {
+    if (at(symbol)) {
+      next();
+      return;
+    }
+    if (peek().kind == TokenKind::end)
+      fail(opening.where, fmt::format("'{}' is never closed", opening.text), fmt::format("add '{}'", symbol));
+    std::string fix;
+    if (at("=")) fix = "write == to compare, and name=value only as an argument or a member";
+    if (at(";")) fix = "arguments are separated by ',', array elements by ':'";
+    if (at(")") || at("]") || at("}") || at("|]"))
+      fix = fmt::format("the '{}' in front of it is still open", opening.text);
+    unexpected(fmt::format("'{}' or an operator", symbol), std::move(fix));
+  }
+
+  Expr* make(ExprKind kind, const Span& where) {
+    Expr* e = program_.exprs.emplace_back(std::make_unique<Expr>()).get();
+    e->kind = kind;
+    e->where = where;
+    return e;
+  }
+
+  struct Nesting {
+    explicit Nesting(Parser& p) : depth(p.depth_) {
+      if (++depth > deepest)
+        fail(p.peek().where, fmt::format("nested more than {} deep", deepest), "give the parts names");
+    }
+    ~Nesting() { --depth; }
+    int& depth;
+  };
+
+  static const Operator* binary(const Token& t) {
+    if (t.kind != TokenKind::symbol && t.kind != TokenKind::keyword) return nullptr;
+    for (const auto& o : operators)
+      if (o.level >= 0 && o.symbol == t.text) return &o;
+    return nullptr;
+  }
+
+  Expr* expression(int level, bool ends_with_line) {
+    const Nesting nesting(*this);
+    Expr* left = operand(ends_with_line);
+    bool chain = false;  // left is an array that this loop has begun
+    for (;;) {
+      const Token op = peek();
+      const Operator* o = binary(op);
+      if (!o || o->level < level || (ends_with_line && op.begins_line)) return left;
+      next();
+      if (o->symbol == "=>") return lambda_of(left, op, ends_with_line);
+      Expr* right = expression(o->level + 1, ends_with_line);
+      if (o->symbol == ":") {
+        if (!chain) {
+          Expr* array = make(ExprKind::array, op.where);
+          array->name = ":";
+          array->args.push_back(left);
+          left = array;
+          chain = true;
+        }
+        left->args.push_back(right);
+        continue;
+      }
+      Expr* e = make(ExprKind::binary, op.where);
+      e->name = op.text;
+      e->args = {left, right};
+      left = e;
+    }
+  }
+
+  Expr* lambda_of(Expr* left, const Token& arrow, bool ends_with_line) {
+    if (left->kind != ExprKind::identifier)
+      fail(arrow.where, "on the left of '=>' stands one name",
+           "put the function into parentheses of its own: a : (x => ...) : b");
+    Expr* e = make(ExprKind::lambda, arrow.where);
+    e->params.push_back({left->name, nullptr, left->where});
+    e->args = {expression(0, ends_with_line)};
+    return e;
+  }
+
+  Expr* operand(bool ends_with_line) {
+    const Nesting nesting(*this);
+    const Token t = peek();
+    if (at("+") || at("-") || at("!")) {
+      next();
+      Expr* e = make(ExprKind::unary, t.where);
+      e->name = t.text;
+      e->args = {operand(ends_with_line)};
+      return e;
+    }
+    return postfix(primary(ends_with_line), ends_with_line);
+  }
+
+  Expr* primary(bool ends_with_line) {
+    const Token t = peek();
+    switch (t.kind) {
+      case TokenKind::number: {
+        next();
+        Expr* e = make(ExprKind::number, t.where);
+        e->number = t.number;
+        return e;
+      }
+      case TokenKind::text: {
+        next();
+        Expr* e = make(ExprKind::text, t.where);
+        e->name = t.text;
+        return e;
+      }
+      case TokenKind::identifier: {
+        next();
+        Expr* e = make(ExprKind::identifier, t.where);
+        e->name = t.text;
+        return e;
+      }
+      case TokenKind::keyword:
+        if (Expr* e = keyword(t, ends_with_line)) return e;
+        unexpected("a value", fmt::format("'{}' is a word of the language and cannot be a name", t.text));
+      case TokenKind::symbol:
+        if (t.text == "(") return parenthesis();
+        if (t.text == "{" || t.text == "[") return record();
+        if (t.text == "[|") return array_brackets();
+        break;
+      case TokenKind::end:
+        break;
+    }
+    unexpected("a value");
+  }
+
+  Expr* keyword(const Token& t, bool ends_with_line) {
+    if (t.text == "true" || t.text == "false") {
+      next();
+      Expr* e = make(ExprKind::boolean, t.where);
+      e->number = t.text == "true";
+      return e;
+    }
+    if (t.text == "if") return conditional(ends_with_line);
+    if (t.text == "new") return construct();
+    if (t.text == "array") return generator();
+    return nullptr;
+  }
+
+  Expr* conditional(bool ends_with_line) {
+    Expr* e = make(ExprKind::conditional, next().where);
+    e->args.push_back(expression(0, ends_with_line));
+    if (!at("then")) unexpected("'then' or an operator", "write if condition then value else value");
+    next();
+    e->args.push_back(expression(0, ends_with_line));
+    if (!at("else")) unexpected("'else' or an operator", "every if has an else");
+    next();
+    e->args.push_back(expression(0, ends_with_line));
+    return e;
+  }
+
+  Expr* construct() {
+    const Token word = next();
+    if (peek().kind != TokenKind::identifier)
+      unexpected("the type of the object", "write new ComputationNetwork { ... }");
+    Expr* e = make(ExprKind::construct, peek().where);
+    e->name = next().text;
+    if (!at("{") && !at("[")) unexpected("'{' or '['", fmt::format("write new {} {{ ... }}", e->name));
+    e->args = {record()};
+    return e;
+  }
+
+  Expr* generator() {
+    Expr* e = make(ExprKind::generator, next().where);
+    if (!at("[")) unexpected("'['", "write array[from..to] (i => value)");
+    const Token open = next();
+    range(*e, open);
+    if (!at("(")) unexpected("'('", "write array[from..to] (i => value)");
+    const Token paren = next();
+    e->args.push_back(expression(0, false));
+    expect(")", paren);
+    add_element_call(*e);
+    return e;
+  }
+
+  // What one element of a generator is, for the evaluator to bind.
+  void add_element_call(Expr& generator) {
+    Expr* function = make(ExprKind::identifier, generator.where);
+    function->name = "_function";
+    Expr* index = make(ExprKind::identifier, generator.where);
+    index->name = "_index";
+    Expr* call = make(ExprKind::call, generator.where);
+    call->args = {function};
+    call->arguments.push_back({"", index, generator.where});
+    generator.args.push_back(call);
+  }
+
+  void range(Expr& e, const Token& open) {
+    e.args.push_back(expression(0, false));
+    if (!at("..")) unexpected("'..' or an operator", "write from..to");
+    next();
+    e.args.push_back(expression(0, false));
+    expect("]", open);
+  }
+
+  Expr* parenthesis() {
+    const Token open = next();
+    if (Expr* e = lambda_with_list(open)) return e;
+    if (at(")")) fail(open.where, "empty parentheses", "write [| |] for an array without elements");
+    Expr* e = expression(0, false);
+    if (at(",")) unexpected("')' or an operator", "array elements are separated by ':'");
+    expect(")", open);
+    return e;
+  }
+
+  // (a, b) => e
+  Expr* lambda_with_list(const Token& open) {
+    std::size_t i = 0;
+    while (peek(i).kind == TokenKind::identifier && at(",", i + 1)) i += 2;
+    if (i == 0 || peek(i).kind != TokenKind::identifier || !at(")", i + 1) || !at("=>", i + 2)) return nullptr;
+    Expr* e = make(ExprKind::lambda, peek(i + 2).where);
+    for (std::size_t k = 0; k <= i; k += 2) {
+      for (const auto& p : e->params)
+        if (p.name == peek(k).text) fail(peek(k).where, fmt::format("'{}' is named twice", p.name), "use another name");
+      e->params.push_back({peek(k).text, nullptr, peek(k).where});
+    }
+    at_ += i + 3;
+    e->args = {expression(0, false)};
+    return e;
+  }
+
+  Expr* record() {
+    const Token open = next();
+    Expr* e = make(ExprKind::record, open.where);
+    const std::string_view close = open.text == "{" ? "}" : "]";
+    members(*e, close);
+    if (!at(close)) {
+      if (peek().kind == TokenKind::end)
+        fail(open.where, fmt::format("'{}' is never closed", open.text), fmt::format("add '{}'", close));
+      unexpected(fmt::format("'{}' or another member", close));
+    }
+    next();
+    return e;
+  }
+
+  Expr* array_brackets() {
+    const Token open = next();
+    Expr* e = make(ExprKind::array, open.where);
+    e->name = "[|";
+    while (!at("|]")) {
+      if (at(";")) {
+        next();
+        continue;
+      }
+      if (peek().kind == TokenKind::end) fail(open.where, "'[|' is never closed", "add '|]'");
+      e->args.push_back(expression(0, true));
+      if (!at("|]") && !at(";") && !peek().begins_line && peek().kind != TokenKind::end)
+        unexpected("';', a new line or '|]'", at(",") ? "elements of [| |] are separated by ';'" : "");
+    }
+    next();
+    return e;
+  }
+
+  Expr* postfix(Expr* e, bool ends_with_line) {
+    for (;;) {
+      const Token t = peek();
+      if (ends_with_line && t.begins_line) return e;
+      if (at(".")) {
+        next();
+        if (peek().kind != TokenKind::identifier) unexpected("the name of a member");
+        Expr* m = make(ExprKind::member, peek().where);
+        m->name = next().text;
+        m->args = {e};
+        e = m;
+      } else if (at("[")) {
+        next();
+        Expr* x = make(ExprKind::index, t.where);
+        x->args = {e, expression(0, false)};
+        if (at(","))
+          unexpected("']' or an operator", "an index is one number; members of a record stand behind '=' or ':'");
+        expect("]", t);
+        e = x;
+      } else if (at("(") || at("{")) {
+        e = call(e);
+      } else {
+        return e;
+      }
+    }
+  }
+
+  Expr* call(Expr* function) {
+    const Token open = next();
+    const std::string_view close = open.text == "(" ? ")" : "}";
+    Expr* e = make(ExprKind::call, function->where);
+    e->args = {function};
+    bool named = false;
+    while (!at(close)) {
+      Argument a;
+      a.where = peek().where;
+      if (peek().kind == TokenKind::identifier && at("=", 1)) {
+        a.name = next().text;
+        next();
+        named = true;
+        for (const auto& other : e->arguments)
+          if (other.name == a.name)
+            fail(a.where, fmt::format("the argument '{}' is given twice", a.name), "remove one");
+      } else if (named && peek().kind != TokenKind::end) {
+        fail(a.where, "an argument without a name behind one with a name", "put it in front, or write name=value");
+      }
+      a.value = expression(0, false);
+      e->arguments.push_back(a);
+      if (!at(",")) break;
+      next();
+      if (at(close)) unexpected("another argument", "remove the ',' in front");
+    }
+    expect(close, open);
+    return e;
+  }
+
+  // Members up to `close`, or to the end of the text.
+  void members(Expr& record, std::string_view close) {
+    for (;;) {
+      while (at(";")) next();
+      if (peek().kind == TokenKind::end || (!close.empty() && at(close))) return;
+      if (at("include"))
+        include(record);
+      else
+        member(record);
+      if (at(";") || peek().begins_line || peek().kind == TokenKind::end || (!close.empty() && at(close))) continue;
+      unexpected("an operator, ';' or a new line", at(",") || peek().kind == TokenKind::identifier
+                                                       ? "members of a record are separated by ';' or a new line"
+                                                       : std::string());
+    }
+  }
+
+  void add(Expr& record, Member m) {
+    for (const auto& other : record.members)
+      if (other.name == m.name)
+        fail(m.where, fmt::format("'{}' is defined twice in this record", m.name), "rename or remove one of them");
+    record.members.push_back(std::move(m));
+  }
+
+  void member(Expr& record) {
+    if (peek().kind == TokenKind::keyword)
+      unexpected("the name of a member",
+                 fmt::format("'{}' is a word of the language and cannot be a name", peek().text));
+    if (peek().kind != TokenKind::identifier) unexpected("the name of a member");
+    Member m;
+    m.where = peek().where;
+    m.name = next().text;
+    Expr* function = nullptr;
+    Expr* elements = nullptr;
+    if (at("(") || at("{")) function = params(m.name);
+    if (at("[")) elements = element_range();
+    if (!at("=")) unexpected("'='", at("==") ? "a definition has a single '='" : std::string());
+    next();
+    m.value = expression(0, true);
+    if (elements) {
+      elements->args[2]->args = {m.value};
+      m.value = elements;
+    }
+    if (function) {
+      function->args = {m.value};
+      m.value = function;
+    }
+    add(record, std::move(m));
+  }
+
+  Expr* params(const std::string& name) {
+    const Token open = next();
+    const std::string_view close = open.text == "(" ? ")" : "}";
+    Expr* f = make(ExprKind::lambda, open.where);
+    f->name = name;
+    while (!at(close)) {
+      if (peek().kind != TokenKind::identifier) unexpected("the name of an argument");
+      Param p{peek().text, nullptr, peek().where};
+      next();
+      for (const auto& other : f->params)
+        if (other.name == p.name) fail(p.where, fmt::format("'{}' is named twice", p.name), "use another name");
+      if (at("=")) {
+        next();
+        p.otherwise = expression(0, false);
+      } else if (!f->params.empty() && f->params.back().otherwise) {
+        fail(p.where, fmt::format("'{}' has no default but stands behind an argument that has one", p.name),
+             "give it a default or move it to the front");
+      }
+      f->params.push_back(std::move(p));
+      if (!at(",")) break;
+      next();
+    }
+    expect(close, open);
+    return f;
+  }
+
+  // x[i:lo..hi] = e is x = array[lo..hi] (i => e).
+  Expr* element_range() {
+    const Token open = next();
+    Expr* e = make(ExprKind::generator, open.where);
+    if (peek().kind != TokenKind::identifier) unexpected("the name of the index", "write x[i:from..to] = value");
+    Expr* f = make(ExprKind::lambda, peek().where);
+    f->params.push_back({peek().text, nullptr, peek().where});
+    next();
+    if (!at(":")) unexpected("':'", "write x[i:from..to] = value");
+    next();
+    range(*e, open);
+    e->args.push_back(f);
+    add_element_call(*e);
+    return e;
+  }
+
+  void include(Expr& record);
+
+  Program& program_;
+  const SourceText& text_;
+  const std::vector<std::string>& including_;
+  std::vector<Token> tokens_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+std::optional<std::filesystem::path> find_include(const Program& program, const SourceText& from,
+                                                  const std::string& wanted) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::vector<fs::path> places = {fs::path(wanted)};
+  if (!fs::path(wanted).is_absolute()) {
+    places.push_back(fs::path(from.source->name).parent_path() / wanted);
+    for (const auto& p : program.include_path) places.push_back(p / wanted);
+    const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
+    if (!self.empty()) places.push_back(self.parent_path() / wanted);
+  }
+  for (const auto& p : places)
+    if (fs::is_regular_file(p, ignored)) return p.lexically_normal();
+  return std::nullopt;
+}
+
+void Parser::include(Expr& record) {
+  next();
+  const Token name = peek();
+  if (name.kind != TokenKind::text) unexpected("the name of a file in quotes");
+  next();
+  const auto path = find_include(program_, text_, name.text);
+  if (!path)
+    fail(name.where, fmt::format("cannot find '{}'", name.text),
+         "give its path from here, from the directory of the config file, or in full");
+  std::vector<std::string> including = including_;
+  for (const auto& p : including)
+    if (p == path->string()) fail(name.where, fmt::format("'{}' includes itself", name.text), "remove this include");
+  if (including.size() > 50) fail(name.where, "includes are nested more than 50 deep", "remove this include");
+  including.push_back(path->string());
+  std::ifstream file(*path, std::ios::binary);
+  std::string contents{std::istreambuf_iterator<char>(file), {}};
+  if (!file) fail(name.where, fmt::format("cannot read '{}'", path->string()), "check its permissions");
+  auto origin = std::make_shared<SourcePos>(name.where.pos());
+  auto source = std::make_shared<Source>(Source{path->string(), std::move(contents), origin});
+  const SourceText* text = program_.add_text({source->text, source, 0, text_.library});
+  const Expr* included = Parser(program_, *text, including).whole_members();
+  for (const auto& m : included->members) add(record, m);
+}
+
+}  // namespace
+
+Expr* parse_expression(Program& program, const SourceText& text) {
+  return Parser(program, text, {}).whole_expression();
+}
+
+Expr* parse_members(Program& program, const SourceText& text) { return Parser(program, text, {}).whole_members(); }
+
+}  // namespace tutti::brainscript
