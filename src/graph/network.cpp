@@ -243,8 +243,7 @@ void Network::plan_training(std::int64_t max_columns) {
   if (!impl_->training)
     throw ConfigError({}, "the network has no training criterion",
                       "name one: criterionNodes = (ce), or tag = 'criterion' on the node");
-  impl_->training->program.plan(static_cast<std::size_t>(max_columns));
-  impl_->training->program.prepare(impl_->training->run);
+  impl_->training->plan(static_cast<std::size_t>(max_columns));
 }
 
 Executable& Network::Impl::evaluating() {
@@ -256,7 +255,7 @@ Executable& Network::Impl::evaluating() {
 void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::string>& nodes) {
   Impl& m = *impl_;
   if (nodes.empty()) {
-    m.evaluating().program.plan(static_cast<std::size_t>(max_columns));
+    m.evaluating().plan(static_cast<std::size_t>(max_columns));
     return;
   }
   std::vector<std::size_t> roots;
@@ -269,7 +268,7 @@ void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::s
           "tag the node: tag = 'output'");
   }
   m.output = m.make(roots, {.criterion = {}, .training = false, .reuse_memory = m.options.reuse_memory});
-  m.output->program.plan(static_cast<std::size_t>(max_columns));
+  m.output->plan(static_cast<std::size_t>(max_columns));
 }
 
 NodeResult Network::criterion() const {

@@ -23,6 +23,11 @@ struct Executable {
   Executable(const graph::Graph& graph, const std::vector<graph::Value>& values, const std::vector<std::size_t>& roots,
              Backend& backend, const graph::Program::Options& options)
       : program(graph, values, roots, backend, options), run(backend), roots(roots) {}
+  // Room for this many columns; the run is told where everything lies now.
+  void plan(std::size_t columns) {
+    program.plan(columns);
+    program.prepare(run);
+  }
   graph::Program program;
   graph::Run run;
   std::vector<std::size_t> roots;

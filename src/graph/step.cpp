@@ -42,14 +42,22 @@ std::size_t default_axis(const graph::Lowered& code) {
 const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch) {
   const auto& code = e.program.code();
   const bool by_sequence = code.axes.size() > 1;
-  std::size_t total = 0;
+  std::size_t total = none;
+  const Tensor* first = nullptr;
   for (const auto& t : code.tensors) {
     if (t.kind != Tensor::Kind::input) continue;
     const StreamData* stream = stream_of(streams, batch, t.name);
     if (!stream) throw Error(fmt::format("the network's input '{}' has no stream of that name in the reader", t.name));
     const bool listed = by_sequence && !stream->sequence_begin.empty();
-    total = std::max(total, listed ? stream->sequence_begin.size() - 1 : stream->columns);
+    const std::size_t size = listed ? stream->sequence_begin.size() - 1 : stream->columns;
+    if (total != none && size != total)
+      throw Error(
+          fmt::format("the streams of a minibatch do not fit: '{}' has {} {} where '{}' has {}; streams of different "
+                      "length need a dynamicAxis of their own",
+                      t.name, size, listed ? "sequences" : "samples", first->name, total));
+    total = size, first = &t;
   }
+  if (total == none) total = 0;
   const std::size_t room = e.program.planned_columns();
   auto& parts = e.parts;
   parts.clear();
@@ -128,10 +136,7 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
     if (columns == none) columns = 0;
     most = std::max(most, columns);
   }
-  if (most > e.program.planned_columns()) {
-    e.program.plan(most);
-    e.program.prepare(e.run);
-  }
+  if (most > e.program.planned_columns()) e.plan(most);
   e.run.dropout_rate = mode.dropout_rate;
   e.run.dropout_seed = mode.dropout_seed;
   e.run.position = static_cast<std::uint64_t>(batch.position) + part.first;

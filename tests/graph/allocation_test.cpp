@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step loop allocates nothing of its own: `new` is counted, except where oneDNN itself calls it.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "graph_builder.h"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+
+bool from_library(void* caller) {
+  Dl_info info;
+  return dladdr(caller, &info) != 0 && info.dli_fname && std::strstr(info.dli_fname, "dnnl");
+}
+
+void* counted(std::size_t size, void* caller) {
+  if (counting && !from_library(caller)) ++allocations;
+  if (void* p = std::malloc(size ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size, __builtin_return_address(0)); }
+void* operator new[](std::size_t size) { return counted(size, __builtin_return_address(0)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+
+namespace tutti {
+namespace {
+
+using test::Data;
+using test::GraphBuilder;
+
+class Quiet : public PieceSink {
+ public:
+  void piece_ready(std::size_t) override {}
+};
+
+TEST(Allocation, CountsAtAll) {
+  counting = true;
+  auto* made = new int(3);
+  counting = false;
+  delete made;
+  EXPECT_EQ(allocations.exchange(0), 1);
+}
+
+TEST(Allocation, StepsAllocateOnlyTheTally) {
+  GraphBuilder b;
+  const auto x = b.input("x", {64});
+  const auto h =
+      b.add("Tanh", "h",
+            {b.add("Plus", "s", {b.add("Times", "t", {b.parameter("W", {32, 64}), x}), b.parameter("b", {32})})});
+  const auto d = b.add("Dropout", "d",
+                       {b.add("RowStack", "stack", {h, b.add("Slice", "sl", {x}, {{"begin", 3.0}, {"end", 11.0}})})});
+  const auto z = b.add("Times", "z", {b.parameter("V", {5, 40}, 2), d});
+  const auto labels = b.input("labels", {5});
+  b.criterion("CrossEntropyWithSoftmax", "ce", {labels, z});
+  b.evaluation("ClassificationError", "errs", {labels, z});
+  Data full(48), rest(29), none(0);
+  for (auto* data : {&full, &rest}) data->random("x", 64), data->one_hot("labels", 5);
+  none.dense("x", {}), none.dense("labels", {});
+  Network network(b.graph(), {});
+  network.bind(full.infos);
+  network.initialize_parameters();
+  network.plan_training(32);  // 48 are worked off in two parts
+  network.set_mode({0.2, 1});
+  Quiet sink;
+  for (int i = 0; i < 2; ++i)
+    for (const auto* data : {&full, &rest, &none}) network.forward_backward(data->batch, sink);
+  counting = true;
+  for (int i = 0; i < 10; ++i)
+    for (const auto* data : {&full, &rest, &none}) network.forward_backward(data->batch, sink);
+  counting = false;
+  EXPECT_EQ(allocations.exchange(0), 30) << "one list of evaluations per tally, nothing else";
+}
+
+}  // namespace
+}  // namespace tutti

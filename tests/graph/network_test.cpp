@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network as a whole: results, counts, parts, order of the pieces, sparse inputs, statistics, dropout, faults.
+#include "tutti/network.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "graph_builder.h"
+
+namespace tutti {
+namespace {
+
+using test::Announced;
+using test::Data;
+using test::gradients;
+using test::GraphBuilder;
+
+// x [dim] -> hidden -> classes, with the given activation.
+GraphBuilder classifier(double dim, double hidden, double classes, const std::string& activation = "RectifiedLinear",
+                        bool sparse = false) {
+  GraphBuilder b;
+  const auto x = b.input("x", {dim}, sparse);
+  const auto t1 = b.add("Times", "t1", {b.parameter("W1", {hidden, dim}, 1), x});
+  const auto h = b.add(activation, "h", {b.add("Plus", "s1", {t1, b.parameter("b1", {hidden}, 2)})});
+  const auto t2 = b.add("Times", "t2", {b.parameter("W2", {classes, hidden}, 3), h});
+  const auto z = b.add("Plus", "z", {t2, b.parameter("b2", {classes}, 4)});
+  const auto labels = b.input("labels", {classes});
+  b.criterion("CrossEntropyWithSoftmax", "ce", {labels, z});
+  b.evaluation("ClassificationError", "errs", {labels, z});
+  b.evaluation("ClassificationError", "top2", {labels, z}, {{"topN", 2.0}});
+  b.graph().outputs.push_back(z);
+  b.graph().features.push_back(x);
+  return b;
+}
+
+std::unique_ptr<Network> ready(const graph::Graph& graph, const Data& data, std::int64_t plan,
+                               NetworkOptions options = {}) {
+  auto network = std::make_unique<Network>(graph, options);
+  network->bind(data.infos);
+  network->initialize_parameters();
+  network->plan_training(plan);
+  return network;
+}
+
+void expect_near(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::fabs(a[i]))) << i;
+}
+
+TEST(Network, CriterionAndErrorsByHand) {
+  GraphBuilder b;
+  const auto z = b.input("z", {3}), labels = b.input("labels", {3});
+  b.criterion("CrossEntropyWithSoftmax", "ce", {labels, z});
+  b.evaluation("ClassificationError", "errs", {labels, z});
+  b.evaluation("ClassificationError", "top2", {labels, z}, {{"topN", 2.0}});
+  b.evaluation("SquareError", "se", {labels, z});
+  Data d(3);
+  d.dense("z", {1, 2, 3, 5, 5, 0, 0, 1, 1});
+  d.dense("labels", {0, 0, 1, 1, 0, 0, 0, 0, 1});
+  Network network(b.graph(), {});
+  network.bind(d.infos);
+  network.plan_evaluation(8, {});
+  const Tally t = network.evaluate(d.batch);
+  const double first = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0)) - 3;
+  const double second = std::log(2 * std::exp(5.0) + 1) - 5, third = std::log(1 + 2 * std::exp(1.0)) - 1;
+  EXPECT_NEAR(t.criterion, first + second + third, 1e-6);
+  EXPECT_EQ(t.criterion_count, 3);
+  EXPECT_EQ(t.samples, 3);
+  // Of equal values the first is the maximum: right for sample 2, wrong for sample 3.
+  EXPECT_EQ(t.evaluations[0].sum, 1);
+  EXPECT_EQ(t.evaluations[1].sum, 0);
+  EXPECT_EQ(t.evaluations[2].sum, 1 + 4 + 4 + 16 + 25 + 0 + 0 + 1 + 0);
+  EXPECT_EQ(t.evaluations[2].count, 3);
+}
+
+TEST(Network, PiecesComeLastLayerFirstAndCoverEverything) {
+  Data d(4);
+  d.random("x", 1000);
+  d.one_hot("labels", 10);
+  auto network = ready(classifier(1000, 600, 10).graph(), d, 4);
+  const Parameters& p = network->parameters();
+  ASSERT_EQ(p.slices.size(), 4u);
+  EXPECT_EQ(p.slices[0].name, "b2");
+  EXPECT_EQ(p.slices[1].name, "W2");
+  EXPECT_EQ(p.slices[2].name, "b1");
+  EXPECT_EQ(p.slices[3].name, "W1");
+  EXPECT_EQ(p.slices[3].rows, 600u);
+  EXPECT_EQ(p.slices[3].columns, 1000u);
+  std::vector<std::size_t> columns(p.slices.size(), 0);
+  for (const auto& piece : p.pieces) {
+    EXPECT_EQ(piece.first_column, columns[piece.slice]);
+    columns[piece.slice] += piece.columns;
+    EXPECT_LE(p.count(piece), std::size_t{1} << 19);
+  }
+  for (std::size_t s = 0; s < p.slices.size(); ++s) {
+    EXPECT_EQ(columns[s], p.slices[s].columns);
+    EXPECT_EQ(p.slices[s].offset % 16, 0u);
+  }
+  EXPECT_GE(p.pieces.size(), 6u);
+  Announced sink;
+  network->forward_backward(d.batch, sink);
+  ASSERT_EQ(sink.order.size(), p.pieces.size());
+  for (std::size_t i = 0; i < sink.order.size(); ++i) EXPECT_EQ(sink.order[i], i);
+  // An empty share says the same, with zeros.
+  Data empty(0);
+  empty.dense("x", {}), empty.dense("labels", {});
+  Announced same;
+  const Tally t = network->forward_backward(empty.batch, same);
+  EXPECT_EQ(same.order, sink.order);
+  EXPECT_EQ(t.samples, 0);
+  EXPECT_EQ(t.evaluations.size(), 2u);
+  for (const float g : gradients(*network)) ASSERT_EQ(g, 0);
+}
+
+// Weights may change as soon as they are announced: the gradients are those of the weights before.
+TEST(Network, WeightsMayChangeWhenAnnounced) {
+  Data d(6);
+  d.random("x", 900);
+  d.one_hot("labels", 5);
+  const auto graph = classifier(900, 700, 5, "Tanh").graph();
+  auto calm = ready(graph, d, 6), busy = ready(graph, d, 6);
+  Announced nothing;
+  calm->forward_backward(d.batch, nothing);
+  struct Spoil : PieceSink {
+    Parameters& p;
+    explicit Spoil(Parameters& parameters) : p(parameters) {}
+    void piece_ready(std::size_t i) override {
+      std::fill_n(p.weights.data() + p.offset(p.pieces[i]), p.count(p.pieces[i]),
+                  std::numeric_limits<float>::quiet_NaN());
+    }
+  } spoil(busy->parameters());
+  busy->forward_backward(d.batch, spoil);
+  EXPECT_EQ(gradients(*calm), gradients(*busy));
+}
+
+TEST(Network, PartsAddUpToTheWhole) {
+  for (const std::string activation : {"RectifiedLinear", "Sigmoid", "Tanh"}) {
+    Data d(23);
+    d.random("x", 17);
+    d.one_hot("labels", 5);
+    const auto graph = classifier(17, 13, 5, activation).graph();
+    auto whole = ready(graph, d, 23);
+    Announced sink;
+    const Tally expected = whole->forward_backward(d.batch, sink);
+    for (const std::int64_t plan : {1, 5, 22}) {
+      auto parts = ready(graph, d, plan);
+      Announced other;
+      const Tally t = parts->forward_backward(d.batch, other);
+      EXPECT_EQ(other.order, sink.order);
+      EXPECT_NEAR(t.criterion, expected.criterion, 1e-5);
+      EXPECT_EQ(t.criterion_count, 23);
+      EXPECT_EQ(t.evaluations[0].sum, expected.evaluations[0].sum);
+      EXPECT_EQ(t.evaluations[1].count, 23);
+      expect_near(gradients(*whole), gradients(*parts), 1e-5);
+    }
+  }
+}
+
+// A penalty on weights counts once, however the share would be split.
+TEST(Network, WhatIsNoSumOverSamplesIsNotSplit) {
+  Data d(9);
+  d.random("x", 4);
+  GraphBuilder b;
+  const auto w = b.parameter("W", {3, 4}, 1);
+  const auto z = b.add("Times", "z", {w, b.input("x", {4})});
+  b.criterion("Plus", "total",
+              {b.add("SquareError", "se", {z, b.add("Sigmoid", "s", {z})}), b.add("MatrixL2Reg", "n", {w})});
+  auto whole = ready(b.graph(), d, 9), small = ready(b.graph(), d, 2);
+  Announced sink;
+  EXPECT_EQ(whole->forward_backward(d.batch, sink).criterion, small->forward_backward(d.batch, sink).criterion);
+  EXPECT_EQ(gradients(*whole), gradients(*small));
+}
+
+TEST(Network, SharesOfAnySizeFollowEachOther) {
+  const auto graph = classifier(20, 33, 4).graph();
+  Data large(32), small(7), odd(31);
+  for (auto* d : {&large, &small, &odd}) d->random("x", 20), d->one_hot("labels", 4);
+  auto network = ready(graph, large, 32);
+  Announced sink;
+  network->forward_backward(large.batch, sink);
+  const auto first = gradients(*network);
+  network->forward_backward(small.batch, sink);
+  network->forward_backward(odd.batch, sink);
+  auto fresh = ready(graph, odd, 31);
+  fresh->forward_backward(odd.batch, sink);
+  EXPECT_EQ(gradients(*network), gradients(*fresh));
+  network->forward_backward(large.batch, sink);
+  EXPECT_EQ(gradients(*network), first);
+}
+
+TEST(Network, ReusedMemoryChangesNothing) {
+  for (const std::string activation : {"RectifiedLinear", "Sigmoid", "Tanh", "Abs", "Sin"}) {
+    Data d(4000);  // enough for the sizes in describe() to differ
+    d.random("x", 21);
+    d.one_hot("labels", 6);
+    const auto graph = classifier(21, 18, 6, activation).graph();
+    NetworkOptions apart;
+    apart.reuse_memory = false;
+    auto reused = ready(graph, d, 4000), separate = ready(graph, d, 4000, apart);
+    Announced sink;
+    EXPECT_EQ(reused->forward_backward(d.batch, sink).criterion, separate->forward_backward(d.batch, sink).criterion);
+    EXPECT_EQ(gradients(*reused), gradients(*separate));
+    EXPECT_NE(reused->describe(), separate->describe()) << "the plan should need less memory";
+  }
+}
+
+TEST(Network, SparseInputsGiveWhatDenseOnesGive) {
+  Data d(11);
+  d.random("x", 40);
+  for (auto& v : d.values(0))
+    if (v < 0.5f) v = 0;
+  d.one_hot("labels", 5);
+  Data s(11);
+  s.dense("x0", d.values(0));
+  s.sparse_copy("x", 0);
+  s.dense("l0", d.values(1));
+  s.sparse_copy("labels", 2);
+  auto dense = ready(classifier(40, 9, 5, "Tanh").graph(), d, 11);
+  auto sparse = ready(classifier(40, 9, 5, "Tanh", true).graph(), s, 11);
+  auto fed_sparse = ready(classifier(40, 9, 5, "Tanh").graph(), s, 11);  // declared dense, delivered sparse
+  Announced sink;
+  const double expected = dense->forward_backward(d.batch, sink).criterion;
+  EXPECT_NEAR(sparse->forward_backward(s.batch, sink).criterion, expected, 1e-4);
+  EXPECT_EQ(fed_sparse->forward_backward(s.batch, sink).criterion, expected);
+  expect_near(gradients(*dense), gradients(*sparse), 1e-5);
+  EXPECT_EQ(gradients(*dense), gradients(*fed_sparse));
+  const auto& slices = sparse->parameters().slices;
+  EXPECT_TRUE(
+      std::find_if(slices.begin(), slices.end(), [](const auto& x) { return x.name == "W1"; })->sparse_gradient);
+  EXPECT_FALSE(
+      std::find_if(slices.begin(), slices.end(), [](const auto& x) { return x.name == "W2"; })->sparse_gradient);
+  EXPECT_FALSE(dense->parameters().slices[3].sparse_gradient);
+  auto parts = ready(classifier(40, 9, 5, "Tanh", true).graph(), s, 4);
+  parts->forward_backward(s.batch, sink);
+  expect_near(gradients(*sparse), gradients(*parts), 1e-5);
+}
+
+TEST(Network, OutputsByName) {
+  Data d(5);
+  d.random("x", 6);
+  d.one_hot("labels", 3);
+  auto b = classifier(6, 4, 3);
+  const auto p = b.add("Softmax", "p", {b.graph().outputs[0]});  // without a tag
+  Network network(b.graph(), {});
+  network.bind(d.infos);
+  network.initialize_parameters();
+  network.plan_evaluation(2, {"p", "h", "b1", "x"});
+  EXPECT_EQ(network.inputs_for({"p"}).size(), 1u);
+  EXPECT_EQ(network.inputs_for_training().size(), 2u);
+  const auto out = network.forward(d.batch);
+  ASSERT_EQ(out.size(), 4u);
+  EXPECT_EQ(out[0].columns, 5u);
+  for (std::size_t c = 0; c < 5; ++c) {
+    float sum = 0;
+    for (std::size_t i = 0; i < 3; ++i) sum += out[0].values[c * 3 + i];
+    EXPECT_NEAR(sum, 1, 1e-6);
+  }
+  EXPECT_TRUE(std::all_of(out[1].values.begin(), out[1].values.end(), [](float v) { return v >= 0; }));
+  EXPECT_FALSE(out[2].per_sample);
+  EXPECT_EQ(out[2].values.size(), 4u);
+  EXPECT_TRUE(std::equal(out[3].values.begin(), out[3].values.end(), d.values(0).begin()));
+  EXPECT_THROW(network.plan_evaluation(2, {"q"}), ConfigError);
+  EXPECT_EQ(network.gradient_nodes(), 10u);  // four parameters, two products, two sums, one activation, one criterion
+  (void)p;
+}
+
+TEST(Network, StreamsMustFit) {
+  Data d(2);
+  d.random("x", 6);
+  auto b = classifier(6, 4, 3);
+  Network network(b.graph(), {});
+  network.plan_training(2);
+  EXPECT_THROW(network.bind(d.infos), Error);  // labels are missing
+  d.random("labels", 4);
+  EXPECT_THROW(network.bind(d.infos), Error);  // three classes
+  auto sparse = classifier(6, 4, 3, "Tanh", true);
+  Network declared(sparse.graph(), {});
+  EXPECT_THROW(declared.bind({{"x", 6, false}, {"labels", 3, false}}), Error);
+}
+
+TEST(Network, StatisticsOverTheCorpus) {
+  GraphBuilder b;
+  const auto x = b.input("x", {3});
+  const auto mean = b.add("Mean", "mean", {x}), deviation = b.add("InvStdDev", "invstd", {x});
+  const auto normal = b.add("PerDimMeanVarNormalization", "n", {x, mean, deviation});
+  b.criterion("SumElements", "total", {b.add("ElementTimes", "t", {b.parameter("W", {3}), normal})});
+  Data first(4), second(2);
+  first.dense("x", {1, 5, 2, 2, 5, 4, 3, 5, 6, 4, 5, 8});
+  second.dense("x", {5, 5, 10, 6, 5, 12});
+  Network network(b.graph(), {});
+  network.bind(first.infos);
+  network.initialize_parameters();
+  EXPECT_EQ(network.precompute_nodes(), (std::vector<std::string>{"mean", "invstd"}));
+  network.precompute_begin();
+  network.precompute_accumulate(first.batch);
+  network.precompute_accumulate(second.batch);
+  // As if a second rank had seen the same data again: the statistics stay.
+  network.precompute_end([](std::span<double> v) {
+    for (auto& value : v) value *= 2;
+  });
+  EXPECT_TRUE(network.precompute_nodes().empty());
+  const auto state = network.state();
+  ASSERT_EQ(state.size(), 2u);
+  EXPECT_EQ(state[0].name, "mean");
+  const double variance = 35.0 / 12;  // biased, of 1..6
+  EXPECT_FLOAT_EQ(state[0].values[0], 3.5f);
+  EXPECT_FLOAT_EQ(state[0].values[2], 7.0f);
+  EXPECT_FLOAT_EQ(state[1].values[0], static_cast<float>(1 / std::sqrt(variance)));
+  EXPECT_FLOAT_EQ(state[1].values[1], 1e5f);  // no variance: the floor of 1e-10
+  // The mark is part of the graph: a model made of it does not compute them again.
+  Network again(network.graph(), {});
+  EXPECT_TRUE(again.precompute_nodes().empty());
+  EXPECT_EQ(network.inputs_for({"mean"}).size(), 0u);
+}
+
+Network& dropping(const graph::Graph& graph, const Data& d, std::unique_ptr<Network>& n, std::uint64_t seed) {
+  n = ready(graph, d, 8);
+  n->set_mode({0.3, seed});
+  return *n;
+}
+
+TEST(Network, DropoutFollowsSeedAndPosition) {
+  GraphBuilder b;
+  const auto w = b.parameter("W", {500}, 1);
+  const auto one = b.add("Dropout", "d1", {b.add("ElementTimes", "t", {w, b.input("x", {500})})});
+  b.criterion("SumElements", "total", {b.add("Dropout", "d2", {one})});
+  b.graph().outputs.push_back(one);
+  Data d(8);
+  d.dense("x", std::vector<float>(8 * 500, 1.0f));
+  Announced sink;
+  std::unique_ptr<Network> n;
+  dropping(b.graph(), d, n, 4).forward_backward(d.batch, sink);
+  EXPECT_EQ(n->random_nodes(), 2u);
+  const auto expected = gradients(*n);
+  // Kept elements are scaled by 1 / 0.7 twice; on average the gradient is that without dropout.
+  double sum = 0;
+  for (std::size_t i = 0; i < 500; ++i) sum += expected[i];
+  EXPECT_NEAR(sum / 500, 8, 0.4);
+  const double steps = expected[0] * 0.7 * 0.7;
+  EXPECT_NEAR(steps, std::round(steps), 1e-4);
+  dropping(b.graph(), d, n, 4).forward_backward(d.batch, sink);
+  EXPECT_EQ(gradients(*n), expected);
+  dropping(b.graph(), d, n, 5).forward_backward(d.batch, sink);
+  EXPECT_NE(gradients(*n), expected);
+  d.batch.position = 8;
+  dropping(b.graph(), d, n, 4).forward_backward(d.batch, sink);
+  EXPECT_NE(gradients(*n), expected);
+  d.batch.position = 0;
+  // Parts of the share drop the same elements.
+  auto parts = ready(b.graph(), d, 3);
+  parts->set_mode({0.3, 4});
+  parts->forward_backward(d.batch, sink);
+  expect_near(gradients(*parts), expected, 1e-5);
+  // None in evaluation, and none at rate 0.
+  parts->plan_evaluation(8, {});
+  const double plain = parts->evaluate(d.batch).criterion;
+  parts->set_mode({0, 4});
+  EXPECT_NEAR(parts->forward_backward(d.batch, sink).criterion, plain, 1e-4 * std::fabs(plain));
+}
+
+std::string culprit(Network& n, const Data& d) {
+  Announced sink;
+  try {
+    n.forward_backward(d.batch, sink);
+  } catch (const NumericError& e) {
+    EXPECT_TRUE(sink.order.empty()) << "nothing may be announced from a broken step";
+    return e.node;
+  }
+  return "no error";
+}
+
+TEST(Network, NotANumberIsTracedToItsSource) {
+  Data d(4);
+  d.random("x", 6);
+  d.one_hot("labels", 3);
+  auto n = ready(classifier(6, 4, 3).graph(), d, 4);
+  EXPECT_EQ(culprit(*n, d), "no error");
+  d.values(0)[7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(culprit(*n, d), "x");
+  d.values(0)[7] = 1;
+  n->parameters().weights.data()[n->parameters().slices[1].offset] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(culprit(*n, d), "W2");
+  n->initialize_parameters();
+  EXPECT_EQ(culprit(*n, d), "no error");
+  // An overflow inside: exp(1e3) is infinite, and infinity minus infinity is nothing.
+  GraphBuilder b;
+  const auto big = b.add("Exp", "big",
+                         {b.add("ElementTimes", "t", {b.constant("k", 1000), b.add("Abs", "a", {b.input("x", {6})})})});
+  const auto gone = b.add("Minus", "gone", {big, b.add("ElementTimes", "twice", {big, b.constant("two", 2)})});
+  b.criterion("SumElements", "total", {b.add("ElementTimes", "weighted", {b.parameter("W", {6}), gone})});
+  auto overflow = ready(b.graph(), d, 4);
+  EXPECT_EQ(culprit(*overflow, d), "big");
+}
+
+TEST(Network, SeveralDynamicAxes) {
+  GraphBuilder b;
+  const auto x = b.input("x", {3}), y = b.input("y", {3}, false, "other");
+  const auto w = b.parameter("W", {3}, 1);
+  const auto sx = b.add("SumElements", "sx", {b.add("ElementTimes", "tx", {w, x})});
+  const auto sy = b.add("SumElements", "sy", {b.add("ElementTimes", "ty", {w, y})});
+  b.criterion("Plus", "total", {sx, sy});
+  Data d(6), other(2);
+  d.random("x", 3), other.random("y", 3);
+  const std::vector<std::int64_t> long_ones = {0, 2, 6}, short_ones = {0, 1, 2};
+  d.batch.streams[0].sequence_begin = long_ones;
+  d.infos.push_back(other.infos[0]);
+  d.batch.streams.push_back(other.batch.streams[0]);
+  d.batch.streams[1].sequence_begin = short_ones;
+  auto whole = ready(b.graph(), d, 6), parts = ready(b.graph(), d, 4);
+  Announced sink;
+  const Tally a = whole->forward_backward(d.batch, sink), c = parts->forward_backward(d.batch, sink);
+  EXPECT_NEAR(a.criterion, c.criterion, 1e-5);
+  EXPECT_EQ(a.criterion_count, 6);
+  EXPECT_EQ(c.criterion_count, 6);
+  expect_near(gradients(*whole), gradients(*parts), 1e-5);
+  // Two streams of different length on one axis do not fit.
+  GraphBuilder joined;
+  joined.criterion("SquareError", "se", {joined.input("x", {3}), joined.input("y", {3})});
+  Network wrong(joined.graph(), {});
+  wrong.bind(d.infos);
+  wrong.plan_evaluation(6, {});
+  EXPECT_THROW(wrong.evaluate(d.batch), Error);
+}
+
+TEST(Network, UntrainedParametersAreState) {
+  GraphBuilder b;
+  const auto w = b.parameter("W", {2}, 1);
+  const auto c = b.constant("C", 3, {2});
+  b.criterion("SumElements", "total", {b.add("Plus", "p", {b.add("ElementTimes", "t", {w, b.input("x", {2})}), c})});
+  Network n(b.graph(), {});
+  n.initialize_parameters();
+  ASSERT_EQ(n.parameters().slices.size(), 1u);
+  ASSERT_EQ(n.state().size(), 1u);
+  EXPECT_EQ(n.state()[0].name, "C");
+  EXPECT_EQ(n.state()[0].values[1], 3);
+}
+
+// A parameter behind a step function gets a gradient of zero, and is announced all the same.
+TEST(Network, ParametersCutOffFromTheCriterion) {
+  GraphBuilder b;
+  const auto x = b.input("x", {2});
+  const auto kept = b.add("ElementTimes", "t", {b.parameter("W", {2}, 1), x});
+  const auto cut =
+      b.add("Greater", "g", {b.add("ElementTimes", "u", {b.parameter("V", {2}, 2), x}), b.constant("zero", 0)});
+  b.criterion("SumElements", "total", {b.add("ElementTimes", "m", {kept, cut})});
+  Data d(3);
+  d.random("x", 2);
+  auto n = ready(b.graph(), d, 3);
+  Announced sink;
+  std::fill_n(n->parameters().gradients.data(), n->parameters().gradients.size(), 7.0f);
+  n->forward_backward(d.batch, sink);
+  EXPECT_EQ(sink.order, (std::vector<std::size_t>{0, 1}));
+  EXPECT_EQ(n->parameters().slices[1].name, "V");
+  EXPECT_EQ(n->parameters().gradients.data()[n->parameters().slices[1].offset], 0);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shape rules and inference over graphs, with the texts that users see.
+#include "graph/shapes.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/kernel.h"
+#include "graph_builder.h"
+
+namespace tutti::graph {
+namespace {
+
+using test::Attributes;
+using test::GraphBuilder;
+
+Shape of(const std::string& operation, std::vector<Shape> in, Attributes attributes = {}) {
+  const Node node{"n", operation, {}, std::move(attributes), {}};
+  return infer_shape(node, in);
+}
+std::string error_of(const std::string& operation, std::vector<Shape> in, Attributes attributes = {}) {
+  try {
+    of(operation, std::move(in), std::move(attributes));
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Shapes, Broadcasting) {
+  EXPECT_EQ(of("Plus", {{{3, 4}}, {{3, 1}}}), (Shape{{3, 4}}));
+  EXPECT_EQ(of("Plus", {{{3}}, {{1, 5}}}), (Shape{{3, 5}}));
+  EXPECT_EQ(of("ElementTimes", {{{1}}, {{7}}}), (Shape{{7}}));
+  EXPECT_EQ(of("If", {{{1}}, {{7}}, {{7, 2}}}), (Shape{{7, 2}}));
+  EXPECT_EQ(of("Plus", {Shape{}, {{2, 3}}}), (Shape{{2, 3}}));
+}
+
+TEST(Shapes, Products) {
+  EXPECT_EQ(of("Times", {{{10, 784}}, {{784}}}), (Shape{{10}}));
+  EXPECT_EQ(of("Times", {{{10, 784}}, {{784, 3}}}), (Shape{{10, 3}}));
+  EXPECT_EQ(of("Times", {{{2, 5, 28, 28}}, {{28, 28}}}, {{"outputRank", 2.0}}), (Shape{{2, 5}}));
+  EXPECT_EQ(of("Times", {{{4}}, {{1}}}), (Shape{{4, 1}}));
+  EXPECT_EQ(of("TransposeTimes", {{{5, 3}}, {{5}}}), (Shape{{3}}));
+  EXPECT_EQ(of("TransposeTimes", {{{5}}, {{5}}}), (Shape{{1}}));
+  EXPECT_EQ(of("KhatriRaoProduct", {{{2}}, {{3}}}), (Shape{{6}}));
+}
+
+TEST(Shapes, MovingValues) {
+  EXPECT_EQ(of("Slice", {{{10}}}, {{"begin", 2.0}, {"end", 5.0}}), (Shape{{3}}));
+  EXPECT_EQ(of("Slice", {{{10, 4}}}, {{"begin", -3.0}, {"end", 0.0}, {"axis", 1.0}}), (Shape{{3, 4}}));
+  EXPECT_EQ(of("RowStack", {{{3, 2}}, {{4, 2}}}), (Shape{{7, 2}}));
+  EXPECT_EQ(of("RowStack", {{{3}}, {{3}}}, {{"axis", 2.0}}), (Shape{{3, 2}}));
+  EXPECT_EQ(of("RowRepeat", {{{3}}}, {{"numRepeats", 4.0}}), (Shape{{12}}));
+  EXPECT_EQ(of("Reshape", {{{12}}}, {{"dims", std::vector<double>{3, 0}}}), (Shape{{3, 4}}));
+  EXPECT_EQ(of("Reshape", {{{6, 4, 5}}}, {{"dims", std::vector<double>{2, 3}}, {"beginAxis", 1.0}, {"endAxis", 2.0}}),
+            (Shape{{2, 3, 4, 5}}));
+  EXPECT_EQ(of("Reshape", {{{2, 3, 4}}}, {{"dims", std::vector<double>{0}}, {"beginAxis", 2.0}}), (Shape{{2, 12}}));
+  EXPECT_EQ(of("TransposeDimensions", {{{3, 4}}}, {{"axis1", 1.0}, {"axis2", 2.0}}), (Shape{{4, 3}}));
+  EXPECT_EQ(of("ReduceElements", {{{3, 4}}}, {{"axis", 2.0}}), (Shape{{3, 1}}));
+  EXPECT_EQ(of("ReduceElements", {{{3, 4}}}), (Shape{{1}}));
+}
+
+TEST(Shapes, ErrorsNameNodeShapesAndFix) {
+  EXPECT_EQ(error_of("Plus", {{{3}}, {{4}}}),
+            "error: Plus 'n': [3] and [4] do not fit: axis 1 has 3 and 4 elements\n"
+            "fix: give both operands the same dimensions, or 1 where one is to be repeated\n");
+  EXPECT_EQ(
+      error_of("Times", {{{10, 5}}, {{4}}}),
+      "error: Times 'n': [10 x 5] and [4] do not fit: axis 2 of the left has 5 elements and axis 1 of the right has 4\n"
+      "fix: the axes that a product sums over must agree; a weight dimension of 0 is inferred\n");
+  EXPECT_NE(error_of("SquareError", {{{3}}, {{2}}}).find("[3] and [2] do not fit"), std::string::npos);
+  EXPECT_NE(error_of("Slice", {{{3}}}, {{"begin", 2.0}, {"end", 9.0}}).find("not a part of an axis with 3"),
+            std::string::npos);
+  EXPECT_NE(error_of("Slice", {{{3}}}, {{"axis", 3.0}}).find("axis = 3 is not one of the 1 axes"), std::string::npos);
+  EXPECT_NE(error_of("Reshape", {{{12}}}, {{"dims", std::vector<double>{5, 0}}}).find("cannot become"),
+            std::string::npos);
+  EXPECT_NE(error_of("Sigmoit", {{{3}}}).find("did you mean 'Sigmoid'?"), std::string::npos);
+  EXPECT_NE(error_of("Plus", {{{3}}}).find("has 1 inputs but takes 2"), std::string::npos);
+  EXPECT_NE(error_of("ReduceElements", {{{3}}}, {{"op", std::string("Product")}}).find("use Sum, LogSum"),
+            std::string::npos);
+}
+
+TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
+  // Expressed through others, or leaves.
+  const std::vector<std::string> indirect = {"InputValue",        "LearnableParameter", "Pass",      "Reshape",
+                                             "DiagTimes",         "KhatriRaoProduct",   "RowRepeat", "MatrixL2Reg",
+                                             "SumColumnElements", "CosDistance",        "Mean",      "InvStdDev"};
+  for (const auto& name : operation_names()) {
+    const auto* info = find_operation(name);
+    ASSERT_NE(info, nullptr) << name;
+    const bool executable = has_kernel(name) || std::find(indirect.begin(), indirect.end(), name) != indirect.end();
+    EXPECT_TRUE(executable) << name;
+    const auto inputs = static_cast<std::size_t>(std::max(info->min_inputs, info->max_inputs < 0 ? 2 : 0));
+    Attributes attributes;
+    if (name == "Reshape" || inputs == 0) attributes["dims"] = std::vector<double>{4, 4};
+    std::vector<Shape> in(inputs, Shape{{4, 4}});
+    if (name == "DiagTimes") in[0] = Shape{{4}};
+    EXPECT_NO_THROW(of(name, in, attributes)) << name;
+  }
+  EXPECT_EQ(find_operation("Convolve"), nullptr);
+}
+
+std::vector<Value> infer(Graph& g, const std::vector<std::size_t>& roots) {
+  return infer_graph(g, evaluation_order(g, roots));
+}
+
+TEST(InferGraph, WeightDimensionsComeFromTheData) {
+  GraphBuilder b;
+  const auto x = b.input("x", {28, 28});
+  const auto w = b.parameter("W", {10, 0});
+  const auto z = b.add("Times", "z", {w, x}, {{"inferInputRankToMap", 0.0}});
+  const auto bias = b.parameter("b", {0});
+  const auto y = b.add("Plus", "y", {z, bias});
+  const auto values = infer(b.graph(), {y});
+  EXPECT_EQ(values[w].shape, (Shape{{10, 28, 28}}));
+  EXPECT_EQ(values[y].shape, (Shape{{10}}));
+  EXPECT_EQ(values[bias].shape, (Shape{{10}}));
+  EXPECT_EQ(declared_shape(b.graph().nodes[w]), (Shape{{10, 28, 28}}));
+  EXPECT_TRUE(values[y].per_sample);
+  EXPECT_FALSE(values[w].per_sample);
+}
+
+TEST(InferGraph, WithoutMappingOnlyTheLeadingAxisIsContracted) {
+  GraphBuilder b;
+  const auto x = b.input("x", {5, 3});
+  const auto w = b.parameter("W", {2, 0});
+  const auto z = b.add("Times", "z", {w, x});
+  const auto values = infer(b.graph(), {z});
+  EXPECT_EQ(values[w].shape, (Shape{{2, 5}}));
+  EXPECT_EQ(values[z].shape, (Shape{{2, 3}}));
+}
+
+TEST(InferGraph, ThroughATransposedParameter) {
+  GraphBuilder b;
+  const auto x = b.input("x", {7});
+  const auto e = b.parameter("E", {0, 4});
+  const auto t = b.add("TransposeDimensions", "T", {e}, {{"axis1", 1.0}, {"axis2", 2.0}});
+  const auto z = b.add("Times", "z", {t, x});
+  const auto values = infer(b.graph(), {z});
+  EXPECT_EQ(values[e].shape, (Shape{{7, 4}}));
+  EXPECT_EQ(values[z].shape, (Shape{{4}}));
+}
+
+TEST(InferGraph, SampleAxesAndDynamicAxes) {
+  GraphBuilder b;
+  const auto x = b.input("x", {3}), y = b.input("y", {3}, false, "other");
+  const auto w = b.parameter("W", {3});
+  const auto weights_only = b.add("Negate", "m", {w});
+  const auto total = b.add("SumElements", "total", {x});
+  const auto mean = b.add("Mean", "mean", {x});
+  const auto sum = b.add("Plus", "sum", {x, y});
+  const auto fine = infer(b.graph(), {weights_only, total, mean});
+  EXPECT_FALSE(fine[weights_only].per_sample);
+  EXPECT_FALSE(fine[total].per_sample);
+  EXPECT_FALSE(fine[mean].per_sample);
+  try {
+    infer(b.graph(), {sum});
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("'x' and 'y' lie on different dynamic axes ('' and 'other')"),
+              std::string::npos);
+  }
+}
+
+TEST(InferGraph, OnlyWhatTheRootsNeedCounts) {
+  GraphBuilder b;
+  const auto x = b.input("x", {3});
+  const auto wrong = b.add("Plus", "wrong", {x, b.parameter("W", {4})});
+  const auto fine = b.add("Negate", "fine", {x});
+  EXPECT_NO_THROW(infer(b.graph(), {fine}));
+  try {
+    infer(b.graph(), {wrong});
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("Plus 'wrong': 'x' [3] and 'W' [4] do not fit"), std::string::npos);
+  }
+}
+
+TEST(InferGraph, LoopsAndOpenDimensionsAreErrors) {
+  GraphBuilder b;
+  const auto a = b.add("Negate", "a", {1});
+  b.add("Negate", "b", {0});
+  EXPECT_THROW(evaluation_order(b.graph(), {a}), ConfigError);
+  GraphBuilder c;
+  const auto w = c.parameter("W", {3, 0});
+  const auto n = c.add("Negate", "n", {w});
+  EXPECT_THROW(infer(c.graph(), {n}), ConfigError);
+}
+
+TEST(InferGraph, PlaceOfTheError) {
+  GraphBuilder b;
+  const auto source = std::make_shared<Source>(Source{"net.bs", "z = W + x\n", nullptr});
+  const auto sum = b.add("Plus", "z", {b.parameter("W", {2}), b.input("x", {3})});
+  b.graph().nodes[sum].where = {source, 4, 5};
+  try {
+    infer(b.graph(), {sum});
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_EQ(std::string(e.what()).substr(0, 64), "net.bs:1:5: error: Plus 'z': 'W' [2] and 'x' [3] do not fit: axi");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::graph
