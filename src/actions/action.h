@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// action.h -- an action of a command block (semantics 14): made and checked before anything runs, then run in turn.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/communicator.h"
+#include "tutti/config.h"
+
+namespace tutti::actions {
+
+class Action {
+ public:
+  virtual ~Action() = default;
+  virtual std::string settings() const = 0;           // what is really on, a line each
+  virtual std::string options() const { return {}; }  // every option of its blocks as it holds, for --check
+  virtual void run() = 0;
+};
+
+struct ActionContext {
+  config::Record command;  // the block
+  std::string command_name;
+  Communicator* world = nullptr;
+  bool parallel = true;   // parallelTrain: false = every rank by itself
+  bool all_ranks = true;  // the action runs on every rank, not on rank 0 alone
+  bool constant_seed = false;
+  bool progress_tracing = false;
+  int trace_level = 0;
+  Problems* problems = nullptr;
+  config::Notices* notices = nullptr;
+  std::int64_t* seed = nullptr;                     // of BrainScript networks: one counter for the whole run
+  std::set<std::string>* models_to_come = nullptr;  // what earlier actions of this run will write
+};
+
+// Makes the action; mistakes land in context.problems (the action is then never run, or nullptr comes back).
+struct ActionEntry {
+  std::vector<std::string> names;
+  bool on_all_ranks;  // the others run on rank 0 only
+  std::function<std::unique_ptr<Action>(const ActionContext&)> make;
+  // The action's own keys of the command block: for help and for near misses.
+  std::function<void(config::Fields&)> describe;
+  std::string help;
+};
+const std::vector<ActionEntry>& action_table();
+const ActionEntry* find_action(const std::string& name);
+
+// Reads the action's keys out of the command block, where keys of the user's own are fine (semantics 1.4).
+template <class Options>
+Options read_command(const ActionContext& context) {
+  Options options;
+  config::read_open_fields(
+      context.command, context.command_name, [&](config::Fields& f) { options.describe(f); }, *context.problems,
+      *context.notices, {"action", "SGD", "reader", "cvReader", "BrainScriptNetworkBuilder", "SimpleNetworkBuilder"});
+  return options;
+}
+
+// Runs `part` and keeps what it complains about.
+template <class Part>
+void check(const ActionContext& context, Part part) {
+  try {
+    part();
+  } catch (const ConfigError& e) {
+    context.problems->add(e);
+  }
+}
+
+}  // namespace tutti::actions

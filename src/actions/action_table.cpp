@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The actions there are. Adding one: a maker, a describe() and a row here.
+#include <algorithm>
+#include <cctype>
+
+#include "actions/action.h"
+#include "actions/test_actions.h"
+#include "actions/train_action.h"
+#include "actions/write_actions.h"
+
+namespace tutti::actions {
+namespace {
+
+template <class Options>
+std::function<void(config::Fields&)> described() {
+  return [](config::Fields& f) {
+    Options options;
+    options.describe(f);
+  };
+}
+
+}  // namespace
+
+const std::vector<ActionEntry>& action_table() {
+  static const std::vector<ActionEntry> table = {
+      {{"train", "trainRNN"},
+       true,
+       make_train_action,
+       described<TrainOptions>(),
+       "trains a network; needs SGD, reader, modelPath and a network"},
+      {{"test", "eval"}, true, make_test_action, described<EvaluateOptions>(), "evaluates a model over a data set"},
+      {{"cv"},
+       true,
+       make_cv_action,
+       described<CvOptions>(),
+       "evaluates the models of several epochs and names the best"},
+      {{"write"}, false, make_write_action, described<WriteOptions>(), "writes node values as text, per sample"},
+      {{"dumpNode", "dumpNodes"},
+       false,
+       make_dump_node_action,
+       described<DumpNodeOptions>(),
+       "prints a model's nodes and parameters"},
+  };
+  return table;
+}
+
+const ActionEntry* find_action(const std::string& name) {
+  const auto same = [&](const std::string& other) {
+    return std::equal(name.begin(), name.end(), other.begin(), other.end(),
+                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+  };
+  for (const auto& entry : action_table())
+    if (std::any_of(entry.names.begin(), entry.names.end(), same)) return &entry;
+  return nullptr;
+}
+
+}  // namespace tutti::actions

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/cpu.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <hwloc.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tutti/error.h"
+
+namespace tutti::actions {
+namespace {
+
+struct DestroyTopology {
+  void operator()(hwloc_topology* t) const { hwloc_topology_destroy(t); }
+};
+struct FreeBitmap {
+  void operator()(hwloc_bitmap_s* b) const { hwloc_bitmap_free(b); }
+};
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
+
+// The processing units of the mask, one per physical core first, so that ranks and threads do not share cores
+// needlessly.
+std::vector<unsigned> cores_of(hwloc_topology_t topology, hwloc_const_bitmap_t mask) {
+  std::vector<unsigned> first, second;
+  const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+  for (int c = 0; c < cores; ++c) {
+    const Bitmap own(
+        hwloc_bitmap_dup(hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, static_cast<unsigned>(c))->cpuset));
+    hwloc_bitmap_and(own.get(), own.get(), mask);
+    bool is_first = true;
+    for (int pu = hwloc_bitmap_first(own.get()); pu >= 0; pu = hwloc_bitmap_next(own.get(), pu)) {
+      (is_first ? first : second).push_back(static_cast<unsigned>(pu));
+      is_first = false;
+    }
+  }
+  if (first.empty()) {
+    for (int pu = hwloc_bitmap_first(mask); pu >= 0; pu = hwloc_bitmap_next(mask, pu))
+      first.push_back(static_cast<unsigned>(pu));
+  }
+  return first;  // hardware threads of one core share its vector units: they would not add speed
+}
+
+}  // namespace
+
+CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_host, bool deterministic) {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) throw Error("reading the processor topology failed");
+  const std::unique_ptr<hwloc_topology, DestroyTopology> topology(raw);
+  if (hwloc_topology_load(raw) != 0) throw Error("reading the processor topology failed");
+  const Bitmap mask(hwloc_bitmap_alloc());
+  if (hwloc_get_cpubind(raw, mask.get(), HWLOC_CPUBIND_PROCESS) != 0)
+    hwloc_bitmap_copy(mask.get(), hwloc_topology_get_allowed_cpuset(raw));
+  std::vector<unsigned> cores = cores_of(raw, mask.get());
+
+  CpuPlan plan;
+  plan.cores_allowed = static_cast<int>(cores.size());
+  const bool whole_machine =
+      plan.cores_allowed == static_cast<int>(cores_of(raw, hwloc_topology_get_allowed_cpuset(raw)).size());
+  std::string how = whole_machine ? "all of this machine" : "bound by the launcher";
+  if (ranks_on_host > 1 && whole_machine && plan.cores_allowed > 1) {
+    const auto n = cores.size(), ranks = static_cast<std::size_t>(ranks_on_host),
+               r = static_cast<std::size_t>(rank_on_host);
+    if (n >= ranks) {
+      cores = std::vector<unsigned>(cores.begin() + static_cast<long>(n * r / ranks),
+                                    cores.begin() + static_cast<long>(n * (r + 1) / ranks));
+      plan.bound_here = true;
+      how = "the launcher left the ranks unbound";
+    } else {
+      cores = {cores[r % n]};
+      plan.bound_here = true;
+      how = "more ranks than cores";
+      plan.advice =
+          fmt::format("{} ranks share {} cores of this host: steps will be slower than with one rank per core",
+                      ranks_on_host, plan.cores_allowed);
+    }
+    const Bitmap mine(hwloc_bitmap_alloc());
+    for (unsigned pu : cores) hwloc_bitmap_set(mine.get(), pu);
+    if (hwloc_set_cpubind(raw, mine.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+      plan.bound_here = false;
+      how = "binding failed";
+    }
+  }
+
+  const int available = static_cast<int>(std::max<std::size_t>(cores.size(), 1));
+  if (num_cpu_threads > 0)
+    plan.threads = static_cast<int>(std::min<std::int64_t>(num_cpu_threads, available));
+  else
+    plan.threads = std::max(1, available + static_cast<int>(std::max<std::int64_t>(num_cpu_threads, -available)));
+  if (deterministic) plan.threads = 1;
+  omp_set_num_threads(plan.threads);
+  omp_set_dynamic(0);
+  plan.text = fmt::format("{} thread{} on core{} {} ({})", plan.threads, plan.threads == 1 ? "" : "s",
+                          cores.size() == 1 ? "" : "s", fmt::join(cores, ","), how);
+  return plan;
+}
+
+}  // namespace tutti::actions

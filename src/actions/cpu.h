@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu.h -- how many threads this rank computes with, and on which cores. Called once, before any kernel library starts
+// its own threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tutti::actions {
+
+struct CpuPlan {
+  int threads = 1;
+  int cores_allowed = 1;    // by the affinity mask the launcher gave us
+  bool bound_here = false;  // we divided the mask among the ranks of this host ourselves
+  std::string text;         // "1 thread on core 0 (bound by the launcher)"
+  std::string advice;       // non-empty when ranks share cores
+};
+
+// numCPUThreads of semantics 1.6: 0 = all cores this rank has, n > 0 = n, n < 0 = cores + n. Ranks of one host that
+// were left unbound are given disjoint sets of cores, because two ranks on one core cost both their speed.
+CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_host, bool deterministic);
+
+}  // namespace tutti::actions

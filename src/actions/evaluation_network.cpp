@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/evaluation_network.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "train/model_file.h"
+#include "tutti/builder.h"
+
+namespace tutti::actions {
+
+bool file_exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+std::int64_t last_model_epoch(const std::string& model_path) {
+  const std::filesystem::path path(model_path);
+  const std::string stem = path.filename().string() + ".";
+  std::int64_t last = -1;
+  std::error_code ignored;
+  const auto directory = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(stem)) continue;
+    std::int64_t epoch = -1;
+    const auto [end, error] = std::from_chars(name.data() + stem.size(), name.data() + name.size(), epoch);
+    if (error == std::errc() && end == name.data() + name.size()) last = std::max(last, epoch);
+  }
+  return last;
+}
+
+std::unique_ptr<Reader> evaluation_reader(const ActionContext& context, const char* action, int trace_level) {
+  if (!context.command.is_block("reader")) {
+    context.problems->add(Diagnostic{context.command.where(), fmt::format("'{}' has no reader", context.command_name),
+                                     "add reader = [ readerType = \"CNTKTextFormatReader\" ... ]"});
+    return nullptr;
+  }
+  return make_reader(context.command.block("reader"), {action, trace_level, context.problems, context.notices});
+}
+
+std::string reader_options(const ActionContext& context, const char* block, const char* action) {
+  Problems ignored;  // make_reader has reported them
+  config::Notices said_already;
+  const auto type = effective_reader(context.command.block(block), {action, 0, &ignored, &said_already});
+  return type.name.empty() ? "" : config::dump_fields(fmt::format("{} ({})", block, type.name), type.describe, 2);
+}
+
+void check_model_to_read(const ActionContext& context, const std::string& model_path, bool exact) {
+  if (model_path.empty()) {
+    if (!has_network_builder(context.command))
+      context.problems->add(Diagnostic{context.command.where(),
+                                       fmt::format("'{}' names no model", context.command_name),
+                                       "add modelPath = \"...\""});
+    return;
+  }
+  if (file_exists(model_path) || context.models_to_come->contains(model_path)) return;
+  if (!exact && last_model_epoch(model_path) >= 0) return;
+  const auto where = context.command.find("modelPath");
+  std::string fix = "train first, or correct modelPath";
+  const auto last = last_model_epoch(model_path);
+  if (last >= 0)
+    fix = fmt::format("training is not finished; the model after epoch {} is {}.{}", last, model_path, last);
+  // A numbered model of a training that comes earlier in the same run will be there in time.
+  if (const auto dot = model_path.rfind('.');
+      dot != std::string::npos && context.models_to_come->contains(model_path.substr(0, dot)))
+    return;
+  context.problems->add(
+      Diagnostic{where ? where->where : SourcePos{}, fmt::format("there is no model '{}'", model_path), fix});
+}
+
+std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
+                                            std::vector<std::string> nodes) {
+  graph::Graph graph;
+  if (model_path.empty()) {
+    Problems problems;
+    config::Notices said_already;
+    graph = build_network(context.command, {&problems, &said_already, context.constant_seed});
+    problems.throw_if_any();
+  } else {
+    graph = context.all_ranks ? load_graph(model_path, *context.world) : load_graph(model_path);
+  }
+  if (nodes.empty()) {
+    for (auto n : graph.evaluations) nodes.push_back(graph.nodes[n].name);
+    for (auto n : graph.criteria) nodes.push_back(graph.nodes[n].name);
+  }
+  NetworkOptions options;
+  options.evaluations = std::move(nodes);
+  auto network = std::make_unique<Network>(std::move(graph), options);
+  if (model_path.empty()) {
+    network->initialize_parameters();
+    return network;
+  }
+  auto view = view_model(*network);
+  if (context.all_ranks)
+    load_values(model_path, view, *context.world);
+  else
+    load_values(model_path, view);
+  return network;
+}
+
+}  // namespace tutti::actions

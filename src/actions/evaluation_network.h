@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// evaluation_network.h -- what the actions that only read a model share: its file, its network, its reader.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actions/action.h"
+#include "tutti/network.h"
+#include "tutti/reader.h"
+
+namespace tutti::actions {
+
+bool file_exists(const std::string& path);
+std::int64_t last_model_epoch(const std::string& model_path);  // the largest e of modelPath.<e>, -1 if there is none
+
+// The action's `reader` block; nullptr and a problem when there is none or it is wrong.
+std::unique_ptr<Reader> evaluation_reader(const ActionContext&, const char* action, int trace_level);
+
+// The options of a reader block as they hold, for --check.
+std::string reader_options(const ActionContext&, const char* block, const char* action);
+
+// A model must be there, or be written by an earlier action of this run, or come from a builder. `exact`: the very
+// file, not only numbered ones.
+void check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);
+
+// The network of a model file (or of the block's builder where no modelPath is given) that reports `nodes`: by default
+// its evaluation nodes, then its criteria.
+std::unique_ptr<Network> evaluation_network(const ActionContext&, const std::string& model_path,
+                                            std::vector<std::string> nodes);
+
+}  // namespace tutti::actions

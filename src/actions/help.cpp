@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/help.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <vector>
+
+#include "actions/action.h"
+#include "actions/text_output.h"
+#include "brainscript/simple_network.h"
+#include "comm/session.h"
+#include "strategy/options.h"
+#include "train/sgd_options.h"
+#include "tutti/backend.h"
+#include "tutti/reader.h"
+
+namespace tutti::actions {
+namespace {
+
+struct Topic {
+  std::string name, help;
+  std::function<void(config::Fields&)> describe;
+};
+
+template <class Options>
+Topic topic(std::string name, std::string help) {
+  return {std::move(name), std::move(help), [](config::Fields& f) {
+            Options options;
+            options.describe(f);
+          }};
+}
+
+std::vector<Topic> topics() {
+  std::vector<Topic> all{topic<config::TopLevel>("top", "settings outside of all blocks")};
+  for (const auto& entry : action_table()) all.push_back({entry.names[0], entry.help, entry.describe});
+  all.push_back(topic<SgdOptions>("SGD", "learning rates, momentum, minibatches, epochs"));
+  all.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves"));
+  all.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together"));
+  all.push_back(
+      topic<DataParallelOptions>("DataParallelSGD", "block in ParallelTrain: gradients exchanged each minibatch"));
+  all.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
+                                                         "feed-forward networks from a list of layer sizes"));
+  for (const auto& reader : reader_types()) all.push_back({reader.name, reader.help, reader.describe});
+  all.push_back(topic<OutputFormat>("format", "block of the write action: how the text looks"));
+  return all;
+}
+
+std::string lower(std::string s) {
+  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return s;
+}
+
+}  // namespace
+
+std::string version_text() {
+  return fmt::format("Tutti {}: {}, {}, CUDA not built in", TUTTI_VERSION, mpi_library(), compute_text());
+}
+
+std::string compute_text() { return make_backend("cpu")->name(); }
+
+std::string help_text(const std::string& name) {
+  const auto all = topics();
+  std::vector<std::string> names;
+  for (const auto& t : all) {
+    if (lower(t.name) == lower(name)) return fmt::format("{}\n\n{}", t.help, config::help_fields(t.name, t.describe));
+    names.push_back(t.name);
+  }
+  std::string list = "help=NAME explains one of:\n";
+  for (const auto& t : all) list += fmt::format("  {:22} {}\n", t.name, t.help);
+  if (lower(name) == "list") return list;
+  const std::string near = nearest(name, names);
+  throw ConfigError({}, fmt::format("there is no help on '{}'", name),
+                    near.empty() ? fmt::format("there is help on: {}", fmt::join(names, ", "))
+                                 : fmt::format("did you mean help={}? (help=list shows all)", near));
+}
+
+}  // namespace tutti::actions

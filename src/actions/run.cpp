@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/run.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+
+#include "actions/cpu.h"
+#include "actions/help.h"
+#include "actions/prepare.h"
+#include "actions/together.h"
+#include "comm/session.h"
+#include "tutti/log.h"
+
+namespace tutti::actions {
+namespace {
+
+constexpr int wrong_configuration = 2;
+
+void announce(const Prepared& p) {
+  const std::string bar(78, '#');
+  log::line("");
+  log::line(bar);
+  log::line(fmt::format("#{:76}#", ""));
+  log::line(fmt::format("# {:75}#", fmt::format("{} command ({} action)", p.command, p.action)));
+  log::line(fmt::format("#{:76}#", ""));
+  log::line(bar);
+  log::line("");
+}
+
+void open_log(const config::TopLevel& top, int rank) {
+  const std::string path = config::log_path(top, rank);
+  if (!path.empty()) log::line(fmt::format("Redirecting stderr to file {}", path));
+  log::open({path, top.timestamping, rank, rank != 0 && path.empty()});
+}
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return fmt::format("{:%Y/%m/%d %H:%M:%S}", local);
+}
+
+// What is really on: printed before anything runs, and by --check.
+std::vector<std::string> settings_lines(const std::vector<Prepared>& actions, const CpuPlan& cpu,
+                                        const HostPlace& place, Communicator& world) {
+  std::vector<std::string> lines{"Effective settings:"};
+  lines.push_back(fmt::format("  ranks      {} on {} host{} (rank {} on {})", world.size(), place.hosts,
+                              place.hosts == 1 ? "" : "s", world.rank(), world.host()));
+  lines.push_back(fmt::format("  processor  {}, {}", cpu.text, compute_text()));
+  for (const auto& p : actions) {
+    if (!p.what) continue;
+    lines.push_back(fmt::format("{}, action {}", p.command, p.action));
+    lines.push_back(p.what->settings());
+  }
+  return lines;
+}
+
+void print_notices(const config::Notices& notices) {
+  for (const auto& n : notices.lines) log::warning(n);
+}
+
+void print_configuration(const config::CommandLine& line, const config::TopLevel& top) {
+  if (top.trace_level <= 0) return;
+  log::line("");
+  log::line("Configuration After Processing and Variable Resolution:");
+  log::line("");
+  for (const auto& l : config::configuration_lines(line)) log::line(l);
+  log::line(fmt::format("Commands: {}", fmt::join(top.command, " ")));
+  log::line(
+      fmt::format("precision = \"{}\"", top.precision == config::TopLevel::Precision::float64 ? "double" : "float"));
+}
+
+void run_actions(const std::vector<Prepared>& actions, const config::TopLevel& top, Communicator& world) {
+  for (const auto& p : actions) {
+    announce(p);
+    if (p.on_all_ranks || world.rank() == 0) p.what->run();
+    world.barrier();
+    if (top.trace_level > 0) {
+      log::line("");
+      log::line(fmt::format("Action \"{}\" complete.", p.action));
+      log::line("");
+    }
+  }
+}
+
+void write_done_file(const config::TopLevel& top, Communicator& world) {
+  if (top.done_file.empty() || world.rank() != 0) return;
+  std::ofstream out(top.done_file);
+  out << fmt::format("Successfully finished at {} on {}\n", now_text(), world.host());
+  out.flush();
+  if (!out) throw Error(fmt::format("cannot write doneFile '{}'", top.done_file));
+}
+
+// Flags that answer and end. Returns whether one did.
+bool answered(const config::CommandLine& line, Communicator& world, int& code) {
+  code = 0;
+  std::string answer;
+  if (line.empty) {
+    if (world.rank() == 0)
+      std::fprintf(stderr, "%s\nNo command-line argument given.\n\n%s", version_text().c_str(),
+                   config::usage().c_str());
+    code = 1;
+    return true;
+  }
+  if (line.help)
+    answer = config::usage();
+  else if (line.version)
+    answer = version_text();
+  else if (!line.help_topic.empty()) {
+    if (!together(world, [&] { answer = help_text(line.help_topic); })) {
+      code = wrong_configuration;
+      return true;
+    }
+  } else if (line.dump_config)
+    answer = config::dump_config(line.config);
+  else
+    return false;
+  if (world.rank() == 0) {
+    std::fputs(answer.c_str(), stdout);
+    if (answer.empty() || answer.back() != '\n') std::fputc('\n', stdout);
+    std::fflush(stdout);
+  }
+  return true;
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv, Communicator& world) {
+  config::CommandLine line;
+  config::TopLevel top;
+  config::Notices notices;
+  if (!together(world, [&] { line = config::parse_command_line(argc, argv); })) return wrong_configuration;
+  if (int code = 0; answered(line, world, code)) return code;
+
+  Problems problems;
+  HostPlace place = find_place(world);
+  CpuPlan cpu;
+  std::vector<Prepared> actions;
+  const bool ready = together(world, [&] {
+    notices = line.notices;
+    // Whoever starts one rank under mpiexec wants the parallel path too, as a measure of what it costs.
+    const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
+    top = config::read_top_level(line.config, ranks, problems, notices);
+    cpu = plan_cpu(top.cpu_threads, place.local_rank, place.local_ranks, top.deterministic);
+    actions = prepare(line, top, world, problems, notices);
+    problems.throw_if_any();
+  });
+  if (!ready) return wrong_configuration;
+  if (line.check) {
+    if (world.rank() == 0) {
+      for (const auto& n : notices.lines) log::result(fmt::format("Note: {}", n));
+      for (const auto& l : settings_lines(actions, cpu, place, world)) log::result(l);
+      for (const auto& p : actions)
+        if (const std::string options = p.what->options(); !options.empty())
+          log::result(fmt::format("\n{}, action {}:\n{}", p.command, p.action, options));
+      log::result("Checked: the configuration is fine. Nothing was trained.");
+    }
+    return 0;
+  }
+  if (!together(world, [&] { open_log(top, world.rank()); })) return wrong_configuration;
+  log::line(version_text());
+  log::line("");
+  print_configuration(line, top);
+  if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));
+  print_notices(notices);
+  if (!cpu.advice.empty()) log::warning(cpu.advice);
+  for (const auto& l : settings_lines(actions, cpu, place, world)) log::line(l);
+
+  run_actions(actions, top, world);
+  write_done_file(top, world);
+  log::line(top.timestamping ? "__COMPLETED__" : "COMPLETED.");
+  log::close();
+  return 0;
+}
+
+}  // namespace tutti::actions

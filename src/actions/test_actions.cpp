@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// action = "test" (also "eval") and action = "cv" (semantics 14.2, 14.3).
+#include <fmt/format.h>
+#include <fmt/printf.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "actions/evaluation_network.h"
+#include "actions/test_actions.h"
+#include "train/training.h"
+#include "tutti/log.h"
+#include "tutti/reader.h"
+
+namespace tutti::actions {
+
+void EvaluateOptions::describe(config::Fields& f) {
+  f("modelPath", model_path, "the model to evaluate");
+  f("minibatchSize", minibatch_size, "samples at a time, over all ranks; the first value is used");
+  f("epochSize", epoch_size, "samples to evaluate; 0 = all");
+  f("evalNodeNames", eval_node_names, "nodes to report; default: evaluation nodes, then criteria");
+  f("numMBsToShowResult", num_mbs_to_show_result, "minibatches between two lines (traceLevel > 0); 0 = none");
+  f("firstMBsToShowResult", first_mbs_to_show_result, "report each of the first n minibatches too");
+  f("traceLevel", trace_level, "0 = the result only, 1 = lines in between");
+  f("distributedMBReading", distributed_reading, "every rank reads its share; always so");
+  for (auto m : minibatch_size.values)
+    if (m < 1) f.problem("minibatchSize", fmt::format("{} samples at a time", m), "at least 1");
+  if (epoch_size < 0) f.problem("epochSize", "is negative", "0 means all data");
+}
+
+void CvOptions::describe(config::Fields& f) {
+  EvaluateOptions::describe(f);
+  f("crossValidationInterval", interval, "first:step:last epoch of the models to compare");
+  f("sleepTimeBetweenRuns", sleep_time, "seconds between two models");
+  if (interval.size() != 0 && interval.size() != 2 && interval.size() != 3)
+    f.problem("crossValidationInterval", "needs two or three numbers", "write first:last or first:step:last");
+  for (auto v : interval.values)
+    if (v < 0) f.problem("crossValidationInterval", "has a negative number", "epochs count from 0, the initial model");
+  if (interval.size() == 3 && interval.values[1] < 1)
+    f.problem("crossValidationInterval", "has a step below 1", "first:step:last");
+}
+
+namespace {
+
+bool shows_perplexity(const std::string& operation) {
+  return operation == "CrossEntropyWithSoftmax" || operation == "CrossEntropy" ||
+         operation == "ClassBasedCrossEntropyWithSoftmax" || operation == "NoiseContrastiveEstimation";
+}
+
+std::string final_line(const std::vector<NodeResult>& names, const EvaluationRun& run) {
+  std::string out = fmt::format("Final Results: Minibatch[1-{}]: ", run.minibatches);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i) out += "; ";
+    out += format_result(names[i].name, run.sums[i].sum, run.sums[i].count);
+    if (shows_perplexity(names[i].operation) && run.sums[i].count > 0)
+      out += fmt::sprintf("; perplexity = %.8f", std::exp(run.sums[i].sum / run.sums[i].count));
+  }
+  return out;
+}
+
+// One model over the whole data set.
+EvaluationRun evaluate_model(Network& network, Reader& reader, const ActionContext& context,
+                             const EvaluateOptions& options) {
+  network.bind(reader.streams());
+  const int ranks = context.parallel ? context.world->size() : 1;
+  const auto minibatch = options.minibatch_size.at(0);
+  // Planned for what can come, not for the default of 40960, which would be most of a small machine's memory.
+  const auto share = std::min<std::int64_t>((minibatch + ranks - 1) / ranks, largest_evaluation_part);
+  network.plan_evaluation(share, {});
+  EpochPlan plan;
+  plan.samples = options.epoch_size;
+  plan.minibatch = minibatch;
+  plan.rank = context.parallel ? context.world->rank() : 0;
+  plan.ranks = ranks;
+  EvaluationLines lines{options.trace_level > 0 ? options.num_mbs_to_show_result : 0, options.first_mbs_to_show_result};
+  return evaluate(network, reader, *context.world, plan, lines, EvaluationOf::listed_nodes, context.parallel);
+}
+
+class TestAction final : public Action {
+ public:
+  TestAction(ActionContext context, EvaluateOptions options, std::unique_ptr<Reader> reader)
+      : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
+
+  std::string settings() const override {
+    return fmt::format("  model      {}",
+                       options_.model_path.empty() ? "from the network builder" : options_.model_path);
+  }
+  std::string options() const override { return reader_options(context_, "reader", "test"); }
+  void run() override {
+    const auto network = evaluation_network(context_, options_.model_path, options_.eval_node_names);
+    const auto run = evaluate_model(*network, *reader_, context_, options_);
+    log::line(final_line(network->evaluations(), run));
+  }
+
+ private:
+  ActionContext context_;
+  EvaluateOptions options_;
+  std::unique_ptr<Reader> reader_;
+};
+
+class CvAction final : public Action {
+ public:
+  CvAction(ActionContext context, CvOptions options, std::unique_ptr<Reader> reader)
+      : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
+
+  std::string settings() const override { return fmt::format("  models     {}.*", options_.model_path); }
+
+  void run() override {
+    struct Best {
+      double value = std::numeric_limits<double>::infinity();
+      std::string model;
+    };
+    std::vector<Best> best;
+    std::vector<NodeResult> names;
+    for (const auto& path : models()) {
+      if (!best.empty()) std::this_thread::sleep_for(std::chrono::seconds(options_.sleep_time));
+      const auto network = evaluation_network(context_, path, options_.eval_node_names);
+      const auto run = evaluate_model(*network, *reader_, context_, options_);
+      names = network->evaluations();
+      best.resize(names.size());
+      log::line(fmt::format("Model {} --> {}", path, final_line(names, run)));
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        const double average = run.sums[i].count > 0 ? run.sums[i].sum / run.sums[i].count : 0;
+        if (average < best[i].value) best[i] = {average, path};
+      }
+    }
+    if (best.empty())
+      throw Error(fmt::format("cv: no model '{}.<epoch>' of crossValidationInterval exists", options_.model_path));
+    log::line("");
+    log::line("Best models:");
+    log::line("------------");
+    for (std::size_t i = 0; i < best.size(); ++i)
+      log::line(fmt::sprintf("Based on Err[%d]: Best model = %s with min err %.8g", i, best[i].model, best[i].value));
+  }
+
+ private:
+  std::vector<std::string> models() const {
+    const auto& v = options_.interval.values;
+    const std::int64_t first = v.empty() ? 0 : v[0], step = v.size() == 3 ? v[1] : 1;
+    const std::int64_t last = v.empty() ? last_model_epoch(options_.model_path) : v.back();
+    std::vector<std::string> found;
+    for (std::int64_t e = first; e <= last; e += step)
+      if (std::string path = fmt::format("{}.{}", options_.model_path, e); file_exists(path)) found.push_back(path);
+    if (file_exists(options_.model_path)) found.push_back(options_.model_path);
+    return found;
+  }
+
+  ActionContext context_;
+  CvOptions options_;
+  std::unique_ptr<Reader> reader_;
+};
+
+template <class Options, class Made>
+std::unique_ptr<Action> make(const ActionContext& context, const char* action, bool needs_model_now) {
+  const auto before = context.problems->count();
+  auto options = read_command<Options>(context);
+  auto reader = evaluation_reader(context, action, static_cast<int>(options.trace_level));
+  check_model_to_read(context, options.model_path, needs_model_now);
+  if (context.problems->count() > before) return nullptr;
+  return std::make_unique<Made>(context, std::move(options), std::move(reader));
+}
+
+}  // namespace
+
+std::unique_ptr<Action> make_test_action(const ActionContext& context) {
+  return make<EvaluateOptions, TestAction>(context, "test", true);
+}
+std::unique_ptr<Action> make_cv_action(const ActionContext& context) {
+  return make<CvOptions, CvAction>(context, "cv", false);
+}
+
+}  // namespace tutti::actions

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// text_output.h -- node values as text, in the format block of the write action (semantics 14.4).
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/config.h"
+#include "tutti/network.h"
+
+namespace tutti::actions {
+
+enum class OutputType { real, category, sparse };
+
+struct OutputFormat {
+  OutputType type = OutputType::real;
+  std::string label_mapping_file;
+  bool transpose = true;
+  std::string prologue, epilogue;
+  std::string sequence_prologue, sequence_epilogue = "\\n", sequence_separator;
+  std::string sample_separator = "\\n", element_separator = " ";
+  std::string precision_format;
+  void describe(config::Fields& f);
+};
+
+// Writes the values of one node. The stream belongs to the caller and stays open until finish().
+class TextOutput {
+ public:
+  // `labels` are the lines of the mapping file, empty for none.
+  TextOutput(std::ostream& out, const OutputFormat& format, std::string node, std::vector<std::string> labels);
+  // sequence_begin: sequences + 1 column offsets into `output`.
+  void write(const Network::Output& output, std::span<const std::int64_t> sequence_begin, std::int64_t minibatch);
+  void finish();
+
+ private:
+  void matrix(const Network::Output& output, std::int64_t first, std::int64_t last);
+  void sample(std::span<const float> values);
+  std::string fill(const std::string& pattern, const Shape& shape) const;  // %s %n %d %x
+
+  std::ostream& out_;
+  OutputFormat format_;  // escapes already resolved
+  std::string node_, number_format_;
+  std::vector<std::string> labels_;
+  std::int64_t minibatch_ = 0, sequence_ = 0;
+  bool begun_ = false;
+};
+
+// The lines of a label mapping file; line number = class.
+std::vector<std::string> read_label_mapping(const std::string& path);
+
+}  // namespace tutti::actions

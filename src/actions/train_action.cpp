@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// action = "train": puts the parts of a Training together.
+#include "actions/train_action.h"
+
+#include <fmt/format.h>
+
+#include "actions/evaluation_network.h"
+#include "strategy/make_strategy.h"
+#include "train/checkpointing.h"
+#include "train/training.h"
+#include "tutti/builder.h"
+#include "tutti/log.h"
+
+namespace tutti::actions {
+
+void TrainOptions::describe(config::Fields& f) {
+  f("modelPath", model_path, "where the model goes; checkpoints stand beside it");
+  f.required("modelPath");
+  f("makeMode", make_mode, "continue from the newest checkpoint; false starts from scratch");
+  f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
+}
+
+namespace {
+
+class TrainAction final : public Action {
+ public:
+  TrainAction(Training training, std::string readers) : t_(std::move(training)), readers_(std::move(readers)) {}
+
+  std::string settings() const override {
+    std::string out = fmt::format("  model      {}\n  network    {}\n", t_.model_path, t_.network->describe());
+    out += fmt::format("  optimizer  {}\n  exchange   {}", t_.optimizer->describe(), t_.strategy->describe());
+    return out;
+  }
+  std::string options() const override {
+    SgdOptions sgd = t_.sgd;
+    return config::dump_fields(
+               "SGD", [&](config::Fields& f) { sgd.describe(f); }, 2) +
+           readers_;
+  }
+  void run() override { train(t_); }
+
+ private:
+  Training t_;
+  std::string readers_;  // their options as they hold
+};
+
+std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
+  std::int64_t largest = 0;
+  for (auto m : sgd.minibatch_size.values) largest = std::max(largest, m);
+  std::int64_t share = (largest + ranks - 1) / ranks;
+  share = (share + sgd.num_subminibatches - 1) / std::max<std::int64_t>(sgd.num_subminibatches, 1);
+  if (sgd.max_samples_in_ram > 0) share = std::min(share, sgd.max_samples_in_ram);
+  return std::max<std::int64_t>(share, 1);
+}
+
+void make_network(const ActionContext& context, Training& t) {
+  const auto before = context.problems->count();
+  graph::Graph graph =
+      build_network(context.command, {context.problems, context.notices, context.constant_seed, context.seed});
+  if (context.problems->count() > before) return;
+  check(context, [&] {
+    NetworkOptions options;
+    options.criterion = t.sgd.train_criterion_node;
+    if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
+    t.network = std::make_unique<Network>(std::move(graph), options);
+  });
+}
+
+void bind_streams(const ActionContext& context, Network& network, const Reader& reader, const char* block) {
+  try {
+    network.bind(reader.streams());
+  } catch (const Error& e) {
+    context.problems->add(Diagnostic{context.command.block(block).where(), e.what(), {}});
+  }
+}
+
+void make_readers(const ActionContext& context, Training& t) {
+  ReaderContext reading{"train", t.trace_level, context.problems, context.notices};
+  if (!context.command.is_block("reader")) {
+    context.problems->add(Diagnostic{context.command.where(), fmt::format("'{}' has no reader", context.command_name),
+                                     "add reader = [ readerType = \"CNTKTextFormatReader\" ... ]"});
+    return;
+  }
+  t.reader = make_reader(context.command.block("reader"), reading);
+  if (context.command.is_block("cvReader")) {
+    reading.action = "cv";
+    t.cv_reader = make_reader(context.command.block("cvReader"), reading);
+  }
+  if (!t.network) return;
+  if (t.cv_reader) bind_streams(context, *t.network, *t.cv_reader, "cvReader");
+  if (t.reader) bind_streams(context, *t.network, *t.reader, "reader");
+}
+
+// A run must not find out at its first checkpoint that it cannot write.
+void check_model_path(const ActionContext& context, Training& t) {
+  if (t.world->rank() != 0) return;
+  try {
+    check_writable(t.model_path, view_model(*t.network).bytes());
+  } catch (const Error& e) {
+    context.problems->add(Diagnostic{context.command.value("modelPath").where, e.what(), "choose another modelPath"});
+  }
+}
+
+void make_exchange(const ActionContext& context, Training& t) {
+  const int ranks = t.world->size();
+  const auto& parallel = t.sgd.parallel;
+  const bool together = context.parallel && parallel.method != ParallelMethod::none;
+  if (!context.parallel && parallel.method != ParallelMethod::none)
+    context.notices->lines.push_back("parallelTrain option is not enabled. ParallelTrain config will be ignored.");
+  if (ranks > 1 && !together)
+    context.notices->lines.push_back(
+        fmt::format("{} ranks were started but none shares its work: every rank trains alone on all data (set "
+                    "ParallelTrain = [ parallelizationMethod = DataParallelSGD ] in SGD)",
+                    ranks));
+  t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
+  t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
+  bool always_shares = true;
+  for (std::int64_t e = 0; e < t.sgd.max_epochs; ++e) always_shares = always_shares && t.strategy->shares_data(e);
+  t.network->plan_training(largest_share(t.sgd, always_shares ? ranks : 1));
+}
+
+}  // namespace
+
+std::unique_ptr<Action> make_train_action(const ActionContext& context) {
+  Training t;
+  const auto options = read_command<TrainOptions>(context);
+  t.world = context.world;
+  t.command = context.command_name;
+  t.model_path = options.model_path;
+  t.make_mode = options.make_mode;
+  t.trace_level = static_cast<int>(options.trace_level);
+  t.progress_tracing = context.progress_tracing;
+  const auto before = context.problems->count();
+  if (!context.command.is_block("SGD")) {
+    context.problems->add(Diagnostic{context.command.where(),
+                                     fmt::format("'{}' has no SGD block", context.command_name),
+                                     "add SGD = [ maxEpochs = ... ; minibatchSize = ... ; learningRatesPerMB = ... ]"});
+  } else {
+    t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
+  }
+  make_network(context, t);
+  make_readers(context, t);
+  if (t.network && !t.model_path.empty()) check_model_path(context, t);
+  if (context.problems->count() > before) return nullptr;
+
+  t.optimizer = make_optimizer(t.sgd.optimizer);
+  make_exchange(context, t);
+  t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
+                                      t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
+  std::string readers = reader_options(context, "reader", "train");
+  if (t.cv_reader) readers += reader_options(context, "cvReader", "cv");
+  context.models_to_come->insert(t.model_path);
+  return std::make_unique<TrainAction>(std::move(t), readers);
+}
+
+}  // namespace tutti::actions

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// train_action.h -- action = "train" (semantics 14.1).
+#pragma once
+
+#include "actions/action.h"
+
+namespace tutti::actions {
+
+struct TrainOptions {
+  std::string model_path;
+  bool make_mode = true;
+  std::int64_t trace_level = 0;
+  void describe(config::Fields&);
+};
+std::unique_ptr<Action> make_train_action(const ActionContext&);
+
+}  // namespace tutti::actions

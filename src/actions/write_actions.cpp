@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/write_actions.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <regex>
+
+#include "actions/evaluation_network.h"
+#include "train/model_file.h"
+#include "tutti/log.h"
+
+namespace tutti::actions {
+
+void WriteOptions::describe(config::Fields& f) {
+  f("modelPath", model_path, "the model whose nodes are written");
+  f("outputNodeNames", output_node_names, "nodes to write; default: the network's output nodes");
+  f("outputPath", output_path, "text goes to outputPath.<node>; - is stdout");
+  f.required("outputPath");
+  f("minibatchSize", minibatch_size, "samples at a time");
+  f("epochSize", epoch_size, "samples to write; 0 = all");
+  f("traceLevel", trace_level, "0 = results only");
+  f.block("format", format, "how the text looks");
+  f.no_effect("nodeUnitTest", "gradients are not written");
+  for (auto m : minibatch_size.values)
+    if (m < 1) f.problem("minibatchSize", fmt::format("{} samples at a time", m), "at least 1");
+}
+
+void DumpNodeOptions::describe(config::Fields& f) {
+  f("modelPath", model_path, "the model to print");
+  f("nodeName", node_name, "one node; __AllNodes__ = all");
+  f("nodeNameRegex", node_name_regex, "the nodes whose whole name matches");
+  f("outputFile", output_file, "default: <modelPath>.<nodeName>.txt");
+  f("printValues", print_values, "the values of parameters");
+  f("printMetadata", print_metadata, "operations, inputs and shapes");
+}
+
+namespace {
+
+struct OpenOutput {
+  std::unique_ptr<std::ofstream> file;  // none for stdout
+  std::unique_ptr<TextOutput> text;
+};
+
+class WriteAction final : public Action {
+ public:
+  WriteAction(ActionContext context, WriteOptions options, std::unique_ptr<Reader> reader)
+      : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
+
+  std::string settings() const override {
+    return fmt::format("  model      {}\n  output     {}", options_.model_path, options_.output_path);
+  }
+
+  void run() override {
+    const auto network = evaluation_network(context_, options_.model_path, {});
+    const auto nodes = nodes_to_write(*network);
+    network->bind(reader_->streams());
+    const auto minibatch = options_.minibatch_size.at(0);
+    network->plan_evaluation(minibatch, nodes);
+    open(nodes);
+    EpochPlan plan;
+    plan.samples = options_.epoch_size;
+    plan.minibatch = minibatch;
+    reader_->start_epoch(plan);
+    std::int64_t minibatches = 0, samples = 0;
+    while (const Batch* batch = reader_->next()) {
+      const auto values = network->forward(*batch);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        outputs_[i].text->write(values[i], sequences(*batch, values[i]), minibatches);
+      log::line(fmt::format("Minibatch[{}]: ActualMBSize = {}", minibatches, batch->samples));
+      ++minibatches;
+      samples += batch->samples;
+    }
+    for (auto& o : outputs_) finish(o);
+    log::line(fmt::format("Written to {}*", options_.output_path));
+    log::line(fmt::format("Total Samples Evaluated = {}", samples));
+  }
+
+ private:
+  std::vector<std::string> nodes_to_write(const Network& network) const {
+    if (!options_.output_node_names.empty()) return options_.output_node_names;
+    log::line("OutputNodeNames are not specified, using the default outputnodes.");
+    std::vector<std::string> names;
+    for (auto n : network.graph().outputs) names.push_back(network.graph().nodes[n].name);
+    if (names.empty())
+      throw Error(
+          fmt::format("write: the model '{}' has no output nodes; name some in outputNodeNames", options_.model_path));
+    return names;
+  }
+
+  void open(const std::vector<std::string>& nodes) {
+    std::vector<std::string> labels;
+    if (!options_.format.label_mapping_file.empty()) labels = read_label_mapping(options_.format.label_mapping_file);
+    for (const auto& node : nodes) {
+      OpenOutput o;
+      if (options_.output_path != "-") {
+        const std::filesystem::path path(options_.output_path + "." + node);
+        std::error_code ignored;
+        if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+        o.file = std::make_unique<std::ofstream>(path, std::ios::binary);
+        if (!*o.file) throw Error(fmt::format("write: cannot open '{}': {}", path.string(), std::strerror(errno)));
+      }
+      std::ostream& stream = o.file ? static_cast<std::ostream&>(*o.file) : std::cout;
+      o.text = std::make_unique<TextOutput>(stream, options_.format, node, labels);
+      outputs_.push_back(std::move(o));
+    }
+  }
+
+  void finish(OpenOutput& o) const {
+    o.text->finish();
+    if (o.file && !*o.file)
+      throw Error(fmt::format("write: writing to '{}*' failed (disk full?)", options_.output_path));
+  }
+
+  // The sequences of the stream that has as many samples as the node's value.
+  static std::span<const std::int64_t> sequences(const Batch& batch, const Network::Output& output) {
+    for (const auto& s : batch.streams)
+      if (s.columns == output.columns) return s.sequence_begin;
+    return batch.streams.at(0).sequence_begin;
+  }
+
+  ActionContext context_;
+  WriteOptions options_;
+  std::unique_ptr<Reader> reader_;
+  std::vector<OpenOutput> outputs_;
+};
+
+class DumpNodeAction final : public Action {
+ public:
+  DumpNodeAction(ActionContext context, DumpNodeOptions options)
+      : context_(std::move(context)), options_(std::move(options)) {}
+
+  std::string settings() const override {
+    return fmt::format("  model      {}\n  output     {}", options_.model_path, output_file());
+  }
+  void run() override {
+    const auto network = evaluation_network(context_, options_.model_path, {});
+    std::ofstream out(output_file(), std::ios::binary);
+    if (!out) throw Error(fmt::format("dumpNode: cannot open '{}': {}", output_file(), std::strerror(errno)));
+    dump_nodes(view_model(*network),
+               {options_.node_name, options_.node_name_regex, options_.print_values, options_.print_metadata}, out);
+    out.flush();
+    if (!out) throw Error(fmt::format("dumpNode: writing '{}' failed (disk full?)", output_file()));
+  }
+
+ private:
+  std::string output_file() const {
+    return options_.output_file.empty() ? fmt::format("{}.{}.txt", options_.model_path, options_.node_name)
+                                        : options_.output_file;
+  }
+
+  ActionContext context_;
+  DumpNodeOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Action> make_write_action(const ActionContext& context) {
+  const auto before = context.problems->count();
+  auto options = read_command<WriteOptions>(context);
+  auto reader = evaluation_reader(context, "write", static_cast<int>(options.trace_level));
+  check_model_to_read(context, options.model_path, true);
+  if (context.problems->count() > before) return nullptr;
+  return std::make_unique<WriteAction>(context, std::move(options), std::move(reader));
+}
+
+std::unique_ptr<Action> make_dump_node_action(const ActionContext& context) {
+  const auto before = context.problems->count();
+  auto options = read_command<DumpNodeOptions>(context);
+  check_model_to_read(context, options.model_path, true);
+  check(context, [&] {
+    try {
+      const std::regex compiled(options.node_name_regex);
+    } catch (const std::regex_error& e) {
+      throw ConfigError(context.command.value("nodeNameRegex").where,
+                        fmt::format("not a regular expression: {}", e.what()));
+    }
+  });
+  if (context.problems->count() > before) return nullptr;
+  return std::make_unique<DumpNodeAction>(context, std::move(options));
+}
+
+}  // namespace tutti::actions

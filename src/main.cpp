@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MPI session, and the only catch. What is wrong with the configuration was agreed on by all ranks and ends them
+// together (exit 2); anything later takes the others down at once, for they may sit in a collective.
+#include <exception>
+
+#include "actions/run.h"
+#include "comm/session.h"
+
+int main(int argc, char** argv) {
+  tutti::MpiSession mpi(&argc, &argv);
+  try {
+    return tutti::actions::run(argc, argv, mpi.world());
+  } catch (const std::exception& error) {
+    mpi.abort(error.what());
+  }
+}

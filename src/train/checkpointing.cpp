@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/checkpointing.h"
+
+#include <fmt/format.h>
+
+#include "train/checkpoint.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+CheckpointState state_of(const Training& t) {
+  const auto at = static_cast<std::size_t>(t.progress.epoch);
+  CheckpointState s;
+  s.epoch = t.progress.epoch;
+  s.samples_in_epoch = t.progress.samples_in_epoch;
+  s.minibatches_in_epoch = t.progress.minibatches_in_epoch;
+  s.total_samples_seen = t.progress.total_samples_seen;
+  s.minibatch_size = t.sgd.minibatch_size.at(at);
+  s.learning_rate = t.sgd.learning_rate_per_sample(at);
+  s.epoch_tally = t.progress.epoch_tally;
+  s.interval_tally = t.report->interval_tally();
+  return s;
+}
+
+void store(Training& t) {
+  CheckpointParts parts{view_model(*t.network), t.optimizer.get(), [&](Archive& a) { t.strategy->archive(a); },
+                        t.strategy_name};
+  save_checkpoint({t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files}, state_of(t), parts, *t.world);
+}
+
+}  // namespace
+
+Start resume(Training& t) {
+  std::vector<std::string> warnings;
+  if (!t.make_mode) {
+    if (t.world->rank() == 0) discard_checkpoints(t.model_path);
+    return Start::fresh;
+  }
+  const auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
+  for (const auto& w : warnings) log::warning(w);
+  if (!point) return Start::fresh;
+  if (point->finished) return Start::finished;
+  log::line(fmt::format("Starting from checkpoint. Loading network from '{}'.", point->model));
+  auto view = view_model(*t.network);
+  load_model(*point, view, *t.world);
+  const CheckpointState s = load_state(*point, *t.optimizer, *t.world);
+  t.progress = {s.epoch, s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen, s.epoch_tally};
+  t.resumed = Resumed{*point, s.interval_tally};
+  return Start::resumed;
+}
+
+void restore_strategy(Training& t) {
+  const std::string lost = load_rank_state(
+      t.resumed->point, [&](Archive& a) { t.strategy->archive(a); }, t.strategy_name, *t.world);
+  if (!lost.empty()) log::warning(fmt::format("the exchange starts without its earlier residuals: {}", lost));
+}
+
+void save_initial_model(Training& t) { store(t); }
+
+void checkpoint_at_epoch_end(Training& t) {
+  if (t.trace_level > 0)
+    log::line(
+        fmt::format("SGD: Saving checkpoint model '{}'", model_name(t.model_path, t.progress.epoch, t.sgd.max_epochs)));
+  store(t);
+}
+
+bool checkpoint_due(const Training& t, std::int64_t samples_of_step) {
+  const std::int64_t every = t.sgd.checkpoint_every_samples, now = t.progress.samples_in_epoch;
+  if (every <= 0 || now >= t.samples_per_epoch) return false;  // the epoch's own checkpoint follows at once
+  return now / every != (now - samples_of_step) / every;
+}
+
+void checkpoint(Training& t) { store(t); }
+
+}  // namespace tutti

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpointing.h -- when a training run stores itself and how it goes on; what the files hold is checkpoint.h's
+// matter.
+#pragma once
+
+#include "train/training.h"
+
+namespace tutti {
+
+enum class Start { fresh, resumed, finished };
+
+// Finds the newest usable state of an earlier run and loads weights, optimizer and progress from it. Collective.
+Start resume(Training&);
+// The strategy's part of that state, once the strategy has been started. Collective.
+void restore_strategy(Training&);
+
+void save_initial_model(Training&);       // modelPath.0
+void checkpoint_at_epoch_end(Training&);  // progress already says the next epoch
+// After a step: whether `checkpointEverySamples` are full, and the checkpoint in mid-epoch. What the strategy has in
+// flight must have been settled. Collective.
+bool checkpoint_due(const Training&, std::int64_t samples_of_step);
+void checkpoint(Training&);
+
+}  // namespace tutti

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/report.h"
+
+#include <fmt/format.h>
+#include <fmt/printf.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+bool shows_exponent(double v) { return fmt::sprintf("%.8g", v).find('e') != std::string::npos; }
+
+std::string duration(double seconds) {
+  const auto s = static_cast<std::int64_t>(std::llround(seconds));
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string bytes(double n) {
+  for (const char* unit : {"B", "kB", "MB", "GB"}) {
+    if (n < 1000) return fmt::format("{:.{}f} {}", n, unit[0] == 'B' ? 0 : 2, unit);
+    n /= 1000;
+  }
+  return fmt::format("{:.2f} TB", n);
+}
+
+}  // namespace
+
+std::string format_result(const std::string& name, double sum, double count) {
+  const double average = count == 0 ? 0 : sum / count;
+  std::string value;
+  if (!name.empty() && name.back() == 's')
+    value = fmt::sprintf(shows_exponent(average) ? "%2.3e%%" : "%2.3f%%", 100 * average);
+  else
+    value = fmt::sprintf(shows_exponent(average) ? "%.8e" : "%.8f", average);
+  return fmt::format("{} = {} * {:.0f}", name, value, count);
+}
+
+std::string format_results(const std::vector<NodeResult>& names, const std::vector<Tally::Evaluation>& values) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size() && i < values.size(); ++i)
+    out += (i ? "; " : "") + format_result(names[i].name, values[i].sum, values[i].count);
+  return out;
+}
+
+Report::Report(NodeResult criterion, std::vector<NodeResult> evaluations, std::int64_t interval, std::int64_t first,
+               int trace_level, bool progress_tracing)
+    : criterion_(std::move(criterion)),
+      evaluations_(std::move(evaluations)),
+      interval_(interval),
+      first_(first),
+      trace_level_(trace_level),
+      progress_tracing_(progress_tracing) {}
+
+void Report::begin_epoch(const EpochHeading& heading) {
+  at_ = heading;
+  minibatch_ = interval_begin_ = 0;
+  samples_here_ = 0;
+  epoch_ = since_ = Tally{};
+  epoch_.evaluations.resize(evaluations_.size());
+  since_.evaluations.resize(evaluations_.size());
+  interval_start_ = epoch_start_ = progress_shown_ = Clock::now();
+}
+
+void Report::continue_epoch(std::int64_t minibatches_done, const Tally& epoch, const Tally& interval) {
+  epoch_ = epoch;
+  since_ = interval;
+  epoch_.evaluations.resize(evaluations_.size());
+  since_.evaluations.resize(evaluations_.size());
+  minibatch_ = interval_begin_ = minibatches_done;
+  while (interval_begin_ > 0 && !line_due(interval_begin_)) --interval_begin_;
+}
+
+bool Report::line_due(std::int64_t minibatch) const {
+  return interval_ > 0 && (minibatch <= first_ || minibatch % interval_ == 0);
+}
+
+void Report::add(const Tally& tally) {
+  epoch_ += tally;
+  since_ += tally;
+}
+
+void Report::step(const Tally& tally) {
+  add(tally);
+  samples_here_ += tally.samples;
+  ++minibatch_;
+  if (line_due(minibatch_)) interval_line();
+  progress_line();
+}
+
+std::string Report::results(const Tally& tally) const {
+  std::string out = format_result(criterion_.name, tally.criterion, tally.criterion_count) + "; ";
+  for (std::size_t i = 0; i < evaluations_.size(); ++i)
+    out += format_result(evaluations_[i].name, tally.evaluations[i].sum, tally.evaluations[i].count) + "; ";
+  return out;
+}
+
+std::string Report::heading() const { return fmt::sprintf("Epoch[%2d of %d]", at_.epoch, at_.epochs); }
+
+void Report::interval_line() {
+  const double seconds = seconds_since(interval_start_);
+  if (trace_level_ > 0) {
+    std::string percent;
+    if (at_.minibatches > 0) {
+      const double reports = static_cast<double>(at_.minibatches) / static_cast<double>(interval_);
+      const int digits = std::max(static_cast<int>(std::ceil(std::log10(std::max(reports, 1e-9)))) - 2, 2);
+      percent = fmt::sprintf(", %2.*f%%", digits,
+                             100.0 * static_cast<double>(minibatch_) / static_cast<double>(at_.minibatches));
+    }
+    log::line(fmt::sprintf(" %s-Minibatch[%4d-%4d%s]: %stime = %.4fs; samplesPerSecond = %.1f", heading(),
+                           interval_begin_ + 1, minibatch_, percent, results(since_), seconds,
+                           static_cast<double>(since_.samples) / std::max(seconds, 1e-9)));
+  }
+  if (progress_tracing_ && at_.minibatches > 0) {
+    const double done =
+        (static_cast<double>(at_.epoch - 1) + static_cast<double>(minibatch_) / static_cast<double>(at_.minibatches)) /
+        static_cast<double>(at_.epochs);
+    log::result(fmt::sprintf("PROGRESS: %.2f%%", 100 * std::min(done, 1.0)));
+  }
+  interval_begin_ = minibatch_;
+  interval_start_ = Clock::now();
+  since_ = Tally{};
+  since_.evaluations.resize(evaluations_.size());
+}
+
+void Report::progress_line() {
+  if (seconds_since(progress_shown_) < 0.5) return;
+  progress_shown_ = Clock::now();
+  const double rate = static_cast<double>(samples_here_) / std::max(seconds_since(epoch_start_), 1e-9);
+  std::string text = fmt::format("epoch {}/{}", at_.epoch, at_.epochs);
+  std::string eta;
+  if (at_.samples > 0) {
+    text += fmt::format("  {:3.0f} %", 100.0 * static_cast<double>(epoch_.samples) / static_cast<double>(at_.samples));
+    const std::int64_t left = at_.samples * (at_.epochs - at_.epoch + 1) - epoch_.samples;
+    eta = fmt::format("  ETA {}", duration(static_cast<double>(left) / std::max(rate, 1e-9)));
+  }
+  log::progress(fmt::format("{}  {}  {:.0f} samples/s{}", text,
+                            format_result(criterion_.name, epoch_.criterion, epoch_.criterion_count), rate, eta));
+}
+
+void Report::end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds) {
+  log::progress("");
+  log::line(
+      fmt::sprintf("Finished %s: [Training] %stotalSamplesSeen = %d; learningRatePerSample = %.8g; epochTime=%.6gs",
+                   heading(), results(epoch_), total_samples_seen, learning_rate_per_sample, seconds));
+  if (progress_tracing_) {
+    log::result(
+        fmt::sprintf("PROGRESS: %.2f%%", 100.0 * static_cast<double>(at_.epoch) / static_cast<double>(at_.epochs)));
+    const bool has_evaluation = !epoch_.evaluations.empty() && epoch_.evaluations[0].count > 0;
+    const double error = has_evaluation ? epoch_.evaluations[0].sum / epoch_.evaluations[0].count
+                                        : epoch_.criterion / std::max(epoch_.criterion_count, 1.0);
+    log::result(fmt::sprintf("EVALERR: %.7f%%", has_evaluation ? 100 * error : error));
+  }
+}
+
+void Report::validation(const std::vector<Tally::Evaluation>& values) {
+  std::vector<NodeResult> names{criterion_};
+  names.insert(names.end(), evaluations_.begin(), evaluations_.end());
+  log::line(fmt::format("Finished {}: [Validate] {}", heading(), format_results(names, values)));
+}
+
+void Report::times(const EpochTimes& t, int ranks) const {
+  const ExchangeStats& x = t.exchange;
+  const double rest = t.total - t.read - t.network - t.update - x.encode - x.wait - x.decode;
+  std::string text =
+      fmt::format("Times of {}: compute {:.3f} s, waiting for data {:.3f} s", heading(), t.network, t.read);
+  if (x.exchanges > 0)
+    text += fmt::format(", encode {:.3f} s, wait for ranks {:.3f} s, decode {:.3f} s", x.encode, x.wait, x.decode);
+  text += fmt::format(", update {:.3f} s, other {:.3f} s", t.update, std::max(rest, 0.0));
+  log::line(text);
+  if (x.values_sent > 0) {
+    const double bits = 8.0 * static_cast<double>(x.bytes_sent) / static_cast<double>(x.values_sent);
+    log::line(fmt::format("Exchange of {}: {} sent by this rank of {}, {:.3f} bits per value, 1/{:.1f} of float32",
+                          heading(), bytes(static_cast<double>(x.bytes_sent)), ranks, bits, 32 / bits));
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// report.h -- the lines a training or test run prints (semantics 15), and the progress line with its ETA.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tutti/network.h"
+#include "tutti/parameters.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// "name = V * count" with the original's number rules: %.8f, %.8e where %.8g would need an exponent, and a percentage
+// for names that end in 's'.
+std::string format_result(const std::string& name, double sum, double count);
+// "a = 1.00000000 * 10; errs = 3.000% * 10" in the given order.
+std::string format_results(const std::vector<NodeResult>& names, const std::vector<Tally::Evaluation>& values);
+
+// What an epoch is called in its lines.
+struct EpochHeading {
+  std::int64_t epoch = 1, epochs = 1;  // counts from 1
+  std::int64_t minibatches = 0;        // estimated number per epoch; 0 = unknown, then no percentage
+  std::int64_t samples = 0;            // estimated samples of the epoch, for the ETA; 0 = unknown
+};
+
+// Where the time of an epoch went, on this rank.
+struct EpochTimes {
+  double total = 0, read = 0, network = 0, update = 0;
+  ExchangeStats exchange;
+};
+
+class Report {
+ public:
+  Report(NodeResult criterion, std::vector<NodeResult> evaluations, std::int64_t interval, std::int64_t first,
+         int trace_level, bool progress_tracing);
+
+  void begin_epoch(const EpochHeading&);
+  // After begin_epoch, when the epoch was taken up in its middle: what had been summed by then.
+  void continue_epoch(std::int64_t minibatches_done, const Tally& epoch, const Tally& interval);
+  // One step, with the tally of all ranks. Prints the interval line when it is due.
+  void step(const Tally&);
+  // Sums that belong to steps already counted.
+  void add(const Tally&);
+  const Tally& epoch_tally() const { return epoch_; }     // the sums since the epoch began
+  const Tally& interval_tally() const { return since_; }  // and since the last interval line
+  // "Finished Epoch[ 1 of 4]: [Training] ..."
+  void end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds);
+  void validation(const std::vector<Tally::Evaluation>& criterion_then_evaluations);
+  void times(const EpochTimes&, int ranks) const;
+  std::int64_t minibatches() const { return minibatch_; }
+
+ private:
+  bool line_due(std::int64_t minibatch) const;
+  void interval_line();
+  void progress_line();
+  std::string results(const Tally&) const;
+  std::string heading() const;
+
+  NodeResult criterion_;
+  std::vector<NodeResult> evaluations_;
+  std::int64_t interval_, first_;
+  int trace_level_;
+  bool progress_tracing_;
+  EpochHeading at_;
+  std::int64_t minibatch_ = 0;       // done in this epoch
+  std::int64_t interval_begin_ = 0;  // the minibatch after which the running interval began
+  std::int64_t samples_here_ = 0;    // since begin_epoch, for the rate of the progress line
+  Tally epoch_, since_;
+  Clock::time_point interval_start_, epoch_start_, progress_shown_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loop: forward, backward, exchange, update, report. Called by train() once per epoch.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "train/checkpointing.h"
+#include "train/training.h"
+
+namespace tutti {
+namespace {
+
+// The end of the way of a gradient: each piece updates its weights as soon as its global sum is there.
+class Update final : public GlobalSink {
+ public:
+  Update(Optimizer& optimizer, const StepScalarsOfEpoch& scalars) : optimizer_(optimizer), scalars_(scalars) {}
+
+  void next_step() { begun_ = false; }
+  void global_ready(std::size_t piece, std::int64_t columns) override {
+    if (!scalars_.update || columns == 0) return;
+    const auto start = Clock::now();
+    if (!begun_) optimizer_.begin_step({scalars_.learning_rate, scalars_.momentum_per_sample, columns});
+    begun_ = true;
+    optimizer_.update(piece);
+    seconds_ += seconds_since(start);
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  Optimizer& optimizer_;
+  StepScalarsOfEpoch scalars_;
+  bool begun_ = false;
+  double seconds_ = 0;
+};
+
+[[noreturn]] void stop_at_nan(const Training& t, const std::string& what) {
+  throw Error(
+      fmt::format("The training criterion is not a number (NAN).\n{} in epoch {}, minibatch {} of command '{}'.\n"
+                  "fix: lower the learning rate, or clip gradients (clippingThresholdPerSample)",
+                  what, t.progress.epoch + 1, t.progress.minibatches_in_epoch + 1, t.command));
+}
+
+}  // namespace
+
+void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& scalars) {
+  Strategy& strategy = *t.strategy;
+  Update update(*t.optimizer, scalars);
+  const auto start = Clock::now();
+  double reading = 0, working = 0;
+  const auto settle = [&] {
+    update.next_step();
+    strategy.settle(update);
+    t.report->add(strategy.take_pending_tally());
+    t.progress.epoch_tally = t.report->epoch_tally();
+  };
+
+  t.network->bind(t.reader->streams());  // validation may have bound another reader's
+  t.reader->start_epoch(plan);
+  for (;;) {
+    const auto asked = Clock::now();
+    const Batch* batch = t.reader->next();
+    const auto got = Clock::now();
+    reading += std::chrono::duration<double>(got - asked).count();
+    if (!batch) break;
+
+    update.next_step();
+    strategy.begin_step(batch->global_columns, update);
+    Tally tally;
+    try {
+      tally = t.network->forward_backward(*batch, strategy);
+    } catch (const NumericError& e) {
+      stop_at_nan(t, e.what());
+    }
+    tally.samples = batch->samples;
+    strategy.finish_gradients(tally);
+    strategy.exchange_weights(batch->global_samples);
+    working += seconds_since(got);
+
+    if (std::isnan(tally.criterion)) stop_at_nan(t, "The sum over the ranks is not a number");
+    t.progress.samples_in_epoch = batch->position + batch->global_samples;
+    ++t.progress.minibatches_in_epoch;
+    t.report->step(tally);
+    if (checkpoint_due(t, batch->global_samples)) {
+      settle();
+      checkpoint(t);
+    }
+  }
+  settle();
+  t.times.total = seconds_since(start);
+  t.times.read = reading;
+  t.times.update = update.seconds();
+  t.times.exchange = strategy.take_stats();
+  t.times.network =
+      working - t.times.update - t.times.exchange.encode - t.times.exchange.wait - t.times.exchange.decode;
+}
+
+}  // namespace tutti

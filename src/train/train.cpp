@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The epochs around the inner loop: resume or start, schedules, validation, checkpoints, the final model.
+#include <fmt/format.h>
+#include <fmt/printf.h>
+
+#include <algorithm>
+
+#include "train/checkpointing.h"
+#include "train/training.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+void announce_criteria(const Network& network) {
+  const auto criterion = network.criterion();
+  const auto evaluations = network.evaluations();
+  log::line(fmt::format("Training criterion:   {} = {}", criterion.name, criterion.operation));
+  if (evaluations.size() == 1)
+    log::line(fmt::format("Evaluation criterion: {} = {}", evaluations[0].name, evaluations[0].operation));
+  if (evaluations.size() > 1) {
+    log::line("Evaluation criteria:");
+    for (const auto& e : evaluations) log::line(fmt::format("\t{} = {}", e.name, e.operation));
+  }
+  log::line("");
+}
+
+void announce_parameters(const Training& t) {
+  auto slices = t.network->parameters().slices;
+  std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) { return a.name < b.name; });
+  std::size_t values = 0;
+  for (const auto& s : slices) values += s.size();
+  if (t.trace_level <= 0) {
+    log::line(fmt::format("Training {} parameters in {} parameter tensors.", values, slices.size()));
+    return;
+  }
+  const auto& nodes = t.network->graph().nodes;
+  const auto tensors = std::count_if(nodes.begin(), nodes.end(),
+                                     [](const graph::Node& n) { return n.operation == "LearnableParameter"; });
+  log::line(fmt::format("Training {} parameters in {} out of {} parameter tensors and {} nodes with gradient:", values,
+                        slices.size(), tensors, t.network->gradient_nodes()));
+  log::line("");
+  for (const auto& s : slices)
+    log::line(fmt::format("\tNode '{}' (LearnableParameter operation) : {}", s.name, to_string(s.shape)));
+  log::line("");
+}
+
+void announce_epoch(const Training& t) {
+  if (t.trace_level <= 0) return;
+  const auto at = static_cast<std::size_t>(t.progress.epoch);
+  log::line("");
+  log::line(
+      fmt::sprintf("Starting Epoch %d: learning rate per sample = %f  effective momentum = %f  momentum as time "
+                   "constant = %.1f samples",
+                   t.progress.epoch + 1, t.sgd.learning_rate_per_sample(at), t.sgd.effective_momentum(at),
+                   t.sgd.momentum_time_constant(at)));
+  std::string line = "Starting minibatch loop" + t.strategy->loop_text(t.progress.epoch);
+  if (t.strategy->shares_data(t.progress.epoch)) line += ", distributed reading is ENABLED";
+  if (t.sgd.max_samples_in_ram > 0)
+    line += fmt::format(", with maximum {} samples in RAM", t.sgd.max_samples_in_ram);
+  else if (t.sgd.num_subminibatches > 1)
+    line += fmt::format(", with {} subminibatch", t.sgd.num_subminibatches);
+  log::line("");
+  log::line(line + ".");
+}
+
+void validate(Training& t, std::int64_t minibatch) {
+  EpochPlan plan;
+  plan.minibatch = minibatch;
+  plan.rank = t.world->rank();
+  plan.ranks = t.world->size();
+  t.report->validation(evaluate(*t.network, *t.cv_reader, *t.world, plan).sums);
+}
+
+EpochPlan plan_of(const Training& t, bool shares) {
+  EpochPlan plan;
+  plan.epoch = t.progress.epoch;
+  plan.samples = t.sgd.epoch_size;
+  plan.minibatch = t.sgd.minibatch_size.at(static_cast<std::size_t>(t.progress.epoch));
+  plan.start = t.progress.samples_in_epoch;
+  plan.rank = shares ? t.world->rank() : 0;
+  plan.ranks = shares ? t.world->size() : 1;
+  return plan;
+}
+
+void begin_report(Training& t, std::int64_t minibatch) {
+  EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch};
+  // Percentages as the original prints them: from the second epoch on where epochSize is not given.
+  if (t.sgd.epoch_size > 0 || t.progress.epoch > 0)
+    heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
+  t.report->begin_epoch(heading);
+  if (t.progress.samples_in_epoch > 0)
+    t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_tally, t.resumed->interval_tally);
+}
+
+// Returns false when the learning rate has fallen below its minimum.
+bool train_epoch(Training& t) {
+  const std::int64_t epoch = t.progress.epoch;
+  const auto at = static_cast<std::size_t>(epoch);
+  const double rate = t.sgd.learning_rate_per_sample(at), least = t.sgd.min_learning_rate_per_sample;
+  if (rate < least) {
+    log::line(
+        fmt::sprintf("Learn Rate Per Sample for Epoch[%d] = %.8g is less than minLearningRatePerSample %.8g. "
+                     "Training complete.",
+                     epoch + 1, rate, least));
+    return false;
+  }
+  t.strategy->begin_epoch(epoch);
+  announce_epoch(t);
+  const bool shares = t.strategy->shares_data(epoch);
+  NetworkMode mode;
+  mode.dropout_rate = t.sgd.dropout_rate.at(at);
+  mode.dropout_seed = static_cast<std::uint64_t>((shares ? t.world->rank() : 0) * t.sgd.max_epochs + epoch) *
+                      t.network->random_nodes();
+  t.network->set_mode(mode);
+
+  const EpochPlan plan = plan_of(t, shares);
+  begin_report(t, plan.minibatch);
+  const auto start = Clock::now();
+  run_epoch(t, plan, {rate, t.sgd.momentum_per_sample(at), rate > 0.01 * least});
+  t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_tally().criterion_count);
+  t.report->end_epoch(t.progress.total_samples_seen, rate, seconds_since(start));
+  t.report->times(t.times, plan.ranks);
+  if (t.cv_reader) validate(t, plan.minibatch);
+
+  ++t.progress.epoch;
+  t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
+  t.progress.epoch_tally = {};
+  checkpoint_at_epoch_end(t);
+  return true;
+}
+
+}  // namespace
+
+void train(Training& t) {
+  t.optimizer->bind(t.network->parameters());
+  t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
+  const Start start = resume(t);
+  if (start == Start::finished) {
+    log::line(fmt::format("Final model exists: {}", t.model_path));
+    log::line("No further training is necessary.");
+    return;
+  }
+  announce_criteria(*t.network);
+  announce_parameters(t);
+  if (start == Start::fresh) {
+    t.network->initialize_parameters();
+    precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
+               t.sgd.minibatch_size.at(0));
+    save_initial_model(t);
+  }
+  t.strategy->start(t.network->parameters());
+  if (start == Start::resumed) restore_strategy(t);
+  while (t.progress.epoch < t.sgd.max_epochs && train_epoch(t)) {
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// training.h -- a training run as a struct of parts, and the functions that work on it. Whoever wants a method on
+// Training wants a new part.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "train/checkpoint.h"
+#include "train/report.h"
+#include "train/sgd_options.h"
+#include "tutti/communicator.h"
+#include "tutti/network.h"
+#include "tutti/optimizer.h"
+#include "tutti/reader.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// Where a run stands. All of it goes into checkpoints.
+struct Progress {
+  std::int64_t epoch = 0;             // being trained, from 0
+  std::int64_t samples_in_epoch = 0;  // already done of it
+  std::int64_t minibatches_in_epoch = 0;
+  std::int64_t total_samples_seen = 0;  // by finished epochs, as the log counts them
+  Tally epoch_tally;                    // of the samples_in_epoch
+};
+
+struct Resumed {
+  ResumePoint point;
+  Tally interval_tally;  // what the report had not printed yet
+};
+
+struct Training {
+  Communicator* world = nullptr;
+  std::string command;  // the block's name, for messages
+  std::string model_path;
+  bool make_mode = true;
+  int trace_level = 0;
+  bool progress_tracing = false;
+  SgdOptions sgd;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Strategy> strategy;
+  std::string strategy_name;  // residuals of one method must not be taken for another's
+  std::unique_ptr<Report> report;
+  Progress progress;
+  std::optional<Resumed> resumed;  // where this run was taken up
+  std::int64_t samples_per_epoch = 0;
+  EpochTimes times;
+};
+
+// Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
+void train(Training&);
+
+// src/train/step_loop.cpp: one epoch, from progress.samples_in_epoch to its end.
+struct StepScalarsOfEpoch {
+  double learning_rate = 0, momentum_per_sample = 0;
+  bool update = true;  // false: rate too small to move anything (semantics 8.3)
+};
+void run_epoch(Training&, const EpochPlan&, const StepScalarsOfEpoch&);
+
+// src/train/evaluate.cpp: criterion and evaluations over all that `plan` covers, summed over the ranks.
+// Prints the interval lines of semantics 15.3 every `interval` minibatches when interval > 0.
+struct EvaluationRun {
+  std::vector<Tally::Evaluation> sums;
+  std::int64_t samples = 0, minibatches = 0;
+};
+struct EvaluationLines {
+  std::int64_t interval = 0, first = 0;
+};
+// What is summed: the criterion and then the evaluations, or the evaluations alone (as listed by evalNodeNames).
+enum class EvaluationOf { criterion_first, listed_nodes };
+EvaluationRun evaluate(Network&, Reader&, Communicator&, const EpochPlan&, const EvaluationLines& = {},
+                       EvaluationOf = EvaluationOf::criterion_first, bool sum_over_ranks = true);
+
+// src/train/precompute.cpp: corpus statistics (Mean, InvStdDev) over the training data, if the network wants any.
+void precompute(Network&, Reader&, Communicator&, std::int64_t samples, std::int64_t minibatch);
+
+}  // namespace tutti
