@@ -45,8 +45,8 @@ class QuantizingCodec : public Codec {
   }
   void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
               std::byte* out) const override {
+    if (rows == 0 || columns == 0) return;
     assert(residual);
-    if (rows == 0) return;
     if (bits_ == 1)
       kernels_.encode_one_bit(threshold_, rows, columns, values, residual, out);
     else
