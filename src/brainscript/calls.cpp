@@ -99,7 +99,6 @@ Value Evaluator::run(Function* f, std::vector<Thunk*> args, const Expr& site, Re
   if (f->native) return f->native->run(*this, {std::move(args), &site, scope, path});
   Record* r = heap_.record();
   r->outer = f->scope;
-  r->path = path;
   r->site = &site;
   r->site_scope = scope;
   r->function = f->name;

@@ -13,7 +13,7 @@
 namespace tutti::brainscript {
 namespace {
 
-constexpr int deepest = 10'000;                 // expressions inside each other
+constexpr int deepest = 40'000;                 // expressions inside each other
 constexpr std::int64_t most_steps = 2'000'000;  // a real network takes thousands
 constexpr std::int64_t most_elements = 4'000'000;
 
@@ -178,7 +178,6 @@ Value Evaluator::identifier(const Expr& e, Record* scope) {
 Record* Evaluator::make_record(const Expr& e, Record* outer, const Path* path) {
   Record* r = heap_.record();
   r->outer = outer;
-  r->path = path;
   r->written = &e;
   r->members.reserve(e.members.size());
   for (const auto& m : e.members) {

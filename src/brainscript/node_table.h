@@ -14,7 +14,7 @@
 namespace tutti::brainscript {
 
 // How an attribute is written in the language and stored in the graph.
-enum class AttributeKind { number, integer, flag, text, dims, optional_integer };
+enum class AttributeKind { integer, flag, text, dims, optional_integer };
 struct AttributeSpec {
   std::string name;
   AttributeKind kind;

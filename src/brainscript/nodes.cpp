@@ -166,9 +166,6 @@ void Evaluator::set_attributes(graph::Node& node, const Expr& e, Record* setting
       case AttributeKind::integer:
         node.attributes[a.name] = static_cast<double>(integer(v, what, e, settings));
         break;
-      case AttributeKind::number:
-        node.attributes[a.name] = number(v, what, e, settings);
-        break;
       case AttributeKind::flag:
         node.attributes[a.name] = boolean(v, what, e, settings);
         break;

@@ -64,7 +64,7 @@ std::string advice(std::string_view op, const Value& left, const Value& right) {
   if (nodes && op == "/") return "write ElementDivide (x, y) for nodes; / divides 1/node and node/number";
   if (nodes && op == "||") return "write BS.Boolean.Or (x, y)";
   if (nodes && op == "**") return "write the product out, or Exp (p .* Log (x))";
-  if (op == "+" && (std::holds_alternative<std::string>(left) || std::holds_alternative<std::string>(right)))
+  if (op == "+" && !nodes && (std::holds_alternative<std::string>(left) || std::holds_alternative<std::string>(right)))
     return "turn the other operand into a string by Format (value, '')";
   if (op == ">>" || op == "<<") return "f >> g composes two functions, array << n drops the first n elements";
   return {};

@@ -22,7 +22,7 @@ constexpr std::array<Operator, 21> operators = {{
     {"with", 9}, {"==", 8}, {"!=", 8},  {"<", 8},   {"<=", 8}, {">", 8},  {">=", 8},
     {"&&", 7},   {"||", 6}, {">>", 5},  {"<<", 5},  {":", 4},  {"=>", 0}, {"", -1},
 }};
-constexpr int deepest = 400;  // nested brackets and the like; keeps broken input away from the end of the stack
+constexpr int deepest = 2000;  // nested brackets and the like; keeps broken input away from the end of the stack
 
 class Parser {
  public:

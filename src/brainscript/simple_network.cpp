@@ -149,11 +149,11 @@ class SimpleBuilder {
 
 void SimpleNetworkOptions::describe(config::Fields& f) {
   using C = SimpleCriterion;
-  const std::vector<std::pair<std::string, C>> training = {{"crossEntropyWithSoftmax", C::cross_entropy_with_softmax},
-                                                           {"squareError", C::square_error},
-                                                           {"logistic", C::logistic}};
-  std::vector<std::pair<std::string, C>> evaluation = {{"classificationError", C::classification_error},
-                                                       {"errorPrediction", C::classification_error}};
+  const std::vector<std::pair<std::string, C>> training = {{"CrossEntropyWithSoftmax", C::cross_entropy_with_softmax},
+                                                           {"SquareError", C::square_error},
+                                                           {"Logistic", C::logistic}};
+  std::vector<std::pair<std::string, C>> evaluation = {{"ClassificationError", C::classification_error},
+                                                       {"ErrorPrediction", C::classification_error}};
   evaluation.insert(evaluation.end(), training.begin(), training.end());
   f("layerSizes", layer_sizes, "features : hidden ... : outputs, such as 784:400*2:10");
   f.required("layerSizes");

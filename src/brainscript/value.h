@@ -58,7 +58,6 @@ struct Array {
 // A record, or the arguments of a call (then `site` is set).
 struct Record {
   Record* outer = nullptr;
-  const Path* path = nullptr;
   std::vector<std::pair<std::string, Thunk*>> members;
   std::unordered_map<std::string_view, Thunk*> index;  // filled for large records only
   std::string type;                                    // "ComputationNetwork" of new ComputationNetwork { ... }

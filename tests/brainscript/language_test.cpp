@@ -101,7 +101,8 @@ TEST(Language, LongChainsOfOperatorsAreNoProblem) {
 }
 
 TEST(Language, DeepButFiniteRecursionWorks) {
-  EXPECT_EQ(evaluate_to_text("{ count (n) = if n == 0 then 0 else 1 + count (n-1); y = count (1500) }.y"), "1500");
+  EXPECT_EQ(evaluate_to_text("{ count (n) = if n == 0 then 0 else 1 + count (n-1); y = count (5000) }.y"), "5000");
+  EXPECT_EQ(evaluate_to_text("LayerStack {1000, i => DenseLayer {3}} (Input {2}).dim"), "3");
 }
 
 }  // namespace
