@@ -72,8 +72,10 @@ class Fields {
   template <class Options>
   void blocks(std::string_view key, std::vector<std::pair<std::string, Options>>& members, std::string_view doc) {
     Options sample;
+    std::vector<Member> present;
+    for (auto& m : members) present.emplace_back(m.first, [&o = m.second](Fields& f) { o.describe(f); });
     named(
-        key, doc, [&](Fields& f) { sample.describe(f); },
+        key, doc, [&](Fields& f) { sample.describe(f); }, present,
         [&](const std::string& name, const std::function<void(const std::function<void(Fields&)>&)>& with) {
           Options o;
           with([&](Fields& f) { o.describe(f); });
@@ -103,7 +105,9 @@ class Fields {
   virtual void word(std::string_view, std::size_t& index, const std::vector<std::string>&, std::string_view) = 0;
   virtual void nested(std::string_view, std::string_view, bool* present, const std::function<void(Fields&)>&) = 0;
   using With = std::function<void(const std::function<void(Fields&)>&)>;
+  using Member = std::pair<std::string, std::function<void(Fields&)>>;
   virtual void named(std::string_view, std::string_view, const std::function<void(Fields&)>& sample,
+                     const std::vector<Member>& present,
                      const std::function<void(const std::string&, const With&)>& each) = 0;
 };
 
@@ -141,6 +145,7 @@ class Record {
   struct State;
   explicit Record(std::shared_ptr<const State>);
   const State& state() const { return *state_; }
+  const std::shared_ptr<const State>& shared_state() const { return state_; }
 
  private:
   std::shared_ptr<const State> state_;
@@ -166,6 +171,11 @@ Options read(const Record& record, std::string_view name, Problems& problems, No
   read_fields(record, name, [&](Fields& f) { options.describe(f); }, problems, notices, also);
   return options;
 }
+
+// The same for a level where users keep variables of their own (the top level, command blocks): unknown keys are fine
+// there, near misses of known keys become notices. Option blocks further inside are as strict as ever.
+void read_open_fields(const Record&, std::string_view name, const std::function<void(Fields&)>& describe,
+                      Problems& problems, Notices& notices, const std::vector<std::string>& also = {});
 
 // "key = value" lines of the effective settings, in the order of describe(), nested blocks in brackets.
 std::string dump_fields(std::string_view name, const std::function<void(Fields&)>& describe, int indent = 0);

@@ -45,50 +45,99 @@ bool is_custom_separator(std::string_view rest) {
 
 }  // namespace
 
-bool check_brackets(const Stretch& s, Problems& problems) {
-  const std::string_view text = s.text->clean;
-  std::vector<std::size_t> open;
-  std::size_t torn_string = std::string_view::npos;  // the first one that runs over a line end: the likely culprit
-  const auto fail = [&](std::size_t at, std::string message, std::string fix) {
-    problems.add(Diagnostic{{s.text->source, at, 1}, std::move(message), std::move(fix)});
-    return false;
-  };
-  const auto line_of = [&](std::size_t at) {
-    return 1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
-  };
-  for (std::size_t i = s.begin; i < s.end; ++i) {
-    const char c = text[i];
-    if (c == '"') {
-      const std::size_t close = text.find('"', i + 1);
-      const std::size_t line_end = text.find('\n', i);
-      if (torn_string == std::string_view::npos && close > line_end) torn_string = i;
-      if (close >= s.end)
-        return fail(torn_string == std::string_view::npos ? i : torn_string, "no closing \" found for this string",
-                    "add the missing \"");
-      i = close;
-    } else if (is_open(c)) {
-      if (open.size() == deepest)
-        return fail(i, fmt::format("blocks are nested more than {} deep", deepest),
-                    "look for brackets that never close");
-      open.push_back(i);
-    } else if (is_close(c)) {
-      if (open.empty())
-        return fail(i, fmt::format("unmatched bracket found in parameters: nothing is open that '{}' could close", c),
-                    "remove it, or add the opening bracket");
-      const char wanted = partner(text[open.back()]);
-      if (c != wanted)
-        return fail(i,
-                    fmt::format("unmatched bracket found in parameters: '{}' cannot close the '{}' of line {}", c,
-                                text[open.back()], line_of(open.back())),
-                    fmt::format("close it with '{}' first", wanted));
-      open.pop_back();
+namespace {
+
+// Walks over a text's brackets and says what is wrong first.
+class BracketCheck {
+ public:
+  BracketCheck(const Stretch& s, Problems& problems) : s_(s), text_(s.text->clean), problems_(problems) {}
+
+  bool run() {
+    for (std::size_t i = s_.begin; i < s_.end; ++i) {
+      const char c = text_[i];
+      if (c == '"') {
+        if (!string(i)) return false;
+      } else if (is_open(c)) {
+        if (open_.size() == deepest)
+          return fail(i, fmt::format("blocks are nested more than {} deep", deepest),
+                      "look for brackets that never close");
+        open_.push_back(i);
+      } else if (is_close(c) && !close(i)) {
+        return false;
+      }
     }
+    return open_.empty() || unclosed();
   }
-  if (open.empty()) return true;
-  const char c = text[open.back()];
-  return fail(open.back(), fmt::format("no closing '{}' found in parameters for this '{}'", partner(c), c),
-              fmt::format("add the missing '{}'", partner(c)));
-}
+
+ private:
+  bool fail(std::size_t at, std::string message, std::string fix) {
+    problems_.add(Diagnostic{{s_.text->source, at, 1}, std::move(message), std::move(fix)});
+    return false;
+  }
+  std::size_t line_begin(std::size_t at) const {
+    const std::size_t before = at == 0 ? std::string_view::npos : text_.rfind('\n', at - 1);
+    return before == std::string_view::npos ? 0 : before + 1;
+  }
+  auto line_number(std::size_t at) const {
+    return 1 + std::count(text_.begin(), text_.begin() + static_cast<long>(at), '\n');
+  }
+  std::size_t indentation(std::size_t at) const {
+    const std::size_t begin = line_begin(at);
+    return std::min(text_.find_first_not_of(" \t", begin), text_.size()) - begin;
+  }
+
+  bool string(std::size_t& i) {
+    const std::size_t close = text_.find('"', i + 1);
+    // When a quote is missing, the first string that runs over a line end is the likely culprit.
+    if (torn_string_ == none && close > text_.find('\n', i)) torn_string_ = i;
+    if (close >= s_.end)
+      return fail(torn_string_ == none ? i : torn_string_, "no closing \" found for this string", "add the missing \"");
+    i = close;
+    return true;
+  }
+
+  bool close(std::size_t i) {
+    const char c = text_[i];
+    if (open_.empty())
+      return fail(i, fmt::format("unmatched bracket found in parameters: nothing is open that '{}' could close", c),
+                  "remove it, or add the opening bracket");
+    const std::size_t opened = open_.back();
+    const char wanted = partner(text_[opened]);
+    if (c != wanted)
+      return fail(i,
+                  fmt::format("unmatched bracket found in parameters: '{}' cannot close the '{}' of line {}", c,
+                              text_[opened], line_number(opened)),
+                  fmt::format("close it with '{}' first", wanted));
+    const bool first_on_its_line = text_.find_first_not_of(" \t", line_begin(i)) == i;
+    if (suspect_ == none && first_on_its_line && line_begin(i) != line_begin(opened) &&
+        indentation(i) < indentation(opened))
+      suspect_ = opened, suspect_close_ = i;
+    open_.pop_back();
+    return true;
+  }
+
+  // Strictly it is an outer bracket that stays open; indentation tells which one the user forgot.
+  bool unclosed() {
+    const std::size_t at = suspect_ == none ? open_.back() : suspect_;
+    const char c = text_[at];
+    std::string fix = fmt::format("add the missing '{}'", partner(c));
+    if (suspect_ != none)
+      fix +=
+          fmt::format("; the one of line {} is indented like that of a block around it", line_number(suspect_close_));
+    return fail(at, fmt::format("no closing '{}' found in parameters for this '{}'", partner(c), c), fix);
+  }
+
+  static constexpr std::size_t none = std::string_view::npos;
+  const Stretch& s_;
+  std::string_view text_;
+  Problems& problems_;
+  std::vector<std::size_t> open_;
+  std::size_t torn_string_ = none, suspect_ = none, suspect_close_ = none;
+};
+
+}  // namespace
+
+bool check_brackets(const Stretch& s, Problems& problems) { return BracketCheck(s, problems).run(); }
 
 std::size_t skip_nested(std::string_view text, std::size_t at, std::size_t end) {
   std::size_t depth = 0;

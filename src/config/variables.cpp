@@ -31,21 +31,35 @@ std::optional<Use> next_use(const Stretch& s, std::size_t from) {
   return std::nullopt;
 }
 
-// Entries whose values are being put together right now: a variable among them refers to itself.
+// Entries whose values are being put together right now: a variable among them refers to itself. Chains of variables
+// that double at each step would outgrow any memory, so the work for one value is limited.
 class Chain {
  public:
-  explicit Chain(const Entry* entry) { entries().push_back(entry); }
-  ~Chain() { entries().pop_back(); }
+  explicit Chain(const Entry* entry) {
+    if (active().entries.empty()) active().steps = 0;
+    active().entries.push_back(entry);
+    ++active().steps;
+  }
+  ~Chain() { active().entries.pop_back(); }
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
   static bool contains(const Entry* entry) {
-    return std::find(entries().begin(), entries().end(), entry) != entries().end();
+    return std::find(active().entries.begin(), active().entries.end(), entry) != active().entries.end();
+  }
+  static bool too_long() {
+    const Active& a = active();
+    return !a.entries.empty() && (a.entries.size() >= deepest || a.steps >= most_steps);
   }
 
  private:
-  static std::vector<const Entry*>& entries() {
-    thread_local std::vector<const Entry*> active;
-    return active;
+  static constexpr std::size_t deepest = 100, most_steps = 2'000;
+  struct Active {
+    std::vector<const Entry*> entries;
+    std::size_t steps = 0;
+  };
+  static Active& active() {
+    thread_local Active a;
+    return a;
   }
 };
 
@@ -53,12 +67,12 @@ std::string variable_value(const Stretch& s, const Use& use, const Record::State
   const std::string_view name = use.name(s.text->clean);
   const SourcePos where{s.text->source, use.begin, use.end - use.begin};
   const Record::State* holder = nullptr;
-  std::vector<std::string> known;
-  for (const Record::State* l = &level; l; l = l->parent.get()) {
+  for (const Record::State* l = &level; l; l = l->parent.get())
     if (l->own(name)) holder = l;
-    for (const Entry& e : l->entries) known.push_back(e.key);
-  }
   if (!holder) {
+    std::vector<std::string> known;
+    for (const Record::State* l = &level; l; l = l->parent.get())
+      for (const Entry& e : l->entries) known.push_back(e.key);
     const std::string near = nearest(name, known);
     throw ConfigError(where, fmt::format("No variable found with the name '{}'", name),
                       near.empty() ? fmt::format("define it: {} = ...", name)
@@ -68,6 +82,9 @@ std::string variable_value(const Stretch& s, const Use& use, const Record::State
   if (Chain::contains(entry))
     throw ConfigError(where, fmt::format("the variable '{}' refers to itself", name),
                       "use another name for one of them; a variable means its outermost definition");
+  if (Chain::too_long())
+    throw ConfigError(where, fmt::format("too many variables lead to '{}'", name),
+                      "look for variables that are built out of each other");
   const Chain guard(entry);
   return holder->resolve(*entry).value().text;
 }
@@ -92,6 +109,7 @@ Stretch replaced(const Stretch& s, const std::string& replacement) {
 
 Stretch substitute(const Stretch& raw, const Record::State& level) {
   constexpr int most_rounds = 50;
+  constexpr std::size_t largest_value = 1u << 20;
   Stretch s = raw;
   for (int round = 0; round < most_rounds; ++round) {
     auto use = next_use(s, s.begin);
@@ -109,6 +127,9 @@ Stretch substitute(const Stretch& raw, const Record::State& level) {
       result += s.text->clean.substr(done, use->begin - done);
       result += variable_value(s, *use, level);
       done = use->end;
+      if (result.size() > largest_value)
+        throw ConfigError(raw.where(), "this text becomes too long with its variables",
+                          "look for a variable that holds more than you think");
     }
     result += s.text->clean.substr(done, s.end - done);
     // Always from the raw text, so that the origin is what the user wrote.

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads argv: flags through CLI11, all other words in order as configuration.
+#include "config/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "config/load.h"
+#include "config/state.h"
+
+namespace tutti::config {
+namespace fs = std::filesystem;
+namespace {
+
+struct Flags {
+  bool help = false, version = false, check = false, dump_config = false;
+};
+
+// One visible table of flags: parsing, usage and suggestions all come from here.
+void add_flags(CLI::App& app, Flags& flags) {
+  app.set_help_flag();
+  app.add_flag("-h,--help", flags.help, "print this text");
+  app.add_flag("--version", flags.version, "print the version and what is built in");
+  app.add_flag("--check", flags.check,
+               "parse, build the network, check files and shapes, print the effective settings; train nothing");
+  app.add_flag("--dump-config", flags.dump_config, "print the merged configuration with variables resolved");
+  app.allow_extras();
+}
+
+std::vector<std::string> flag_names() {
+  CLI::App app;
+  Flags flags;
+  add_flags(app, flags);
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+bool belongs_to_mpiexec(std::string_view word) {
+  constexpr std::string_view theirs[] = {"-n",
+                                         "-np",
+                                         "-c",
+                                         "-H",
+                                         "-x",
+                                         "--np",
+                                         "--n",
+                                         "--hostfile",
+                                         "-hostfile",
+                                         "--machinefile",
+                                         "-machinefile",
+                                         "--host",
+                                         "-host",
+                                         "--bind-to",
+                                         "--map-by",
+                                         "--rankfile",
+                                         "--mca",
+                                         "-mca",
+                                         "--oversubscribe",
+                                         "--allow-run-as-root"};
+  return std::find(std::begin(theirs), std::end(theirs), word) != std::end(theirs);
+}
+
+// `word` is key=rest, whatever the case of the key; gives where the rest begins.
+std::size_t value_of_word(std::string_view word, std::string_view key) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string_view::npos) return 0;
+  std::string_view name = word.substr(0, equals);
+  while (!name.empty() && is_blank(name.back())) name.remove_suffix(1);
+  return equal_keys(name, key) ? equals + 1 : 0;
+}
+
+class WordReader {
+ public:
+  explicit WordReader(CommandLine& result) : result_(result), loader_(problems_, result.notices) {}
+
+  void run(const std::vector<std::string>& words, const std::vector<bool>& is_flag) {
+    text_ = loader_.text("<command line>", fmt::format("{}", fmt::join(words, "\n")));
+    problems_.throw_if_any();
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (!is_flag[i]) word({text_, at, at + words[i].size()});
+      at += words[i].size() + 1;
+    }
+    if (near_config_file_.text) judge_near_miss();
+    if (problems_.empty() && texts_.empty())
+      problem({text_, 0, text_->clean.size()}, "no configuration is given",
+              "add configFile=path, or settings as key=value");
+    result_.config = record_from_texts(texts_, loader_.directories(), problems_);
+    problems_.throw_if_any();
+  }
+
+ private:
+  void problem(const Stretch& where, std::string message, std::string fix) {
+    problems_.add(Diagnostic{where.where(), std::move(message), std::move(fix)});
+  }
+
+  void word(const Stretch& whole) {
+    const Stretch w = trim(whole);
+    const std::string_view text = w.view();
+    const bool after_flag = std::exchange(after_unknown_flag_, false);
+    if (text.empty()) return;
+    if (text[0] == '-') return unknown_flag(w);
+    if (after_flag && text.find('=') == std::string_view::npos) return;  // the argument of that flag
+    if (const std::size_t v = value_of_word(text, "configFile")) return config_files(w.part(w.begin + v, w.end));
+    if (const std::size_t v = value_of_word(text, "currentDirectory")) change_directory(w.part(w.begin + v, w.end));
+    if (text.find_first_of("=[{") == std::string_view::npos && looks_like_file(std::string(text)))
+      return problem(w, fmt::format("'{}' is neither a flag nor a setting", text),
+                     fmt::format("did you mean configFile={}?", text));
+    const std::string_view key = text.substr(0, text.find('='));
+    if (key.size() < text.size() && key.size() >= 6 && nearest(trim_view(key), {"configFile"}) == "configFile")
+      near_config_file_ = w;
+    texts_.push_back(whole);
+  }
+
+  // Without any config file a misspelt configFile= is the reason for everything that would follow; beside one, it is a
+  // variable such as ConfigDir unless it names a file.
+  void judge_near_miss() {
+    const std::string_view text = near_config_file_.view();
+    const std::size_t equals = text.find('=');
+    const std::string_view key = text.substr(0, equals);
+    std::error_code ignored;
+    const bool names_file = fs::is_regular_file(std::string(text.substr(equals + 1)), ignored);
+    const Stretch where = near_config_file_.part(near_config_file_.begin, near_config_file_.begin + equals);
+    if (result_.config_files.empty())
+      problem(where, fmt::format("no config file is named, and '{}' does not name one", key),
+              "did you mean configFile=...?");
+    else if (names_file)
+      result_.notices.lines.push_back(
+          fmt::format("'{}' on the command line is read as an ordinary setting; did you mean configFile={}?", text,
+                      text.substr(equals + 1)));
+  }
+
+  static std::string_view trim_view(std::string_view s) {
+    while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
+    return s;
+  }
+
+  static bool looks_like_file(const std::string& text) {
+    std::error_code ignored;
+    return text.find_first_of("./") != std::string::npos || fs::is_regular_file(text, ignored);
+  }
+
+  void unknown_flag(const Stretch& w) {
+    after_unknown_flag_ = w.view().find('=') == std::string_view::npos;
+    if (belongs_to_mpiexec(w.view().substr(0, w.view().find('='))))
+      return problem(w, fmt::format("'{}' is a flag of mpiexec", w.view()),
+                     "put it before the program: mpiexec -n 4 trainer configFile=...");
+    const std::string near = nearest(w.view(), flag_names());
+    problem(w, fmt::format("unknown flag '{}'", w.view()),
+            near.empty() ? fmt::format("flags: {}; settings are written key=value", fmt::join(flag_names(), " "))
+                         : fmt::format("did you mean '{}'?", near));
+  }
+
+  void config_files(Stretch list) {
+    list = trim(list);
+    if (is_quoted(list)) list = list.part(list.begin + 1, list.end - 1);
+    std::size_t from = list.begin;
+    while (from <= list.end) {
+      const std::size_t to = std::min(text_->clean.find('+', from), list.end);
+      const Stretch name = trim(list.part(from, to));
+      from = to + 1;
+      const std::string path(name.view());
+      if (path.empty()) {
+        problem(name, "configFile= names no file", "write configFile=path, or configFile=a+b for several");
+        continue;
+      }
+      std::error_code failed;
+      const fs::path id = fs::weakly_canonical(path, failed);
+      if (!failed && !given_.insert(id.string()).second) {
+        problem(name, "Cannot specify same config file multiple times at the command line.", "name each file once");
+        continue;
+      }
+      result_.config_files.push_back(path);
+      if (const TextPtr loaded = loader_.file(path, name.where())) texts_.push_back({loaded, 0, loaded->clean.size()});
+    }
+  }
+
+  void change_directory(Stretch name) {
+    name = trim(name);
+    if (is_quoted(name)) name = name.part(name.begin + 1, name.end - 1);
+    std::error_code failed;
+    fs::current_path(std::string(name.view()), failed);
+    if (failed)
+      return problem(name, fmt::format("cannot change to the directory '{}': {}", name.view(), failed.message()),
+                     "name an existing directory");
+    result_.notices.lines.push_back(fmt::format("Changed current directory to {}", name.view()));
+  }
+
+  CommandLine& result_;
+  Problems problems_;
+  Loader loader_;
+  TextPtr text_;
+  std::vector<Stretch> texts_;
+  std::set<std::string> given_;
+  Stretch near_config_file_;
+  bool after_unknown_flag_ = false;
+};
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine result;
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  result.empty = words.empty();
+  if (result.empty) return result;
+
+  CLI::App app;
+  Flags flags;
+  add_flags(app, flags);
+  std::vector<std::string> rest;
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
+    app.parse(reversed);
+    rest = app.remaining();
+  } catch (const CLI::ParseError& e) {
+    const auto source =
+        std::make_shared<Source>(Source{"<command line>", fmt::format("{}", fmt::join(words, " ")), nullptr});
+    throw ConfigError({source, 0, source->text.size()}, e.what(), "see --help");
+  }
+  result.help = flags.help, result.version = flags.version, result.check = flags.check,
+  result.dump_config = flags.dump_config;
+  // What CLI11 did not take keeps its order; the other words are flags.
+  std::vector<bool> is_flag;
+  std::size_t next = 0;
+  for (const auto& w : words) {
+    is_flag.push_back(next >= rest.size() || rest[next] != w);
+    if (!is_flag.back()) ++next;
+    if (const std::size_t v = is_flag.back() ? 0 : value_of_word(w, "help")) {
+      result.help_topic = w.substr(v);
+      is_flag.back() = true;
+    }
+  }
+  if (result.help || result.version || !result.help_topic.empty()) return result;
+  WordReader(result).run(words, is_flag);
+  return result;
+}
+
+std::string usage() {
+  CLI::App app("Trains neural networks on many workers at once.");
+  Flags flags;
+  add_flags(app, flags);
+  std::string text =
+      "usage: [mpiexec -n RANKS] trainer configFile=FILE[+FILE...] [KEY=VALUE | BLOCK=[KEY=VALUE;...]]... [FLAG]...\n";
+  text += "       trainer help=BLOCK        lists the options of a block such as SGD\n\n";
+  text += "Words are applied from left to right: a setting behind configFile= overrides the file's.\n\nflags:\n";
+  for (const CLI::Option* option : app.get_options())
+    text += fmt::format("  {:<16} {}\n", option->get_name(false, true), option->get_description());
+  return text;
+}
+
+}  // namespace tutti::config

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of top-level settings and the rules between them.
+#include "config/top_level.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "config/text.h"
+
+namespace tutti::config {
+namespace {
+
+// Keys of inner blocks that users write at the top for all of them, and words the command line takes.
+const std::vector<std::string> inherited_keys = {"configFile",
+                                                 "currentDirectory",
+                                                 "action",
+                                                 "modelPath",
+                                                 "minibatchSize",
+                                                 "epochSize",
+                                                 "SGD",
+                                                 "reader",
+                                                 "cvReader",
+                                                 "BrainScriptNetworkBuilder",
+                                                 "SimpleNetworkBuilder",
+                                                 "outputPath",
+                                                 "outputNodeNames",
+                                                 "evalNodeNames",
+                                                 "truncated",
+                                                 "maxEpochs",
+                                                 "randomize"};
+
+bool parse_index(const std::string& text, int& index) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
+  return error == std::errc{} && end == text.data() + text.size() && index >= -1;
+}
+
+}  // namespace
+
+void TopLevel::describe(Fields& f) {
+  f("command", command, "command blocks to run, in order: Train:Test");
+  f.choice("precision", precision, {{"float", Precision::float32}, {"double", Precision::float64}},
+           "numbers of the model; double computes in float32");
+  f("deviceId", device_id, "cpu, auto, or the index of a GPU; -1 is cpu");
+  f("traceLevel", trace_level, "verbosity of the log");
+  f("stderr", log_file, "log file; directories are created");
+  f("timestamping", timestamping, "put the time before each line of the log");
+  f("parallelTrain", parallel_train, "train on all ranks together; on by itself under mpiexec with more than one rank");
+  f("numCPUThreads", cpu_threads, "threads per rank; 0 = automatic, -n = all cores but n");
+  f("makeMode", make_mode, "go on from the newest checkpoint, do nothing when the final model exists");
+  f("forceDeterministicAlgorithms", deterministic, "one thread and a fixed order of every sum");
+  f("forceConstantRandomSeed", constant_seed, "every random parameter gets seed 1");
+  f("progressTracing", progress_tracing, "PROGRESS and EVALERR lines on stdout");
+  f("doneFile", done_file, "written when everything is done");
+  for (const char* key : {"shareNodeValueMatrices", "optimizeGradientAccumulation", "hyperCompressMemory"})
+    f.no_effect(key, "memory is planned and shared before the first step");
+  for (const char* key : {"lockGPU", "excludedDevices", "traceGPUMemoryAllocations"})
+    f.no_effect(key, "devices are taken as they are assigned");
+  for (const char* key : {"profilerEnabled", "profilerBufferSize", "profilerSyncGpu"})
+    f.no_effect(key, "timings of each epoch are in the log");
+
+  int index = 0;
+  const std::string id = to_lower(device_id);
+  if (id != "cpu" && id != "auto" && !parse_index(id, index))
+    f.problem("deviceId", fmt::format("'deviceId' cannot be '{}'", device_id),
+              "write cpu, auto, or the index of a GPU such as 0");
+  if (command.empty()) f.problem("command", "'command' names no command", "write command = Train, the name of a block");
+}
+
+TopLevel::Device TopLevel::device() const {
+  const std::string id = to_lower(device_id);
+  if (id == "auto") return Device::automatic;
+  return id == "cpu" || id == "-1" ? Device::cpu : Device::gpu;
+}
+
+int TopLevel::gpu_index() const {
+  int index = 0;
+  parse_index(device_id, index);
+  return std::max(index, 0);
+}
+
+TopLevel read_top_level(const Record& top, int ranks, Problems& problems, Notices& notices) {
+  TopLevel t;
+  t.parallel_train = ranks > 1;
+  read_open_fields(
+      top, "the configuration", [&](Fields& f) { t.describe(f); }, problems, notices, inherited_keys);
+  if (const auto type = top.find_own("type"))
+    problems.add(
+        Diagnostic{type->where, "'type' is the old name of 'precision' and is refused", "write precision = float"});
+  if (t.precision == TopLevel::Precision::float64)
+    notices.lines.push_back("precision = double: Tutti computes in float32");
+  return t;
+}
+
+void check_truncated(const Record& command, Problems& problems) {
+  try {
+    if (!command.is_block("SGD")) return;
+    const bool in_sgd = command.block("SGD").boolean("truncated", false);
+    for (const char* key : {"reader", "cvReader"}) {
+      if (!command.is_block(key)) continue;
+      const Record reader = command.block(key);
+      const auto own = reader.find_own("truncated");
+      if (own && reader.boolean("truncated", false) && !in_sgd)
+        problems.add(Diagnostic{own->where, fmt::format("'{}' reads truncated sequences, but SGD is not told so", key),
+                                "write truncated = true in SGD too, or once in the block around both"});
+    }
+  } catch (const ConfigError& e) {
+    problems.add(e);
+  }
+}
+
+std::string log_path(const TopLevel& t, int rank) {
+  if (t.log_file.empty()) return {};
+  if (!t.timestamping) return rank == 0 ? t.log_file : fmt::format("{}.rank{}", t.log_file, rank);
+  std::string path = t.log_file;
+  for (const auto& c : t.command) path += "_" + c;
+  return path + ".log" + (t.parallel_train ? fmt::format("rank{}", rank) : "");
+}
+
+int threads_to_use(std::int64_t wanted, int cores) {
+  if (wanted == 0) return 0;
+  if (wanted > 0) return static_cast<int>(std::min<std::int64_t>(wanted, cores));
+  return static_cast<int>(std::max<std::int64_t>(1, cores + std::max<std::int64_t>(wanted, -cores)));
+}
+
+}  // namespace tutti::config

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// top_level.h -- the settings outside of all blocks: what to run, on which device, where to log.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tutti/config.h"
+
+namespace tutti::config {
+
+struct TopLevel {
+  enum class Precision { float32, float64 };
+  enum class Device { automatic, cpu, gpu };
+
+  std::vector<std::string> command = {"train"};
+  Precision precision = Precision::float32;
+  std::string device_id = "auto";
+  std::int64_t trace_level = 0;
+  std::string log_file;
+  bool timestamping = false;
+  bool parallel_train = false;
+  std::int64_t cpu_threads = 0;
+  bool make_mode = true;
+  bool deterministic = false;
+  bool constant_seed = false;
+  bool progress_tracing = false;
+  std::string done_file;
+
+  void describe(Fields& f);
+  Device device() const;  // what deviceId says
+  int gpu_index() const;  // of Device::gpu
+};
+
+// `ranks` is how many processes the launcher started; more than one turns parallelTrain on by itself.
+TopLevel read_top_level(const Record& top, int ranks, Problems&, Notices&);
+
+// truncated=true in a reader needs truncated=true in SGD or around it.
+void check_truncated(const Record& command, Problems&);
+
+// The file this rank logs to; empty = stderr.
+std::string log_path(const TopLevel&, int rank);
+// numCPUThreads on a machine of `cores`; 0 = as the library thinks fit.
+int threads_to_use(std::int64_t wanted, int cores);
+
+}  // namespace tutti::config
