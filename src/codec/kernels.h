@@ -27,13 +27,16 @@ const Kernels* avx512_kernels();
 const Kernels& best_kernels();
 
 // A column takes two floats and words of 32 bits. Where that is no less than the values themselves (one or two rows),
-// the column travels as its reconstructed values: the same numbers in fewer bytes.
-inline std::size_t words_per_column(int bits, std::size_t rows) {
+// the column travels as its reconstructed values: the same numbers in fewer bytes. Always inlined: the files for newer
+// processors must not lend their copy to the others.
+[[gnu::always_inline]] inline std::size_t words_per_column(int bits, std::size_t rows) {
   const std::size_t per_word = 32 / static_cast<std::size_t>(bits);
   return (rows + per_word - 1) / per_word;
 }
-inline bool travels_raw(int bits, std::size_t rows) { return 2 + words_per_column(bits, rows) >= rows; }
-inline std::size_t column_bytes(int bits, std::size_t rows) {
+[[gnu::always_inline]] inline bool travels_raw(int bits, std::size_t rows) {
+  return 2 + words_per_column(bits, rows) >= rows;
+}
+[[gnu::always_inline]] inline std::size_t column_bytes(int bits, std::size_t rows) {
   return 4 * (travels_raw(bits, rows) ? rows : 2 + words_per_column(bits, rows));
 }
 

@@ -5,7 +5,8 @@ namespace tutti::codec {
 
 const Kernels* avx2_kernels() {
   static constexpr Kernels kernels{"AVX2", encode_one_bit, encode_levels, decode};
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return nullptr;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+    return nullptr;
   return &kernels;
 }
 

@@ -6,7 +6,8 @@ namespace tutti::codec {
 const Kernels* avx512_kernels() {
   static constexpr Kernels kernels{"AVX-512", encode_one_bit, encode_levels, decode};
   const bool there = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                     __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   return there ? &kernels : nullptr;
 }
 
