@@ -16,9 +16,9 @@ namespace {
 bool is_statistic(const graph::Node& node) { return node.operation == "Mean" || node.operation == "InvStdDev"; }
 bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
 
-// Whole runs of `unit` floats and whole columns, about a megabyte each and nearly equal.
+// Whole runs of `unit` floats and whole columns, about two megabytes each and nearly equal.
 std::vector<Piece> cut(std::size_t slice, const Slice& s, std::size_t unit) {
-  constexpr std::size_t target = std::size_t{1} << 18;
+  constexpr std::size_t target = std::size_t{1} << 19;
   const std::size_t size = s.size();
   std::size_t columns = s.columns;
   if (unit != 0 && size > target) {
