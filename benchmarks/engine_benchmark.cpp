@@ -9,7 +9,7 @@
 #include <chrono>
 #include <vector>
 
-#include "graph_builder.h"
+#include "../tests/graph/graph_builder.h"
 #include "tutti/network.h"
 
 namespace tutti {

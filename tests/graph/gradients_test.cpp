@@ -17,12 +17,14 @@ using test::Attributes;
 using test::Data;
 using test::GraphBuilder;
 
-// Operands of the operation under test, all with a gradient.
+// The operation under test; its operands all have a gradient.
 struct Case {
   std::string name;
   std::function<std::size_t(GraphBuilder&)> value;  // the node under test
   std::size_t elements;                             // of its result; 0 = it is the criterion itself
 };
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 constexpr std::size_t columns = 5;
 
