@@ -131,7 +131,9 @@ class CommandLineTest(support.TrainerTest):
         names = sorted(p.name for p in self.directory.glob('run_*'))
         self.assertEqual(names, ['run_Train_Test.logrank0', 'run_Train_Test.logrank1'])
         lines = [l for l in (self.directory / names[0]).read_text().splitlines() if l]
-        for line in lines:
+        # The settings shown at the start hold blocks of several lines as the user wrote them.
+        begin = next(i for i, l in enumerate(lines) if 'Train command (train action)' in l)
+        for line in lines[begin:]:
             self.assertRegex(line, r'^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d: ')
         self.assertTrue(lines[-1].endswith('__COMPLETED__'), lines[-1])
 

@@ -24,8 +24,9 @@ class DigitsTest(support.TrainerTest):
             self.assertAlmostEqual(final['errs'][0], final_there['errs'][0], delta=2.5 / 1000)
 
     def test_1_bit_learns(self):
-        _, full = self.run_sample(2, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]')
-        _, one_bit = self.run_sample(2, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]')
+        longer = 'Train=[SGD=[maxEpochs=8]]'
+        _, full = self.run_sample(2, longer, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]')
+        _, one_bit = self.run_sample(2, longer, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]')
         self.assertLess(one_bit['errs'][0], full['errs'][0] + 0.05)
 
     def test_same_run_same_bytes(self):
