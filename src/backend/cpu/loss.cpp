@@ -37,12 +37,10 @@ double cross_entropy_with_softmax(const Kernels& kernels, const Extent& e, const
       for (std::size_t i = 0; i < e.size; ++i) sum += std::exp(z[at + i * e.inner] - high);
       log_sum = high + std::log(sum);
     }
-    for (std::size_t i = 0; i < e.size; ++i) {
-      const float l = label[at + i * e.inner];
-      if (l != 0) total -= static_cast<double>(l) * (static_cast<double>(z[at + i * e.inner]) - log_sum);
-      // A prediction that is not a number must not hide behind a label of zero.
-      if (std::isnan(log_sum)) total = log_sum;
-    }
+    for (std::size_t i = 0; i < e.size; ++i)
+      if (const float l = label[at + i * e.inner]; l != 0)
+        total -= static_cast<double>(l) * (static_cast<double>(z[at + i * e.inner]) - log_sum);
+    if (std::isnan(log_sum)) total = log_sum;  // must not hide behind labels of zero
   }
   return total;
 }
@@ -129,8 +127,8 @@ void CpuBackend::loss_gradient(const Loss& loss, std::size_t k, std::span<const 
       parallel(lines.count(), 1, e.size * 4, [&](std::size_t begin, std::size_t end) {
         for (std::size_t line = begin; line < end; ++line) {
           const std::size_t at = lines.at(line);
-          float mass = 0;
-          for (std::size_t i = 0; i < e.size; ++i) mass += in[0][at + i * e.inner];
+          float mass = e.inner == 1 ? kernels_.sum(in[0] + at, e.size) : 0;
+          for (std::size_t i = 0; e.inner != 1 && i < e.size; ++i) mass += in[0][at + i * e.inner];
           if (k == 1 && e.inner == 1) {
             kernels_.cross_entropy_gradient(work + at, in[0] + at, mass, scale, dx + at, e.size, accumulate);
             continue;
