@@ -19,7 +19,7 @@ namespace tutti {
 // What changes from epoch to epoch.
 struct NetworkMode {
   double dropout_rate = 0;
-  std::uint64_t dropout_seed = 0;        // of the epoch: (worker * maxEpochs + epoch) * random_nodes() (semantics 6)
+  std::uint64_t dropout_seed = 0;  // of the epoch: (worker * maxEpochs + epoch) * random_nodes() (semantics 6)
 };
 
 struct NetworkOptions {
@@ -42,8 +42,8 @@ class Network {
   ~Network();
   Network(const Network&) = delete;
 
-  const graph::Graph& graph() const;      // with dims inferred
-  Parameters& parameters();               // trained ones: what optimizers and strategies see
+  const graph::Graph& graph() const;  // with dims inferred
+  Parameters& parameters();           // trained ones: what optimizers and strategies see
   // Everything else a model must store: untrained parameters (multiplier 0), statistics of Mean and InvStdDev.
   struct State {
     std::string name;
@@ -51,7 +51,7 @@ class Network {
     std::span<float> values;
   };
   std::vector<State> state();
-  void initialize_parameters();           // semantics 5; random ones in the order of their seeds
+  void initialize_parameters();  // semantics 5; random ones in the order of their seeds
 
   // The streams the network reads: name, sample elements, whether declared sparse. `needed` for the given roots.
   struct Input {
@@ -72,7 +72,7 @@ class Network {
   std::vector<NodeResult> evaluations() const;
 
   void set_mode(const NetworkMode&);
-  std::size_t random_nodes() const;       // nodes that draw random numbers, for the seed rule of semantics 6
+  std::size_t random_nodes() const;  // nodes that draw random numbers, for the seed rule of semantics 6
   // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each piece is announced
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
@@ -83,7 +83,7 @@ class Network {
   struct Output {
     std::string name;
     Shape shape;
-    std::size_t columns = 0;              // 1 for values without a sample axis
+    std::size_t columns = 0;  // 1 for values without a sample axis
     bool per_sample = true;
     std::span<const float> values;
   };
@@ -93,11 +93,12 @@ class Network {
   std::vector<std::string> precompute_nodes() const;
   void precompute_begin();
   void precompute_accumulate(const Batch&);
-  // Sums of all ranks: `reduce` adds a vector of doubles over the ranks that read disjoint data (identity otherwise).
-  void precompute_end(const std::function<void(std::span<double>)>& reduce);
+  // `share` makes rank 0's numbers everybody's (it alone has read the data; a single process passes one that does
+  // nothing): statistics do not depend on the number of ranks.
+  void precompute_end(const std::function<void(std::span<float>)>& share);
 
-  std::string describe() const;           // memory planned, operations fused: for the settings printed at start
-  std::size_t gradient_nodes() const;     // "%d nodes with gradient" of the start-up line
+  std::string describe() const;        // memory planned, operations fused: for the settings printed at start
+  std::size_t gradient_nodes() const;  // "%d nodes with gradient" of the start-up line
 
  private:
   struct Impl;

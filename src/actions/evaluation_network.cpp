@@ -38,7 +38,13 @@ std::unique_ptr<Reader> evaluation_reader(const ActionContext& context, const ch
                                      "add reader = [ readerType = \"CNTKTextFormatReader\" ... ]"});
     return nullptr;
   }
-  return make_reader(context.command.block("reader"), {action, trace_level, context.problems, context.notices});
+  auto reader = make_reader(context.command.block("reader"), {action, trace_level, context.problems, context.notices});
+  if (reader) check_data(context, *reader);
+  return reader;
+}
+
+void check_data(const ActionContext& context, Reader& reader) {
+  check(context, [&] { reader.sweep_samples(); });
 }
 
 std::string reader_options(const ActionContext& context, const char* block, const char* action) {

@@ -18,6 +18,9 @@ std::int64_t last_model_epoch(const std::string& model_path);  // the largest e 
 // The action's `reader` block; nullptr and a problem when there is none or it is wrong.
 std::unique_ptr<Reader> evaluation_reader(const ActionContext&, const char* action, int trace_level);
 
+// Reads through the data once where the format needs it, so that broken data stop the run before it starts.
+void check_data(const ActionContext&, Reader&);
+
 // The options of a reader block as they hold, for --check.
 std::string reader_options(const ActionContext&, const char* block, const char* action);
 

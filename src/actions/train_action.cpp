@@ -86,6 +86,8 @@ void make_readers(const ActionContext& context, Training& t) {
     reading.action = "cv";
     t.cv_reader = make_reader(context.command.block("cvReader"), reading);
   }
+  for (Reader* reader : {t.reader.get(), t.cv_reader.get()})
+    if (reader) check_data(context, *reader);
   if (!t.network) return;
   if (t.cv_reader) bind_streams(context, *t.network, *t.cv_reader, "cvReader");
   if (t.reader) bind_streams(context, *t.network, *t.reader, "reader");

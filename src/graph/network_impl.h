@@ -60,7 +60,8 @@ struct Network::Impl {
   struct Statistic {
     std::size_t node;
     double count = 0;
-    std::vector<double> sum, square;
+    std::vector<float> mean, variance;
+    void add(const float* x, std::size_t rows);
   };
   std::vector<Statistic> gathering;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corpus statistics: mean and inverse deviation of a value over every sample, gathered in one pass in double.
+// Corpus statistics: mean and inverse deviation of a value over every sample, gathered in one pass.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool open(const graph::Node& node) {
   return (node.operation == "Mean" || node.operation == "InvStdDev") && !graph::flag(node, done, false);
 }
 
-constexpr double least_variance = 1e-10;
+constexpr float least_variance = 1e-10f;
 
 }  // namespace
 
@@ -42,12 +42,14 @@ void Network::precompute_begin() {
                                       m.graph.nodes[below].name),
                           "take both statistics from the data themselves");
     const std::size_t n = m.values[index].shape.elements();
-    m.gathering.push_back({index, 0, std::vector<double>(n), std::vector<double>(n)});
+    m.gathering.push_back({index, 0, std::vector<float>(n), std::vector<float>(n)});
     roots.push_back(node.inputs[0]);
   }
   m.statistics = m.make(roots, {.criterion = {}, .training = false, .reuse_memory = m.options.reuse_memory});
 }
 
+// The original's recurrence, in single precision, one step per minibatch: mean and variance are weighted means of what
+// they were and of the new samples. Doing it in double gives statistics that differ by 3e-7, and a run shows it.
 void Network::precompute_accumulate(const Batch& batch) {
   Impl& m = *impl_;
   Executable& e = *m.statistics;
@@ -56,34 +58,42 @@ void Network::precompute_accumulate(const Batch& batch) {
     e.program.forward(e.run);
     for (auto& statistic : m.gathering) {
       const graph::Operand& o = e.program.code().of_node.at(m.graph.nodes[statistic.node].inputs[0]);
-      const float* x = e.run.value(o);
-      for (std::size_t c = 0; c < e.run.rows(o); ++c, x += o.elements)
-        for (std::size_t i = 0; i < o.elements; ++i) {
-          statistic.sum[i] += x[i];
-          statistic.square[i] += static_cast<double>(x[i]) * x[i];
-        }
-      statistic.count += static_cast<double>(e.run.rows(o));
+      statistic.add(e.run.value(o), e.run.rows(o));
     }
   }
 }
 
-void Network::precompute_end(const std::function<void(std::span<double>)>& reduce) {
+void Network::Impl::Statistic::add(const float* x, std::size_t rows) {
+  if (rows == 0) return;
+  const std::size_t n = mean.size();
+  const float before = static_cast<float>(count);
+  count += static_cast<double>(rows);
+  const float after = static_cast<float>(count), alpha = 1.0f / after, beta = before / after;
+  std::vector<float> moved = mean, sum(n), square(n);
+  for (std::size_t c = 0; c < rows; ++c)
+    for (std::size_t i = 0; i < n; ++i) sum[i] += x[c * n + i];
+  for (std::size_t i = 0; i < n; ++i) {
+    mean[i] = alpha * sum[i] + beta * mean[i];
+    moved[i] -= mean[i];
+  }
+  for (std::size_t c = 0; c < rows; ++c)
+    for (std::size_t i = 0; i < n; ++i) square[i] += (x[c * n + i] - mean[i]) * (x[c * n + i] - mean[i]);
+  for (std::size_t i = 0; i < n; ++i) variance[i] = alpha * square[i] + beta * (variance[i] + moved[i] * moved[i]);
+}
+
+void Network::precompute_end(const std::function<void(std::span<float>)>& share) {
   Impl& m = *impl_;
   for (auto& statistic : m.gathering) {
-    const std::size_t n = statistic.sum.size();
-    std::vector<double> all = statistic.sum;
-    all.insert(all.end(), statistic.square.begin(), statistic.square.end());
-    all.push_back(statistic.count);
-    reduce(all);
+    const std::size_t n = statistic.mean.size();
     graph::Node& node = m.graph.nodes[statistic.node];
-    const double count = all.back();
-    if (count == 0) throw Error(fmt::format("computing '{}': the training data hold no samples", node.name));
-    float* values = m.stored[m.store_of[statistic.node]].values.data();
-    for (std::size_t i = 0; i < n; ++i) {
-      const double mean = all[i] / count;
-      const double variance = std::max(all[n + i] / count - mean * mean, least_variance);
-      values[i] = static_cast<float>(node.operation == "Mean" ? mean : 1 / std::sqrt(variance));
-    }
+    std::vector<float> all(n + 1);
+    for (std::size_t i = 0; i < n; ++i)
+      all[i] = node.operation == "Mean" ? statistic.mean[i]
+                                        : 1.0f / std::sqrt(std::max(statistic.variance[i], least_variance));
+    all[n] = statistic.count > 0 ? 1.0f : 0.0f;
+    share(all);
+    if (all[n] == 0) throw Error(fmt::format("computing '{}': the training data hold no samples", node.name));
+    std::copy_n(all.data(), n, m.stored[m.store_of[statistic.node]].values.data());
     node.attributes[done] = true;
   }
   m.gathering.clear();

@@ -6,7 +6,6 @@
 #include "strategy/data_parallel.h"
 #include "strategy/local.h"
 #include "strategy/staged.h"
-#include "tutti/log.h"
 
 namespace tutti {
 namespace {
@@ -58,8 +57,6 @@ std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Com
   assert(entry.make);
   auto strategy = entry.make(options, comm);
   if (options.method == ParallelMethod::none) return strategy;
-  if (!options.distributed_reading_given)
-    log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   if (options.start_epoch <= 1) return strategy;
   return std::make_unique<Staged>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1, comm);
 }

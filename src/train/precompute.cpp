@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corpus statistics before the first epoch (semantics 6, 8.5), each rank over its share of the data.
+// Corpus statistics before the first epoch (semantics 6, 8.5). Rank 0 reads all data, minibatch by minibatch as the
+// original does, so that the numbers are those of a single process whatever the number of ranks.
 #include <fmt/format.h>
 
 #include "train/training.h"
@@ -16,14 +17,14 @@ void precompute(Network& network, Reader& reader, Communicator& world, std::int6
   for (const auto& name : nodes) log::line(fmt::format("\t{}", name));
   network.bind(reader.streams());
   network.precompute_begin();
-  EpochPlan plan;
-  plan.samples = samples;
-  plan.minibatch = minibatch;
-  plan.rank = world.rank();
-  plan.ranks = world.size();
-  reader.start_epoch(plan);
-  while (const Batch* batch = reader.next()) network.precompute_accumulate(*batch);
-  network.precompute_end([&](std::span<double> sums) { world.all_reduce_sum(sums); });
+  if (world.rank() == 0) {
+    EpochPlan plan;
+    plan.samples = samples;
+    plan.minibatch = minibatch;
+    reader.start_epoch(plan);
+    while (const Batch* batch = reader.next()) network.precompute_accumulate(*batch);
+  }
+  network.precompute_end([&](std::span<float> values) { world.broadcast(0, std::as_writable_bytes(values)); });
   log::line("");
   log::line("Precomputing --> Completed.");
   log::line("");

@@ -141,6 +141,8 @@ void train(Training& t) {
     log::line("No further training is necessary.");
     return;
   }
+  if (t.strategy->shares_data(t.sgd.max_epochs - 1) && !t.sgd.parallel.distributed_reading_given)
+    log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   announce_criteria(*t.network);
   announce_parameters(t);
   if (start == Start::fresh) {
