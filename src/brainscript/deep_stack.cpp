@@ -9,7 +9,8 @@
 namespace tutti::brainscript {
 namespace {
 
-constexpr std::size_t stack_bytes = std::size_t{512} << 20;  // reserved, not used, until recursion gets there
+// Reserved, not used, until recursion gets there. The address sanitizer follows exceptions on stacks of up to 64 MiB.
+constexpr std::size_t stack_bytes = deep_stack_bytes + (std::size_t{4} << 20);
 
 struct Job {
   const std::function<void()>* work;

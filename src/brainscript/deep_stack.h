@@ -3,11 +3,13 @@
 // functions call each other, and must reach its own limit before that of the machine.
 #pragma once
 
-#include <exception>
+#include <cstddef>
 #include <functional>
 
 namespace tutti::brainscript {
 
+// What the work may use of the stack.
+constexpr std::size_t deep_stack_bytes = std::size_t{56} << 20;
 void on_deep_stack(const std::function<void()>& work);  // exceptions come through
 
 }  // namespace tutti::brainscript

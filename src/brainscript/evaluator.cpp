@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "graph/shapes.h"
+#include "brainscript/deep_stack.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -56,8 +56,9 @@ Value Evaluator::evaluate(const Expr& e, Record* scope, const Path* path) {
     ~Depth() { --d; }
     int& d;
   } guard(depth_);
-  if (depth_ > deepest)
-    fail(e, scope, fmt::format("evaluation goes more than {} levels deep", deepest),
+  const std::ptrdiff_t used = stack_begin_ - static_cast<const char*>(__builtin_frame_address(0));
+  if (depth_ > deepest || used > static_cast<std::ptrdiff_t>(deep_stack_bytes))
+    fail(e, scope, fmt::format("evaluation goes {} levels deep", depth_),
          "functions that call each other need an end: if condition then value else call");
   if (++steps_ > most_steps)
     fail(e, scope, fmt::format("evaluation takes more than {} steps", most_steps),

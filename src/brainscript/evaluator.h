@@ -79,7 +79,8 @@ class Evaluator {
   Heap& heap_;
   NodeTable& nodes_;
   config::Notices* notices_;
-  std::vector<const Thunk*> active_;  // being evaluated, outermost first
+  std::vector<const Thunk*> active_;                                                // being evaluated, outermost first
+  const char* stack_begin_ = static_cast<const char*>(__builtin_frame_address(0));  // evaluators live on the deep stack
   int depth_ = 0;
   std::int64_t steps_ = 0, elements_ = 0;
 };

@@ -66,11 +66,10 @@ NodeRef NodeTable::constant(double value, const std::string& name, const SourceP
 }
 
 Thunk* find_setting(const Record* settings, std::string_view name) {
-  for (; settings; settings = settings->outer) {
-    if (Thunk* t = settings->own(name)) return t;
-    if (settings->site) return nullptr;
-  }
-  return nullptr;
+  if (Thunk* t = settings->own(name)) return t;
+  const Record* call = settings->outer;
+  while (call && !call->site) call = call->outer;
+  return call ? call->own(name) : nullptr;
 }
 
 std::vector<double> dims_value(Evaluator& ev, const Value& v, const std::string& what, const Expr& e,

@@ -273,6 +273,19 @@ TEST(Library, OperationsWithTheirAttributes) {
   EXPECT_EQ(str(b["zy"], "dynamicAxis"), "ax");
 }
 
+TEST(Network, NewNodesAreConfiguredByTheirRecordAndTheFunctionAround) {
+  const Built b =
+      build(R"({ axis = 7; x = Input {3}; f (z, axis=1) = new ComputationNode { operation = 'Softmax'; inputs = z }
+    a = new ComputationNode { operation = 'Softmax'; inputs = x }; b = f (x); c = f (x, axis=0)
+    d = new ComputationNode { operation = 'Softmax'; inputs = x; axis = 1; tag = 'output' } })");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_FALSE(b["a"].attributes.contains("axis"));
+  EXPECT_EQ(num(b["b"], "axis"), 1);
+  EXPECT_EQ(num(b["c"], "axis"), 0);
+  EXPECT_EQ(num(b["d"], "axis"), 1);
+  EXPECT_THAT(b.names_of(b.graph.outputs), ElementsAre("d"));
+}
+
 TEST(Library, LayersHaveTheirShapes) {
   const Built b = build(R"({ x = Input {6}; s = Input {2:3}
     lin = LinearLayer {4, bias=false} (x); den = DenseLayer {2:2, activation=Tanh, initBias=1} (x); ten = LinearLayer {5} (s)
