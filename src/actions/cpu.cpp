@@ -99,4 +99,13 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_ho
   return plan;
 }
 
+int threads_for(double operations_per_minibatch) {
+  constexpr double worth_a_thread = 5e7;  // about a quarter of a millisecond of one core, many times a hand-over
+  const auto useful = static_cast<int>(std::min(operations_per_minibatch / worth_a_thread, 1e6));
+  return std::clamp(useful, 1, std::max(omp_get_max_threads(), 1));
+}
+
+ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
+
 }  // namespace tutti::actions

@@ -20,4 +20,19 @@ struct CpuPlan {
 // were left unbound are given disjoint sets of cores, because two ranks on one core cost both their speed.
 CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_host, bool deterministic);
 
+// Threads worth using for a minibatch of so many floating-point operations, at most those of the plan: a small network
+// would spend its time in handing work over. Depends on the configuration alone, so that reruns give the same bits.
+int threads_for(double operations_per_minibatch);
+
+// Computes with this many threads as long as it lives.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace tutti::actions

@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "actions/cpu.h"
 #include "actions/evaluation_network.h"
 #include "actions/test_actions.h"
 #include "train/training.h"
@@ -73,6 +74,9 @@ EvaluationRun evaluate_model(Network& network, Reader& reader, const ActionConte
   plan.minibatch = minibatch;
   plan.rank = context.parallel ? context.world->rank() : 0;
   plan.ranks = ranks;
+  std::size_t weights = 0;
+  for (const auto& slice : network.parameters().slices) weights += slice.size();
+  const ThreadLimit limit(threads_for(2.0 * static_cast<double>(weights) * static_cast<double>(share)));
   EvaluationLines lines{options.trace_level > 0 ? options.num_mbs_to_show_result : 0, options.first_mbs_to_show_result};
   return evaluate(network, reader, *context.world, plan, lines, EvaluationOf::listed_nodes, context.parallel);
 }

@@ -3,7 +3,11 @@
 #include "actions/train_action.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "actions/cpu.h"
 #include "actions/evaluation_network.h"
 #include "strategy/make_strategy.h"
 #include "train/checkpointing.h"
@@ -29,6 +33,7 @@ class TrainAction final : public Action {
   std::string settings() const override {
     std::string out = fmt::format("  model      {}\n  network    {}\n", t_.model_path, t_.network->describe());
     out += fmt::format("  optimizer  {}\n  exchange   {}", t_.optimizer->describe(), t_.strategy->describe());
+    out += fmt::format("\n  threads    {}", t_.threads);
     return out;
   }
   std::string options() const override {
@@ -37,7 +42,10 @@ class TrainAction final : public Action {
                "SGD", [&](config::Fields& f) { sgd.describe(f); }, 2) +
            readers_;
   }
-  void run() override { train(t_); }
+  void run() override {
+    const ThreadLimit limit(t_.threads);
+    train(t_);
+  }
 
  private:
   Training t_;
@@ -53,24 +61,51 @@ std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
   return std::max<std::int64_t>(share, 1);
 }
 
+// Where the network is described, for mistakes that no single node is to blame for.
+SourcePos builder_place(const ActionContext& context) {
+  for (const char* key : {"BrainScriptNetworkBuilder", "SimpleNetworkBuilder"})
+    if (const auto value = context.command.find(key)) return value->where;
+  return context.command.where();
+}
+
 void make_network(const ActionContext& context, Training& t) {
   const auto before = context.problems->count();
   graph::Graph graph =
       build_network(context.command, {context.problems, context.notices, context.constant_seed, context.seed});
   if (context.problems->count() > before) return;
-  check(context, [&] {
-    NetworkOptions options;
-    options.criterion = t.sgd.train_criterion_node;
-    if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
-    t.network = std::make_unique<Network>(std::move(graph), options);
-  });
+  NetworkOptions options;
+  options.criterion = t.sgd.train_criterion_node;
+  if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
+  try {
+    auto network = std::make_unique<Network>(std::move(graph), options);
+    if (network->criterion().name.empty())
+      throw ConfigError({}, "the network has no training criterion",
+                        "name one: criterionNodes = (ce), or tag = 'criterion' on the node");
+    t.network = std::move(network);
+  } catch (const ConfigError& e) {
+    for (Diagnostic d : e.diagnostics()) {
+      if (!d.where.source) d.where = builder_place(context);
+      context.problems->add(std::move(d));
+    }
+  }
 }
 
 void bind_streams(const ActionContext& context, Network& network, const Reader& reader, const char* block) {
+  const SourcePos where = context.command.block(block).where();
+  std::vector<std::string> streams;
+  for (const auto& s : reader.streams()) streams.push_back(s.name);
+  for (const auto& input : network.inputs_for_training()) {
+    if (std::find(streams.begin(), streams.end(), input.name) != streams.end()) continue;
+    const std::string near = nearest(input.name, streams);
+    context.problems->add(
+        Diagnostic{where, fmt::format("the network's input '{}' has no stream of that name in this reader", input.name),
+                   near.empty() ? fmt::format("the reader has: {}", fmt::join(streams, ", "))
+                                : fmt::format("streams and inputs are matched by name: is '{}' meant for it?", near)});
+  }
   try {
     network.bind(reader.streams());
   } catch (const Error& e) {
-    context.problems->add(Diagnostic{context.command.block(block).where(), e.what(), {}});
+    context.problems->add(Diagnostic{where, e.what(), {}});
   }
 }
 
@@ -95,11 +130,18 @@ void make_readers(const ActionContext& context, Training& t) {
 
 // A run must not find out at its first checkpoint that it cannot write.
 void check_model_path(const ActionContext& context, Training& t) {
-  if (t.world->rank() != 0) return;
+  if (!context.command.has("modelPath")) return;  // said already
+  const SourcePos where = context.command.value("modelPath").where;
+  if (t.model_path.empty()) {
+    context.problems->add(Diagnostic{where, "modelPath is empty", "write modelPath = \"models/net.dnn\""});
+    return;
+  }
+  context.models_to_come->insert(t.model_path);
+  if (!t.network || t.world->rank() != 0) return;
   try {
     check_writable(t.model_path, view_model(*t.network).bytes());
   } catch (const Error& e) {
-    context.problems->add(Diagnostic{context.command.value("modelPath").where, e.what(), "choose another modelPath"});
+    context.problems->add(Diagnostic{where, e.what(), "choose another modelPath"});
   }
 }
 
@@ -118,7 +160,11 @@ void make_exchange(const ActionContext& context, Training& t) {
   t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
   bool always_shares = true;
   for (std::int64_t e = 0; e < t.sgd.max_epochs; ++e) always_shares = always_shares && t.strategy->shares_data(e);
-  t.network->plan_training(largest_share(t.sgd, always_shares ? ranks : 1));
+  const std::int64_t share = largest_share(t.sgd, always_shares ? ranks : 1);
+  std::size_t weights = 0;
+  for (const auto& slice : t.network->parameters().slices) weights += slice.size();
+  t.threads = threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share));
+  t.network->plan_training(share);
 }
 
 }  // namespace
@@ -142,7 +188,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   }
   make_network(context, t);
   make_readers(context, t);
-  if (t.network && !t.model_path.empty()) check_model_path(context, t);
+  check_model_path(context, t);
   if (context.problems->count() > before) return nullptr;
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
@@ -151,7 +197,6 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
   std::string readers = reader_options(context, "reader", "train");
   if (t.cv_reader) readers += reader_options(context, "cvReader", "cv");
-  context.models_to_come->insert(t.model_path);
   return std::make_unique<TrainAction>(std::move(t), readers);
 }
 

@@ -55,8 +55,8 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 // Before a run from scratch: removes the states (not the models) of earlier runs, which must not be continued. Rank 0.
 void discard_checkpoints(const std::string& model_path);
 
-// Makes the directories, tries to write there, and compares the free space with what the first model and state will
-// need. Error. Rank 0, before any training.
+// Tries to make the directories and to write there, and compares the free space with what the first model and state
+// will need; leaves nothing behind. Error. Rank 0, before any training.
 void check_writable(const std::string& model_path, std::size_t model_bytes);
 
 // What a checkpoint is made of. Every rank passes its own.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "train/checkpoint.h"
+#include "train/file.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -33,6 +34,7 @@ void store(Training& t) {
 
 Start resume(Training& t) {
   std::vector<std::string> warnings;
+  if (t.world->rank() == 0) create_directories(directory_of(t.model_path));
   if (!t.make_mode) {
     if (t.world->rank() == 0) discard_checkpoints(t.model_path);
     return Start::fresh;

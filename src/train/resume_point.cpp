@@ -156,6 +156,10 @@ void check_writable(const std::string& model_path, std::size_t model_bytes) {
   std::error_code ignored;
   if (fs::is_directory(model_path, ignored))
     throw Error(fmt::format("modelPath '{}' is a directory; it must name a file", model_path));
+  // Directories made for the trial go again: a mere check leaves nothing behind.
+  std::vector<fs::path> made;
+  for (fs::path d = directory_of(model_path); !d.empty() && !fs::exists(d, ignored); d = d.parent_path())
+    made.push_back(d);
   create_directories(directory_of(model_path));
   const std::string probe = model_path + ".probe.tmp";
   {
@@ -166,7 +170,9 @@ void check_writable(const std::string& model_path, std::size_t model_bytes) {
   }
   fs::remove(probe, ignored);
   struct statvfs space {};
-  if (::statvfs(directory_of(model_path).c_str(), &space) != 0) return;
+  const bool known = ::statvfs(directory_of(model_path).c_str(), &space) == 0;
+  for (const auto& d : made) fs::remove(d, ignored);
+  if (!known) return;
   // A model and its state, each about the size of the weights.
   const std::uint64_t available = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize, wanted = 2 * model_bytes;
   if (available < wanted)

@@ -97,11 +97,9 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("useAllDataForPreComputedNode", use_all_data_for_precomputed_node, "false: Mean and InvStdDev over one epoch only");
   f.block("AutoAdjust", auto_adjust, "automatic learning rate and minibatch size");
   f.block("ParallelTrain", parallel, "how the ranks work together");
-  f("gradientcheck", gradient_check, "compare gradients with differences; only false is in this version");
-  f("sigFigs", significant_digits, "digits that gradientcheck compares");
+  f("gradientcheck", gradient_check, "compare gradients with differences in every minibatch (slow); stops where they differ");
+  f("sigFigs", significant_digits, "digits that gradientcheck compares; single precision can tell two");
   f("truncated", truncated, "truncated back-propagation through time; only false is in this version");
-  if (gradient_check)
-    f.problem("gradientcheck", "the gradient check during training is not in this version", "leave the key out");
   if (truncated)
     f.problem("truncated", "truncated back-propagation through time is not in this version", "leave the key out");
 }

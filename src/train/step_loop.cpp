@@ -6,6 +6,7 @@
 
 #include "train/checkpointing.h"
 #include "train/training.h"
+#include "tutti/gradient_check.h"
 
 namespace tutti {
 namespace {
@@ -40,6 +41,20 @@ class Update final : public GlobalSink {
                   what, t.progress.epoch + 1, t.progress.minibatches_in_epoch + 1, t.command));
 }
 
+// gradientcheck = true: before the step, on this rank's share.
+void check_gradients_or_stop(Training& t, const Batch& batch) {
+  GradientCheckOptions options;
+  options.tolerance = std::max(options.tolerance, std::pow(10.0, -static_cast<double>(t.sgd.significant_digits)));
+  options.seed = static_cast<std::uint64_t>(t.progress.minibatches_in_epoch);
+  const auto wrong = check_gradients(*t.network, batch, options);
+  if (wrong.empty()) return;
+  throw Error(
+      fmt::format("cannot pass gradient checker: '{}', entry {}: {} by back-propagation, {} by differences "
+                  "({} of the entries looked at differ) in epoch {}, minibatch {} of command '{}'",
+                  wrong[0].parameter, wrong[0].index, wrong[0].analytic, wrong[0].numeric, wrong.size(),
+                  t.progress.epoch + 1, t.progress.minibatches_in_epoch + 1, t.command));
+}
+
 }  // namespace
 
 void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& scalars) {
@@ -63,6 +78,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     reading += std::chrono::duration<double>(got - asked).count();
     if (!batch) break;
 
+    if (t.sgd.gradient_check) check_gradients_or_stop(t, *batch);
     update.next_step();
     strategy.begin_step(batch->global_columns, update);
     Tally tally;

@@ -50,6 +50,7 @@ struct Training {
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was taken up
   std::int64_t samples_per_epoch = 0;
+  int threads = 1;
   EpochTimes times;
 };
 

@@ -125,4 +125,9 @@ void CpuBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   matmul_->run(g, a, b, c);
 }
 
+std::string Matmul::library() {
+  const dnnl_version_t* v = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch);
+}
+
 }  // namespace tutti::cpu

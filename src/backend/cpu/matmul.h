@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "tutti/backend.h"
 
@@ -14,6 +15,7 @@ class Matmul {
   Matmul();
   ~Matmul();
   void run(const Gemm&, const float* a, const float* b, float* c);
+  static std::string library();  // "oneDNN 2.6.3"
 
  private:
   struct Impl;

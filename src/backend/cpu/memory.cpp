@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making the backend; memory.
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,10 +17,7 @@ CpuBackend::CpuBackend() : CpuBackend(best_kernels()) {}
 CpuBackend::CpuBackend(const Kernels& kernels) : kernels_(kernels), matmul_(std::make_unique<Matmul>()) {}
 CpuBackend::~CpuBackend() = default;
 
-std::string CpuBackend::name() const {
-  return fmt::format("cpu, {} kernels, {} thread{}", kernels_.name, omp_get_max_threads(),
-                     omp_get_max_threads() == 1 ? "" : "s");
-}
+std::string CpuBackend::name() const { return fmt::format("cpu ({}, {} kernels)", Matmul::library(), kernels_.name); }
 
 float* CpuBackend::allocate(std::size_t count) {
   const std::size_t bytes = (std::max<std::size_t>(count, 1) * sizeof(float) + 63) / 64 * 64;
