@@ -148,6 +148,9 @@ int run(int argc, const char* const* argv, Communicator& world) {
     // Whoever starts one rank under mpiexec wants the parallel path too, as a measure of what it costs.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
     top = config::read_top_level(line.config, ranks, problems, notices);
+    if (top.device() == config::TopLevel::Device::gpu)
+      notices.lines.push_back(fmt::format(
+          "deviceId = {} has no effect here because this build has no CUDA: the run is on the CPU", top.device_id));
     cpu = plan_cpu(top.cpu_threads, place.local_rank, place.local_ranks, top.deterministic);
     actions = prepare(line, top, world, problems, notices);
     problems.throw_if_any();
