@@ -47,7 +47,7 @@ std::vector<unsigned> cores_of(hwloc_topology_t topology, hwloc_const_bitmap_t m
 
 }  // namespace
 
-CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_host, bool deterministic) {
+CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool deterministic) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw Error("reading the processor topology failed");
   const std::unique_ptr<hwloc_topology, DestroyTopology> topology(raw);
@@ -62,9 +62,9 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_ho
   const bool whole_machine =
       plan.cores_allowed == static_cast<int>(cores_of(raw, hwloc_topology_get_allowed_cpuset(raw)).size());
   std::string how = whole_machine ? "all of this machine" : "bound by the launcher";
-  if (ranks_on_host > 1 && whole_machine && plan.cores_allowed > 1) {
-    const auto n = cores.size(), ranks = static_cast<std::size_t>(ranks_on_host),
-               r = static_cast<std::size_t>(rank_on_host);
+  if (place.local_ranks > 1 && whole_machine && plan.cores_allowed > 1) {
+    const auto n = cores.size(), ranks = static_cast<std::size_t>(place.local_ranks),
+               r = static_cast<std::size_t>(place.local_rank);
     if (n >= ranks) {
       cores = std::vector<unsigned>(cores.begin() + static_cast<long>(n * r / ranks),
                                     cores.begin() + static_cast<long>(n * (r + 1) / ranks));
@@ -76,7 +76,7 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_ho
       how = "more ranks than cores";
       plan.advice =
           fmt::format("{} ranks share {} cores of this host: steps will be slower than with one rank per core",
-                      ranks_on_host, plan.cores_allowed);
+                      place.local_ranks, plan.cores_allowed);
     }
     const Bitmap mine(hwloc_bitmap_alloc());
     for (unsigned pu : cores) hwloc_bitmap_set(mine.get(), pu);
@@ -86,7 +86,11 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_ho
     }
   }
 
-  const int available = static_cast<int>(std::max<std::size_t>(cores.size(), 1));
+  int available = static_cast<int>(std::max<std::size_t>(cores.size(), 1));
+  if (!plan.bound_here && place.shares_cores) {
+    available = std::min(available, std::max(place.fair_cores, 1));
+    how += ", shared with other ranks";
+  }
   if (num_cpu_threads > 0)
     plan.threads = static_cast<int>(std::min<std::int64_t>(num_cpu_threads, available));
   else

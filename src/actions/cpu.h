@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tutti/communicator.h"
+
 namespace tutti::actions {
 
 struct CpuPlan {
@@ -18,7 +20,8 @@ struct CpuPlan {
 
 // numCPUThreads of semantics 1.6: 0 = all cores this rank has, n > 0 = n, n < 0 = cores + n. Ranks of one host that
 // were left unbound are given disjoint sets of cores, because two ranks on one core cost both their speed.
-CpuPlan plan_cpu(std::int64_t num_cpu_threads, int rank_on_host, int ranks_on_host, bool deterministic);
+// Ranks that share a part of a host (a NUMA domain, say) use their fair number of its cores.
+CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool deterministic);
 
 // Threads worth using for a minibatch of so many floating-point operations, at most those of the plan: a small network
 // would spend its time in handing work over. Depends on the configuration alone, so that reruns give the same bits.

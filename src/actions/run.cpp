@@ -151,7 +151,7 @@ int run(int argc, const char* const* argv, Communicator& world) {
     if (top.device() == config::TopLevel::Device::gpu)
       notices.lines.push_back(fmt::format(
           "deviceId = {} has no effect here because this build has no CUDA: the run is on the CPU", top.device_id));
-    cpu = plan_cpu(top.cpu_threads, place.local_rank, place.local_ranks, top.deterministic);
+    cpu = plan_cpu(top.cpu_threads, place, top.deterministic);
     actions = prepare(line, top, world, problems, notices);
     problems.throw_if_any();
   });
