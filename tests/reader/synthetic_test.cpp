@@ -51,13 +51,31 @@ TEST(Synthetic, DigitsAreInkOnPaperAndAllClassesOccur) {
   DigitImage image;
   for (std::uint64_t i = 0; i < 2000; ++i) {
     ++classes[static_cast<std::size_t>(digit_label(1, i))];
-    draw_digit(1, i, 0, image);
+    draw_digit(1, i, {.noise = 0}, image);
     const auto ink = std::count_if(image.begin(), image.end(), [](int v) { return v > 128; });
     EXPECT_GT(ink, 12) << i;
     EXPECT_LT(ink, 250) << i;
     EXPECT_EQ(image[0], 0);  // without noise the corners are clean
   }
   for (const int n : classes) EXPECT_GT(n, 130);
+}
+
+TEST(Synthetic, DistortionAndNoiseSayHowFarDigitsStray) {
+  const auto away_from_print = [](const DigitStyle& style) {
+    long sum = 0;
+    DigitImage print, drawn;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      draw_digit(1, i, {.noise = 0, .distortion = 0}, print);
+      draw_digit(1, i, style, drawn);
+      for (std::size_t p = 0; p < print.size(); ++p) sum += std::abs(int{print[p]} - int{drawn[p]});
+    }
+    return sum;
+  };
+  const long neat = away_from_print({.noise = 0, .distortion = 1}),
+             sloppy = away_from_print({.noise = 0, .distortion = 2});
+  EXPECT_GT(neat, 0);
+  EXPECT_GT(sloppy, neat);
+  EXPECT_GT(away_from_print({.noise = 0.3f, .distortion = 2}), sloppy);
 }
 
 TEST(Synthetic, RandomDataOfAnyShape) {
@@ -150,7 +168,7 @@ TEST(Synthetic, ASmallNetworkLearnsTheDigits) {
   constexpr std::uint64_t training = 4000, held_out = 1'000'000, tests = 1000;
   const auto picture = [](std::uint64_t i) {
     DigitImage image;
-    draw_digit(1, i, 0.1f, image);
+    draw_digit(1, i, {}, image);
     std::array<float, 784> x;
     for (std::size_t p = 0; p < 784; ++p) x[p] = image[p] < 26 ? 0.0f : static_cast<float>(image[p]) / 255.0f;
     return x;

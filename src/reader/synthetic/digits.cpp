@@ -62,13 +62,15 @@ std::vector<std::array<Glyph, 2>> make_glyphs() {
 // Where a point of the unit square lands: a little bent, then slanted, turned, sized and moved.
 class Hand {
  public:
-  explicit Hand(CounterRandom& r)
-      : bend_(r.between(-.04f, .04f)),
+  Hand(CounterRandom& r, float distortion)
+      : bend_(distortion * r.between(-.04f, .04f)),
         phase_(r.between(0, 6.2831853f)),
-        drift_x_(r.between(-2, 2)),
-        drift_y_(r.between(-2, 2)) {
-    const float turn = r.between(-.2f, .2f), slant = r.between(-.1f, .3f);
-    const float size = r.between(17, 22), wide = size * r.between(.8f, 1.1f);
+        drift_x_(distortion * r.between(-2, 2)),
+        drift_y_(distortion * r.between(-2, 2)) {
+    const float turn = distortion * r.between(-.2f, .2f);
+    const float slant = .1f + distortion * r.between(-.2f, .2f);
+    const float size = 19.5f + distortion * r.between(-2.5f, 2.5f);
+    const float wide = size * (.95f + distortion * r.between(-.15f, .15f));
     const float c = std::cos(turn), s = std::sin(turn);
     xx_ = c * wide;
     xy_ = -c * wide * slant - s * size;
@@ -111,12 +113,12 @@ int digit_label(std::uint64_t seed, std::uint64_t index) {
   return static_cast<int>(CounterRandom(seed, index).next() % 10);
 }
 
-void draw_digit(std::uint64_t seed, std::uint64_t index, float noise, DigitImage& image) {
+void draw_digit(std::uint64_t seed, std::uint64_t index, const DigitStyle& style, DigitImage& image) {
   static const auto glyphs = make_glyphs();
   CounterRandom random(seed, index);
   const auto label = static_cast<std::size_t>(random.next() % 10);
   const Glyph& glyph = glyphs[label][random.next() & 1];
-  const Hand hand(random);
+  const Hand hand(random, style.distortion);
   const float pen = random.between(.7f, 1.5f), ink = random.between(.75f, 1);
 
   Distances distances;
@@ -128,7 +130,7 @@ void draw_digit(std::uint64_t seed, std::uint64_t index, float noise, DigitImage
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < image.size(); ++i, bits >>= 8) {
     if (i % 8 == 0) bits = random.next();
-    const float grain = (static_cast<float>(bits & 255) - 127.5f) * (noise / 127.5f);
+    const float grain = (static_cast<float>(bits & 255) - 127.5f) * (style.noise / 127.5f);
     const float edge = std::clamp(pen + .5f - std::sqrt(distances[i]), 0.0f, 1.0f);
     image[i] = static_cast<std::uint8_t>(std::clamp(ink * edge + grain, 0.0f, 1.0f) * 255.0f + .5f);
   }

@@ -13,7 +13,11 @@ using DigitImage = std::array<std::uint8_t, digit_side * digit_side>;  // row by
 
 // The class of sample `index`, 0 to 9.
 int digit_label(std::uint64_t seed, std::uint64_t index);
-// Its picture; a pure function of the arguments. `noise` is the amplitude of the grey noise, 0 to 1.
-void draw_digit(std::uint64_t seed, std::uint64_t index, float noise, DigitImage&);
+struct DigitStyle {
+  float noise = 0.1f;    // amplitude of the grey noise, 0 to 1
+  float distortion = 1;  // how far the hand strays from the glyph; 1 = neat, 2 = sloppy
+};
+// Its picture; a pure function of the arguments.
+void draw_digit(std::uint64_t seed, std::uint64_t index, const DigitStyle&, DigitImage&);
 
 }  // namespace tutti::reader

@@ -53,6 +53,8 @@ void SyntheticReaderOptions::describe(config::Fields& f) {
     "number of the first sample; data to test with start where training data end, or later");
   f("seed", seed, "other data; sample i depends on seed and i only");
   f("noise", noise, "amplitude of the grey noise of digits, 0 to 1");
+  f("distortion", distortion,
+    "how far digits are bent, slanted, turned, sized and moved; 0 = print, 1 = neat, 3 = scrawl");
   f.blocks("input", input, "one block per stream; without: features = [ dim = 784 ], labels = [ labelDim = 10 ]");
   order.describe(f);
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
@@ -61,6 +63,8 @@ void SyntheticReaderOptions::describe(config::Fields& f) {
     f.problem("samples", "samples is the number of samples in a sweep", "60000");
   if (first_sample < 0) f.problem("firstSample", "samples are numbered from 0", "0 or more");
   if (!(noise >= 0 && noise <= 1)) f.problem("noise", "noise is a fraction of full ink", "between 0 and 1");
+  if (!(distortion >= 0 && distortion <= 4))
+    f.problem("distortion", "beyond 4 no digit can be told from another", "between 0 and 4");
   if (kind != Kind::digits) return;
   for (const auto& [name, s] : input) {
     if (s.label_dim > 0 && s.label_dim != 10)
@@ -81,7 +85,8 @@ std::unique_ptr<SequenceSource> SyntheticReaderOptions::source() const {
     data.streams.push_back({{name, s.size(), s.label_dim > 0 && s.sparse}, s.label_dim > 0});
   if (input.empty()) data.streams = {{{"features", digit_pixels, false}, false}, {{"labels", 10, false}, true}};
   if (kind == Kind::random) return std::make_unique<RandomSource>(std::move(data));
-  return std::make_unique<DigitSource>(std::move(data), static_cast<float>(noise));
+  return std::make_unique<DigitSource>(std::move(data),
+                                       DigitStyle{static_cast<float>(noise), static_cast<float>(distortion)});
 }
 
 }  // namespace tutti::reader

@@ -25,6 +25,7 @@ struct SyntheticReaderOptions {
   std::int64_t first_sample = 0;
   std::int64_t seed = 1;
   double noise = 0.1;
+  double distortion = 1;
   std::vector<std::pair<std::string, SyntheticStreamOptions>> input;
   OrderOptions order;
   void describe(config::Fields& f);

@@ -20,9 +20,9 @@ std::vector<StreamInfo> infos_of(const SyntheticData& data) {
 
 }  // namespace
 
-DigitSource::DigitSource(SyntheticData data, float noise)
+DigitSource::DigitSource(SyntheticData data, DigitStyle style)
     : data_(std::move(data)),
-      noise_(noise),
+      style_(style),
       infos_(infos_of(data_)),
       index_(SequenceIndex::uniform(data_.samples)),
       blocks_((data_.samples + pictures_per_block - 1) / pictures_per_block),
@@ -35,7 +35,7 @@ const std::uint8_t* DigitSource::picture(std::uint32_t sequence) {
   std::uint8_t* const place = block.get() + sequence % pictures_per_block * size;
   if (!drawn_[sequence]) {
     DigitImage image;
-    draw_digit(data_.seed, data_.first_sample + sequence, noise_, image);
+    draw_digit(data_.seed, data_.first_sample + sequence, style_, image);
     std::copy(image.begin(), image.end(), place);
     drawn_[sequence] = true;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "reader/sequence_source.h"
+#include "reader/synthetic/digits.h"
 
 namespace tutti::reader {
 
@@ -21,7 +22,7 @@ struct SyntheticData {
 // 28 x 28 digits as drawn by digits.h; values 0 to 1.
 class DigitSource final : public SequenceSource {
  public:
-  DigitSource(SyntheticData, float noise);
+  DigitSource(SyntheticData, DigitStyle);
   const std::vector<StreamInfo>& streams() const override { return infos_; }
   const SequenceIndex& index() override { return index_; }
   void read(std::span<const std::uint32_t> sequences, Share&) override;
@@ -30,7 +31,7 @@ class DigitSource final : public SequenceSource {
   const std::uint8_t* picture(std::uint32_t sequence);
 
   SyntheticData data_;
-  float noise_;
+  DigitStyle style_;
   std::vector<StreamInfo> infos_;
   SequenceIndex index_;
   std::vector<std::unique_ptr<std::uint8_t[]>> blocks_;  // pictures once drawn, many to a block
