@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "actions/action.h"
-#include "actions/text_output.h"
+#include "train/text_output.h"
 #include "brainscript/simple_network.h"
 #include "comm/session.h"
 #include "strategy/options.h"

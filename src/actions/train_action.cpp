@@ -90,6 +90,19 @@ void make_network(const ActionContext& context, Training& t) {
   }
 }
 
+// traceNodeNames...: a node that is not there is found now, not in the first minibatch.
+void plan_trace(const ActionContext& context, Training& t) {
+  if (!t.network || !t.sgd.traces()) return;
+  try {
+    t.network->plan_evaluation(1, traced_nodes(t.sgd));
+  } catch (const ConfigError& e) {
+    for (Diagnostic d : e.diagnostics()) {
+      d.where = context.command.block("SGD").where();
+      context.problems->add(std::move(d));
+    }
+  }
+}
+
 void bind_streams(const ActionContext& context, Network& network, const Reader& reader, const char* block) {
   const SourcePos where = context.command.block(block).where();
   std::vector<std::string> streams;
@@ -187,6 +200,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
     t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
   }
   make_network(context, t);
+  plan_trace(context, t);
   make_readers(context, t);
   check_model_path(context, t);
   if (context.problems->count() > before) return nullptr;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actions/action.h"
-#include "actions/text_output.h"
+#include "train/text_output.h"
 
 namespace tutti::actions {
 

@@ -97,8 +97,12 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("useAllDataForPreComputedNode", use_all_data_for_precomputed_node, "false: Mean and InvStdDev over one epoch only");
   f.block("AutoAdjust", auto_adjust, "automatic learning rate and minibatch size");
   f.block("ParallelTrain", parallel, "how the ranks work together");
-  f("gradientcheck", gradient_check, "compare gradients with differences in every minibatch (slow); stops where they differ");
+  f("gradientcheck", gradient_check,
+    "compare gradients with differences in every minibatch (slow); stops where they differ");
   f("sigFigs", significant_digits, "digits that gradientcheck compares; single precision can tell two");
+  f("traceNodeNamesReal", trace_real, "nodes whose values are printed in every minibatch");
+  f("traceNodeNamesCategory", trace_category, "the same, as the index of the largest value");
+  f("traceNodeNamesSparse", trace_sparse, "the same, as index:value of what is not 0");
   f("truncated", truncated, "truncated back-propagation through time; only false is in this version");
   if (truncated)
     f.problem("truncated", "truncated back-propagation through time is not in this version", "leave the key out");
@@ -113,8 +117,6 @@ void SgdOptions::describe_legacy(config::Fields& f) {
         "seqGammarLMF", "seqGammarWordPen", "seqGammarBMMIFactor"})
     f.no_effect(key, "sequence training is not in this version");
   for (const char* key : {"adaptationRegType", "adaptationRegWeight"}) f.no_effect(key, "only action adapt uses it");
-  for (const char* key : {"traceNodeNamesReal", "traceNodeNamesCategory", "traceNodeNamesSparse"})
-    f.no_effect(key, "node values are not traced during training; use action write");
   for (const char* key :
        {"disableRegInBatchNormalization", "batchNormalizationTimeConstant", "batchNormalizationBlendTimeConstant"})
     f.no_effect(key, "batch normalisation is not in this version");

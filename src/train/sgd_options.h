@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "optim/optimizer_options.h"
 #include "strategy/options.h"
@@ -52,9 +53,12 @@ struct SgdOptions {
   std::optional<AutoAdjustOptions> auto_adjust;
   ParallelTrainOptions parallel;
   bool gradient_check = false, truncated = false;
+  std::vector<std::string> trace_real, trace_category, trace_sparse;  // nodes printed in every minibatch
   std::int64_t significant_digits = 6;
 
   void describe(config::Fields&);
+
+  bool traces() const { return !trace_real.empty() || !trace_category.empty() || !trace_sparse.empty(); }
 
   // Epochs count from 0. List entries are single precision values, as are the rates that come out.
   double learning_rate_per_sample(std::size_t epoch) const;

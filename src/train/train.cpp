@@ -110,8 +110,8 @@ bool train_epoch(Training& t) {
   const bool shares = t.strategy->shares_data(epoch);
   NetworkMode mode;
   mode.dropout_rate = t.sgd.dropout_rate.at(at);
-  mode.dropout_seed = static_cast<std::uint64_t>((shares ? t.world->rank() : 0) * t.sgd.max_epochs + epoch) *
-                      t.network->random_nodes();
+  mode.dropout_seed =
+      static_cast<std::uint64_t>((shares ? t.world->rank() : 0) * t.sgd.max_epochs + epoch) * t.network->random_nodes();
   t.network->set_mode(mode);
 
   const EpochPlan plan = plan_of(t, shares);

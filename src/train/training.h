@@ -78,6 +78,10 @@ enum class EvaluationOf { criterion_first, listed_nodes };
 EvaluationRun evaluate(Network&, Reader&, Communicator&, const EpochPlan&, const EvaluationLines& = {},
                        EvaluationOf = EvaluationOf::criterion_first, bool sum_over_ranks = true);
 
+// src/train/trace.cpp: traceNodeNames... of the SGD block; plan_evaluation(traced_nodes) comes first.
+std::vector<std::string> traced_nodes(const SgdOptions&);
+void trace_nodes(Training&, const Batch&);
+
 // src/train/precompute.cpp: corpus statistics (Mean, InvStdDev) over the training data, if the network wants any.
 void precompute(Network&, Reader&, Communicator&, std::int64_t samples, std::int64_t minibatch);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actions/text_output.h"
+#include "train/text_output.h"
 
 #include <fmt/format.h>
 #include <fmt/printf.h>
@@ -9,7 +9,7 @@
 #include "tutti/error.h"
 #include "tutti/log.h"
 
-namespace tutti::actions {
+namespace tutti {
 namespace {
 
 std::string unescape(const std::string& s) {
@@ -166,4 +166,4 @@ std::vector<std::string> read_label_mapping(const std::string& path) {
   return labels;
 }
 
-}  // namespace tutti::actions
+}  // namespace tutti

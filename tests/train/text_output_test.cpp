@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actions/text_output.h"
+#include "train/text_output.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-namespace tutti::actions {
+namespace tutti {
 namespace {
 
 // Two sequences of 2 and 1 samples with 3 elements.
@@ -75,4 +75,4 @@ TEST(TextOutput, ValuesWithoutSamplesAreWrittenOnce) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti

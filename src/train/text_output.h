@@ -12,7 +12,7 @@
 #include "tutti/config.h"
 #include "tutti/network.h"
 
-namespace tutti::actions {
+namespace tutti {
 
 enum class OutputType { real, category, sparse };
 
@@ -52,4 +52,4 @@ class TextOutput {
 // The lines of a label mapping file; line number = class.
 std::vector<std::string> read_label_mapping(const std::string& path);
 
-}  // namespace tutti::actions
+}  // namespace tutti
