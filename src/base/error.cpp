@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <set>
 
 namespace tutti {
 namespace {
@@ -23,7 +24,8 @@ LineAt line_at(const Source& source, std::size_t offset) {
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const std::size_t end = std::min(text.find('\n', offset), text.size());
   LineAt at;
-  at.number = source.first_line + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<long>(begin), '\n'));
+  at.number = source.first_line +
+              static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<long>(begin), '\n'));
   at.column = offset - begin + 1;
   at.text = text.substr(begin, std::max(end, begin) - begin);
   if (!at.text.empty() && at.text.back() == '\r') at.text.remove_suffix(1);
@@ -76,6 +78,13 @@ std::string join(const std::vector<Diagnostic>& diagnostics) {
   return all;
 }
 
+// One mistake is met as often as its value is looked at.
+std::vector<Diagnostic> without_repetitions(std::vector<Diagnostic> diagnostics) {
+  std::set<std::string> seen;
+  std::erase_if(diagnostics, [&](const Diagnostic& d) { return !seen.insert(render(d)).second; });
+  return diagnostics;
+}
+
 }  // namespace
 
 std::string render(const Diagnostic& d, std::string_view kind) {
@@ -100,7 +109,7 @@ ConfigError::ConfigError(SourcePos where, std::string message, std::string fix)
     : ConfigError(std::vector<Diagnostic>{{std::move(where), std::move(message), std::move(fix)}}) {}
 
 ConfigError::ConfigError(std::vector<Diagnostic> diagnostics)
-    : diagnostics_(std::move(diagnostics)), rendered_(join(diagnostics_)) {}
+    : diagnostics_(without_repetitions(std::move(diagnostics))), rendered_(join(diagnostics_)) {}
 
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
   const std::string wanted = lower(name);
@@ -110,7 +119,8 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
   for (const auto& k : known) {
     const std::string candidate = lower(k);
     std::size_t d = distance(wanted, candidate);
-    // A name cut short or written on ("momentum" for "momentumPerMB") is near whatever the lengths say, though a true slip is nearer.
+    // A name cut short or written on ("momentum" for "momentumPerMB") is near whatever the lengths say, though a true
+    // slip is nearer.
     if (wanted.size() >= 4 && candidate.starts_with(wanted)) d = std::min(d, limit - 1);
     if (d < best_distance) best = k, best_distance = d;
   }

@@ -13,13 +13,22 @@ std::shared_ptr<const Source> source(std::string text) {
 TEST(Error, NamesLineColumnAndFix) {
   const auto s = source("one = 1\n\tblok = 2\nthree = 3\n");
   const ConfigError e({s, 9, 4}, "unknown key 'blok'", "did you mean 'block'?");
-  EXPECT_STREQ(e.what(),
-               "a.cntk:2:2: error: unknown key 'blok'\n    2 | \tblok = 2\n      | \t^~~~\nfix: did you mean 'block'?\n");
+  EXPECT_STREQ(
+      e.what(),
+      "a.cntk:2:2: error: unknown key 'blok'\n    2 | \tblok = 2\n      | \t^~~~\nfix: did you mean 'block'?\n");
 }
 
 TEST(Error, EndOfTextAndEmptyTextAreNoProblem) {
   EXPECT_EQ(render({{source("abc"), 3, 0}, "ends", ""}), "a.cntk:1:4: error: ends\n    1 | abc\n      |    ^\n");
   EXPECT_EQ(render({{source(""), 7, 3}, "empty", ""}), "a.cntk:1:1: error: empty\n    1 | \n      | ^\n");
+}
+
+TEST(Error, OneMistakeIsShownOnce) {
+  const auto s = source("x = 1\n");
+  const ConfigError e({{{s, 0, 1}, "first", ""}, {{s, 4, 1}, "second", ""}, {{s, 0, 1}, "first", ""}});
+  ASSERT_EQ(e.diagnostics().size(), 2u);
+  EXPECT_EQ(e.diagnostics()[0].message, "first");
+  EXPECT_EQ(std::string(e.what()), render(e.diagnostics()[0]) + "\n" + render(e.diagnostics()[1]));
 }
 
 TEST(Error, SubstitutedTextShowsWhereItWasPut) {

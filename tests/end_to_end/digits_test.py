@@ -5,8 +5,9 @@ import support
 
 class DigitsTest(support.TrainerTest):
     def run_sample(self, ranks, *options):
+        # Neat digits: a few thousand samples are enough to learn them.
         self.run_trainer([f'configFile={support.SOURCE}/samples/digits/digits.cntk', f'OutputDir={self.directory}', 'makeMode=false',
-                          'traceLevel=1', 'Train=[SGD=[epochSize=2560;maxEpochs=3;minibatchSize=64]]', 'Test=[epochSize=1000]', *options], ranks)
+                          'Noise=0.1', 'Scrawl=1', 'traceLevel=1', 'Train=[SGD=[epochSize=2560;maxEpochs=3;minibatchSize=64]]', 'Test=[epochSize=1000]', *options], ranks)
         log = (self.directory / 'digits.log').read_text(encoding='utf-8')
         return support.epochs(log), support.final_results(log)
 
