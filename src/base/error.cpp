@@ -74,7 +74,10 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 std::string join(const std::vector<Diagnostic>& diagnostics) {
   std::string all;
-  for (const auto& d : diagnostics) all += (all.empty() ? "" : "\n") + render(d);
+  for (const auto& d : diagnostics) {
+    if (!all.empty()) all += '\n';
+    all += render(d);
+  }
   return all;
 }
 

@@ -70,7 +70,11 @@ void infer_leaf(Node& node, Value& value) {
 
 }  // namespace
 
-std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<std::size_t>& roots) {
+bool is_statistic(const Node& node) { return node.operation == "Mean" || node.operation == "InvStdDev"; }
+
+namespace {
+
+std::vector<std::size_t> ordered(const Graph& graph, const std::vector<std::size_t>& roots, bool through_statistics) {
   enum class Mark { unseen, open, done };
   std::vector<Mark> marks(graph.nodes.size(), Mark::unseen);
   std::vector<std::size_t> order;
@@ -81,7 +85,7 @@ std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<
     while (!stack.empty()) {
       auto& [index, next] = stack.back();
       const Node& node = graph.nodes[index];
-      if (next == node.inputs.size()) {
+      if (next == node.inputs.size() || (!through_statistics && is_statistic(node))) {
         marks[index] = Mark::done;
         order.push_back(index);
         stack.pop_back();
@@ -96,6 +100,16 @@ std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<
     }
   }
   return order;
+}
+
+}  // namespace
+
+std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<std::size_t>& roots) {
+  return ordered(graph, roots, true);
+}
+
+std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<std::size_t>& roots) {
+  return ordered(graph, roots, false);
 }
 
 namespace {

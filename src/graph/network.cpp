@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-bool is_statistic(const graph::Node& node) { return node.operation == "Mean" || node.operation == "InvStdDev"; }
+using graph::is_statistic;
 bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
 
 // Whole runs of `unit` floats and whole columns, about two megabytes each and nearly equal.
@@ -157,11 +157,7 @@ void Network::Impl::lay_out_state() {
 
 std::vector<Network::Input> Network::Impl::inputs_of(const std::vector<std::size_t>& roots) const {
   std::vector<Network::Input> inputs;
-  // Statistics stand in the model: what they were computed from is not needed any more.
-  graph::Graph cut = graph;
-  for (auto& node : cut.nodes)
-    if (is_statistic(node)) node.inputs.clear();
-  for (const auto index : graph::evaluation_order(cut, roots))
+  for (const auto index : graph::execution_order(graph, roots))
     if (graph.nodes[index].operation == "InputValue")
       inputs.push_back(
           {graph.nodes[index].name, values[index].shape, graph::flag(graph.nodes[index], "sparse", false)});

@@ -32,6 +32,10 @@ Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape
 // The nodes that the roots need, inputs before users. A loop is a ConfigError: recurrence has its own operations.
 std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<std::size_t>& roots);
 
+// The same without what only statistics need: their values stand in the model, the data they came from are not read.
+std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<std::size_t>& roots);
+bool is_statistic(const Node& node);  // Mean, InvStdDev
+
 // Shapes of all nodes in `order`; the dims of parameters are completed in the graph. Entries of other nodes are empty.
 std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& order);
 

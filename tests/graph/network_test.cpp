@@ -313,6 +313,32 @@ TEST(Network, StatisticsOverTheCorpus) {
   EXPECT_EQ(network.inputs_for({"mean"}).size(), 0u);
 }
 
+// A model whose output uses the mean of the labels, as needPrior makes them, writes its output from the features alone.
+TEST(Network, StatisticsInTheModelNeedNoData) {
+  GraphBuilder b;
+  const auto x = b.input("x", {2}), labels = b.input("labels", {2});
+  const auto prior = b.add("Mean", "prior", {labels});
+  const auto output = b.add("Minus", "scaled", {x, b.add("Log", "logprior", {prior})});
+  b.criterion("SquareError", "se", {labels, output});
+  Data d(2);
+  d.dense("x", {1, 2, 3, 4});
+  d.dense("labels", {0.25f, 1, 0.75f, 1});
+  Network network(b.graph(), {});
+  network.bind(d.infos);
+  network.initialize_parameters();
+  network.precompute_begin();
+  network.precompute_accumulate(d.batch);
+  network.precompute_end([](std::span<float>) {});
+  Data features(2);
+  features.dense("x", {1, 2, 3, 4});
+  network.plan_evaluation(2, {"scaled"});
+  network.bind(features.infos);
+  const auto outputs = network.forward(features.batch);
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_FLOAT_EQ(outputs[0].values[0], 1 - std::log(0.5f));
+  EXPECT_FLOAT_EQ(outputs[0].values[3], 4);
+}
+
 Network& dropping(const graph::Graph& graph, const Data& d, std::unique_ptr<Network>& n, std::uint64_t seed) {
   n = ready(graph, d, 8);
   n->set_mode({0.3, seed});
