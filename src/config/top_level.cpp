@@ -46,7 +46,7 @@ void TopLevel::describe(Fields& f) {
   f("traceLevel", trace_level, "verbosity of the log");
   f("stderr", log_file, "log file; directories are created");
   f("timestamping", timestamping, "put the time before each line of the log");
-  f("parallelTrain", parallel_train, "train on all ranks together; on by itself under mpiexec with more than one rank");
+  f("parallelTrain", parallel_train, "train on all ranks together; on by itself under mpiexec");
   f("numCPUThreads", cpu_threads, "threads per rank; 0 = automatic, -n = all cores but n");
   f("makeMode", make_mode, "go on from the newest checkpoint, do nothing when the final model exists");
   f("forceDeterministicAlgorithms", deterministic, "one thread and a fixed order of every sum");
