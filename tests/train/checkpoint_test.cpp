@@ -394,8 +394,11 @@ TEST(Checkpoint, EveryRankThrowsWhatRankZeroCannotLoad) {
   });
 }
 
-TEST(Writable, MakesDirectoriesAndSaysWhatIsWrong) {
+TEST(Writable, LeavesNothingBehindAndSaysWhatIsWrong) {
   const Directory d;
+  check_writable(d / "a/b/m", 100);
+  EXPECT_FALSE(std::filesystem::exists(d / "a"));
+  std::filesystem::create_directories(d / "a/b");
   check_writable(d / "a/b/m", 100);
   EXPECT_TRUE(std::filesystem::is_empty(d / "a/b"));
   EXPECT_EQ(error_of([&] { check_writable(d / "a/b", 100); }),
