@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/parallel.h"
+#include "base/memory.h"
 #include "tutti/error.h"
 
 namespace tutti::cpu {
@@ -20,10 +21,8 @@ CpuBackend::~CpuBackend() = default;
 std::string CpuBackend::name() const { return fmt::format("cpu ({}, {} kernels)", Matmul::library(), kernels_.name); }
 
 float* CpuBackend::allocate(std::size_t count) {
-  const std::size_t bytes = (std::max<std::size_t>(count, 1) * sizeof(float) + 63) / 64 * 64;
-  auto* p = static_cast<float*>(std::aligned_alloc(64, bytes));
-  if (!p) throw Error(fmt::format("out of memory: {} bytes for the values of the network", bytes));
-  std::memset(p, 0, bytes);  // touched now, so that no page fault falls into a step
+  float* p = allocate_floats(count);
+  if (!p) throw Error(fmt::format("out of memory: {} bytes for the values of the network", count * sizeof(float)));
   return p;
 }
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+}  // namespace
+
+float* allocate_floats(std::size_t count) {
+  const std::size_t wanted = std::max<std::size_t>(count, 1) * sizeof(float);
+  const std::size_t unit = wanted >= kHugePage ? kHugePage : kLine;
+  const std::size_t bytes = (wanted + unit - 1) / unit * unit;
+  void* p = std::aligned_alloc(unit, bytes);
+  if (!p) return nullptr;
+  if (unit == kHugePage) madvise(p, bytes, MADV_HUGEPAGE);  // a wish; without it everything works as well
+  std::memset(p, 0, bytes);
+  return static_cast<float*>(p);
+}
+
+}  // namespace tutti
