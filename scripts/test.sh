@@ -25,7 +25,7 @@ scripts/install_dependencies.sh
 if $sanitize; then
   build="build-sanitize"
   # Without b_lundef=false the linker would ask every static library for the sanitizers' own symbols.
-  configure $build --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dbenchmarks=false
+  configure $build --buildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Dbenchmarks=false
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
   export LSAN_OPTIONS=suppressions=$root/scripts/leaks.supp:print_suppressions=0
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
