@@ -138,28 +138,45 @@ struct Levels {
   }
 };
 
+// Rows r .. r + n - 1, n up to 16: the residual is what is left, the result their bits in the words.
+template <class Quantizer>
+[[gnu::always_inline]] static inline Ints quantize_rows(const float* g, float* residual, size_t r, size_t n, int shift,
+                                                        const Quantizer& quantize) {
+  Floats back;
+  const Floats v = value(g, residual, r, n);
+  const Ints q = quantize(v, shift, back);
+  if (n == kWidth) {
+    store(residual + r, v - back);
+    return q;
+  }
+  store_first(residual + r, n, v - back);
+  return pick(lanes_below(n), q, all(0));
+}
+
 // Word w of W holds rows w, w + W, w + 2W, ..., lowest bits first: rows i*W .. i*W + W - 1 fill bits i*B of all words.
+// 64 words grow in registers; up to 2048 rows of one bit that is the order of the rows, too.
 template <int B, class Quantizer>
 [[gnu::always_inline]] static inline void write_words(size_t rows, const float* g, float* residual,
                                                       std::uint32_t* words, const Quantizer& quantize) {
   const size_t count = tutti::codec::words_per_column(B, rows);
-  int shift = 0;
-  for (size_t base = 0; base < rows; base += count, shift += B) {
-    const size_t end = rows - base < count ? rows - base : count;
-    for (size_t w = 0; w < end; w += kWidth) {
-      const size_t r = base + w, n = end - w;
-      Floats back;
-      if (n >= kWidth) {
-        const Floats v = load(g + r) + load(residual + r);
-        const Ints q = quantize(v, shift, back);
-        store(residual + r, v - back);
-        store(words + w, shift == 0 ? q : load(words + w) | q);
-      } else {
-        const Floats v = load_first(g + r, n) + load_first(residual + r, n);
-        const Ints q = quantize(v, shift, back);
-        store_first(residual + r, n, v - back);
-        store_first(words + w, n, shift == 0 ? q : load_first(words + w, n) | q);
+  for (size_t first = 0; first < count; first += 4 * kWidth) {
+    Ints word[4] = {};
+    int shift = 0;
+    for (size_t base = 0; base < rows; base += count, shift += B) {
+      const size_t end = rows - base < count ? rows - base : count;
+      if (first + 4 * kWidth <= end) {
+        for (size_t k = 0; k < 4; ++k)
+          word[k] = word[k] | quantize_rows(g, residual, base + first + k * kWidth, kWidth, shift, quantize);
+        continue;
       }
+      for (size_t k = 0, w = first; k < 4 && w < end; ++k, w += kWidth)
+        word[k] = word[k] | quantize_rows(g, residual, base + w, end - w < kWidth ? end - w : kWidth, shift, quantize);
+    }
+    for (size_t k = 0, w = first; k < 4 && w < count; ++k, w += kWidth) {
+      if (count - w >= kWidth)
+        store(words + w, word[k]);
+      else
+        store_first(words + w, count - w, word[k]);
     }
   }
 }
