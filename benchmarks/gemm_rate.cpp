@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The float32 rate of oneDNN's own matrix product on this core: the yardstick of throughput.py. Prints GFLOP/s.
+// The float32 rate of oneDNN's own matrix product on this core: the yardstick of throughput.py. Prints GFLOP/s of the
+// matmul primitive, with weights packed beforehand into the library's own layout, and of dnnl_sgemm with plain weights.
 // Usage: gemm_rate SAMPLES INPUTS OUTPUTS [SECONDS]; binding and OMP_NUM_THREADS are the caller's.
 #include <algorithm>
 #include <chrono>
@@ -15,29 +16,44 @@ using dnnl::memory;
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-// The product that a layer's forward pass is, with the weights in the layout that oneDNN likes best.
-double median_rate(memory::dim samples, memory::dim inputs, memory::dim outputs, double seconds) {
+// Both ways of a layer's forward product, in turn, each call timed alone.
+struct Rates {
+  double primitive, sgemm;
+};
+
+double median(std::vector<double>& v) {
+  const auto middle = v.begin() + static_cast<long>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+Rates median_rates(memory::dim samples, memory::dim inputs, memory::dim outputs, double seconds) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
   const memory::desc x({samples, inputs}, memory::data_type::f32, memory::format_tag::ab);
   const memory::desc any({inputs, outputs}, memory::data_type::f32, memory::format_tag::any);
+  const memory::desc plain({inputs, outputs}, memory::data_type::f32, memory::format_tag::ab);
   const memory::desc y({samples, outputs}, memory::data_type::f32, memory::format_tag::ab);
   const dnnl::matmul::primitive_desc plan(dnnl::matmul::desc(x, any, y), engine);
   const dnnl::matmul product(plan);
-  memory from(x, engine), weights(plan.weights_desc(), engine), to(y, engine);
-  for (memory* m : {&from, &weights, &to})
-    std::fill_n(static_cast<float*>(m->get_data_handle()), m->get_desc().get_size() / sizeof(float), 0.5F);
+  memory from(x, engine), packed(plan.weights_desc(), engine), weights(plain, engine), to(y, engine);
+  const auto floats = [](memory& m) { return static_cast<float*>(m.get_data_handle()); };
+  for (memory* m : {&from, &packed, &weights, &to})
+    std::fill_n(floats(*m), m->get_desc().get_size() / sizeof(float), 0.5F);
 
-  std::vector<double> rates;
+  std::vector<double> primitive, sgemm;
   const double work = 2e-9 * static_cast<double>(samples) * static_cast<double>(inputs) * static_cast<double>(outputs);
-  for (const auto start = Clock::now(); rates.size() < 5 || seconds_since(start) < seconds;) {
+  for (const auto start = Clock::now(); primitive.size() < 5 || seconds_since(start) < seconds;) {
     const auto begin = Clock::now();
-    product.execute(stream, {{DNNL_ARG_SRC, from}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, to}});
+    product.execute(stream, {{DNNL_ARG_SRC, from}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, to}});
     stream.wait();
-    rates.push_back(work / seconds_since(begin));
+    primitive.push_back(work / seconds_since(begin));
+    const auto again = Clock::now();
+    dnnl_sgemm('N', 'N', samples, outputs, inputs, 1, floats(from), inputs, floats(weights), outputs, 0, floats(to),
+               outputs);
+    sgemm.push_back(work / seconds_since(again));
   }
-  std::nth_element(rates.begin(), rates.begin() + static_cast<long>(rates.size() / 2), rates.end());
-  return rates[rates.size() / 2];
+  return {median(primitive), median(sgemm)};
 }
 
 }  // namespace
@@ -47,7 +63,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: gemm_rate SAMPLES INPUTS OUTPUTS [SECONDS]\n");
     return 2;
   }
-  std::printf("%.2f\n", median_rate(std::atol(argv[1]), std::atol(argv[2]), std::atol(argv[3]),
-                                    argc > 4 ? std::atof(argv[4]) : 1));
+  const Rates rates =
+      median_rates(std::atol(argv[1]), std::atol(argv[2]), std::atol(argv[3]), argc > 4 ? std::atof(argv[4]) : 1);
+  std::printf("%.2f %.2f\n", rates.primitive, rates.sgemm);
   return 0;
 }

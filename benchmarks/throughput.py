@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """throughput.py -- training speed by number of ranks and gradient bits, and as a share of what oneDNN's own matrix product reaches.
 
-One core per rank, the same samples per rank whatever their number, random data made by the program. All settings take turns and
-the turns are repeated, so that a machine that slows down slows all of them; the table shows medians. The trainer's own minibatch
-lines are what is measured.
+One core per rank, the same samples per rank whatever their number, random data made by the program. All settings take turns, in an
+order that rotates from turn to turn, and the product is measured on the first rank's core right before and after each of them, so that
+a machine that slows down slows all of them; the table shows medians of ratios taken within a turn. The trainer's own minibatch lines
+are what is measured.
 
   benchmarks/throughput.py                       1 and 2 ranks (as cores allow), 32 and 1 bits, from build/
   benchmarks/throughput.py --ranks 1,2,4 --bits 32,8,1 --hidden 1024*2 --per-rank 128
@@ -104,11 +105,29 @@ def training_rate(arguments, ranks, bits):
     return statistics.median(rates), float(exchanged.group(1)) if exchanged else None
 
 
-def gemm_rate(arguments):
-    hidden = sizes(arguments.hidden)
-    widest = max(hidden)
+def product_rates(arguments):
+    """GFLOP/s of oneDNN's product of the widest layer on the core of the first rank: packed weights, plain weights."""
+    widest = max(sizes(arguments.hidden))
     first_core = min(os.sched_getaffinity(0))
-    return float(run(['taskset', '-c', first_core, arguments.gemm, arguments.per_rank, widest, widest, 1]))
+    seconds = 0.4
+    return [float(r) for r in run(['taskset', '-c', first_core, arguments.gemm, arguments.per_rank, widest, widest, seconds]).split()]
+
+
+def measure(arguments, settings):
+    """Per setting and turn: samples per second and both product rates next to it; and the bits per value on the wire."""
+    turns, wire = [], {}
+    for turn in range(arguments.repetitions):
+        shift = turn % len(settings)
+        found = {}
+        before = product_rates(arguments)
+        for ranks, bits in settings[shift:] + settings[:shift]:
+            rate, wire[ranks, bits] = training_rate(arguments, ranks, bits)
+            after = product_rates(arguments)
+            found[ranks, bits] = (rate, *(statistics.mean(pair) for pair in zip(before, after)))
+            before = after
+        turns.append(found)
+        print(f'turn {turn + 1} of {arguments.repetitions}', file=sys.stderr)
+    return turns, wire
 
 
 def main():
@@ -132,32 +151,29 @@ def main():
             sys.exit(f'{program} is not there: ninja -C {arguments.build} first, or name another --build')
 
     settings = [(ranks, bits) for ranks in map(int, arguments.ranks.split(',')) for bits in map(int, arguments.bits.split(','))]
-    rates, wire, gemm = {s: [] for s in settings}, {}, []
-    for turn in range(arguments.repetitions):
-        gemm.append(gemm_rate(arguments))
-        for ranks, bits in settings:
-            rate, on_wire = training_rate(arguments, ranks, bits)
-            rates[ranks, bits].append(rate)
-            wire[ranks, bits] = on_wire
-        print(f'turn {turn + 1} of {arguments.repetitions}', file=sys.stderr)
+    turns, wire = measure(arguments, settings)
 
     layers = [arguments.inputs, *sizes(arguments.hidden), arguments.outputs]
-    flop = flop_per_sample(layers)
-    product = statistics.median(gemm)
-    base_setting = (1, 32) if (1, 32) in rates else settings[0]
-    print(f'network {":".join(map(str, layers))}, {arguments.per_rank} samples per rank, {flop / 1e6:.1f} MFLOP per sample')
-    print(f'oneDNN matrix product {arguments.per_rank} x {max(layers[1:-1])} x {max(layers[1:-1])} on one core: '
-          f'{product:.1f} GFLOP/s (of {min(gemm):.1f} to {max(gemm):.1f})')
+    gflop = flop_per_sample(layers) / 1e9
+    base_setting = (1, 32) if (1, 32) in settings else settings[0]
+    everywhere = [found[s] for found in turns for s in settings]
+    print(f'network {":".join(map(str, layers))}, {arguments.per_rank} samples per rank, {gflop * 1e3:.1f} MFLOP per sample')
+    widest = max(layers[1:-1])
+    for name, column in (('packed', 1), ('plain', 2)):
+        values = [f[column] for f in everywhere]
+        print(f'oneDNN product {arguments.per_rank} x {widest} x {widest} on one core, {name} weights: '
+              f'{statistics.median(values):.1f} GFLOP/s (of {min(values):.1f} to {max(values):.1f})')
     print(f'{"ranks":>5} {"bits":>4} {"samples/s":>10} {"lowest":>9} {"highest":>9} {"speed-up":>8} {"GFLOP/s per rank":>16} '
-          f'{"of product":>10} {"bits on wire":>12}')
-    for ranks, bits in settings:
-        # Ratios are taken within a turn, then the median: what slows a whole turn down cancels.
-        speedup = statistics.median(a / b for a, b in zip(rates[ranks, bits], rates[base_setting]))
-        share = statistics.median(a * flop / 1e9 / ranks / g for a, g in zip(rates[ranks, bits], gemm))
-        rate = statistics.median(rates[ranks, bits])
-        on_wire = f'{wire[ranks, bits]:.3f}' if wire[ranks, bits] else '-'
-        print(f'{ranks:>5} {bits:>4} {rate:>10.1f} {min(rates[ranks, bits]):>9.1f} {max(rates[ranks, bits]):>9.1f} {speedup:>8.3f} '
-              f'{rate * flop / 1e9 / ranks:>16.1f} {share:>10.1%} {on_wire:>12}')
+          f'{"of packed":>10} {"of plain":>9} {"bits on wire":>12}')
+    for s in settings:
+        ranks, bits = s
+        rates = [found[s][0] for found in turns]
+        speedup = statistics.median(found[s][0] / found[base_setting][0] for found in turns)
+        of_packed, of_plain = (statistics.median(found[s][0] * gflop / ranks / found[s][c] for found in turns) for c in (1, 2))
+        rate = statistics.median(rates)
+        on_wire = f'{wire[s]:.3f}' if wire[s] else '-'
+        print(f'{ranks:>5} {bits:>4} {rate:>10.1f} {min(rates):>9.1f} {max(rates):>9.1f} {speedup:>8.3f} '
+              f'{rate * gflop / ranks:>16.1f} {of_packed:>10.1%} {of_plain:>9.1%} {on_wire:>12}')
     print(f'speed-up: against {base_setting[0]} rank with {base_setting[1]} bits and {arguments.per_rank} samples per minibatch')
 
 
