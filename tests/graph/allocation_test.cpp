@@ -30,6 +30,10 @@ void* counted(std::size_t size, void* caller) {
 
 void* operator new(std::size_t size) { return counted(size, __builtin_return_address(0)); }
 void* operator new[](std::size_t size) { return counted(size, __builtin_return_address(0)); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  if (counting && !from_library(__builtin_return_address(0))) ++allocations;
+  return std::malloc(size ? size : 1);
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
