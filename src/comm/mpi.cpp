@@ -91,7 +91,8 @@ class MpiTransfer : public Transfer {
   bool done() override {
     if (!active_) return true;
     int flag = 0;
-    finish(MPI_Testall(static_cast<int>(parts_.size()), parts_.data(), &flag, statuses_.data()), flag != 0);
+    const int code = MPI_Testall(static_cast<int>(parts_.size()), parts_.data(), &flag, statuses_.data());
+    finish(code, flag != 0);  // as arguments of one call the flag might be read first
     return flag != 0;
   }
 
