@@ -3,7 +3,7 @@
 # test.sh -- installs what is missing, builds everything and runs all tests, from any directory.
 #   scripts/test.sh               release build in build/
 #   scripts/test.sh --sanitize    build-sanitize/ with the address and undefined-behaviour sanitizers
-#   scripts/test.sh [...] NAME... only these tests (names or suites as in `meson test --list`)
+#   scripts/test.sh [...] NAME... only these tests (names as `meson test --list` prints them)
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -61,8 +61,11 @@ std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
   return std::max<std::int64_t>(share, 1);
 }
 
-// Where the network is described, for mistakes that no single node is to blame for.
-SourcePos builder_place(const ActionContext& context) {
+// Where the mistake may lie that no single node is to blame for: at the nodes that SGD names, or in the whole network.
+SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
+  for (const auto& [key, name] : {std::pair("trainCriterionNodeName", &sgd.train_criterion_node),
+                                  std::pair("evalCriterionNodeName", &sgd.eval_criterion_node)})
+    if (!name->empty()) return context.command.block("SGD").value(key).where;
   for (const char* key : {"BrainScriptNetworkBuilder", "SimpleNetworkBuilder"})
     if (const auto value = context.command.find(key)) return value->where;
   return context.command.where();
@@ -84,7 +87,7 @@ void make_network(const ActionContext& context, Training& t) {
     t.network = std::move(network);
   } catch (const ConfigError& e) {
     for (Diagnostic d : e.diagnostics()) {
-      if (!d.where.source) d.where = builder_place(context);
+      if (!d.where.source) d.where = place_of(context, t.sgd);
       context.problems->add(std::move(d));
     }
   }
