@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "config/top_level.h"
 #include "tutti/error.h"
 
 namespace tutti::actions {
@@ -91,10 +92,7 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool dete
     available = std::min(available, std::max(place.fair_cores, 1));
     how += ", shared with other ranks";
   }
-  if (num_cpu_threads > 0)
-    plan.threads = static_cast<int>(std::min<std::int64_t>(num_cpu_threads, available));
-  else
-    plan.threads = std::max(1, available + static_cast<int>(std::max<std::int64_t>(num_cpu_threads, -available)));
+  plan.threads = num_cpu_threads == 0 ? available : config::threads_to_use(num_cpu_threads, available);
   if (deterministic) plan.threads = 1;
   omp_set_num_threads(plan.threads);
   omp_set_dynamic(0);
@@ -103,7 +101,8 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool dete
   return plan;
 }
 
-int threads_for(double operations_per_minibatch) {
+int threads_for(double operations_per_minibatch, const config::Record& command) {
+  if (command.integer("numCPUThreads", 0) != 0) return std::max(omp_get_max_threads(), 1);
   constexpr double worth_a_thread = 5e7;  // about a quarter of a millisecond of one core, many times a hand-over
   const auto useful = static_cast<int>(std::min(operations_per_minibatch / worth_a_thread, 1e6));
   return std::clamp(useful, 1, std::max(omp_get_max_threads(), 1));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tutti/communicator.h"
+#include "tutti/config.h"
 
 namespace tutti::actions {
 
@@ -24,8 +25,9 @@ struct CpuPlan {
 CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool deterministic);
 
 // Threads worth using for a minibatch of so many floating-point operations, at most those of the plan: a small network
-// would spend its time in handing work over. Depends on the configuration alone, so that reruns give the same bits.
-int threads_for(double operations_per_minibatch);
+// would spend its time in handing work over. Depends on the configuration alone, so that reruns give the same bits; a
+// numCPUThreads in the configuration is taken at its word.
+int threads_for(double operations_per_minibatch, const config::Record& command);
 
 // Computes with this many threads as long as it lives.
 class ThreadLimit {

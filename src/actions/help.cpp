@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "actions/action.h"
-#include "train/text_output.h"
 #include "brainscript/simple_network.h"
 #include "comm/session.h"
 #include "strategy/options.h"
 #include "train/sgd_options.h"
+#include "train/text_output.h"
 #include "tutti/backend.h"
 #include "tutti/reader.h"
 
