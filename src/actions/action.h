@@ -30,11 +30,18 @@ struct ActionContext {
   bool all_ranks = true;  // the action runs on every rank, not on rank 0 alone
   bool constant_seed = false;
   bool progress_tracing = false;
-  int trace_level = 0;
+  // For making actions only: what they point to is gone when actions run.
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
   std::int64_t* seed = nullptr;                     // of BrainScript networks: one counter for the whole run
   std::set<std::string>* models_to_come = nullptr;  // what earlier actions of this run will write
+
+  // What an action may keep.
+  ActionContext for_running() const {
+    ActionContext kept = *this;
+    kept.problems = nullptr, kept.notices = nullptr, kept.seed = nullptr, kept.models_to_come = nullptr;
+    return kept;
+  }
 };
 
 // Makes the action; mistakes land in context.problems (the action is then never run, or nullptr comes back).

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The actions there are. Adding one: a maker, a describe() and a row here.
 #include <algorithm>
-#include <cctype>
 
 #include "actions/action.h"
 #include "actions/test_actions.h"
 #include "actions/train_action.h"
 #include "actions/write_actions.h"
+#include "config/text.h"
 
 namespace tutti::actions {
 namespace {
@@ -45,10 +45,7 @@ const std::vector<ActionEntry>& action_table() {
 }
 
 const ActionEntry* find_action(const std::string& name) {
-  const auto same = [&](const std::string& other) {
-    return std::equal(name.begin(), name.end(), other.begin(), other.end(),
-                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
-  };
+  const auto same = [&](const std::string& other) { return config::equal_keys(name, other); };
   for (const auto& entry : action_table())
     if (std::any_of(entry.names.begin(), entry.names.end(), same)) return &entry;
   return nullptr;

@@ -32,19 +32,17 @@ std::int64_t last_model_epoch(const std::string& model_path) {
   return last;
 }
 
-std::unique_ptr<Reader> evaluation_reader(const ActionContext& context, const char* action, int trace_level) {
-  if (!context.command.is_block("reader")) {
-    context.problems->add(Diagnostic{context.command.where(), fmt::format("'{}' has no reader", context.command_name),
-                                     "add reader = [ readerType = \"CNTKTextFormatReader\" ... ]"});
+std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* block, const char* action,
+                                    int trace_level) {
+  if (!context.command.is_block(block)) {
+    context.problems->add(Diagnostic{context.command.where(),
+                                     fmt::format("'{}' has no {}", context.command_name, block),
+                                     fmt::format("add {} = [ readerType = \"CNTKTextFormatReader\" ... ]", block)});
     return nullptr;
   }
-  auto reader = make_reader(context.command.block("reader"), {action, trace_level, context.problems, context.notices});
-  if (reader) check_data(context, *reader);
+  auto reader = make_reader(context.command.block(block), {action, trace_level, context.problems, context.notices});
+  if (reader) check(context, [&] { reader->sweep_samples(); });
   return reader;
-}
-
-void check_data(const ActionContext& context, Reader& reader) {
-  check(context, [&] { reader.sweep_samples(); });
 }
 
 std::string reader_options(const ActionContext& context, const char* block, const char* action) {

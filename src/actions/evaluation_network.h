@@ -15,11 +15,9 @@ namespace tutti::actions {
 bool file_exists(const std::string& path);
 std::int64_t last_model_epoch(const std::string& model_path);  // the largest e of modelPath.<e>, -1 if there is none
 
-// The action's `reader` block; nullptr and a problem when there is none or it is wrong.
-std::unique_ptr<Reader> evaluation_reader(const ActionContext&, const char* action, int trace_level);
-
-// Reads through the data once where the format needs it, so that broken data stop the run before it starts.
-void check_data(const ActionContext&, Reader&);
+// The action's `reader` or `cvReader` block; nullptr and a problem when there is none or it is wrong.
+// The data are read through once where the format needs it, so that broken data stop the run before it starts.
+std::unique_ptr<Reader> open_reader(const ActionContext&, const char* block, const char* action, int trace_level);
 
 // The options of a reader block as they hold, for --check.
 std::string reader_options(const ActionContext&, const char* block, const char* action);

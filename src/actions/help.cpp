@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cctype>
 #include <functional>
 #include <vector>
 
 #include "actions/action.h"
 #include "brainscript/simple_network.h"
 #include "comm/session.h"
+#include "config/text.h"
 #include "strategy/options.h"
 #include "train/sgd_options.h"
 #include "train/text_output.h"
@@ -49,11 +48,6 @@ std::vector<Topic> topics() {
   return all;
 }
 
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return s;
-}
-
 }  // namespace
 
 std::string version_text() {
@@ -66,12 +60,13 @@ std::string help_text(const std::string& name) {
   const auto all = topics();
   std::vector<std::string> names;
   for (const auto& t : all) {
-    if (lower(t.name) == lower(name)) return fmt::format("{}\n\n{}", t.help, config::help_fields(t.name, t.describe));
+    if (config::equal_keys(t.name, name))
+      return fmt::format("{}\n\n{}", t.help, config::help_fields(t.name, t.describe));
     names.push_back(t.name);
   }
   std::string list = "help=NAME explains one of:\n";
   for (const auto& t : all) list += fmt::format("  {:22} {}\n", t.name, t.help);
-  if (lower(name) == "list") return list;
+  if (config::equal_keys(name, "list")) return list;
   const std::string near = nearest(name, names);
   throw ConfigError({}, fmt::format("there is no help on '{}'", name),
                     near.empty() ? fmt::format("there is help on: {}", fmt::join(names, ", "))

@@ -160,10 +160,10 @@ template <class Options, class Made>
 std::unique_ptr<Action> make(const ActionContext& context, const char* action, bool needs_model_now) {
   const auto before = context.problems->count();
   auto options = read_command<Options>(context);
-  auto reader = evaluation_reader(context, action, static_cast<int>(options.trace_level));
+  auto reader = open_reader(context, "reader", action, static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, needs_model_now);
   if (context.problems->count() > before) return nullptr;
-  return std::make_unique<Made>(context, std::move(options), std::move(reader));
+  return std::make_unique<Made>(context.for_running(), std::move(options), std::move(reader));
 }
 
 }  // namespace

@@ -126,19 +126,8 @@ void bind_streams(const ActionContext& context, Network& network, const Reader& 
 }
 
 void make_readers(const ActionContext& context, Training& t) {
-  ReaderContext reading{"train", t.trace_level, context.problems, context.notices};
-  if (!context.command.is_block("reader")) {
-    context.problems->add(Diagnostic{context.command.where(), fmt::format("'{}' has no reader", context.command_name),
-                                     "add reader = [ readerType = \"CNTKTextFormatReader\" ... ]"});
-    return;
-  }
-  t.reader = make_reader(context.command.block("reader"), reading);
-  if (context.command.is_block("cvReader")) {
-    reading.action = "cv";
-    t.cv_reader = make_reader(context.command.block("cvReader"), reading);
-  }
-  for (Reader* reader : {t.reader.get(), t.cv_reader.get()})
-    if (reader) check_data(context, *reader);
+  t.reader = open_reader(context, "reader", "train", t.trace_level);
+  if (context.command.is_block("cvReader")) t.cv_reader = open_reader(context, "cvReader", "cv", t.trace_level);
   if (!t.network) return;
   if (t.cv_reader) bind_streams(context, *t.network, *t.cv_reader, "cvReader");
   if (t.reader) bind_streams(context, *t.network, *t.reader, "reader");

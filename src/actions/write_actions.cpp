@@ -162,10 +162,10 @@ class DumpNodeAction final : public Action {
 std::unique_ptr<Action> make_write_action(const ActionContext& context) {
   const auto before = context.problems->count();
   auto options = read_command<WriteOptions>(context);
-  auto reader = evaluation_reader(context, "write", static_cast<int>(options.trace_level));
+  auto reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);
   if (context.problems->count() > before) return nullptr;
-  return std::make_unique<WriteAction>(context, std::move(options), std::move(reader));
+  return std::make_unique<WriteAction>(context.for_running(), std::move(options), std::move(reader));
 }
 
 std::unique_ptr<Action> make_dump_node_action(const ActionContext& context) {
@@ -181,7 +181,7 @@ std::unique_ptr<Action> make_dump_node_action(const ActionContext& context) {
     }
   });
   if (context.problems->count() > before) return nullptr;
-  return std::make_unique<DumpNodeAction>(context, std::move(options));
+  return std::make_unique<DumpNodeAction>(context.for_running(), std::move(options));
 }
 
 }  // namespace tutti::actions
