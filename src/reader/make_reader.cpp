@@ -8,6 +8,7 @@
 #include "reader/idx/idx_options.h"
 #include "reader/mapped_file.h"
 #include "reader/prefetch_reader.h"
+#include "reader/reader_row.h"
 #include "reader/synthetic/synthetic_options.h"
 #include "reader/text/text_options.h"
 #include "tutti/reader.h"
@@ -18,31 +19,15 @@ namespace {
 
 using config::Record;
 
-struct Made {
-  std::function<void(config::Fields&)> describe;            // the options in effect
-  std::function<std::unique_ptr<SequenceSource>()> source;  // opens the files
-  Randomization randomization;
-};
-
 struct Row {
   std::string name, help;
   std::function<void(config::Fields&)> describe;
-  Made (*read)(const Record&, const ReaderContext&);
+  ReadBlock* read;
 };
 
 std::string lower(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return s;
-}
-
-bool trains(const ReaderContext& context) { return context.action == "train"; }
-
-void check_file(const Record& block, const std::string& path, const ReaderContext& context) {
-  if (path.empty()) return;  // said already
-  if (const std::string why = unreadable(path); !why.empty())
-    context.problems->add(Diagnostic{block.value("file").where,
-                                     fmt::format("the data file '{}' cannot be read: {}", path, why),
-                                     "relative paths start at the directory in which the trainer was started"});
 }
 
 Made read_text(const Record& block, const ReaderContext& context) {
@@ -51,7 +36,7 @@ Made read_text(const Record& block, const ReaderContext& context) {
   o->trace_level = context.trace_level;
   config::read_fields(block, "CNTKTextFormatReader", [&](config::Fields& f) { o->describe(f); }, *context.problems,
                       *context.notices, {"readerType"});
-  check_file(block, o->file, context);
+  check_file(block, "file", o->file, context);
   return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<TextSource>(o->source()); },
           o->order.randomization(o->window)};
 }
@@ -76,7 +61,7 @@ Made read_idx_block(const Record& block, const ReaderContext& context) {
                    "add a block for each, such as features = [ file = \"train-images-idx3-ubyte.gz\" ]"});
   for (const auto& [name, s] : o->input) {
     const bool direct = block.has_own(name) && block.is_block(name);
-    check_file(direct ? block.block(name) : block.block("input").block(name), s.file, context);
+    check_file(direct ? block.block(name) : block.block("input").block(name), "file", s.file, context);
   }
   return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<IdxSource>(o->streams()); },
           o->order.randomization()};
@@ -138,6 +123,15 @@ void say_unknown(const config::Value& type, Problems& problems) {
 }
 
 }  // namespace
+
+void check_file(const Record& block, const std::string& key, const std::string& path, const ReaderContext& context) {
+  if (path.empty()) return;  // said already
+  if (const std::string why = unreadable(path); !why.empty())
+    context.problems->add(Diagnostic{block.value(key).where,
+                                     fmt::format("the data file '{}' cannot be read: {}", path, why),
+                                     "relative paths start at the directory in which the trainer was started"});
+}
+
 }  // namespace reader
 
 const std::vector<ReaderType>& reader_types() {

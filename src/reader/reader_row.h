@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// reader_row.h -- what a row of the reader table (make_reader.cpp) makes of its block, and what the rows share.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "reader/sequence_source.h"
+#include "reader/sweep_order.h"
+#include "tutti/reader.h"
+
+namespace tutti::reader {
+
+struct Made {
+  std::function<void(config::Fields&)> describe;            // the options in effect
+  std::function<std::unique_ptr<SequenceSource>()> source;  // opens the files
+  Randomization randomization;
+};
+
+// One per row; mistakes land in context.problems.
+using ReadBlock = Made(const config::Record& block, const ReaderContext& context);
+
+inline bool trains(const ReaderContext& context) { return context.action == "train"; }
+
+// Says so when the data file cannot be read; the mistake is shown at `key` of `block`.
+void check_file(const config::Record& block, const std::string& key, const std::string& path,
+                const ReaderContext& context);
+
+}  // namespace tutti::reader
