@@ -31,13 +31,21 @@ struct StreamData {
   std::span<const std::int64_t> sequence_begin;  // sequences + 1 column offsets
 };
 
+// A sequence of a truncated minibatch: a stretch of a longer one. One that does not begin its sequence continues where
+// the last fragment of the same lane stopped, with the state that the network kept there.
+struct Fragment {
+  std::int32_t lane = 0;
+  bool begins = true, ends = true;
+};
+
 struct Batch {
-  std::vector<StreamData> streams;  // in the order of Reader::streams()
-  std::int64_t sequences = 0;       // of this rank's share
-  std::int64_t samples = 0;         // of this rank's share: steps of the longest stream per sequence, summed
-  std::int64_t global_samples = 0;  // of the whole minibatch
-  std::int64_t global_columns = 0;  // with packing gaps, summed over ranks (semantics 6 and 8.3)
-  std::int64_t position = 0;        // samples of the epoch delivered before this minibatch, over all ranks
+  std::vector<StreamData> streams;      // in the order of Reader::streams()
+  std::span<const Fragment> fragments;  // one per sequence of the share; empty when sequences come whole
+  std::int64_t sequences = 0;           // of this rank's share
+  std::int64_t samples = 0;             // of this rank's share: steps of the longest stream per sequence, summed
+  std::int64_t global_samples = 0;      // of the whole minibatch
+  std::int64_t global_columns = 0;      // with packing gaps, summed over ranks (semantics 6 and 8.3)
+  std::int64_t position = 0;            // samples of the epoch delivered before this minibatch, over all ranks
 };
 
 // One epoch as the step loop wants it. An epoch covers the global sample positions
