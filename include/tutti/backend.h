@@ -60,6 +60,10 @@ enum class LossOp {
   sum_abs
 };
 
+// The numbers of products (and convolutions). Operands of bfloat16 products are rounded to bfloat16, their sums are
+// float32; weights, all other operations and reductions are float32 in either case.
+enum class ComputeType { float32, bfloat16 };
+
 // Elementwise access to up to three operands and a result; axis 0 is the fastest, a stride of 0 repeats an operand.
 struct Layout {
   static constexpr std::size_t max_rank = 9;
@@ -108,6 +112,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  virtual ComputeType compute_type() const = 0;
 
   // Memory, 64-byte aligned.
   virtual float* allocate(std::size_t count) = 0;
@@ -155,6 +160,6 @@ class Backend {
 };
 
 // "cpu"; throws Error for a device that this build does not have.
-std::unique_ptr<Backend> make_backend(const std::string& device);
+std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType = ComputeType::float32);
 
 }  // namespace tutti

@@ -18,7 +18,9 @@ class Transfer {
  public:
   virtual ~Transfer() = default;
   virtual void start() = 0;  // the previous run must be complete
-  virtual bool done() = 0;   // also drives progress; true when nothing was started
+  virtual void start(
+      std::size_t bytes) = 0;  // only the first of the planned bytes; both sides must name the same number
+  virtual bool done() = 0;     // also drives progress; true when nothing was started
   virtual void wait() = 0;
 };
 

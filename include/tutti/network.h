@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tutti/backend.h"
 #include "tutti/graph.h"
 #include "tutti/parameters.h"
 #include "tutti/reader.h"
@@ -27,6 +28,7 @@ struct NetworkOptions {
   std::string criterion;
   std::vector<std::string> evaluations;
   std::string device = "cpu";
+  ComputeType compute_type = ComputeType::float32;
   bool reuse_memory = true;  // off: every value keeps memory of its own (to find faults of the planner)
 };
 

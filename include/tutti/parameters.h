@@ -41,9 +41,14 @@ struct Slice {
   std::size_t rows = 0, columns = 0;
   double learning_rate_multiplier = 1;
   double regularization_multiplier = 1;  // 0 leaves the parameter out of L1 and L2
-  // The gradient comes from a sparse input: columns whose gradient is all zero are neither decayed nor moved (8.3).
+  // The gradient comes from sparse inputs alone: it is zero but for the lines that Parameters::touched lists, and lines
+  // that are not listed are neither decayed nor moved (semantics 8.3). A line is a column, or a row of a weight that
+  // only TransposeTimes uses. Such a slice is one piece.
   bool sparse_gradient = false;
+  bool lines_are_rows = false;
   std::size_t size() const { return rows * columns; }
+  std::size_t lines() const { return lines_are_rows ? rows : columns; }
+  std::size_t line_size() const { return lines_are_rows ? columns : rows; }
 };
 
 // A run of whole columns of one slice: the unit in which gradients become ready, travel and are applied.
@@ -59,6 +64,10 @@ struct Parameters {
   FloatBuffer gradients;  // sums over samples, not means
   std::vector<Slice> slices;
   std::vector<Piece> pieces;  // in the order of announcement
+  // By slice: which lines of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
+  // network writes the local lists before it announces the first piece of a step, and zeroes at the start of the next
+  // step what is listed then: whoever writes a sparse gradient (a strategy) lists what it has written.
+  std::vector<std::vector<std::uint32_t>> touched;
 
   std::size_t size() const { return weights.size(); }
   std::size_t offset(const Piece& p) const { return slices[p.slice].offset + p.first_column * slices[p.slice].rows; }

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-std::unique_ptr<Backend> make_backend(const std::string& device) {
-  if (device == "cpu") return std::make_unique<cpu::CpuBackend>();
+std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType type) {
+  if (device == "cpu") return std::make_unique<cpu::CpuBackend>(type);
   throw Error(fmt::format("this build has no backend for the device '{}'; it has: cpu", device));
 }
 

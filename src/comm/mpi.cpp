@@ -60,75 +60,103 @@ void for_each_part(std::size_t bytes, std::size_t largest, const Use& use) {
 
 class MpiTransfer : public Transfer {
  public:
-  MpiTransfer(bool sending, int peer, int tag, std::size_t bytes)
-      : sending_(sending), peer_(peer), tag_(tag), bytes_(bytes) {}
+  MpiTransfer(bool sending, int peer, int tag, std::byte* data, std::size_t bytes, std::size_t largest, MPI_Comm comm)
+      : sending_(sending), peer_(peer), tag_(tag), data_(data), bytes_(bytes), largest_(largest), comm_(comm) {
+    for_each_part(bytes, largest_, [&](std::size_t at, int count) {
+      parts_.push_back(MPI_REQUEST_NULL);
+      counts_.push_back(count);
+      check(sending_ ? MPI_Send_init(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &parts_.back())
+                     : MPI_Recv_init(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &parts_.back()),
+            [&] { return "planning " + doing(); });
+    });
+    statuses_.resize(parts_.size());
+    loose_.reserve(parts_.size());
+    loose_counts_.reserve(parts_.size());
+  }
   ~MpiTransfer() override {
     if (finalized()) return;
-    for (MPI_Request& request : parts_) {
-      if (active_ && !sending_) {
+    if (active_ && !sending_)
+      for (MPI_Request& request : running()) {
         MPI_Cancel(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
       }
-      MPI_Request_free(&request);
-    }
+    if (active_ && sending_ && part_only_)
+      for (MPI_Request& request : loose_) MPI_Request_free(&request);
+    for (MPI_Request& request : parts_) MPI_Request_free(&request);
   }
   MpiTransfer(const MpiTransfer&) = delete;
   MpiTransfer& operator=(const MpiTransfer&) = delete;
 
-  // Takes over a persistent request for `count` bytes.
-  void add(MPI_Request request, int count) {
-    parts_.push_back(request);
-    counts_.push_back(count);
-    statuses_.resize(parts_.size());
-  }
-
   void start() override {
     assert(!active_);
-    active_ = true;
+    active_ = true, part_only_ = false;
     check(MPI_Startall(static_cast<int>(parts_.size()), parts_.data()), [&] { return doing(); });
+  }
+
+  // Persistent requests have a fixed length; shorter messages get requests of their own.
+  void start(std::size_t bytes) override {
+    if (bytes == bytes_) return start();
+    assert(!active_ && bytes < bytes_);
+    active_ = true, part_only_ = true;
+    loose_.clear();
+    loose_counts_.clear();
+    for_each_part(bytes, largest_, [&](std::size_t at, int count) {
+      loose_.push_back(MPI_REQUEST_NULL);
+      loose_counts_.push_back(count);
+      check(sending_ ? MPI_Isend(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &loose_.back())
+                     : MPI_Irecv(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &loose_.back()),
+            [&] { return doing(); });
+    });
   }
 
   bool done() override {
     if (!active_) return true;
     int flag = 0;
-    const int code = MPI_Testall(static_cast<int>(parts_.size()), parts_.data(), &flag, statuses_.data());
+    const int code = MPI_Testall(static_cast<int>(running().size()), running().data(), &flag, statuses_.data());
     finish(code, flag != 0);  // as arguments of one call the flag might be read first
     return flag != 0;
   }
 
   void wait() override {
-    if (active_) finish(MPI_Waitall(static_cast<int>(parts_.size()), parts_.data(), statuses_.data()), true);
+    if (active_) finish(MPI_Waitall(static_cast<int>(running().size()), running().data(), statuses_.data()), true);
   }
 
  private:
+  std::vector<MPI_Request>& running() { return part_only_ ? loose_ : parts_; }
+
   std::string doing() const {
     return fmt::format("{} {} bytes {} rank {} (tag {})", sending_ ? "sending" : "receiving", bytes_,
                        sending_ ? "to" : "from", peer_, tag_);
   }
 
   void finish(int code, bool complete) {
+    const std::vector<int>& counts = part_only_ ? loose_counts_ : counts_;
     if (code == MPI_ERR_IN_STATUS)
-      for (const MPI_Status& status : statuses_)
-        if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) code = status.MPI_ERROR;
+      for (std::size_t i = 0; i < counts.size(); ++i)
+        if (const MPI_Status& status = statuses_[i];
+            status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING)
+          code = status.MPI_ERROR;
     check(code, [&] { return doing(); });
     if (!complete) return;
     active_ = false;
     if (sending_) return;
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
+    for (std::size_t i = 0; i < counts.size(); ++i) {
       int count = 0;
       check(MPI_Get_count(&statuses_[i], MPI_BYTE, &count), [&] { return doing(); });
-      if (count != counts_[i])
+      if (count != counts[i])
         throw Error(
-            fmt::format("MPI failed while {}: the message has {} bytes instead of {}", doing(), count, counts_[i]));
+            fmt::format("MPI failed while {}: the message has {} bytes instead of {}", doing(), count, counts[i]));
     }
   }
 
   bool sending_;
   int peer_, tag_;
-  std::size_t bytes_;
-  bool active_ = false;
-  std::vector<MPI_Request> parts_;
-  std::vector<int> counts_;
+  std::byte* data_;
+  std::size_t bytes_, largest_;
+  MPI_Comm comm_;
+  bool active_ = false, part_only_ = false;
+  std::vector<MPI_Request> parts_, loose_;
+  std::vector<int> counts_, loose_counts_;
   std::vector<MPI_Status> statuses_;
 };
 
@@ -151,25 +179,13 @@ class MpiCommunicator : public Communicator {
   std::string host() const override { return host_name(); }
 
   std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
-    auto transfer = std::make_unique<MpiTransfer>(true, to, tag, bytes.size());
-    for_each_part(bytes.size(), largest_, [&](std::size_t at, int count) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Send_init(bytes.data() + at, count, MPI_BYTE, to, tag, comm_, &request),
-            [&] { return fmt::format("planning to send {} bytes to rank {}", bytes.size(), to); });
-      transfer->add(request, count);
-    });
-    return transfer;
+    // Sent bytes are never written; one class serves both directions.
+    return std::make_unique<MpiTransfer>(true, to, tag, const_cast<std::byte*>(bytes.data()), bytes.size(), largest_,
+                                         comm_);
   }
 
   std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
-    auto transfer = std::make_unique<MpiTransfer>(false, from, tag, bytes.size());
-    for_each_part(bytes.size(), largest_, [&](std::size_t at, int count) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Recv_init(bytes.data() + at, count, MPI_BYTE, from, tag, comm_, &request),
-            [&] { return fmt::format("planning to receive {} bytes from rank {}", bytes.size(), from); });
-      transfer->add(request, count);
-    });
-    return transfer;
+    return std::make_unique<MpiTransfer>(false, from, tag, bytes.data(), bytes.size(), largest_, comm_);
   }
 
   void barrier() override {

@@ -68,7 +68,13 @@ class ThreadTransfer : public Transfer {
  public:
   ThreadTransfer(std::shared_ptr<World> world, std::size_t pair, int tag, const std::byte* source, std::byte* target,
                  std::size_t bytes)
-      : world_(std::move(world)), pair_(pair), tag_(tag), source_(source), target_(target), bytes_(bytes) {}
+      : world_(std::move(world)),
+        pair_(pair),
+        tag_(tag),
+        source_(source),
+        target_(target),
+        planned_(bytes),
+        bytes_(bytes) {}
   ~ThreadTransfer() override {
     const std::lock_guard lock(world_->hub->mutex);
     if (waiting_) unlink();
@@ -76,10 +82,12 @@ class ThreadTransfer : public Transfer {
   ThreadTransfer(const ThreadTransfer&) = delete;
   ThreadTransfer& operator=(const ThreadTransfer&) = delete;
 
-  void start() override {
+  void start() override { start(planned_); }
+  void start(std::size_t bytes) override {
     Hub& hub = *world_->hub;
     const std::lock_guard lock(hub.mutex);
-    assert(!waiting_);
+    assert(!waiting_ && bytes <= planned_);
+    bytes_ = bytes;
     if (hub.failed) throw PeerFailed();
     for (ThreadTransfer* other = queue().first; other; other = other->next_) {
       if (other->tag_ != tag_ || (other->source_ != nullptr) == (source_ != nullptr)) continue;
@@ -127,7 +135,7 @@ class ThreadTransfer : public Transfer {
   int tag_;
   const std::byte* source_;  // null when receiving
   std::byte* target_;
-  std::size_t bytes_;
+  std::size_t planned_, bytes_;
   bool waiting_ = false;
   ThreadTransfer* next_ = nullptr;
   ThreadTransfer** previous_ = nullptr;

@@ -41,7 +41,7 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
   infer();
   for (const auto index : order)
     if (is_parameter(graph.nodes[index])) graph::check_initializer(graph.nodes[index]);
-  backend = make_backend(options.device);
+  backend = make_backend(options.device, options.compute_type);
   slice_of.assign(graph.nodes.size(), none), store_of.assign(graph.nodes.size(), none);
   if (criterion) {
     training =

@@ -48,6 +48,39 @@ inline void transfers(Communicator& comm) {
   }
 }
 
+// The same plans with lengths that change from round to round, none and all included.
+inline void shorter_transfers(Communicator& comm) {
+  const int n = comm.size(), me = comm.rank();
+  constexpr std::size_t planned = 5000;
+  std::vector<std::vector<std::byte>> out(static_cast<std::size_t>(n)), in(static_cast<std::size_t>(n));
+  std::vector<std::unique_ptr<Transfer>> receives, sends;
+  for (int r = 0; r < n; ++r) {
+    if (r == me) continue;
+    const auto at = static_cast<std::size_t>(r);
+    out[at].resize(planned);
+    in[at].resize(planned);
+    receives.push_back(comm.plan_receive(r, 8, in[at]));
+    sends.push_back(comm.plan_send(r, 8, out[at]));
+  }
+  for (const std::size_t length : {planned, std::size_t{7}, std::size_t{0}, planned, std::size_t{4999}}) {
+    for (auto& bytes : in) std::ranges::fill(bytes, std::byte{42});
+    for (auto& t : receives) t->start(length);
+    for (int r = 0; r < n; ++r)
+      if (r != me) std::ranges::copy(pattern(planned, 10 * me + r), out[static_cast<std::size_t>(r)].begin());
+    for (auto& t : sends) t->start(length);
+    for (auto& t : receives) t->wait();
+    for (auto& t : sends)
+      while (!t->done()) {
+      }
+    for (int r = 0; r < n; ++r) {
+      if (r == me) continue;
+      auto expected = pattern(planned, 10 * r + me);
+      std::fill(expected.begin() + static_cast<std::ptrdiff_t>(length), expected.end(), std::byte{42});
+      EXPECT_EQ(in[static_cast<std::size_t>(r)], expected) << length << " bytes from " << r;
+    }
+  }
+}
+
 // Messages of one pair: in order within a tag, and a later tag does not wait for an earlier one.
 inline void order_and_tags(Communicator& comm) {
   if (comm.size() < 2 || comm.rank() > 1) return;
@@ -127,6 +160,7 @@ inline void place(Communicator& comm) {
 
 inline void everything(Communicator& comm) {
   transfers(comm);
+  shorter_transfers(comm);
   order_and_tags(comm);
   collectives(comm);
   sums(comm);

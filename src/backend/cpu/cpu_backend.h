@@ -13,12 +13,13 @@ class Matmul;  // oneDNN; matmul.cpp
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend();
+  explicit CpuBackend(ComputeType = ComputeType::float32);
   // With the kernels of one instruction set, to compare them.
-  explicit CpuBackend(const Kernels& kernels);
+  explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32);
   ~CpuBackend() override;
 
   std::string name() const override;
+  ComputeType compute_type() const override { return compute_type_; }
 
   float* allocate(std::size_t count) override;
   void release(float*) override;
@@ -55,6 +56,7 @@ class CpuBackend : public Backend {
 
  private:
   const Kernels& kernels_;
+  const ComputeType compute_type_;
   std::unique_ptr<Matmul> matmul_;
 };
 

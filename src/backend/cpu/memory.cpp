@@ -14,8 +14,9 @@
 
 namespace tutti::cpu {
 
-CpuBackend::CpuBackend() : CpuBackend(best_kernels()) {}
-CpuBackend::CpuBackend(const Kernels& kernels) : kernels_(kernels), matmul_(std::make_unique<Matmul>()) {}
+CpuBackend::CpuBackend(ComputeType type) : CpuBackend(best_kernels(), type) {}
+CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type)
+    : kernels_(kernels), compute_type_(type), matmul_(std::make_unique<Matmul>()) {}
 CpuBackend::~CpuBackend() = default;
 
 std::string CpuBackend::name() const { return fmt::format("cpu ({}, {} kernels)", Matmul::library(), kernels_.name); }
