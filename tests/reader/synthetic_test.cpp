@@ -109,6 +109,51 @@ TEST(Synthetic, RandomDataOfAnyShape) {
   EXPECT_EQ(b.streams[2].indices.size(), 1000u);
 }
 
+TEST(Synthetic, SequencesOfAnyLengthWithLabelsPerStepOrPerSequence) {
+  SyntheticReaderOptions o;
+  o.kind = SyntheticReaderOptions::Kind::random;
+  o.samples = 500;
+  o.sequence_length.values = {3, 7};
+  SyntheticStreamOptions word, tag, kind;
+  word.label_dim = 50;
+  word.sparse = true;
+  tag.dim = 4;
+  kind.label_dim = 3;
+  kind.per_sequence = true;
+  o.input = {{"word", word}, {"tag", tag}, {"kind", kind}};
+  const auto source = o.source();
+  ASSERT_EQ(source->index().sequences(), 500u);
+  const std::vector<std::uint32_t> which{17, 4, 499};
+  Share share(source->streams());
+  source->read(which, share);
+  const Batch& b = share.finish();
+  std::int64_t steps = 0;
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    EXPECT_EQ(b.streams[0].sequence_begin[i], steps);
+    EXPECT_EQ(b.streams[1].sequence_begin[i], steps);
+    EXPECT_EQ(b.streams[2].sequence_begin[i], static_cast<std::int64_t>(i));
+    steps += source->index().samples_of(which[i]);
+  }
+  EXPECT_EQ(b.samples, steps);
+  EXPECT_EQ(b.streams[0].indices.size(), static_cast<std::size_t>(steps));
+  EXPECT_EQ(b.streams[1].dense.size(), static_cast<std::size_t>(4 * steps));
+  EXPECT_EQ(b.streams[2].dense.size(), 9u);
+
+  std::array<int, 8> lengths{};
+  for (std::uint32_t i = 0; i < 500; ++i) ++lengths[static_cast<std::size_t>(source->index().samples_of(i))];
+  for (std::size_t n = 0; n < lengths.size(); ++n) EXPECT_EQ(lengths[n] > 50, n >= 3) << n;
+
+  SyntheticReaderOptions later = o;  // the row of sequences goes on where a shorter one ended
+  later.first_sample = 17;
+  const auto shifted = later.source();
+  Share again(shifted->streams());
+  shifted->read(std::vector<std::uint32_t>{0}, again);
+  const Batch& a = again.finish();
+  ASSERT_EQ(a.samples, source->index().samples_of(17));
+  EXPECT_TRUE(std::equal(a.streams[0].indices.begin(), a.streams[0].indices.end(), b.streams[0].indices.begin()));
+  EXPECT_TRUE(std::equal(a.streams[1].dense.begin(), a.streams[1].dense.end(), b.streams[1].dense.begin()));
+}
+
 // One hidden layer, plain stochastic gradient descent; nothing of the product's own network is needed to see that the
 // digits can be learnt and that held-out ones are of the same kind.
 class SmallNetwork {

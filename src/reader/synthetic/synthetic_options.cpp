@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reader/synthetic/digits.h"
 
 namespace tutti::reader {
@@ -11,6 +13,7 @@ namespace {
 
 constexpr std::size_t digit_pixels = digit_side * digit_side;
 constexpr std::int64_t most_values = 2'147'483'647;
+constexpr std::int64_t most_steps = 1'000'000;
 
 }  // namespace
 
@@ -19,6 +22,8 @@ void SyntheticStreamOptions::describe(config::Fields& f) {
   f("shape", shape, "the same as a product, e.g. 32:32:3");
   f("labelDim", label_dim, "number of classes: the stream is one-hot; 0 = plain numbers");
   f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "how one-hot vectors are handed on");
+  f("perSequence", per_sequence,
+    "one sample for each sequence instead of one for each of its steps, as a label of the whole");
   if (dim < 0 || dim > most_values) f.problem("dim", "dim is the number of values per sample", "1 or more");
   std::int64_t product = 1;
   for (const std::int64_t axis : shape.values) {
@@ -48,7 +53,9 @@ std::size_t SyntheticStreamOptions::size() const {
 void SyntheticReaderOptions::describe(config::Fields& f) {
   f.choice("kind", kind, {{"digits", Kind::digits}, {"random", Kind::random}},
            "digits: drawn 28x28 digits to learn from; random: plain random numbers for speed runs");
-  f("samples", samples, "samples in one sweep");
+  f("samples", samples, "samples in one sweep; sequences, where sequenceLength is given");
+  f("sequenceLength", sequence_length,
+    "steps of each sequence, or the shortest and the longest: 10:50; none = single samples");
   f("firstSample", first_sample,
     "number of the first sample; data to test with start where training data end, or later");
   f("seed", seed, "other data; sample i depends on seed and i only");
@@ -65,6 +72,7 @@ void SyntheticReaderOptions::describe(config::Fields& f) {
   if (!(noise >= 0 && noise <= 1)) f.problem("noise", "noise is a fraction of full ink", "between 0 and 1");
   if (!(distortion >= 0 && distortion <= 4))
     f.problem("distortion", "beyond 4 no digit can be told from another", "between 0 and 4");
+  check_sequences(f);
   if (kind != Kind::digits) return;
   for (const auto& [name, s] : input) {
     if (s.label_dim > 0 && s.label_dim != 10)
@@ -76,13 +84,30 @@ void SyntheticReaderOptions::describe(config::Fields& f) {
   }
 }
 
+void SyntheticReaderOptions::check_sequences(config::Fields& f) const {
+  const auto& steps = sequence_length.values;
+  if (steps.size() > 2 || std::any_of(steps.begin(), steps.end(), [](auto n) { return n < 1 || n > most_steps; }) ||
+      (steps.size() == 2 && steps[0] > steps[1]))
+    f.problem("sequenceLength", "sequenceLength is one number of steps, or the smallest and the largest",
+              "100, or 10:50");
+  if (!steps.empty() && kind == Kind::digits)
+    f.problem("sequenceLength", "digits are single samples", "choose kind = random");
+  for (const auto& [name, s] : input)
+    if (s.per_sequence && steps.empty())
+      f.problem("input", fmt::format("stream '{}': perSequence needs sequences", name), "set sequenceLength");
+}
+
 std::unique_ptr<SequenceSource> SyntheticReaderOptions::source() const {
   SyntheticData data;
   data.samples = static_cast<std::uint32_t>(samples);
   data.seed = static_cast<std::uint64_t>(seed);
   data.first_sample = static_cast<std::uint64_t>(first_sample);
   for (const auto& [name, s] : input)
-    data.streams.push_back({{name, s.size(), s.label_dim > 0 && s.sparse}, s.label_dim > 0});
+    data.streams.push_back({{name, s.size(), s.label_dim > 0 && s.sparse}, s.label_dim > 0, s.per_sequence});
+  if (!sequence_length.empty()) {
+    data.shortest = static_cast<std::uint32_t>(sequence_length.values.front());
+    data.longest = static_cast<std::uint32_t>(sequence_length.values.back());
+  }
   if (input.empty()) data.streams = {{{"features", digit_pixels, false}, false}, {{"labels", 10, false}, true}};
   if (kind == Kind::random) return std::make_unique<RandomSource>(std::move(data));
   return std::make_unique<DigitSource>(std::move(data),

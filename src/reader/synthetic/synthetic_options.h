@@ -14,6 +14,7 @@ struct SyntheticStreamOptions {
   config::Schedule<std::int64_t> shape;
   std::int64_t label_dim = 0;
   bool sparse = false;
+  bool per_sequence = false;
   void describe(config::Fields& f);
   std::size_t size() const;
 };
@@ -24,12 +25,16 @@ struct SyntheticReaderOptions {
   std::int64_t samples = 60000;
   std::int64_t first_sample = 0;
   std::int64_t seed = 1;
+  config::Schedule<std::int64_t> sequence_length;
   double noise = 0.1;
   double distortion = 1;
   std::vector<std::pair<std::string, SyntheticStreamOptions>> input;
   OrderOptions order;
   void describe(config::Fields& f);
   std::unique_ptr<SequenceSource> source() const;
+
+ private:
+  void check_sequences(config::Fields& f) const;
 };
 
 }  // namespace tutti::reader

@@ -18,6 +18,17 @@ std::vector<StreamInfo> infos_of(const SyntheticData& data) {
   return infos;
 }
 
+SequenceIndex index_of(const SyntheticData& data) {
+  if (data.longest == 1) return SequenceIndex::uniform(data.samples);
+  SequenceIndex index;
+  const std::uint64_t lengths = data.longest - data.shortest + 1;
+  for (std::uint32_t i = 0; i < data.samples; ++i) {
+    const std::uint64_t draw = CounterRandom(data.seed, data.first_sample + i).next();
+    index.add(data.shortest + static_cast<std::uint32_t>(draw % lengths));
+  }
+  return index;
+}
+
 }  // namespace
 
 DigitSource::DigitSource(SyntheticData data, DigitStyle style)
@@ -57,7 +68,7 @@ void DigitSource::read(std::span<const std::uint32_t> sequences, Share& share) {
 }
 
 RandomSource::RandomSource(SyntheticData data)
-    : data_(std::move(data)), infos_(infos_of(data_)), index_(SequenceIndex::uniform(data_.samples)) {
+    : data_(std::move(data)), infos_(infos_of(data_)), index_(index_of(data_)) {
   std::size_t widest = 0;
   for (const auto& s : infos_) widest = std::max(widest, s.dim);
   pool_.resize(pool_starts + widest);
@@ -66,18 +77,38 @@ RandomSource::RandomSource(SyntheticData data)
 }
 
 void RandomSource::read(std::span<const std::uint32_t> sequences, Share& share) {
+  if (data_.longest == 1) {
+    read_single_samples(sequences, share);
+  } else {
+    read_sequences(sequences, share);
+  }
+}
+
+void RandomSource::add(std::size_t stream, std::uint64_t draw, StreamBuffer& to) const {
+  const std::size_t dim = infos_[stream].dim;
+  if (data_.streams[stream].label) {
+    to.add_one_hot(static_cast<std::size_t>(draw % dim));
+  } else {
+    std::copy_n(pool_.data() + draw % pool_starts, dim, to.add_dense());
+  }
+}
+
+void RandomSource::read_single_samples(std::span<const std::uint32_t> sequences, Share& share) {
   for (std::size_t s = 0; s < data_.streams.size(); ++s)
-    for (const std::uint32_t i : sequences) {
-      // Streams of one sample are independent of each other.
-      const std::uint64_t draw = CounterRandom(data_.seed + s + 1, data_.first_sample + i).next();
-      const std::size_t dim = infos_[s].dim;
-      if (data_.streams[s].label) {
-        share[s].add_one_hot(static_cast<std::size_t>(draw % dim));
-      } else {
-        std::copy_n(pool_.data() + draw % pool_starts, dim, share[s].add_dense());
-      }
-    }
+    for (const std::uint32_t i : sequences)
+      add(s, CounterRandom(data_.seed + s + 1, data_.first_sample + i).next(), share[s]);
   share.end_single_samples(sequences.size());
+}
+
+void RandomSource::read_sequences(std::span<const std::uint32_t> sequences, Share& share) {
+  for (const std::uint32_t i : sequences) {
+    const std::int64_t steps = index_.samples_of(i);
+    for (std::size_t s = 0; s < data_.streams.size(); ++s) {
+      CounterRandom random(data_.seed + s + 1, data_.first_sample + i);
+      for (std::int64_t t = 0; t < (data_.streams[s].per_sequence ? 1 : steps); ++t) add(s, random.next(), share[s]);
+    }
+    share.end_sequence(steps);
+  }
 }
 
 }  // namespace tutti::reader

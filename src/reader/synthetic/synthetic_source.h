@@ -9,14 +9,16 @@ namespace tutti::reader {
 
 struct SyntheticStream {
   StreamInfo info;
-  bool label = false;  // one-hot, else plain numbers
+  bool label = false;         // one-hot, else plain numbers
+  bool per_sequence = false;  // one sample for each sequence, whatever its length
 };
 
 struct SyntheticData {
   std::vector<SyntheticStream> streams;
   std::uint32_t samples = 60000;
   std::uint64_t seed = 0;
-  std::uint64_t first_sample = 0;  // of the endless row of samples; held-out data start elsewhere
+  std::uint64_t first_sample = 0;           // of the endless row of samples; held-out data start elsewhere
+  std::uint32_t shortest = 1, longest = 1;  // steps of a sequence
 };
 
 // 28 x 28 digits as drawn by digits.h; values 0 to 1.
@@ -38,7 +40,8 @@ class DigitSource final : public SequenceSource {
   std::vector<bool> drawn_;
 };
 
-// Uniform numbers in [-1, 1) and uniform classes, at the cost of a copy: samples are stretches of one pool.
+// Uniform numbers in [-1, 1) and uniform classes, at the cost of a copy: samples are stretches of one pool. Single
+// samples or sequences of them; the streams of one sample are independent of each other.
 class RandomSource final : public SequenceSource {
  public:
   explicit RandomSource(SyntheticData);
@@ -47,6 +50,10 @@ class RandomSource final : public SequenceSource {
   void read(std::span<const std::uint32_t> sequences, Share&) override;
 
  private:
+  void read_single_samples(std::span<const std::uint32_t> sequences, Share&);
+  void read_sequences(std::span<const std::uint32_t> sequences, Share&);
+  void add(std::size_t stream, std::uint64_t draw, StreamBuffer&) const;
+
   static constexpr std::size_t pool_starts = 65536;
   SyntheticData data_;
   std::vector<StreamInfo> infos_;
