@@ -2,6 +2,7 @@
 // The standard library (semantics 2.7, 3, 4): every operation and layer with its arguments and defaults. The one
 // primitive is `new ComputationNode`, which takes the attributes of its operation from the record and from the
 // arguments of the function around it. The order in which W, x and b are written decides the seeds (semantics 2.6).
+// Layers of image networks stand in library_images.cpp.
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
@@ -267,12 +268,46 @@ CNTK2 = {
   Slice (_, begin, end, axis=1, tag='') = new ComputationNode { operation = 'Slice'; inputs = _ }
   Splice (inputs, axis=1, tag='') = new ComputationNode { operation = 'RowStack' }
   Reshape (_, dims, beginAxis=0, endAxis=0, tag='') = new ComputationNode { operation = 'Reshape'; inputs = _ }
+  TransposeAxes (_, axis1, axis2, tag='') = new ComputationNode { operation = 'TransposeDimensions'; inputs = _ }
   Clip (_, min, max, tag='') = new ComputationNode { operation = 'Clip'; inputs = min : max : _ }
+  Pooling (_, poolingType, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
+    new ComputationNode { operation = 'Pooling'; inputs = _ }
+  MaxUnpooling (_, poolInput, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
+    new ComputationNode { operation = 'MaxUnpooling'; inputs = _ : poolInput; poolingType = 'max' }
+  ROIPooling (_, rois, shape, tag='') = new ComputationNode { operation = 'ROIPooling'; inputs = _ : rois }
+  BatchNormalization (_, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=0, blendTimeConstant=0,
+                      epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', tag='') =
+    new ComputationNode { operation = 'BatchNormalization'; inputs = _ : scale : bias : runMean : runVariance }
+  Times (_, y, outputRank=1, inferInputRankToMap=-1, tag='') = new ComputationNode { operation = 'Times'; inputs = _ : y }
+  ElementTimes (_, y, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = _ : y }
+  ElementDivide (_, y, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = _ : Reciprocal (y) }
+  Plus (_, y, tag='') = new ComputationNode { operation = 'Plus'; inputs = _ : y }
+  Minus (_, y, tag='') = new ComputationNode { operation = 'Minus'; inputs = _ : y }
+  LogPlus (_, y, tag='') = new ComputationNode { operation = 'LogPlus'; inputs = _ : y }
+  ReduceSum (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Sum'; inputs = _ }
+  ReduceLogSum (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'LogSum'; inputs = _ }
+  ReduceMean (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Mean'; inputs = _ }
+  ReduceMin (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Min'; inputs = _ }
+  ReduceMax (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Max'; inputs = _ }
+  Softmax (_, axis=0, tag='') = new ComputationNode { operation = 'Softmax'; inputs = _ }
+  LogSoftmax (_, axis=0, tag='') = new ComputationNode { operation = 'LogSoftmax'; inputs = _ }
+  Hardmax (_, tag='') = new ComputationNode { operation = 'Hardmax'; inputs = _ }
+  CrossEntropyWithSoftmax (_, outputs, axis=0, tag='') =
+    new ComputationNode { operation = 'CrossEntropyWithSoftmax'; inputs = _ : outputs }
+  ClassificationError (_, outputs, topN=1, axis=0, tag='') =
+    new ComputationNode { operation = 'ClassificationError'; inputs = _ : outputs }
+  SquareError (_, b, tag='') = new ComputationNode { operation = 'SquareError'; inputs = _ : b }
+  Dropout (_, tag='') = new ComputationNode { operation = 'Dropout'; inputs = _ }
+  Identity = Pass
 }
 )BS";
 
 }  // namespace
 
-std::string_view library_text() { return text; }
+std::string library_text() {
+  std::string all(text);
+  for (const std::string_view part : {image_library_text()}) all += part;
+  return all;
+}
 
 }  // namespace tutti::brainscript

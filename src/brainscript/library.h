@@ -2,10 +2,13 @@
 // library.h -- the standard library, written in the network language itself.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace tutti::brainscript {
 
-std::string_view library_text();
+std::string library_text();  // all parts
+
+std::string_view image_library_text();
 
 }  // namespace tutti::brainscript

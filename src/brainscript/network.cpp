@@ -70,7 +70,7 @@ class Builder {
 
  private:
   Record* make_library() {
-    auto source = std::make_shared<Source>(Source{"<library>", std::string(library_text()), nullptr});
+    auto source = std::make_shared<Source>(Source{"<library>", library_text(), nullptr});
     const SourceText* text = program_.add_text({source->text, source, 0, true});
     Record* r = evaluator_.make_record(*parse_members(program_, *text), nullptr, root_);
     for (const auto& n : natives()) {

@@ -13,8 +13,9 @@
 
 namespace tutti::brainscript {
 
-// How an attribute is written in the language and stored in the graph.
-enum class AttributeKind { integer, flag, text, dims, optional_integer };
+// How an attribute is written in the language and stored in the graph. A value of None leaves the attribute away.
+// Lists take one value or an array of them; flags are stored as 0 and 1.
+enum class AttributeKind { integer, number, flag, text, dims, flags };
 struct AttributeSpec {
   std::string name;
   AttributeKind kind;

@@ -13,6 +13,9 @@ namespace tutti::brainscript {
 
 const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
   using enum AttributeKind;
+  static const std::vector<AttributeSpec> pooling = {{"poolingType", text},  {"kernelDims", dims}, {"stride", dims},
+                                                     {"autoPadding", flags}, {"lowerPad", dims},   {"upperPad", dims},
+                                                     {"imageLayout", text}};
   static const std::map<std::string, std::vector<AttributeSpec>> table = {
       {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
       {"Times", {{"outputRank", integer}, {"inferInputRankToMap", integer}}},
@@ -21,12 +24,36 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
       {"LogSoftmax", {{"axis", integer}}},
       {"CrossEntropyWithSoftmax", {{"axis", integer}}},
       {"ClassificationError", {{"topN", integer}, {"axis", integer}}},
-      {"ReduceElements", {{"op", text}, {"axis", optional_integer}}},
+      {"ReduceElements", {{"op", text}, {"axis", integer}}},
       {"Slice", {{"begin", integer}, {"end", integer}, {"axis", integer}}},
       {"RowStack", {{"axis", integer}}},
       {"RowRepeat", {{"numRepeats", integer}}},
       {"Reshape", {{"dims", dims}, {"beginAxis", integer}, {"endAxis", integer}}},
       {"TransposeDimensions", {{"axis1", integer}, {"axis2", integer}}},
+      {"Convolution",
+       {{"kernelDims", dims},
+        {"mapDims", dims},
+        {"stride", dims},
+        {"sharing", flags},
+        {"autoPadding", flags},
+        {"lowerPad", dims},
+        {"upperPad", dims},
+        {"transpose", flag},
+        {"outputShape", dims},
+        {"groups", integer},
+        {"imageLayout", text},
+        {"maxTempMemSizeInSamples", integer}}},
+      {"Pooling", pooling},
+      {"MaxUnpooling", pooling},
+      {"ROIPooling", {{"shape", dims}}},
+      {"BatchNormalization",
+       {{"spatial", flag},
+        {"normalizationTimeConstant", number},
+        {"blendTimeConstant", number},
+        {"epsilon", number},
+        {"useCntkEngine", flag},
+        {"imageLayout", text}}},
+      {"LocalResponseNormalization", {{"depthRadius", integer}, {"bias", number}, {"alpha", number}, {"beta", number}}},
   };
   static const std::vector<AttributeSpec> none;
   const auto found = table.find(operation);
@@ -88,6 +115,21 @@ std::vector<double> dims_value(Evaluator& ev, const Value& v, const std::string&
     add(v);
   return dims;
 }
+
+namespace {
+
+std::vector<double> flags_value(Evaluator& ev, const Value& v, const std::string& what, const Expr& e,
+                                const Record* scope) {
+  std::vector<double> flags;
+  const auto add = [&](const Value& f) { flags.push_back(ev.boolean(f, what, e, scope) ? 1 : 0); };
+  if (auto* a = std::get_if<Array*>(&v))
+    for (Thunk* t : (*a)->elements) add(ev.force(t, &e, scope));
+  else
+    add(v);
+  return flags;
+}
+
+}  // namespace
 
 NodeRef Evaluator::as_node(const Value& v, const std::string& what, const Expr& e, const Record* scope,
                            const Path* path) {
@@ -158,10 +200,8 @@ void Evaluator::set_attributes(graph::Node& node, const Expr& e, Record* setting
     if (!t) continue;
     const Value v = force(t, &e, settings);
     const std::string what = fmt::format("'{}' of {} '{}'", a.name, node.operation, node.name);
+    if (std::holds_alternative<None>(v)) continue;
     switch (a.kind) {
-      case AttributeKind::optional_integer:
-        if (std::holds_alternative<None>(v)) break;
-        [[fallthrough]];
       case AttributeKind::integer:
         node.attributes[a.name] = static_cast<double>(integer(v, what, e, settings));
         break;
@@ -173,6 +213,12 @@ void Evaluator::set_attributes(graph::Node& node, const Expr& e, Record* setting
         break;
       case AttributeKind::dims:
         node.attributes[a.name] = dims_value(*this, v, what, e, settings);
+        break;
+      case AttributeKind::number:
+        node.attributes[a.name] = number(v, what, e, settings);
+        break;
+      case AttributeKind::flags:
+        node.attributes[a.name] = flags_value(*this, v, what, e, settings);
         break;
     }
   }

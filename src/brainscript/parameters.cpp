@@ -156,6 +156,7 @@ void set_parameter_attributes(Evaluator& ev, graph::Node& node, const Expr& e, R
   at["learningRateMultiplier"] = s.number("learningRateMultiplier", 1);
   if (s.number("learningRateMultiplier", 1) < 0) s.fail(s.what("learningRateMultiplier") + " must not be negative");
   const std::string init = std::get<std::string>(at["init"]);
+  if (init == "bilinear") at["initFilterRank"] = s.integer("initFilterRank", 0);
   if (std::find(random_inits.begin(), random_inits.end(), init) == random_inits.end()) return;
   at["initValueScale"] = s.number("initValueScale", 1);
   at["initFilterRank"] = s.integer("initFilterRank", 0);

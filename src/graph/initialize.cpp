@@ -100,6 +100,20 @@ void from_value(const Node& node, const std::string& attribute, const Shape& sha
   }
 }
 
+// Every kernel of a deconvolution enlarges by linear interpolation in both directions.
+void fill_bilinear(const Node& node, const Shape& shape, std::span<float> values) {
+  const std::size_t width = shape[0];
+  if (number(node, "initFilterRank", 0) != 2 || width != shape[1])
+    throw ConfigError(node.where,
+                      fmt::format("parameter '{}' {}: init = 'bilinear' needs square kernels on the first two axes",
+                                  node.name, to_string(shape)),
+                      "give initFilterRank=2 and a filter such as (4:4); DeconvLayer does so");
+  const auto factor = static_cast<float>((width + 1) / 2);
+  const float centre = static_cast<float>(width - 1) / 2;
+  const auto weight = [&](std::size_t i) { return 1 - std::abs(static_cast<float>(i) - centre) / factor; };
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = weight(i % width) * weight(i / width % width);
+}
+
 struct Distribution {
   bool uniform;
   double (*width)(const Fans&);  // half the range, or the standard deviation
@@ -133,25 +147,21 @@ std::string initializer(const Node& node) {
 
 void check_initializer(const Node& node) {
   const std::string init = initializer(node);
-  if (init == "bilinear")
-    throw ConfigError(
-        node.where,
-        fmt::format("parameter '{}': init = 'bilinear' is for deconvolution, which this version lacks", node.name),
-        "use another initialiser");
   if (init == "fromfile" && !std::ifstream(text(node, "initFromFilePath")))
     throw ConfigError(
         node.where, fmt::format("parameter '{}': cannot read the file '{}'", node.name, text(node, "initFromFilePath")),
         "check initFromFilePath; a relative path starts at the current directory");
-  static const std::vector<std::string> others = {"fixedvalue", "zero", "fromfile", "fromliteral", "initvalue"};
+  static const std::vector<std::string> others = {"fixedvalue", "zero",        "bilinear",
+                                                  "fromfile",   "fromliteral", "initvalue"};
   if (distributions().contains(init) || std::find(others.begin(), others.end(), init) != others.end()) return;
-  static const std::vector<std::string> known = {"uniform",       "gaussian",     "normal",    "xavier",
-                                                 "glorotUniform", "glorotNormal", "heUniform", "heNormal",
-                                                 "fixedValue",    "zero",         "fromFile",  "fromLiteral"};
+  static const std::vector<std::string> known = {
+      "uniform",  "gaussian",   "normal", "xavier",   "glorotUniform", "glorotNormal", "heUniform",
+      "heNormal", "fixedValue", "zero",   "bilinear", "fromFile",      "fromLiteral"};
   const std::string near = nearest(init, known);
   throw ConfigError(
       node.where, fmt::format("parameter '{}': there is no initialiser '{}'", node.name, text(node, "init")),
       near.empty() ? "use one of uniform, gaussian, normal, xavier, glorotUniform, glorotNormal, heUniform, heNormal, "
-                     "fixedValue, zero, fromFile, fromLiteral"
+                     "fixedValue, zero, bilinear, fromFile, fromLiteral"
                    : fmt::format("did you mean '{}'?", near));
 }
 
@@ -168,6 +178,7 @@ void initialize(const Node& node, const Shape& shape, std::span<float> values) {
     return from_matrix(node, read_text_matrix(text(node, "initFromFilePath"), node), shape, values);
   if (init == "fromliteral")
     return from_matrix(node, parse_text_matrix(text(node, "initFromLiteral"), "the literal", node), shape, values);
+  if (init == "bilinear") return fill_bilinear(node, shape, values);
   if (init == "zero") return std::fill(values.begin(), values.end(), 0.0f);
   from_value(node, init == "initvalue" ? "initValue" : "value", shape, values);
 }

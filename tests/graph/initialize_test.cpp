@@ -92,6 +92,15 @@ TEST(Initialize, GivenValues) {
   EXPECT_THROW(made({{"initFromLiteral", std::string("1 x\n")}}, {{1, 2}}), ConfigError);
 }
 
+TEST(Initialize, BilinearKernelsInterpolate) {
+  const auto four = made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{4, 4, 1, 2}});
+  ASSERT_EQ(four.size(), 32u);
+  const std::vector<float> line = {0.25f, 0.75f, 0.75f, 0.25f};
+  for (std::size_t i = 0; i < four.size(); ++i) EXPECT_EQ(four[i], line[i % 4] * line[i / 4 % 4]) << i;
+  EXPECT_EQ(made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{3, 3}})[4], 1.0f);
+  EXPECT_THROW(made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{3, 4, 1}}), ConfigError);
+}
+
 TEST(Initialize, FromFile) {
   const std::string path = testing::TempDir() + "initialize_test_matrix.txt";
   std::ofstream(path) << "1.5 -2 3e1\n4 5 6\n";
@@ -107,7 +116,7 @@ TEST(Initialize, FromFile) {
   std::remove(path.c_str());
 }
 
-TEST(Initialize, UnknownAndUnavailable) {
+TEST(Initialize, Unknown) {
   try {
     made({{"init", std::string("glorotUnifrom")}}, {{2}});
     FAIL();

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the standard library that image networks use (semantics 3, 4): convolution, pooling, normalisation.
+// Lists in attributes (kernelDims, stride, ...) name the axes of the image first: width, height, ..., channels last.
+#include "brainscript/library.h"
+
+namespace tutti::brainscript {
+namespace {
+
+constexpr std::string_view text = R"BS(
+# ---- operations on images
+
+Convolution (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
+             deconv=false, imageLayout='CHW', maxTempMemSizeInSamples=0, groups=1, outputShape=None, tag='') =
+  new ComputationNode { operation = 'Convolution'; inputs = weightNode : inputValueNode; transpose = deconv }
+Pooling (x, poolingType, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
+  new ComputationNode { operation = 'Pooling'; inputs = x }
+MaxPooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =
+  Pooling (x, 'max', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample), autoPadding=false,
+           imageLayout=imageLayout, tag=tag)
+AveragePooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =
+  Pooling (x, 'average', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample), autoPadding=false,
+           imageLayout=imageLayout, tag=tag)
+MaxUnpooling (unpoolInput, poolInput, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
+  new ComputationNode { operation = 'MaxUnpooling'; inputs = unpoolInput : poolInput; poolingType = 'max' }
+ROIPooling (x, rois, shape, tag='') = new ComputationNode { operation = 'ROIPooling'; inputs = x : rois }
+BatchNormalization (input, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=0, blendTimeConstant=0,
+                    epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', tag='') =
+  new ComputationNode { operation = 'BatchNormalization'; inputs = input : scale : bias : runMean : runVariance }
+LocalResponseNormalization (x, depthRadius, bias, alpha, beta, tag='') =
+  new ComputationNode { operation = 'LocalResponseNormalization'; inputs = x }
+
+# ---- layers
+
+ConvolutionalLayer {numOutputChannels, filterShape, bias=true, activation=(x => x), init='glorotUniform', initValueScale=1,
+                    initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, maxTempMemSizeInSamples=0, groups=1} = {
+  rank = Length (filterShape)
+  W = ParameterTensor {filterShape : Inferred : numOutputChannels, init=init, initValueScale=initValueScale,
+                       initFilterRank=rank, initOutputRank=-1}
+  b = ParameterTensor {Repeat (rank, 1) : numOutputChannels, init='fixedValue', value=initBias}
+  maps (x) = Convolution (W, x, filterShape, mapDims=numOutputChannels, stride=stride, sharing=true, autoPadding=pad,
+                          lowerPad=lowerPad, upperPad=upperPad, maxTempMemSizeInSamples=maxTempMemSizeInSamples, groups=groups)
+  apply (x) = activation (if bias then maps (x) + b else maps (x))
+}.apply
+
+DeconvLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activation=(x => x), init='glorotUniform',
+             initValueScale=0.001, initBias=0, stride=1, sharing=true, autoPadding=false, lowerPad=0, upperPad=0,
+             maxTempMemSizeInSamples=0} = {
+  rank = Length (filterShape)
+  W = ParameterTensor {filterShape : numOutputChannels : numInputChannels, init=init, initValueScale=initValueScale,
+                       initFilterRank=rank, initOutputRank=-1}
+  b = ParameterTensor {Repeat (rank, 1) : numOutputChannels, init='fixedValue', value=initBias}
+  maps (x) = Convolution (W, x, filterShape : numOutputChannels, mapDims=numInputChannels, stride=stride, sharing=sharing,
+                          autoPadding=autoPadding, lowerPad=lowerPad, upperPad=upperPad, deconv=true,
+                          maxTempMemSizeInSamples=maxTempMemSizeInSamples)
+  apply (x) = activation (if bias then maps (x) + b else maps (x))
+}.apply
+
+MaxPoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {
+  apply (x) = Pooling (x, 'max', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
+}.apply
+AveragePoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {
+  apply (x) = Pooling (x, 'average', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
+}.apply
+MaxUnpoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {
+  apply (unpoolInput, poolInput) =
+    MaxUnpooling (unpoolInput, poolInput, filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
+}.apply
+# One window over the whole image, a value for each channel.
+GlobalMaxPoolingLayer {} = {
+  apply (x) = Pooling (x, 'max', _ImageAxes (x.dims), autoPadding=false)
+}.apply
+GlobalAveragePoolingLayer {} = {
+  apply (x) = Pooling (x, 'average', _ImageAxes (x.dims), autoPadding=false)
+}.apply
+_ImageAxes (dims) =
+  if Length (dims) < 2 then Fail ("the input needs axes of an image and, last, one of channels")
+  else array[0..Length (dims)-2] (i => dims[i])
+
+# The time constant counts samples. With spatialRank=2 there is one mean for each channel of an image, with 0 one for each element.
+BatchNormalizationLayer {spatialRank=0, initialScale=1, normalizationTimeConstant=5000, blendTimeConstant=0, epsilon=0.00001,
+                         useCntkEngine=false} = {
+  shape = if spatialRank == 0 then Inferred else Repeat (spatialRank, 1) : Inferred
+  scale = ParameterTensor {shape, init='fixedValue', value=initialScale}
+  bias = ParameterTensor {shape, init='fixedValue', value=0}
+  runMean = ParameterTensor {shape, init='fixedValue', value=0, learningRateMultiplier=0}
+  runVariance = ParameterTensor {shape, init='fixedValue', value=0, learningRateMultiplier=0}
+  apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatialRank > 0,
+                                  normalizationTimeConstant=normalizationTimeConstant, blendTimeConstant=blendTimeConstant,
+                                  epsilon=epsilon, useCntkEngine=useCntkEngine)
+}.apply
+
+# x / (k + alpha/(2n+1) * sum of the squares of n channels on both sides and the channel itself) ** beta
+LocalResponseNormalizationLayer {k, n, alpha, beta} = {
+  apply (x) = LocalResponseNormalization (x, n, k, alpha / (2 * n + 1), beta)
+}.apply
+)BS";
+
+}  // namespace
+
+std::string_view image_library_text() { return text; }
+
+}  // namespace tutti::brainscript

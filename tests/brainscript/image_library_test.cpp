@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layers and operations of image networks: attributes, dims of parameters, seeds, names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "networks.h"
+
+namespace tutti::brainscript {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+double num(const graph::Node& n, const std::string& name) { return std::get<double>(n.attributes.at(name)); }
+bool yes(const graph::Node& n, const std::string& name) { return std::get<bool>(n.attributes.at(name)); }
+std::string str(const graph::Node& n, const std::string& name) { return std::get<std::string>(n.attributes.at(name)); }
+std::vector<double> nums(const graph::Node& n, const std::string& name) {
+  return std::get<std::vector<double>>(n.attributes.at(name));
+}
+
+const char* const small = R"({
+  model = Sequential (
+    ConvolutionalLayer {16, (5:4), pad=true, activation=ReLU, init='gaussian', initValueScale=0.5, initBias=0.1} :
+    MaxPoolingLayer {(3:2), stride=(2:1)} :
+    ConvolutionalLayer {32, (3:3), stride=2, bias=false, groups=2} :
+    BatchNormalizationLayer {spatialRank=2, initialScale=0.5, normalizationTimeConstant=1#INF} :
+    AveragePoolingLayer {2, pad=true} :
+    DenseLayer {10}
+  )
+  features = Input {20:20:3}; labels = Input {10}
+  z = model (features)
+  ce = CrossEntropyWithSoftmax (labels, z)
+  criterionNodes = (ce)
+})";
+
+TEST(ImageLayers, ConvolutionHasItsAttributesAndParameters) {
+  const Built b = build(small);
+  ASSERT_EQ(b.errors, "");
+  const graph::Node& w = b["model.arrayOfFunctions[0].W"];
+  EXPECT_THAT(nums(w, "dims"), ElementsAre(5, 4, 0, 16));
+  EXPECT_EQ(num(w, "initFilterRank"), 2);
+  EXPECT_EQ(num(w, "initOutputRank"), -1);
+  EXPECT_EQ(str(w, "init"), "gaussian");
+  EXPECT_EQ(num(w, "initValueScale"), 0.5);
+  const graph::Node& bias = b["model.arrayOfFunctions[0].b"];
+  EXPECT_THAT(nums(bias, "dims"), ElementsAre(1, 1, 16));
+  EXPECT_EQ(num(bias, "value"), 0.1);
+  std::vector<const graph::Node*> convolutions;
+  for (const auto& n : b.graph.nodes)
+    if (n.operation == "Convolution") convolutions.push_back(&n);
+  ASSERT_EQ(convolutions.size(), 2u);
+  const graph::Node &first = *convolutions[0], &second = *convolutions[1];
+  EXPECT_EQ(b.graph.nodes[first.inputs[0]].name, "model.arrayOfFunctions[0].W");
+  EXPECT_EQ(b.graph.nodes[first.inputs[1]].name, "features");
+  EXPECT_THAT(nums(first, "kernelDims"), ElementsAre(5, 4));
+  EXPECT_THAT(nums(first, "mapDims"), ElementsAre(16));
+  EXPECT_THAT(nums(first, "stride"), ElementsAre(1));
+  EXPECT_THAT(nums(first, "autoPadding"), ElementsAre(1));
+  EXPECT_THAT(nums(first, "sharing"), ElementsAre(1));
+  EXPECT_FALSE(yes(first, "transpose"));
+  EXPECT_EQ(num(first, "groups"), 1);
+  EXPECT_FALSE(first.attributes.contains("outputShape"));
+  EXPECT_THAT(nums(second, "autoPadding"), ElementsAre(0));
+  EXPECT_THAT(nums(second, "stride"), ElementsAre(2));
+  EXPECT_EQ(num(second, "groups"), 2);
+  EXPECT_THROW(b["model.arrayOfFunctions[2].b"], std::runtime_error);
+}
+
+TEST(ImageLayers, SeedsCountFromTheLastLayer) {
+  const Built b = build(small);
+  EXPECT_EQ(b.seed("model.arrayOfFunctions[5].arrayOfFunctions[0].W"), 1);
+  EXPECT_EQ(b.seed("model.arrayOfFunctions[2].W"), 2);
+  EXPECT_EQ(b.seed("model.arrayOfFunctions[0].W"), 3);
+}
+
+TEST(ImageLayers, PoolingAndNormalisation) {
+  const Built b = build(small);
+  std::vector<const graph::Node*> pools;
+  const graph::Node* norm = nullptr;
+  for (const auto& n : b.graph.nodes) {
+    if (n.operation == "Pooling") pools.push_back(&n);
+    if (n.operation == "BatchNormalization") norm = &n;
+  }
+  ASSERT_EQ(pools.size(), 2u);
+  EXPECT_EQ(str(*pools[0], "poolingType"), "max");
+  EXPECT_THAT(nums(*pools[0], "kernelDims"), ElementsAre(3, 2));
+  EXPECT_THAT(nums(*pools[0], "stride"), ElementsAre(2, 1));
+  EXPECT_THAT(nums(*pools[0], "autoPadding"), ElementsAre(0));
+  EXPECT_EQ(str(*pools[1], "poolingType"), "average");
+  EXPECT_THAT(nums(*pools[1], "autoPadding"), ElementsAre(1));
+  ASSERT_TRUE(norm);
+  EXPECT_TRUE(yes(*norm, "spatial"));
+  EXPECT_EQ(num(*norm, "normalizationTimeConstant"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(num(*norm, "blendTimeConstant"), 0);
+  EXPECT_EQ(num(*norm, "epsilon"), 1e-5);
+  for (const auto& [name, value, multiplier] :
+       {std::tuple("scale", 0.5, 1.0), {"bias", 0.0, 1.0}, {"runMean", 0.0, 0.0}, {"runVariance", 0.0, 0.0}}) {
+    const graph::Node& p = b[std::string("model.arrayOfFunctions[3].") + name];
+    EXPECT_THAT(nums(p, "dims"), ElementsAre(1, 1, 0)) << name;
+    EXPECT_EQ(num(p, "value"), value) << name;
+    EXPECT_EQ(num(p, "learningRateMultiplier"), multiplier) << name;
+  }
+  const Built flat = build("{ x = Input {5}; y = BatchNormalizationLayer {} (x) }");
+  EXPECT_THAT(nums(flat["y.scale"], "dims"), ElementsAre(0));
+  EXPECT_FALSE(yes(flat["y"], "spatial"));
+  EXPECT_EQ(num(flat["y"], "normalizationTimeConstant"), 5000);
+}
+
+TEST(ImageLayers, Deconvolution) {
+  const Built b = build(
+      "{ x = Input {7:7:8}; y = DeconvLayer {3, (5:5), 8, stride=2, lowerPad=(2:2:0), upperPad=2, init='bilinear'} (x) "
+      "}");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(nums(b["y.W"], "dims"), ElementsAre(5, 5, 3, 8));
+  EXPECT_EQ(str(b["y.W"], "init"), "bilinear");
+  EXPECT_EQ(num(b["y.W"], "initFilterRank"), 2);
+  EXPECT_THAT(nums(b["y.b"], "dims"), ElementsAre(1, 1, 3));
+  const graph::Node& c = b["y.x.PlusArgs[0]"];
+  EXPECT_TRUE(yes(c, "transpose"));
+  EXPECT_THAT(nums(c, "kernelDims"), ElementsAre(5, 5, 3));
+  EXPECT_THAT(nums(c, "mapDims"), ElementsAre(8));
+  EXPECT_THAT(nums(c, "lowerPad"), ElementsAre(2, 2, 0));
+  EXPECT_THAT(nums(c, "upperPad"), ElementsAre(2));
+}
+
+TEST(ImageLayers, OneWindowOverTheWholeImage) {
+  const Built b = build(
+      "{ x = Input {7:5:8}; a = GlobalAveragePoolingLayer {} (x); m = GlobalMaxPoolingLayer {} (x)\n"
+      "t = AveragePooling (x, 3, 2, 2, 1); u = MaxPooling (x, 3, 2, 2, 1, imageLayout='HWC')\n"
+      "l = LocalResponseNormalizationLayer {2, 3, 7, 0.75} (x) }");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(nums(b["a"], "kernelDims"), ElementsAre(7, 5));
+  EXPECT_EQ(str(b["a"], "poolingType"), "average");
+  EXPECT_EQ(str(b["m"], "poolingType"), "max");
+  EXPECT_THAT(nums(b["t"], "kernelDims"), ElementsAre(3, 2));
+  EXPECT_THAT(nums(b["t"], "stride"), ElementsAre(2, 1));
+  EXPECT_EQ(str(b["u"], "imageLayout"), "HWC");
+  EXPECT_EQ(num(b["l"], "depthRadius"), 3);
+  EXPECT_EQ(num(b["l"], "bias"), 2);
+  EXPECT_EQ(num(b["l"], "alpha"), 1);
+  EXPECT_EQ(num(b["l"], "beta"), 0.75);
+  EXPECT_THAT(build("{ x = Input {7}; a = GlobalMaxPoolingLayer {} (x) }").errors, HasSubstr("axes of an image"));
+}
+
+TEST(ImageOperations, TakeTheirArguments) {
+  const Built b = build(R"({ x = Input {8:8:3}; W = ParameterTensor {3:3:3:4}; r = Input {4:2}
+    c = Convolution (W, x, (3:3:3), mapDims=4, stride=(2:2:3), autoPadding=(true:true:false))
+    d = Convolution (W, x, (3:3:3), deconv=true, outputShape=(9:9:3))
+    p = Pooling (x, 'max', (2:2)); n = MaxUnpooling (p, x, (2:2), stride=2); g = ROIPooling (x, r, (2:2))
+    q = CNTK2.Pooling (x, 'average', 3); s = CNTK2.ROIPooling (x, r, 5); k = CNTK2.Plus (x, x) })");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(nums(b["c"], "autoPadding"), ElementsAre(1, 1, 0));
+  EXPECT_THAT(nums(b["c"], "stride"), ElementsAre(2, 2, 3));
+  EXPECT_THAT(nums(b["d"], "outputShape"), ElementsAre(9, 9, 3));
+  EXPECT_TRUE(yes(b["d"], "transpose"));
+  EXPECT_THAT(nums(b["p"], "autoPadding"), ElementsAre(1));
+  EXPECT_THAT(nums(b["p"], "stride"), ElementsAre(1));
+  EXPECT_EQ(b["n"].inputs.size(), 2u);
+  EXPECT_EQ(b.graph.nodes[b["n"].inputs[0]].name, "p");
+  EXPECT_THAT(nums(b["g"], "shape"), ElementsAre(2, 2));
+  EXPECT_EQ(str(b["q"], "poolingType"), "average");
+  EXPECT_THAT(nums(b["s"], "shape"), ElementsAre(5));
+  EXPECT_EQ(b["k"].operation, "Plus");
+}
+
+TEST(ImageOperations, WrongArgumentsAreNamed) {
+  EXPECT_THAT(build("{ x = Input {8:8:3}; p = Pooling (x, 'max', (2:2), autoPadding=1) }").errors,
+              HasSubstr("'autoPadding' of Pooling 'p' must be true or false"));
+  EXPECT_THAT(build("{ x = Input {8:8:3}; p = MaxPoolingLayer {(2.5:2)} (x) }").errors,
+              HasSubstr("'kernelDims' of Pooling 'p' must be a whole number"));
+  EXPECT_THAT(build("{ p = ConvolutionalLayer {3, (2:2), strides=2} (Input {4:4:1}) }").errors,
+              HasSubstr("did you mean 'stride'?"));
+}
+
+}  // namespace
+}  // namespace tutti::brainscript
