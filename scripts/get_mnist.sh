@@ -20,79 +20,16 @@ files=(
   e41c74e484045d39b462a7790a4af51301bd9b0b24f0154798d713ec68c45920:t10k-labels-idx1-ubyte.gz
 )
 
-usage() { sed -n '3,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
-die() { printf 'error: %s\n' "$*" >&2; exit 1; }
-
-from=
-directory=
-while [ $# -gt 0 ]; do
-  case $1 in
-    -h | --help) usage; exit 0 ;;
-    --from)
-      [ $# -ge 2 ] || die "--from needs a directory"
-      from=$2
-      [ -d "$from" ] || die "there is no directory '$from'"
-      shift ;;
-    -*) usage >&2; die "unknown option '$1'" ;;
-    *)
-      [ -z "$directory" ] || die "more than one directory: '$directory' and '$1'"
-      directory=$1 ;;
-  esac
-  shift
-done
-directory=${directory:-$root/data/mnist}
-mkdir -p "$directory" || die "cannot make the directory '$directory'"
-
-# checksum FILE: of the same bytes under any name
-checksum() { sha256sum "$1" | cut -d' ' -f1; }
-
-download() {  # URL FILE
-  if command -v curl >/dev/null; then
-    curl --fail --silent --show-error --location --retry 2 --connect-timeout 15 --max-time 300 --output "$2" "$1"
-  elif command -v wget >/dev/null; then
-    wget --quiet --tries=2 --timeout=60 --output-document="$2" "$1"
-  elif command -v python3 >/dev/null; then
-    python3 -c 'import sys, urllib.request; urllib.request.urlretrieve(sys.argv[1], sys.argv[2])' "$1" "$2"
-  else
-    die "curl, wget or python3 is needed to download"
-  fi
-}
-
-partial=
-trap '[ -z "$partial" ] || rm -f "$partial"' EXIT
+# shellcheck source=scripts/fetch.sh
+. "$root/scripts/fetch.sh"
+arguments "$root/data/mnist" "" "$@"
+[ -z "$from" ] || [ -d "$from" ] || die "--from needs a directory, and '$from' is none"
 
 for entry in "${files[@]}"; do
   expected=${entry%%:*}
   name=${entry#*:}
-  target=$directory/$name
-  if [ -f "$target" ] && [ "$(checksum "$target")" = "$expected" ]; then
-    echo "$name: already there"
-    continue
-  fi
-  partial=$target.partial
-  if [ -n "$from" ]; then
-    [ -f "$from/$name" ] || die "'$from' has no $name"
-    cp "$from/$name" "$partial"
-    [ "$(checksum "$partial")" = "$expected" ] || die "$from/$name is not the MNIST file (its SHA-256 differs)"
-    echo "$name: copied"
-  else
-    done=false
-    for mirror in "${mirrors[@]}"; do
-      echo "$name: downloading from $mirror"
-      if ! download "$mirror/$name" "$partial"; then
-        echo "$name: that did not work" >&2
-      elif [ "$(checksum "$partial")" != "$expected" ]; then
-        echo "$name: what came is not the MNIST file (its SHA-256 differs)" >&2
-      else
-        done=true
-        break
-      fi
-    done
-    $done || die "$name could not be downloaded from any mirror; with a copy at hand use: scripts/get_mnist.sh --from DIRECTORY"
-  fi
-  # Only a whole file ever has the final name. What was copied may be read-only.
-  chmod u+w "$partial"
-  mv -f "$partial" "$target"
-  partial=
+  urls=()
+  for mirror in "${mirrors[@]}"; do urls+=("$mirror/$name"); done
+  fetch "$directory/$name" "$expected" "${from:+$from/$name}" MNIST "${urls[@]}"
 done
 echo "MNIST is in $directory"

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts beside the program: the layout check finds what it is for, the summary reads what the trainer logs."""
+"""The scripts beside the program: the layout check finds what it is for, the summary reads what the trainer logs,
+the data scripts unpack what they are given."""
+import io
+import struct
 import subprocess
 import sys
+import tarfile
+import zlib
 
 import support
 
@@ -62,6 +67,107 @@ class SummaryTest(support.TrainerTest):
         self.assertRegex(done.stdout, r'Training speed +20,000 samples/s on 2 ranks')  # the first epoch warms up
         self.assertRegex(done.stdout, r'Sent by each rank +2\.0 MB; as float32 it would be 56\.0 MB, 28\.0 times')
         self.assertRegex(done.stdout, r'Model +m\.dnn')
+
+
+def script(name, *args):
+    """(exit code, text) of one of the scripts."""
+    done = subprocess.run([support.SOURCE / 'scripts' / name, *map(str, args)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+class CharacterTest(support.TrainerTest):
+    def test_every_character_but_the_first_is_a_label_once(self):
+        text = 'to be, or not\nto be\\'
+        for length in (1, 4, 7, 100, 0):
+            code, log = script('prepare_characters.py', self.write('a.txt', text), self.directory / 'out', '--length', length, '--valid', '0.25')
+            self.assertEqual(code, 0, log)
+            letters = (self.directory / 'out/vocabulary.txt').read_text(encoding='utf-8').splitlines()
+            letters = [line.encode().decode('unicode_escape') for line in letters]
+            self.assertEqual(letters, sorted(set(text)))
+            for name, part in (('train', text[:15]), ('valid', text[15:])):
+                lines = [line.split() for line in (self.directory / f'out/{name}.ctf').read_text(encoding='ascii').splitlines()]
+                self.assertEqual(''.join(letters[int(line[2][:-2])] for line in lines), part[:-1])
+                self.assertEqual(''.join(letters[int(line[4][:-2])] for line in lines), part[1:])
+                self.assertEqual([int(line[0]) for line in lines], [i // (length or 1000) for i in range(len(part) - 1)])
+
+    def test_errors(self):
+        code, log = script('prepare_characters.py', self.write('a.txt', 'x'), self.directory)
+        self.assertEqual(code, 1)
+        self.assertIn('too short', log)
+        code, log = script('get_tinyshakespeare.sh', '--from', self.write('a.txt', 'not Shakespeare'), self.directory / 'out')
+        self.assertEqual(code, 1)
+        self.assertIn('SHA-256', log)
+
+
+class CifarTest(support.TrainerTest):
+    RECORDS = [bytes([label]) + bytes((label * 7 + i * i) % 256 for i in range(3072)) for label in (3, 9, 0)]
+
+    def archive(self, name, members):
+        path = self.directory / name
+        with tarfile.open(path, 'w:gz') as tar:
+            for member, content in members.items():
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+        return path
+
+    def binary(self):
+        r = self.RECORDS
+        return self.archive('b.tar.gz', {'c/data_batch_1.bin': r[0] + r[1], 'c/test_batch.bin': r[2], 'c/readme.html': b'x'})
+
+    def test_binary_archive_becomes_png_files_and_idx_files(self):
+        out = self.directory / 'out'
+        code, log = script('prepare_cifar10.py', self.binary(), out, '--form', 'both')
+        self.assertEqual(code, 0, log)
+        self.assertEqual((out / 'train_map.txt').read_text(), '.../train/cat/00000.png\t3\n.../train/truck/00001.png\t9\n')
+        self.assertEqual((out / 'test_map.txt').read_text(), '.../test/airplane/00000.png\t0\n')
+        png = (out / 'train/cat/00000.png').read_bytes()
+        self.assertEqual(png[:16] + png[16:29], b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR' + struct.pack('>IIBBBBB', 32, 32, 8, 2, 0, 0, 0))
+        length, = struct.unpack('>I', png[33:37])
+        rows = zlib.decompress(png[41:41 + length])
+        for at in (0, 33, 1023):
+            y, x = divmod(at, 32)
+            self.assertEqual(list(rows[y * 97 + 1 + 3 * x:][:3]), [self.RECORDS[0][1 + c * 1024 + at] for c in range(3)])
+        self.assertEqual((out / 'train-images.idx').read_bytes()[20:], self.RECORDS[0][1:] + self.RECORDS[1][1:])
+        self.assertEqual((out / 'train-labels.idx').read_bytes(), b'\0\0\x08\1\0\0\0\2\x03\x09')
+        mean = (out / 'mean.xml').read_text().split('<data>')[1].split('</data>')[0].split()
+        self.assertEqual(len(mean), 3072)
+        for i in (0, 1, 2, 3071):
+            value = sum(r[1 + (2 - i % 3) * 1024 + i // 3] for r in self.RECORDS[:2]) / 2
+            self.assertEqual(float(mean[i]), value)
+
+    def test_folders_of_images_stay_as_they_are(self):
+        images = {'d/train/frog/a.jpg': b'1', 'd/test/ship/b.JPG': b'22', 'd/train/frog/c.png': b'3'}
+        out = self.directory / 'out'
+        code, log = script('get_cifar10.sh', '--from', self.archive('i.tar.gz', images), out)
+        self.assertEqual(code, 0, log)
+        self.assertEqual((out / 'train_map.txt').read_text(), '.../train/frog/a.jpg\t6\n.../train/frog/c.png\t6\n')
+        self.assertEqual((out / 'test/ship/b.JPG').read_bytes(), b'22')
+
+    def test_errors(self):
+        whole = self.binary().read_bytes()
+        record = self.RECORDS[0]
+        for path, expected in (
+                (self.archive('1.tar.gz', {'x.txt': b''}), 'neither'),
+                (self.archive('2.tar.gz', {'data_batch_1.bin': record[:-1]}), 'not whole images'),
+                (self.archive('3.tar.gz', {'test_batch.bin': b'\x0a' + record[1:]}), 'has class 10'),
+                (self.archive('4.tar.gz', {'train/plane/a.jpg': b''}), "'plane' is none of the classes"),
+                (self.write('5.tar.gz', 'no archive'), 'error: unpacking'),
+                (self.directory / 'gone', 'error: unpacking')):
+            code, log = script('prepare_cifar10.py', path, self.directory / 'out')
+            self.assertEqual(code, 1, log)
+            self.assertIn(expected, log)
+        cut = self.directory / 'cut.tar.gz'
+        cut.write_bytes(whole[:len(whole) // 2])
+        code, log = script('prepare_cifar10.py', cut, self.directory / 'out')
+        self.assertEqual(code, 1, log)
+        self.assertIn('error: unpacking', log)
+        self.assertNotIn('Traceback', log)
+        cut = self.directory / 'cifar-10-binary.tar.gz'
+        cut.write_bytes(whole)
+        code, log = script('get_cifar10.sh', '--from', cut, self.directory / 'out')
+        self.assertEqual(code, 1)
+        self.assertIn('SHA-256', log)
 
 
 if __name__ == '__main__':
