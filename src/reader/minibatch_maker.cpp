@@ -13,6 +13,7 @@ void MinibatchMaker::start(const EpochPlan& plan) {
 bool MinibatchMaker::make(Share& share) {
   if (!walker_->next(step_)) return false;
   share.clear();
+  source_->begin_sweep(step_.sweep);
   source_->read(step_.mine, share);
   Batch& batch = share.finish();
   batch.global_samples = step_.global_samples;

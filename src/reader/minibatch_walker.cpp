@@ -48,6 +48,7 @@ bool MinibatchWalker::next(Step& step) {
     order_.set_sweep(sweep_);
   }
   step.position = position_ - epoch_begin_;
+  step.sweep = sweep_;
   const std::int64_t most = std::min(std::max<std::int64_t>(plan_.minibatch, 1), epoch_end_ - position_);
   const std::uint32_t first = place_;
   lengths_.clear();

@@ -17,6 +17,7 @@ struct Step {
   std::int64_t global_samples = 0;
   std::int64_t global_columns = 0;
   std::int64_t position = 0;
+  std::int64_t sweep = 0;  // that all of them belong to
 };
 
 class MinibatchWalker {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reader/sequence_index.h"
@@ -19,8 +20,18 @@ class SequenceSource {
   virtual const SequenceIndex& index() = 0;
   // Called before an epoch is read; throws when the data are no longer those of the index.
   virtual void begin_epoch() {}
-  // Appends these sequences in this order. Called by the prefetch thread, never by two threads at once.
+  // The sweep that the next reads belong to: what is drawn at random for a sequence (crops, flips) is a function of the
+  // seed, the sweep and the sequence.
+  virtual void begin_sweep(std::int64_t sweep) { (void)sweep; }
+  // Appends these sequences in this order. Called by the prefetch thread, never by two threads at once. A sequence
+  // whose data turn out to be damaged, within the errors that are tolerated, is left out and noted in
+  // Share::left_out().
   virtual void read(std::span<const std::uint32_t> sequences, Share&) = 0;
+  // By which name a CompositeDataReader finds this sequence in other files; without names of their own sequences count
+  // from 0. Only asked for after index().
+  virtual std::string key(std::uint32_t sequence) { return std::to_string(sequence); }
+  // Where the sequence stands, for messages: "train_map.txt:17".
+  virtual std::string place(std::uint32_t sequence) { return "sequence " + std::to_string(sequence); }
 };
 
 }  // namespace tutti::reader

@@ -65,6 +65,7 @@ Share::Share(const std::vector<StreamInfo>& streams) {
 
 void Share::clear() {
   for (auto& s : streams_) s.clear();
+  left_out_.clear();
   batch_.sequences = batch_.samples = 0;
 }
 
@@ -79,6 +80,11 @@ void Share::end_single_samples(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) s.sequence_begin.push_back(s.sequence_begin[s.sequence_begin.size() - 1] + 1);
   batch_.sequences += static_cast<std::int64_t>(n);
   batch_.samples += static_cast<std::int64_t>(n);
+}
+
+void Share::count(std::int64_t sequences, std::int64_t samples) {
+  batch_.sequences += sequences;
+  batch_.samples += samples;
 }
 
 Batch& Share::finish() {

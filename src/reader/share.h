@@ -47,11 +47,21 @@ class Share {
   // The same for `n` sequences of one sample each whose columns were all appended before.
   void end_single_samples(std::size_t n);
 
+  // For sources made of others: takes the columns and sequences of a stream that was filled elsewhere, in exchange for
+  // this one's memory, and counts sequences that were taken so.
+  void take(std::size_t stream, StreamBuffer& filled) { std::swap(streams_[stream], filled); }
+  void count(std::int64_t sequences, std::int64_t samples);
+  std::int64_t sequences() const { return batch_.sequences; }
+
+  // Sequences that were asked for and are missing because their data are damaged.
+  std::vector<std::uint32_t>& left_out() { return left_out_; }
+
   // Makes the spans of the batch point at the buffers, which must not change after.
   Batch& finish();
 
  private:
   std::vector<StreamBuffer> streams_;
+  std::vector<std::uint32_t> left_out_;
   Batch batch_;
 };
 

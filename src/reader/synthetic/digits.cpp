@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "reader/synthetic/counter_random.h"
+#include "reader/counter_random.h"
 
 namespace tutti::reader {
 namespace {

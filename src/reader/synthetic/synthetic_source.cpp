@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "reader/synthetic/counter_random.h"
+#include "reader/counter_random.h"
 #include "reader/synthetic/digits.h"
 
 namespace tutti::reader {

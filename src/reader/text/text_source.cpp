@@ -2,6 +2,8 @@
 // Parses the sequences of this rank's share, straight into the share.
 #include "reader/text/text_source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tutti::reader {
@@ -43,6 +45,18 @@ void TextSource::read(std::span<const std::uint32_t> sequences, Share& share) {
     file_.release(text.data(), text.data() + text.size());
     touched_ = 0;
   }
+}
+
+std::string TextSource::key(std::uint32_t sequence) {
+  if (!index_->ids) return std::to_string(sequence);
+  std::uint64_t id = 0;
+  sequence_id(file_.bytes().data() + index_->offsets[sequence], id);
+  return std::to_string(id);
+}
+
+std::string TextSource::place(std::uint32_t sequence) {
+  const char* const begin = file_.bytes().data();
+  return fmt::format("{}:{}", file_.path(), 1 + std::count(begin, begin + index_->offsets[sequence], '\n'));
 }
 
 }  // namespace tutti::reader

@@ -16,7 +16,7 @@ struct TextSourceOptions {
   std::string path;
   std::vector<TextStream> streams;
   TextIndexOptions index;
-  bool scattered = false;    // read in random order over the whole file
+  bool scattered = false;                             // read in random order over the whole file
   bool keep_always = false;                           // keepDataInMemory
   std::uint64_t keep_bytes = std::uint64_t{1} << 30;  // parsed data up to this size are kept
 };
@@ -28,6 +28,8 @@ class TextSource final : public SequenceSource {
   const SequenceIndex& index() override { return text_index().sequences; }
   void begin_epoch() override;
   void read(std::span<const std::uint32_t> sequences, Share&) override;
+  std::string key(std::uint32_t sequence) override;
+  std::string place(std::uint32_t sequence) override;
 
  private:
   const TextIndex& text_index();
