@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The float32 rate of oneDNN's own matrix product on this core: the yardstick of throughput.py. Prints GFLOP/s of the
-// matmul primitive, with weights packed beforehand into the library's own layout, and of dnnl_sgemm with plain weights.
-// Usage: gemm_rate SAMPLES INPUTS OUTPUTS [SECONDS]; binding and OMP_NUM_THREADS are the caller's.
+// The rate of oneDNN's own matrix product on this core: the yardstick of throughput.py and compare_pytorch.py. Prints
+// GFLOP/s of the matmul primitive, with weights packed beforehand into the library's own layout, and for float32 of
+// dnnl_sgemm with plain weights. Usage: gemm_rate SAMPLES INPUTS OUTPUTS [SECONDS [float32|bfloat16]]; binding and
+// OMP_NUM_THREADS are the caller's.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <dnnl.hpp>
 #include <vector>
 
@@ -16,9 +18,9 @@ using dnnl::memory;
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-// Both ways of a layer's forward product, in turn, each call timed alone.
+// Both ways of a layer's forward product, in turn, each call timed alone; 0 = not measured.
 struct Rates {
-  double primitive, sgemm;
+  double primitive = 0, sgemm = 0;
 };
 
 double median(std::vector<double>& v) {
@@ -27,12 +29,13 @@ double median(std::vector<double>& v) {
   return *middle;
 }
 
-Rates median_rates(memory::dim samples, memory::dim inputs, memory::dim outputs, double seconds) {
+Rates median_rates(memory::dim samples, memory::dim inputs, memory::dim outputs, double seconds, bool bfloat16) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
-  const memory::desc x({samples, inputs}, memory::data_type::f32, memory::format_tag::ab);
-  const memory::desc any({inputs, outputs}, memory::data_type::f32, memory::format_tag::any);
-  const memory::desc plain({inputs, outputs}, memory::data_type::f32, memory::format_tag::ab);
+  const auto type = bfloat16 ? memory::data_type::bf16 : memory::data_type::f32;
+  const memory::desc x({samples, inputs}, type, memory::format_tag::ab);
+  const memory::desc any({inputs, outputs}, type, memory::format_tag::any);
+  const memory::desc plain({inputs, outputs}, type, memory::format_tag::ab);
   const memory::desc y({samples, outputs}, memory::data_type::f32, memory::format_tag::ab);
   const dnnl::matmul::primitive_desc plan(dnnl::matmul::desc(x, any, y), engine);
   const dnnl::matmul product(plan);
@@ -48,23 +51,25 @@ Rates median_rates(memory::dim samples, memory::dim inputs, memory::dim outputs,
     product.execute(stream, {{DNNL_ARG_SRC, from}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, to}});
     stream.wait();
     primitive.push_back(work / seconds_since(begin));
+    if (bfloat16) continue;
     const auto again = Clock::now();
     dnnl_sgemm('N', 'N', samples, outputs, inputs, 1, floats(from), inputs, floats(weights), outputs, 0, floats(to),
                outputs);
     sgemm.push_back(work / seconds_since(again));
   }
-  return {median(primitive), median(sgemm)};
+  return {median(primitive), bfloat16 ? 0 : median(sgemm)};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: gemm_rate SAMPLES INPUTS OUTPUTS [SECONDS]\n");
+    std::fprintf(stderr, "usage: gemm_rate SAMPLES INPUTS OUTPUTS [SECONDS [float32|bfloat16]]\n");
     return 2;
   }
   const Rates rates =
-      median_rates(std::atol(argv[1]), std::atol(argv[2]), std::atol(argv[3]), argc > 4 ? std::atof(argv[4]) : 1);
+      median_rates(std::atol(argv[1]), std::atol(argv[2]), std::atol(argv[3]), argc > 4 ? std::atof(argv[4]) : 1,
+                   argc > 5 && std::strcmp(argv[5], "bfloat16") == 0);
   std::printf("%.2f %.2f\n", rates.primitive, rates.sgemm);
   return 0;
 }

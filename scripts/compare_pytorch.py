@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""compare_pytorch.py -- training speed and memory of the networks of samples/ against PyTorch: the same network, batch and core.
+
+Both sides do whole training steps (forward, loss, backward, SGD with momentum) on made-up data that lie ready in memory. They take turns,
+pinned to one core, each run a process of its own; medians over the rounds count. PyTorch runs at its better setting, channels-last or not.
+Rates are also shown as a share of the rate of a large matrix product on that core, measured between the runs.
+
+  scripts/compare_pytorch.py                              all networks, float32; makes a virtual environment with PyTorch once
+  scripts/compare_pytorch.py --models lenet,vgg16 --dtype bfloat16 --seconds 10 --rounds 5
+  scripts/compare_pytorch.py --venv PATH --write          uses an environment that is there; writes docs/results/pytorch.md
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import venv
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / 'docs' / 'results' / 'pytorch.md'
+WARM_UP = 3  # steps that do not count
+
+
+class Model:
+    """A config of samples/ and how it is run: rows per batch, samples that a row counts for, minibatches per measured interval."""
+
+    def __init__(self, title, config, batch, steps=1, interval=1, image=False, options=()):
+        self.title, self.config, self.batch, self.steps = title, ROOT / 'samples' / config, batch, steps
+        self.interval, self.image, self.options = interval, image, list(options)
+
+
+MODELS = {
+    'mlp': Model('MLP 784-3x2048-10', 'mnist/mnist.cntk', 256, options=['Hidden=2048', 'Layers=3', 'SGD=[dropoutRate=0]']),
+    'lenet': Model('LeNet', 'mnist/lenet.cntk', 64, interval=5, image=True),
+    'resnet20': Model('ResNet-20', 'cifar10/resnet20.cntk', 128, image=True),
+    'alexnet': Model('AlexNet', 'imagenet/alexnet.cntk', 32, image=True),
+    'googlenet': Model('GoogLeNet', 'imagenet/googlenet.cntk', 32, image=True),
+    'vgg16': Model('VGG-16', 'imagenet/vgg16.cntk', 8, image=True),
+    'resnet50': Model('ResNet-50', 'imagenet/resnet50.cntk', 8, image=True, options=['Classes=1200']),
+    'lstm20': Model('LSTM-20', 'events/events.cntk', 100, 100, interval=10),
+    'lstm512': Model('LSTM-512', 'characters/characters.cntk', 32, 32, options=['Steps=32']),
+}
+
+
+class Measurement:
+    """Samples per second of every interval or step, peak memory in MB, trained parameters, multiply-adds per row."""
+
+    def __init__(self, rate, memory, parameters, work=0, version=''):
+        self.rate, self.memory, self.parameters, self.work, self.version = rate, memory, parameters, work, version
+
+
+def run(command, cpu, **options):
+    """Runs the command on one core; returns its output and its peak memory in MB."""
+    env = dict(os.environ, OMP_NUM_THREADS='1')
+    if os.geteuid() == 0:
+        env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
+    with tempfile.TemporaryFile('w+') as output:
+        child = subprocess.Popen(['taskset', '-c', str(cpu), *map(str, command)], stdout=output, stderr=subprocess.STDOUT, env=env, **options)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read()
+    if child.returncode != 0:
+        raise RuntimeError(f'{" ".join(map(str, command))}\nended with exit code {child.returncode}:\n{text[-4000:]}')
+    return text, usage.ru_maxrss / 1024
+
+
+def measure_trainer(arguments, model, step_seconds):
+    """Trains as long as asked; `step_seconds` is the last known time of a step, or None."""
+    steps = max(WARM_UP + 3, math.ceil(arguments.seconds / step_seconds) if step_seconds else 0)
+    intervals = max(3, math.ceil((steps - WARM_UP) / model.interval))
+    steps = model.interval * (intervals + math.ceil(WARM_UP / model.interval))
+    rows = model.batch * steps
+    with tempfile.TemporaryDirectory(prefix='tutti-compare-') as folder:
+        sgd = f'minibatchSize={model.batch * model.steps};epochSize={rows * model.steps};maxEpochs=1;numMBsToShowResult={model.interval}'
+        options = [f'SGD=[{sgd}]', f'Synthetic=[reader=[samples={rows}]]', 'numCPUThreads=1', 'traceLevel=1', 'makeMode=false',
+                   f'OutputDir={folder}', f'stderr={folder}/run.log', 'command=Synthetic']
+        if arguments.dtype == 'bfloat16':
+            options.append('computeType=bfloat16')
+        _, memory = run([arguments.trainer, f'configFile={model.config}', *model.options, *options], arguments.cpu)
+        log = (pathlib.Path(folder) / 'run.log').read_text(encoding='utf-8')
+    rates = [float(r) for r in re.findall(r'samplesPerSecond = ([\d.]+)', log)][math.ceil(WARM_UP / model.interval):]
+    parameters = re.search(r'Training (\d+) parameters', log)
+    if not rates or not parameters:
+        raise RuntimeError(f'the trainer printed no speed:\n{log[-3000:]}')
+    return Measurement(statistics.median(rates), memory, int(parameters.group(1)))
+
+
+def measure_pytorch(arguments, name, model, channels_last):
+    command = [arguments.python, ROOT / 'scripts' / 'pytorch_models.py', name, '--batch', model.batch, '--seconds', arguments.seconds]
+    command += ['--channels-last'] if channels_last else []
+    command += ['--bfloat16'] if arguments.dtype == 'bfloat16' else []
+    text, memory = run(command, arguments.cpu)
+    found = json.loads(text.strip().splitlines()[-1])
+    rate = model.batch * model.steps / statistics.median(found['seconds'])
+    return Measurement(rate, memory, found['parameters'], found['multiply_adds'], found['version'])
+
+
+def product_rate(arguments):
+    """GFLOP/s of oneDNN's matrix product of 2048 x 2048 x 2048 with packed weights."""
+    text, _ = run([arguments.gemm, 2048, 2048, 2048, 0.5, arguments.dtype], arguments.cpu)
+    return float(text.split()[0])
+
+
+class Comparison:
+    """All rounds of one network."""
+
+    def __init__(self, name):
+        self.name, self.model = name, MODELS[name]
+        self.ours, self.pytorch, self.products = [], [], []
+        self.channels_last = False
+
+    def round(self, arguments):
+        model = self.model
+        step = model.batch * model.steps / self.ours[-1].rate if self.ours else None
+        ours = measure_trainer(arguments, model, step)
+        if not self.ours:  # the first run only told how long a step takes
+            ours = measure_trainer(arguments, model, model.batch * model.steps / ours.rate)
+        self.products.append(product_rate(arguments))
+        if model.image and not self.pytorch:
+            tried = {layout: measure_pytorch(arguments, self.name, model, layout) for layout in (False, True)}
+            self.channels_last = tried[True].rate > tried[False].rate
+            pytorch = tried[self.channels_last]
+        else:
+            pytorch = measure_pytorch(arguments, self.name, model, self.channels_last)
+        if ours.parameters != pytorch.parameters and not self.known_difference(ours, pytorch):
+            raise RuntimeError(f'{self.name}: {ours.parameters} parameters here, {pytorch.parameters} in PyTorch')
+        self.ours.append(ours)
+        self.pytorch.append(pytorch)
+
+    def known_difference(self, ours, pytorch):
+        """PyTorch's LSTM has two bias vectors that are only ever added up."""
+        hidden = {'lstm20': 20, 'lstm512': 512}.get(self.name, 0)
+        return pytorch.parameters - ours.parameters == 4 * hidden
+
+    def ratio(self):
+        return statistics.median(a.rate / b.rate for a, b in zip(self.ours, self.pytorch))
+
+    def share(self, side):
+        flop = 2e-9 * self.pytorch[0].work / self.model.steps
+        return statistics.median(m.rate * flop / g for m, g in zip(side, self.products))
+
+    def cells(self):
+        ours, pytorch = (statistics.median(m.rate for m in side) for side in (self.ours, self.pytorch))
+        memory = [max(m.memory for m in side) for side in (self.ours, self.pytorch)]
+        return [self.model.title, f'{self.model.batch}' + (f' x {self.model.steps}' if self.model.steps > 1 else ''),
+                f'{self.ours[0].parameters:,}', f'{ours:,.1f}', f'{pytorch:,.1f}', 'channels last' if self.channels_last else 'plain',
+                f'{self.ratio():.2f}', f'{self.share(self.ours):.0%}', f'{self.share(self.pytorch):.0%}', f'{memory[0]:,.0f}', f'{memory[1]:,.0f}']
+
+
+HEADERS = ['network', 'batch', 'parameters', 'samples/s', 'PyTorch', 'its layout', 'ratio', 'of product', "PyTorch's", 'peak MB', "PyTorch's"]
+
+
+def table(comparisons):
+    rows = [HEADERS, ['---', *['---:'] * 4, '---', *['---:'] * 5], *[c.cells() for c in comparisons]]
+    return '\n'.join('| ' + ' | '.join(row) + ' |' for row in rows)
+
+
+def summary(comparisons):
+    ratios = [c.ratio() for c in comparisons]
+    products = [p for c in comparisons for p in c.products]
+    mean = math.exp(statistics.fmean(math.log(r) for r in ratios))
+    return (f'Geometric mean of the ratios {mean:.2f}, smallest {min(ratios):.2f}. '
+            f'Matrix product on the core: {statistics.median(products):.1f} GFLOP/s ({min(products):.1f} to {max(products):.1f}).')
+
+
+def processor():
+    for line in pathlib.Path('/proc/cpuinfo').read_text(encoding='utf-8').splitlines():
+        if line.startswith('model name'):
+            return line.split(':', 1)[1].strip()
+    return 'unknown processor'
+
+
+def write_results(arguments, comparisons):
+    """Puts the table of this number type into the page; the other table stays."""
+    begin, end = f'<!-- {arguments.dtype} -->', f'<!-- end of {arguments.dtype} -->'
+    command = f'scripts/compare_pytorch.py --dtype {arguments.dtype} --seconds {arguments.seconds:g} --rounds {arguments.rounds}'
+    section = '\n'.join([begin, f'## {arguments.dtype}', '', table(comparisons), '', summary(comparisons), '',
+                         f'`{command}` on one core of an {processor()}, PyTorch {comparisons[0].pytorch[0].version}.', end])
+    text = RESULTS.read_text(encoding='utf-8') if RESULTS.exists() else '# Speed against PyTorch\n'
+    old = re.search(re.escape(begin) + '.*?' + re.escape(end), text, re.DOTALL)
+    text = text[:old.start()] + section + text[old.end():] if old else text.rstrip() + '\n\n' + section + '\n'
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(text, encoding='utf-8')
+    print(f'written to {RESULTS}')
+
+
+def environment_with_pytorch(folder):
+    """The interpreter of a virtual environment that has PyTorch, made when it is not there; None, and why, when that fails."""
+    python = folder / 'bin' / 'python'
+    try:
+        if not python.exists():
+            print(f'making a virtual environment in {folder}', file=sys.stderr)
+            venv.create(folder, with_pip=True)
+        if subprocess.run([python, '-c', 'import torch'], capture_output=True, check=False).returncode != 0:
+            print('installing PyTorch (some hundred MB)', file=sys.stderr)
+            done = subprocess.run([python, '-m', 'pip', 'install', '--quiet', 'torch', 'numpy'], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                return None, f'pip could not install it: {(done.stderr.strip().splitlines() or ["no reason given"])[-1]}'
+        return python, ''
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, str(error)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--models', default=','.join(MODELS), help='names, separated by commas: ' + ', '.join(MODELS))
+    parser.add_argument('--dtype', choices=('float32', 'bfloat16'), default='float32')
+    parser.add_argument('--seconds', type=float, default=5, help='of training in each run')
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--cpu', type=int, default=max(os.sched_getaffinity(0)), help='the core')
+    parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build')
+    parser.add_argument('--venv', type=pathlib.Path, default=ROOT / 'build' / 'pytorch', help='virtual environment; made if it is not there')
+    parser.add_argument('--write', action='store_true', help=f'writes the table to {RESULTS.relative_to(ROOT)}')
+    arguments = parser.parse_args()
+    arguments.trainer = arguments.build.resolve() / 'trainer'
+    arguments.gemm = arguments.build.resolve() / 'benchmarks' / 'gemm_rate'
+    for program in (arguments.trainer, arguments.gemm):
+        if not program.exists():
+            parser.error(f'{program} is not there: ninja -C {arguments.build} trainer benchmarks/gemm_rate, or name another --build')
+    arguments.names = arguments.models.split(',')
+    for name in arguments.names:
+        if name not in MODELS:
+            parser.error(f"there is no network '{name}'; choose from {', '.join(MODELS)}")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.python, why = environment_with_pytorch(arguments.venv)
+    if arguments.python is None:
+        print(f'skipped: there is no PyTorch to compare with; {why}')
+        return 0
+    done, failed = [], []
+    for name in arguments.names:
+        comparison = Comparison(name)
+        try:
+            for turn in range(arguments.rounds):
+                comparison.round(arguments)
+                print(f'{name}: round {turn + 1} of {arguments.rounds}: ratio '
+                      f'{comparison.ours[-1].rate / comparison.pytorch[-1].rate:.3f}', file=sys.stderr)
+            done.append(comparison)
+        except RuntimeError as error:
+            print(f'{name} failed: {error}', file=sys.stderr)
+            failed.append(name)
+    if done:
+        print(table(done))
+        print()
+        print(summary(done))
+        if arguments.write:
+            write_results(arguments, done)
+    if failed:
+        print(f'failed: {", ".join(failed)}')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
