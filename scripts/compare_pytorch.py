@@ -36,7 +36,7 @@ class Model:
 
 
 MODELS = {
-    'mlp': Model('MLP 784-3x2048-10', 'mnist/mnist.cntk', 256, options=['Hidden=2048', 'Layers=3', 'SGD=[dropoutRate=0]']),
+    'mlp': Model('MLP 784-3x2048-10', 'mnist/mnist.cntk', 256, options=['Hidden=2048', 'Layers=3']),
     'lenet': Model('LeNet', 'mnist/lenet.cntk', 64, interval=5, image=True),
     'resnet20': Model('ResNet-20', 'cifar10/resnet20.cntk', 128, image=True),
     'alexnet': Model('AlexNet', 'imagenet/alexnet.cntk', 32, image=True),
@@ -79,7 +79,7 @@ def measure_trainer(arguments, model, step_seconds):
     rows = model.batch * steps
     with tempfile.TemporaryDirectory(prefix='tutti-compare-') as folder:
         sgd = f'minibatchSize={model.batch * model.steps};epochSize={rows * model.steps};maxEpochs=1;numMBsToShowResult={model.interval}'
-        options = [f'SGD=[{sgd}]', f'Synthetic=[reader=[samples={rows}]]', 'numCPUThreads=1', 'traceLevel=1', 'makeMode=false',
+        options = [f'Synthetic=[SGD=[{sgd}];reader=[samples={rows}]]', 'numCPUThreads=1', 'traceLevel=1', 'makeMode=false',
                    f'OutputDir={folder}', f'stderr={folder}/run.log', 'command=Synthetic']
         if arguments.dtype == 'bfloat16':
             options.append('computeType=bfloat16')

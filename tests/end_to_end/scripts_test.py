@@ -170,5 +170,24 @@ class CifarTest(support.TrainerTest):
         self.assertIn('SHA-256', log)
 
 
+class CompareTest(support.TrainerTest):
+    def test_without_pytorch_it_says_so_and_is_no_failure(self):
+        for program in ('trainer', 'benchmarks/gemm_rate'):
+            self.write(f'build/{program}', '')
+        self.write('file', '')  # nothing can be made below a file
+        done = subprocess.run([sys.executable, support.SOURCE / 'scripts/compare_pytorch.py', '--build', self.directory / 'build',
+                               '--venv', self.directory / 'file' / 'environment'], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn('skipped: there is no PyTorch to compare with', done.stdout)
+
+    def test_unknown_networks_are_named(self):
+        for program in ('trainer', 'benchmarks/gemm_rate'):
+            self.write(f'build/{program}', '')
+        done = subprocess.run([sys.executable, support.SOURCE / 'scripts/compare_pytorch.py', '--build', self.directory / 'build',
+                               '--models', 'lenet,lenot'], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no network 'lenot'", done.stderr)
+
+
 if __name__ == '__main__':
     support.main()

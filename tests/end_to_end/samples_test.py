@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every network of samples/ has the number of parameters that it is known by and makes a few steps on made-up data."""
+import math
+import re
+import shutil
+import unittest
+
+import support
+
+# config: parameters, options, minibatch and samples of the sweep (sequences, where it has them)
+SAMPLES = {
+    'mnist/mnist': (318_010, [], 8, 16),
+    'mnist/lenet': (431_080, [], 8, 16),
+    'cifar10/resnet20': (272_474, [], 4, 8),
+    'cifar10/resnet110': (1_730_714, [], 2, 4),
+    'imagenet/alexnet': (60_965_224, [], 1, 2),
+    'imagenet/googlenet': (13_378_280, [], 1, 2),
+    'imagenet/vgg16': (138_357_544, [], 1, 1),
+    'imagenet/vgg19': (143_667_240, [], 1, 1),
+    'imagenet/resnet50': (25_966_832, ['Classes=1200'], 2, 4),
+    'events/events': (3_263, [], 1000, 40),
+    'atis/atis': (721_479, [], 70, 20),
+    'atis/bidirectional': (901_479, [], 70, 20),
+    'characters/characters': (2_165_825, [], 300, 6),
+}
+# Weights of half a gigabyte, and their gradients and momentum, take too long under a sanitizer.
+LARGE = {'imagenet/vgg16', 'imagenet/vgg19', 'imagenet/alexnet'}
+
+
+class SamplesTest(support.TrainerTest):
+    def test_every_config_is_tried(self):
+        folder = support.SOURCE / 'samples'
+        configs = {str(p.relative_to(folder).with_suffix('')) for p in folder.glob('*/*.cntk') if p.stem != 'data'}
+        self.assertEqual(configs - {'digits/digits', 'simple2d/simple2d'}, set(SAMPLES))
+
+    def test_trains_on_synthetic_data(self):
+        for name, (parameters, options, minibatch, samples) in SAMPLES.items():
+            if support.SANITIZED and name in LARGE:
+                continue
+            with self.subTest(name):
+                self.run_trainer([f'configFile={support.SOURCE / "samples" / name}.cntk', 'command=Synthetic', 'OutputDir=out', 'makeMode=false',
+                                  f'stderr=out/{name}.log', f'Synthetic=[SGD=[minibatchSize={minibatch}];reader=[samples={samples}]]', *options])
+                log = (self.directory / 'out' / f'{name}.log').read_text(encoding='utf-8')
+                shutil.rmtree(self.directory / 'out')
+                self.assertIn(f'Training {parameters} parameters in', log)
+                steps = re.findall(r'Minibatch\[.*?: (\w+) = (\S+) \* \d+', log)
+                self.assertGreaterEqual(len(steps), 1, log)
+                for criterion, value in steps:
+                    self.assertTrue(math.isfinite(float(value)), f'{criterion} = {value}\n{log}')
+
+
+if __name__ == '__main__':
+    unittest.main()
