@@ -41,6 +41,7 @@ QUARANTINE = [
     (re.compile(r'^mpi\.h$'), 'src/comm/', 'MPI'),
     (re.compile(r'^(oneapi/)?dnnl'), 'src/backend/cpu/', 'oneDNN'),
     (re.compile(r'^(cuda|cublas|cudnn|nccl)'), 'src/backend/cuda/', 'CUDA'),
+    (re.compile(r'^hdf5'), 'src/reader/hdf5/', 'HDF5'),
 ]
 LICENCE = 'SPDX-License-Identifier: Apache-2.0'
 LICENSED = {'.cpp', '.h', '.cu', '.cuh', '.py', '.sh', '.cntk', '.supp'}

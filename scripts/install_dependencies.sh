@@ -10,6 +10,7 @@ packages=(
   libdnnl-dev                                       # oneDNN: matrix products on the CPU
   libcli11-dev libfmt-dev libyaml-cpp-dev           # command line, text, YAML and JSON documents
   libhwloc-dev libxxhash-dev zlib1g-dev             # topology, checksums, gzip data
+  libhdf5-dev                                       # HDF5 data
   libgtest-dev libgmock-dev libbenchmark-dev        # tests and micro-benchmarks
 )
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "reader/hdf5/hdf5_options.h"
 #include "reader/idx/idx_options.h"
 #include "reader/mapped_file.h"
 #include "reader/prefetch_reader.h"
@@ -85,6 +86,8 @@ const std::vector<Row>& table() {
       {"CNTKTextFormatReader", "text files of |name value value ... lines, dense or sparse, with or without sequences",
        defaults<TextReaderOptions>(), read_text},
       {"IDXReader", "the binary files of MNIST, plain or gzip", defaults<IdxReaderOptions>(), read_idx_block},
+      {"HDF5Reader", "HDF5 files with one row per sample or sequence, any number of them", defaults<Hdf5ReaderOptions>(),
+       read_hdf5},
       {"SyntheticReader", "made-up data: drawn digits to learn from, random numbers for speed runs",
        defaults<SyntheticReaderOptions>(), read_synthetic},
   };

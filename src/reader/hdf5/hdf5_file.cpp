@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hyperslabs of HDF5 datasets. The library may be built without locks of its own, and every reader has a thread: one
+// lock of ours around all calls.
+#include "reader/hdf5/hdf5_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <hdf5.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "tutti/error.h"
+
+namespace tutti::reader {
+namespace {
+
+std::recursive_mutex& library_lock() {
+  static std::recursive_mutex lock;
+  return lock;
+}
+
+template <auto Close>
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(hid_t id) : id_(id) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~Handle() {
+    if (id_ >= 0) Close(id_);
+  }
+  hid_t get() const { return id_; }
+  bool good() const { return id_ >= 0; }
+
+ private:
+  hid_t id_ = -1;
+};
+using FileHandle = Handle<H5Fclose>;
+using DatasetHandle = Handle<H5Dclose>;
+using SpaceHandle = Handle<H5Sclose>;
+using TypeHandle = Handle<H5Tclose>;
+using ListHandle = Handle<H5Pclose>;
+
+// The reason that the library gives: the innermost message of its error stack.
+std::string library_reason() {
+  std::string reason;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_DOWNWARD,
+      [](unsigned, const H5E_error2_t* e, void* into) -> herr_t {
+        if (e->desc && *e->desc) *static_cast<std::string*>(into) = e->desc;
+        return 0;
+      },
+      &reason);
+  return reason.empty() ? "the library gives no reason" : reason;
+}
+
+// Names of all datasets of the file, for messages.
+std::vector<std::string> dataset_names(hid_t file) {
+  std::vector<std::string> names;
+  H5Ovisit1(
+      file, H5_INDEX_NAME, H5_ITER_INC,
+      [](hid_t, const char* name, const H5O_info_t* info, void* into) -> herr_t {
+        if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(into)->emplace_back(name);
+        return 0;
+      },
+      &names);
+  return names;
+}
+
+}  // namespace
+
+std::uint64_t Hdf5Shape::row_size() const {
+  return std::accumulate(axes.begin() + 1, axes.end(), std::uint64_t{1}, std::multiplies<>());
+}
+
+struct Hdf5File::Dataset {
+  DatasetHandle handle;
+  Hdf5Shape shape;
+};
+
+struct Hdf5File::Open {
+  FileHandle file;
+  std::map<std::string, Dataset> datasets;
+};
+
+Hdf5File::Hdf5File(std::string path) : path_(std::move(path)), open_(std::make_unique<Open>()) {
+  const std::lock_guard lock(library_lock());
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // we say ourselves what went wrong
+  const ListHandle access(H5Pcreate(H5P_FILE_ACCESS));
+  // Reading needs no lock on the file, and file systems of clusters often have none.
+  H5Pset_file_locking(access.get(), false, true);
+  open_->file = FileHandle(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, access.get()));
+  if (!open_->file.good()) throw Error(fmt::format("opening the HDF5 file '{}': {}", path_, library_reason()));
+}
+
+Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
+Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(open_, other.open_);
+  return *this;
+}
+
+Hdf5File::~Hdf5File() {
+  const std::lock_guard lock(library_lock());
+  open_.reset();
+}
+
+Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
+  const auto known = open_->datasets.find(name);
+  if (known != open_->datasets.end()) return known->second;
+  Dataset d;
+  d.handle = DatasetHandle(H5Dopen2(open_->file.get(), name.c_str(), H5P_DEFAULT));
+  if (!d.handle.good()) {
+    const std::string reason = library_reason();
+    const auto names = dataset_names(open_->file.get());
+    const std::string near = nearest(name, names);
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      throw Error(fmt::format("opening the dataset '{}' of the HDF5 file '{}': {}", name, path_, reason));
+    throw Error(fmt::format("the HDF5 file '{}' has no dataset '{}'; {}it has: {}", path_, name,
+                            near.empty() ? "" : fmt::format("did you mean '{}'? ", near), fmt::join(names, ", ")));
+  }
+  const auto fail = [&](const std::string& why) {
+    throw Error(fmt::format("the dataset '{}' of the HDF5 file '{}' {}", name, path_, why));
+  };
+  const TypeHandle type(H5Dget_type(d.handle.get()));
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) fail("holds no numbers: only whole numbers and fractions can be read");
+  d.shape.integer = kind == H5T_INTEGER;
+  const SpaceHandle space(H5Dget_space(d.handle.get()));
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (rank < 1) fail("is a single value; its first axis must count the samples");
+  std::vector<hsize_t> axes(static_cast<std::size_t>(rank));
+  H5Sget_simple_extent_dims(space.get(), axes.data(), nullptr);
+  d.shape.axes.assign(axes.begin(), axes.end());
+  for (int a = 1; a < rank; ++a)
+    if (axes[static_cast<std::size_t>(a)] == 0) fail("has an axis of length 0");
+  return open_->datasets.emplace(name, std::move(d)).first->second;
+}
+
+Hdf5Shape Hdf5File::shape(const std::string& name) {
+  const std::lock_guard lock(library_lock());
+  return dataset(name).shape;
+}
+
+void Hdf5File::read_as(std::int64_t type, const std::string& name, std::uint64_t first, std::uint64_t rows, void* out) {
+  if (rows == 0) return;
+  const std::lock_guard lock(library_lock());
+  const Dataset& d = dataset(name);
+  std::vector<hsize_t> begin(d.shape.axes.size(), 0), count(d.shape.axes.begin(), d.shape.axes.end());
+  begin[0] = first;
+  count[0] = rows;
+  const SpaceHandle there(H5Dget_space(d.handle.get()));
+  const SpaceHandle here(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr));
+  if (H5Sselect_hyperslab(there.get(), H5S_SELECT_SET, begin.data(), nullptr, count.data(), nullptr) < 0 ||
+      H5Dread(d.handle.get(), static_cast<hid_t>(type), here.get(), there.get(), H5P_DEFAULT, out) < 0)
+    throw Error(fmt::format("reading rows {} to {} of the dataset '{}' of the HDF5 file '{}': {}", first,
+                            first + rows - 1, name, path_, library_reason()));
+}
+
+void Hdf5File::read(const std::string& name, std::uint64_t first, std::uint64_t rows, float* out) {
+  read_as(H5T_NATIVE_FLOAT, name, first, rows, out);
+}
+
+void Hdf5File::read(const std::string& name, std::uint64_t first, std::uint64_t rows, double* out) {
+  read_as(H5T_NATIVE_DOUBLE, name, first, rows, out);
+}
+
+}  // namespace tutti::reader
