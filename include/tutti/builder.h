@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ struct BuildContext {
   // The next seed of BrainScript networks. Carry one variable through all builds of a run and they number on, as the
   // original's process-wide counter does; without it every build begins at 1.
   std::int64_t* seed = nullptr;
+  // Reads a trained model for BS.Network.Load: its graph, every parameter with its values (Node::start). Throws Error.
+  // Called on the thread that builds. Without it networks cannot load models.
+  std::function<graph::Graph(const std::string& path)> load_model;
 };
 
 // Whether the block names a network builder (its own or inherited).

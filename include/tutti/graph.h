@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,6 +25,8 @@ struct Node {
   std::vector<std::size_t> inputs;              // indices of earlier nodes; loops (later issue) may point forward
   std::map<std::string, Attribute> attributes;  // "outputRank", "dims", "init", "randomSeed", ...
   SourcePos where;                              // for errors; empty for loaded models
+  // Of a parameter or statistic that comes from a trained model: what it starts from, instead of an initialiser.
+  std::shared_ptr<const std::vector<float>> start;
 };
 
 struct Graph {

@@ -75,13 +75,26 @@ void check_model_to_read(const ActionContext& context, const std::string& model_
       Diagnostic{where ? where->where : SourcePos{}, fmt::format("there is no model '{}'", model_path), fix});
 }
 
+std::function<graph::Graph(const std::string&)> model_loader(const ActionContext& context) {
+  if (const auto* to_come = context.models_to_come)
+    return [to_come](const std::string& path) {
+      const auto dot = path.rfind('.');
+      if (to_come->contains(path) || (dot != std::string::npos && to_come->contains(path.substr(0, dot))))
+        throw ModelToCome{path};
+      return load_trained(path);
+    };
+  if (!context.all_ranks) return [](const std::string& path) { return load_trained(path); };
+  return [world = context.world](const std::string& path) { return load_trained(path, *world); };
+}
+
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
                                             std::vector<std::string> nodes) {
   graph::Graph graph;
   if (model_path.empty()) {
     Problems problems;
     config::Notices said_already;
-    graph = build_network(context.command, {&problems, &said_already, context.constant_seed});
+    graph = build_network(context.command,
+                          {&problems, &said_already, context.constant_seed, nullptr, model_loader(context)});
     problems.throw_if_any();
   } else {
     graph = context.all_ranks ? load_graph(model_path, *context.world) : load_graph(model_path);

@@ -2,11 +2,13 @@
 // evaluation_network.h -- what the actions that only read a model share: its file, its network, its reader.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "actions/action.h"
+#include "tutti/graph.h"
 #include "tutti/network.h"
 #include "tutti/reader.h"
 
@@ -25,6 +27,15 @@ std::string reader_options(const ActionContext&, const char* block, const char* 
 // A model must be there, or be written by an earlier action of this run, or come from a builder. `exact`: the very
 // file, not only numbered ones.
 void check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);
+
+// A network description loads a model that an earlier action of this run is to write.
+struct ModelToCome {
+  std::string path;
+};
+
+// How descriptions load models: before anything runs, every rank reads the file for itself, and what is still to come
+// is ModelToCome; while actions run, rank 0 reads for all.
+std::function<graph::Graph(const std::string&)> model_loader(const ActionContext&);
 
 // The network of a model file (or of the block's builder where no modelPath is given) that reports `nodes`: by default
 // its evaluation nodes, then its criteria.

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
@@ -66,15 +67,16 @@ SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
   for (const auto& [key, name] : {std::pair("trainCriterionNodeName", &sgd.train_criterion_node),
                                   std::pair("evalCriterionNodeName", &sgd.eval_criterion_node)})
     if (!name->empty()) return context.command.block("SGD").value(key).where;
-  for (const char* key : {"BrainScriptNetworkBuilder", "SimpleNetworkBuilder"})
+  for (const char* key :
+       {"BrainScriptNetworkBuilder", "SimpleNetworkBuilder", "NDLNetworkBuilder", "KerasNetworkBuilder"})
     if (const auto value = context.command.find(key)) return value->where;
   return context.command.where();
 }
 
 void make_network(const ActionContext& context, Training& t) {
   const auto before = context.problems->count();
-  graph::Graph graph =
-      build_network(context.command, {context.problems, context.notices, context.constant_seed, context.seed});
+  graph::Graph graph = build_network(
+      context.command, {context.problems, context.notices, context.constant_seed, context.seed, model_loader(context)});
   if (context.problems->count() > before) return;
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;
@@ -141,7 +143,7 @@ void check_model_path(const ActionContext& context, Training& t) {
     context.problems->add(Diagnostic{where, "modelPath is empty", "write modelPath = \"models/net.dnn\""});
     return;
   }
-  context.models_to_come->insert(t.model_path);
+  if (context.models_to_come) context.models_to_come->insert(t.model_path);
   if (!t.network || t.world->rank() != 0) return;
   try {
     check_writable(t.model_path, view_model(*t.network).bytes());
@@ -172,6 +174,36 @@ void make_exchange(const ActionContext& context, Training& t) {
   t.network->plan_training(share);
 }
 
+// A training whose network begins with a model that an earlier action of this run writes: put together in its turn.
+class LaterTraining final : public Action {
+ public:
+  LaterTraining(const ActionContext& context, std::string model_path, std::string from)
+      : context_(context.for_running()),
+        seed_(*context.seed),
+        model_path_(std::move(model_path)),
+        from_(std::move(from)) {}
+  std::string settings() const override {
+    return fmt::format("  model      {}\n  network    begins with '{}', which this run makes first", model_path_,
+                       from_);
+  }
+  void run() override {
+    Problems problems;
+    config::Notices notices;
+    ActionContext now = context_;
+    now.problems = &problems, now.notices = &notices, now.seed = &seed_;
+    const auto action = make_train_action(now);
+    problems.throw_if_any();
+    for (const auto& line : notices.lines) log::warning(line);
+    log::line(action->settings());
+    action->run();
+  }
+
+ private:
+  ActionContext context_;
+  std::int64_t seed_;
+  std::string model_path_, from_;
+};
+
 }  // namespace
 
 std::unique_ptr<Action> make_train_action(const ActionContext& context) {
@@ -191,11 +223,17 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   } else {
     t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
   }
-  make_network(context, t);
+  std::optional<ModelToCome> awaited;
+  try {
+    make_network(context, t);
+  } catch (const ModelToCome& model) {
+    awaited = model;
+  }
   plan_trace(context, t);
   make_readers(context, t);
   check_model_path(context, t);
   if (context.problems->count() > before) return nullptr;
+  if (awaited) return std::make_unique<LaterTraining>(context, t.model_path, awaited->path);
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
   make_exchange(context, t);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "brainscript/evaluator.h"
+#include "brainscript/loaded_network.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -211,6 +212,9 @@ const std::vector<Native>& natives() {
       {"_IsNone", {{"x", {}}}, is_a<None>},
       {"_Numeric", {{"what", {}}, {"x", {}}}, numeric},
       {"DynamicAxis", {}, axis_name},
+      {"_LoadNetwork", {{"pathName", {}}}, load_network},
+      {"_CloneFunction", {{"inputNodes", {}}, {"outputNodes", {}}, {"parameters", {}}}, clone_function},
+      {"_EditNetwork", {{"inputModel", {}}, {"editFunctions", {}}, {"additionalRoots", {}}}, edit_network},
   };
   return all;
 }

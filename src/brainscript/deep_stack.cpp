@@ -4,6 +4,11 @@
 
 #include <pthread.h>
 
+#include <cassert>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
 #include "tutti/error.h"
 
 namespace tutti::brainscript {
@@ -13,18 +18,44 @@ namespace {
 constexpr std::size_t stack_bytes = deep_stack_bytes + (std::size_t{4} << 20);
 
 struct Job {
-  const std::function<void()>* work;
+  const std::function<void()>* work = nullptr;
   std::exception_ptr failure;
+  std::mutex mutex;
+  std::condition_variable changed;
+  const std::function<void()>* part = nullptr;  // for the starting thread
+  std::exception_ptr part_failure;
+  bool finished = false;
 };
+thread_local Job* running = nullptr;
 
 void* run(void* data) {
   auto* job = static_cast<Job*>(data);
+  running = job;
   try {
     (*job->work)();
   } catch (...) {
     job->failure = std::current_exception();
   }
+  const std::scoped_lock lock(job->mutex);
+  job->finished = true;
+  job->changed.notify_all();
   return nullptr;
+}
+
+// Until the work is done, runs the parts that it hands back.
+void serve(Job& job) {
+  std::unique_lock lock(job.mutex);
+  for (;;) {
+    job.changed.wait(lock, [&] { return job.part || job.finished; });
+    if (job.finished) return;
+    try {
+      (*job.part)();
+    } catch (...) {
+      job.part_failure = std::current_exception();
+    }
+    job.part = nullptr;
+    job.changed.notify_all();
+  }
 }
 
 struct Attributes {
@@ -37,14 +68,26 @@ struct Attributes {
 }  // namespace
 
 void on_deep_stack(const std::function<void()>& work) {
-  Job job{&work, nullptr};
+  Job job;
+  job.work = &work;
   Attributes attributes;
   pthread_t thread;
   if (pthread_attr_setstacksize(&attributes.value, stack_bytes) != 0 ||
       pthread_create(&thread, &attributes.value, run, &job) != 0)
     throw Error("cannot start the thread that evaluates the network description (address space is short)");
+  serve(job);
   pthread_join(thread, nullptr);
   if (job.failure) std::rethrow_exception(job.failure);
+}
+
+void on_starting_thread(const std::function<void()>& part) {
+  assert(running && "only work on a deep stack can hand parts back");
+  Job& job = *running;
+  std::unique_lock lock(job.mutex);
+  job.part = &part;
+  job.changed.notify_all();
+  job.changed.wait(lock, [&] { return !job.part; });
+  if (job.part_failure) std::rethrow_exception(std::exchange(job.part_failure, nullptr));
 }
 
 }  // namespace tutti::brainscript

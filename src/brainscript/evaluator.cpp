@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "brainscript/deep_stack.h"
+#include "brainscript/loaded_network.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -254,6 +255,7 @@ Value Evaluator::conditional(const Expr& e, Record* scope, const Path* path) {
 Value Evaluator::member(const Expr& e, Record* scope, const Path* path) {
   const Value base = evaluate(*e.args[0], scope, path);
   if (auto* node = std::get_if<NodeRef>(&base)) return node_member(*node, e, scope);
+  if (auto* view = std::get_if<NetworkView*>(&base)) return network_member(*this, **view, e, scope);
   auto* record = std::get_if<Record*>(&base);
   if (!record)
     fail(e, scope, fmt::format("{} has no members, so no '{}'", describe(base), e.name),
@@ -271,6 +273,8 @@ Value Evaluator::member(const Expr& e, Record* scope, const Path* path) {
 
 Value Evaluator::index(const Expr& e, Record* scope, const Path* path) {
   const Value base = evaluate(*e.args[0], scope, path);
+  if (auto* view = std::get_if<NetworkView*>(&base))
+    return network_element(*this, **view, evaluate(*e.args[1], scope, heap_.path(path, "index")), e, scope);
   auto* a = std::get_if<Array*>(&base);
   if (!a)
     fail(e, scope, fmt::format("{} has no elements to pick by [ ]", describe(base)),

@@ -17,7 +17,9 @@ namespace tutti::brainscript {
 
 class Evaluator {
  public:
-  Evaluator(Heap& heap, NodeTable& nodes, config::Notices* notices) : heap_(heap), nodes_(nodes), notices_(notices) {}
+  using LoadModel = std::function<graph::Graph(const std::string&)>;
+  Evaluator(Heap& heap, NodeTable& nodes, config::Notices* notices, LoadModel load_model = {})
+      : heap_(heap), nodes_(nodes), notices_(notices), load_model_(std::move(load_model)) {}
 
   Value evaluate(const Expr&, Record* scope, const Path* path);
   const Value& force(Thunk*, const Expr* site = nullptr, const Record* scope = nullptr);
@@ -49,6 +51,7 @@ class Evaluator {
 
   Heap& heap() { return heap_; }
   NodeTable& nodes() { return nodes_; }
+  const LoadModel& load_model() const { return load_model_; }
   void notice(const Diagnostic&);
   void notice(std::string line);
   void count(std::size_t elements, const Expr&, const Record* scope);  // against endless arrays and strings
@@ -79,6 +82,7 @@ class Evaluator {
   Heap& heap_;
   NodeTable& nodes_;
   config::Notices* notices_;
+  LoadModel load_model_;
   std::vector<const Thunk*> active_;                                                // being evaluated, outermost first
   const char* stack_begin_ = static_cast<const char*>(__builtin_frame_address(0));  // evaluators live on the deep stack
   int depth_ = 0;

@@ -243,6 +243,14 @@ BS = {
     Not (x) = 1 - x
     If (cond, thenVal, elseVal, tag='') = new ComputationNode { operation = 'If'; inputs = cond : thenVal : elseVal }
   }
+  Network = {
+    Load (pathName) = _LoadNetwork (pathName)
+    CloneFunction (inputNodes, outputNodes, parameters='learnable') = _CloneFunction (inputNodes, outputNodes, parameters)
+    Edit (inputModel, editFunctions, additionalRoots=[| |]) = _EditNetwork (inputModel, editFunctions, additionalRoots)
+    Editing = {
+      ReplaceLinksToNode (nodeToReplace, newNode) = (node => if IsSameObject (node, nodeToReplace) then newNode else node)
+    }
+  }
   Parameters = {
     WeightParam (outputDim, inputDim, initValueScale=1) =
       Parameter {outputDim, inputDim, init='uniform', initValueScale=initValueScale, randomSeed=1}

@@ -13,6 +13,7 @@
 #include "brainscript/deep_stack.h"
 #include "brainscript/evaluator.h"
 #include "brainscript/library.h"
+#include "brainscript/loaded_network.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -34,7 +35,9 @@ bool is_special(std::string_view name) {
 class Builder {
  public:
   Builder(const NetworkText& network, const BuildContext& context, std::int64_t& seed)
-      : context_(context), nodes_(seed, context.force_constant_seed), evaluator_(heap_, nodes_, context.notices) {
+      : context_(context),
+        nodes_(seed, context.force_constant_seed),
+        evaluator_(heap_, nodes_, context.notices, context.load_model) {
     program_.include_path = network.include_path;
     root_ = heap_.path(nullptr, "");
     Record* library = make_library();
@@ -46,7 +49,11 @@ class Builder {
 
   graph::Graph run() {
     Record* network = network_record();
-    if (!network) return {};
+    if (problems_ > 0) return {};
+    if (!network) {  // a loaded one
+      nodes_.drop_unused();
+      return std::move(nodes_.graph);
+    }
     const std::vector<std::string> order = evaluation_order(*network);
     std::map<std::string, Value> values;
     for (const auto& name : order) guarded([&] { values[name] = evaluator_.force(network->own(name)); });
@@ -55,7 +62,9 @@ class Builder {
     for (const auto& set : special_sets) guarded([&] { fill(set, *network, values); });
     name_special(values);
     warn_near_misses(*network);
-    return problems_ > 0 ? graph::Graph{} : std::move(nodes_.graph);
+    if (problems_ > 0) return {};
+    nodes_.drop_unused();
+    return std::move(nodes_.graph);
   }
 
   Value expression() {
@@ -97,6 +106,7 @@ class Builder {
     }
   }
 
+  // Null where the network is a loaded one, or wrong.
   Record* network_record() {
     Record* network = nullptr;
     guarded([&] {
@@ -106,11 +116,13 @@ class Builder {
         return;
       }
       const Value v = evaluator_.evaluate(*e, globals_, root_);
+      if (auto* view = std::get_if<NetworkView*>(&v); view && (*view)->prefix.empty())
+        return adopt_whole(*(*view)->network, nodes_);
       auto* r = std::get_if<Record*>(&v);
       if (!r)
         throw ConfigError(e->where.pos(),
                           fmt::format("the network must be a record of definitions, not {}", evaluator_.describe(v)),
-                          "write { ... } or (new ComputationNetwork { ... })");
+                          "write { ... }, (new ComputationNetwork { ... }) or (BS.Network.Load (path))");
       network = *r;
     });
     return network;

@@ -29,6 +29,10 @@ class NodeTable {
 
   NodeRef add(graph::Node node);                  // makes the name unique
   void rename(NodeRef, const std::string& name);  // a node that has the name already takes this one's in exchange
+  // The node as a part of a loaded model: it stays only if something needs it in the end.
+  NodeRef add_loaded(graph::Node node);
+  // Leaves out loaded nodes that nothing needs, and gives the names they held to those who wanted them.
+  void drop_unused();
   NodeRef constant(double value, const std::string& name, const SourcePos& where);
   std::int64_t next_seed() { return force_constant_seed_ ? 1 : seed_++; }
   std::int64_t given_seed(std::int64_t wanted) const { return force_constant_seed_ ? 1 : wanted; }
@@ -36,9 +40,12 @@ class NodeTable {
   graph::Graph graph;
   std::map<std::string, std::vector<std::size_t>> tags;  // "feature" -> nodes
   std::set<std::size_t> default_features;                // inputs whose tag the user did not write
+  bool keep_loaded = false;                              // the network is a loaded one as it stands
 
  private:
   std::map<std::string, int> names_;  // name -> the last number behind it
+  std::vector<std::string> wanted_;   // by node: the name it was made under
+  std::set<std::size_t> loaded_;
   std::int64_t& seed_;
   bool force_constant_seed_;
 };

@@ -62,6 +62,7 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
 
 NodeRef NodeTable::add(graph::Node node) {
   if (node.name.empty()) node.name = "_";
+  wanted_.push_back(node.name);
   int& last = names_[node.name];
   if (last++ > 0) {
     // Two expressions can stand under one path (a function's body and its argument); the later one gets a number.

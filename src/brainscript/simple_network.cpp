@@ -72,7 +72,7 @@ class SimpleBuilder {
 
   std::size_t node(std::string name, std::string operation, std::vector<std::size_t> inputs,
                    std::map<std::string, graph::Attribute> attributes = {}) {
-    g_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), std::move(attributes), where_});
+    g_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), std::move(attributes), where_, {}});
     return g_.nodes.size() - 1;
   }
 

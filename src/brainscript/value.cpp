@@ -16,6 +16,7 @@ std::string kind_of(const Value& v) {
     std::string operator()(Record* r) const { return r->type.empty() ? "a record" : "a " + r->type; }
     std::string operator()(Function*) const { return "a function"; }
     std::string operator()(NodeRef) const { return "a node"; }
+    std::string operator()(NetworkView*) const { return "a loaded network"; }
   };
   return std::visit(Name{}, v);
 }

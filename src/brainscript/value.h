@@ -5,6 +5,8 @@
 
 #include <deque>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +21,12 @@ namespace tutti::brainscript {
 struct Array;
 struct Record;
 struct Function;
+struct LoadedNetwork;
+// A loaded model, or those of its nodes whose names begin with `prefix`: what net.a, net.a.b[0] stand for.
+struct NetworkView {
+  std::shared_ptr<LoadedNetwork> network;
+  std::string prefix;
+};
 struct None {
   bool operator==(const None&) const = default;
 };
@@ -26,7 +34,7 @@ struct NodeRef {
   std::size_t index = 0;  // into graph::Graph::nodes
   bool operator==(const NodeRef&) const = default;
 };
-using Value = std::variant<None, double, bool, std::string, Array*, Record*, Function*, NodeRef>;
+using Value = std::variant<None, double, bool, std::string, Array*, Record*, Function*, NodeRef, NetworkView*>;
 
 std::string kind_of(const Value&);  // "a number", "a string", ...
 
@@ -87,7 +95,7 @@ struct Native {
     std::optional<Value> otherwise;
   };
   std::vector<Param> params;
-  Value (*run)(Evaluator&, const Call&) = nullptr;
+  std::function<Value(Evaluator&, const Call&)> run;
 };
 const std::vector<Native>& natives();
 
@@ -104,6 +112,8 @@ class Heap {
   Thunk* ready(Value v, std::string name = {});
   Array* array() { return &arrays_.emplace_back(); }
   Record* record() { return &records_.emplace_back(); }
+  Native* native(Native n) { return &natives_.emplace_back(std::move(n)); }
+  NetworkView* view(NetworkView v) { return &views_.emplace_back(std::move(v)); }
   Function* function(Function f) { return &functions_.emplace_back(std::move(f)); }
   const Path* path(const Path* parent, std::string part) { return &paths_.emplace_back(Path{parent, std::move(part)}); }
 
@@ -113,6 +123,8 @@ class Heap {
   std::deque<Record> records_;
   std::deque<Function> functions_;
   std::deque<Path> paths_;
+  std::deque<Native> natives_;
+  std::deque<NetworkView> views_;
 };
 
 }  // namespace tutti::brainscript

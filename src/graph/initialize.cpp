@@ -146,6 +146,7 @@ std::string initializer(const Node& node) {
 }  // namespace
 
 void check_initializer(const Node& node) {
+  if (node.start) return;
   const std::string init = initializer(node);
   if (init == "fromfile" && !std::ifstream(text(node, "initFromFilePath")))
     throw ConfigError(
@@ -165,7 +166,17 @@ void check_initializer(const Node& node) {
                    : fmt::format("did you mean '{}'?", near));
 }
 
+void start_from(const Node& node, const Shape& shape, std::span<float> values) {
+  if (node.start->size() != values.size())
+    throw ConfigError(node.where,
+                      fmt::format("'{}' {} comes from a trained model, which has {} values for it", node.name,
+                                  to_string(shape), node.start->size()),
+                      "a loaded parameter keeps its dimensions; replace the layer by a new one to change them");
+  std::copy(node.start->begin(), node.start->end(), values.begin());
+}
+
 void initialize(const Node& node, const Shape& shape, std::span<float> values) {
+  if (node.start) return start_from(node, shape, values);
   check_initializer(node);
   const std::string init = initializer(node);
   const auto random = distributions().find(init);

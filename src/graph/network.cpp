@@ -191,6 +191,9 @@ void Network::initialize_parameters() {
     }
     graph::initialize(m.graph.nodes[index], m.values[index].shape, values);
   }
+  for (auto& s : m.stored)
+    if (const graph::Node& node = m.graph.nodes[s.node]; node.start && !is_parameter(node))
+      graph::start_from(node, Shape{{s.values.size()}}, s.values.span());
 }
 
 std::vector<Network::Input> Network::inputs_for_training() const { return impl_->inputs_of(impl_->criterion_roots()); }

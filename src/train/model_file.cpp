@@ -65,6 +65,40 @@ graph::Graph load_graph(const std::string& path) {
 
 void load_values(const std::string& path, ModelView& m) { read_model_values(ContainerReader(path, "model"), m); }
 
+graph::Graph load_trained(const std::string& path) {
+  const ContainerReader r(path, "model");
+  graph::Graph graph = parse_graph(r.text("graph"), path);
+  for (graph::Node& node : graph.nodes) {
+    if (!r.has(prefix + node.name)) continue;
+    auto values =
+        std::make_shared<std::vector<float>>(shape_of(r.find(prefix + node.name, EntryType::floats)).elements());
+    r.floats(prefix + node.name, *values);
+    node.start = std::move(values);
+  }
+  return graph;
+}
+
+graph::Graph load_trained(const std::string& path, Communicator& comm) {
+  graph::Graph graph;
+  std::string text;
+  on_rank_0(comm, [&] {
+    graph = load_trained(path);
+    text = to_text(graph);
+  });
+  broadcast_text(comm, text);
+  if (comm.rank() != 0) graph = parse_graph(text, path);
+  for (graph::Node& node : graph.nodes) {
+    std::uint64_t size = node.start ? node.start->size() : 0;
+    comm.broadcast(0, std::as_writable_bytes(std::span(&size, 1)));
+    if (size == 0) continue;
+    auto values = std::make_shared<std::vector<float>>(size);
+    if (comm.rank() == 0) *values = *node.start;
+    comm.broadcast(0, std::as_writable_bytes(std::span(*values)));
+    node.start = std::move(values);
+  }
+  return graph;
+}
+
 graph::Graph load_graph(const std::string& path, Communicator& comm) {
   std::string text;
   on_rank_0(comm, [&] { text = ContainerReader(path, "model").text("graph"); });

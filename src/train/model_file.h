@@ -36,10 +36,14 @@ void save_model(const std::string& path, const ModelView&);
 graph::Graph load_graph(const std::string& path);
 void load_values(const std::string& path, ModelView&);
 
+// The graph with its values in it (Node::start): a model as the beginning of another network.
+graph::Graph load_trained(const std::string& path);
+
 // The same for all ranks of a communicator: rank 0 reads, so the file need not be visible elsewhere. When rank 0
 // fails, every rank throws the same Error.
 graph::Graph load_graph(const std::string& path, Communicator&);
 void load_values(const std::string& path, ModelView&, Communicator&);
+graph::Graph load_trained(const std::string& path, Communicator&);
 
 // The text of action dumpNode.
 struct DumpOptions {
