@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actions/action.h"
+#include "actions/model_actions.h"
 #include "actions/test_actions.h"
 #include "actions/train_action.h"
 #include "actions/write_actions.h"
@@ -35,6 +36,16 @@ const std::vector<ActionEntry>& action_table() {
        described<CvOptions>(),
        "evaluates the models of several epochs and names the best"},
       {{"write"}, false, make_write_action, described<WriteOptions>(), "writes node values as text, per sample"},
+      {{"edit"},
+       false,
+       make_edit_action,
+       described<EditOptions>(),
+       "writes the model that a network description makes"},
+      {{"bnstat"},
+       true,
+       make_batch_statistics_action,
+       described<BatchStatisticsOptions>(),
+       "computes the statistics of batch normalisation anew"},
       {{"dumpNode", "dumpNodes"},
        false,
        make_dump_node_action,

@@ -224,10 +224,12 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
     t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
   }
   std::optional<ModelToCome> awaited;
+  const std::int64_t seed = *context.seed;
   try {
     make_network(context, t);
   } catch (const ModelToCome& model) {
     awaited = model;
+    *context.seed = seed;  // what was built in vain takes none
   }
   plan_trace(context, t);
   make_readers(context, t);

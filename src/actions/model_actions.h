@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// model_actions.h -- the actions that make a model of a model: edit (a description that loads one) and bnstat
+// (statistics of batch normalisation, computed anew).
+#pragma once
+
+#include "actions/action.h"
+
+namespace tutti::actions {
+
+struct EditOptions {
+  std::string output_model_path, edit_path;
+  void describe(config::Fields&);
+};
+struct BatchStatisticsOptions {
+  std::string model_path, new_model_path;
+  config::Schedule<std::int64_t> minibatch_size = 256;
+  std::int64_t iterations_per_node = 30;
+  std::int64_t trace_level = 0;
+  void describe(config::Fields&);
+};
+
+std::unique_ptr<Action> make_edit_action(const ActionContext&);
+std::unique_ptr<Action> make_batch_statistics_action(const ActionContext&);
+
+}  // namespace tutti::actions
