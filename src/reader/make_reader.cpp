@@ -39,7 +39,7 @@ Made read_text(const Record& block, const ReaderContext& context) {
                       *context.notices, {"readerType"});
   check_file(block, "file", o->file, context);
   return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<TextSource>(o->source()); },
-          o->order.randomization(o->window)};
+          o->order.randomization(o->window), o->truncation.truncation(trains(context))};
 }
 
 Made read_idx_block(const Record& block, const ReaderContext& context) {
@@ -86,8 +86,8 @@ const std::vector<Row>& table() {
       {"CNTKTextFormatReader", "text files of |name value value ... lines, dense or sparse, with or without sequences",
        defaults<TextReaderOptions>(), read_text},
       {"IDXReader", "the binary files of MNIST, plain or gzip", defaults<IdxReaderOptions>(), read_idx_block},
-      {"HDF5Reader", "HDF5 files with one row per sample or sequence, any number of them", defaults<Hdf5ReaderOptions>(),
-       read_hdf5},
+      {"HDF5Reader", "HDF5 files with one row per sample or sequence, any number of them",
+       defaults<Hdf5ReaderOptions>(), read_hdf5},
       {"SyntheticReader", "made-up data: drawn digits to learn from, random numbers for speed runs",
        defaults<SyntheticReaderOptions>(), read_synthetic},
   };
@@ -173,7 +173,8 @@ std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderCon
     if (const reader::Row* row = reader::find_row(type->text)) {
       const reader::Made made = row->read(block, context);
       if (problems.empty())
-        reader = std::make_unique<reader::PrefetchReader>(reader::MinibatchMaker(made.source(), made.randomization));
+        reader = std::make_unique<reader::PrefetchReader>(
+            reader::MinibatchMaker(made.source(), made.randomization, made.truncation));
     } else {
       reader::say_unknown(*type, problems);
     }

@@ -3,22 +3,44 @@
 #include "reader/minibatch_maker.h"
 
 namespace tutti::reader {
+namespace {
+
+void describe_step(const auto& step, Batch& batch) {
+  batch.global_samples = step.global_samples;
+  batch.global_columns = step.global_columns;
+  batch.position = step.position;
+}
+
+}  // namespace
 
 void MinibatchMaker::start(const EpochPlan& plan) {
   source_->begin_epoch();
-  if (!walker_) walker_.emplace(source_->index(), randomization_);
-  walker_->start(plan);
+  if (truncated()) {
+    if (!lanes_) lanes_.emplace(source_->index(), randomization_, truncation_);
+    lanes_->start(plan);
+    cutter_.restart();
+  } else {
+    if (!walker_) walker_.emplace(source_->index(), randomization_);
+    walker_->start(plan);
+  }
 }
 
 bool MinibatchMaker::make(Share& share) {
+  if (truncated()) return make_truncated(share);
   if (!walker_->next(step_)) return false;
   share.clear();
   source_->begin_sweep(step_.sweep);
   source_->read(step_.mine, share);
-  Batch& batch = share.finish();
-  batch.global_samples = step_.global_samples;
-  batch.global_columns = step_.global_columns;
-  batch.position = step_.position;
+  describe_step(step_, share.finish());
+  return true;
+}
+
+bool MinibatchMaker::make_truncated(Share& share) {
+  if (!lanes_->next(lane_step_)) return false;
+  share.clear();
+  source_->begin_sweep(lane_step_.sweep);
+  cutter_.read(*source_, lane_step_.mine, share);
+  describe_step(lane_step_, share.finish());
   return true;
 }
 

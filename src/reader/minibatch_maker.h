@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "reader/fragment_cutter.h"
 #include "reader/minibatch_walker.h"
 #include "reader/sequence_source.h"
 #include "reader/share.h"
@@ -13,18 +14,25 @@ namespace tutti::reader {
 
 class MinibatchMaker {
  public:
-  MinibatchMaker(std::unique_ptr<SequenceSource> source, Randomization randomization)
-      : source_(std::move(source)), randomization_(randomization) {}
+  MinibatchMaker(std::unique_ptr<SequenceSource> source, Randomization randomization, Truncation truncation = {})
+      : source_(std::move(source)), randomization_(randomization), truncation_(truncation) {}
   const std::vector<StreamInfo>& streams() const { return source_->streams(); }
   std::int64_t sweep_samples() { return source_->index().samples(); }
   void start(const EpochPlan&);
   bool make(Share&);  // the next minibatch; false at the end of the epoch
 
  private:
+  bool truncated() const { return truncation_.length > 0 || truncation_.lanes > 0; }
+  bool make_truncated(Share&);
+
   std::unique_ptr<SequenceSource> source_;
   Randomization randomization_;
-  std::optional<MinibatchWalker> walker_;  // once the index is known
+  Truncation truncation_;
+  std::optional<MinibatchWalker> walker_;  // one of the two, once the index is known
+  std::optional<LaneWalker> lanes_;
+  FragmentCutter cutter_;
   Step step_;
+  LaneStep lane_step_;
 };
 
 }  // namespace tutti::reader

@@ -8,63 +8,36 @@
 
 namespace tutti::reader {
 
-MinibatchWalker::MinibatchWalker(const SequenceIndex& index, Randomization randomization)
-    : index_(index), order_(index, randomization) {}
-
 void MinibatchWalker::start(const EpochPlan& plan) {
   assert(plan.ranks > 0 && plan.rank >= 0 && plan.rank < plan.ranks && plan.epoch >= 0);
   plan_ = plan;
-  const std::int64_t samples = plan.samples > 0 ? plan.samples : index_.samples();
-  std::int64_t begin = 0, end = 0;
-  if (__builtin_mul_overflow(plan.epoch, samples, &begin) || __builtin_add_overflow(begin, samples, &end))
-    throw Error("reading: epochSize times the number of epochs is beyond all counting");
-  epoch_end_ = end;
-  seek(begin);
-  epoch_begin_ = position_;
-  if (plan.start > 0) seek(epoch_begin_ + plan.start);
-}
-
-// Goes to the first sequence that starts at or after `position`.
-void MinibatchWalker::seek(std::int64_t position) {
-  sweep_ = position / index_.samples();
-  const std::int64_t offset = position % index_.samples();
-  order_.set_sweep(sweep_);
-  std::int64_t at = 0;
-  if (index_.single_samples()) {
-    place_ = static_cast<std::uint32_t>(offset);
-    at = offset;
-  } else {
-    for (place_ = 0; at < offset; ++place_) at += index_.samples_of(order_[place_]);
-  }
-  position_ = sweep_ * index_.samples() + at;
+  const OrderCursor::Stretch epoch = cursor_.epoch(plan);
+  cursor_.seek(epoch.begin);
+  epoch_begin_ = cursor_.position();
+  epoch_end_ = epoch.end;
+  if (plan.start > 0) cursor_.seek(epoch_begin_ + plan.start);
 }
 
 bool MinibatchWalker::next(Step& step) {
   step.mine.clear();
-  if (position_ >= epoch_end_) return false;
-  if (place_ == index_.sequences()) {
-    ++sweep_;
-    place_ = 0;
-    order_.set_sweep(sweep_);
-  }
-  step.position = position_ - epoch_begin_;
-  step.sweep = sweep_;
-  const std::int64_t most = std::min(std::max<std::int64_t>(plan_.minibatch, 1), epoch_end_ - position_);
-  const std::uint32_t first = place_;
+  const std::int64_t begin = cursor_.position();
+  if (begin >= epoch_end_) return false;
+  if (cursor_.at_sweep_end()) cursor_.next_sweep();
+  step.position = begin - epoch_begin_;
+  step.sweep = cursor_.sweep();
+  const SequenceIndex& index = cursor_.index();
+  const std::int64_t most = std::min(std::max<std::int64_t>(plan_.minibatch, 1), epoch_end_ - begin);
   lengths_.clear();
-  std::int64_t total = 0;
-  while (place_ < index_.sequences()) {
-    const std::uint32_t sequence = order_[place_];
-    const std::int64_t samples = index_.samples_of(sequence);
-    if (place_ > first && total + samples > most) break;
-    total += samples;
-    if (static_cast<int>(place_ % static_cast<std::uint32_t>(plan_.ranks)) == plan_.rank) step.mine.push_back(sequence);
-    if (!index_.single_samples()) lengths_.push_back(samples);
-    ++place_;
+  for (bool first = true; !cursor_.at_sweep_end(); first = false) {
+    const std::int64_t samples = index.samples_of(cursor_.peek());
+    if (!first && cursor_.position() - begin + samples > most) break;
+    const bool mine = static_cast<int>(cursor_.place() % static_cast<std::uint32_t>(plan_.ranks)) == plan_.rank;
+    const std::uint32_t sequence = cursor_.take();
+    if (mine) step.mine.push_back(sequence);
+    if (!index.single_samples()) lengths_.push_back(samples);
   }
-  position_ += total;
-  step.global_samples = total;
-  step.global_columns = index_.single_samples() ? total : packed_columns();
+  step.global_samples = cursor_.position() - begin;
+  step.global_columns = index.single_samples() ? step.global_samples : packed_columns();
   return true;
 }
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "reader/order_cursor.h"
 #include "reader/packing.h"
-#include "reader/sweep_order.h"
 #include "tutti/reader.h"
 
 namespace tutti::reader {
@@ -22,20 +22,15 @@ struct Step {
 
 class MinibatchWalker {
  public:
-  MinibatchWalker(const SequenceIndex&, Randomization);
+  MinibatchWalker(const SequenceIndex& index, Randomization randomization) : cursor_(index, randomization) {}
   void start(const EpochPlan&);
   bool next(Step&);  // false at the end of the epoch
 
  private:
-  void seek(std::int64_t position);
   std::int64_t packed_columns();
 
-  const SequenceIndex& index_;
-  SweepOrder order_;
+  OrderCursor cursor_;
   EpochPlan plan_;
-  std::int64_t sweep_ = 0;
-  std::uint32_t place_ = 0;    // of the next sequence in the sweep
-  std::int64_t position_ = 0;  // of its first sample in the endless sequence of sweeps
   std::int64_t epoch_begin_ = 0, epoch_end_ = 0;
   std::vector<std::int64_t> lengths_, rank_lengths_;
   Packing packing_;

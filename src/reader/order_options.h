@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// order_options.h -- how any reader's sequences are ordered.
+// order_options.h -- how any reader's sequences are ordered, and cut for truncated back-propagation.
 #pragma once
 
+#include "reader/lane_walker.h"
 #include "reader/sweep_order.h"
 #include "tutti/config.h"
 
@@ -26,6 +27,22 @@ struct OrderOptions {
   Randomization randomization(std::int64_t window = 0) const {
     return {shuffle, window, static_cast<std::uint64_t>(seed)};
   }
+};
+
+struct TruncationOptions {
+  bool truncated = false;
+  std::int64_t length = 0;
+  void describe(config::Fields& f) {
+    f("truncated", truncated,
+      "cut sequences into stretches for truncated back-propagation; SGD needs truncated = true too");
+    f("truncationLength", length,
+      "steps of a stretch; a minibatch has minibatchSize / truncationLength of them, side by side");
+    if (length < 0) f.problem("truncationLength", "a length is not negative", "100 steps, say");
+    if (truncated && length == 0)
+      f.problem("truncated", "truncated sequences need a truncationLength", "truncationLength = 100, say");
+  }
+  // Outside training sequences come whole: the same results without state to carry.
+  Truncation truncation(bool training) const { return {truncated && training ? length : 0, 0}; }
 };
 
 }  // namespace tutti::reader

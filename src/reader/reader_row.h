@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "reader/lane_walker.h"
 #include "reader/sequence_source.h"
 #include "reader/sweep_order.h"
 #include "tutti/reader.h"
@@ -16,6 +17,7 @@ struct Made {
   std::function<void(config::Fields&)> describe;            // the options in effect
   std::function<std::unique_ptr<SequenceSource>()> source;  // opens the files
   Randomization randomization;
+  Truncation truncation = {};
 };
 
 // One per row; mistakes land in context.problems.

@@ -66,6 +66,7 @@ Share::Share(const std::vector<StreamInfo>& streams) {
 void Share::clear() {
   for (auto& s : streams_) s.clear();
   left_out_.clear();
+  fragments_.clear();
   batch_.sequences = batch_.samples = 0;
 }
 
@@ -89,6 +90,7 @@ void Share::count(std::int64_t sequences, std::int64_t samples) {
 
 Batch& Share::finish() {
   for (std::size_t i = 0; i < streams_.size(); ++i) batch_.streams[i] = streams_[i].view();
+  batch_.fragments = fragments_;
   return batch_;
 }
 

@@ -47,6 +47,9 @@ class Share {
   // The same for `n` sequences of one sample each whose columns were all appended before.
   void end_single_samples(std::size_t n);
 
+  // What the sequence ended last is of a longer one, in truncated minibatches.
+  void add_fragment(const Fragment& f) { fragments_.push_back(f); }
+
   // For sources made of others: takes the columns and sequences of a stream that was filled elsewhere, in exchange for
   // this one's memory, and counts sequences that were taken so.
   void take(std::size_t stream, StreamBuffer& filled) { std::swap(streams_[stream], filled); }
@@ -62,6 +65,7 @@ class Share {
  private:
   std::vector<StreamBuffer> streams_;
   std::vector<std::uint32_t> left_out_;
+  std::vector<Fragment> fragments_;
   Batch batch_;
 };
 

@@ -39,6 +39,7 @@ void Hdf5ReaderOptions::describe(config::Fields& f) {
   f.required("input");
   order.describe(f);
   f("randomizationWindow", window, "samples among which rows are shuffled; 0 = the whole data set");
+  truncation.describe(f);
   f("lengths", lengths,
     "dataset with the number of steps of each row that are data, of sequences filled up to one length");
   f("maxErrors", max_errors, "files and rows that may be wrong; they are left out");
@@ -121,7 +122,7 @@ Made read_hdf5(const config::Record& block, const ReaderContext& context) {
             s.keep_bytes = static_cast<std::uint64_t>(o->keep_bytes);
             return std::make_unique<Hdf5Source>(std::move(s));
           },
-          o->order.randomization(o->window)};
+          o->order.randomization(o->window), o->truncation.truncation(trains(context))};
 }
 
 }  // namespace tutti::reader

@@ -21,6 +21,7 @@ struct Hdf5ReaderOptions {
   std::vector<std::string> files;
   std::vector<std::pair<std::string, Hdf5StreamOptions>> input;
   OrderOptions order;
+  TruncationOptions truncation;
   std::int64_t window = 0;
   std::string lengths;
   std::int64_t max_errors = 0, trace_level = 0;

@@ -24,12 +24,10 @@ void TextReaderOptions::describe(config::Fields& f) {
   f("keepDataInMemory", keep_in_memory, "keep parsed data whatever their size");
   f("keepLimitInBytes", keep_bytes, "parsed data are kept in memory for later sweeps up to this size per rank");
   f("precision", precision, "accepted; data are float32 either way");
-  f("truncated", truncated, "cut sequences for truncated back-propagation; not in this version");
+  truncation.describe(f);
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");
 
-  if (truncated)
-    f.problem("truncated", "truncated back-propagation through time is not in this version", "set truncated = false");
   if (window < 0) f.problem("randomizationWindow", "the window is a number of samples", "0 means the whole data set");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
   if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "a chunk has at least one byte", "leave it at 33554432");

@@ -27,6 +27,7 @@ struct TextReaderOptions {
   std::string file;
   std::vector<std::pair<std::string, TextStreamOptions>> input;
   OrderOptions order;
+  TruncationOptions truncation;
   std::int64_t window = 0;
   bool skip_sequence_ids = false;
   bool frame_mode = false;
@@ -36,7 +37,6 @@ struct TextReaderOptions {
   bool keep_in_memory = false;
   std::int64_t keep_bytes = std::int64_t{1} << 30;
   std::string precision = "float";
-  bool truncated = false;
 
   void describe(config::Fields& f);
   TextSourceOptions source() const;

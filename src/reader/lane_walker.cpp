@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lane that has too little left takes the next sequence of the global order. Lanes run empty at the end of the epoch
+// and of the sweep, so that no state crosses it and an epoch can start anywhere.
+#include "reader/lane_walker.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace tutti::reader {
+
+void LaneWalker::start(const EpochPlan& plan) {
+  assert(plan.ranks > 0 && plan.rank >= 0 && plan.rank < plan.ranks && plan.epoch >= 0);
+  plan_ = plan;
+  const std::int64_t minibatch = std::max<std::int64_t>(plan.minibatch, 1);
+  length_ = truncation_.lanes > 0 ? minibatch : truncation_.length;
+  lanes_.assign(static_cast<std::size_t>(truncation_.lanes > 0 ? truncation_.lanes
+                                                               : std::max<std::int64_t>(1, minibatch / length_)),
+                {});
+  const OrderCursor::Stretch epoch = cursor_.epoch(plan);
+  cursor_.seek(epoch.begin);
+  epoch_end_ = epoch.end;
+  done_ = 0;
+  // What the lanes hold in the middle of an epoch is known only by going there; no data are read on the way.
+  for (LaneStep step; done_ < plan.start && next(step);) {
+  }
+}
+
+void LaneWalker::fill(Lane& lane) {
+  while (lane.left < length_ && cursor_.position() < epoch_end_ && !cursor_.at_sweep_end()) {
+    const std::uint32_t sequence = cursor_.take();
+    const std::int64_t samples = cursor_.index().samples_of(sequence);
+    lane.running.push_back({sequence, 0, samples});
+    lane.left += samples;
+  }
+}
+
+void LaneWalker::cut(Lane& lane, std::size_t number, LaneStep& step) {
+  const auto ranks = static_cast<std::size_t>(plan_.ranks);
+  const bool mine = number % ranks == static_cast<std::size_t>(plan_.rank);
+  std::int64_t room = std::min(length_, lane.left);
+  step.global_samples += room;
+  lane.left -= room;
+  while (room > 0) {
+    Running& r = lane.running.front();
+    const std::int64_t steps = std::min(room, r.samples - r.done);
+    const bool ends = r.done + steps == r.samples;
+    if (mine)
+      step.mine.push_back({r.sequence, r.done, r.done + steps, static_cast<std::int32_t>(number / ranks), ends});
+    r.done += steps;
+    room -= steps;
+    if (ends) lane.running.pop_front();
+  }
+}
+
+bool LaneWalker::next(LaneStep& step) {
+  step.mine.clear();
+  step.global_samples = 0;
+  step.position = done_;
+  if (std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.left == 0; })) {
+    if (cursor_.position() >= epoch_end_) return false;
+    if (cursor_.at_sweep_end()) cursor_.next_sweep();
+  }
+  step.sweep = cursor_.sweep();
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    fill(lanes_[l]);
+    cut(lanes_[l], l, step);
+  }
+  // As in the original, the block is as wide and as long as it may be, however much of it is used.
+  step.global_columns = static_cast<std::int64_t>(lanes_.size()) * length_;
+  done_ += step.global_samples;
+  return true;
+}
+
+}  // namespace tutti::reader
