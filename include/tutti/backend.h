@@ -93,6 +93,11 @@ struct SparseView {
   const std::int64_t* begin = nullptr;
 };
 
+// A weight whose element (index, out) lies at index * index_stride + out * out_stride.
+struct SparseWeight {
+  std::size_t out = 0, index_stride = 0, out_stride = 1;
+};
+
 // Operands: labels (or the only operand), prediction, weight. The softmax runs along the middle of `extent`.
 struct Loss {
   LossOp op = LossOp::sum;
@@ -125,9 +130,9 @@ class Backend {
 
   // Products.
   virtual void gemm(const Gemm&, const float* a, const float* b, float* c) = 0;
-  // y[column][out] = sum of value * w[index][out]; the gradient adds into dw.
-  virtual void sparse_times(const SparseView& x, std::size_t out, const float* w, float* y) = 0;
-  virtual void sparse_times_gradient(const SparseView& x, std::size_t out, const float* dy, float* dw) = 0;
+  // y[column][out] = sum of value * w(index, out); the gradient adds into dw.
+  virtual void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) = 0;
+  virtual void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) = 0;
   virtual void densify(const SparseView& x, std::size_t dim, float* y) = 0;
 
   // Elementwise. x may be y, and dx may be dy.

@@ -74,6 +74,9 @@ struct Parameters {
   std::size_t count(const Piece& p) const { return p.columns * slices[p.slice].rows; }
 };
 
+// Zeroes the listed lines of a sparse gradient.
+void clear_lines(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients);
+
 // What a step adds up beside the gradients. Travels with them, in doubles and 64-bit counts.
 struct Tally {
   std::int64_t samples = 0;  // real samples

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/memory.h"
@@ -18,5 +19,15 @@ FloatBuffer::FloatBuffer(std::size_t count) : size_(count) {
 }
 
 void FloatBuffer::Free::operator()(float* p) const { std::free(p); }
+
+void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
+  float* base = gradients.data() + s.offset;
+  if (!s.lines_are_rows) {
+    for (const auto line : lines) std::fill_n(base + line * s.rows, s.rows, 0.0f);
+    return;
+  }
+  for (std::size_t c = 0; c < s.columns; ++c)
+    for (const auto line : lines) base[c * s.rows + line] = 0;
+}
 
 }  // namespace tutti

@@ -84,8 +84,9 @@ Operand Lowering::emit(const std::string& operation, std::vector<Operand> in,
   code_.tensors.push_back(t);
   if (operation == "Dropout") i.random_index = code_.random_nodes++;
   // A declared sparse input goes into its product as it is.
-  if (operation == "Times" && code_.tensors[in[1].tensor].sparse && !in[0].per_sample && in[1].per_sample &&
-      in[0].elements == out.elements * in[1].elements)
+  if ((operation == "Times" || operation == "TransposeTimes") && code_.tensors[in[1].tensor].sparse &&
+      !in[0].per_sample && in[1].per_sample && in[0].elements == out.elements * in[1].elements &&
+      (operation == "Times" || in[0].shape[0] == in[1].elements))
     i.reads_sparse = true;
   i.in = std::move(in);
   i.out = out;

@@ -129,7 +129,7 @@ void Network::Impl::lay_out_parameters() {
     s.rows = std::max<std::size_t>(s.shape[0], 1), s.columns = s.shape.elements() / s.rows;
     s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
     s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
-    s.sparse_gradient = ready.sparse;
+    s.sparse_gradient = ready.sparse, s.lines_are_rows = ready.lines_are_rows;
     slice_of[index] = parameters.slices.size();
     const auto pieces = cut(parameters.slices.size(), s, ready.unit);
     parameters.pieces.insert(parameters.pieces.end(), pieces.begin(), pieces.end());
@@ -145,6 +145,19 @@ void Network::Impl::lay_out_parameters() {
     training->run.pieces[program.ready()[piece.slice].tensor].push_back(
         {p, piece.first_column * rows, piece.columns * rows});
   }
+  find_sparse_sources();
+}
+
+void Network::Impl::find_sparse_sources() {
+  const auto& program = training->program;
+  std::vector<graph::TouchedLines::Source> sources;
+  for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
+    if (!parameters.slices[s].sparse_gradient) continue;
+    const auto& ready = program.ready()[s];
+    for (const auto input : program.sparse_inputs(ready.tensor))
+      sources.push_back({s, program.code().tensors[input].name, ready.lines});
+  }
+  touched.bind(std::move(sources), parameters);
 }
 
 void Network::Impl::lay_out_state() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "graph/touched.h"
 #include "tutti/network.h"
 
 namespace tutti {
@@ -45,6 +46,7 @@ struct Network::Impl {
   std::vector<std::size_t> evaluations;
 
   Parameters parameters;
+  graph::TouchedLines touched;
   struct Stored {
     std::size_t node;
     FloatBuffer values;
@@ -72,6 +74,7 @@ struct Network::Impl {
   void adopt_other_nodes();
   void lay_out_parameters();
   void lay_out_state();
+  void find_sparse_sources();
   std::unique_ptr<Executable> make(const std::vector<std::size_t>& roots, const graph::Program::Options& options);
   std::vector<std::size_t> criterion_roots() const;
   Executable& evaluating();

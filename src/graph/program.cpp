@@ -108,17 +108,69 @@ std::size_t Program::piece_unit(std::size_t tensor) const {
   return code_.tensors[tensor].elements % unit == 0 ? unit : 0;
 }
 
+// Which lines of its weight (as a matrix of the first axis by all others) a product with a sparse input touches.
+std::optional<Program::Ready> Program::touched_lines(const Instruction& i) {
+  if (!i.reads_sparse) return {};
+  const Operand& weight = i.in[0];
+  Ready ready{weight.tensor, 0, true, i.operation == "TransposeTimes", 1};
+  if (ready.lines_are_rows) return ready;
+  const std::size_t rows = std::max<std::size_t>(weight.shape[0], 1), out = weight.elements / i.in[1].elements;
+  if (out % rows == 0)
+    ready.lines = out / rows;
+  else if (out == 1 && rows == weight.elements)  // a vector: its elements are rows
+    ready.lines_are_rows = true;
+  else
+    return {};
+  return ready;
+}
+
+std::vector<std::size_t> Program::sparse_inputs(std::size_t parameter) const {
+  std::vector<std::size_t> inputs;
+  for (const auto i : active_)
+    if (kernels_[i]->code.reads_sparse && kernels_[i]->code.in[0].tensor == parameter)
+      inputs.push_back(kernels_[i]->code.in[1].tensor);
+  return inputs;
+}
+
+// Parameters whose gradients come from sparse products alone, all of which touch the same kind of lines. Their
+// gradients are kept zero but for what was touched, so these products always add.
+std::vector<std::optional<Program::Ready>> Program::find_sparse() {
+  std::vector<std::optional<Ready>> sparse(code_.tensors.size());
+  std::vector<bool> dense(code_.tensors.size(), false);
+  for (const auto i : active_) {
+    const Kernel& kernel = *kernels_[i];
+    for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
+      const std::size_t t = kernel.code.in[k].tensor;
+      if (kernel.write[k] == Write::none || !code_.tensors[t].trained) continue;
+      const auto lines = k == 0 ? touched_lines(kernel.code) : std::nullopt;
+      const bool same =
+          lines &&
+          (!sparse[t] || (sparse[t]->lines_are_rows == lines->lines_are_rows && sparse[t]->lines == lines->lines));
+      if (same)
+        sparse[t] = lines;
+      else
+        dense[t] = true;
+    }
+  }
+  for (std::size_t t = 0; t < dense.size(); ++t)
+    if (dense[t]) sparse[t].reset();
+  for (const auto i : active_)
+    if (kernels_[i]->code.reads_sparse && kernels_[i]->write[0] != Write::none &&
+        sparse[kernels_[i]->code.in[0].tensor])
+      kernels_[i]->write[0] = Write::add;
+  return sparse;
+}
+
 void Program::find_ready() {
   std::vector<std::size_t> last(code_.tensors.size(), none);
-  std::vector<bool> dense(code_.tensors.size(), false);
+  const auto sparse = find_sparse();
   for (const auto i : active_)
     for (std::size_t k = 0; k < kernels_[i]->code.in.size(); ++k) {
       const std::size_t t = kernels_[i]->code.in[k].tensor;
       if (kernels_[i]->write[k] == Write::none || !code_.tensors[t].trained) continue;
       last[t] = i;
-      if (!(kernels_[i]->code.reads_sparse && k == 0)) dense[t] = true;
     }
-  const auto add = [&](std::size_t t, bool sparse) { ready_.push_back({t, piece_unit(t), sparse}); };
+  const auto add = [&](std::size_t t) { ready_.push_back(sparse[t] ? *sparse[t] : Ready{t, piece_unit(t)}); };
   for (const auto i : active_) {
     const Kernel& kernel = *kernels_[i];
     for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
@@ -126,7 +178,7 @@ void Program::find_ready() {
       auto& complete = completes_[i];
       if (last[t] != i || std::find(complete.begin(), complete.end(), t) != complete.end()) continue;
       complete.push_back(t);
-      add(t, !dense[t]);
+      add(t);
     }
     // The weight of a product is announced from inside, unless it is the data as well.
     Kernel& product = *kernels_[i];
@@ -136,7 +188,7 @@ void Program::find_ready() {
   // Trained but cut off from the criterion: announced at the end, with zeros.
   if (criterion_)
     for (std::size_t t = 0; t < code_.tensors.size(); ++t)
-      if (code_.tensors[t].trained && last[t] == none) add(t, false);
+      if (code_.tensors[t].trained && last[t] == none) add(t);
 }
 
 std::size_t Program::new_buffer(const Operand& o, std::size_t begin, std::size_t end) {

@@ -43,11 +43,15 @@ class Program {
 
   // Trained parameters in the order in which their gradients become complete.
   struct Ready {
-    std::size_t tensor;
-    std::size_t unit;  // whole runs of this many floats make a piece, 0 = the parameter cannot be cut
-    bool sparse;       // all its gradients come from sparse inputs
+    std::size_t tensor = 0;
+    std::size_t unit = 0;  // whole runs of this many floats make a piece, 0 = the parameter cannot be cut
+    // All its gradients come from sparse inputs, each index of which touches `lines` columns (or rows) in a row.
+    bool sparse = false, lines_are_rows = false;
+    std::size_t lines = 1;
   };
   const std::vector<Ready>& ready() const { return ready_; }
+  // The sparse inputs that a sparse parameter is multiplied with, as tensors.
+  std::vector<std::size_t> sparse_inputs(std::size_t parameter) const;
   const Lowered& code() const { return code_; }
   const std::vector<std::size_t>& dense_inputs() const { return dense_inputs_; }  // tensors of inputs read as dense
   bool sums_in_double(std::size_t tensor) const { return double_sums_[tensor]; }
@@ -63,6 +67,8 @@ class Program {
   void place_value(std::size_t i, std::vector<std::size_t>& last_use);
   void place_gradients();
   std::size_t piece_unit(std::size_t tensor) const;
+  static std::optional<Ready> touched_lines(const Instruction&);
+  std::vector<std::optional<Ready>> find_sparse();
   bool sums_over_samples(const Graph& graph, std::size_t node, const std::vector<Value>& values) const;
 
   Backend& backend_;

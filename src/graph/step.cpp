@@ -178,8 +178,10 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   tally.evaluations.resize(m.evaluations.size());
   e.run.sink = &pieces;
   const auto& parts = m.parts(e, batch);
+  m.touched.list(m.streams, batch, m.parameters);
   if (parts.empty()) {
-    m.backend->fill(0, m.parameters.gradients.data(), m.parameters.gradients.size());
+    for (const Slice& s : m.parameters.slices)
+      if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
     e.program.announce_all(e.run);
     return tally;
   }

@@ -27,11 +27,7 @@ class RuleOptimizer final : public Optimizer {
     rule_->bind(p);
     pieces_.assign(p.slices.size(), 0);
     arrived_.assign(p.slices.size(), 0);
-    std::size_t most = 1;
     for (const Piece& piece : p.pieces) ++pieces_[piece.slice];
-    for (const Slice& s : p.slices)
-      if (s.sparse_gradient) most = std::max(most, (s.columns + 1) / 2);
-    runs_.reserve(most);
   }
 
   void begin_step(const StepScalars& s) override {
@@ -47,13 +43,12 @@ class RuleOptimizer final : public Optimizer {
   void update(std::size_t index) override {
     if (skip_) return;
     const Piece& piece = p_->pieces[index];
-    const Slice& slice = p_->slices[piece.slice];
-    if (!waits()) return elementwise(slice, piece.first_column, piece.columns);
+    if (!waits()) return elementwise(piece.slice, piece.first_column, piece.columns);
     assert(arrived_[piece.slice] < pieces_[piece.slice]);
     if (++arrived_[piece.slice] < pieces_[piece.slice]) return;
-    if (clips() && !options_.clip_by_truncation) clip_norm(slice);
-    if (rule_->averages()) return averaged(slice);
-    elementwise(slice, 0, slice.columns);
+    if (clips() && !options_.clip_by_truncation) clip_norm(piece.slice);
+    if (rule_->averages()) return averaged(piece.slice);
+    elementwise(piece.slice, 0, p_->slices[piece.slice].columns);
   }
 
   void reset_momentum() override { rule_->reset_momentum(); }
@@ -85,36 +80,38 @@ class RuleOptimizer final : public Optimizer {
 
   float rate(const Slice& s) const { return static_cast<float>(step_.learning_rate * s.learning_rate_multiplier); }
 
-  void clip_norm(const Slice& s) {
-    float* g = p_->gradients.data() + s.offset;
-    const double norm = std::sqrt(k_.sum_of_squares(g, s.size()));
-    if (norm > limit_) k_.scale(g, s.size(), static_cast<float>(limit_ / norm));
+  void clip_norm(std::size_t slice) {
+    float* g = p_->gradients.data();
+    const std::size_t columns = p_->slices[slice].columns;
+    double squares = 0;
+    for_runs(slice, 0, columns, [&](const Run& r) { squares += k_.sum_of_squares(g + r.offset, r.count); });
+    const double norm = std::sqrt(squares);
+    if (!(norm > limit_)) return;
+    const auto factor = static_cast<float>(limit_ / norm);
+    for_runs(slice, 0, columns, [&](const Run& r) { k_.scale(g + r.offset, r.count, factor); });
   }
 
-  // The runs of columns to be worked on: all of them, or those that the sparse input touched.
-  void find_runs(const Slice& s, std::size_t first_column, std::size_t columns) {
-    runs_.clear();
-    if (!s.sparse_gradient) {
-      runs_.push_back({s.offset + first_column * s.rows, columns * s.rows, false});
-      return;
-    }
-    bool open = false;
-    for (std::size_t c = first_column; c < first_column + columns; ++c) {
-      const float* g = p_->gradients.data() + s.offset + c * s.rows;
-      const bool touched = std::any_of(g, g + s.rows, [](float x) { return x != 0.0f; });
-      if (touched && open)
-        runs_.back().count += s.rows;
-      else if (touched)
-        runs_.push_back({s.offset + c * s.rows, s.rows, true});
-      open = touched;
-    }
+  // Calls body for the runs of elements to be worked on: all columns, or the lines that the step touched.
+  template <class Body>
+  void for_runs(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
+    const Slice& s = p_->slices[slice];
+    if (!s.sparse_gradient) return body(Run{s.offset + first_column * s.rows, columns * s.rows, false});
+    const auto& lines = p_->touched[slice];
+    const std::size_t size = s.lines_are_rows ? 1 : s.rows, repeats = s.lines_are_rows ? s.columns : 1;
+    for (std::size_t r = 0; r < repeats; ++r)
+      for (std::size_t i = 0; i < lines.size();) {
+        const std::size_t first = i++;
+        while (i < lines.size() && lines[i] == lines[i - 1] + 1) ++i;
+        body(Run{s.offset + r * s.rows + lines[first] * size, (i - first) * size, true});
+      }
   }
 
   template <class Body>
-  void for_blocks(const Body& body) {
-    for (const Run& run : runs_)
+  void for_blocks(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
+    for_runs(slice, first_column, columns, [&](const Run& run) {
       for (std::size_t i = 0; i < run.count; i += block)
         body(Run{run.offset + i, std::min(block, run.count - i), run.sparse});
+    });
   }
 
   void before_rule(const Slice& s, const Run& r) {
@@ -138,32 +135,30 @@ class RuleOptimizer final : public Optimizer {
     return !(clips() && options_.clip_by_truncation) && options_.l2 == 0 && options_.l1 == 0 && options_.noise == 0;
   }
 
-  void elementwise(const Slice& s, std::size_t first_column, std::size_t columns) {
-    find_runs(s, first_column, columns);
+  void elementwise(std::size_t slice, std::size_t first_column, std::size_t columns) {
+    const Slice& s = p_->slices[slice];
     const float r = rate(s);
-    if (bare()) {
-      for (const Run& run : runs_) rule_->apply(run, r);
-      return;
-    }
-    for_blocks([&](const Run& part) {
+    if (bare()) return for_runs(slice, first_column, columns, [&](const Run& run) { rule_->apply(run, r); });
+    for_blocks(slice, first_column, columns, [&](const Run& part) {
       before_rule(s, part);
       rule_->apply(part, r);
       after_rule(s, part);
     });
   }
 
-  void averaged(const Slice& s) {
-    find_runs(s, 0, s.columns);
+  void averaged(std::size_t slice) {
+    const Slice& s = p_->slices[slice];
     double sum = 0;
     std::size_t count = 0;
-    for_blocks([&](const Run& part) {
+    for_blocks(slice, 0, s.columns, [&](const Run& part) {
       before_rule(s, part);
       sum += rule_->scale(part);
       count += part.count;
     });
+    if (count == 0) return;
     const float average = static_cast<float>(sum / static_cast<double>(count));
     const float r = rate(s) / average;
-    for_blocks([&](const Run& part) {
+    for_blocks(slice, 0, s.columns, [&](const Run& part) {
       rule_->apply(part, r);
       after_rule(s, part);
     });
@@ -174,7 +169,6 @@ class RuleOptimizer final : public Optimizer {
   std::unique_ptr<Rule> rule_;
   Parameters* p_ = nullptr;
   std::vector<std::size_t> pieces_, arrived_;  // per slice
-  std::vector<Run> runs_;
   StepScalars step_;
   double limit_ = 0;
   bool skip_ = true;

@@ -121,6 +121,8 @@ void DataParallel::piece_ready(std::size_t piece) {
 }
 
 void DataParallel::ready_in_step(std::size_t piece) {
+  if (piece == 0)
+    for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->announce(g);
   exchange_->encode(piece);
   if (exchange_->last_of_group(piece)) exchange_->launch(exchange_->group_of(piece));
   exchange_->advance();
@@ -142,6 +144,7 @@ void DataParallel::ready_behind(std::size_t piece) {
     // What this group carried before must be known before its buffers are filled again; the sums stay until launch.
     if (pending_.any) exchange_->complete(group);
     exchange_->arm(group);
+    exchange_->announce(group);
   }
   exchange_->encode(piece);
   if (exchange_->last_of_group(piece)) {

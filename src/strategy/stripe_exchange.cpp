@@ -49,11 +49,15 @@ StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const
       launched_(plan_.groups.size()) {
   std::size_t scratch = 0;
   for (const Piece& piece : parameters.pieces) {
+    if (parameters.slices[piece.slice].sparse_gradient) continue;
     const std::size_t rows = parameters.slices[piece.slice].rows;
     scratch = std::max(scratch, rows * std::min(piece.columns, block_columns(rows)));
   }
   scratch_ = FloatBuffer(scratch);
-  for (std::size_t g = 0; g < groups_.size(); ++g) plan_messages(g);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    plan_messages(g);
+    if (groups_[g].sparse) sparse_groups_.push_back(g);
+  }
 }
 
 StripeExchange::~StripeExchange() = default;
@@ -61,12 +65,17 @@ StripeExchange::~StripeExchange() = default;
 void StripeExchange::plan_messages(std::size_t g) {
   const StripeGroup& plan = plan_.groups[g];
   Group& group = groups_[g];
+  const int tag = static_cast<int>(2 * g);
+  if (plan.sparse) {
+    group.sparse = std::make_unique<SparseExchange>(comm_, parameters_, codec_,
+                                                    parameters_.pieces[plan.first_piece].slice, tag, stats_);
+    return;
+  }
   group.own.resize(plan.section_begin.back());
   group.sums.resize(plan.section_begin.back());
   if (ranks_ == 1) return;
   const std::size_t mine = plan.section_bytes(me_);
   group.others.resize(mine * static_cast<std::size_t>(ranks_));
-  const int tag = static_cast<int>(2 * g);
   const auto section = [&](std::vector<std::byte>& bytes, int owner) {
     return std::span<std::byte>(bytes).subspan(plan.section_begin[static_cast<std::size_t>(owner)],
                                                plan.section_bytes(owner));
@@ -88,10 +97,15 @@ void StripeExchange::plan_messages(std::size_t g) {
 void StripeExchange::arm(std::size_t g) {
   Group& group = groups_[g];
   assert(group.state == State::idle);
+  group.state = State::armed;
+  if (group.sparse) return group.sparse->arm();
   for (auto& t : group.send_own) t->wait();
   for (auto& t : group.send_sums) t->wait();
   for (auto& t : group.receive_others) t->start();
-  group.state = State::armed;
+}
+
+void StripeExchange::announce(std::size_t g) {
+  if (groups_[g].sparse) groups_[g].sparse->announce(residuals_);
 }
 
 void StripeExchange::encode(std::size_t piece) {
@@ -101,7 +115,8 @@ void StripeExchange::encode(std::size_t piece) {
   const StripeGroup& plan = plan_.groups[group_of(piece)];
   Group& group = groups_[group_of(piece)];
   assert(group.state == State::armed);
-  for (int owner = 0; owner < ranks_; ++owner) {
+  if (group.sparse) group.sparse->encode(residuals_);
+  for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
     const Stripe& stripe = plan_.stripe(piece, owner);
     const std::size_t at = offset + stripe.first * rows;
     codec_.encode(rows, stripe.columns, parameters_.gradients.data() + at,
@@ -117,6 +132,7 @@ void StripeExchange::launch(std::size_t g) {
   Group& group = groups_[g];
   assert(group.state == State::armed);
   ++stats_.exchanges;
+  if (group.sparse) group.sparse->launch();
   if (ranks_ == 1) {
     group.own.swap(group.sums);  // until the next launch, while own is filled anew
     group.state = State::summed;
@@ -141,11 +157,28 @@ bool StripeExchange::others_are_here(Group& group) {
 }
 
 void StripeExchange::advance() {
-  while (launched_count_ > 0 && others_are_here(groups_[launched_[launched_head_]])) {
-    sum(launched_[launched_head_]);
+  for (const std::size_t g : sparse_groups_)
+    if (groups_[g].state == State::armed) groups_[g].sparse->advance(residuals_);
+  while (launched_count_ > 0 && sum_when_here(launched_[launched_head_])) {
     launched_head_ = (launched_head_ + 1) % launched_.size();
     --launched_count_;
   }
+}
+
+bool StripeExchange::sum_when_here(std::size_t g) {
+  Group& group = groups_[g];
+  if (!group.sparse) {
+    if (!others_are_here(group)) return false;
+    sum(g);
+    return true;
+  }
+  const auto start = Clock::now();
+  const bool summed = group.sparse->advance(residuals_);
+  const double seconds = since(start);
+  if (!summed) return false;
+  group.state = State::summed;
+  stats_.decode += seconds, worked_ += seconds;
+  return true;
 }
 
 void StripeExchange::sum(std::size_t g) {
@@ -191,6 +224,7 @@ bool StripeExchange::try_complete(std::size_t g) {
   if (group.state == State::idle) return true;
   advance();
   if (group.state != State::summed) return false;
+  if (group.sparse && !group.sparse->finished()) return false;
   for (auto& t : group.receive_sums)
     if (!t->done()) return false;
   group.state = State::idle;
@@ -210,8 +244,10 @@ void StripeExchange::decode(std::size_t piece) {
   const Piece& p = parameters_.pieces[piece];
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
   const StripeGroup& plan = plan_.groups[group_of(piece)];
-  const std::byte* from = groups_[group_of(piece)].sums.data();
-  for (int owner = 0; owner < ranks_; ++owner) {
+  const Group& group = groups_[group_of(piece)];
+  const std::byte* from = group.sums.data();
+  if (group.sparse) group.sparse->decode();
+  for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
     const Stripe& stripe = plan_.stripe(piece, owner);
     codec_.decode(rows, stripe.columns,
                   from + plan.section_begin[static_cast<std::size_t>(owner)] + stripe.bytes_before,
@@ -224,6 +260,7 @@ void StripeExchange::decode(std::size_t piece) {
 void StripeExchange::flush() {
   for (Group& group : groups_) {
     assert(group.state == State::idle);
+    if (group.sparse) group.sparse->flush();
     for (auto& t : group.send_own) t->wait();
     for (auto& t : group.send_sums) t->wait();
   }

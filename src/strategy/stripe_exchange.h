@@ -4,23 +4,19 @@
 //   2. the owner decodes all versions in rank order, adds them, encodes the sum with its second residual, sends it to
 //   all;
 //   3. everybody decodes the same bytes, the owner too: the same gradients everywhere.
-// One rank alone encodes and decodes. Nothing here blocks except complete() and flush().
+// One rank alone encodes and decodes. Sparse gradients go the same way line by line (sparse_exchange.h), as groups of
+// their own. Nothing here blocks except complete() and flush().
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "strategy/sparse_exchange.h"
 #include "strategy/stripes.h"
 #include "tutti/communicator.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
-
-// What quantisation has not delivered yet, in the layout of the gradients; null buffers where nothing is ever lost.
-struct Residuals {
-  float* local = nullptr;  // of this rank's gradients
-  float* owner = nullptr;  // of the sums, at the columns this rank owns
-};
 
 class StripeExchange {
  public:
@@ -37,8 +33,9 @@ class StripeExchange {
   std::size_t first_piece(std::size_t group) const { return plan_.groups[group].first_piece; }
   std::size_t end_piece(std::size_t group) const { return plan_.groups[group].end_piece; }
 
-  // The life of a group: arm (messages may come in), encode each piece, launch, complete, decode each piece.
+  // The life of a group: arm (messages may come in), announce, encode each piece, launch, complete, decode each piece.
   void arm(std::size_t group);
+  void announce(std::size_t group);  // what is to be known of sparse gradients before they are complete
   void encode(std::size_t piece);
   void launch(std::size_t group);
   bool in_flight(std::size_t group) const { return groups_[group].state != State::idle; }
@@ -57,14 +54,16 @@ class StripeExchange {
   enum class State { idle, armed, launched, summed };
   struct Group {
     State state = State::idle;
-    std::vector<std::byte> own;     // this rank's version, a section per owner
-    std::vector<std::byte> others;  // the other ranks' versions of this rank's section, a slot per rank
-    std::vector<std::byte> sums;    // encoded sums, a section per owner
+    std::unique_ptr<SparseExchange> sparse;  // does all the work of its group
+    std::vector<std::byte> own;              // this rank's version, a section per owner
+    std::vector<std::byte> others;           // the other ranks' versions of this rank's section, a slot per rank
+    std::vector<std::byte> sums;             // encoded sums, a section per owner
     std::vector<std::unique_ptr<Transfer>> send_own, receive_others, send_sums, receive_sums;
   };
 
   void plan_messages(std::size_t group);
   bool others_are_here(Group&);
+  bool sum_when_here(std::size_t group);
   void sum(std::size_t group);
   void sum_stripe(std::size_t piece, Group&, std::size_t section, std::size_t slot);
 
@@ -74,6 +73,7 @@ class StripeExchange {
   const int me_, ranks_;
   StripePlan plan_;
   std::vector<Group> groups_;
+  std::vector<std::size_t> sparse_groups_;
   std::vector<std::size_t> launched_;  // ring of groups that wait for their sum
   std::size_t launched_head_ = 0, launched_count_ = 0;
   FloatBuffer scratch_;

@@ -20,6 +20,7 @@ void lay_out(StripePlan& plan, StripeGroup& group, const Parameters& parameters,
   const auto ranks = static_cast<std::size_t>(plan.ranks);
   group.section_begin.assign(ranks + 1, 0);
   group.section_values.assign(ranks, 0);
+  if (group.sparse) return;
   for (std::size_t owner = 0; owner < ranks; ++owner) {
     std::size_t bytes = 0;
     for (std::size_t p = group.first_piece; p < group.end_piece; ++p) {
@@ -42,14 +43,16 @@ StripePlan plan_stripes(const Parameters& parameters, const Codec& codec, int ra
   std::size_t values = 0;
   for (std::size_t p = 0; p < parameters.pieces.size(); ++p) {
     add_stripes(plan, p, parameters.pieces[p].columns);
-    if (plan.groups.empty() || values >= group_values) {
-      plan.groups.push_back({p, p, {}, {}});
+    const bool sparse = parameters.slices[parameters.pieces[p].slice].sparse_gradient;
+    if (plan.groups.empty() || values >= group_values || sparse || plan.groups.back().sparse) {
+      plan.groups.push_back({p, p, sparse, {}, {}});
       values = 0;
     }
     values += parameters.count(parameters.pieces[p]);
     plan.groups.back().end_piece = p + 1;
   }
-  if (plan.groups.size() > 1 && values < group_values) {  // the rest goes with the group before it
+  if (plan.groups.size() > 1 && values < group_values && !plan.groups.back().sparse &&
+      !plan.groups[plan.groups.size() - 2].sparse) {  // the rest goes with the group before it
     plan.groups[plan.groups.size() - 2].end_piece = plan.groups.back().end_piece;
     plan.groups.pop_back();
   }

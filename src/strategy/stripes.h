@@ -20,6 +20,7 @@ struct Stripe {
 // A run of pieces, in the order of their announcement, whose stripes travel together.
 struct StripeGroup {
   std::size_t first_piece = 0, end_piece = 0;
+  bool sparse = false;                     // one piece that has its own exchange; no stripes
   std::vector<std::size_t> section_begin;  // per owner, in the group's encoded bytes; one more for the end
   std::vector<std::size_t> section_values;
 

@@ -238,6 +238,118 @@ TEST(Network, SparseInputsGiveWhatDenseOnesGive) {
   expect_near(gradients(*sparse), gradients(*parts), 1e-5);
 }
 
+// A bag of words of each of two inputs, through one weight: E [4 x 40], or its transpose.
+GraphBuilder bags(bool sparse, bool transposed, bool tied_to_dense = false) {
+  GraphBuilder b;
+  const auto e = b.parameter("E", transposed ? std::vector<double>{40, 4} : std::vector<double>{4, 40}, 3);
+  const std::string times = transposed ? "TransposeTimes" : "Times";
+  const auto one = b.add(times, "one", {e, b.input("x", {40}, sparse)});
+  const auto two = b.add(times, "two", {e, b.input("y", {40}, sparse)});
+  const auto h = b.add("Tanh", "h", {b.add("Plus", "sum", {one, two})});
+  const auto w = b.parameter("W", {5, 4}, 5);
+  auto z = b.add("Times", "z", {w, h});
+  if (tied_to_dense)
+    z = b.add("Plus", "zz",
+              {z, b.add("SumElements", "s", {b.add("Sqrt", "r", {b.add("ElementTimes", "ee", {e, e})})})});
+  b.criterion("CrossEntropyWithSoftmax", "ce", {b.input("labels", {5}), z});
+  return b;
+}
+
+struct Words {
+  explicit Words(std::size_t columns, bool sparse, unsigned from = 0) : data(columns) {
+    Data dense(columns);
+    for (const char* name : {"x", "y"}) {
+      dense.random(name, 40);
+      for (auto& v : dense.values(dense.infos.size() - 1)) {
+        engine = engine * 1664525u + 1013904223u + from;
+        if (engine >> 28 != 3) v = 0;
+      }
+    }
+    for (const char* name : {"x", "y"}) {
+      const std::size_t at = data.infos.size();
+      data.dense(sparse ? std::string(name) + "0" : name, dense.values(name[0] == 'x' ? 0 : 1));
+      if (sparse) data.sparse_copy(name, at);
+    }
+    data.one_hot("labels", 5);
+  }
+  unsigned engine = 17;
+  Data data;
+};
+
+const Slice& slice_of(Network& n, const std::string& name, std::size_t& index) {
+  const auto& slices = n.parameters().slices;
+  for (index = 0; index < slices.size(); ++index)
+    if (slices[index].name == name) return slices[index];
+  throw std::runtime_error("no slice " + name);
+}
+
+// Whatever stands outside the listed lines must be zero, and every line with a gradient must be listed.
+void expect_listed(Network& n, const std::vector<std::uint32_t>& expected) {
+  std::size_t index = 0;
+  const Slice& s = slice_of(n, "E", index);
+  const Parameters& p = n.parameters();
+  EXPECT_EQ(p.touched[index], expected);
+  for (std::uint32_t line = 0; line < s.lines(); ++line)
+    for (std::size_t d = 0; d < s.line_size(); ++d)
+      if (!std::binary_search(expected.begin(), expected.end(), line))
+        EXPECT_EQ(p.gradients.data()[s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d)], 0.0f);
+}
+
+std::vector<std::uint32_t> words_of(const Data& d) {
+  std::vector<std::uint32_t> words;
+  for (const auto& s : d.batch.streams)
+    for (const auto i : s.indices) words.push_back(static_cast<std::uint32_t>(i));
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  return words;
+}
+
+TEST(Network, SparseGradientsAreZeroButForTheirLists) {
+  for (const bool transposed : {false, true}) {
+    const Words dense_words(7, false), words(7, true), others(3, true, 5);
+    auto dense = ready(bags(false, transposed).graph(), dense_words.data, 7);
+    for (const std::size_t room : {7u, 2u}) {  // whole, and in parts
+      auto sparse = ready(bags(true, transposed).graph(), words.data, room);
+      std::size_t index = 0;
+      const Slice& s = slice_of(*sparse, "E", index);
+      EXPECT_TRUE(s.sparse_gradient);
+      EXPECT_EQ(s.lines_are_rows, transposed);
+      EXPECT_EQ(std::ranges::count(sparse->parameters().pieces, index, &Piece::slice), 1);
+      Announced sink;
+      const double expected = dense->forward_backward(dense_words.data.batch, sink).criterion;
+      // Other words in between: what they touched must be gone again.
+      for (int round = 0; round < 2; ++round) {
+        EXPECT_NEAR(sparse->forward_backward(words.data.batch, sink).criterion, expected, 1e-4);
+        expect_near(gradients(*dense), gradients(*sparse), 1e-5);
+        expect_listed(*sparse, words_of(words.data));
+        sparse->forward_backward(others.data.batch, sink);
+        expect_listed(*sparse, words_of(others.data));
+      }
+      Batch empty = words.data.batch;
+      empty.samples = empty.sequences = 0;
+      for (auto& stream : empty.streams)
+        stream.columns = 0, stream.column_begin = stream.column_begin.first(stream.column_begin.empty() ? 0 : 1);
+      sparse->forward_backward(empty, sink);
+      expect_listed(*sparse, {});
+      for (const float g : gradients(*sparse)) EXPECT_EQ(g, 0.0f);
+    }
+  }
+}
+
+TEST(Network, AWeightThatIsUsedElsewhereTooIsDense) {
+  const Words dense_words(7, false), words(7, true);
+  auto dense = ready(bags(false, false, true).graph(), dense_words.data, 7);
+  auto tied = ready(bags(true, false, true).graph(), words.data, 7);
+  std::size_t index = 0;
+  EXPECT_FALSE(slice_of(*tied, "E", index).sparse_gradient);
+  Announced sink;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_NEAR(tied->forward_backward(words.data.batch, sink).criterion,
+                dense->forward_backward(dense_words.data.batch, sink).criterion, 1e-3);
+    expect_near(gradients(*dense), gradients(*tied), 1e-4);
+  }
+}
+
 TEST(Network, OutputsByName) {
   Data d(5);
   d.random("x", 6);

@@ -302,7 +302,7 @@ TEST(Optimizer, SparseGradientsMoveTouchedColumnsOnly) {
     std::mt19937 engine(9);
     Parameters p = testing::make_parameters({{5, 12}});
     p.slices[0].sparse_gradient = true;
-    testing::cut(p, engine);
+    p.touched.resize(1);
     testing::fill(p.weights, p, engine, 1);
     OptimizerOptions o;
     o.nesterov = nesterov, o.l2 = 0.1;
@@ -313,8 +313,12 @@ TEST(Optimizer, SparseGradientsMoveTouchedColumnsOnly) {
     for (int k = 0; k < 6; ++k) {
       std::fill(p.gradients.span().begin(), p.gradients.span().end(), 0.0f);
       std::vector<bool> touched(12);
-      for (std::size_t c = 0; c < 12; ++c)
-        if ((touched[c] = engine() % 3 == 0)) p.gradients.data()[c * 5 + engine() % 5] = 1.5f;
+      p.touched[0].clear();
+      for (std::uint32_t c = 0; c < 12; ++c) {
+        if (!(touched[c] = engine() % 3 == 0)) continue;
+        p.touched[0].push_back(c);
+        if (c != 5) p.gradients.data()[c * 5 + engine() % 5] = 1.5f;  // listed is touched, even if all zero
+      }
       const float mu = static_cast<float>(std::pow(per_sample, 4.0)), rate = 0.01f;
       for (std::size_t i = 0; i < 60; ++i) {
         if (!touched[i / 5]) continue;
@@ -326,6 +330,43 @@ TEST(Optimizer, SparseGradientsMoveTouchedColumnsOnly) {
       ASSERT_EQ(copy(p.weights), w);
     }
   }
+}
+
+// The touched lines, columns or rows, behave like a parameter of their own.
+TEST(Optimizer, EveryRuleOnTouchedLinesEqualsItOnAPackedParameter) {
+  const std::vector<std::uint32_t> touched = {0, 3, 4, 5, 9, 19};
+  for (const Case& c : cases())
+    for (const bool rows : {false, true}) {
+      if (c.options.noise > 0) continue;  // a function of the place
+      const std::size_t size = 7, lines = 20;
+      Parameters p = testing::make_parameters({rows ? std::pair{lines, size} : std::pair{size, lines}});
+      Parameters packed = testing::make_parameters({{size, touched.size()}});
+      p.slices[0].sparse_gradient = true, p.slices[0].lines_are_rows = rows;
+      p.touched = {touched};
+      std::mt19937 engine(5);
+      testing::fill(p.weights, p, engine, 1);
+      const auto at = [&](std::uint32_t line, std::size_t d) { return rows ? d * lines + line : line * size + d; };
+      const auto each = [&](const auto& body) {
+        for (std::size_t l = 0; l < touched.size(); ++l)
+          for (std::size_t d = 0; d < size; ++d) body(at(touched[l], d), l * size + d);
+      };
+      each([&](std::size_t from, std::size_t to) { packed.weights.data()[to] = p.weights.data()[from]; });
+      Floats untouched = copy(p.weights);
+      auto one = make_optimizer(c.options), other = make_optimizer(c.options);
+      one->bind(p), other->bind(packed);
+      for (int k = 0; k < 6; ++k) {
+        testing::fill(packed.gradients, packed, engine, 1);
+        clear_lines(p.slices[0], p.touched[0], p.gradients);
+        each([&](std::size_t to, std::size_t from) { p.gradients.data()[to] = packed.gradients.data()[from]; });
+        const StepScalars s{0.01, 0.99, 5 + k};
+        testing::step(*one, p, s), testing::step(*other, packed, s);
+      }
+      each([&](std::size_t place, std::size_t from) {
+        EXPECT_NEAR(p.weights.data()[place], packed.weights.data()[from], 2e-6) << c.name << (rows ? ", rows" : "");
+        untouched[place] = p.weights.data()[place];
+      });
+      EXPECT_EQ(copy(p.weights), untouched) << c.name;
+    }
 }
 
 TEST(Optimizer, EmptyStepsAndVanishingRatesChangeNothing) {

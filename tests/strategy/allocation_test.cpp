@@ -37,7 +37,14 @@ void expect_no_allocation(int ranks, int bits, bool async) {
     o.distributed_reading_given = true;
     o.data_parallel.gradient_bits = bits;
     o.data_parallel.buffered_async = async;
-    Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}}, 150);
+    Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}, {8, 9000}}, 150);
+    // The last one is sparse: one piece, and a list whose length changes.
+    std::erase_if(p.pieces, [](const Piece& piece) { return piece.slice == 4; });
+    p.pieces.push_back({4, 0, 9000});
+    p.slices[4].sparse_gradient = true;
+    p.touched.resize(5);
+    p.touched[4].reserve(9000);
+    int number = 0;
     const auto strategy = make_strategy(o, comm);
     strategy->start(p);
     strategy->begin_epoch(0);
@@ -45,6 +52,9 @@ void expect_no_allocation(int ranks, int bits, bool async) {
     Tally tally = training::tally(comm.rank(), 0);
     const auto one_step = [&] {
       strategy->begin_step(10, sink);
+      p.touched[4].clear();
+      for (std::uint32_t line = 7u * static_cast<std::uint32_t>(++number % 3); line < 9000; line += 3)
+        p.touched[4].push_back(line);
       for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy->piece_ready(i);
       strategy->finish_gradients(tally);
     };

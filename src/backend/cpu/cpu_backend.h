@@ -29,8 +29,8 @@ class CpuBackend : public Backend {
   void copy(const Layout&, const float* x, float* y, bool accumulate) override;
 
   void gemm(const Gemm&, const float* a, const float* b, float* c) override;
-  void sparse_times(const SparseView& x, std::size_t out, const float* w, float* y) override;
-  void sparse_times_gradient(const SparseView& x, std::size_t out, const float* dy, float* dw) override;
+  void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) override;
+  void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) override;
   void densify(const SparseView& x, std::size_t dim, float* y) override;
 
   void map(UnaryOp, const float* x, float* y, std::size_t count) override;

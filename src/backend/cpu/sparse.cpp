@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse inputs: products with their weight, row by row of the weight, and the dense form for everything else.
+// Sparse inputs: products with their weight, line by line of the weight, and the dense form for everything else.
 #include <algorithm>
 #include <cstring>
 
@@ -8,23 +8,37 @@
 
 namespace tutti::cpu {
 
-void CpuBackend::sparse_times(const SparseView& x, std::size_t out, const float* w, float* y) {
-  parallel(x.columns, 1, out * 4, [&](std::size_t begin, std::size_t end) {
+void CpuBackend::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
+  parallel(x.columns, 1, s.out * 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = begin; c < end; ++c) {
-      std::fill(y + c * out, y + (c + 1) * out, 0.0f);
-      for (auto i = x.begin[c]; i < x.begin[c + 1]; ++i)
-        kernels_.add_scaled(x.values[i], w + static_cast<std::size_t>(x.indices[i]) * out, y + c * out, out);
+      float* to = y + c * s.out;
+      std::fill(to, to + s.out, 0.0f);
+      for (auto i = x.begin[c]; i < x.begin[c + 1]; ++i) {
+        const float* line = w + static_cast<std::size_t>(x.indices[i]) * s.index_stride;
+        if (s.out_stride == 1) {
+          kernels_.add_scaled(x.values[i], line, to, s.out);
+          continue;
+        }
+        for (std::size_t o = 0; o < s.out; ++o) to[o] += x.values[i] * line[o * s.out_stride];
+      }
     }
   });
 }
 
-// Columns of the output are dealt out, not samples: several samples may touch the same row of the weight.
-void CpuBackend::sparse_times_gradient(const SparseView& x, std::size_t out, const float* dy, float* dw) {
-  parallel(out, 16, x.columns * 4, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t c = 0; c < x.columns; ++c)
-      for (auto i = x.begin[c]; i < x.begin[c + 1]; ++i)
-        kernels_.add_scaled(x.values[i], dy + c * out + begin,
-                            dw + static_cast<std::size_t>(x.indices[i]) * out + begin, end - begin);
+// Columns of the output are dealt out, not samples: several samples may touch the same line of the weight.
+void CpuBackend::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
+  parallel(s.out, 16, x.columns * 4, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t c = 0; c < x.columns; ++c) {
+      const float* from = dy + c * s.out;
+      for (auto i = x.begin[c]; i < x.begin[c + 1]; ++i) {
+        float* line = dw + static_cast<std::size_t>(x.indices[i]) * s.index_stride;
+        if (s.out_stride == 1) {
+          kernels_.add_scaled(x.values[i], from + begin, line + begin, end - begin);
+          continue;
+        }
+        for (std::size_t o = begin; o < end; ++o) line[o * s.out_stride] += x.values[i] * from[o];
+      }
+    }
   });
 }
 

@@ -76,25 +76,28 @@ class Times : public Kernel {
   std::size_t inner_, out_;
 };
 
-// The right operand is a sparse input: only the rows of the weight that occur are touched.
+// The right operand is a sparse input: only the lines of the weight that occur are touched.
 class SparseTimes : public Kernel {
  public:
-  explicit SparseTimes(Instruction i) : Kernel(std::move(i)), out_(code.out.elements) {
+  SparseTimes(bool transposed, Instruction i) : Kernel(std::move(i)) {
+    weight_.out = code.out.elements;
+    weight_.index_stride = transposed ? 1 : weight_.out;
+    weight_.out_stride = transposed ? code.in[1].elements : 1;
     reads_output = false;
     reads_input = {false, false};
     differentiable[1] = false;
   }
   void forward(Run& run) const override {
-    run.backend.sparse_times(run.sparse[code.in[1].tensor], out_, in(run, 0), out(run));
+    run.backend.sparse_times(run.sparse[code.in[1].tensor], weight_, in(run, 0), out(run));
   }
   void backward(Run& run) const override {
     float* dw = in_gradient(run, 0);
     if (!adds(run, 0)) run.backend.fill(0, dw, code.in[0].elements);
-    run.backend.sparse_times_gradient(run.sparse[code.in[1].tensor], out_, out_gradient(run), dw);
+    run.backend.sparse_times_gradient(run.sparse[code.in[1].tensor], weight_, out_gradient(run), dw);
   }
 
  private:
-  std::size_t out_;
+  SparseWeight weight_;
 };
 
 // The left operand has a value per sample: a small product for each.
@@ -160,7 +163,7 @@ std::size_t inner_size(bool transposed, const Instruction& i) {
 std::unique_ptr<Kernel> make_times(bool transposed, Instruction i) {
   const std::size_t inner = inner_size(transposed, i);
   if (i.in[0].per_sample) return std::make_unique<SampleTimes>(transposed, inner, std::move(i));
-  if (i.reads_sparse) return std::make_unique<SparseTimes>(std::move(i));
+  if (i.reads_sparse) return std::make_unique<SparseTimes>(transposed, std::move(i));
   return std::make_unique<Times>(transposed, inner, std::move(i));
 }
 

@@ -73,12 +73,19 @@ TEST(Backend, Sparse) {
   const SparseView x{3, values.data(), indices.data(), begin.data()};
   const std::vector<float> w = {1, 2, 3, 4, 5, 6};  // [3][2]
   std::vector<float> y(6, 9), dense(9, 9), dw(6, 1);
-  backend->sparse_times(x, 2, w.data(), y.data());
+  const SparseWeight columns{2, 2, 1}, rows{2, 1, 3};
+  backend->sparse_times(x, columns, w.data(), y.data());
   EXPECT_EQ(y, (std::vector<float>{15, 18, 0, 0, -4, -4}));
   backend->densify(x, 3, dense.data());
   EXPECT_EQ(dense, (std::vector<float>{0, 0, 3, 0, 0, 0, 1, 0, -1}));
-  backend->sparse_times_gradient(x, 2, std::vector<float>{1, 2, 3, 4, 5, 6}.data(), dw.data());
+  backend->sparse_times_gradient(x, columns, std::vector<float>{1, 2, 3, 4, 5, 6}.data(), dw.data());
   EXPECT_EQ(dw, (std::vector<float>{6, 7, 1, 1, -1, 1}));
+  // The same weight stored the other way, [2][3].
+  backend->sparse_times(x, rows, std::vector<float>{1, 3, 5, 2, 4, 6}.data(), y.data());
+  EXPECT_EQ(y, (std::vector<float>{15, 18, 0, 0, -4, -4}));
+  std::fill(dw.begin(), dw.end(), 1.0f);
+  backend->sparse_times_gradient(x, rows, std::vector<float>{1, 2, 3, 4, 5, 6}.data(), dw.data());
+  EXPECT_EQ(dw, (std::vector<float>{6, 1, -1, 7, 1, 1}));
 }
 
 TEST(Backend, StridedCopies) {

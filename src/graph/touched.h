@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// touched.h -- which lines of a weight a minibatch's sparse inputs touch. Listed before the forward pass, so that a
+// strategy can tell the other ranks while the network computes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/line_set.h"
+#include "tutti/parameters.h"
+#include "tutti/reader.h"
+
+namespace tutti::graph {
+
+class TouchedLines {
+ public:
+  // A sparse input that the weight of `slice` is multiplied with; each of its indices touches `lines` lines in a row.
+  struct Source {
+    std::size_t slice = 0;
+    std::string input;
+    std::size_t lines = 1;
+  };
+  void bind(std::vector<Source> sources, Parameters&);
+  bool any() const { return !sources_.empty(); }
+  // Zeroes the gradients of all lines that are listed, then lists those of this share.
+  void list(const std::vector<StreamInfo>&, const Batch&, Parameters&);
+
+ private:
+  void add(const StreamData&, std::size_t lines);
+
+  std::vector<Source> sources_;  // ordered by slice
+  LineSet set_;
+};
+
+}  // namespace tutti::graph

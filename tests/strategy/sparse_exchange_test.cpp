@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse gradients: the same bits as the dense exchange in 32 bits, the quantiser of the reference on the touched lines
+// otherwise; lists of every form, any number of ranks, asynchronous too.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+
+#include "../support/run_ranks.h"
+#include "strategy/make_strategy.h"
+#include "training.h"
+
+namespace tutti {
+namespace {
+
+using namespace training;
+using Lists = std::vector<std::vector<std::uint32_t>>;  // by slice
+
+struct Course {
+  int ranks = 2, steps = 4, bits = 32;
+  bool sparse = true;  // false: the same gradients, exchanged as dense ones
+  double share = 0.1;  // of the lines that a rank touches
+  bool async = false;
+  std::vector<int> empty_ranks = {};
+};
+
+// Between dense slices, one whose lines are columns, one whose lines are rows, and a vector of single elements.
+Parameters parameters(const Course& run) {
+  Parameters p = parameters_of({{33, 7}, {9, 1000}, {200, 1}, {70, 13}, {3000, 1}, {5, 5}}, 5000);
+  p.touched.resize(p.slices.size());
+  for (const std::size_t s : {1u, 3u, 4u}) p.slices[s].sparse_gradient = run.sparse;
+  for (const std::size_t s : {3u, 4u}) p.slices[s].lines_are_rows = true;
+  return p;
+}
+
+struct Local {
+  std::vector<float> gradient;
+  Lists lists;
+};
+
+// What a rank computes in a step; -0 among the values, and lines that are listed although they are all zero.
+Local local(const Course& run, const Parameters& p, int rank, int step) {
+  Local l{gradient(p, rank, step), Lists(p.slices.size())};
+  const bool empty = std::find(run.empty_ranks.begin(), run.empty_ranks.end(), rank) != run.empty_ranks.end();
+  std::mt19937 random(static_cast<unsigned>(77 * rank + step));
+  for (std::size_t i = 0; i < l.gradient.size(); ++i) {
+    if (random() % 9 == 0) l.gradient[i] = -0.0f;
+    if (empty) l.gradient[i] = 0;
+  }
+  std::vector<float> sparse(l.gradient);
+  for (const std::size_t index : {1u, 3u, 4u}) {
+    const Slice& s = p.slices[index];
+    std::fill_n(sparse.begin() + static_cast<std::ptrdiff_t>(s.offset), s.size(), 0.0f);
+    for (std::uint32_t line = 0; line < s.lines() && !empty; ++line) {
+      // Runs of neighbours and single lines.
+      if (static_cast<double>(random() % 1000) >= run.share * 1000 && (line % 7 != 3 || random() % 2)) continue;
+      if (run.share < 0.001) continue;
+      l.lists[index].push_back(line);
+      for (std::size_t d = 0; d < s.line_size(); ++d) {
+        const std::size_t at = s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d);
+        sparse[at] = line % 11 == 5 ? 0 : l.gradient[at];
+      }
+    }
+  }
+  l.gradient = std::move(sparse);
+  return l;
+}
+
+// As the network does: zero what is listed, list, compute, announce.
+void step(Strategy& strategy, Parameters& p, GlobalSink& sink, const Local& l, int t) {
+  strategy.begin_step(100 + t, sink);
+  for (std::size_t s = 0; s < p.slices.size(); ++s) {
+    if (!p.slices[s].sparse_gradient) continue;
+    clear_lines(p.slices[s], p.touched[s], p.gradients);
+    p.touched[s] = l.lists[s];
+    const float* g = p.gradients.data() + p.slices[s].offset;
+    EXPECT_TRUE(std::all_of(g, g + p.slices[s].size(), [](float v) { return v == 0; })) << "lists name all that is set";
+  }
+  for (std::size_t i = 0; i < p.pieces.size(); ++i) {
+    const std::size_t at = p.offset(p.pieces[i]), n = p.count(p.pieces[i]);
+    std::copy_n(l.gradient.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);
+    strategy.piece_ready(i);
+  }
+  Tally tally = training::tally(0, t);
+  strategy.finish_gradients(tally);
+}
+
+struct Result {
+  std::vector<std::vector<float>> sums;  // by update
+  std::vector<Lists> lists;
+  std::int64_t bytes = 0;  // by all ranks
+};
+
+// Keeps lists, too.
+class ListCollector : public GlobalSink {
+ public:
+  explicit ListCollector(Parameters& p) : parameters_(p), collector_(p) {}
+  void global_ready(std::size_t piece, std::int64_t columns) override {
+    if (piece == 0) lists.emplace_back(parameters_.slices.size());
+    const std::size_t slice = parameters_.pieces[piece].slice;
+    lists.back()[slice] = parameters_.touched[slice];
+    collector_.global_ready(piece, columns);
+  }
+  const std::vector<std::vector<float>>& sums() const { return collector_.sums; }
+  std::vector<Lists> lists;
+
+ private:
+  Parameters& parameters_;
+  Collector collector_;
+};
+
+ParallelTrainOptions options(const Course& run) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::data_parallel;
+  o.distributed_reading_given = true;
+  o.data_parallel.gradient_bits = run.bits;
+  o.data_parallel.buffered_async = run.async;
+  return o;
+}
+
+Result train(const Course& run, int break_at = -1) {
+  Result result;
+  std::mutex mutex;
+  run_ranks(run.ranks, [&](Communicator& comm) {
+    Parameters p = parameters(run);
+    auto strategy = make_strategy(options(run), comm);
+    strategy->start(p);
+    strategy->begin_epoch(0);
+    ListCollector sink(p);
+    for (int t = 0; t < run.steps; ++t) {
+      if (t == break_at) {  // a checkpoint, and everything anew from it
+        strategy->settle(sink);
+        MemoryArchive archive;
+        strategy->archive(archive);
+        archive.rewind_to_load();
+        p = parameters(run);
+        strategy = make_strategy(options(run), comm);
+        strategy->start(p);
+        strategy->archive(archive);
+        strategy->begin_epoch(0);
+      }
+      step(*strategy, p, sink, local(run, p, comm.rank(), t), t);
+    }
+    strategy->settle(sink);
+    const std::lock_guard lock(mutex);
+    if (result.sums.empty()) result.sums = sink.sums(), result.lists = sink.lists;
+    EXPECT_EQ(result.lists, sink.lists) << "rank " << comm.rank();
+    ASSERT_EQ(result.sums.size(), sink.sums().size());
+    for (std::size_t i = 0; i < result.sums.size(); ++i)
+      EXPECT_TRUE(reference::same(result.sums[i], sink.sums()[i])) << "rank " << comm.rank();
+    result.bytes += strategy->take_stats().bytes_sent;
+  });
+  return result;
+}
+
+Lists united(const Course& run, const Parameters& p, int t) {
+  Lists all(p.slices.size());
+  for (int r = 0; r < run.ranks; ++r) {
+    const Lists one = local(run, p, r, t).lists;
+    for (std::size_t s = 0; s < all.size(); ++s) {
+      std::vector<std::uint32_t> sum;
+      std::set_union(all[s].begin(), all[s].end(), one[s].begin(), one[s].end(), std::back_inserter(sum));
+      all[s] = sum;
+    }
+  }
+  return all;
+}
+
+TEST(SparseExchange, ThirtyTwoBitsHaveTheBitsOfTheDenseExchange) {
+  for (int ranks = 1; ranks <= 5; ++ranks)
+    for (const double share : {0.0, 0.002, 0.1, 0.5, 1.0})
+      for (const bool async : {false, true}) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << share << (async ? ", asynchronous" : ""));
+        Course run{.ranks = ranks, .steps = 3, .share = share, .async = async};
+        const Result sparse = train(run);
+        const Parameters p = parameters(run);
+        run.sparse = false;
+        const Result dense = train(run);
+        ASSERT_EQ(sparse.sums.size(), dense.sums.size());
+        for (std::size_t t = 0; t < dense.sums.size(); ++t) {
+          EXPECT_TRUE(reference::same(sparse.sums[t], dense.sums[t])) << "step " << t;
+          EXPECT_EQ(sparse.lists[t], united(run, p, static_cast<int>(t)));
+        }
+      }
+}
+
+TEST(SparseExchange, RanksWithoutSamples) {
+  for (const auto& empty : {std::vector<int>{0}, std::vector<int>{1, 2}, std::vector<int>{0, 1, 2, 3}}) {
+    Course run{.ranks = 4, .empty_ranks = empty};
+    const Result sparse = train(run);
+    run.sparse = false;
+    EXPECT_EQ(sparse.sums, train(run).sums);
+  }
+}
+
+TEST(SparseExchange, SendsInProportionToWhatIsTouched) {
+  Course run{.ranks = 3, .share = 0.001};
+  const auto few = train(run).bytes;
+  run.share = 1;
+  const auto all = train(run).bytes;
+  run.sparse = false;
+  const auto dense = train(run).bytes;
+  EXPECT_LT(few, dense / 3);
+  // Everything touched costs what the dense exchange does and the first messages of three lists.
+  EXPECT_GT(all, dense);
+  EXPECT_LE(all, dense + run.steps * 3 * 2 * 3 * 1024);
+}
+
+// The touched lines of a rank are quantised with its residual, the sums at the owner; other residuals wait.
+TEST(SparseExchange, FewBitsFollowTheReferenceOnTouchedLines) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int bits : {1, 4})
+      for (const bool async : {false, true}) {
+        const Course run{.ranks = ranks, .steps = 5, .bits = bits, .share = 0.2, .async = async};
+        const Result result = train(run);
+        const Parameters p = parameters(run);
+        std::vector<std::vector<float>> residual(static_cast<std::size_t>(ranks), std::vector<float>(p.size()));
+        std::vector<float> owner(p.size());
+        for (int t = 0; t < run.steps; ++t) {
+          const Lists lists = united(run, p, t);
+          std::vector<Local> locals;
+          for (int r = 0; r < ranks; ++r) locals.push_back(local(run, p, r, t));
+          for (const std::size_t index : {1u, 3u, 4u}) {
+            const Slice& s = p.slices[index];
+            const auto at = [&](std::uint32_t line, std::size_t d) {
+              return s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d);
+            };
+            const auto quantised = [&](std::uint32_t line, const std::vector<float>& values, std::vector<float>& rest) {
+              std::vector<float> r;
+              for (std::size_t d = 0; d < s.line_size(); ++d) r.push_back(rest[at(line, d)]);
+              const auto column = reference::quantize(bits, true, values, r);
+              for (std::size_t d = 0; d < s.line_size(); ++d) rest[at(line, d)] = r[d];
+              return column.values;
+            };
+            for (const auto line : lists[index]) {
+              std::vector<float> sum(s.line_size());
+              for (int r = 0; r < ranks; ++r) {
+                const Local& l = locals[static_cast<std::size_t>(r)];
+                if (!std::binary_search(l.lists[index].begin(), l.lists[index].end(), line)) continue;
+                std::vector<float> values;
+                for (std::size_t d = 0; d < s.line_size(); ++d) values.push_back(l.gradient[at(line, d)]);
+                const auto sent = quantised(line, values, residual[static_cast<std::size_t>(r)]);
+                for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += sent[d];
+              }
+              if (ranks > 1) sum = quantised(line, sum, owner);
+              for (std::size_t d = 0; d < sum.size(); ++d)
+                ASSERT_EQ(result.sums[static_cast<std::size_t>(t)][at(line, d)], sum[d])
+                    << ranks << " ranks, " << bits << " bits, step " << t << ", slice " << index << ", line " << line;
+            }
+          }
+        }
+      }
+}
+
+// 1 bit, then 32: the first step in 32 bits lists and delivers every line that something was held back of.
+TEST(SparseExchange, ChangingToThirtyTwoBitsDeliversTheResiduals) {
+  for (const int ranks : {1, 3}) {
+    const Course run{.ranks = ranks, .share = 0.2};
+    auto o = options(run);
+    o.data_parallel.gradient_bits.values = {1, 32};
+    run_ranks(ranks, [&](Communicator& comm) {
+      Parameters p = parameters(run);
+      const auto strategy = make_strategy(o, comm);
+      strategy->start(p);
+      ListCollector sink(p);
+      for (int t = 0; t < 5; ++t) {
+        if (t % 3 == 0) strategy->begin_epoch(t / 3);
+        step(*strategy, p, sink, local(run, p, comm.rank(), t), t);
+      }
+      std::vector<double> sent(p.size()), wanted(p.size());
+      for (int t = 0; t < 4; ++t)
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          sent[i] += sink.sums()[static_cast<std::size_t>(t)][i];
+          EXPECT_TRUE(std::isfinite(sent[i]));
+        }
+      for (int t = 0; t < 4; ++t)
+        for (int r = 0; r < ranks; ++r) {
+          const auto g = local(run, p, r, t).gradient;
+          for (std::size_t i = 0; i < p.size(); ++i) wanted[i] += g[i];
+        }
+      for (std::size_t i = 0; i < p.size(); ++i) ASSERT_NEAR(sent[i], wanted[i], 1e-4) << i;
+      EXPECT_EQ(sink.lists[4], united(run, p, 4)) << "once and not again";
+    });
+  }
+}
+
+TEST(SparseExchange, ContinuesFromItsArchive) {
+  for (const int bits : {1, 32})
+    for (const bool async : {false, true}) {
+      const Course run{.ranks = 3, .steps = 6, .bits = bits, .async = async};
+      EXPECT_EQ(train(run).sums, train(run, 3).sums) << bits << " bits";
+    }
+}
+
+// Ranks that train alone first keep their own lists.
+TEST(SparseExchange, WarmStartHandsOutLocalLists) {
+  const Course run{};
+  auto o = options(run);
+  o.start_epoch = 2;
+  run_ranks(2, [&](Communicator& comm) {
+    Parameters p = parameters(run);
+    const auto strategy = make_strategy(o, comm);
+    strategy->start(p);
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      strategy->begin_epoch(epoch);
+      ListCollector sink(p);
+      const Local mine = local(run, p, comm.rank(), epoch);
+      step(*strategy, p, sink, mine, epoch);
+      EXPECT_EQ(sink.lists[0], epoch == 0 ? mine.lists : united(run, p, epoch));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti
