@@ -33,7 +33,7 @@ BELOW = {
 CONTRACT = {
     'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'config': 'config',
     'communicator': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
-    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'strategy': 'strategy',
+    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'image_backend': 'backend', 'strategy': 'strategy',
 }
 # A network eats what a reader delivers: the one contract that is shared between peers.
 SHARED = {'graph': ['reader']}

@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 
+#include "tutti/image_backend.h"
+
 namespace tutti {
 
 enum class UnaryOp {
@@ -118,6 +120,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual ComputeType compute_type() const = 0;
+  virtual ImageBackend& images() = 0;
 
   // Memory, 64-byte aligned.
   virtual float* allocate(std::size_t count) = 0;

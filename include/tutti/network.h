@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ namespace tutti {
 struct NetworkMode {
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;  // of the epoch: (worker * maxEpochs + epoch) * random_nodes() (semantics 6)
+  // Instead of what the batch normalisation nodes say themselves, in samples.
+  std::optional<double> normalization_time_constant, blend_time_constant;
 };
 
 struct NetworkOptions {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct Operand {
   std::size_t elements = 1;
   bool per_sample = false;
   std::size_t axis = 0;
+  Format format = Format::plain;  // blocked: `elements` counts the missing channels of the last block as well
 };
 
 struct Instruction {
@@ -68,7 +70,8 @@ struct Run {
   PieceSink* sink = nullptr;
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
-  std::uint64_t position = 0;  // number of the first column in this epoch
+  std::uint64_t position = 0;                                              // number of the first column in this epoch
+  std::optional<double> normalization_time_constant, blend_time_constant;  // instead of the nodes' own
 
   std::size_t rows(const Operand& o) const { return o.per_sample ? columns[o.axis] : 1; }
   std::size_t count(const Operand& o) const { return rows(o) * o.elements; }
@@ -87,20 +90,23 @@ class Kernel {
   virtual void forward(Run&) const = 0;
   // Writes the gradients of the inputs whose `write` is not none.
   virtual void backward(Run&) const {}
+  // Makes what depends on the number of columns before the first step.
+  virtual void plan(Backend&, std::size_t columns) const {}
 
   const Instruction code;
   std::vector<Write> write;  // set by the program
 
   // What the planner must know; constructors change what differs from these defaults.
-  std::vector<bool> differentiable;  // a gradient can flow to this input
-  std::vector<bool> reads_input;     // backward looks at the value of this input
-  bool reads_output = true;          // backward looks at the result
-  int in_place = -1;                 // the result may take the memory of this input
-  int in_place_gradient = -1;        // the gradient of this input may take the memory of the result's
-  int work_like = -1;                // needs a workspace as large as this input, kept until backward
-  bool last_input_first = false;     // order in which backward writes
-  bool sums_in_double = false;       // leaves its result in Run::sums as well
-  bool announces = false;            // backward announces the pieces of input 0 itself when `finishes` is set
+  std::vector<bool> differentiable;                 // a gradient can flow to this input
+  std::vector<bool> reads_input;                    // backward looks at the value of this input
+  bool reads_output = true;                         // backward looks at the result
+  int in_place = -1;                                // the result may take the memory of this input
+  int in_place_gradient = -1;                       // the gradient of this input may take the memory of the result's
+  int work_like = -1;                               // needs a workspace as large as this input, kept until backward
+  std::size_t work_per_column = 0, work_fixed = 0;  // or one of so many floats
+  bool last_input_first = false;                    // order in which backward writes
+  bool sums_in_double = false;                      // leaves its result in Run::sums as well
+  bool announces = false;  // backward announces the pieces of input 0 itself when `finishes` is set
   bool finishes = false;
 
  protected:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graph -> instructions. Composite operations have one small function each, listed in a table.
-#include "graph/lower.h"
+#include "graph/lowering.h"
 
 #include <fmt/format.h>
 
@@ -9,38 +9,6 @@
 #include <cassert>
 
 namespace tutti::graph {
-namespace {
-
-class Lowering {
- public:
-  Lowering(const Graph& graph, const std::vector<Value>& values, bool training)
-      : graph_(graph), values_(values), training_(training) {}
-
-  Lowered run(const std::vector<std::size_t>& order);
-
-  // Helpers of the composite operations.
-  const Node& node() const { return graph_.nodes[current_]; }
-  const Operand& input(std::size_t k) const { return code_.of_node.at(node().inputs[k]); }
-  Operand emit(const std::string& operation, std::vector<Operand> in, std::map<std::string, Attribute> attributes = {});
-  static Operand view(Operand o, Shape shape) {
-    assert(shape.elements() == o.elements);
-    o.shape = std::move(shape);
-    return o;
-  }
-  const Shape& shape() const { return values_[current_].shape; }
-  bool training() const { return training_; }
-
- private:
-  Operand leaf(Tensor::Kind kind);
-  std::size_t axis(const std::string& name);
-  Operand as_written();
-
-  const Graph& graph_;
-  const std::vector<Value>& values_;
-  bool training_;
-  std::size_t current_ = 0;
-  Lowered code_;
-};
 
 std::size_t Lowering::axis(const std::string& name) {
   const auto found = std::find(code_.axes.begin(), code_.axes.end(), name);
@@ -59,6 +27,13 @@ Operand Lowering::leaf(Tensor::Kind kind) {
   t.trained = kind == Tensor::Kind::parameter && number(node(), "learningRateMultiplier", 1) != 0;
   code_.tensors.push_back(t);
   return {code_.tensors.size() - 1, value.shape, t.elements, t.per_sample, t.axis};
+}
+
+Operand Lowering::state(std::size_t elements) {
+  Tensor t;
+  t.name = node().name, t.kind = Tensor::Kind::statistic, t.node = current_, t.elements = elements;
+  code_.tensors.push_back(t);
+  return {code_.tensors.size() - 1, Shape{{elements}}, elements, false, 0};
 }
 
 // An instruction that belongs to the current node; its shape follows from the rule of its operation.
@@ -101,6 +76,7 @@ Operand Lowering::as_written() {
 }
 
 // Composite operations.
+namespace {
 
 Operand see_through(Lowering& l) { return Lowering::view(l.input(0), l.shape()); }
 
@@ -152,9 +128,16 @@ const std::map<std::string, Composite>& composites() {
       {"MatrixL2Reg", frobenius_norm},
       {"SumColumnElements", sum_column_elements},
       {"CosDistance", cos_distance},
+      {"Convolution", lower_convolution},
+      {"Pooling", lower_pooling},
+      {"MaxUnpooling", lower_unpooling},
+      {"ROIPooling", lower_roi_pooling},
+      {"BatchNormalization", lower_batch_normalization},
   };
   return table;
 }
+
+}  // namespace
 
 Lowered Lowering::run(const std::vector<std::size_t>& order) {
   for (const auto index : order) {
@@ -174,8 +157,6 @@ Lowered Lowering::run(const std::vector<std::size_t>& order) {
   }
   return std::move(code_);
 }
-
-}  // namespace
 
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
               const std::vector<std::size_t>& roots, bool training) {

@@ -162,9 +162,12 @@ void Network::Impl::find_sparse_sources() {
 
 void Network::Impl::lay_out_state() {
   for (const auto index : order) {
-    if (!(is_statistic(graph.nodes[index]) || is_parameter(graph.nodes[index])) || slice_of[index] != none) continue;
+    const graph::Node& node = graph.nodes[index];
+    const bool counts = node.operation == "BatchNormalization";
+    if (!(is_statistic(node) || is_parameter(node) || counts) || slice_of[index] != none) continue;
+    const Shape shape = counts ? Shape{{2}} : values[index].shape;
     store_of[index] = stored.size();
-    stored.push_back({index, FloatBuffer(values[index].shape.elements())});
+    stored.push_back({index, FloatBuffer(shape.elements()), counts ? node.name + ".samplesSeen" : node.name, shape});
   }
 }
 
@@ -186,13 +189,13 @@ Parameters& Network::parameters() { return impl_->parameters; }
 
 std::vector<Network::State> Network::state() {
   std::vector<State> all;
-  for (auto& s : impl_->stored)
-    all.push_back({impl_->graph.nodes[s.node].name, impl_->values[s.node].shape, s.values.span()});
+  for (auto& s : impl_->stored) all.push_back({s.name, s.shape, s.values.span()});
   return all;
 }
 
 void Network::initialize_parameters() {
   Impl& m = *impl_;
+  for (auto& s : m.stored) std::fill(s.values.span().begin(), s.values.span().end(), 0.0f);
   for (const auto index : m.order) {
     if (!is_parameter(m.graph.nodes[index])) continue;
     std::span<float> values;

@@ -50,8 +50,10 @@ struct Network::Impl {
   struct Stored {
     std::size_t node;
     FloatBuffer values;
+    std::string name;
+    Shape shape;
   };
-  std::vector<Stored> stored;                   // untrained parameters and statistics
+  std::vector<Stored> stored;                   // untrained parameters, statistics, what nodes keep from step to step
   std::vector<std::size_t> slice_of, store_of;  // by node; none where it has no such place
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 

@@ -54,14 +54,16 @@ const std::array operations = {
     OperationInfo{"RowRepeat", 1, 1},            // numRepeats
     OperationInfo{"Reshape", 1, 1},              // dims, beginAxis=0, endAxis=0
     OperationInfo{"TransposeDimensions", 1, 1},  // axis1, axis2
-    // Images; W in memory order [kernel..., inChannels / groups, outChannels].
-    OperationInfo{"Convolution", 2, 2},  // W, x; kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad,
-                                         // transpose, outputShape, groups, imageLayout, maxTempMemSizeInSamples
-    OperationInfo{"Pooling", 1, 1},  // poolingType, kernelDims, stride, autoPadding, lowerPad, upperPad, imageLayout
-    OperationInfo{"MaxUnpooling", 2, 2},                // unpoolInput, poolInput; the same
-    OperationInfo{"ROIPooling", 2, 2},                  // x, regions; shape
-    OperationInfo{"BatchNormalization", 5, 5},          // x, scale, bias, runMean, runVariance; spatial, epsilon, ...
-    OperationInfo{"LocalResponseNormalization", 1, 1},  // depthRadius, bias, alpha, beta
+    // Images [W, H, C]; lists of one element stand for all axes.
+    OperationInfo{"Convolution", 2,
+                  2},                // W, x; kernelDims, mapDims, stride=1, sharing=true, autoPadding=0, lowerPad=0,
+                                     // upperPad=0, transpose=false, outputShape, groups=1, imageLayout="CHW"
+    OperationInfo{"Pooling", 1, 1},  // poolingType="max", kernelDims, stride=1, autoPadding=0, lowerPad=0, ...
+    OperationInfo{"MaxUnpooling", 2, 2},        // values, pooled image; the window as for Pooling
+    OperationInfo{"ROIPooling", 2, 2},          // image, regions [4, number]; shape
+    OperationInfo{"BatchNormalization", 5, 5},  // x, scale, bias, running mean, running variance; spatial=false,
+                                                // normalizationTimeConstant=0, blendTimeConstant=0, epsilon=1e-5
+    OperationInfo{"LocalResponseNormalization", 1, 1},  // depthRadius, bias=1, alpha=1, beta=0.75
     // Training and corpus statistics.
     OperationInfo{"Dropout", 1, 1}, OperationInfo{"Mean", 1, 1}, OperationInfo{"InvStdDev", 1, 1},
     OperationInfo{"PerDimMeanVarNormalization", 3, 3},    // x, mean, 1/deviation

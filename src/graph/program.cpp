@@ -15,6 +15,11 @@ bool depends_on_samples(const Graph& graph, std::size_t node) {
                      [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
 }
 
+// Statistics of a share are not those of its parts.
+bool over_whole_share(const Instruction& i) {
+  return i.operation == "BatchNormalization" && flag(i.node, "training", false);
+}
+
 }  // namespace
 
 Program::Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
@@ -24,6 +29,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);
+  for (const auto& i : code_.instructions) additive_ = additive_ && !over_whole_share(i);
   double_sums_.assign(code_.tensors.size(), false);
   for (auto& i : code_.instructions) {
     kernels_.push_back(make_kernel(i));
@@ -223,6 +229,10 @@ void Program::plan_lifetimes() {
     if (kernel.work_like >= 0)
       work_buffer_[kernel.code.out.tensor] =
           new_buffer(kernel.code.in[static_cast<std::size_t>(kernel.work_like)], i, active[i] ? 2 * n - 1 - i : i);
+    if (kernel.work_per_column + kernel.work_fixed > 0) {
+      work_buffer_[kernel.code.out.tensor] = buffers_.size();
+      buffers_.push_back({kernel.work_per_column, kernel.work_fixed, i, active[i] ? 2 * n - 1 - i : i, 0});
+    }
   }
   place_gradients();
 }
@@ -282,6 +292,7 @@ void Program::plan(std::size_t columns) {
   memory_ = place(buffers_, columns, options_.reuse_memory);
   block_ = backend_.allocate(memory_);
   columns_ = columns;
+  for (const auto& kernel : kernels_) kernel->plan(backend_, columns);
 }
 
 void Program::prepare(Run& run) const {

@@ -8,24 +8,12 @@
 #include <cmath>
 #include <map>
 
+#include "graph/shape_rules.h"
+
 namespace tutti::graph {
 namespace {
 
-// What a rule sees of its node.
-struct Call {
-  const Node& node;
-  std::span<const Shape> in;
-  std::span<const std::string> names;
-
-  std::string operand(std::size_t i) const {
-    return i < names.size() && !names[i].empty() ? fmt::format("'{}' {}", names[i], to_string(in[i]))
-                                                 : to_string(in[i]);
-  }
-  [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
-    throw ConfigError(node.where, fmt::format("{} '{}': {}", node.operation, node.name, what), fix);
-  }
-};
-
+using Call = ShapeCall;
 using Rule = Shape (*)(const Call&);
 
 std::size_t rank_of(std::span<const Shape> shapes) {
@@ -301,6 +289,12 @@ const std::map<std::string, Rule>& rules() {
       {"InvStdDev", same},
       {"PerDimMeanVarNormalization", normalization},
       {"PerDimMeanVarDeNormalization", normalization},
+      {"Convolution", convolution_shape},
+      {"Pooling", pooling_shape},
+      {"MaxUnpooling", unpooling_shape},
+      {"ROIPooling", roi_pooling_shape},
+      {"BatchNormalization", batch_normalization_shape},
+      {"LocalResponseNormalization", response_normalization_shape},
   };
   return table;
 }
@@ -379,6 +373,7 @@ Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape
   Shape shape = inputs[operand];
   const bool unknown = std::find(shape.dims.begin(), shape.dims.end(), std::size_t{0}) != shape.dims.end();
   if (!unknown || inputs.size() < 2) return shape;
+  if (const auto image = infer_image_operand(node, operand, inputs)) return *image;
   const Shape& other = inputs[1 - std::min<std::size_t>(operand, 1)];
   if (node.operation == "Times" && operand == 0) {
     const auto out_rank = static_cast<std::size_t>(number(node, "outputRank", 1));

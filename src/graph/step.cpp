@@ -139,6 +139,8 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
   if (most > e.program.planned_columns()) e.plan(most);
   e.run.dropout_rate = mode.dropout_rate;
   e.run.dropout_seed = mode.dropout_seed;
+  e.run.normalization_time_constant = mode.normalization_time_constant;
+  e.run.blend_time_constant = mode.blend_time_constant;
   e.run.position = static_cast<std::uint64_t>(batch.position) + part.first;
 }
 

@@ -79,6 +79,54 @@ TEST(Shapes, ErrorsNameNodeShapesAndFix) {
             std::string::npos);
 }
 
+using Numbers = std::vector<double>;
+
+Shape convolved(Shape image, Attributes attributes) {
+  attributes["mapDims"] = Numbers{7};
+  attributes.try_emplace("kernelDims", Numbers{3, 3});
+  Shape weight{{0}};
+  return of("Convolution", {weight, std::move(image)}, attributes);
+}
+
+TEST(Shapes, Convolution) {
+  const Shape image{{10, 9, 3}};
+  EXPECT_EQ(convolved(image, {}), (Shape{{8, 7, 7}}));
+  EXPECT_EQ(convolved(image, {{"stride", Numbers{2}}}), (Shape{{4, 4, 7}}));
+  EXPECT_EQ(convolved(image, {{"stride", Numbers{2, 3}}, {"autoPadding", Numbers{1}}}), (Shape{{5, 3, 7}}));
+  EXPECT_EQ(convolved(image, {{"autoPadding", Numbers{1, 0}}}), (Shape{{10, 7, 7}}));
+  EXPECT_EQ(convolved(image, {{"lowerPad", Numbers{1}}, {"upperPad", Numbers{2}}}), (Shape{{11, 10, 7}}));
+  EXPECT_EQ(convolved(image, {{"kernelDims", Numbers{3}}}), (Shape{{8, 1, 7}}));  // the other axis wholly
+  EXPECT_EQ(convolved(image, {{"kernelDims", Numbers{3, 3, 3}}}), (Shape{{8, 7, 7}}));
+  EXPECT_EQ(convolved(Shape{{10, 9}}, {}), (Shape{{8, 7 * 7}}));  // no axis of channels: maps behind each other
+  EXPECT_EQ(convolved(Shape{{3, 10, 9}}, {{"imageLayout", std::string("HWC")}}), (Shape{{7, 8, 7}}));
+  EXPECT_EQ(convolved(image, {{"transpose", true}}), (Shape{{12, 11, 7}}));
+  EXPECT_EQ(convolved(image, {{"transpose", true}, {"stride", Numbers{2}}, {"autoPadding", Numbers{1}}}),
+            (Shape{{19, 17, 7}}));
+  EXPECT_EQ(
+      convolved(
+          image,
+          {{"transpose", true}, {"stride", Numbers{2}}, {"autoPadding", Numbers{1}}, {"outputShape", Numbers{20, 18}}}),
+      (Shape{{20, 18, 7}}));
+  EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{11, 3}}, {"autoPadding", Numbers{1}}}), ConfigError);
+  EXPECT_THROW(convolved(image, {{"sharing", false}}), ConfigError);
+  EXPECT_THROW(convolved(image, {{"groups", 2.0}}), ConfigError);
+  EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{1, 2, 3, 4}}}), ConfigError);
+  EXPECT_THROW(convolved(image, {{"stride", Numbers{0}}}), ConfigError);
+  EXPECT_THROW(convolved(image, {{"imageLayout", std::string("HCW")}}), ConfigError);
+  EXPECT_THROW(convolved(image, {{"transpose", true}, {"outputShape", Numbers{13, 11}}}), ConfigError);
+}
+
+TEST(Shapes, Pooling) {
+  const auto pooled = [](Shape image, Attributes attributes) { return of("Pooling", {std::move(image)}, attributes); };
+  EXPECT_EQ(pooled(Shape{{10, 9, 3}}, {{"kernelDims", Numbers{3, 3}}, {"stride", Numbers{2}}}), (Shape{{4, 4, 3}}));
+  EXPECT_EQ(pooled(Shape{{10, 9, 3}}, {{"kernelDims", Numbers{2}}, {"stride", Numbers{2}}}), (Shape{{5, 9, 3}}));
+  EXPECT_EQ(pooled(Shape{{10, 9, 3}}, {{"kernelDims", Numbers{10, 9}}}), (Shape{{1, 1, 3}}));
+  EXPECT_EQ(pooled(Shape{{10, 9, 3}}, {{"kernelDims", Numbers{1, 1, 3}}}), (Shape{{10, 9, 1}}));
+  EXPECT_THROW(pooled(Shape{{10, 9, 3}}, {{"kernelDims", Numbers{3, 3}}, {"poolingType", std::string("min")}}),
+               ConfigError);
+  EXPECT_THROW(pooled(Shape{{2, 9, 3}}, {{"kernelDims", Numbers{3, 3}}}), ConfigError);
+}
+
 TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
   // Expressed through others, or leaves.
   const std::vector<std::string> indirect = {"InputValue",        "LearnableParameter", "Pass",      "Reshape",
@@ -94,6 +142,13 @@ TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
     if (name == "Reshape" || inputs == 0) attributes["dims"] = std::vector<double>{4, 4};
     std::vector<Shape> in(inputs, Shape{{4, 4}});
     if (name == "DiagTimes") in[0] = Shape{{4}};
+    if (name == "Convolution" || name == "Pooling") attributes["kernelDims"] = std::vector<double>{1, 4};
+    if (name == "BatchNormalization")
+      for (std::size_t k = 1; k < 5; ++k) in[k] = Shape{{0}};
+    if (name == "ROIPooling") {
+      in = {Shape{{4, 4, 2}}, Shape{{4, 3}}};
+      attributes["shape"] = std::vector<double>{2, 2};
+    }
     EXPECT_NO_THROW(of(name, in, attributes)) << name;
   }
   EXPECT_EQ(find_operation("Convolve"), nullptr);

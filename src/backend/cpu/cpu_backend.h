@@ -9,7 +9,8 @@
 
 namespace tutti::cpu {
 
-class Matmul;  // oneDNN; matmul.cpp
+class Matmul;     // oneDNN; matmul.cpp
+class CpuImages;  // images.h
 
 class CpuBackend : public Backend {
  public:
@@ -20,6 +21,7 @@ class CpuBackend : public Backend {
 
   std::string name() const override;
   ComputeType compute_type() const override { return compute_type_; }
+  ImageBackend& images() override;
 
   float* allocate(std::size_t count) override;
   void release(float*) override;
@@ -58,6 +60,7 @@ class CpuBackend : public Backend {
   const Kernels& kernels_;
   const ComputeType compute_type_;
   std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<CpuImages> images_;
 };
 
 }  // namespace tutti::cpu

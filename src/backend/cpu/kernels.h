@@ -16,8 +16,11 @@ struct Row {
   std::size_t step[3];
 };
 
+struct ImageKernels;  // image_kernels.h
+
 struct Kernels {
   const char* name;
+  const ImageKernels& (*images)();
   void (*map)(UnaryOp, const float* x, float* y, std::size_t n);
   void (*map_gradient)(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t n, bool add);
   void (*combine)(PointOp, const Row&, float* y, std::size_t n);

@@ -389,8 +389,9 @@ void dropout(const DropoutMask& mask, std::uint64_t first, const float* x, float
   }
 }
 
-constexpr Kernels make_kernels(const char* name) {
+constexpr Kernels make_kernels(const char* name, const ImageKernels& (*images)()) {
   return {name,
+          images,
           map,
           map_gradient,
           combine,

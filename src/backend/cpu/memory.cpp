@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/images.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/parallel.h"
 #include "base/memory.h"
@@ -16,10 +17,15 @@ namespace tutti::cpu {
 
 CpuBackend::CpuBackend(ComputeType type) : CpuBackend(best_kernels(), type) {}
 CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type)
-    : kernels_(kernels), compute_type_(type), matmul_(std::make_unique<Matmul>()) {}
+    : kernels_(kernels),
+      compute_type_(type),
+      matmul_(std::make_unique<Matmul>()),
+      images_(std::make_unique<CpuImages>(kernels)) {}
 CpuBackend::~CpuBackend() = default;
 
 std::string CpuBackend::name() const { return fmt::format("cpu ({}, {} kernels)", Matmul::library(), kernels_.name); }
+
+ImageBackend& CpuBackend::images() { return *images_; }
 
 float* CpuBackend::allocate(std::size_t count) {
   float* p = allocate_floats(count);

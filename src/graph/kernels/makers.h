@@ -19,6 +19,12 @@ std::unique_ptr<Kernel> make_loss(LossOp, Instruction);
 std::unique_ptr<Kernel> make_slice(Instruction);
 std::unique_ptr<Kernel> make_row_stack(Instruction);
 std::unique_ptr<Kernel> make_transpose(Instruction);
+std::unique_ptr<Kernel> make_convolution(Instruction);
+std::unique_ptr<Kernel> make_pooling(Instruction);
+std::unique_ptr<Kernel> make_unpooling(Instruction);
+std::unique_ptr<Kernel> make_region_pooling(Instruction);
+std::unique_ptr<Kernel> make_batch_normalization(Instruction);
+std::unique_ptr<Kernel> make_response_normalization(Instruction);
 
 // The middle axis of `o` along `axis` (counted from 0), or the whole sample for none.
 Extent extent_along(const Run& run, const Operand& o, int axis);

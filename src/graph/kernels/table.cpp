@@ -81,6 +81,13 @@ const std::map<std::string, Maker>& table() {
       {"Slice", make_slice},
       {"RowStack", make_row_stack},
       {"TransposeDimensions", make_transpose},
+
+      {"Convolution", make_convolution},
+      {"Pooling", make_pooling},
+      {"MaxUnpooling", make_unpooling},
+      {"ROIPooling", make_region_pooling},
+      {"BatchNormalization", make_batch_normalization},
+      {"LocalResponseNormalization", make_response_normalization},
   };
   return makers;
 }

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution by oneDNN. A step is a primitive and, for each tensor that the primitive wants in another layout than the
+// caller's (weights nearly always), a reorder through the shared scratch memory: weights change from step to step, so
+// their copy is made anew each time and is in the cache when the primitive reads it.
+#include <algorithm>
+#include <optional>
+
+#include "backend/cpu/images.h"
+
+namespace tutti::cpu {
+namespace {
+
+using dnnl::memory;
+using dnnl::prop_kind;
+
+memory::dim size(std::size_t n) { return static_cast<memory::dim>(n); }
+
+// One tensor of a step.
+struct Argument {
+  int index = 0;
+  bool output = false;
+  memory::desc outer, inner;  // as the caller has it, as the primitive wants it
+  std::size_t offset = 0;     // in the scratch memory
+  Prepared copy, sum;         // between the two; outputs can be added as well
+};
+
+class Step {
+ public:
+  template <class Description>
+  Step(OneDnn& dnnl, const Kernels& kernels, const Description& pd, const dnnl::primitive& primitive,
+       std::vector<Argument> arguments)
+      : dnnl_(dnnl), kernels_(kernels), arguments_(std::move(arguments)) {
+    std::vector<std::pair<int, memory::desc>> all;
+    std::size_t used = 0;
+    for (auto& a : arguments_) {
+      all.emplace_back(a.index, a.inner);
+      a.offset = used;
+      if (a.output || a.inner != a.outer) used += floats_of(a.inner);
+      if (a.inner == a.outer) continue;
+      const auto& [from, to] = a.output ? std::pair{a.inner, a.outer} : std::pair{a.outer, a.inner};
+      a.copy = reorder(from, to, false);
+      if (a.output) a.sum = reorder(from, to, true);
+    }
+    scratchpad_ = used;
+    all.emplace_back(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+    dnnl_.reserve(used + floats_of(pd.scratchpad_desc()) + 16);
+    primitive_ = Prepared(primitive, dnnl_.engine, all);
+  }
+
+  // Data in the order of the arguments; outputs are added to where `accumulate` says so.
+  void run(std::initializer_list<const float*> data, bool accumulate) {
+    float* scratch = dnnl_.scratch.data();
+    auto pointer = data.begin();
+    for (auto& a : arguments_) {
+      const float* outer = *pointer++;
+      float* own = scratch + a.offset;
+      if (!a.output && a.copy) a.copy.set(DNNL_ARG_FROM, outer).set(DNNL_ARG_TO, own).run(dnnl_.stream);
+      primitive_.set(a.index, a.copy || (a.output && accumulate) ? own : outer);
+    }
+    primitive_.set(DNNL_ARG_SCRATCHPAD, scratch + scratchpad_).run(dnnl_.stream);
+    pointer = data.begin();
+    for (auto& a : arguments_) {
+      float* outer = const_cast<float*>(*pointer++);
+      float* own = scratch + a.offset;
+      if (!a.output) continue;
+      if (a.copy)
+        (accumulate ? a.sum : a.copy).set(DNNL_ARG_FROM, own).set(DNNL_ARG_TO, outer).run(dnnl_.stream);
+      else if (accumulate)
+        kernels_.add(own, outer, a.outer.get_size() / sizeof(float));
+    }
+  }
+
+ private:
+  Prepared reorder(const memory::desc& from, const memory::desc& to, bool add) {
+    dnnl::primitive_attr attributes;
+    if (add) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    const dnnl::reorder::primitive_desc pd(dnnl_.engine, from, dnnl_.engine, to, attributes);
+    return Prepared(dnnl::reorder(pd), dnnl_.engine, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  }
+
+  OneDnn& dnnl_;
+  const Kernels& kernels_;
+  std::vector<Argument> arguments_;
+  Prepared primitive_;
+  std::size_t scratchpad_ = 0;
+};
+
+// Where the transform of Winograd (4 x 4 results of a 3 x 3 kernel at a time) saves more than it costs: figures in
+// docs/notes/engine.md. The rule looks at the shape only, so that a run gives the same bits every time.
+bool winograd_pays(const ConvolutionShape& s) {
+  const ImageWindow& w = s.window;
+  return s.winograd && w.rank == 2 && s.groups == 1 && s.in == Format::blocked && s.out == Format::blocked &&
+         w.kernel[0] == 3 && w.kernel[1] == 3 && w.stride[0] == 1 && w.stride[1] == 1 && s.in_channels >= 32 &&
+         s.out_channels >= 32;
+}
+
+class CpuConvolution : public ConvolutionPlan {
+ public:
+  CpuConvolution(const ConvolutionShape& shape, OneDnn& dnnl, const Kernels& kernels, std::size_t block)
+      : dnnl_(dnnl), kernels_(kernels), shape_(shape) {
+    const ImageWindow& w = shape.window;
+    x_ = image_memory(shape.columns, shape.in_channels, w, w.in, shape.in, block);
+    y_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block);
+    strides_ = spatial(w, w.stride), before_ = spatial(w, w.pad), behind_ = padding_behind(w);
+    auto dims = spatial(w, w.kernel);
+    dims.insert(dims.begin(), {size(shape.out_channels / shape.groups), size(shape.in_channels / shape.groups)});
+    if (shape.groups > 1) dims.insert(dims.begin(), size(shape.groups));
+    memory::dims steps(dims.size(), 1);
+    for (std::size_t axis = dims.size() - 1; axis-- > 0;) steps[axis] = steps[axis + 1] * dims[axis + 1];
+    w_ = memory::desc(dims, memory::data_type::f32, steps);
+    any_w_ = memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
+    if (shape.bias) bias_ = memory::desc({size(shape.out_channels)}, memory::data_type::f32, memory::format_tag::x);
+    attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  }
+
+  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate) override {
+    if (!forward_) with_errors("planning a convolution", [&] { plan_forward(); });
+    with_errors("convolving", [&] {
+      if (shape_.bias)
+        forward_->run({x, w, bias, y}, accumulate);
+      else
+        forward_->run({x, w, y}, accumulate);
+    });
+  }
+  void backward_data(const float* dy, const float* w, float* dx, bool accumulate) override {
+    if (!data_) with_errors("planning the gradient of a convolution", [&] { plan_data(); });
+    with_errors("computing the gradient of a convolution", [&] { data_->run({dy, w, dx}, accumulate); });
+  }
+  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
+    if (!weights_) with_errors("planning the gradient of a convolution", [&] { plan_weights(); });
+    with_errors("computing the gradient of a convolution", [&] { weights_->run({x, dy, dw}, accumulate); });
+  }
+
+ private:
+  using Forward = dnnl::convolution_forward;
+  using Data = dnnl::convolution_backward_data;
+  using Weights = dnnl::convolution_backward_weights;
+
+  // The first of these that is not oneDNN's reference code: the rule's algorithm, the direct one, the direct one in
+  // layouts of the library's choice.
+  template <class Description, class Make>
+  Description choose(const Make& make) const {
+    struct Way {
+      dnnl::algorithm algorithm;
+      bool own_layouts;
+    };
+    std::vector<Way> ways;
+    if (winograd_pays(shape_)) ways.push_back({dnnl::algorithm::convolution_winograd, false});
+    ways.push_back({dnnl::algorithm::convolution_direct, false});
+    ways.push_back({dnnl::algorithm::convolution_direct, true});
+    for (const auto& way : ways) {
+      const auto layout = [&](const memory::desc& md) {
+        return way.own_layouts ? memory::desc(md.dims(), md.data_type(), memory::format_tag::any) : md;
+      };
+      try {
+        Description pd = make(way.algorithm, layout(x_), layout(y_));
+        if (way.own_layouts || std::string(pd.impl_info_str()).find("ref") == std::string::npos) return pd;
+      } catch (const dnnl::error& e) {
+        if (e.status != dnnl_unimplemented || way.own_layouts) throw;
+      }
+    }
+    throw dnnl::error(dnnl_unimplemented, "no implementation");
+  }
+
+  Forward::primitive_desc forward_description(bool fused) const {
+    return choose<Forward::primitive_desc>([&](auto algorithm, const auto& x, const auto& y) {
+      auto attributes = attributes_;
+      if (fused && shape_.relu) {
+        dnnl::post_ops after;
+        after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0, 0);
+        attributes.set_post_ops(after);
+      }
+      const auto d =
+          fused && shape_.bias
+              ? Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, bias_, y, strides_, before_, behind_)
+              : Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_);
+      return Forward::primitive_desc(d, attributes, dnnl_.engine);
+    });
+  }
+
+  void plan_forward() {
+    const auto pd = forward_description(true);
+    std::vector<Argument> arguments = {{DNNL_ARG_SRC, false, x_, pd.src_desc(), 0, {}, {}},
+                                       {DNNL_ARG_WEIGHTS, false, w_, pd.weights_desc(), 0, {}, {}}};
+    if (shape_.bias) arguments.push_back({DNNL_ARG_BIAS, false, bias_, pd.bias_desc(), 0, {}, {}});
+    arguments.push_back({DNNL_ARG_DST, true, y_, pd.dst_desc(), 0, {}, {}});
+    forward_.emplace(dnnl_, kernels_, pd, Forward(pd), std::move(arguments));
+  }
+
+  void plan_data() {
+    const auto pd = choose<Data::primitive_desc>([&](auto algorithm, const auto& x, const auto& y) {
+      const auto hint = Forward::primitive_desc(
+          Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
+          dnnl_.engine);
+      return Data::primitive_desc(Data::desc(algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
+                                  dnnl_.engine, hint);
+    });
+    data_.emplace(dnnl_, kernels_, pd, Data(pd),
+                  std::vector<Argument>{{DNNL_ARG_DIFF_DST, false, y_, pd.diff_dst_desc(), 0, {}, {}},
+                                        {DNNL_ARG_WEIGHTS, false, w_, pd.weights_desc(), 0, {}, {}},
+                                        {DNNL_ARG_DIFF_SRC, true, x_, pd.diff_src_desc(), 0, {}, {}}});
+  }
+
+  void plan_weights() {
+    const auto pd = choose<Weights::primitive_desc>([&](auto algorithm, const auto& x, const auto& y) {
+      const auto hint = Forward::primitive_desc(
+          Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
+          dnnl_.engine);
+      return Weights::primitive_desc(Weights::desc(algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
+                                     dnnl_.engine, hint);
+    });
+    weights_.emplace(dnnl_, kernels_, pd, Weights(pd),
+                     std::vector<Argument>{{DNNL_ARG_SRC, false, x_, pd.src_desc(), 0, {}, {}},
+                                           {DNNL_ARG_DIFF_DST, false, y_, pd.diff_dst_desc(), 0, {}, {}},
+                                           {DNNL_ARG_DIFF_WEIGHTS, true, w_, pd.diff_weights_desc(), 0, {}, {}}});
+  }
+
+  OneDnn& dnnl_;
+  const Kernels& kernels_;
+  ConvolutionShape shape_;
+  memory::desc x_, y_, w_, any_w_, bias_;
+  memory::dims strides_, before_, behind_;
+  dnnl::primitive_attr attributes_;
+  std::optional<Step> forward_, data_, weights_;
+};
+
+}  // namespace
+
+dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const ImageWindow& w,
+                                const ImageWindow::Sizes& sizes, Format format, std::size_t block) {
+  using tag = memory::format_tag;
+  static constexpr tag plain[] = {tag::ncw, tag::nchw, tag::ncdhw};
+  static constexpr tag by_8[] = {tag::nCw8c, tag::nChw8c, tag::nCdhw8c};
+  static constexpr tag by_16[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};
+  auto dims = spatial(w, sizes);
+  dims.insert(dims.begin(), {size(columns), size(channels)});
+  const tag* tags = format == Format::plain ? plain : block == 8 ? by_8 : by_16;
+  return memory::desc(dims, memory::data_type::f32, tags[w.rank - 1]);
+}
+
+std::unique_ptr<ConvolutionPlan> CpuImages::plan_convolution(const ConvolutionShape& shape) {
+  return with_errors("planning a convolution",
+                     [&] { return std::make_unique<CpuConvolution>(shape, dnnl_, kernels_, channel_block()); });
+}
+
+}  // namespace tutti::cpu

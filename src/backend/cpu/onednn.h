@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// onednn.h -- what the primitives of this folder share: engine, stream, errors, and the memory that a primitive needs
+// while it runs (one buffer for all of them, because only one runs at a time).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "base/memory.h"
+#include "tutti/error.h"
+#include "tutti/image_backend.h"
+#include "tutti/parameters.h"
+
+namespace tutti::cpu {
+
+struct OneDnn {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  FloatBuffer scratch;
+
+  void reserve(std::size_t floats) {
+    if (scratch.size() < floats) scratch = FloatBuffer(floats);
+  }
+};
+
+// Runs f; what oneDNN throws becomes an Error that says what was being done.
+template <class F>
+auto with_errors(const char* doing, const F& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& e) {
+    throw Error(fmt::format("oneDNN failed while {}: {} (status {})", doing, e.what(), static_cast<int>(e.status)));
+  }
+}
+
+// Floats that a tensor takes, in whole cache lines.
+inline std::size_t floats_of(const dnnl::memory::desc& md) { return (md.get_size() + 63) / 64 * 16; }
+
+// A primitive with its memory objects; only the data pointers change from call to call.
+class Prepared {
+ public:
+  Prepared() = default;
+  Prepared(dnnl::primitive primitive, const dnnl::engine& engine,
+           const std::vector<std::pair<int, dnnl::memory::desc>>& arguments)
+      : primitive_(std::move(primitive)) {
+    for (const auto& [index, md] : arguments) arguments_.emplace(index, dnnl::memory(md, engine, nullptr));
+  }
+  explicit operator bool() const { return static_cast<bool>(primitive_); }
+  Prepared& set(int index, const float* data) {
+    arguments_.at(index).set_data_handle(const_cast<float*>(data));
+    return *this;
+  }
+  void run(dnnl::stream& stream) { primitive_.execute(stream, arguments_), stream.wait(); }
+
+ private:
+  dnnl::primitive primitive_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+// Slowest axis first, as oneDNN counts.
+inline dnnl::memory::dims spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) {
+  dnnl::memory::dims dims;
+  for (std::size_t axis = w.rank; axis-- > 0;) dims.push_back(static_cast<dnnl::memory::dim>(sizes[axis]));
+  return dims;
+}
+inline dnnl::memory::dims padding_behind(const ImageWindow& w) {
+  dnnl::memory::dims dims;
+  for (std::size_t axis = w.rank; axis-- > 0;) {
+    const auto covered = static_cast<long>((w.out[axis] - 1) * w.stride[axis] + w.kernel[axis]);
+    dims.push_back(std::max(0L, covered - static_cast<long>(w.in[axis] + w.pad[axis])));
+  }
+  return dims;
+}
+dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const ImageWindow& w,
+                                const ImageWindow::Sizes& sizes, Format format, std::size_t block);
+
+}  // namespace tutti::cpu

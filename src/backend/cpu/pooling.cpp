@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling by oneDNN.
+#include "backend/cpu/images.h"
+
+namespace tutti::cpu {
+namespace {
+
+using Forward = dnnl::pooling_forward;
+using Backward = dnnl::pooling_backward;
+
+class CpuPooling : public PoolingPlan {
+ public:
+  CpuPooling(const PoolingShape& s, OneDnn& dnnl, const Kernels& kernels, std::size_t block)
+      : dnnl_(dnnl), kernels_(kernels), max_(s.op == PoolingOp::max) {
+    const ImageWindow& w = s.window;
+    const auto x = image_memory(s.columns, s.channels, w, w.in, s.format, block);
+    const auto y = image_memory(s.columns, s.channels, w, w.out, s.format, block);
+    const auto algorithm = max_ ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_exclude_padding;
+    const auto strides = spatial(w, w.stride), kernel = spatial(w, w.kernel), before = spatial(w, w.pad),
+               behind = padding_behind(w);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const Forward::primitive_desc forward(
+        Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, y, strides, kernel, before, behind), attributes,
+        dnnl.engine);
+    const Backward::primitive_desc backward(Backward::desc(algorithm, x, y, strides, kernel, before, behind),
+                                            attributes, dnnl.engine, forward);
+    std::vector<std::pair<int, dnnl::memory::desc>> there = {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}},
+                                                    back = {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_SRC, x}};
+    if (max_) {
+      there.emplace_back(DNNL_ARG_WORKSPACE, forward.workspace_desc());
+      back.emplace_back(DNNL_ARG_WORKSPACE, forward.workspace_desc());
+    }
+    there.emplace_back(DNNL_ARG_SCRATCHPAD, forward.scratchpad_desc());
+    back.emplace_back(DNNL_ARG_SCRATCHPAD, backward.scratchpad_desc());
+    image_ = x.get_size() / sizeof(float), padded_ = floats_of(x);
+    dnnl.reserve(padded_ + std::max(floats_of(forward.scratchpad_desc()), floats_of(backward.scratchpad_desc())) + 16);
+    forward_ = Prepared(Forward(forward), dnnl.engine, there);
+    backward_ = Prepared(Backward(backward), dnnl.engine, back);
+  }
+
+  void forward(const float* x, float* y, float* work) override {
+    forward_.set(DNNL_ARG_SRC, x).set(DNNL_ARG_DST, y).set(DNNL_ARG_SCRATCHPAD, dnnl_.scratch.data() + padded_);
+    if (max_) forward_.set(DNNL_ARG_WORKSPACE, work);
+    with_errors("pooling", [&] { forward_.run(dnnl_.stream); });
+  }
+  void backward(const float* dy, const float* work, float* dx, bool accumulate) override {
+    float* own = dnnl_.scratch.data();
+    backward_.set(DNNL_ARG_DIFF_DST, dy).set(DNNL_ARG_DIFF_SRC, accumulate ? own : dx);
+    backward_.set(DNNL_ARG_SCRATCHPAD, own + padded_);
+    if (max_) backward_.set(DNNL_ARG_WORKSPACE, work);
+    with_errors("computing the gradient of pooling", [&] { backward_.run(dnnl_.stream); });
+    if (accumulate) kernels_.add(own, dx, image_);
+  }
+
+ private:
+  OneDnn& dnnl_;
+  const Kernels& kernels_;
+  bool max_;
+  Prepared forward_, backward_;
+  std::size_t image_ = 0, padded_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<PoolingPlan> CpuImages::plan_pooling(const PoolingShape& shape) {
+  return with_errors("planning a pooling",
+                     [&] { return std::make_unique<CpuPooling>(shape, dnnl_, kernels_, channel_block()); });
+}
+
+}  // namespace tutti::cpu

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// image_geometry.h -- from the attributes of Convolution, Pooling and MaxUnpooling to a window over an image
+// (semantics 6): which axes are spatial, sizes, strides, padding.
+#pragma once
+
+#include "graph/shapes.h"
+#include "tutti/image_backend.h"
+
+namespace tutti::graph {
+
+// Images are [W, H, ..., C], or [C, W, H, ...] with imageLayout="HWC".
+bool channels_first(const Node& node);
+// [C, W, H] -> [W, H, C] and back.
+Shape channels_to_back(const Shape&);
+Shape channels_to_front(const Shape&);
+
+struct ImageGeometry {
+  ImageWindow window;        // of a transposed convolution: that of the convolution whose gradient it is
+  std::size_t channels = 1;  // of the input
+  bool channel_axis = true;  // false: every axis of the input is spatial, there is one channel
+  std::size_t maps = 1;      // channels of the result
+  std::size_t groups = 1;
+  bool transposed = false;
+  ImageWindow::Sizes skip{0, 0, 0};  // cells before the first window that no window covers
+
+  bool skips() const { return skip != ImageWindow::Sizes{0, 0, 0}; }
+  // The result; spatial axes, then the channels.
+  Shape result() const;
+  // Of one output channel.
+  std::size_t weights_per_map() const;
+};
+
+// `in` has its channels last. `weight` tells the number of maps where mapDims does not; its dims may be 0.
+ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shape& weight);
+ImageGeometry pooling_geometry(const Node& node, const Shape& in);
+
+}  // namespace tutti::graph

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Image operations as the kernels want them: channels last, every window inside of the padded image.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/image_geometry.h"
+#include "graph/lowering.h"
+
+namespace tutti::graph {
+namespace {
+
+Operand swapped(Lowering& l, Operand x, std::size_t axis) {
+  return l.emit("TransposeDimensions", {std::move(x)},
+                {{"axis1", static_cast<double>(axis)}, {"axis2", static_cast<double>(axis + 1)}});
+}
+// [C, W, H] -> [W, H, C]
+Operand channels_last(Lowering& l, Operand x) {
+  for (std::size_t axis = 1; axis < x.shape.rank(); ++axis) x = swapped(l, std::move(x), axis);
+  return x;
+}
+Operand channels_first_again(Lowering& l, Operand x) {
+  for (std::size_t axis = x.shape.rank(); axis-- > 1;) x = swapped(l, std::move(x), axis);
+  return x;
+}
+
+std::map<std::string, Attribute> attributes_of(const Node& node) {
+  auto attributes = node.attributes;
+  attributes.erase("imageLayout");
+  attributes.erase("tag");
+  return attributes;
+}
+
+// Cells that no window covers are cut off; padding is then written out.
+Operand cut_off(Lowering& l, Operand x, const ImageGeometry& g, std::map<std::string, Attribute>& attributes) {
+  if (!g.skips()) return x;
+  std::vector<double> lower, upper;
+  const ImageWindow& w = g.window;
+  for (std::size_t axis = 0; axis < w.rank; ++axis) {
+    if (g.skip[axis] > 0)
+      x = l.emit("Slice", {std::move(x)},
+                 {{"begin", static_cast<double>(g.skip[axis])}, {"end", 0.0}, {"axis", static_cast<double>(axis + 1)}});
+    lower.push_back(static_cast<double>(w.pad[axis]));
+    const std::size_t covered = (w.out[axis] - 1) * w.stride[axis] + w.kernel[axis], given = w.in[axis] + w.pad[axis];
+    upper.push_back(covered > given ? static_cast<double>(covered - given) : 0.0);
+  }
+  // One more, so that a list of one is not taken for all axes.
+  for (auto* list : {&lower, &upper}) list->push_back(0);
+  attributes["lowerPad"] = lower, attributes["upperPad"] = upper;
+  attributes["autoPadding"] = std::vector<double>{0};
+  return x;
+}
+
+}  // namespace
+
+Operand lower_convolution(Lowering& l) {
+  const bool turned = channels_first(l.node());
+  const Operand x = turned ? channels_last(l, l.input(1)) : l.input(1);
+  const ImageGeometry g = convolution_geometry(l.node(), x.shape, l.input(0).shape);
+  auto attributes = attributes_of(l.node());
+  attributes["mapDims"] = std::vector<double>{static_cast<double>(g.maps)};
+  const Operand cut = cut_off(l, x, g, attributes);
+  const Operand y = l.emit("Convolution", {l.input(0), cut}, std::move(attributes));
+  return turned ? channels_first_again(l, y) : y;
+}
+
+Operand lower_pooling(Lowering& l) {
+  const bool turned = channels_first(l.node());
+  const Operand x = turned ? channels_last(l, l.input(0)) : l.input(0);
+  const ImageGeometry g = pooling_geometry(l.node(), x.shape);
+  auto attributes = attributes_of(l.node());
+  const Operand y = l.emit("Pooling", {cut_off(l, x, g, attributes)}, attributes);
+  return turned ? channels_first_again(l, y) : y;
+}
+
+Operand lower_unpooling(Lowering& l) {
+  const bool turned = channels_first(l.node());
+  const Operand values = turned ? channels_last(l, l.input(0)) : l.input(0);
+  const Operand image = turned ? channels_last(l, l.input(1)) : l.input(1);
+  if (pooling_geometry(l.node(), image.shape).skips())
+    throw ConfigError(
+        l.node().where,
+        fmt::format("MaxUnpooling '{}': these strides leave out the first cells of the image", l.node().name),
+        "use a stride that is not larger than the window");
+  const Operand y = l.emit("MaxUnpooling", {values, image}, attributes_of(l.node()));
+  return turned ? channels_first_again(l, y) : y;
+}
+
+Operand lower_roi_pooling(Lowering& l) {
+  return l.emit("ROIPooling", {l.input(0), l.input(1)}, attributes_of(l.node()));
+}
+
+Operand lower_batch_normalization(Lowering& l) {
+  for (std::size_t k = 3; k < 5; ++k)
+    if (!l.stored(l.input(k)) || l.trained(l.input(k)))
+      throw ConfigError(l.node().where,
+                        fmt::format("BatchNormalization '{}': the running statistics must be parameters that are not "
+                                    "trained",
+                                    l.node().name),
+                        "declare them with learningRateMultiplier = 0");
+  const bool turned = channels_first(l.node()) && flag(l.node(), "spatial", false);
+  const Operand x = turned ? channels_last(l, l.input(0)) : l.input(0);
+  auto attributes = attributes_of(l.node());
+  attributes["training"] = l.training();
+  const Operand y =
+      l.emit("BatchNormalization", {x, l.input(1), l.input(2), l.input(3), l.input(4)}, std::move(attributes));
+  l.append_input(l.state(2));
+  return turned ? channels_first_again(l, y) : y;
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution and its transpose, pooling, unpooling.
+#include <map>
+
+#include "graph/image_geometry.h"
+#include "graph/kernels/makers.h"
+
+namespace tutti::graph {
+namespace {
+
+// Plans by number of columns. Shares have one size or two; a run that sees many sizes forgets the oldest plans.
+template <class Plan>
+class Plans {
+ public:
+  template <class Make>
+  Plan& at(std::size_t columns, const Make& make) {
+    if (const auto found = plans_.find(columns); found != plans_.end()) return *found->second;
+    if (plans_.size() >= 16) plans_.clear();
+    return *plans_.emplace(columns, make()).first->second;
+  }
+
+ private:
+  std::map<std::size_t, std::unique_ptr<Plan>> plans_;
+};
+
+// Weight (input 0), image (input 1) and, after fusion, a bias per channel (input 2) and ReLU.
+class Convolution : public Kernel {
+ public:
+  explicit Convolution(Instruction i) : Kernel(std::move(i)), transposed_(flag(code.node, "transpose", false)) {
+    const ImageGeometry g = convolution_geometry(code.node, code.in[1].shape, code.in[0].shape);
+    shape_.window = g.window;
+    shape_.in_channels = transposed_ ? g.maps : g.channels;
+    shape_.out_channels = transposed_ ? g.channels : g.maps;
+    shape_.groups = g.groups;
+    shape_.in = (transposed_ ? code.out : code.in[1]).format;
+    shape_.out = (transposed_ ? code.in[1] : code.out).format;
+    shape_.bias = code.in.size() > 2;
+    shape_.relu = flag(code.node, "relu", false);
+    shape_.winograd = flag(code.node, "winograd", true);
+    out_ = {0, g.maps, ImageWindow::product(transposed_ ? g.window.in : g.window.out), code.out.format};
+    reads_output = shape_.relu;
+    if (shape_.bias) reads_input[2] = false;
+    last_input_first = true;  // the weight may change once its gradient is announced
+  }
+
+  void plan(Backend& backend, std::size_t columns) const override { planned(backend, columns); }
+
+  void forward(Run& run) const override {
+    if (run.rows(code.out) == 0) return;
+    ConvolutionPlan& p = planned(run.backend, run.rows(code.out));
+    if (transposed_)
+      p.backward_data(in(run, 1), in(run, 0), out(run), false);
+    else
+      p.forward(in(run, 1), in(run, 0), shape_.bias ? in(run, 2) : nullptr, out(run), false);
+  }
+
+  void backward(Run& run) const override {
+    ConvolutionPlan& p = planned(run.backend, run.rows(code.out));
+    if (shape_.bias || shape_.relu) {
+      ImageExtent extent = out_;
+      extent.columns = run.rows(code.out);
+      const bool wanted = shape_.bias && write[2] != Write::none;
+      if (wanted || shape_.relu)
+        run.backend.images().bias_relu_gradient(extent, shape_.relu ? out(run) : nullptr, out_gradient(run),
+                                                wanted ? in_gradient(run, 2) : nullptr, wanted && adds(run, 2));
+    }
+    if (write[1] != Write::none) {
+      if (transposed_)
+        p.forward(out_gradient(run), in(run, 0), nullptr, in_gradient(run, 1), adds(run, 1));
+      else
+        p.backward_data(out_gradient(run), in(run, 0), in_gradient(run, 1), adds(run, 1));
+    }
+    if (write[0] == Write::none) return;
+    if (transposed_)
+      p.backward_weights(out_gradient(run), in(run, 1), in_gradient(run, 0), adds(run, 0));
+    else
+      p.backward_weights(in(run, 1), out_gradient(run), in_gradient(run, 0), adds(run, 0));
+  }
+
+ private:
+  ConvolutionPlan& planned(Backend& backend, std::size_t columns) const {
+    return plans_.at(columns, [&] {
+      ConvolutionShape shape = shape_;
+      shape.columns = columns;
+      return backend.images().plan_convolution(shape);
+    });
+  }
+
+  bool transposed_;
+  ConvolutionShape shape_;
+  ImageExtent out_;
+  mutable Plans<ConvolutionPlan> plans_;
+};
+
+PoolingShape pooling_of(const Node& node, const Shape& image, Format format) {
+  const ImageGeometry g = pooling_geometry(node, image);
+  PoolingShape s;
+  s.op = text(node, "poolingType", "max") == "average" ? PoolingOp::average : PoolingOp::max;
+  s.window = g.window;
+  s.channels = g.channels;
+  s.format = format;
+  return s;
+}
+
+class Pooling : public Kernel {
+ public:
+  explicit Pooling(Instruction i)
+      : Kernel(std::move(i)), shape_(pooling_of(code.node, code.in[0].shape, code.out.format)) {
+    reads_input[0] = false;
+    reads_output = false;
+    constexpr std::size_t cells_of_a_byte = 255;
+    if (shape_.op == PoolingOp::max)
+      work_per_column = ImageWindow::product(shape_.window.kernel) < cells_of_a_byte ? (code.out.elements + 3) / 4
+                                                                                     : code.out.elements;
+  }
+  void plan(Backend& backend, std::size_t columns) const override { planned(backend, columns); }
+  void forward(Run& run) const override {
+    if (run.rows(code.out) == 0) return;
+    planned(run.backend, run.rows(code.out)).forward(in(run, 0), out(run), run.work[code.out.tensor]);
+  }
+  void backward(Run& run) const override {
+    planned(run.backend, run.rows(code.out))
+        .backward(out_gradient(run), run.work[code.out.tensor], in_gradient(run, 0), adds(run, 0));
+  }
+
+ private:
+  PoolingPlan& planned(Backend& backend, std::size_t columns) const {
+    return plans_.at(columns, [&] {
+      PoolingShape shape = shape_;
+      shape.columns = columns;
+      return backend.images().plan_pooling(shape);
+    });
+  }
+  PoolingShape shape_;
+  mutable Plans<PoolingPlan> plans_;
+};
+
+// Small image (input 0) and the large one whose maxima say where its values go (input 1). Both are plain.
+class Unpooling : public Kernel {
+ public:
+  explicit Unpooling(Instruction i)
+      : Kernel(std::move(i)), shape_(pooling_of(code.node, code.in[1].shape, Format::plain)) {
+    reads_input[0] = false;
+    reads_output = false;
+    differentiable[1] = false;
+  }
+  void forward(Run& run) const override { run.backend.images().unpool(shape(run), in(run, 0), in(run, 1), out(run)); }
+  void backward(Run& run) const override {
+    run.backend.images().unpool_gradient(shape(run), in(run, 1), out_gradient(run), in_gradient(run, 0), adds(run, 0));
+  }
+
+ private:
+  PoolingShape shape(const Run& run) const {
+    PoolingShape s = shape_;
+    s.columns = run.rows(code.out);
+    return s;
+  }
+  PoolingShape shape_;
+};
+
+class RegionPooling : public Kernel {
+ public:
+  explicit RegionPooling(Instruction i) : Kernel(std::move(i)) {
+    const Shape &image = code.in[0].shape, &out = code.out.shape;
+    shape_ = {0, image[0], image[1], image[2], out[3], out[0], out[1]};
+    reads_input = {false, false};
+    reads_output = false;
+    differentiable[1] = false;
+    work_per_column = code.out.elements;
+  }
+  void forward(Run& run) const override {
+    run.backend.images().pool_regions(shape(run), in(run, 0), in(run, 1), out(run), run.work[code.out.tensor]);
+  }
+  void backward(Run& run) const override {
+    run.backend.images().pool_regions_gradient(shape(run), out_gradient(run), run.work[code.out.tensor],
+                                               in_gradient(run, 0), adds(run, 0));
+  }
+
+ private:
+  tutti::RegionPooling shape(const Run& run) const {
+    auto s = shape_;
+    s.columns = run.rows(code.out);
+    return s;
+  }
+  tutti::RegionPooling shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_region_pooling(Instruction i) { return std::make_unique<RegionPooling>(std::move(i)); }
+std::unique_ptr<Kernel> make_convolution(Instruction i) { return std::make_unique<Convolution>(std::move(i)); }
+std::unique_ptr<Kernel> make_pooling(Instruction i) { return std::make_unique<Pooling>(std::move(i)); }
+std::unique_ptr<Kernel> make_unpooling(Instruction i) { return std::make_unique<Unpooling>(std::move(i)); }
+
+}  // namespace tutti::graph

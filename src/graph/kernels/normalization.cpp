@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch normalisation with its running statistics (semantics 6), local response normalisation.
+#include <cmath>
+
+#include "graph/kernels/makers.h"
+
+namespace tutti::graph {
+namespace {
+
+// The count of samples seen is kept in two floats: it stays exact beyond 2^24.
+constexpr double half = 16777216;
+double seen_of(const float* count) { return static_cast<double>(count[1]) * half + static_cast<double>(count[0]); }
+void set_seen(float* count, double seen) {
+  count[1] = static_cast<float>(std::floor(seen / half));
+  count[0] = static_cast<float>(seen - static_cast<double>(count[1]) * half);
+}
+
+// Weight of a minibatch of n samples in the running statistics.
+double weight_of_minibatch(double n, double seen, double time_constant) {
+  if (seen == 0) return 1;
+  if (time_constant < 0) return n / (n + seen);
+  return time_constant == 0 ? 1 : 1 - std::exp(-n / time_constant);
+}
+
+double weight_of_running(double n, double seen, double time_constant) {
+  if (seen == 0 || time_constant == 0) return 0;
+  return std::isinf(time_constant) ? 1 : time_constant / (time_constant + n);
+}
+
+// Inputs: x, scale, bias, running mean, running variance, samples seen and, after fusion, a value added before ReLU.
+class Normalization : public Kernel {
+ public:
+  explicit Normalization(Instruction i) : Kernel(std::move(i)) {
+    const Shape& image = code.in[0].shape;
+    const bool spatial = flag(code.node, "spatial", false);
+    op_.training = flag(code.node, "training", false);
+    op_.epsilon = number(code.node, "epsilon", 1e-5);
+    op_.relu = flag(code.node, "relu", false);
+    op_.add = code.in.size() > added;
+    op_.extent.channels = spatial && image.rank() > 0 ? image.dims.back() : image.elements();
+    op_.extent.pixels = image.elements() / std::max<std::size_t>(op_.extent.channels, 1);
+    op_.extent.format = code.out.format;
+    time_constant_ = number(code.node, "normalizationTimeConstant", 0);
+    blend_ = number(code.node, "blendTimeConstant", 0);
+    for (std::size_t k = 2; k < code.in.size(); ++k) reads_input[k] = false;
+    for (const std::size_t k : {3, 4, 5}) differentiable[k] = false;
+    reads_output = op_.relu;
+    work_fixed = 4 * (op_.extent.channels + 15) / 16 * 16 + 64;
+    if (op_.add) in_place_gradient = static_cast<int>(added);
+    if (!op_.training) in_place = 0;
+  }
+
+  void forward(Run& run) const override {
+    if (run.rows(code.out) == 0) return;
+    BatchNormalization op = described(run);
+    const auto n = static_cast<double>(op.extent.columns);
+    float* count = run.value(code.in[5]);
+    if (op_.training) {
+      const double seen = seen_of(count);
+      op.update = weight_of_minibatch(n, seen, run.normalization_time_constant.value_or(time_constant_));
+      op.running_weight = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
+      set_seen(count, seen + n);
+    }
+    run.backend.images().normalize(op, parameters(run), in(run, 0), op_.add ? in(run, added) : nullptr, out(run),
+                                   run.work[code.out.tensor]);
+  }
+
+  void backward(Run& run) const override {
+    NormalizationGradients g;
+    const auto target = [&](std::size_t k, float*& gradient, bool& add) {
+      if (k >= code.in.size() || write[k] == Write::none) return;
+      gradient = in_gradient(run, k), add = adds(run, k);
+    };
+    target(0, g.x, g.add_x), target(1, g.scale, g.add_scale), target(2, g.bias, g.add_bias);
+    target(added, g.added, g.add_added);
+    run.backend.images().normalize_gradient(described(run), parameters(run), in(run, 0), out(run), out_gradient(run),
+                                            run.work[code.out.tensor], g);
+  }
+
+ private:
+  static constexpr std::size_t added = 6;
+  BatchNormalization described(const Run& run) const {
+    BatchNormalization op = op_;
+    op.extent.columns = run.rows(code.out);
+    return op;
+  }
+  NormalizationParameters parameters(const Run& run) const {
+    return {in(run, 1), in(run, 2), run.value(code.in[3]), run.value(code.in[4])};
+  }
+  BatchNormalization op_;
+  double time_constant_ = 0, blend_ = 0;
+};
+
+class ResponseNormalization : public Kernel {
+ public:
+  explicit ResponseNormalization(Instruction i) : Kernel(std::move(i)) {
+    const Shape& image = code.in[0].shape;
+    op_.radius = static_cast<std::size_t>(number(code.node, "depthRadius", 0));
+    op_.bias = number(code.node, "bias", 1);
+    op_.alpha = number(code.node, "alpha", 1);
+    op_.beta = number(code.node, "beta", 0.75);
+    op_.extent.channels = image.rank() > 0 ? image.dims.back() : 1;
+    op_.extent.pixels = image.elements() / std::max<std::size_t>(op_.extent.channels, 1);
+    op_.extent.format = code.out.format;
+    work_like = 0;
+  }
+  void forward(Run& run) const override {
+    run.backend.images().respond(described(run), in(run, 0), out(run), run.work[code.out.tensor]);
+  }
+  void backward(Run& run) const override {
+    run.backend.images().respond_gradient(described(run), in(run, 0), out(run), out_gradient(run),
+                                          run.work[code.out.tensor], in_gradient(run, 0), adds(run, 0));
+  }
+
+ private:
+  tutti::ResponseNormalization described(const Run& run) const {
+    auto op = op_;
+    op.extent.columns = run.rows(code.out);
+    return op;
+  }
+  tutti::ResponseNormalization op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_batch_normalization(Instruction i) {
+  return std::make_unique<Normalization>(std::move(i));
+}
+std::unique_ptr<Kernel> make_response_normalization(Instruction i) {
+  return std::make_unique<ResponseNormalization>(std::move(i));
+}
+
+}  // namespace tutti::graph

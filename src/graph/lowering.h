@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// lowering.h -- the walk from graph nodes to instructions, as the functions for composite operations see it.
+#pragma once
+
+#include <cassert>
+
+#include "graph/lower.h"
+
+namespace tutti::graph {
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const std::vector<Value>& values, bool training)
+      : graph_(graph), values_(values), training_(training) {}
+
+  Lowered run(const std::vector<std::size_t>& order);
+
+  // Helpers of the composite operations.
+  const Node& node() const { return graph_.nodes[current_]; }
+  const Operand& input(std::size_t k) const { return code_.of_node.at(node().inputs[k]); }
+  Operand emit(const std::string& operation, std::vector<Operand> in, std::map<std::string, Attribute> attributes = {});
+  static Operand view(Operand o, Shape shape) {
+    assert(shape.elements() == o.elements);
+    o.shape = std::move(shape);
+    return o;
+  }
+  // An input more for the last instruction, beyond those of the rule.
+  void append_input(Operand o) { code_.instructions.back().in.push_back(std::move(o)); }
+  // Memory for what a node keeps from step to step; Network stores it with the model.
+  Operand state(std::size_t elements);
+  bool trained(const Operand& o) const { return code_.tensors[o.tensor].trained; }
+  bool stored(const Operand& o) const { return code_.tensors[o.tensor].kind == Tensor::Kind::parameter; }
+  const Shape& shape() const { return values_[current_].shape; }
+  bool training() const { return training_; }
+
+ private:
+  Operand leaf(Tensor::Kind kind);
+  std::size_t axis(const std::string& name);
+  Operand as_written();
+
+  const Graph& graph_;
+  const std::vector<Value>& values_;
+  bool training_;
+  std::size_t current_ = 0;
+  Lowered code_;
+};
+
+// image_lowering.cpp
+Operand lower_convolution(Lowering&);
+Operand lower_pooling(Lowering&);
+Operand lower_unpooling(Lowering&);
+Operand lower_roi_pooling(Lowering&);
+Operand lower_batch_normalization(Lowering&);
+
+}  // namespace tutti::graph

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// shape_rules.h -- what a shape rule sees of its node, and the rules that stand outside of shapes.cpp.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "graph/shapes.h"
+
+namespace tutti::graph {
+
+struct ShapeCall {
+  const Node& node;
+  std::span<const Shape> in;
+  std::span<const std::string> names;
+
+  std::string operand(std::size_t i) const {
+    return i < names.size() && !names[i].empty() ? fmt::format("'{}' {}", names[i], to_string(in[i]))
+                                                 : to_string(in[i]);
+  }
+  [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
+    throw ConfigError(node.where, fmt::format("{} '{}': {}", node.operation, node.name, what), fix);
+  }
+};
+
+// image_shapes.cpp
+Shape convolution_shape(const ShapeCall&);
+Shape pooling_shape(const ShapeCall&);
+Shape unpooling_shape(const ShapeCall&);
+Shape roi_pooling_shape(const ShapeCall&);
+Shape batch_normalization_shape(const ShapeCall&);
+Shape response_normalization_shape(const ShapeCall&);
+// The operand of an image operation with its dims of 0 filled in; nothing where the operation is another one.
+std::optional<Shape> infer_image_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs);
+
+}  // namespace tutti::graph
