@@ -18,7 +18,7 @@ class GraphBuilder {
  public:
   std::size_t add(const std::string& operation, const std::string& name, std::vector<std::size_t> inputs = {},
                   Attributes attributes = {}) {
-    graph_.nodes.push_back({name, operation, std::move(inputs), std::move(attributes), {}});
+    graph_.nodes.push_back({name, operation, std::move(inputs), std::move(attributes), {}, {}});
     return graph_.nodes.size() - 1;
   }
   std::size_t input(const std::string& name, std::vector<double> dims, bool sparse = false,
