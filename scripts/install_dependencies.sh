@@ -9,6 +9,7 @@ packages=(
   openmpi-bin libopenmpi-dev                        # processes and transport
   libdnnl-dev                                       # oneDNN: matrix products on the CPU
   libcli11-dev libfmt-dev libyaml-cpp-dev           # command line, text, YAML and JSON documents
+  libjpeg-dev libpng-dev libzip-dev libexpat1-dev   # images, archives of them, mean images
   libhwloc-dev libxxhash-dev zlib1g-dev             # topology, checksums, gzip data
   libhdf5-dev                                       # HDF5 data
   libgtest-dev libgmock-dev libbenchmark-dev        # tests and micro-benchmarks

@@ -8,16 +8,17 @@
 
 namespace tutti::log {
 
-void line(std::string_view text);      // one line, '\n' added; time-stamped if so configured
-void warning(std::string_view text);   // "Warning: ..." once per distinct text
-void progress(std::string_view text);  // replaces the last progress line; only on a terminal
-void result(std::string_view text);    // stdout
+void line(std::string_view text);             // one line, '\n' added; time-stamped if so configured
+void warning(std::string_view text);          // "Warning: ..." once per distinct text
+void warning_of_rank(std::string_view text);  // of what only this rank knows: shown even when it is quiet
+void progress(std::string_view text);         // replaces the last progress line; only on a terminal
+void result(std::string_view text);           // stdout
 
 struct Settings {
-  std::string path;           // empty = stderr
+  std::string path;  // empty = stderr
   bool timestamps = false;
   int rank = 0;
-  bool quiet = false;         // drop lines and warnings: ranks other than 0 that have no file of their own
+  bool quiet = false;  // drop lines and warnings: ranks other than 0 that have no file of their own
 };
 void open(const Settings&);  // throws Error when the file cannot be written
 void close();

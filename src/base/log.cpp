@@ -72,6 +72,22 @@ void warning(std::string_view text) {
   line(fmt::format("Warning: {}", text));
 }
 
+void warning_of_rank(std::string_view text) {
+  Writer& w = writer();
+  bool quiet = false;
+  int rank = 0;
+  {
+    const std::lock_guard lock(w.mutex);
+    quiet = w.settings.quiet;
+    rank = w.settings.rank;
+    if (quiet && !w.warned.emplace(text).second) return;
+  }
+  if (!quiet) return warning(text);
+  const std::string out = fmt::format("[rank {}] Warning: {}\n", rank, text);
+  std::fwrite(out.data(), 1, out.size(), stderr);
+  std::fflush(stderr);
+}
+
 void progress(std::string_view text) {
   Writer& w = writer();
   const std::lock_guard lock(w.mutex);

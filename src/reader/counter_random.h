@@ -11,6 +11,10 @@ class CounterRandom {
  public:
   CounterRandom(std::uint64_t seed, std::uint64_t index) : state_(mix(seed * golden + mix(index + golden))) {}
   std::uint64_t next() { return mix(state_ += golden); }
+  double uniform_double() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)
+  std::int64_t below(std::int64_t n) {  // 0 .. n-1; the bias of n / 2^64 is far below anything that shows
+    return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(n));
+  }
   float uniform() { return static_cast<float>(next() >> 40) * 0x1p-24f; }  // [0, 1)
   float between(float low, float high) { return low + (high - low) * uniform(); }
 

@@ -7,6 +7,7 @@
 
 #include "reader/hdf5/hdf5_options.h"
 #include "reader/idx/idx_options.h"
+#include "reader/image/image_options.h"
 #include "reader/mapped_file.h"
 #include "reader/prefetch_reader.h"
 #include "reader/reader_row.h"
@@ -90,16 +91,18 @@ const std::vector<Row>& table() {
        defaults<Hdf5ReaderOptions>(), read_hdf5},
       {"SyntheticReader", "made-up data: drawn digits to learn from, random numbers for speed runs",
        defaults<SyntheticReaderOptions>(), read_synthetic},
+      {"ImageReader", "JPEG and PNG images with their labels from a map file, cropped and scaled by loader threads",
+       describe_image_reader, read_image_reader},
   };
   return rows;
 }
 
 // The other readers of the original.
 const std::vector<std::string>& absent() {
-  static const std::vector<std::string> names = {
-      "CompositeDataReader", "ImageReader",      "HTKDeserializers", "HTKMLFReader",     "UCIFastReader",
-      "LMSequenceReader",    "LUSequenceReader", "BinaryReader",     "CNTKBinaryReader", "LibSVMBinaryReader",
-      "SparsePCReader",      "DSSMReader",       "Kaldi2Reader"};
+  static const std::vector<std::string> names = {"CompositeDataReader", "HTKDeserializers", "HTKMLFReader",
+                                                 "UCIFastReader",       "LMSequenceReader", "LUSequenceReader",
+                                                 "BinaryReader",        "CNTKBinaryReader", "LibSVMBinaryReader",
+                                                 "SparsePCReader",      "DSSMReader",       "Kaldi2Reader"};
   return names;
 }
 

@@ -105,7 +105,7 @@ TEST(MakeReader, IdxStreamsInTheBlockOrUnderInput) {
 
 TEST(MakeReader, MistakesAreShownInTheirPlace) {
   expect_error("readerType=CNTKTextFormatReadr", {"run.cntk:1:", "did you mean 'CNTKTextFormatReader'"});
-  expect_error("readerType=ImageReader", {"this version has no ImageReader", "SyntheticReader"});
+  expect_error("readerType=DSSMReader", {"this version has no DSSMReader", "SyntheticReader"});
   expect_error("x=1", {"no readerType"});
   expect_error("readerType=CNTKTextFormatReader", {"'file'", "'input'"});
   expect_error("readerType=CNTKTextFormatReader;file=gone;input=[x=[dim=1;format=dense]]", {"'gone' cannot be read"});

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines are key<TAB>path<TAB>label or path<TAB>label for maps, key<TAB>label<TAB>base64 or label<TAB>base64 for images
+// written as text. Without keys of their own images are called by the number of their line, from 0.
+#include "reader/image/image_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "reader/sequence_index.h"
+
+namespace tutti::reader {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string_view> split(std::string_view line) {
+  std::vector<std::string_view> columns;
+  for (;;) {
+    const std::size_t tab = line.find('\t');
+    columns.push_back(line.substr(0, tab));
+    if (tab == std::string_view::npos) return columns;
+    line.remove_prefix(tab + 1);
+  }
+}
+
+bool blank(char c) { return c == ' ' || c == '\r'; }
+
+std::string_view trimmed(std::string_view s) {
+  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
+  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
+  return s;
+}
+
+}  // namespace
+
+ImageList::ImageList(Kind kind, std::string path) : kind_(kind), path_(std::move(path)) {
+  std::error_code ignored;
+  if (kind_ == Kind::map && fs::is_directory(path_, ignored)) {
+    list_folder();
+    text_ = folder_;
+    return;
+  }
+  const fs::path parent = fs::path(path_).parent_path();
+  directory_ = parent.empty() ? fs::path(".").string() : parent.string();
+  file_.emplace(path_);
+  text_ = file_->bytes();
+  if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
+}
+
+// Sub-folders in the order of their names are the classes from 0 on; so are the files in them.
+void ImageList::list_folder() {
+  directory_ = path_;
+  const auto names_in = [](const fs::path& at, bool folders) {
+    std::vector<std::string> names;
+    for (const auto& e : fs::directory_iterator(at)) {
+      const std::string name = e.path().filename().string();
+      if (!name.starts_with('.') && e.is_directory() == folders) names.push_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  try {
+    std::int64_t label = 0;
+    for (const auto& name : names_in(path_, true)) {
+      for (const auto& image : names_in(fs::path(path_) / name, false)) {
+        if (name.find_first_of("\t\n") != std::string::npos || image.find_first_of("\t\n") != std::string::npos)
+          throw Error(
+              fmt::format("reading the image folder '{}': a name in '{}' has a tab or a line end in it", path_, name));
+        folder_ += fmt::format(".../{}/{}\t{}\n", name, image, label);
+      }
+      ++label;
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw Error(fmt::format("reading the image folder '{}': {}", path_, e.code().message()));
+  }
+}
+
+void ImageList::begin_epoch() const {
+  if (file_) file_->check_unchanged();
+}
+
+std::string_view ImageList::line_at(std::uint64_t offset) const {
+  const std::string_view rest = text_.substr(offset);
+  std::string_view line = rest.substr(0, rest.find('\n'));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+std::optional<ImageList::Fault> ImageList::read_line(std::string_view line, Entry& entry) const {
+  const auto columns = split(line);
+  const bool map = kind_ == Kind::map;
+  const std::size_t least = !map && keys_ ? 3 : 2;
+  if (columns.size() < least || columns.size() > 3)
+    return Fault{line.substr(0, 80),
+                 fmt::format("the line has {} column{}", columns.size(), columns.size() == 1 ? "" : "s"),
+                 map ? "write path<TAB>label or key<TAB>path<TAB>label"
+                     : "write label<TAB>base64 or key<TAB>label<TAB>base64, all lines alike"};
+  const bool key = map ? columns.size() == 3 : keys_;
+  entry.key = key ? columns[0] : std::string_view{};
+  entry.image = columns[map ? (key ? 1 : 0) : (key ? 2 : 1)];
+  const std::string_view label = trimmed(columns[map ? (key ? 2 : 1) : (key ? 1 : 0)]);
+  if (!map) entry.image = trimmed(entry.image);
+  if (entry.image.empty()) return Fault{line.substr(0, 80), "the line names no image", "remove it, or fill it in"};
+  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), entry.label);
+  if (label.empty() || end != label.data() + label.size() || error == std::errc::invalid_argument)
+    return Fault{label.empty() ? line.substr(0, 80) : label, fmt::format("the label '{}' is not a whole number", label),
+                 "labels are class numbers from 0 on"};
+  if (error != std::errc() || entry.label < 0 || entry.label >= label_dim_)
+    return Fault{label, fmt::format("the label {} is outside 0 to {}", label, label_dim_ - 1),
+                 fmt::format("correct it, or labelDim = {}", label_dim_)};
+  return std::nullopt;
+}
+
+void ImageList::scan(std::int64_t label_dim, ErrorBudget& budget) {
+  label_dim_ = label_dim;
+  offsets_.clear();
+  numbers_.clear();
+  std::uint32_t number = 0;
+  const char* const end = text_.data() + text_.size();
+  if (file_) file_->expect(MappedFile::Access::in_order);
+  for (const char* p = text_.data(); p < end;) {
+    const auto offset = static_cast<std::uint64_t>(p - text_.data());
+    const std::string_view line = line_at(offset);
+    const char* const behind = std::find(p + line.size(), end, '\n');
+    p = behind < end ? behind + 1 : end;
+    if (trimmed(line).empty()) continue;
+    if (number == 0) keys_ = kind_ == Kind::base64 && split(line).size() == 3;
+    Entry entry;
+    const auto fault = read_line(line, entry);
+    if (fault) {
+      if (numbers_.empty())
+        for (std::uint32_t i = 0; i < number; ++i) numbers_.push_back(i);
+      budget.fault([&] { return diagnostic(line, fault->part, fault->message, fault->fix); }, true);
+    } else {
+      offsets_.push_back(offset);
+      if (offsets_.size() <= number) numbers_.push_back(number);
+    }
+    if (++number == SequenceIndex::most_sequences) throw Error(fmt::format("reading '{}': too many images", path_));
+  }
+  if (file_) {
+    file_->expect(MappedFile::Access::unknown);
+    file_->release(file_->bytes().data(), file_->bytes().data() + file_->bytes().size());
+  }
+  if (offsets_.empty())
+    throw ConfigError({}, fmt::format("'{}' names no usable image", path_),
+                      kind_ == Kind::map
+                          ? "a map has lines of path<TAB>label; a folder has one sub-folder for each class"
+                          : "its lines are label<TAB>base64");
+}
+
+void ImageList::remove(const std::vector<std::uint32_t>& images) {
+  if (images.empty()) return;
+  if (numbers_.empty())
+    for (std::uint32_t i = 0; i < size(); ++i) numbers_.push_back(i);
+  std::size_t to = images.front(), next = 0;
+  for (std::size_t i = to; i < offsets_.size(); ++i) {
+    if (next < images.size() && images[next] == i) {
+      ++next;
+      continue;
+    }
+    offsets_[to] = offsets_[i];
+    numbers_[to++] = numbers_[i];
+  }
+  offsets_.resize(to);
+  numbers_.resize(to);
+}
+
+ImageList::Entry ImageList::entry(std::uint32_t image) const {
+  Entry entry;
+  read_line(line_at(offsets_[image]), entry);  // known to be good
+  return entry;
+}
+
+std::string ImageList::key(std::uint32_t image) const {
+  const Entry e = entry(image);
+  return e.key.empty() ? std::to_string(numbers_.empty() ? image : numbers_[image]) : std::string(e.key);
+}
+
+std::string ImageList::file_of(std::string_view path) const {
+  if (path.starts_with("...")) return fmt::format("{}{}", directory_, path.substr(3));
+  return std::string(path);
+}
+
+std::size_t ImageList::line_of(std::uint32_t image) const {
+  return 1 + static_cast<std::size_t>(std::count(text_.data(), text_.data() + offsets_[image], '\n'));
+}
+
+Diagnostic ImageList::diagnostic(std::string_view line, std::string_view part, std::string message,
+                                 std::string fix) const {
+  const auto number = 1 + static_cast<std::size_t>(std::count(text_.data(), line.data(), '\n'));
+  // A line of base64 text may be megabytes long.
+  constexpr std::size_t most_shown = 200;
+  auto source = std::make_shared<const Source>(Source{path_, std::string(line.substr(0, most_shown)), nullptr, number});
+  const auto offset = std::min(static_cast<std::size_t>(part.data() - line.data()), most_shown);
+  return {{std::move(source), offset, std::min(part.size(), most_shown - offset)}, std::move(message), std::move(fix)};
+}
+
+Diagnostic ImageList::diagnostic(std::uint32_t image, std::string message, std::string fix) const {
+  const std::string_view line = line_at(offsets_[image]);
+  Entry entry;
+  read_line(line, entry);
+  const bool map = kind_ == Kind::map;
+  return diagnostic(line, map ? entry.image : entry.image.substr(0, 8), std::move(message), std::move(fix));
+}
+
+}  // namespace tutti::reader
