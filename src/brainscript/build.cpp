@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "brainscript/ndl.h"
 #include "brainscript/network.h"
 #include "brainscript/simple_network.h"
 #include "tutti/builder.h"
@@ -64,8 +65,9 @@ brainscript::NetworkText network_text(const config::Record& command, const char*
 
 graph::Graph build(const config::Record& command, const BuildContext& context, const BuilderKey& b) {
   switch (b.kind) {
-    case BuilderKind::create_network:
     case BuilderKind::ndl:
+      return brainscript::ndl::build(command, context);
+    case BuilderKind::create_network:
       throw ConfigError(command.value(b.key).where, fmt::format("{} is not part of this version", b.key),
                         "describe the network by BrainScriptNetworkBuilder or SimpleNetworkBuilder");
     case BuilderKind::simple: {

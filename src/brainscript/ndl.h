@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// ndl.h -- NDLNetworkBuilder: the older, line-oriented network language (semantics 7.2). Text -> script
+// (ndl_parser.cpp)
+// -> graph (ndl_builder.cpp), with one row for each function (ndl_functions.cpp).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "brainscript/syntax.h"
+#include "tutti/builder.h"
+
+namespace tutti::brainscript::ndl {
+
+struct Argument;
+
+struct Expression {
+  enum class Kind { number, text, name, call, list };
+  Kind kind = Kind::number;
+  Span where;
+  double number = 0;
+  std::string text;                 // a string, a name (parts joined by '.'), the called function
+  std::vector<Argument> arguments;  // of a call; elements of a list
+};
+struct Argument {
+  std::string name;  // empty when positional
+  Expression value;
+};
+
+struct Statement {
+  std::string name;  // empty: a call on a line of its own
+  Span where;
+  Expression value;
+};
+
+struct Macro {
+  std::string name;
+  Span where;
+  std::vector<std::string> parameters;
+  std::vector<std::optional<Expression>> defaults;
+  std::vector<Statement> body;
+  bool single = false;  // Name(x) = expression
+};
+
+// A section, or a file. Names are found whatever their case.
+struct Script {
+  std::vector<Statement> statements;
+  std::map<std::string, Macro> macros;
+  std::map<std::string, Script> sections;
+};
+
+std::string lower(std::string);
+
+// `variable` gives the text of $name$, or nothing.
+using Variables = std::function<std::optional<std::string>(const std::string&)>;
+// A whole file, or a section with its brackets.
+Script parse(const SourceText&, const Variables& variable);
+
+// How an argument is written and where it goes.
+enum class ParameterKind { node, nodes, integer, number, flag, text, dims };
+struct Parameter {
+  std::vector<std::string> names;  // the first is that of the attribute; '_' in front: handled by `finish`
+  ParameterKind kind;
+  std::optional<graph::Attribute> otherwise;  // must be given when there is none; of a node: anything makes it optional
+};
+// What a function's arguments have become, beside the node's own attributes.
+struct Given {
+  std::map<std::string, graph::Attribute> values;  // of the parameters whose names begin with '_', without it
+  double number(const std::string& name) const { return std::get<double>(values.at(name)); }
+  bool flag(const std::string& name) const { return std::get<bool>(values.at(name)); }
+  const std::string& text(const std::string& name) const { return std::get<std::string>(values.at(name)); }
+};
+struct Function {
+  std::vector<std::string> names;
+  std::string operation;
+  std::vector<Parameter> parameters;
+  void (*finish)(graph::Node&, const Given&) = nullptr;
+};
+const std::vector<Function>& functions();
+
+graph::Graph build(const config::Record& command, const BuildContext&);
+
+}  // namespace tutti::brainscript::ndl

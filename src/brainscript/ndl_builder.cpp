@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: Apache-2.0
+// Script of the older network language -> graph. Statements are worked off in their order, which numbers the seeds; a
+// name that is used before its line makes its line come first, and delays may point to names that come later.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "brainscript/deep_stack.h"
+#include "brainscript/ndl.h"
+#include "graph/shapes.h"
+
+namespace tutti::brainscript::ndl {
+namespace {
+
+struct Scope;
+struct Result {
+  // A number, a string, a list of numbers, a node; of a macro: its scope beside the value.
+  std::variant<std::monostate, double, std::string, std::vector<double>, std::size_t> value;
+  std::shared_ptr<Scope> inside;
+};
+
+struct Symbol {
+  enum class State { fresh, running, done };
+  const Statement* statement = nullptr;
+  State state = State::fresh;
+  Result result;
+};
+
+struct Scope {
+  Scope* outer = nullptr;
+  std::string prefix;  // of node names
+  std::map<std::string, Symbol> symbols;
+};
+
+struct SetName {
+  const char* name;
+  std::vector<std::size_t> graph::Graph::*nodes;
+};
+const std::array<SetName, 7> set_names = {{{"featurenodes", &graph::Graph::features},
+                                           {"labelnodes", &graph::Graph::labels},
+                                           {"criterionnodes", &graph::Graph::criteria},
+                                           {"criterianodes", &graph::Graph::criteria},
+                                           {"evalnodes", &graph::Graph::evaluations},
+                                           {"evaluationnodes", &graph::Graph::evaluations},
+                                           {"outputnodes", &graph::Graph::outputs}}};
+const std::map<std::string, std::vector<std::size_t> graph::Graph::*> tags = {
+    {"feature", &graph::Graph::features},  {"label", &graph::Graph::labels},
+    {"criteria", &graph::Graph::criteria}, {"criterion", &graph::Graph::criteria},
+    {"eval", &graph::Graph::evaluations},  {"evaluation", &graph::Graph::evaluations},
+    {"output", &graph::Graph::outputs}};
+
+[[noreturn]] void fail(const Span& where, std::string message, std::string fix = {}) {
+  throw ConfigError(where.pos(), std::move(message), std::move(fix));
+}
+
+const SetName* find_set(const std::string& name) {
+  const auto found =
+      std::find_if(set_names.begin(), set_names.end(), [&](const auto& s) { return s.name == lower(name); });
+  return found == set_names.end() ? nullptr : &*found;
+}
+
+const Function* find_function(const std::string& name) {
+  for (const auto& f : functions())
+    for (const auto& n : f.names)
+      if (lower(n) == lower(name)) return &f;
+  return nullptr;
+}
+
+class Builder {
+ public:
+  Builder(const BuildContext& context, std::vector<std::string> macro_names)
+      : constant_seed_(context.force_constant_seed), near_(std::move(macro_names)) {}
+
+  void add_macros(const Script& script) {
+    for (const auto& [name, macro] : script.macros) macros_[name] = &macro, near_.push_back(macro.name);
+    declare(script.statements, globals_);
+  }
+
+  graph::Graph run(const Script& network) {
+    add_macros(network);
+    for (const auto& s : network.statements) execute(s, globals_);
+    for (const auto& p : pending_)
+      graph_.nodes[p.node].inputs[p.input] = node_of(eval_name(*p.expression, *p.scope), *p.expression);
+    flatten_products();
+    return std::move(graph_);
+  }
+
+ private:
+  void declare(const std::vector<Statement>& statements, Scope& scope) {
+    std::set<std::string> here;
+    for (const auto& s : statements) {
+      if (s.name.empty() || find_set(s.name)) continue;
+      Symbol& symbol = scope.symbols[lower(s.name)];
+      if (symbol.statement == &s) continue;
+      if (!here.insert(lower(s.name)).second)
+        fail(s.where, fmt::format("'{}' is defined twice", s.name), "give the second one another name");
+      symbol = {&s, Symbol::State::fresh, {}};
+    }
+  }
+
+  // The value of the statement; of a set, nothing.
+  Result execute(const Statement& s, Scope& scope) {
+    if (const SetName* set = s.name.empty() ? nullptr : find_set(s.name)) {
+      add_to_set(*set, s.value, scope);
+      return {};
+    }
+    if (s.name.empty()) return evaluate(s.value, scope, {});
+    return symbol(scope.symbols.at(lower(s.name)), scope);
+  }
+
+  const Result& symbol(Symbol& symbol, Scope& scope) {
+    if (symbol.state == Symbol::State::running)
+      fail(symbol.statement->where, fmt::format("'{}' is defined by itself", symbol.statement->name),
+           "only a delay (PastValue, FutureValue) may point back to what uses it");
+    if (symbol.state == Symbol::State::fresh) {
+      symbol.state = Symbol::State::running;
+      symbol.result = evaluate(symbol.statement->value, scope, symbol.statement->name);
+      symbol.state = Symbol::State::done;
+    }
+    return symbol.result;
+  }
+
+  void add_to_set(const SetName& set, const Expression& e, Scope& scope) {
+    if (e.kind == Expression::Kind::list) {
+      for (const auto& a : e.arguments) add_to_set(set, a.value, scope);
+      return;
+    }
+    add_once(graph_.*set.nodes, node_of(evaluate(e, scope, {}), e));
+  }
+  static void add_once(std::vector<std::size_t>& nodes, std::size_t node) {
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+  }
+
+  Result evaluate(const Expression& e, Scope& scope, const std::string& name) {
+    switch (e.kind) {
+      case Expression::Kind::number:
+        return {e.number, nullptr};
+      case Expression::Kind::text:
+        return {e.text, nullptr};
+      case Expression::Kind::name:
+        return eval_name(e, scope);
+      case Expression::Kind::list:
+        return list(e, scope);
+      case Expression::Kind::call:
+        break;
+    }
+    const auto macro = macros_.find(lower(e.text));
+    if (macro != macros_.end()) return call_macro(*macro->second, e, scope, name);
+    return {make_node(e, scope, name), nullptr};
+  }
+
+  // Numbers as a list; one element in parentheses is just that.
+  Result list(const Expression& e, Scope& scope) {
+    if (e.arguments.size() == 1) return evaluate(e.arguments[0].value, scope, {});
+    std::vector<double> numbers;
+    for (const auto& a : e.arguments) {
+      const Result r = evaluate(a.value, scope, {});
+      if (const auto* n = std::get_if<double>(&r.value))
+        numbers.push_back(*n);
+      else if (const auto* s = std::get_if<std::string>(&r.value); s && truth(*s))
+        numbers.push_back(*truth(*s) ? 1 : 0);
+      else
+        fail(a.value.where, "a list holds numbers", "write {3, 3} or 3:3");
+    }
+    return {std::move(numbers), nullptr};
+  }
+
+  static std::optional<bool> truth(const std::string& word) {
+    const std::string w = lower(word);
+    if (w == "true" || w == "t") return true;
+    if (w == "false" || w == "f") return false;
+    return std::nullopt;
+  }
+
+  std::pair<Symbol*, Scope*> find(const std::string& name, Scope& scope) {
+    for (Scope* s = &scope; s; s = s->outer)
+      if (const auto found = s->symbols.find(lower(name)); found != s->symbols.end()) return {&found->second, s};
+    return {nullptr, nullptr};
+  }
+
+  // a, or a.b.c where a is what a macro has made. A word that nothing defines means itself: uniform, HWC, true.
+  Result eval_name(const Expression& e, Scope& scope) {
+    const std::string first = e.text.substr(0, e.text.find('.'));
+    const auto [found, where] = find(first, scope);
+    if (!found) return {e.text, nullptr};
+    Result r = symbol(*found, *where);
+    for (std::size_t dot = e.text.find('.'); dot != std::string::npos;) {
+      const std::size_t next = e.text.find('.', dot + 1);
+      const std::string part = e.text.substr(dot + 1, next == std::string::npos ? next : next - dot - 1);
+      const auto inner = r.inside ? r.inside->symbols.find(lower(part)) : std::map<std::string, Symbol>::iterator{};
+      if (!r.inside || inner == r.inside->symbols.end())
+        fail(e.where, fmt::format("'{}' has no part '{}'", e.text.substr(0, dot), part),
+             r.inside ? known_parts(*r.inside) : "only the result of a macro has parts");
+      const auto keep = r.inside;
+      r = symbol(inner->second, *keep);
+      dot = next;
+    }
+    return r;
+  }
+  static std::string known_parts(const Scope& scope) {
+    std::string all;
+    for (const auto& [name, s] : scope.symbols)
+      if (s.statement) all += (all.empty() ? "it has: " : ", ") + s.statement->name;
+    return all;
+  }
+
+  Result call_macro(const Macro& m, const Expression& call, Scope& caller, const std::string& name) {
+    if (++depth_ > 500) fail(call.where, fmt::format("macros call each other without end ('{}')", m.name));
+    auto scope = std::make_shared<Scope>();
+    scopes_.push_back(scope);
+    scope->outer = &globals_;
+    scope->prefix = caller.prefix + (name.empty() ? fresh(m.name) : name);
+    std::size_t position = 0;
+    for (const auto& a : call.arguments) {
+      std::size_t k = position++;
+      if (!a.name.empty())
+        for (k = 0; k < m.parameters.size() && lower(m.parameters[k]) != lower(a.name); ++k) {
+        }
+      if (k >= m.parameters.size())
+        fail(a.value.where,
+             a.name.empty() ? fmt::format("'{}' takes {} arguments", m.name, m.parameters.size())
+                            : fmt::format("'{}' has no argument '{}'", m.name, a.name),
+             fmt::format("it is {} ({})", m.name, fmt::join(m.parameters, ", ")));
+      scope->symbols[lower(m.parameters[k])] = {nullptr, Symbol::State::done, evaluate(a.value, caller, {})};
+    }
+    for (std::size_t k = 0; k < m.parameters.size(); ++k) {
+      if (scope->symbols.contains(lower(m.parameters[k]))) continue;
+      if (!m.defaults[k])
+        fail(call.where, fmt::format("'{}' lacks the argument '{}'", m.name, m.parameters[k]),
+             fmt::format("it is {} ({})", m.name, fmt::join(m.parameters, ", ")));
+      scope->symbols[lower(m.parameters[k])] = {nullptr, Symbol::State::done, evaluate(*m.defaults[k], globals_, {})};
+    }
+    declare(m.body, *scope);
+    Result last;
+    if (m.single) {
+      // The one node bears the name itself.
+      const std::string own = scope->prefix.substr(caller.prefix.size());
+      scope->prefix = caller.prefix;
+      last = evaluate(m.body[0].value, *scope, own);
+    } else {
+      scope->prefix += ".";
+      for (const auto& s : m.body) last = execute(s, *scope);
+      if (const auto same = scope->symbols.find(lower(m.name)); same != scope->symbols.end() && same->second.statement)
+        last = same->second.result;
+    }
+    --depth_;
+    return {last.value, scope};
+  }
+
+  std::string fresh(const std::string& what) { return fmt::format("{}{}", what, ++unnamed_[lower(what)]); }
+
+  std::size_t node_of(const Result& r, const Expression& e) {
+    if (const auto* n = std::get_if<std::size_t>(&r.value)) return *n;
+    if (const auto* v = std::get_if<double>(&r.value)) {
+      graph::Node node;
+      node.operation = "LearnableParameter";
+      node.attributes = {{"dims", std::vector<double>{1}},
+                         {"init", std::string("fixedValue")},
+                         {"value", *v},
+                         {"learningRateMultiplier", 0.0}};
+      return add(std::move(node), fresh("Constant"), e.where);
+    }
+    if (const auto* word = std::get_if<std::string>(&r.value); word && e.kind == Expression::Kind::name) {
+      std::vector<std::string> known;
+      for (const auto& [name, s] : globals_.symbols)
+        if (s.statement) known.push_back(s.statement->name);
+      const std::string near = nearest(*word, known);
+      fail(e.where, fmt::format("'{}' is not defined", *word),
+           near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+    }
+    fail(e.where, "a node is needed here, not a string or a list");
+  }
+
+  std::size_t add(graph::Node node, std::string name, const Span& where) {
+    node.where = where.pos();
+    node.name = name;
+    for (int n = 2; !taken_.insert(node.name).second; ++n) node.name = fmt::format("{}_{}", name, n);
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.size() - 1;
+  }
+
+  struct Matched {
+    std::vector<const Argument*> by_parameter;  // null where nothing is given
+    const Argument* tag = nullptr;
+  };
+
+  Matched match(const Function& f, const Expression& e) const {
+    Matched m;
+    m.by_parameter.assign(f.parameters.size(), nullptr);
+    std::size_t next = 0;
+    for (const auto& a : e.arguments) {
+      if (lower(a.name) == "tag") {
+        m.tag = &a;
+        continue;
+      }
+      std::size_t k = next;
+      if (a.name.empty())
+        ++next;
+      else
+        for (k = 0; k < f.parameters.size() && !bears(f.parameters[k], a.name); ++k) {
+        }
+      if (k < f.parameters.size() && f.parameters[k].kind == ParameterKind::nodes) return m;  // takes all the rest
+      if (k >= f.parameters.size()) {
+        std::vector<std::string> known;
+        for (const auto& p : f.parameters) known.push_back(shown(p));
+        const std::string near = nearest(a.name, known);
+        fail(a.value.where,
+             a.name.empty() ? fmt::format("{} takes at most {} arguments", e.text, f.parameters.size())
+                            : fmt::format("{} has no option '{}'", e.text, a.name),
+             near.empty() ? fmt::format("it is {} ({})", e.text, fmt::join(known, ", "))
+                          : fmt::format("did you mean '{}'?", near));
+      }
+      if (m.by_parameter[k])
+        fail(a.value.where, fmt::format("'{}' of {} is given twice", shown(f.parameters[k]), e.text));
+      m.by_parameter[k] = &a;
+    }
+    return m;
+  }
+  static std::string shown(const Parameter& p) { return p.names[0][0] == '_' ? p.names[0].substr(1) : p.names[0]; }
+  static bool bears(const Parameter& p, const std::string& name) {
+    return std::any_of(p.names.begin(), p.names.end(),
+                       [&](const std::string& n) { return lower(n[0] == '_' ? n.substr(1) : n) == lower(name); });
+  }
+
+  std::size_t make_node(const Expression& e, Scope& scope, const std::string& name) {
+    const Function& f = function_of(e);
+    if (!graph::find_operation(f.operation)) fail(e.where, fmt::format("{} is not part of this version", e.text));
+    graph::Node node;
+    node.operation = f.operation;
+    Given given;
+    std::vector<std::pair<std::size_t, const Argument*>> later;
+    const Matched m = match(f, e);
+    for (std::size_t k = 0; k < f.parameters.size(); ++k) {
+      const Parameter& p = f.parameters[k];
+      if (p.kind == ParameterKind::nodes) {
+        for (const auto& a : e.arguments)
+          if (a.name.empty()) node.inputs.push_back(node_of(evaluate(a.value, scope, {}), a.value));
+        continue;
+      }
+      const Argument* a = m.by_parameter[k];
+      if (p.kind == ParameterKind::node) {
+        if (!a) fail(e.where, fmt::format("{} lacks the argument '{}'", e.text, shown(p)));
+        if (is_delay(f) && points_ahead(a->value, scope))
+          later.emplace_back(node.inputs.size(), a), node.inputs.push_back(0);
+        else
+          node.inputs.push_back(node_of(evaluate(a->value, scope, {}), a->value));
+        continue;
+      }
+      if (!a && !p.otherwise) fail(e.where, fmt::format("{} lacks the argument '{}'", e.text, shown(p)));
+      const graph::Attribute value = a ? attribute(p, *a, e, scope) : *p.otherwise;
+      if (p.names[0][0] == '_')
+        given.values[shown(p)] = value;
+      else
+        node.attributes[p.names[0]] = value;
+    }
+    if (f.finish) f.finish(node, given);
+    if (node.operation == "LearnableParameter") settle_parameter(node, e);
+    const std::size_t made = add(std::move(node), scope.prefix + (name.empty() ? fresh(f.names[0]) : name), e.where);
+    for (const auto& [input, a] : later) pending_.push_back({made, input, &a->value, &scope});
+    if (m.tag) add_tag(made, *m.tag, scope);
+    return made;
+  }
+
+  const Function& function_of(const Expression& e) const {
+    const bool with_list = e.arguments.size() > 2 && e.arguments[2].value.kind == Expression::Kind::list;
+    const bool convolution = lower(e.text) == "convolution" || lower(e.text) == "convolve";
+    if (const Function* f = find_function(convolution && with_list ? "Convolution{}" : e.text)) return *f;
+    std::vector<std::string> known = near_;
+    for (const auto& f : functions()) known.insert(known.end(), f.names.begin(), f.names.end());
+    const std::string near = nearest(e.text, known);
+    fail(e.where, fmt::format("there is no function or macro '{}'", e.text),
+         near.empty() ? "docs/ndl.md lists the functions" : fmt::format("did you mean '{}'?", near));
+  }
+
+  static bool is_delay(const Function& f) { return f.operation == "PastValue" || f.operation == "FutureValue"; }
+  bool points_ahead(const Expression& e, Scope& scope) {
+    if (e.kind != Expression::Kind::name) return false;
+    const auto [found, where] = find(e.text.substr(0, e.text.find('.')), scope);
+    return found && found->state != Symbol::State::done;
+  }
+
+  graph::Attribute attribute(const Parameter& p, const Argument& a, const Expression& call, Scope& scope) {
+    const Result r = evaluate(a.value, scope, {});
+    const auto* n = std::get_if<double>(&r.value);
+    const auto* s = std::get_if<std::string>(&r.value);
+    const auto what = [&] { return fmt::format("'{}' of {}", shown(p), call.text); };
+    switch (p.kind) {
+      case ParameterKind::integer:
+        if (n && *n != std::floor(*n))
+          fail(a.value.where, fmt::format("{} must be a whole number, not {}", what(), *n));
+        [[fallthrough]];
+      case ParameterKind::number:
+        if (!n)
+          fail(a.value.where, fmt::format("{} must be a number{}", what(), s ? fmt::format(", not '{}'", *s) : ""));
+        return *n;
+      case ParameterKind::flag:
+        if (n && (*n == 0 || *n == 1)) return *n == 1;
+        if (!s || !truth(*s)) fail(a.value.where, fmt::format("{} must be true or false", what()));
+        return *truth(*s);
+      case ParameterKind::text:
+        if (!s) fail(a.value.where, fmt::format("{} must be a word", what()));
+        return *s;
+      case ParameterKind::dims:
+        if (n) return std::vector<double>{*n};
+        if (s && truth(*s)) return std::vector<double>{*truth(*s) ? 1.0 : 0.0};
+        if (const auto* l = std::get_if<std::vector<double>>(&r.value)) return *l;
+        fail(a.value.where, fmt::format("{} must be a number or a list of numbers", what()), "write {3, 3} or 3:3");
+      case ParameterKind::node:
+      case ParameterKind::nodes:
+        break;
+    }
+    return 0.0;
+  }
+
+  // One spelling for each initialiser, no attribute that has no say, and the seed.
+  void settle_parameter(graph::Node& node, const Expression& e) {
+    static const std::vector<std::string> random = {"uniform",       "gaussian",     "normal",    "xavier",
+                                                    "glorotUniform", "glorotNormal", "heUniform", "heNormal"};
+    static const std::vector<std::string> others = {"fixedValue", "zero", "bilinear", "fromFile", "fromLiteral"};
+    auto& at = node.attributes;
+    const std::string init = lower(graph::text(node, "init"));
+    std::vector<std::string> known = random;
+    known.insert(known.end(), others.begin(), others.end());
+    const auto found = std::find_if(known.begin(), known.end(), [&](const auto& k) { return lower(k) == init; });
+    if (found == known.end())
+      fail(e.where, fmt::format("there is no init '{}'", graph::text(node, "init")),
+           fmt::format("use one of {}", fmt::join(known, ", ")));
+    at["init"] = *found;
+    const bool draws = found - known.begin() < static_cast<long>(random.size());
+    if (draws) {
+      const double wanted = graph::number(node, "randomSeed", -1);
+      at["randomSeed"] = constant_seed_ ? 1.0 : wanted >= 0 ? wanted : static_cast<double>(seed_++);
+    } else {
+      at.erase("randomSeed"), at.erase("initValueScale");
+    }
+    if (*found != "fixedValue") at.erase("value");
+    if (*found != "fromFile") at.erase("initFromFilePath");
+    if (*found != "fromLiteral") at.erase("initFromLiteral");
+    if (*found == "bilinear") at["initFilterRank"] = 2.0;
+  }
+
+  void add_tag(std::size_t node, const Argument& a, Scope& scope) {
+    const Result r = evaluate(a.value, scope, {});
+    const auto* word = std::get_if<std::string>(&r.value);
+    const auto found = word ? tags.find(lower(*word)) : tags.end();
+    if (found == tags.end())
+      fail(a.value.where, "there is no such tag", "tags are feature, label, criteria, eval, output");
+    add_once(graph_.*found->second, node);
+  }
+
+  // W * x with a matrix W takes an image x as one long vector. Shapes are known as far as weights tell their own.
+  void flatten_products() {
+    std::vector<Shape> shapes(graph_.nodes.size());
+    const std::size_t count = graph_.nodes.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      std::vector<Shape> in;
+      for (const auto n : graph_.nodes[i].inputs) in.push_back(n < i ? shapes[n] : Shape{{0}});
+      if (graph_.nodes[i].operation == "Times" && in[0].rank() == 2 && in[1].rank() > 1 && in[1].elements() > 0 &&
+          in[0][1] == in[1].elements() && in[0][1] != in[1][0] &&
+          graph::number(graph_.nodes[i], "outputRank", 1) == 1) {
+        graph::Node flat;
+        flat.operation = "Reshape";
+        flat.inputs = {graph_.nodes[i].inputs[1]};
+        flat.attributes["dims"] = std::vector<double>{static_cast<double>(in[1].elements())};
+        flat.where = graph_.nodes[i].where;
+        flat.name = graph_.nodes[i].name + ".flat";
+        graph_.nodes.push_back(std::move(flat));
+        graph_.nodes[i].inputs[1] = graph_.nodes.size() - 1;
+        in[1] = Shape{{in[1].elements()}};
+      }
+      try {
+        shapes[i] = graph_.nodes[i].inputs.empty() ? graph::declared_shape(graph_.nodes[i])
+                                                   : graph::infer_shape(graph_.nodes[i], in);
+      } catch (const ConfigError&) {
+        shapes[i] = Shape{{0}};  // said with its reason when the network is made
+      }
+    }
+  }
+
+  struct Pending {
+    std::size_t node, input;
+    const Expression* expression;
+    Scope* scope;
+  };
+
+  graph::Graph graph_;
+  std::map<std::string, const Macro*> macros_;
+  Scope globals_;
+  std::vector<std::shared_ptr<Scope>> scopes_;
+  std::vector<Pending> pending_;
+  std::map<std::string, int> unnamed_;
+  std::set<std::string> taken_;
+  std::int64_t seed_ = 1;
+  bool constant_seed_;
+  std::vector<std::string> near_;
+  int depth_ = 0;
+};
+
+SourceText text_of(const config::Value& v, const std::string& name) {
+  auto source = v.where.source;
+  std::size_t base = v.where.offset;
+  if (!source || base + v.text.size() > source->text.size()) {
+    source = std::make_shared<Source>(Source{name, v.text, std::make_shared<SourcePos>(v.where)});
+    base = 0;
+  }
+  return {v.text, source, base, false};
+}
+
+SourceText text_of_file(const config::Value& path) {
+  std::ifstream in(path.text, std::ios::binary);
+  std::ostringstream content;
+  if (in) content << in.rdbuf();
+  if (!in || !std::filesystem::is_regular_file(path.text))
+    throw ConfigError(path.where, fmt::format("cannot read the network description '{}'", path.text),
+                      "check the path; a relative one starts at the current directory");
+  return {content.str(), std::make_shared<Source>(Source{path.text, content.str(), nullptr}), 0, false};
+}
+
+// What the builder block says, its scripts kept as long as the graph is being made.
+class Description {
+ public:
+  Description(const config::Record& command, const config::Record& block) : command_(command), block_(block) {}
+
+  graph::Graph build(const BuildContext& context) {
+    check_keys();
+    if (const auto macros = block_.find("ndlMacros")) load_all(file(*macros));
+    Script* description = nullptr;
+    if (const auto path = block_.find_own("networkDescription")) description = &file(*path);
+    for (const auto& name : names("load", description)) loaded_.push_back(&section(name, "load", description));
+    std::vector<const Script*> networks;
+    for (const auto& name : names("run", description)) networks.push_back(&section(name, "run", description));
+    if (networks.empty() && description) networks.push_back(description);
+    if (networks.empty())
+      throw ConfigError(block_.where(), "NDLNetworkBuilder names no network",
+                        "give networkDescription = file, or run = the name of a section");
+    Builder builder(context, {});
+    for (const Script* s : loaded_) builder.add_macros(*s);
+    if (description) builder.add_macros(only_macros(*description));
+    for (std::size_t i = 0; i + 1 < networks.size(); ++i) builder.add_macros(*networks[i]);
+    return builder.run(*networks.back());
+  }
+
+ private:
+  // Whatever is no section must be known.
+  void check_keys() const {
+    static const std::vector<std::string> known = {"networkDescription", "ndlMacros", "load", "run"};
+    for (const auto& key : block_.keys()) {
+      const bool fits = std::any_of(known.begin(), known.end(), [&](const auto& k) { return lower(k) == lower(key); });
+      if (fits || block_.is_block(key)) continue;
+      const std::string near = nearest(key, known);
+      throw ConfigError(
+          block_.value(key).where, fmt::format("NDLNetworkBuilder has no '{}'", key),
+          near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
+    }
+  }
+
+  Script& keep(SourceText text) {
+    texts_.push_back(std::make_unique<SourceText>(std::move(text)));
+    scripts_.push_back(
+        std::make_unique<Script>(parse(*texts_.back(), [this](const std::string& name) -> std::optional<std::string> {
+          const auto v = command_.find(name);
+          return v ? std::optional(v->text) : std::nullopt;
+        })));
+    return *scripts_.back();
+  }
+  Script& file(const config::Value& path) { return keep(text_of_file(path)); }
+
+  // A file of macros: those outside of sections and those of the sections that its load names, or of all.
+  void load_all(const Script& s) {
+    loaded_.push_back(&s);
+    for (const auto& [name, inner] : s.sections) loaded_.push_back(&inner);
+  }
+  const Script& only_macros(const Script& s) {
+    scripts_.push_back(std::make_unique<Script>());
+    scripts_.back()->macros = s.macros;
+    return *scripts_.back();
+  }
+
+  // load = a:b or run = a:b, in the block or else in the file.
+  std::vector<std::string> names(const std::string& key, const Script* description) const {
+    if (block_.has_own(key)) return block_.strings(key);
+    if (!description) return {};
+    std::vector<std::string> all;
+    const auto add = [&](const Expression& e) { all.push_back(e.text); };
+    for (const auto& s : description->statements) {
+      if (lower(s.name) != key) continue;
+      if (s.value.kind == Expression::Kind::list)
+        for (const auto& a : s.value.arguments) add(a.value);
+      else
+        add(s.value);
+    }
+    return all;
+  }
+
+  const Script& section(const std::string& name, const std::string& key, Script* description) {
+    if (description)
+      if (const auto found = description->sections.find(lower(name)); found != description->sections.end())
+        return found->second;
+    const auto value = block_.find(name);
+    if (!value)
+      throw ConfigError(block_.has_own(key) ? block_.value(key).where : block_.where(),
+                        fmt::format("there is no section '{}', which {} names", name, key),
+                        fmt::format("write {} = [ ... ]", name));
+    return keep(text_of(*value, name));
+  }
+
+  const config::Record& command_;
+  const config::Record& block_;
+  std::vector<std::unique_ptr<SourceText>> texts_;
+  std::vector<std::unique_ptr<Script>> scripts_;
+  std::vector<const Script*> loaded_;
+};
+
+}  // namespace
+
+graph::Graph build(const config::Record& command, const BuildContext& context) {
+  if (!command.is_block("NDLNetworkBuilder"))
+    throw ConfigError(command.value("NDLNetworkBuilder").where, "NDLNetworkBuilder must be a block",
+                      "write [ networkDescription = \"net.ndl\" ]");
+  const config::Record block = command.block("NDLNetworkBuilder");
+  graph::Graph graph;
+  on_deep_stack([&] { graph = Description(command, block).build(context); });
+  return graph;
+}
+
+}  // namespace tutti::brainscript::ndl

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text of the older network language -> Script. A statement ends with its line unless a parenthesis is open.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <limits>
+
+#include "brainscript/ndl.h"
+
+namespace tutti::brainscript::ndl {
+namespace {
+
+constexpr int deepest = 200;  // brackets in brackets
+
+struct Lexeme {
+  TokenKind kind = TokenKind::end;  // a line break is the symbol "\n"
+  std::string text;
+  double number = 0;
+  Span where;
+};
+
+bool word_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
+bool word_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+
+class Lexer {
+ public:
+  Lexer(const SourceText& text, const Variables& variable) : text_(text), variable_(variable) {}
+
+  std::vector<Lexeme> run() {
+    const std::string& s = text_.text;
+    while (at_ < s.size()) {
+      const char c = s[at_];
+      if (c == '\n' || c == ';')
+        add(TokenKind::symbol, 1, "\n");
+      else if (std::isspace(static_cast<unsigned char>(c)))
+        ++at_;
+      else if (c == '#')
+        at_ = std::min(s.find('\n', at_), s.size());
+      else if (c == '"' || c == '\'')
+        string(c);
+      else if (word_start(c))
+        word();
+      else if (c == '$')
+        variable();
+      else if (std::isdigit(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '+')
+        number();
+      else if (std::string_view("(){}[]=,:*").find(c) != std::string_view::npos)
+        add(TokenKind::symbol, 1, std::string(1, c));
+      else
+        fail(at_, 1, fmt::format("'{}' has no meaning in a network description", c), {});
+    }
+    lexemes_.push_back({TokenKind::end, "", 0, span(s.size(), 0)});
+    return std::move(lexemes_);
+  }
+
+ private:
+  Span span(std::size_t at, std::size_t length) const { return {&text_, at, length}; }
+  [[noreturn]] void fail(std::size_t at, std::size_t length, std::string message, std::string fix) const {
+    throw ConfigError(span(at, length).pos(), std::move(message), std::move(fix));
+  }
+  void add(TokenKind kind, std::size_t length, std::string text) {
+    lexemes_.push_back({kind, std::move(text), 0, span(at_, length)});
+    at_ += length;
+  }
+  void string(char quote) {
+    const std::size_t end = text_.text.find_first_of(std::string{quote, '\n'}, at_ + 1);
+    if (end == std::string::npos || text_.text[end] != quote)
+      fail(at_, 1, "this string has no end", "close the quote on the same line");
+    add(TokenKind::text, end + 1 - at_, text_.text.substr(at_ + 1, end - at_ - 1));
+  }
+  void word() {
+    std::size_t end = at_;
+    while (end < text_.text.size() && word_part(text_.text[end])) ++end;
+    while (text_.text[end - 1] == '.') --end;
+    add(TokenKind::identifier, end - at_, text_.text.substr(at_, end - at_));
+  }
+  void number() {
+    const char* begin = text_.text.data() + at_ + (text_.text[at_] == '+');
+    double value = 0;
+    const auto [end, error] = std::from_chars(begin, text_.text.data() + text_.text.size(), value);
+    if (error != std::errc()) fail(at_, 1, "expected a number", {});
+    std::size_t length = static_cast<std::size_t>(end - text_.text.data()) - at_;
+    if (text_.text.compare(at_ + length, 4, "#INF") == 0)
+      value = std::numeric_limits<double>::infinity(), length += 4;
+    else if (at_ + length < text_.text.size() && word_start(text_.text[at_ + length]))
+      fail(at_, length + 1, "a name cannot begin with a digit", "put a letter in front");
+    add(TokenKind::number, length, text_.text.substr(at_, length));
+    lexemes_.back().number = value;
+  }
+  // $name$ stands for the words of that setting.
+  void variable() {
+    const std::size_t end = text_.text.find_first_of("$\n", at_ + 1);
+    if (end == std::string::npos || text_.text[end] != '$') fail(at_, 1, "'$' begins a variable", "write $name$");
+    const std::string name = text_.text.substr(at_ + 1, end - at_ - 1);
+    const auto value = variable_(name);
+    if (!value)
+      fail(at_, end + 1 - at_, fmt::format("No variable found with the name {}", name), "define it in the config");
+    const SourceText inner{*value, text_.source, 0, false};
+    for (Lexeme& l : Lexer(inner, [](const std::string&) { return std::nullopt; }).run()) {
+      if (l.kind == TokenKind::end) break;
+      l.where = span(at_, end + 1 - at_);
+      lexemes_.push_back(std::move(l));
+    }
+    at_ = end + 1;
+  }
+
+  const SourceText& text_;
+  const Variables& variable_;
+  std::size_t at_ = 0;
+  std::vector<Lexeme> lexemes_;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::vector<Lexeme> lexemes) : all_(std::move(lexemes)) {}
+
+  Script whole() {
+    if (is("[") || is("{")) {  // the text of a section
+      const std::string close = next().text == "[" ? "]" : "}";
+      Script s = statements(close);
+      skip_lines();
+      if (peek().kind != TokenKind::end) unexpected("the end");
+      return s;
+    }
+    return statements("");
+  }
+
+ private:
+  const Lexeme& peek(std::size_t ahead = 0) const { return all_[std::min(at_ + ahead, all_.size() - 1)]; }
+  const Lexeme& next() { return all_[std::min(at_++, all_.size() - 1)]; }
+  bool is(std::string_view symbol, std::size_t ahead = 0) const {
+    return peek(ahead).kind == TokenKind::symbol && peek(ahead).text == symbol;
+  }
+  bool accept(std::string_view symbol) {
+    if (!is(symbol)) return false;
+    ++at_;
+    return true;
+  }
+  void expect(std::string_view symbol) {
+    if (!accept(symbol)) unexpected(fmt::format("'{}'", symbol));
+  }
+  void skip_lines() {
+    while (is("\n")) ++at_;
+  }
+  [[noreturn]] void unexpected(const std::string& wanted) const {
+    const Lexeme& l = peek();
+    const std::string found = l.kind == TokenKind::end ? "the end"
+                              : l.text == "\n"         ? "the end of the line"
+                                                       : "'" + l.text + "'";
+    throw ConfigError(l.where.pos(), fmt::format("expected {}, found {}", wanted, found));
+  }
+
+  Script statements(const std::string& close) {
+    Script s;
+    for (;;) {
+      while (is("\n") || is(",")) ++at_;
+      if (close.empty() ? peek().kind == TokenKind::end : accept(close)) return s;
+      if (peek().kind == TokenKind::end) unexpected(fmt::format("'{}'", close));
+      statement(s);
+      if (!is("\n") && !is(",") && peek().kind != TokenKind::end && (close.empty() || !is(close)))
+        unexpected("the end of the line");
+    }
+  }
+
+  void statement(Script& s) {
+    if (peek().kind != TokenKind::identifier) unexpected("a name");
+    if (is("(", 1) && defines_macro()) return macro(s);
+    const Lexeme name = peek();
+    if (is("=", 1)) {
+      at_ += 2;
+      if (is("[") || is("{")) return section(s, name);
+      s.statements.push_back({name.text, name.where, expression()});
+      // a = b : c, as in the sets of nodes.
+      if (is(":")) {
+        Expression list;
+        list.kind = Expression::Kind::list;
+        list.where = s.statements.back().value.where;
+        list.arguments.push_back({"", std::move(s.statements.back().value)});
+        while (accept(":")) list.arguments.push_back({"", expression()});
+        s.statements.back().value = std::move(list);
+      }
+    } else if (is("[", 1) || is("{", 1)) {
+      ++at_;
+      section(s, name);
+    } else {
+      s.statements.push_back({"", name.where, expression()});
+    }
+  }
+
+  // name = [ statements ]; a list of numbers in braces is a value.
+  void section(Script& s, const Lexeme& name) {
+    if (is("{") && peek(1).kind == TokenKind::number) {
+      s.statements.push_back({name.text, name.where, expression()});
+      return;
+    }
+    const std::string close = next().text == "[" ? "]" : "}";
+    const Nesting guard(*this);
+    s.sections[lower(name.text)] = statements(close);
+  }
+
+  // Name (a, b) followed by a body or '='.
+  bool defines_macro() const {
+    std::size_t ahead = 2;
+    for (int depth = 1; depth > 0; ++ahead) {
+      if (peek(ahead).kind == TokenKind::end) return false;
+      if (is("(", ahead)) ++depth;
+      if (is(")", ahead)) --depth;
+    }
+    if (is("=", ahead)) return true;
+    while (is("\n", ahead)) ++ahead;
+    return is("{", ahead) || is("[", ahead);
+  }
+
+  void macro(Script& s) {
+    Macro m;
+    m.name = peek().text;
+    m.where = next().where;
+    expect("(");
+    skip_lines();
+    while (!accept(")")) {
+      if (peek().kind != TokenKind::identifier) unexpected("the name of a parameter");
+      m.parameters.push_back(next().text);
+      m.defaults.emplace_back();
+      skip_lines();
+      if (accept("=")) m.defaults.back() = expression();
+      skip_lines();
+      if (!accept(",") && !is(")")) unexpected("',' or ')'");
+      skip_lines();
+    }
+    const bool assigned = accept("=");
+    const std::size_t before = at_;
+    skip_lines();
+    if (is("{") || is("[")) {
+      const std::string close = next().text == "{" ? "}" : "]";
+      const Nesting guard(*this);
+      Script body = statements(close);
+      if (!body.macros.empty() || !body.sections.empty())
+        throw ConfigError(m.where.pos(), fmt::format("the macro '{}' holds another macro or section", m.name),
+                          "define it outside");
+      m.body = std::move(body.statements);
+    } else {
+      at_ = before;
+      if (!assigned) unexpected("'{'");
+      m.single = true;
+      m.body.push_back({"", peek().where, expression()});
+    }
+    if (m.body.empty()) throw ConfigError(m.where.pos(), fmt::format("the macro '{}' is empty", m.name));
+    s.macros[lower(m.name)] = std::move(m);
+  }
+
+  Expression expression() {
+    const Nesting guard(*this);
+    Expression e;
+    e.where = peek().where;
+    const Lexeme& first = peek();
+    if (first.kind == TokenKind::number || first.kind == TokenKind::text) {
+      e.kind = first.kind == TokenKind::number ? Expression::Kind::number : Expression::Kind::text;
+      e.number = first.number;
+      e.text = first.text;
+      ++at_;
+    } else if (first.kind == TokenKind::identifier) {
+      e.kind = Expression::Kind::name;
+      e.text = next().text;
+      if (accept("(")) {
+        e.kind = Expression::Kind::call;
+        arguments(e, ")");
+      }
+    } else if (is("(") || is("{")) {
+      e.kind = Expression::Kind::list;
+      arguments(e, next().text == "(" ? ")" : "}");
+    } else {
+      unexpected("a value");
+    }
+    return e;
+  }
+
+  void arguments(Expression& e, std::string_view close) {
+    skip_lines();
+    while (!accept(close)) {
+      Argument a;
+      if (peek().kind == TokenKind::identifier && is("=", 1)) {
+        a.name = next().text;
+        ++at_;
+        skip_lines();
+      }
+      a.value = expression();
+      if (is(":") && e.kind == Expression::Kind::call) {  // a:b as the value of one argument
+        Expression list;
+        list.kind = Expression::Kind::list;
+        list.where = a.value.where;
+        list.arguments.push_back({"", std::move(a.value)});
+        while (accept(":")) list.arguments.push_back({"", expression()});
+        a.value = std::move(list);
+      }
+      e.arguments.push_back(std::move(a));
+      skip_lines();
+      if (!accept(",") && !accept(":") && !is(close)) unexpected(fmt::format("',' or '{}'", close));
+      skip_lines();
+    }
+  }
+
+  struct Nesting {
+    explicit Nesting(Parser& p) : p(p) {
+      if (++p.depth_ > deepest)
+        throw ConfigError(p.peek().where.pos(), fmt::format("brackets stand {} deep", deepest),
+                          "give inner parts names");
+    }
+    ~Nesting() { --p.depth_; }
+    Nesting(const Nesting&) = delete;
+    Parser& p;
+  };
+
+  std::vector<Lexeme> all_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string lower(std::string s) {
+  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return s;
+}
+
+Script parse(const SourceText& text, const Variables& variable) { return Parser(Lexer(text, variable).run()).whole(); }
+
+}  // namespace tutti::brainscript::ndl
