@@ -68,13 +68,14 @@ void load_values(const std::string& path, ModelView& m) { read_model_values(Cont
 graph::Graph load_trained(const std::string& path) {
   const ContainerReader r(path, "model");
   graph::Graph graph = parse_graph(r.text("graph"), path);
-  for (graph::Node& node : graph.nodes) {
-    if (!r.has(prefix + node.name)) continue;
-    auto values =
-        std::make_shared<std::vector<float>>(shape_of(r.find(prefix + node.name, EntryType::floats)).elements());
-    r.floats(prefix + node.name, *values);
-    node.start = std::move(values);
-  }
+  for (graph::Node& node : graph.nodes)
+    for (const char* suffix : {"", ".samplesSeen"}) {  // the latter: what batch normalisation remembers
+      const std::string name = prefix + node.name + suffix;
+      if (!r.has(name)) continue;
+      auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
+      r.floats(name, *values);
+      node.start = std::move(values);
+    }
   return graph;
 }
 

@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "config/text.h"
-#include "graph/initialize.h"
+#include "config/load.h"
 #include "networks.h"
 #include "tutti/builder.h"
 #include "tutti/network.h"
@@ -220,8 +219,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"M(a) { r = Plus(a, a) }; y = M()", "'M' lacks the argument 'a'"},
                     Mistake{"M(a) { r = Plus(a, a) }; y = M(1); z = Exp(y.q)", "'y' has no part 'q'"},
                     Mistake{"M(a) { r = M(a) }; y = M(1)", "macros call each other without end"},
-                    Mistake{"y = Exp(1", "expected ',' or ')'"}, Mistake{"y = = 3", "expected a value, found '='"},
-                    Mistake{"y = \"abc", "this string has no end"},
+                    Mistake{"y = Exp(1 2)", "expected ',' or ')'"}, Mistake{"y = = 3", "expected a value, found '='"},
+                    Mistake{"y = 3x", "a name cannot begin with a digit"},
                     Mistake{"y = Exp(\"abc\")", "a node is needed here"},
                     Mistake{"3 = 4", "expected a name, found '3'"}));
 

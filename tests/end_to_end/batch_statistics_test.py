@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Action bnstat: running statistics of batch normalisation from the data, the same for any number of ranks."""
+import examples
+import support
+
+CONFIG = '''
+modelPath = "models/model.dnn"
+numCPUThreads = 1
+reader = [ readerType = "CNTKTextFormatReader"; file = "train.ctf"
+           input = [ features = [ alias = "x" ; dim = 2 ; format = "dense" ]; labels = [ alias = "y" ; dim = 2 ; format = "dense" ] ] ]
+Train = [
+    action = "train"
+    BrainScriptNetworkBuilder = {
+        features = Input {2}; labels = Input {2}
+        n = BatchNormalizationLayer {} (features)
+        h = Sigmoid (BatchNormalizationLayer {normalizationTimeConstant=100} (LinearLayer {5} (n)))
+        z = LinearLayer {2} (h)
+        ce = CrossEntropyWithSoftmax (labels, z)
+        criterionNodes = (ce); outputNodes = (z)
+    }
+    SGD = [ minibatchSize = 20; learningRatesPerMB = 0.5; maxEpochs = 2 ]
+]
+Statistics = [ action = "bnstat"; minibatchSize = 50; itersPerNode = 4 ]
+'''
+
+
+class BatchStatisticsTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.write('run.cntk', CONFIG)
+        self.points = examples.points(200)
+        self.write('train.ctf', self.points)
+        self.run_trainer(['configFile=run.cntk', 'command=Train'])
+
+    def values(self, model, node):
+        self.run_trainer(['configFile=run.cntk', 'command=Dump',
+                          f'Dump=[action=dumpNode;modelPath={model};nodeName={node};outputFile=dump.txt;printMetadata=false]'])
+        return [float(v) for v in (self.directory / 'dump.txt').read_text().split('####')[0].split()]
+
+    def test_statistics_are_those_of_the_data(self):
+        self.run_trainer(['configFile=run.cntk', 'command=Statistics'])
+        rows = [[float(v) for v in line.split('|')[1].split()[1:]] for line in self.points.splitlines()]
+        means = [sum(r[k] for r in rows) / len(rows) for k in (0, 1)]
+        for seen, wanted in zip(self.values('models/model.dnn.PBN', 'n.runMean'), means):
+            self.assertAlmostEqual(seen, wanted, delta=1e-6)
+        for node in ('n.scale', 'n.bias', 'z.W'):
+            self.assertEqual(self.values('models/model.dnn.PBN', node), self.values('models/model.dnn', node))
+
+    def test_ranks_agree(self):
+        seen = {}
+        for ranks in (None, 2, 3):
+            self.run_trainer(['configFile=run.cntk', 'command=Statistics', f'newModelPath=models/of{ranks}'], ranks)
+            names = [n for n in self.dump(f'models/of{ranks}') if n.endswith(('runMean', 'runVariance'))]
+            self.assertEqual(len(names), 4)
+            seen[ranks] = [v for n in names for v in self.values(f'models/of{ranks}', n)]
+        for ranks in (2, 3):
+            for one, other in zip(seen[None], seen[ranks]):
+                self.assertAlmostEqual(one, other, delta=1e-5 * max(1, abs(one)))
+
+    def dump(self, model):
+        self.run_trainer(['configFile=run.cntk', 'command=Dump',
+                          f'Dump=[action=dumpNode;modelPath={model};outputFile=all.txt;printValues=false]'])
+        return [line.split('=')[0] for line in (self.directory / 'all.txt').read_text().splitlines() if '=' in line]
+
+    def test_a_loaded_network_goes_on_from_its_statistics(self):
+        """Frozen normalisation keeps what it has; otherwise the running statistics move on."""
+        tune = '''Tune=[action=train;modelPath=tuned.dnn;SGD=[minibatchSize=20;learningRatesPerMB=0.1;maxEpochs=1];BrainScriptNetworkBuilder={
+            net = BS.Network.Load ("models/model.dnn")
+            f = BS.Network.CloneFunction (net.features, net.h, parameters="%s"); features = Input {2}; labels = Input {2}
+            z = LinearLayer {2} (f (features)); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }]'''
+        before = self.values('models/model.dnn', 'n.runMean')
+        self.run_trainer(['configFile=run.cntk', 'command=Tune', tune % 'constant'])
+        self.assertEqual(self.values('tuned.dnn', 'f.n.runMean'), before)
+        self.run_trainer(['configFile=run.cntk', 'command=Tune', 'makeMode=false', tune % 'learnable'])
+        self.assertEqual(self.values('tuned.dnn.0', 'f.n.runMean'), before)
+        self.assertNotEqual(self.values('tuned.dnn', 'f.n.runMean'), before)
+
+
+if __name__ == '__main__':
+    support.main()
