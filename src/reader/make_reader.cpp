@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "reader/hdf5/hdf5_options.h"
+#include "reader/htk/htk_options.h"
 #include "reader/idx/idx_options.h"
 #include "reader/image/image_options.h"
 #include "reader/mapped_file.h"
@@ -89,6 +90,9 @@ const std::vector<Row>& table() {
       {"IDXReader", "the binary files of MNIST, plain or gzip", defaults<IdxReaderOptions>(), read_idx_block},
       {"HDF5Reader", "HDF5 files with one row per sample or sequence, any number of them",
        defaults<Hdf5ReaderOptions>(), read_hdf5},
+      {"HTKDeserializers", "speech: feature files of the HTK and master label files, frames or utterances",
+       defaults<HtkReaderOptions>(), read_htk_deserializers},
+      {"HTKMLFReader", "the same under its old name", defaults<HtkReaderOptions>(), read_htk_mlf},
       {"SyntheticReader", "made-up data: drawn digits to learn from, random numbers for speed runs",
        defaults<SyntheticReaderOptions>(), read_synthetic},
       {"ImageReader", "JPEG and PNG images with their labels from a map file, cropped and scaled by loader threads",
@@ -99,10 +103,9 @@ const std::vector<Row>& table() {
 
 // The other readers of the original.
 const std::vector<std::string>& absent() {
-  static const std::vector<std::string> names = {"CompositeDataReader", "HTKDeserializers", "HTKMLFReader",
-                                                 "UCIFastReader",       "LMSequenceReader", "LUSequenceReader",
-                                                 "BinaryReader",        "CNTKBinaryReader", "LibSVMBinaryReader",
-                                                 "SparsePCReader",      "DSSMReader",       "Kaldi2Reader"};
+  static const std::vector<std::string> names = {
+      "CompositeDataReader", "UCIFastReader",      "LMSequenceReader", "LUSequenceReader", "BinaryReader",
+      "CNTKBinaryReader",    "LibSVMBinaryReader", "SparsePCReader",   "DSSMReader",       "Kaldi2Reader"};
   return names;
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// htk_file.h -- feature files of the Hidden Markov Toolkit: a header of 12 bytes and frames of numbers, all big-endian;
+// one utterance per file or many end to end.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <span>
+#include <string>
+
+namespace tutti::reader {
+
+struct HtkHeader {
+  std::uint32_t frames = 0;
+  std::uint32_t dim = 0;      // numbers per frame
+  bool compressed = false;    // 16-bit numbers with a scale and an offset per row
+  std::uint64_t data_at = 0;  // of the first frame
+  std::uint64_t frame_bytes = 0;
+};
+
+// Reads and checks the header against the size of the file. Throws Error.
+HtkHeader read_htk_header(const std::string& path);
+
+// Reads frames of files, a few of which stay open.
+class HtkFiles {
+ public:
+  ~HtkFiles();
+  HtkFiles() = default;
+  HtkFiles(const HtkFiles&) = delete;
+  HtkFiles& operator=(const HtkFiles&) = delete;
+  // Frames [first, first + count) as floats; throws Error when they cannot be read or are no finite numbers.
+  void read(const std::string& path, const HtkHeader&, std::uint64_t first, std::uint64_t count, float* out);
+
+ private:
+  struct Open {
+    std::string path;
+    int fd = -1;
+  };
+  int open(const std::string& path);
+  void read_compressed(const std::string& path, int fd, const HtkHeader&, std::uint64_t first, std::uint64_t count,
+                       float* out);
+  std::list<Open> open_;  // the one used last in front
+  std::string scratch_;
+};
+
+}  // namespace tutti::reader

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Master label files: "#!MLF!#", then per utterance its quoted name, lines of start, end and state, and a full stop.
+#include "reader/htk/htk_labels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+#include "reader/htk/scp_list.h"
+#include "reader/mapped_file.h"
+
+namespace tutti::reader {
+namespace {
+
+constexpr std::uint64_t frame_time = 100'000;  // 10 ms in units of 100 ns
+
+bool blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
+
+// The next word of the line, which loses it.
+std::string_view word(std::string_view& rest) {
+  std::size_t begin = 0;
+  while (begin < rest.size() && blank(rest[begin])) ++begin;
+  std::size_t end = begin;
+  while (end < rest.size() && !blank(rest[end])) ++end;
+  const std::string_view w = rest.substr(begin, end - begin);
+  rest.remove_prefix(end);
+  return w;
+}
+
+template <class T>
+bool read_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+std::string_view base_name(std::string_view key) {
+  const std::size_t slash = key.find_last_of("/\\");
+  return slash == std::string_view::npos ? key : key.substr(slash + 1);
+}
+
+}  // namespace
+
+// One file, line by line. An utterance with an error is read to its end and left out.
+class HtkLabels::Parser {
+ public:
+  Parser(HtkLabels& labels, std::uint32_t file, FaultBudget& budget)
+      : labels_(labels), path_(labels.options_.files[file]), file_number_(file), file_(path_), budget_(budget) {}
+
+  void run() {
+    std::string_view text = file_.bytes();
+    bool head = false;
+    for (number_ = 1; !text.empty(); ++number_) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      line_ = text.substr(0, end);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      while (!line_.empty() && blank(line_.back())) line_.remove_suffix(1);
+      if (line_.empty()) continue;
+      if (!head) {
+        head = line_ == "#!MLF!#";
+        if (!head) {
+          fault("a master label file starts with #!MLF!#", {});
+          return;
+        }
+      } else {
+        take_line();
+      }
+    }
+    if (!head) budget_.fault(fmt::format("the label file '{}' is empty", path_), {});
+    if (open_) {
+      fault(fmt::format("the file ends within the utterance '{}'", now_.key),
+            "it may be cut off: an utterance ends with a line '.'");
+      drop();
+    }
+  }
+
+ private:
+  void fault(std::string message, std::string fix) {
+    budget_.fault({line_place(path_, number_, line_, 0, line_.size()), std::move(message), std::move(fix)});
+  }
+  void drop() {
+    labels_.runs_.resize(now_.first_run);
+    open_ = false;
+  }
+
+  void take_line() {
+    if (line_.front() == '"') {
+      if (open_) {
+        fault(fmt::format("the utterance '{}' has no end", now_.key), "an utterance ends with a line '.'");
+        drop();
+      }
+      begin();
+    } else if (!open_) {
+      if (!skipping_) fault("a line outside an utterance", "an utterance begins with its name in quotes");
+      if (line_ == ".") skipping_ = false;
+    } else if (line_ == ".") {
+      finish();
+    } else if (!segment()) {
+      drop();
+      skipping_ = true;
+    }
+  }
+
+  void begin() {
+    std::string_view name = line_.substr(1);
+    if (!name.empty() && name.back() == '"') name.remove_suffix(1);
+    const bool any = name.starts_with("*/");
+    if (any) name.remove_prefix(2);
+    now_ = {without_extension(std::string(name)),
+            any,
+            0,
+            static_cast<std::uint32_t>(number_),
+            file_number_,
+            labels_.runs_.size(),
+            0};
+    open_ = true;
+    skipping_ = false;
+  }
+
+  void finish() {
+    if (now_.frames == 0) {
+      fault(fmt::format("the utterance '{}' has no frames", now_.key), {});
+      drop();
+      return;
+    }
+    now_.runs = labels_.runs_.size() - now_.first_run;
+    labels_.utterances_.push_back(now_);
+    open_ = false;
+  }
+
+  bool segment() {
+    std::string_view rest = line_;
+    const std::string_view from = word(rest), to = word(rest), state = word(rest);
+    std::uint64_t begin = 0, end = 0;
+    if (state.empty() || !read_number(from, begin) || !read_number(to, end)) {
+      fault("this is no line of a label: start, end, state", "times are whole numbers of 100 ns");
+      return false;
+    }
+    begin = (begin + frame_time / 2) / frame_time;
+    end = (end + frame_time / 2) / frame_time;
+    if (begin != now_.frames || end < begin || end > UINT32_MAX / 2) {
+      fault(fmt::format("the segment covers the frames from {} to {}, but the one before ended at {}", begin, end,
+                        now_.frames),
+            "segments follow each other without gaps, in frames of 100000 x 100 ns");
+      return false;
+    }
+    std::int32_t label = 0;
+    if (!find_class(state, label)) return false;
+    if (end > begin) labels_.runs_.push_back({static_cast<std::uint32_t>(end), label});
+    now_.frames = static_cast<std::uint32_t>(end);
+    return true;
+  }
+
+  bool find_class(std::string_view state, std::int32_t& label) {
+    const HtkLabelOptions& o = labels_.options_;
+    if (o.mapping.empty()) {
+      if (read_number(state, label) && label >= 0 && label < o.dim) return true;
+      fault(fmt::format("the state '{}' is no class from 0 to {}", state, o.dim - 1),
+            "labelMappingFile names a file with one state name per line");
+      return false;
+    }
+    const auto known = labels_.classes_.find(std::string(state));
+    if (known == labels_.classes_.end()) {
+      fault(fmt::format("the state '{}' is not in '{}'", state, o.mapping), {});
+      return false;
+    }
+    label = known->second;
+    return true;
+  }
+
+  HtkLabels& labels_;
+  const std::string& path_;
+  std::uint32_t file_number_;
+  MappedFile file_;
+  FaultBudget& budget_;
+  std::size_t number_ = 0;
+  std::string_view line_;
+  Utterance now_;
+  bool open_ = false, skipping_ = false;
+};
+
+HtkLabels::HtkLabels(HtkLabelOptions options, FaultBudget& budget)
+    : options_(std::move(options)), info_{options_.name, static_cast<std::size_t>(options_.dim), options_.sparse} {
+  if (!options_.mapping.empty()) read_mapping();
+  for (std::uint32_t f = 0; f < options_.files.size(); ++f) try {
+      Parser(*this, f, budget).run();
+    } catch (const Error& e) {
+      budget.fault(e.what(), {});
+    }
+  for (std::size_t u = 0; u < utterances_.size(); ++u)
+    if (!by_key_.emplace(utterances_[u].key, u).second)
+      budget.fault(fmt::format("{}: a second utterance with the name '{}'", place(u), utterances_[u].key),
+                   "the first one counts");
+}
+
+void HtkLabels::read_mapping() {
+  std::ifstream in(options_.mapping);
+  if (!in)
+    throw ConfigError(
+        {}, fmt::format("the labelMappingFile '{}' cannot be read: {}", options_.mapping, std::strerror(errno)));
+  std::string line;
+  for (std::size_t number = 1; std::getline(in, line); ++number) {
+    std::string_view rest = line;
+    const std::string_view name = word(rest);
+    if (name.empty()) continue;
+    const auto label = static_cast<std::int32_t>(classes_.size());
+    if (!classes_.emplace(name, label).second)
+      throw ConfigError(line_place(options_.mapping, number, line, 0, name.size()),
+                        fmt::format("'{}' stands here a second time", name),
+                        "every state has one line, whose number is its class");
+  }
+  if (static_cast<std::int64_t>(classes_.size()) > options_.dim)
+    throw ConfigError({},
+                      fmt::format("'{}' has {} states, more than labelDim = {} of stream '{}'", options_.mapping,
+                                  classes_.size(), options_.dim, options_.name),
+                      fmt::format("labelDim = {}", classes_.size()));
+}
+
+std::size_t HtkLabels::find(std::string_view key) const {
+  auto known = by_key_.find(key);
+  if (known == by_key_.end()) {
+    known = by_key_.find(base_name(key));
+    if (known != by_key_.end() && !utterances_[known->second].any_folder) return none;
+  }
+  return known == by_key_.end() ? none : known->second;
+}
+
+std::string HtkLabels::place(std::size_t u) const {
+  return fmt::format("{}:{}", options_.files[utterances_[u].file], utterances_[u].line);
+}
+
+void HtkLabels::append(std::size_t utterance, std::uint32_t first, std::uint32_t count, StreamBuffer& to) {
+  const Utterance& u = utterances_[utterance];
+  const auto begin = runs_.begin() + static_cast<std::ptrdiff_t>(u.first_run);
+  const auto end = begin + static_cast<std::ptrdiff_t>(u.runs);
+  auto run = std::partition_point(begin, end, [&](const Run& r) { return r.end <= first; });
+  for (std::uint32_t t = first; t < first + count; ++t) {
+    while (run->end <= t) ++run;
+    to.add_one_hot(static_cast<std::size_t>(run->label));
+  }
+}
+
+}  // namespace tutti::reader

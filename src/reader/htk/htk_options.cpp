@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the readers of HTK data. The old reader and the new one read alike; they differ in how truncated lanes are
+// asked for.
+#include "reader/htk/htk_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+#include "reader/mapped_file.h"
+
+namespace tutti::reader {
+namespace {
+
+std::string lower(std::string s) {
+  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return s;
+}
+
+// What `randomize` says: true, false or a number of frames; false when it says nothing that is known.
+bool read_randomize(const std::string& text, bool training, Randomization& r) {
+  const std::string word = lower(text);
+  std::int64_t frames = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), frames);
+  const bool number = error == std::errc() && end == word.data() + word.size() && frames >= 0;
+  r.shuffle = word == "auto" ? training : word == "true" || word == "yes" || (number && frames > 0);
+  if (number && frames > 1) r.window = frames;
+  return number || word == "auto" || word == "true" || word == "yes" || word == "false" || word == "no" ||
+         word == "none";
+}
+
+}  // namespace
+
+void HtkFeatureBlock::describe(config::Fields& f) {
+  f("scpFile", scp, "script file: a list of utterances, [name=]file[firstFrame,lastFrame]");
+  f.required("scpFile");
+  f("dim", dim, "numbers of a sample: of a frame times the frames of its context");
+  f.required("dim");
+  f("contextWindow", context, "frames of a sample: an odd number, or L:R neighbours; by dim when not given");
+  f("prefixPathInSCP", prefix, "put in front of relative paths of the list");
+  f("expandToUtterance", expands, "the utterance has one frame here, which holds for all frames of the other streams");
+  f("type", type, "real");
+  if (lower(type) != "real")
+    f.problem("type", fmt::format("features of type '{}' are not known", type), "type = \"real\"");
+  if (f.given("dim") && (dim < 1 || dim > 2'147'483'647))
+    f.problem("dim", "dim is the number of values per sample", "1 or more");
+  const auto& c = context.values;
+  if (c.size() > 2 || (c.size() == 1 && (c[0] < 1 || c[0] % 2 == 0)) ||
+      std::any_of(c.begin(), c.end(), [](auto n) { return n < 0; }))
+    f.problem("contextWindow", "a context is an odd number of frames, or L:R neighbours", "11, or 5:5");
+}
+
+HtkFeatureOptions HtkFeatureBlock::stream(const std::string& name) const {
+  HtkFeatureOptions o{name, scp, prefix, dim, -1, -1, expands};
+  const auto& c = context.values;
+  if (c.size() == 1) o.left = o.right = (c[0] - 1) / 2;
+  if (c.size() == 2) o.left = c[0], o.right = c[1];
+  return o;
+}
+
+void HtkLabelBlock::describe(config::Fields& f) {
+  f("mlfFile", files, "master label file, or several");
+  f("mlfFileList", list, "or a text file with one path of such a file per line");
+  f("labelMappingFile", mapping,
+    "file with one state name per line, whose number is the class; without it states are class numbers");
+  f("labelDim", dim, "number of classes");
+  f.alias("dim", "labelDim");
+  f.required("labelDim");
+  f("labelType", type, "category");
+  f.choice("format", sparse, {{"sparse", true}, {"dense", false}}, "how one-hot vectors are handed on");
+  if (f.given("mlfFile") == f.given("mlfFileList"))
+    f.problem("mlfFile", "either mlfFile or mlfFileList says where the labels are", "mlfFile = \"train.mlf\"");
+  if (lower(type) != "category")
+    f.problem("labelType", fmt::format("labels of type '{}' are not known", type), "labelType = \"category\"");
+  if (f.given("labelDim") && (dim < 1 || dim > 2'147'483'647))
+    f.problem("labelDim", "labelDim is the number of classes", "1 or more");
+}
+
+HtkLabelOptions HtkLabelBlock::stream(const std::string& name) const {
+  HtkLabelOptions o{name, files, mapping, dim, sparse};
+  std::ifstream in(list);
+  for (std::string line; std::getline(in, line);) {
+    while (!line.empty() && static_cast<unsigned char>(line.back()) <= ' ') line.pop_back();
+    if (!line.empty()) o.files.push_back(line);
+  }
+  return o;
+}
+
+void HtkReaderOptions::describe(config::Fields& f) {
+  for (auto& [name, b] : features) f.block(name, b, "a stream of features");
+  for (auto& [name, b] : labels) f.block(name, b, "a stream of labels");
+  describe_settings(f);
+}
+
+void HtkReaderOptions::describe_settings(config::Fields& f) {
+  f("frameMode", frame_mode, "every frame is a sample of its own; false: an utterance is a sequence");
+  f("randomize", randomize, "auto: shuffle when training; none; or the number of frames among which is shuffled");
+  f("randomizationWindow", window, "the same number of frames; 0 = the whole data set");
+  f("randomizationSeed", seed, "another shuffling; 0 = the order of the original");
+  f("readMethod", method, "blockRandomize, rollingWindow (the same here), or none for the order of the list");
+  f("maxUtteranceLength", longest, "longer utterances, in frames, are left out");
+  f("nbruttsineachrecurrentiter", lanes,
+    "parallel sequences of the old reader; with truncated: its lanes, minibatchSize being their length");
+  truncation.describe(f);
+  f("maxErrors", max_errors, "utterances that may be wrong; they are left out");
+  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
+  f("keepLimitInBytes", keep_bytes, "features are kept in memory for later sweeps up to this size per rank");
+  f.no_effect("miniBatchMode", "minibatches end with the sweep, which is partial");
+  f.no_effect("useMersenneTwisterRand", "it is always used");
+  f.no_effect("minimizeReaderMemoryFootprint", "keepLimitInBytes decides how much is kept");
+  f.no_effect("prefetch", "the next minibatches are always prepared in the background");
+  f.no_effect("verbosity", "traceLevel decides what is shown");
+  if (frame_mode && truncation.truncated)
+    f.problem("truncated", "single frames cannot be cut", "write frameMode = false too");
+  Randomization r;
+  if (!read_randomize(randomize, true, r))
+    f.problem("randomize", fmt::format("'{}' is no way to randomize", randomize), "auto, none, or a number of frames");
+  const std::string m = lower(method);
+  if (m != "blockrandomize" && m != "rollingwindow" && m != "none")
+    f.problem("readMethod", fmt::format("there is no readMethod '{}'", method), "blockRandomize or none");
+  if (longest < 1) f.problem("maxUtteranceLength", "a length has at least one frame", "10000");
+  if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
+  if (window < 0) f.problem("randomizationWindow", "the window is a number of frames", "0 means the whole data set");
+  if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+  if (!lanes.empty() && std::any_of(lanes.values.begin(), lanes.values.end(), [](auto n) { return n < 0; }))
+    f.problem("nbruttsineachrecurrentiter", "a number of sequences is not negative", "1");
+}
+
+HtkSourceOptions HtkReaderOptions::source() const {
+  HtkSourceOptions s;
+  for (const auto& [name, b] : features) s.streams.emplace_back(b.stream(name));
+  for (const auto& [name, b] : labels) s.streams.emplace_back(b.stream(name));
+  s.frame_mode = frame_mode;
+  s.longest_utterance = longest;
+  s.max_errors = max_errors;
+  s.trace_level = trace_level;
+  s.keep_bytes = static_cast<std::uint64_t>(keep_bytes);
+  return s;
+}
+
+Randomization HtkReaderOptions::randomization(bool training) const {
+  Randomization r{true, window, static_cast<std::uint64_t>(seed)};
+  read_randomize(randomize, training, r);
+  if (lower(method) == "none") r.shuffle = false;
+  return r;
+}
+
+namespace {
+
+void check_files(const config::Record& block, const HtkLabelBlock& b, const ReaderContext& context) {
+  if (!b.list.empty()) check_file(block, "mlfFileList", b.list, context);
+  if (!b.mapping.empty()) check_file(block, "labelMappingFile", b.mapping, context);
+  for (const std::string& path : b.files) check_file(block, "mlfFile", path, context);
+}
+
+Made read_htk(const config::Record& block, const ReaderContext& context, const std::string& title, bool old) {
+  auto o = std::make_shared<HtkReaderOptions>();
+  o->trace_level = context.trace_level;
+  std::vector<std::string> also{"readerType"};
+  for (const std::string& key : block.keys()) {
+    if (!block.is_block(key)) continue;
+    const config::Record stream = block.block(key);
+    also.push_back(key);
+    if (stream.has_own("scpFile")) {
+      o->features.emplace_back(key, config::read<HtkFeatureBlock>(stream, key, *context.problems, *context.notices));
+      check_file(stream, "scpFile", o->features.back().second.scp, context);
+    } else if (stream.has_own("mlfFile") || stream.has_own("mlfFileList")) {
+      o->labels.emplace_back(key, config::read<HtkLabelBlock>(stream, key, *context.problems, *context.notices));
+      check_files(stream, o->labels.back().second, context);
+    } else {
+      context.problems->add(Diagnostic{
+          stream.where(), fmt::format("'{}' has neither scpFile nor mlfFile: it is no stream of a {}", key, title),
+          "features have scpFile, labels have mlfFile or mlfFileList"});
+    }
+  }
+  o->truncation.needs_length = !old;
+  config::read_fields(
+      block, title, [&](config::Fields& f) { o->describe_settings(f); }, *context.problems, *context.notices, also);
+  if (o->features.empty() && o->labels.empty())
+    context.problems->add(Diagnostic{block.where(), fmt::format("{} has no streams", title),
+                                     "add features = [ scpFile = ... ; dim = ... ]"});
+  // The old reader has as many lanes as it is told, each of minibatchSize steps.
+  Truncation truncation;
+  if (old && o->truncation.truncated && o->truncation.length == 0 && trains(context))
+    truncation.lanes = std::max<std::int64_t>(1, o->lanes.at(0));
+  if (truncation.lanes == 0) truncation = o->truncation.truncation(trains(context));
+  return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<HtkSource>(o->source()); },
+          o->randomization(trains(context)), truncation};
+}
+
+}  // namespace
+
+Made read_htk_mlf(const config::Record& block, const ReaderContext& context) {
+  return read_htk(block, context, "HTKMLFReader", true);
+}
+
+Made read_htk_deserializers(const config::Record& block, const ReaderContext& context) {
+  return read_htk(block, context, "HTKDeserializers", false);
+}
+
+}  // namespace tutti::reader

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// htk_source.h -- utterances of features and labels joined by their names; or, in frame mode, their frames one by one.
+// With a single stream it is what a CompositeDataReader joins with others.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "reader/htk/htk_features.h"
+#include "reader/htk/htk_labels.h"
+#include "reader/sequence_source.h"
+
+namespace tutti::reader {
+
+struct HtkSourceOptions {
+  std::vector<std::variant<HtkFeatureOptions, HtkLabelOptions>> streams;
+  bool frame_mode = false;
+  std::int64_t longest_utterance = 0;  // in frames; longer ones are left out; 0 = any
+  std::int64_t max_errors = 0;
+  std::int64_t trace_level = 0;
+  std::uint64_t keep_bytes = std::uint64_t{1} << 30;
+};
+
+class HtkSource final : public SequenceSource {
+ public:
+  explicit HtkSource(HtkSourceOptions);
+  const std::vector<StreamInfo>& streams() const override { return infos_; }
+  const SequenceIndex& index() override;  // reads lists, headers and labels
+  void read(std::span<const std::uint32_t> sequences, Share&) override;
+  std::string key(std::uint32_t sequence) override;
+  std::string place(std::uint32_t sequence) override;
+
+ private:
+  struct Joined {
+    std::vector<std::uint32_t> parts;  // the utterance in each stream
+    std::uint32_t frames = 0;
+    std::uint32_t first = 0;  // its first frame among all, in frame mode
+  };
+  void join(std::size_t utterance, std::size_t primary);
+  void add_to_index();
+  // In which utterance a sequence lies, and its first frame there.
+  std::pair<std::size_t, std::uint32_t> find(std::uint32_t sequence) const;
+  bool append(std::size_t utterance, std::uint32_t first, std::uint32_t count, Share&);
+
+  HtkSourceOptions options_;
+  std::vector<StreamInfo> infos_;
+  FaultBudget budget_;
+  std::vector<std::unique_ptr<UtteranceStream>> streams_;
+  std::vector<Joined> utterances_;
+  std::size_t primary_ = 0, dropped_ = 0, too_long_ = 0;
+  SequenceIndex index_;
+  std::set<std::size_t> damaged_;  // utterances that were found so when they were read
+};
+
+}  // namespace tutti::reader

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speech data: feature files, script files, master label files, their joining, and what is said about broken ones.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+#include "config/load.h"
+#include "htk_support.h"
+#include "reader/htk/htk_options.h"
+#include "reader_support.h"
+
+namespace tutti::reader {
+namespace {
+
+std::vector<float> copy(std::span<const float> s) { return {s.begin(), s.end()}; }
+std::vector<std::int64_t> copy(std::span<const std::int64_t> s) { return {s.begin(), s.end()}; }
+std::vector<std::int32_t> copy(std::span<const std::int32_t> s) { return {s.begin(), s.end()}; }
+
+struct Everything {
+  explicit Everything(const HtkSourceOptions& o) : source(o), share(source.streams()) {
+    std::vector<std::uint32_t> all(source.index().sequences());
+    std::iota(all.begin(), all.end(), 0u);
+    source.read(all, share);
+    batch = &share.finish();
+  }
+  HtkSource source;
+  Share share;
+  Batch* batch;
+};
+
+template <class Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+void expect_parts(const std::string& error, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) EXPECT_NE(error.find(part), std::string::npos) << part << " is not in:\n" << error;
+}
+void expect_error(const HtkSourceOptions& o, const std::vector<std::string>& parts) {
+  expect_parts(error_of([&] { Everything{o}; }), parts);
+}
+
+HtkSourceOptions features(const std::string& scp, std::int64_t dim, std::int64_t left = -1, std::int64_t right = -1) {
+  HtkSourceOptions o;
+  o.streams.emplace_back(HtkFeatureOptions{"x", scp, "", dim, left, right, false});
+  return o;
+}
+
+TEST(Htk, FramesOfFilesAndOfStretches) {
+  const TemporaryFile one(htk_file({1, 2, 3, 4}, 2)), many(htk_file({10, 11, 20, 21, 30, 31, 40, 41}, 2));
+  const TemporaryFile list(fmt::format("{}\n\nb.mfc={}[1,2]\r\nc.mfc={}[0,0]\n", one.path(), many.path(), many.path()));
+  for (const std::uint64_t keep : {0, 1 << 20}) {
+    auto o = features(list.path(), 2);
+    o.keep_bytes = keep;
+    Everything e(o);
+    EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 20, 21, 30, 31, 10, 11}));
+    EXPECT_EQ(copy(e.batch->streams[0].sequence_begin), (std::vector<std::int64_t>{0, 2, 4, 5}));
+    EXPECT_EQ(e.source.key(0), one.path());
+    EXPECT_EQ(e.source.key(1), "b");
+    EXPECT_EQ(e.source.place(2), list.path() + ":4");
+    EXPECT_EQ(e.batch->samples, 5);
+  }
+}
+
+TEST(Htk, ContextRepeatsTheEdges) {
+  const TemporaryFile file(htk_file({9, 1, 2, 3, 9}, 1));
+  const TemporaryFile list("a=" + file.path() + "[1,3]\n");
+  for (const bool frames : {false, true})
+    for (const std::uint64_t keep : {0, 1 << 20}) {
+      auto o = features(list.path(), 3);
+      o.frame_mode = frames;
+      o.keep_bytes = keep;
+      Everything e(o);
+      EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{1, 1, 2, 1, 2, 3, 2, 3, 3}));
+      EXPECT_EQ(e.batch->sequences, frames ? 3 : 1);
+      auto wide = features(list.path(), 5, 1, 3);
+      wide.frame_mode = frames;
+      wide.keep_bytes = keep;
+      EXPECT_EQ(copy(Everything(wide).batch->streams[0].dense),
+                (std::vector<float>{1, 1, 2, 3, 3, 1, 2, 3, 3, 3, 2, 3, 3, 3, 3}));
+      EXPECT_EQ(e.source.key(frames ? 2 : 0), frames ? "a#2" : "a");
+    }
+  expect_error(features(list.path(), 4), {"no odd multiple of the 1 numbers"});
+  expect_error(features(list.path(), 4, 1, 1), {"3 frames of 1 numbers", "dim is 4"});
+}
+
+TEST(Htk, CompressedFiles) {
+  const TemporaryFile file(compressed_htk_file({-3, 10, 5, 30000, 7, -1}, {2, 10}, {1, 0}));
+  const TemporaryFile list("a=" + file.path() + "[1,2]\nb=" + file.path() + "\n");
+  EXPECT_EQ(copy(Everything(features(list.path(), 2)).batch->streams[0].dense),
+            (std::vector<float>{3, 3000, 4, -0.1f, -1, 1, 3, 3000, 4, -0.1f}));
+}
+
+TEST(Htk, PrefixesAndTheDirectoryOfTheList) {
+  const TemporaryFile file(htk_file({1}, 1));
+  const std::filesystem::path path = file.path();
+  const TemporaryFile list(path.filename().string() + "\nx=" + path.filename().string() + "\nabsolute=" + file.path() +
+                           "\n");
+  auto o = features(list.path(), 1);
+  std::get<HtkFeatureOptions>(o.streams[0]).prefix = path.parent_path();
+  EXPECT_EQ(Everything(o).batch->samples, 3);
+  const TemporaryFile dots(".../" + path.filename().string() + "\n");  // both files lie in one directory
+  EXPECT_EQ(Everything(features(dots.path(), 1)).batch->samples, 1);
+}
+
+std::string time(int frame) { return std::to_string(frame * 100'000); }
+
+// Two utterances of 3 and 2 frames with labels, and one frame that holds for a whole utterance.
+struct Corpus {
+  TemporaryFile a{htk_file({1, 2, 3}, 1)}, b{htk_file({4, 5}, 1)}, both{htk_file({7, 8, 9}, 1)};
+  TemporaryFile list{fmt::format("dir/a.mfc={}\ndir/b.mfc={}\n", a.path(), b.path())};
+  TemporaryFile extra{fmt::format("dir/b.iv={}[1,1]\ndir/a.iv={}[0,0]\n", both.path(), both.path())};
+  TemporaryFile states{"sil\nah extra words\n\nee\n"};
+  TemporaryFile labels{"#!MLF!#\n\"*/b.lab\"\n0 " + time(2) + " ee\n.\n\"dir/a.lab\"\n0 " + time(1) + " sil 0.5\n" +
+                       time(1) + " " + time(3) + " ah\n.\n\"unused.lab\"\n0 " + time(9) + " sil\n.\n"};
+  HtkSourceOptions options() const {
+    HtkSourceOptions o = features(list.path(), 1);
+    o.streams.emplace_back(HtkLabelOptions{"y", {labels.path()}, states.path(), 3, true});
+    o.streams.emplace_back(HtkFeatureOptions{"iv", extra.path(), "", 1, -1, -1, true});
+    return o;
+  }
+};
+
+TEST(Htk, StreamsAreJoinedByName) {
+  const Corpus corpus;
+  Everything e(corpus.options());
+  EXPECT_EQ(e.batch->sequences, 2);
+  EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(copy(e.batch->streams[1].indices), (std::vector<std::int32_t>{0, 1, 1, 2, 2}));
+  EXPECT_EQ(copy(e.batch->streams[2].dense), (std::vector<float>{7, 7, 7, 8, 8}));
+  auto frames = corpus.options();
+  frames.frame_mode = true;
+  Everything f(frames);
+  EXPECT_EQ(f.batch->sequences, 5);
+  for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(copy(f.batch->streams[s].dense), copy(e.batch->streams[s].dense));
+  EXPECT_EQ(copy(f.batch->streams[1].indices), copy(e.batch->streams[1].indices));
+  // Labels by themselves, for a reader that joins them with something else.
+  HtkSourceOptions alone;
+  alone.streams.push_back(corpus.options().streams[1]);
+  Everything y(alone);
+  EXPECT_EQ(y.batch->sequences, 3);
+  EXPECT_EQ(y.source.key(0), "b");
+  EXPECT_EQ(copy(y.batch->streams[0].indices), (std::vector<std::int32_t>{2, 2, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(Htk, FramesAreTheSameForAnyNumberOfRanks) {
+  std::vector<std::unique_ptr<TemporaryFile>> files;
+  std::string list;
+  float next = 0;
+  for (int u = 0; u < 20; ++u) {
+    std::vector<float> numbers(static_cast<std::size_t>(1 + u * 7 % 5));
+    for (float& v : numbers) v = next++;
+    files.push_back(std::make_unique<TemporaryFile>(htk_file(numbers, 1)));
+    list += fmt::format("u{}={}\n", u, files.back()->path());
+  }
+  const TemporaryFile scp(list);
+  auto o = features(scp.path(), 1);
+  o.frame_mode = true;
+  const auto reader = [&] { return DirectReader(MinibatchMaker(std::make_unique<HtkSource>(o), {})); };
+  DirectReader alone = reader();
+  const auto whole = read_epoch(alone, {.epoch = 1, .minibatch = 7});
+  for (const int ranks : {2, 3}) {
+    std::vector<std::vector<Seen>> shares;
+    for (int r = 0; r < ranks; ++r) {
+      DirectReader one = reader();
+      shares.push_back(read_epoch(one, {.epoch = 1, .minibatch = 7, .rank = r, .ranks = ranks}));
+    }
+    std::size_t place = 0;
+    for (std::size_t step = 0; step < whole.size(); ++step)
+      for (const std::uint32_t expected : whole[step].sequences) {
+        auto& mine = shares[place++ % static_cast<std::size_t>(ranks)][step].sequences;
+        ASSERT_FALSE(mine.empty());
+        EXPECT_EQ(mine.front(), expected);
+        mine.erase(mine.begin());
+      }
+    EXPECT_EQ(place, static_cast<std::size_t>(next));
+  }
+}
+
+TEST(Htk, BrokenFeaturesAreNamedAndTolerated) {
+  const std::string whole = htk_file({1, 2, 3, 4}, 2);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const TemporaryFile good(whole), cut(whole.substr(0, whole.size() - 1)), tiny("abc"), sound(htk_file({1, 2}, 2, 0)),
+      odd(big_endian(1, 4) + big_endian(1, 4) + big_endian(7, 2) + big_endian(9, 2) + "1234567"),
+      other(htk_file({1, 2, 3}, 3)), empty(htk_file({}, 2)), bad(htk_file({1, nan, 5, 6}, 2));
+  const struct {
+    std::string line;
+    std::vector<std::string> parts;
+  } cases[] = {{"c=" + cut.path(), {cut.path(), "cut off"}},
+               {"c=" + tiny.path(), {tiny.path(), "3 bytes"}},
+               {"c=" + sound.path(), {sound.path(), "kind 0"}},
+               {"c=" + odd.path(), {odd.path(), "7 bytes per frame"}},
+               {"c=" + other.path(), {other.path(), "3 numbers per frame"}},
+               {"c=" + empty.path(), {empty.path(), "no frames"}},
+               {"c=" + good.path() + "[1,2]", {good.path(), "frames 1 to 2", "which has 2"}},
+               {"c=" + good.path() + "[1,0]", {"names no utterance"}},
+               {"c=" + good.path() + "[a,b]", {"names no utterance"}},
+               {"=" + good.path(), {"names no utterance"}},
+               {"c=/nowhere", {"/nowhere"}},
+               {"a=" + good.path(), {"a second utterance with the name 'a'"}}};
+  for (const auto& c : cases) {
+    const TemporaryFile list(fmt::format("a={}\n{}\nd={}[0,0]\n", good.path(), c.line, good.path()));
+    auto o = features(list.path(), 2);
+    auto parts = c.parts;
+    parts.push_back(list.path() + ":2:");
+    expect_error(o, parts);
+    o.max_errors = 1;
+    EXPECT_EQ(Everything(o).batch->samples, 3) << c.line;
+  }
+  // What only reading can find.
+  const TemporaryFile list(fmt::format("a={}\nb={}\nc={}[1,1]\n", good.path(), bad.path(), good.path()));
+  for (const bool frames : {false, true})
+    for (const std::uint64_t keep : {0, 1 << 20}) {
+      auto o = features(list.path(), 2);
+      o.frame_mode = frames;
+      o.keep_bytes = keep;
+      expect_error(o, {bad.path(), "frame 0", "no finite number"});
+      o.max_errors = 1;
+      Everything e(o);
+      EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 3, 4}));
+      EXPECT_EQ(e.share.left_out(), (frames ? std::vector<std::uint32_t>{2, 3} : std::vector<std::uint32_t>{1}));
+    }
+  expect_error(features("/nowhere.scp", 2), {"/nowhere.scp"});
+}
+
+TEST(Htk, BrokenLabelsAreNamedAndTolerated) {
+  const Corpus corpus;
+  const std::string a = "\"*/a.lab\"\n0 " + time(3) + " sil\n.\n", b = "\"*/b.lab\"\n0 " + time(2) + " sil\n.\n";
+  const struct {
+    std::string text;
+    std::int64_t errors;
+    std::vector<std::string> parts;
+  } cases[] = {
+      {"#!MLF!#\n" + a + "\"*/b.lab\"\n0 " + time(2) + " oh\n.\n", 2, {":6:", "'oh' is not in"}},
+      {"#!MLF!#\n" + a + "\"*/b.lab\"\n0 x sil\n0 y sil\n.\n", 2, {":6:", "no line of a label"}},
+      {"#!MLF!#\n" + a + "\"*/b.lab\"\n0 " + time(1) + " sil\n" + time(2) + " " + time(3) + " sil\n.\n",
+       2,
+       {":7:", "from 2 to 3", "ended at 1"}},
+      {"#!MLF!#\n" + a + "\"*/b.lab\"\n0 " + time(2) + " sil\n", 2, {"ends within the utterance 'b'"}},
+      {"#!MLF!#\n\"*/b.lab\"\n0 " + time(2) + " sil\n" + a, 2, {"the utterance 'b' has no end"}},
+      {"#!MLF!#\n" + a + "\"*/b.lab\"\n.\n", 2, {"'b' has no frames"}},
+      {"#!MLF!#\n" + a, 1, {"'dir/b'", "missing in stream 'y'"}},
+      {"#!MLF!#\n" + a + "\"*/b.lab\"\n0 " + time(3) + " sil\n.\n", 1, {"2 frames in stream 'x'", "3 in stream 'y'"}},
+      {"#!MLF!#\n" + a + "\"b.lab\"\n0 " + time(2) + " sil\n.\n", 1, {"missing"}}};
+  for (const auto& c : cases) {
+    const TemporaryFile labels(c.text);
+    auto o = features(corpus.list.path(), 1);
+    o.streams.emplace_back(HtkLabelOptions{"y", {labels.path()}, corpus.states.path(), 3, false});
+    expect_error(o, c.parts);
+    o.max_errors = c.errors - 1;
+    expect_error(o, {"maximum number of allowed errors"});
+    o.max_errors = c.errors;
+    Everything e(o);
+    EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{1, 2, 3})) << c.text;
+  }
+  for (const std::string& text : {std::string(), std::string("hello\n"), "#!MLF!#\n" + a.substr(2)}) {
+    const TemporaryFile labels(text);
+    auto o = features(corpus.list.path(), 1);
+    o.streams.emplace_back(HtkLabelOptions{"y", {labels.path()}, "", 3, false});
+    o.max_errors = 100;
+    expect_error(o, {"no usable utterance"});
+  }
+  auto twice = corpus.options();
+  const TemporaryFile doubled("a\nb\na\n");
+  std::get<HtkLabelOptions>(twice.streams[1]).mapping = doubled.path();
+  expect_error(twice, {doubled.path() + ":3:1", "'a' stands here a second time"});
+  auto many = corpus.options();
+  std::get<HtkLabelOptions>(many.streams[1]).dim = 2;
+  expect_error(many, {"3 states, more than labelDim = 2"});
+}
+
+TEST(Htk, Blocks) {
+  const Corpus corpus;
+  const auto make = [](const std::string& settings, const std::string& action = "train") {
+    return make_reader(config::record_from_text("reader=[" + settings + "]", "run.cntk").block("reader"),
+                       {.action = action});
+  };
+  const std::string streams = "\nfeatures=[scpFile=\"" + corpus.list.path() + "\";dim=1]\nlabels=[mlfFile=\"" +
+                              corpus.labels.path() + "\";labelMappingFile=\"" + corpus.states.path() +
+                              "\";labelDim=3;labelType=category]";
+  for (const std::string type : {"HTKMLFReader", "HTKDeserializers"}) {
+    const auto reader =
+        make("readerType=" + type + "\nrandomize=none;readMethod=blockRandomize;miniBatchMode=partial" + streams);
+    EXPECT_EQ(reader->streams()[1].name, "labels");
+    reader->start_epoch({.minibatch = 100});
+    EXPECT_EQ(reader->next()->sequences, 5);
+    const auto whole = make("readerType=" + type + "\nframeMode=false" + streams, "test");
+    whole->start_epoch({.minibatch = 100});
+    EXPECT_EQ(whole->next()->sequences, 2);
+  }
+  const auto lanes = make(
+      "readerType=HTKMLFReader;frameMode=false;truncated=true;nbruttsineachrecurrentiter=2;randomize=none" + streams);
+  lanes->start_epoch({.minibatch = 2});
+  const Batch* batch = lanes->next();
+  EXPECT_EQ(batch->fragments.size(), 2u);
+  EXPECT_EQ(batch->samples, 4);
+  const auto lane = make("readerType=HTKDeserializers;frameMode=false;truncated=true;truncationLength=2" + streams);
+  lane->start_epoch({.minibatch = 2});
+  EXPECT_EQ(lane->next()->fragments.size(), 1u);
+  const auto error = [&](const std::string& settings, const std::vector<std::string>& parts) {
+    expect_parts(error_of([&] { make(settings); }), parts);
+  };
+  error("readerType=HTKDeserializers", {"has no streams"});
+  error("readerType=HTKDeserializers\nx=[dim=3]", {"neither scpFile nor mlfFile"});
+  error("readerType=HTKDeserializers\nx=[scpFile=gone;dim=3]", {"run.cntk:2:", "'gone' cannot be read"});
+  error("readerType=HTKDeserializers\ntruncated=true;frameMode=false" + streams, {"truncationLength"});
+  error("readerType=HTKDeserializers\ntruncated=true;truncationLength=3" + streams, {"frameMode = false"});
+  error("readerType=HTKDeserializers\nrandomize=maybe" + streams, {"'maybe' is no way to randomize"});
+  error("readerType=HTKDeserializers\nframemod=true" + streams, {"did you mean 'frameMode'"});
+  error("readerType=HTKDeserializers\nx=[scpFile=\"" + corpus.list.path() + "\";dim=3;contextWindow=2]",
+        {"an odd number of frames"});
+  error("readerType=HTKDeserializers\nx=[scpFile=\"" + corpus.list.path() + "\";dim=3;type=complex]",
+        {"type 'complex'"});
+}
+
+}  // namespace
+}  // namespace tutti::reader
