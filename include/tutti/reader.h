@@ -43,6 +43,7 @@ struct Batch {
   std::span<const Fragment> fragments;  // one per sequence of the share; empty when sequences come whole
   std::int64_t sequences = 0;           // of this rank's share
   std::int64_t samples = 0;             // of this rank's share: steps of the longest stream per sequence, summed
+  std::int64_t columns = 0;             // of this rank's share: samples with packing gaps
   std::int64_t global_samples = 0;      // of the whole minibatch
   std::int64_t global_columns = 0;      // with packing gaps, summed over ranks (semantics 6 and 8.3)
   std::int64_t position = 0;            // samples of the epoch delivered before this minibatch, over all ranks

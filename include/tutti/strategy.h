@@ -19,6 +19,8 @@ class GlobalSink {
  public:
   virtual ~GlobalSink() = default;
   virtual void global_ready(std::size_t piece, std::int64_t columns) = 0;
+  // The optimizer is to forget its momentum: the weights have been moved by something else.
+  virtual void reset_momentum() {}
 };
 
 // Seconds and bytes of the exchange since the last take(); a report adds them up per epoch.
@@ -32,6 +34,8 @@ struct ExchangeStats {
 // The step of the loop, in order:
 //   begin_step(columns, sink); network backward -> piece_ready(i) for every piece; finish_gradients(tally);
 //   the loop's optimizer has been fed through `sink` by then; exchange_weights(samples).
+// At an epoch's end: settle(sink); end_epoch(sink). Around validation and checkpoints: show_common_weights() and
+// take_back_weights(); what is archived is archived between the two.
 // A piece may be updated while backward still runs: the network announces it only after its last use of those weights.
 class Strategy : public PieceSink {
  public:
@@ -39,7 +43,8 @@ class Strategy : public PieceSink {
   virtual void start(Parameters&) = 0;
   virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }
   // `global` receives each piece as soon as its global gradient stands in Parameters::gradients.
-  // `columns` is this step's N over all ranks, known to every rank from the reader's global order.
+  // `columns` is this step's N over all ranks, known to every rank from the reader's global order, or this rank's own
+  // if steps_alone().
   virtual void begin_step(std::int64_t columns, GlobalSink& global) = 0;
   // The local gradient of a piece is complete (the network's call); its exchange may start.
   void piece_ready(std::size_t piece) override = 0;
@@ -50,6 +55,17 @@ class Strategy : public PieceSink {
   virtual void settle(GlobalSink& global) { (void)global; }
   // After settle(): what the tallies of finish_gradients() have not yet contained (only when they run a step behind).
   virtual Tally take_pending_tally() { return {}; }
+  // After settle(), where the tallies of finish_gradients() are this rank's own: what the others have added since the
+  // last call.
+  virtual Tally take_tally_of_others() { return {}; }
+  // The epoch has no more steps: what the ranks still owe each other for it.
+  virtual void end_epoch(GlobalSink& global) { (void)global; }
+  // Puts the weights that the run stands for (a centre, those of the last exchange) in the place of this rank's own,
+  // and takes them back.
+  virtual void show_common_weights() {}
+  virtual void take_back_weights() {}
+  // Whether each rank updates with its own gradients, so that optimizer state belongs to the rank.
+  virtual bool steps_alone() const { return false; }
   // Whether the ranks share every minibatch in this epoch (each reads its part of it, share rank of size), or each
   // works through all of it alone (share 0 of 1).
   virtual bool shares_data(std::int64_t epoch) const {
@@ -57,6 +73,12 @@ class Strategy : public PieceSink {
     return true;
   }
   virtual void archive(Archive&) {}  // residuals and whatever else the next step depends on; this rank's part
+  virtual void archive_common(Archive&) {}  // what is equal on every rank, and serves any number of them
+  // What a user should know before training so many samples (over all ranks); "" = nothing.
+  virtual std::string advice(std::int64_t samples) const {
+    (void)samples;
+    return {};
+  }
   virtual ExchangeStats take_stats() { return {}; }
   virtual std::string describe() const = 0;  // for the settings printed at start
   // What the line "Starting minibatch loop" adds in this epoch, with a leading comma; "" without an exchange.

@@ -41,6 +41,10 @@ std::vector<Topic> topics() {
   all.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together"));
   all.push_back(
       topic<DataParallelOptions>("DataParallelSGD", "block in ParallelTrain: gradients exchanged each minibatch"));
+  all.push_back(
+      topic<ModelAveragingOptions>("ModelAveragingSGD", "block in ParallelTrain: weights averaged every so often"));
+  all.push_back(
+      topic<BlockMomentumOptions>("BlockMomentumSGD", "block in ParallelTrain: averaged weights smoothed by blocks"));
   all.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
                                                          "feed-forward networks from a list of layer sizes"));
   for (const auto& reader : reader_types()) all.push_back({reader.name, reader.help, reader.describe});

@@ -67,6 +67,7 @@ bool LaneWalker::next(LaneStep& step) {
   }
   // As in the original, the block is as wide and as long as it may be, however much of it is used.
   step.global_columns = static_cast<std::int64_t>(lanes_.size()) * length_;
+  step.columns = (static_cast<std::int64_t>(lanes_.size()) + plan_.ranks - 1 - plan_.rank) / plan_.ranks * length_;
   done_ += step.global_samples;
   return true;
 }

@@ -28,7 +28,7 @@ struct Piece {
 struct LaneStep {
   std::vector<Piece> mine;  // lane by lane
   std::int64_t global_samples = 0;
-  std::int64_t global_columns = 0;
+  std::int64_t columns = 0, global_columns = 0;  // of this rank, of all
   std::int64_t position = 0;
   std::int64_t sweep = 0;
 };

@@ -6,6 +6,7 @@ namespace tutti::reader {
 namespace {
 
 void describe_step(const auto& step, Batch& batch) {
+  batch.columns = step.columns;
   batch.global_samples = step.global_samples;
   batch.global_columns = step.global_columns;
   batch.position = step.position;

@@ -27,6 +27,7 @@ bool MinibatchWalker::next(Step& step) {
   step.sweep = cursor_.sweep();
   const SequenceIndex& index = cursor_.index();
   const std::int64_t most = std::min(std::max<std::int64_t>(plan_.minibatch, 1), epoch_end_ - begin);
+  const std::size_t first_place = cursor_.place();
   lengths_.clear();
   for (bool first = true; !cursor_.at_sweep_end(); first = false) {
     const std::int64_t samples = index.samples_of(cursor_.peek());
@@ -37,19 +38,22 @@ bool MinibatchWalker::next(Step& step) {
     if (!index.single_samples()) lengths_.push_back(samples);
   }
   step.global_samples = cursor_.position() - begin;
-  step.global_columns = index.single_samples() ? step.global_samples : packed_columns();
+  step.columns = static_cast<std::int64_t>(step.mine.size());
+  step.global_columns = step.global_samples;
+  if (!index.single_samples()) count_columns(first_place, step);
   return true;
 }
 
-std::int64_t MinibatchWalker::packed_columns() {
+void MinibatchWalker::count_columns(std::size_t first_place, Step& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks);
-  std::int64_t columns = 0;
+  step.columns = step.global_columns = 0;
   for (std::size_t r = 0; r < std::min(ranks, lengths_.size()); ++r) {
     rank_lengths_.clear();
     for (std::size_t i = r; i < lengths_.size(); i += ranks) rank_lengths_.push_back(lengths_[i]);
-    columns += packing_.columns(rank_lengths_);
+    const std::int64_t columns = packing_.columns(rank_lengths_);
+    step.global_columns += columns;
+    if ((first_place + r) % ranks == static_cast<std::size_t>(plan_.rank)) step.columns = columns;
   }
-  return columns;
 }
 
 }  // namespace tutti::reader

@@ -15,7 +15,7 @@ namespace tutti::reader {
 struct Step {
   std::vector<std::uint32_t> mine;  // sequences of this rank, in order
   std::int64_t global_samples = 0;
-  std::int64_t global_columns = 0;
+  std::int64_t columns = 0, global_columns = 0;  // of this rank, of all
   std::int64_t position = 0;
   std::int64_t sweep = 0;  // that all of them belong to
 };
@@ -27,7 +27,7 @@ class MinibatchWalker {
   bool next(Step&);  // false at the end of the epoch
 
  private:
-  std::int64_t packed_columns();
+  void count_columns(std::size_t first_place, Step&);
 
   OrderCursor cursor_;
   EpochPlan plan_;

@@ -18,6 +18,15 @@ std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options
   return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, comm);
 }
 
+std::unique_ptr<Strategy> make_averaging(const ParallelTrainOptions& options, Communicator& comm) {
+  return make_model_averaging(options.model_averaging ? &*options.model_averaging : nullptr, options.sync_perf_stats,
+                              comm);
+}
+
+std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, Communicator& comm) {
+  return make_block_momentum(options.block_momentum.value_or(BlockMomentumOptions{}), options.sync_perf_stats, comm);
+}
+
 }  // namespace
 
 const std::vector<MethodEntry>& methods() {
@@ -25,8 +34,8 @@ const std::vector<MethodEntry>& methods() {
       {ParallelMethod::none, "none", make_local, "every rank trains alone, on all data"},
       {ParallelMethod::data_parallel, "DataParallelSGD", make_data_parallel,
        "gradients are exchanged after every minibatch"},
-      {ParallelMethod::model_averaging, "ModelAveragingSGD", nullptr, "weights are averaged every so often"},
-      {ParallelMethod::block_momentum, "BlockMomentumSGD", nullptr, "averaged weights are smoothed block by block"},
+      {ParallelMethod::model_averaging, "ModelAveragingSGD", make_averaging, "weights are averaged every so often"},
+      {ParallelMethod::block_momentum, "BlockMomentumSGD", make_blocks, "averaged weights are smoothed block by block"},
       {ParallelMethod::asgd, "DataParallelASGD", nullptr, "workers push to and pull from parameter servers"},
   };
   return table;

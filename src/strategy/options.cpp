@@ -38,8 +38,12 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   if (sync_perf_stats < 0)
     f.problem("syncPerfStats", "a number of minibatches cannot be negative", "write 0 for no timing lines");
   f.block("DataParallelSGD", data_parallel, "gradients are exchanged after every minibatch");
-  for (const char* name : {"ModelAveragingSGD", "BlockMomentumSGD", "DataParallelASGD"})
-    f.no_effect(name, "this version does not run that method");
+  f.block("ModelAveragingSGD", model_averaging, "weights are averaged every so often");
+  f.block("BlockMomentumSGD", block_momentum, "averaged weights are smoothed block by block");
+  if (method == ParallelMethod::block_momentum && !block_momentum)
+    f.problem("parallelizationMethod", "BlockMomentumSGD needs its block of settings",
+              "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
+  f.no_effect("DataParallelASGD", "this version does not run that method");
 }
 
 }  // namespace tutti

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "strategy/block_options.h"
 #include "tutti/config.h"
 
 namespace tutti {
@@ -27,6 +29,8 @@ struct ParallelTrainOptions {
   bool distributed_reading_given = false;
   std::int64_t sync_perf_stats = 0;
   DataParallelOptions data_parallel;
+  std::optional<ModelAveragingOptions> model_averaging;
+  std::optional<BlockMomentumOptions> block_momentum;
 
   void describe(config::Fields& f);
   // Whether the ranks work together in this epoch, which counts from 0.

@@ -37,6 +37,12 @@ class Staged : public Strategy {
   void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
   void settle(GlobalSink& global) override { now_->settle(global); }
+  Tally take_tally_of_others() override { return now_->take_tally_of_others(); }
+  void end_epoch(GlobalSink& global) override { now_->end_epoch(global); }
+  void show_common_weights() override { now_->show_common_weights(); }
+  void take_back_weights() override { now_->take_back_weights(); }
+  // Ranks that work through the same data have the same optimizer state anyway.
+  bool steps_alone() const override { return before_->steps_alone() || after_->steps_alone(); }
   Tally take_pending_tally() override { return now_->take_pending_tally(); }
   bool shares_data(std::int64_t epoch) const override {
     return epoch < first_epoch_ ? before_->shares_data(epoch) : after_->shares_data(epoch);
@@ -45,6 +51,11 @@ class Staged : public Strategy {
     before_->archive(a);
     after_->archive(a);
   }
+  void archive_common(Archive& a) override {
+    before_->archive_common(a);
+    after_->archive_common(a);
+  }
+  std::string advice(std::int64_t samples) const override { return after_->advice(samples); }
   ExchangeStats take_stats() override { return now_->take_stats(); }
   std::string describe() const override {
     return before_->describe() + " before epoch " + std::to_string(first_epoch_ + 1) + ", then " + after_->describe();

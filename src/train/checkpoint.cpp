@@ -36,6 +36,10 @@ void write_state(ContainerWriter* writer, CheckpointState& state, CheckpointPart
     state.archive(s);
     SavingArchive o(*writer, "optimizer/");
     parts.optimizer->archive(o);
+    if (parts.common_state) {
+      SavingArchive c(*writer, "exchange/");
+      parts.common_state(c);
+    }
     writer->add("ranks", static_cast<std::int64_t>(comm.size()));
     writer->add("rank state of", std::string_view(parts.rank_state ? parts.rank_state_name : ""));
   }
@@ -125,6 +129,20 @@ CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Commu
   broadcast_state(comm, reader.get(), "state/", [&](Archive& a) { state.archive(a); });
   broadcast_state(comm, reader.get(), "optimizer/", [&](Archive& a) { optimizer.archive(a); });
   return state;
+}
+
+std::string load_common_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
+                              Communicator& comm) {
+  if (point.checkpoint.empty()) return point.epoch == 0 ? "" : "there is no checkpoint beside the model";
+  std::string reason;
+  const auto reader = open_on_rank_0(point.checkpoint, comm);
+  on_rank_0(comm, [&] {
+    const std::string stored = reader->text("rank state of");
+    if (stored != rank_state_name) reason = fmt::format("the checkpoint was written by {}", stored);
+  });
+  broadcast_text(comm, reason);
+  if (reason.empty()) broadcast_state(comm, reader.get(), "exchange/", visit);
+  return reason;
 }
 
 std::string load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,

@@ -62,9 +62,10 @@ void check_writable(const std::string& model_path, std::size_t model_bytes);
 // What a checkpoint is made of. Every rank passes its own.
 struct CheckpointParts {
   ModelView model;
-  Optimizer* optimizer = nullptr;  // equal on all ranks
-  // What each rank has for itself, such as residuals: strategy.archive. May be empty. `rank_state_name` says whose it
-  // is; a resuming run must agree on it for the state to be used.
+  Optimizer* optimizer = nullptr;  // rank 0's; equal on all ranks unless rank_state says more
+  // What each rank has for itself, such as residuals: strategy.archive. May be empty, as may `common_state`, which is
+  // equal on all ranks. `rank_state_name` says whose they are; a resuming run must agree on it for them to be used.
+  Visit common_state;
   Visit rank_state;
   std::string rank_state_name;
 };
@@ -83,6 +84,8 @@ void load_model(const ResumePoint&, ModelView&, Communicator&);
 // Collective. State and optimizer, on every rank. Without a .ckp: the optimizer stays fresh, the state says only the
 // epoch.
 CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
+// Collective. The common state of the exchange. Returns "" or why it is lost (no checkpoint, another name).
+std::string load_common_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 // Collective. What each rank had for itself. Returns "" or why it is lost (no checkpoint, another name, another number
 // of ranks).
 std::string load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);

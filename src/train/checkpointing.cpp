@@ -24,9 +24,18 @@ CheckpointState state_of(const Training& t) {
   return s;
 }
 
+void archive_common_state(Training& t, Archive& a) { t.strategy->archive_common(a); }
+
+void archive_rank_state(Training& t, Archive& a) {
+  t.strategy->archive(a);
+  if (!t.strategy->steps_alone()) return;
+  t.optimizer->archive(a);
+  for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
+}
+
 void store(Training& t) {
-  CheckpointParts parts{view_model(*t.network), t.optimizer.get(), [&](Archive& a) { t.strategy->archive(a); },
-                        t.strategy_name};
+  CheckpointParts parts{view_model(*t.network), t.optimizer.get(), [&](Archive& a) { archive_common_state(t, a); },
+                        [&](Archive& a) { archive_rank_state(t, a); }, t.strategy_name};
   save_checkpoint({t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files}, state_of(t), parts, *t.world);
 }
 
@@ -53,9 +62,16 @@ Start resume(Training& t) {
 }
 
 void restore_strategy(Training& t) {
-  const std::string lost = load_rank_state(
-      t.resumed->point, [&](Archive& a) { t.strategy->archive(a); }, t.strategy_name, *t.world);
-  if (!lost.empty()) log::warning(fmt::format("the exchange starts without its earlier residuals: {}", lost));
+  const auto& point = t.resumed->point;
+  std::string lost = load_common_state(
+      point, [&](Archive& a) { archive_common_state(t, a); }, t.strategy_name, *t.world);
+  if (lost.empty())
+    lost = load_rank_state(
+        point, [&](Archive& a) { archive_rank_state(t, a); }, t.strategy_name, *t.world);
+  if (!lost.empty())
+    log::warning(fmt::format(
+        "the exchange starts without what each rank had for itself{}: {}",
+        t.strategy->steps_alone() ? " (weights since the last exchange, optimizer)" : " (residuals)", lost));
 }
 
 void save_initial_model(Training& t) { store(t); }

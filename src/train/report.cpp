@@ -84,6 +84,8 @@ void Report::add(const Tally& tally) {
   since_ += tally;
 }
 
+void Report::add_to_epoch(const Tally& tally) { epoch_ += tally; }
+
 void Report::step(const Tally& tally) {
   add(tally);
   samples_here_ += tally.samples;

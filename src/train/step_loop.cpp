@@ -25,6 +25,7 @@ class Update final : public GlobalSink {
     optimizer_.update(piece);
     seconds_ += seconds_since(start);
   }
+  void reset_momentum() override { optimizer_.reset_momentum(); }
   double seconds() const { return seconds_; }
 
  private:
@@ -61,11 +62,13 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   Strategy& strategy = *t.strategy;
   Update update(*t.optimizer, scalars);
   const auto start = Clock::now();
+  const bool alone = strategy.steps_alone();
   double reading = 0, working = 0;
   const auto settle = [&] {
     update.next_step();
     strategy.settle(update);
     t.report->add(strategy.take_pending_tally());
+    t.report->add_to_epoch(strategy.take_tally_of_others());
     t.progress.epoch_tally = t.report->epoch_tally();
   };
 
@@ -81,7 +84,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     if (t.sgd.traces()) trace_nodes(t, *batch);
     if (t.sgd.gradient_check) check_gradients_or_stop(t, *batch);
     update.next_step();
-    strategy.begin_step(batch->global_columns, update);
+    strategy.begin_step(alone ? batch->columns : batch->global_columns, update);
     Tally tally;
     try {
       tally = t.network->forward_backward(*batch, strategy);
@@ -99,10 +102,13 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     t.report->step(tally);
     if (checkpoint_due(t, batch->global_samples)) {
       settle();
+      strategy.show_common_weights();
       checkpoint(t);
+      strategy.take_back_weights();
     }
   }
   settle();
+  strategy.end_epoch(update);
   t.times.total = seconds_since(start);
   t.times.read = reading;
   t.times.update = update.seconds();

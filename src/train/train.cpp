@@ -93,6 +93,12 @@ void begin_report(Training& t, std::int64_t minibatch) {
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_tally, t.resumed->interval_tally);
 }
 
+void advise(const Training& t) {
+  const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
+  const std::string advice = t.strategy->advice((t.sgd.max_epochs - first) * t.samples_per_epoch);
+  if (!advice.empty()) log::warning(advice);
+}
+
 // Returns false when the learning rate has fallen below its minimum.
 bool train_epoch(Training& t) {
   const std::int64_t epoch = t.progress.epoch;
@@ -121,12 +127,14 @@ bool train_epoch(Training& t) {
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_tally().criterion_count);
   t.report->end_epoch(t.progress.total_samples_seen, rate, seconds_since(start));
   t.report->times(t.times, plan.ranks);
+  t.strategy->show_common_weights();
   if (t.cv_reader) validate(t, plan.minibatch);
 
   ++t.progress.epoch;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
   t.progress.epoch_tally = {};
   checkpoint_at_epoch_end(t);
+  t.strategy->take_back_weights();
   return true;
 }
 
@@ -153,6 +161,7 @@ void train(Training& t) {
   }
   t.strategy->start(t.network->parameters());
   if (start == Start::resumed) restore_strategy(t);
+  advise(t);
   while (t.progress.epoch < t.sgd.max_epochs && train_epoch(t)) {
   }
 }

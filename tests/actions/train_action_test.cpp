@@ -135,10 +135,100 @@ TEST_F(TrainRun, ACheckpointWithinAnEpochChangesNothing) {
   EXPECT_EQ(bytes("plain"), bytes("often"));
 }
 
+// Methods with weights of their own between exchanges, momentum kept and reset, blocks that end within epochs or not.
+const std::vector<std::pair<std::string, std::string>>& block_methods() {
+  static const std::vector<std::pair<std::string, std::string>> methods{
+      {"averaging", "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=80]"},
+      {"each", "parallelizationMethod=ModelAveragingSGD"},
+      {"momentum", "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80]"},
+      {"kept", "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=1000;resetSGDMomentum=false]"},
+      {"outer", "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80;outerOptimizer=nesterov]"},
+  };
+  return methods;
+}
+
+std::string in_parallel_block(const std::string& settings) { return "Train=[SGD=[ParallelTrain=[" + settings + "]]]"; }
+
+TEST_F(TrainRun, AveragingOnOneRankIsPlainTraining) {
+  train(1, "plain", "Train=[SGD=[ParallelTrain=[parallelizationMethod=none]]]");
+  for (const auto& [name, settings] : block_methods()) {
+    if (settings.find("Model") == std::string::npos) continue;
+    train(1, name, in_parallel_block(settings));
+    EXPECT_EQ(bytes(name), bytes("plain")) << name;
+  }
+}
+
+TEST_F(TrainRun, BlockMethodsResumeExactly) {
+  for (const auto& [name, settings] : block_methods())
+    for (const int ranks : {1, 3}) {
+      const std::string model = fmt::format("{}{}", name, ranks);
+      train(ranks, model, in_parallel_block(settings));
+      const std::string undisturbed = bytes(model);
+      forget_after_second_epoch(path(model));
+      train(ranks, model, in_parallel_block(settings));
+      EXPECT_EQ(bytes(model), undisturbed) << model;
+    }
+}
+
+// Every 40 samples, exchanges every 80 or later. (tests/end_to_end/resume_test.py continues from such a checkpoint.)
+TEST_F(TrainRun, ACheckpointWithinABlockChangesNothing) {
+  for (const auto& [name, settings] : block_methods()) {
+    train(3, name, in_parallel_block(settings));
+    train(3, name + "-often", in_parallel_block(settings) + "\nTrain=[SGD=[checkpointEverySamples=40]]");
+    EXPECT_EQ(bytes(name), bytes(name + "-often")) << name;
+  }
+}
+
+TEST_F(TrainRun, BlockMethodsGoOnWithAnotherNumberOfRanks) {
+  for (const auto& [name, settings] : block_methods()) {
+    train(3, name, in_parallel_block(settings));
+    forget_after_second_epoch(path(name));
+    train(2, name, in_parallel_block(settings));
+    EXPECT_FALSE(bytes(name).empty());
+  }
+}
+
+TEST_F(TrainRun, BlockMethodsStartWarm) {
+  train(1, "one", "Train=[SGD=[ParallelTrain=[parallelizationMethod=none]]]");
+  for (const auto& [name, settings] : block_methods()) {
+    train(3, name, in_parallel_block(settings + ";parallelizationStartEpoch=3"));
+    EXPECT_EQ(bytes(name + ".2"), bytes("one.2")) << name;
+    EXPECT_NE(bytes(name + ".3"), bytes("one.3")) << name;
+    train(3, name + "-never", in_parallel_block(settings + ";parallelizationStartEpoch=5"));
+    EXPECT_EQ(bytes(name + "-never"), bytes("one")) << name;
+  }
+}
+
+// Minibatches of 4: an epoch of less than one, of one, of uneven ones; with fewer samples than ranks.
+TEST_F(TrainRun, EverySampleCountsOnceAnEpochUnderEveryMethod) {
+  auto methods = block_methods();
+  methods.emplace_back("gradients", "parallelizationMethod=DataParallelSGD");
+  for (const auto& [name, settings] : methods)
+    for (const int ranks : {1, 2, 3, 4})
+      for (const int samples : {2, 4, 7}) {
+        const std::string model = fmt::format("{}-{}-{}", name, ranks, samples);
+        log::open({path(model + ".log"), false, 0, false});
+        train(ranks, model,
+              in_parallel_block(settings) +
+                  fmt::format("\nTrain=[SGD=[minibatchSize=4;epochSize=0;maxEpochs=2];reader=[samples={}]]", samples));
+        log::close();
+        const std::string text = bytes(model + ".log");
+        for (const int epoch : {1, 2}) {
+          const auto line = text.find(fmt::format("Finished Epoch[ {} of 2]", epoch));
+          ASSERT_NE(line, std::string::npos) << model;
+          EXPECT_NE(text.substr(line, 400).find(fmt::format(" * {}; ", samples)), std::string::npos) << model << text;
+        }
+      }
+}
+
 TEST_F(TrainRun, MoreRanksThanSamplesOfAMinibatch) {
   const std::string tiny = "Train=[SGD=[minibatchSize=4;epochSize=10];reader=[samples=10]]";
   train(5, "m", std::string(no_dropout) + "\n" + tiny);
   EXPECT_FALSE(bytes("m").empty());
+  for (const auto& [name, settings] : block_methods()) {
+    train(5, name, in_parallel_block(settings) + "\n" + tiny);
+    EXPECT_FALSE(bytes(name).empty()) << name;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures recorded with the original system, printed again: samples/simple2d on real data, DataParallelSGD, 1, 2 and 4 ranks."""
+"""Figures recorded with the original system, printed again: samples/simple2d on real data, on 1, 2 and 4 ranks."""
 import support
 
 # Average training criterion of epochs 1 to 4, error of epoch 4, first interval lines of epoch 1 (250 samples each).
@@ -15,14 +15,25 @@ ONE_BIT = {
 }
 
 
+# Criteria of epochs 1 to 4, error of epoch 4, relative difference of the criteria.
+BLOCKS = {
+    ('BlockMomentumSGD', 1): ([0.71321841, 0.59704868, 0.17437246, 0.15860372], 0.0770, 1e-4),
+    ('BlockMomentumSGD', 2): ([0.71298313, 0.67807722, 0.24628214, 0.16092038], 0.0741, 1e-3),
+    ('ModelAveragingSGD', 2): ([0.71687275, 0.69695764, 0.69018135, 0.51902720], 0.1970, 1e-3),
+}
+
+
 class ParityTest(support.TrainerTest):
     def figures(self, ranks, bits):
+        return self.figures_with(ranks, f'DataParallelSGD=[gradientBits={bits};resetResidualsEachEpoch=true]')
+
+    def figures_with(self, ranks, parallel):
         """Runs the sample on the data of the recorded runs and returns (epoch lines, interval lines)."""
         data = support.data_or_skip('simple2d/parallel_train_ctf.txt')
         self.run_trainer(
             [f'configFile={support.SOURCE}/samples/simple2d/simple2d.cntk', 'command=Train', f'OutputDir={self.directory}',
              f'Train=[reader=[file={data};input=[features=[alias=F];labels=[alias=L]]]]',
-             f'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits={bits};resetResidualsEachEpoch=true]]]]'], ranks)
+             f'Train=[SGD=[ParallelTrain=[{parallel}]]]'], ranks)
         log = (self.directory / 'simple2d.log').read_text(encoding='utf-8')
         return support.epochs(log), support.intervals(log)
 
@@ -68,6 +79,25 @@ class ParityTest(support.TrainerTest):
         again, intervals_again = self.figures_again(4, 1)
         self.assertEqual([e['CrossEntropyWithSoftmax'] for e in epochs], [e['CrossEntropyWithSoftmax'] for e in again])
         self.assertEqual(intervals, intervals_again)
+
+    def compare_blocks(self, method, ranks, per_worker):
+        criteria, error, relative = BLOCKS[method, ranks]
+        epochs, _ = self.figures_with(ranks, f'parallelizationMethod={method};{method}=[blockSizePerWorker={per_worker}]')
+        self.assertEqual([e['epoch'] for e in epochs], [1, 2, 3, 4])
+        for epoch, expected in zip(epochs, criteria):
+            value, count = epoch['CrossEntropyWithSoftmax']
+            self.assertEqual(count, 10000)
+            self.assertAlmostEqual(value, expected, delta=relative * expected, msg=epoch['line'])
+        self.assertAlmostEqual(epochs[3]['EvalClassificationError'][0], error, delta=2e-4, msg=epochs[3]['line'])
+
+    def test_block_momentum_1_rank(self):
+        self.compare_blocks('BlockMomentumSGD', 1, 1000)
+
+    def test_block_momentum_2_ranks(self):
+        self.compare_blocks('BlockMomentumSGD', 2, 1000)
+
+    def test_model_averaging_2_ranks(self):
+        self.compare_blocks('ModelAveragingSGD', 2, 250)
 
     def figures_again(self, ranks, bits):
         for path in (self.directory / 'models').iterdir():

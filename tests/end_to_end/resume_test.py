@@ -81,6 +81,15 @@ class ResumeTest(support.TrainerTest):
     def test_all_of_three_ranks(self):
         self.disturb_and_compare(3, 'all')
 
+    def test_averaging_within_blocks(self):
+        """The momentum and the weights of each rank are its own; checkpoints lie between exchanges."""
+        method = 'parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=1000]'
+        self.disturb_and_compare(3, 'one', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
+
+    def test_block_momentum_within_blocks(self):
+        method = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=1000;resetSGDMomentum=false]'
+        self.disturb_and_compare(2, 'all', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
+
     def interrupted(self, options=()):
         """A run of two ranks that was stopped after its fourth epoch. Returns (arguments, folder of models, expected bytes)."""
         expected, _ = self.undisturbed(2, list(options))

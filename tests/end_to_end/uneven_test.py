@@ -33,6 +33,19 @@ class UnevenTest(support.TrainerTest):
         _, lines = self.train(data, 3, 1, options, samples)
         self.assertEqual(self.counts(lines), counts)
 
+    def block_methods(self):
+        return ['parallelizationMethod=ModelAveragingSGD',
+                'parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=5]',
+                'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker=2]',
+                'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=100;outerOptimizer=nesterov]']
+
+    def test_methods_that_exchange_weights(self):
+        """More ranks than samples, and uneven ends (tests/actions has the other combinations)."""
+        for method in self.block_methods():
+            for samples in (2, 7):
+                with self.subTest(method=method, samples=samples):
+                    self.train(examples.points(samples), 3, 32, [f'Train=[SGD=[ParallelTrain=[{method}]]]'], samples)
+
     def test_ten_samples_in_fours(self):
         self.same_on_all(examples.points(10), 10, [4, 4, 2])
 

@@ -191,15 +191,17 @@ TEST(Minibatches, EveryRankWalksAlikeAndTogetherTheySeeAll) {
             ASSERT_EQ(std::set(together.begin(), together.end()).size(), n);
             std::int64_t position = 0;
             for (std::size_t i = 0; i < all[0].size(); ++i) {
-              std::int64_t samples = 0;
+              std::int64_t samples = 0, columns = 0;
               for (const auto& rank : all) {
                 EXPECT_EQ(rank[i].global_samples, all[0][i].global_samples);
                 EXPECT_EQ(rank[i].global_columns, all[0][i].global_columns);
                 EXPECT_EQ(rank[i].position, position);
-                samples += rank[i].samples;
+                EXPECT_GE(rank[i].columns, rank[i].samples);
+                samples += rank[i].samples, columns += rank[i].columns;
               }
               EXPECT_EQ(samples, all[0][i].global_samples);
               EXPECT_GE(all[0][i].global_columns, samples);
+              EXPECT_EQ(all[0][i].global_columns, columns);
               position += samples;
             }
           }

@@ -66,7 +66,7 @@ class NumberedSource final : public SequenceSource {
 // One minibatch as values that outlive it.
 struct Seen {
   std::vector<std::uint32_t> sequences;  // by NumberedSource
-  std::int64_t samples = 0, global_samples = 0, global_columns = 0, position = 0;
+  std::int64_t samples = 0, columns = 0, global_samples = 0, global_columns = 0, position = 0;
   bool operator==(const Seen&) const = default;
 };
 
@@ -74,7 +74,7 @@ inline std::vector<Seen> read_epoch(Reader& reader, const EpochPlan& plan) {
   std::vector<Seen> all;
   reader.start_epoch(plan);
   while (const Batch* b = reader.next()) {
-    Seen seen{{}, b->samples, b->global_samples, b->global_columns, b->position};
+    Seen seen{{}, b->samples, b->columns, b->global_samples, b->global_columns, b->position};
     const StreamData& x = b->streams[0];
     for (std::int64_t s = 0; s < b->sequences; ++s)
       seen.sequences.push_back(

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "../support/run_ranks.h"
+#include "strategy/block_steps.h"
 #include "strategy/make_strategy.h"
 #include "training.h"
 
@@ -74,6 +75,35 @@ TEST(Allocation, AStepAllocatesNothing) {
   for (const int ranks : {1, 2, 3})
     for (const int bits : {1, 32})
       for (const bool async : {false, true}) expect_no_allocation(ranks, bits, async);
+}
+
+// An exchange of weights with every minibatch, but for the line that tells of it.
+TEST(Allocation, AnExchangeOfWeightsAllocatesNothing) {
+  for (const int ranks : {1, 2, 3})
+    run_ranks(ranks, [&](Communicator& comm) {
+      Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}}, 150);
+      BlockSettings settings;
+      settings.name = "test";
+      BlockSteps strategy(settings, make_block_momentum_rule({0.5, 1, true}), comm);
+      strategy.start(p);
+      strategy.begin_epoch(0);
+      Ignore sink;
+      Tally tally = training::tally(comm.rank(), 0);
+      const auto one_step = [&] {
+        strategy.begin_step(10, sink);
+        for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy.piece_ready(i);
+        strategy.finish_gradients(tally);
+        strategy.exchange_weights(10 * ranks);
+      };
+      for (int t = 0; t < 3; ++t) one_step();
+      comm.barrier();
+      const long before = allocations;
+      comm.barrier();
+      for (int t = 0; t < 3; ++t) one_step();
+      comm.barrier();
+      EXPECT_EQ(allocations - before, 0) << ranks << " ranks";
+      comm.barrier();
+    });
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "config/load.h"
 #include "strategy/make_strategy.h"
 
@@ -70,11 +72,71 @@ TEST(ParallelTrainOptions, BitsThatNoCodecHasAreErrors) {
 }
 
 TEST(ParallelTrainOptions, MethodsThatDoNotRunAreErrorsTheirBlocksAreNot) {
-  EXPECT_THAT(read("parallelizationMethod=BlockMomentumSGD").errors, HasSubstr("does not run BlockMomentumSGD"));
-  const Result r = read("parallelizationMethod=DataParallelSGD\nBlockMomentumSGD=[\nblockSize=1000\n]");
+  EXPECT_THAT(read("parallelizationMethod=DataParallelASGD").errors, HasSubstr("does not run DataParallelASGD"));
+  const Result r = read("parallelizationMethod=DataParallelSGD\nDataParallelASGD=[\nsyncPeriod=1000\n]");
   EXPECT_EQ(r.errors, "");
   ASSERT_EQ(r.notices.size(), 1u);
-  EXPECT_THAT(r.notices[0], HasSubstr("BlockMomentumSGD"));
+  EXPECT_THAT(r.notices[0], HasSubstr("DataParallelASGD"));
+}
+
+Result averaging(const std::string& settings) {
+  return read("parallelizationMethod=modelaveragingsgd\nModelAveragingSGD=[\n" + settings + "\n]");
+}
+
+Result momentum(const std::string& settings) {
+  return read("parallelizationMethod=BlockMomentumSGD\nBlockMomentumSGD=[\n" + settings + "\n]");
+}
+
+TEST(ParallelTrainOptions, BlockSizesHaveTwoUnitsAndOldNames) {
+  EXPECT_EQ(averaging("").options.model_averaging->block.all(4), 160000);
+  EXPECT_EQ(averaging("blockSizePerWorker=250").options.model_averaging->block.all(4), 1000);
+  EXPECT_EQ(averaging("blockSize=1000").options.model_averaging->block.all(4), 1000);
+  EXPECT_EQ(averaging("blockSize=1000").options.model_averaging->block.each(3), 333);
+  EXPECT_THAT(averaging("blockSize=1000\nblockSizePerWorker=250").errors, HasSubstr("both blockSize and"));
+  EXPECT_THAT(averaging("blockSize=0").errors, HasSubstr("at least 1"));
+  for (const char* old : {"syncPeriod", "syncFrequencyInFrames"}) {
+    const Result r = averaging(std::string(old) + "=300");
+    EXPECT_EQ(r.errors, "");
+    EXPECT_EQ(r.options.model_averaging->block.per_worker, 300);
+    ASSERT_EQ(r.notices.size(), 1u);
+    EXPECT_THAT(r.notices[0], HasSubstr("blockSizePerWorker"));
+  }
+  const Result r = momentum("syncPeriod=300");
+  EXPECT_EQ(r.options.block_momentum->block.per_worker, 300);
+  EXPECT_EQ(r.notices.size(), 1u);
+  EXPECT_EQ(momentum("").options.block_momentum->block.per_worker, 120000);
+}
+
+TEST(ParallelTrainOptions, BlockMomentumComesFromRanksTimeConstantOrAsItIs) {
+  const auto defaults = *momentum("blockSizePerWorker=1000").options.block_momentum;
+  EXPECT_EQ(defaults.momentum(1), 0);
+  EXPECT_EQ(defaults.momentum(4), 0.75);
+  EXPECT_NEAR(defaults.time_constant_per_worker(2), 1442.695, 1e-3);
+  EXPECT_TRUE(defaults.reset_sgd_momentum);
+  EXPECT_TRUE(defaults.nesterov);
+  EXPECT_EQ(defaults.learning_rate, 1);
+  const auto constant = *momentum("blockSize=4000\nblockMomentumAsTimeConstant=8000").options.block_momentum;
+  EXPECT_DOUBLE_EQ(constant.momentum(4), std::exp(-0.5));
+  EXPECT_DOUBLE_EQ(constant.time_constant_per_worker(4), 2000);
+  EXPECT_EQ(momentum("blockMomentumAsTimeConstant=0").options.block_momentum->momentum(4), 0);
+  EXPECT_EQ(momentum("blockMomentumPerSync=0.25").options.block_momentum->momentum(4), 0.25);
+  EXPECT_THAT(momentum("blockMomentumPerSync=1").errors, HasSubstr("[0, 1)"));
+  EXPECT_THAT(momentum("blockMomentumPerSync=0.5\nblockMomentumAsTimeConstant=9").errors, HasSubstr("keep one"));
+  EXPECT_THAT(momentum("blockMomentumAsTimeConstant=-5").errors, HasSubstr("number of samples"));
+  EXPECT_THAT(momentum("blockLearningRate=-1").errors, HasSubstr("must not be negative"));
+  EXPECT_THAT(read("parallelizationMethod=BlockMomentumSGD").errors, HasSubstr("needs its block"));
+}
+
+TEST(ParallelTrainOptions, OuterOptimizersTakeTheirOwnKeysOnly) {
+  const auto o = momentum("outerOptimizer=adam\nouterLearningRate=0.1\nouterBeta1=0.8").options.block_momentum->outer;
+  EXPECT_EQ(o.kind, OuterOptimizer::adam);
+  EXPECT_EQ(o.rate, 0.1);
+  EXPECT_EQ(o.beta1, 0.8);
+  EXPECT_THAT(momentum("outerOptimizer=adam\nouterMomentum=0.9").errors, HasSubstr("needs outerOptimizer = nesterov"));
+  EXPECT_THAT(momentum("outerOptimizer=sgd\nblockLearningRate=1").errors, HasSubstr("outerOptimizer = blockMomentum"));
+  EXPECT_THAT(momentum("outerLearningRate=1").errors, HasSubstr("needs outerOptimizer"));
+  EXPECT_THAT(momentum("outerOptimizer=sgd\nouterLearningRate=0").errors, HasSubstr("positive"));
+  EXPECT_THAT(momentum("outerOptimizer=lion").errors, HasSubstr("nesterov"));
 }
 
 TEST(ParallelTrainOptions, WrongNumbersAndKeysAreErrors) {
@@ -86,7 +148,7 @@ TEST(ParallelTrainOptions, WrongNumbersAndKeysAreErrors) {
 
 TEST(ParallelTrainOptions, EveryMethodHasItsLine) {
   for (const MethodEntry& entry : methods()) EXPECT_EQ(&method_entry(entry.method), &entry);
-  EXPECT_EQ(runnable_methods(), "none, DataParallelSGD");
+  EXPECT_EQ(runnable_methods(), "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct Trial {
   }
 
   CheckpointParts parts() {
-    return {model.view, optimizer.get(), [this](Archive& a) { a("residual", residual); }, "residuals"};
+    return {model.view, optimizer.get(), {}, [this](Archive& a) { a("residual", residual); }, "residuals"};
   }
   void save() {
     auto p = parts();

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/block_rules.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tutti {
+namespace {
+
+void archive_by_slice(Archive& a, const char* what, const Parameters& p, FloatBuffer& buffer) {
+  for (const Slice& s : p.slices) a(fmt::format("{}/{}", what, s.name), buffer.span().subspan(s.offset, s.size()));
+}
+
+// All but the elastic rule leave every rank with the common weights.
+class CommonRule : public BlockRule {
+ public:
+  void offer(std::size_t begin, std::size_t end) override {
+    const float* w = live_->weights.data();
+    const float* p = block_->weights.data();
+    float* out = block_->gradients.data();
+    for (std::size_t i = begin; i < end; ++i) out[i] = factor_ * (p[i] - w[i]);
+  }
+
+ protected:
+  float factor_ = 1;  // of this rank's P - W
+};
+
+class Averaging final : public CommonRule {
+ public:
+  explicit Averaging(int ranks) : ranks_(ranks) {}
+  void begin(const BlockSamples& n) override {
+    factor_ = n.all > 0 ? static_cast<float>(static_cast<double>(n.mine) / static_cast<double>(n.all))
+                        : 1.0f / static_cast<float>(ranks_);
+  }
+  void take(std::size_t begin, std::size_t end) override {
+    float* w = live_->weights.data();
+    float* p = block_->weights.data();
+    const float* sum = block_->gradients.data();
+    for (std::size_t i = begin; i < end; ++i) w[i] = p[i] = p[i] - sum[i];
+  }
+  bool nothing_alone() const override { return true; }
+  std::string describe() const override { return "mean by samples"; }
+
+ private:
+  int ranks_;
+};
+
+class BlockMomentum final : public CommonRule {
+ public:
+  explicit BlockMomentum(const BlockMomentumTerms& terms)
+      : terms_(terms), momentum_(static_cast<float>(terms.momentum)) {
+    factor_ = static_cast<float>((1 - terms.momentum) * terms.rate);
+  }
+  void bind(Parameters& live, Parameters& block) override {
+    BlockRule::bind(live, block);
+    smoothed_ = FloatBuffer(live.size());
+  }
+  void take(std::size_t begin, std::size_t end) override {
+    float* w = live_->weights.data();
+    float* p = block_->weights.data();
+    float* s = smoothed_.data();
+    const float* sum = block_->gradients.data();
+    const float m = momentum_, ahead = terms_.nesterov ? momentum_ : 0.0f;
+    for (std::size_t i = begin; i < end; ++i) {
+      s[i] = m * s[i] + sum[i];
+      w[i] = p[i] = (p[i] - s[i]) - ahead * s[i];
+    }
+  }
+  void archive(Archive& a) override { archive_by_slice(a, "block momentum", *live_, smoothed_); }
+  std::string describe() const override {
+    return fmt::format("block momentum {:g}{}, block learning rate {:g}", terms_.momentum,
+                       terms_.nesterov ? " (Nesterov)" : "", terms_.rate);
+  }
+
+ private:
+  BlockMomentumTerms terms_;
+  float momentum_;
+  FloatBuffer smoothed_;
+};
+
+class OuterSgd final : public CommonRule {
+ public:
+  OuterSgd(const OuterTerms& terms, int ranks) : rate_(static_cast<float>(terms.rate)) {
+    factor_ = 1.0f / static_cast<float>(ranks);
+  }
+  void take(std::size_t begin, std::size_t end) override {
+    float* w = live_->weights.data();
+    float* p = block_->weights.data();
+    const float* g = block_->gradients.data();
+    for (std::size_t i = begin; i < end; ++i) w[i] = p[i] = p[i] - rate_ * g[i];
+  }
+  std::string describe() const override { return fmt::format("outer SGD, rate {:g}", rate_); }
+
+ private:
+  float rate_;
+};
+
+class OuterNesterov final : public CommonRule {
+ public:
+  OuterNesterov(const OuterTerms& terms, int ranks)
+      : rate_(static_cast<float>(terms.rate)), momentum_(static_cast<float>(terms.momentum)) {
+    factor_ = 1.0f / static_cast<float>(ranks);
+  }
+  void bind(Parameters& live, Parameters& block) override {
+    BlockRule::bind(live, block);
+    velocity_ = FloatBuffer(live.size());
+  }
+  void take(std::size_t begin, std::size_t end) override {
+    float* w = live_->weights.data();
+    float* p = block_->weights.data();
+    float* v = velocity_.data();
+    const float* g = block_->gradients.data();
+    for (std::size_t i = begin; i < end; ++i) {
+      v[i] = momentum_ * v[i] + g[i];
+      w[i] = p[i] = p[i] - rate_ * (g[i] + momentum_ * v[i]);
+    }
+  }
+  void archive(Archive& a) override { archive_by_slice(a, "outer velocity", *live_, velocity_); }
+  std::string describe() const override {
+    return fmt::format("outer Nesterov momentum {:g}, rate {:g}", momentum_, rate_);
+  }
+
+ private:
+  float rate_, momentum_;
+  FloatBuffer velocity_;
+};
+
+class OuterAdam final : public CommonRule {
+ public:
+  OuterAdam(const OuterTerms& terms, int ranks) : terms_(terms) { factor_ = 1.0f / static_cast<float>(ranks); }
+  void bind(Parameters& live, Parameters& block) override {
+    BlockRule::bind(live, block);
+    mean_ = FloatBuffer(live.size());
+    square_ = FloatBuffer(live.size());
+  }
+  void begin(const BlockSamples&) override { ++steps_; }
+  void take(std::size_t begin, std::size_t end) override {
+    float* w = live_->weights.data();
+    float* p = block_->weights.data();
+    float* m = mean_.data();
+    float* v = square_.data();
+    const float* g = block_->gradients.data();
+    const auto t = static_cast<double>(steps_);
+    const auto rate = static_cast<float>(terms_.rate / (1 - std::pow(terms_.beta1, t)));
+    const auto unbias = static_cast<float>(1 / (1 - std::pow(terms_.beta2, t)));
+    const auto b1 = static_cast<float>(terms_.beta1), b2 = static_cast<float>(terms_.beta2);
+    const auto epsilon = static_cast<float>(terms_.epsilon);
+    for (std::size_t i = begin; i < end; ++i) {
+      m[i] = b1 * m[i] + (1 - b1) * g[i];
+      v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
+      w[i] = p[i] = p[i] - rate * m[i] / (std::sqrt(v[i] * unbias) + epsilon);
+    }
+  }
+  void archive(Archive& a) override {
+    a("outer steps", steps_);
+    archive_by_slice(a, "outer mean", *live_, mean_);
+    archive_by_slice(a, "outer square", *live_, square_);
+  }
+  std::string describe() const override {
+    return fmt::format("outer Adam, rate {:g}, beta {:g} and {:g}", terms_.rate, terms_.beta1, terms_.beta2);
+  }
+
+ private:
+  OuterTerms terms_;
+  std::int64_t steps_ = 0;
+  FloatBuffer mean_, square_;
+};
+
+class Elastic final : public BlockRule {
+ public:
+  explicit Elastic(double moving_rate) : rate_(static_cast<float>(moving_rate)) {}
+  void offer(std::size_t begin, std::size_t end) override {
+    float* x = live_->weights.data();
+    const float* centre = block_->weights.data();
+    float* out = block_->gradients.data();
+    for (std::size_t i = begin; i < end; ++i) {
+      out[i] = rate_ * (centre[i] - x[i]);
+      x[i] += out[i];
+    }
+  }
+  void take(std::size_t begin, std::size_t end) override {
+    float* centre = block_->weights.data();
+    const float* sum = block_->gradients.data();
+    for (std::size_t i = begin; i < end; ++i) centre[i] -= sum[i];
+  }
+  bool keeps_apart() const override { return true; }
+  std::string describe() const override { return fmt::format("elastic, moving rate {:g}", rate_); }
+
+ private:
+  float rate_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlockRule> make_averaging_rule(int ranks) { return std::make_unique<Averaging>(ranks); }
+
+std::unique_ptr<BlockRule> make_block_momentum_rule(const BlockMomentumTerms& terms) {
+  return std::make_unique<BlockMomentum>(terms);
+}
+
+std::unique_ptr<BlockRule> make_outer_rule(const OuterTerms& terms, int ranks) {
+  switch (terms.kind) {
+    case OuterOptimizer::adam:
+      return std::make_unique<OuterAdam>(terms, ranks);
+    case OuterOptimizer::sgd:
+      return std::make_unique<OuterSgd>(terms, ranks);
+    case OuterOptimizer::nesterov:
+    case OuterOptimizer::block_momentum:
+      break;
+  }
+  return std::make_unique<OuterNesterov>(terms, ranks);
+}
+
+std::unique_ptr<BlockRule> make_elastic_rule(double moving_rate) { return std::make_unique<Elastic>(moving_rate); }
+
+}  // namespace tutti

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/block_steps.h"
+
+#include <fmt/format.h>
+#include <fmt/printf.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <utility>
+
+#include "strategy/local.h"
+#include "tutti/error.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void clear(Tally& tally) {
+  tally.samples = tally.columns = 0;
+  tally.criterion = tally.criterion_count = 0;
+  for (auto& e : tally.evaluations) e = {};
+}
+
+// What the others added to `all`, which contains `mine`.
+Tally without(Tally all, const Tally& mine) {
+  all.samples -= mine.samples, all.columns -= mine.columns;
+  all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;
+  for (std::size_t i = 0; i < std::min(all.evaluations.size(), mine.evaluations.size()); ++i)
+    all.evaluations[i].sum -= mine.evaluations[i].sum, all.evaluations[i].count -= mine.evaluations[i].count;
+  return all;
+}
+
+}  // namespace
+
+BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, Communicator& comm)
+    : settings_(std::move(settings)),
+      rule_(std::move(rule)),
+      comm_(comm),
+      tallies_(comm),
+      counts_(static_cast<std::size_t>(comm.size())) {}
+
+void BlockSteps::start(Parameters& parameters) {
+  live_ = &parameters;
+  broadcast_weights(comm_, parameters);
+  stripes_.reset();
+  // Dense, whatever the gradients are: weights move in places that the last minibatch did not touch.
+  block_.slices = parameters.slices;
+  for (Slice& slice : block_.slices) slice.sparse_gradient = false;
+  block_.pieces = parameters.pieces;
+  block_.touched.assign(parameters.slices.size(), {});
+  block_.weights = FloatBuffer(parameters.size());
+  block_.gradients = FloatBuffer(parameters.size());
+  std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());
+  codec_ = make_codec(settings_.codec);
+  stripes_ = std::make_unique<StripeExchange>(comm_, block_, *codec_);
+  if (codec_->lossy()) {
+    local_residual_ = FloatBuffer(parameters.size());
+    owner_residual_ = FloatBuffer(parameters.size());
+    stripes_->use({local_residual_.data(), owner_residual_.data()});
+  }
+  rule_->bind(parameters, block_);
+  since_ = {};
+  apart_ = shown_ = false;
+}
+
+void BlockSteps::begin_epoch(std::int64_t) {
+  // Ranks that have done nothing of their own yet agree with what stands there now, whoever put it there.
+  if (!apart_) std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
+  if (!std::exchange(told_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
+  if (!settings_.epoch_text.empty()) log::line(settings_.epoch_text);
+  exchanges_ = told_samples_ = told_mine_ = 0;
+  spent_ = told_spent_ = 0;
+  told_at_ = now();
+}
+
+void BlockSteps::finish_gradients(Tally& tally) {
+  mine_ += tally;
+  since_.mine += tally.samples;
+  told_mine_ += tally.samples;
+}
+
+void BlockSteps::exchange_weights(std::int64_t global_samples) {
+  apart_ = true;
+  since_.all += global_samples;
+  told_samples_ += global_samples;
+  if (since_.all >= settings_.block_size) exchange(*global_);
+}
+
+void BlockSteps::end_epoch(GlobalSink& global) {
+  if (settings_.at_epoch_end) exchange(global);
+}
+
+BlockSamples BlockSteps::count_samples() {
+  BlockSamples n{since_.mine, 0};
+  if (comm_.size() == 1) return {since_.mine, since_.mine};
+  comm_.all_gather(std::as_bytes(std::span(&n.mine, 1)), std::as_writable_bytes(std::span(counts_)));
+  for (const std::int64_t c : counts_) n.all += c;
+  return n;
+}
+
+void BlockSteps::exchange(GlobalSink& global) {
+  assert(!shown_);
+  const double start = now();
+  const BlockSamples n = count_samples();
+  rule_->begin(n);
+  const ExchangeStats before = stripes_->take_stats();
+  if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy())
+    std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
+  else
+    exchange_pieces();
+  ExchangeStats spent = stripes_->take_stats();
+  const double seconds = now() - start;
+  spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
+  for (const ExchangeStats* s : {&before, static_cast<const ExchangeStats*>(&spent)}) {
+    stats_.encode += s->encode, stats_.wait += s->wait, stats_.decode += s->decode;
+    stats_.bytes_sent += s->bytes_sent, stats_.values_sent += s->values_sent, stats_.exchanges += s->exchanges;
+  }
+  since_ = {};
+  apart_ = rule_->keeps_apart();
+  if (settings_.reset_momentum) global.reset_momentum();
+  tell_exchange(seconds, n);
+}
+
+void BlockSteps::exchange_pieces() {
+  for (std::size_t g = 0; g < stripes_->groups(); ++g) {
+    stripes_->arm(g);
+    for (std::size_t i = stripes_->first_piece(g); i < stripes_->end_piece(g); ++i) {
+      const std::size_t at = block_.offset(block_.pieces[i]);
+      rule_->offer(at, at + block_.count(block_.pieces[i]));
+      stripes_->encode(i);
+    }
+    stripes_->launch(g);
+    stripes_->advance();
+  }
+  for (std::size_t g = 0; g < stripes_->groups(); ++g) {
+    stripes_->complete(g);
+    for (std::size_t i = stripes_->first_piece(g); i < stripes_->end_piece(g); ++i) {
+      const std::size_t at = block_.offset(block_.pieces[i]);
+      stripes_->decode(i);
+      rule_->take(at, at + block_.count(block_.pieces[i]));
+    }
+  }
+  stripes_->flush();
+}
+
+void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
+  if (!settings_.tells_exchanges) return;
+  ++exchanges_;
+  spent_ += seconds;
+  log::line(
+      fmt::sprintf("\t\t(model aggregation stats): %d-th sync point was hit, introducing a %.2f-seconds latency this "
+                   "time; accumulated time on sync point = %.2f seconds , average latency = %.2f seconds",
+                   exchanges_, seconds, spent_, spent_ / static_cast<double>(exchanges_)));
+  if (settings_.print_every == 0 || (exchanges_ > 5 && exchanges_ % settings_.print_every != 0)) return;
+  const double since = now() - told_at_;
+  log::line(
+      fmt::sprintf("\t\t(model aggregation stats) %d-th sync: %8.2f seconds since last report (%.2f seconds on comm.); "
+                   "%d samples processed by %d workers (%d by me);",
+                   exchanges_, since, spent_ - told_spent_, told_samples_, comm_.size(), told_mine_));
+  const double rate = static_cast<double>(told_samples_) / std::max(since, 1e-9) / 1000;
+  log::line(
+      fmt::sprintf("\t\t(model aggregation stats) %d-th sync: totalThroughput = %.2fk samplesPerSecond , "
+                   "throughputPerWorker = %.2fk samplesPerSecond",
+                   exchanges_, rate, rate / comm_.size()));
+  told_at_ = now();
+  told_spent_ = spent_;
+  told_samples_ = told_mine_ = 0;
+}
+
+void BlockSteps::settle(GlobalSink&) {
+  tallies_.begin(mine_);
+  others_ += without(tallies_.finish(), mine_);
+  clear(mine_);
+}
+
+Tally BlockSteps::take_tally_of_others() { return std::exchange(others_, {}); }
+
+void BlockSteps::show_common_weights() {
+  assert(!shown_);
+  shown_ = true;
+  if (apart_) std::swap_ranges(live_->weights.data(), live_->weights.data() + live_->size(), block_.weights.data());
+}
+
+void BlockSteps::take_back_weights() {
+  assert(shown_);
+  if (apart_) std::swap_ranges(live_->weights.data(), live_->weights.data() + live_->size(), block_.weights.data());
+  shown_ = false;
+}
+
+// Saved while the common weights are shown, so that the model is theirs; this rank's own then stand in block_.
+void BlockSteps::archive(Archive& a) {
+  assert(a.loading() ? !shown_ : shown_ || !apart_);
+  const auto key = [&](const char* what) { return fmt::format("{}.{}", settings_.name, what); };
+  a(key("apart"), apart_);
+  a(key("samples"), since_.mine);
+  if (apart_) {
+    FloatBuffer& own = a.loading() ? live_->weights : block_.weights;
+    for (const Slice& s : live_->slices)
+      a(fmt::format("{}/{}", key("weights"), s.name), own.span().subspan(s.offset, s.size()));
+  }
+  bool lossy = codec_->lossy();
+  a(key("quantised"), lossy);
+  if (!lossy) return;
+  FloatBuffer unused;
+  if (!codec_->lossy()) unused = FloatBuffer(live_->size());
+  a(key("residual"), codec_->lossy() ? local_residual_.span() : unused.span());
+  a(key("ownerResidual"), codec_->lossy() ? owner_residual_.span() : unused.span());
+}
+
+void BlockSteps::archive_common(Archive& a) {
+  a("samples since exchange", since_.all);
+  rule_->archive(a);
+}
+
+ExchangeStats BlockSteps::take_stats() {
+  ExchangeStats stats = std::exchange(stats_, {});
+  stats.bytes_sent += tallies_.take_bytes();
+  return stats;
+}
+
+std::string BlockSteps::advice(std::int64_t samples) const {
+  const std::int64_t ranks = comm_.size(), block = std::max<std::int64_t>(1, settings_.block_size / ranks);
+  if (!settings_.filters || ranks == 1 || samples / ranks / ranks >= block) return {};
+  return fmt::format(
+      "{}: {} ranks need about {} blocks before block momentum works, {} samples in all; this training has {}. "
+      "fix: blockSizePerWorker = {} or less, or fewer ranks",
+      settings_.name, ranks, ranks, block * ranks * ranks, samples, std::max<std::int64_t>(1, samples / ranks / ranks));
+}
+
+std::string BlockSteps::describe() const {
+  const std::string when = settings_.block_size > 1 ? fmt::format("every {} samples of all", settings_.block_size)
+                                                    : std::string("after every minibatch");
+  return fmt::format("{} on {} rank{}, weights exchanged {} in {}: {}", settings_.name, comm_.size(),
+                     comm_.size() == 1 ? "" : "s", when,
+                     settings_.codec.bits == 32 ? "32 bits" : make_codec(settings_.codec)->name(), rule_->describe());
+}
+
+}  // namespace tutti

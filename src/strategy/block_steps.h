@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_steps.h -- every rank trains alone on its share of the data for a block of samples, then the ranks exchange
+// weights: model averaging, block momentum, outer optimizers, elastic averaging. This class knows when and moves the
+// numbers; a BlockRule says what becomes of the weights, a codec in how many bits they travel.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategy/block_rules.h"
+#include "strategy/stripe_exchange.h"
+#include "strategy/tally_exchange.h"
+#include "tutti/codec.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+struct BlockSettings {
+  std::string name;             // of the method
+  std::int64_t block_size = 0;  // samples over all ranks after which weights are exchanged; 0 = after every minibatch
+  bool at_epoch_end = true;     // once more when the epoch has no more samples
+  bool reset_momentum = false;  // the optimizer forgets its momentum with every exchange
+  std::string once_text, epoch_text;  // said before the first epoch, and before each
+  bool tells_exchanges = false;       // a line for every exchange
+  std::int64_t print_every = 0;       // with it: more about every n-th
+  bool filters = false;               // takes ranks exchanges to come into effect: see advice()
+  CodecOptions codec;
+};
+
+class BlockSteps : public Strategy {
+ public:
+  BlockSteps(BlockSettings, std::unique_ptr<BlockRule>, Communicator&);
+
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
+  void finish_gradients(Tally&) override;
+  void exchange_weights(std::int64_t global_samples) override;
+  void settle(GlobalSink&) override;
+  Tally take_tally_of_others() override;
+  void end_epoch(GlobalSink&) override;
+  void show_common_weights() override;
+  void take_back_weights() override;
+  bool steps_alone() const override { return true; }
+  void archive(Archive&) override;
+  void archive_common(Archive&) override;
+  ExchangeStats take_stats() override;
+  std::string advice(std::int64_t samples) const override;
+  std::string describe() const override;
+
+ private:
+  void exchange(GlobalSink&);
+  void exchange_pieces();
+  BlockSamples count_samples();
+  void tell_exchange(double seconds, const BlockSamples&);
+
+  BlockSettings settings_;
+  std::unique_ptr<BlockRule> rule_;
+  Communicator& comm_;
+  Parameters* live_ = nullptr;
+  Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
+  std::unique_ptr<Codec> codec_;
+  std::unique_ptr<StripeExchange> stripes_;
+  FloatBuffer local_residual_, owner_residual_;
+
+  GlobalSink* global_ = nullptr;
+  std::int64_t columns_ = 0;
+  BlockSamples since_;  // the last exchange
+  bool apart_ = false;  // this rank's weights may differ from the common ones
+  bool shown_ = false;
+
+  TallyExchange tallies_;
+  Tally mine_, others_;  // since the last settle(); of the others, not taken yet
+
+  std::vector<std::int64_t> counts_;  // samples by rank
+  ExchangeStats stats_;
+  bool told_ = false;
+  // For the lines about exchanges, in this epoch.
+  std::int64_t exchanges_ = 0, told_samples_ = 0, told_mine_ = 0;
+  double spent_ = 0, told_spent_ = 0, told_at_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+// Methods that exchange weights, against their formulas written down plainly and against simpler settings of
+// themselves: bit for bit.
+#include "strategy/block_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <mutex>
+
+#include "../support/run_ranks.h"
+#include "strategy/make_strategy.h"
+#include "training.h"
+
+namespace tutti {
+namespace {
+
+using namespace training;
+using testing::HasSubstr;
+
+const Shapes kShapes{{33, 7}, {33, 1}, {1, 50}, {2, 3}, {257, 4}, {1, 1}};
+constexpr std::int64_t kShare = 10;  // samples of a rank in a step, unless it has none
+
+ParallelTrainOptions averaging(std::int64_t per_worker) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::model_averaging;
+  o.model_averaging = ModelAveragingOptions{};
+  o.model_averaging->block.per_worker = per_worker;
+  return o;
+}
+
+ParallelTrainOptions momentum(std::int64_t per_worker, double m, double rate, bool nesterov = false) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::block_momentum;
+  BlockMomentumOptions b;
+  b.block.per_worker = per_worker;
+  b.per_sync = m, b.learning_rate = rate, b.nesterov = nesterov;
+  o.block_momentum = b;
+  return o;
+}
+
+ParallelTrainOptions outer(std::int64_t per_worker, OuterTerms terms) {
+  ParallelTrainOptions o = momentum(per_worker, 0, 1);
+  o.block_momentum->outer = terms;
+  return o;
+}
+
+// Plain descent with the rank's own gradients.
+class Descent : public GlobalSink {
+ public:
+  explicit Descent(Parameters& p) : p_(p) {}
+  void global_ready(std::size_t piece, std::int64_t columns) override {
+    if (columns == 0) return;
+    const std::size_t at = p_.offset(p_.pieces[piece]);
+    for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
+      p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
+  }
+  void reset_momentum() override { ++resets; }
+  int resets = 0;
+
+ private:
+  Parameters& p_;
+};
+
+struct Course {
+  int ranks = 2, epochs = 2, steps = 6;  // steps of an epoch
+  std::size_t columns_per_piece = 1000;
+  std::vector<int> empty_ranks = {};
+  bool whole_numbers = false;
+
+  bool empty(int rank) const { return std::find(empty_ranks.begin(), empty_ranks.end(), rank) != empty_ranks.end(); }
+  std::int64_t share(int rank) const { return empty(rank) ? 0 : kShare; }
+  std::int64_t all() const {
+    std::int64_t n = 0;
+    for (int r = 0; r < ranks; ++r) n += share(r);
+    return n;
+  }
+};
+
+std::vector<float> first_weights(const Parameters& p) { return gradient(p, 77, 0, true); }
+
+void one_step(const Course& run, Strategy& strategy, Parameters& p, Descent& sink, int rank, int t) {
+  Tally mine;
+  mine.samples = run.share(rank);
+  mine.criterion = t + 0.5, mine.criterion_count = static_cast<double>(mine.samples);
+  step(strategy, p, sink, gradient(p, rank, t, run.whole_numbers), mine, run.share(rank));
+  strategy.exchange_weights(run.all());
+}
+
+// Weights by rank after a run; `final` ones as shown at an epoch's end.
+using Weights = std::vector<std::vector<float>>;
+Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = true) {
+  Weights result(static_cast<std::size_t>(run.ranks));
+  run_ranks(run.ranks, [&](Communicator& comm) {
+    Parameters p = parameters_of(kShapes, run.columns_per_piece);
+    const auto start = first_weights(p);
+    std::copy(start.begin(), start.end(), p.weights.data());
+    const auto strategy = make_strategy(o, comm);
+    strategy->start(p);
+    Descent sink(p);
+    for (int e = 0; e < run.epochs; ++e) {
+      strategy->begin_epoch(e);
+      for (int t = 0; t < run.steps; ++t) one_step(run, *strategy, p, sink, comm.rank(), e * run.steps + t);
+      strategy->settle(sink);
+      strategy->end_epoch(sink);
+    }
+    if (shown) strategy->show_common_weights();
+    result[static_cast<std::size_t>(comm.rank())].assign(p.weights.data(), p.weights.data() + p.size());
+    if (shown) strategy->take_back_weights();
+  });
+  return result;
+}
+
+// The same written down for all ranks at once. `combine` makes the next common weights from the sum of factor (P - W).
+class Plain {
+ public:
+  using Combine = std::function<void(std::vector<float>& common, const std::vector<float>& sum)>;
+  Plain(const Course& run, std::int64_t block, std::function<float(int rank)> factor, Combine combine)
+      : run_(run), block_(block), factor_(std::move(factor)), combine_(std::move(combine)) {}
+
+  std::vector<float> train() {
+    const Parameters p = parameters_of(kShapes);
+    common_ = first_weights(p);
+    weights_.assign(static_cast<std::size_t>(run_.ranks), common_);
+    std::int64_t since = 0;
+    for (int e = 0; e < run_.epochs; ++e) {
+      for (int t = 0; t < run_.steps; ++t) {
+        for (int r = 0; r < run_.ranks; ++r) descend(p, r, e * run_.steps + t);
+        since += run_.all();
+        if (since >= block_) exchange(), since = 0;
+      }
+      exchange(), since = 0;
+    }
+    return common_;
+  }
+
+ private:
+  void descend(const Parameters& p, int rank, int t) {
+    if (run_.empty(rank)) return;
+    const auto g = gradient(p, rank, t, run_.whole_numbers);
+    auto& w = weights_[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] -= 0.125f * g[i];
+  }
+  void exchange() {
+    std::vector<float> sum(common_.size());
+    for (int r = 0; r < run_.ranks; ++r)
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        const float offer = factor_(r) * (common_[i] - weights_[static_cast<std::size_t>(r)][i]);
+        sum[i] = r == 0 ? offer : sum[i] + offer;
+      }
+    combine_(common_, sum);
+    for (auto& w : weights_) w = common_;
+  }
+
+  const Course& run_;
+  std::int64_t block_;
+  std::function<float(int)> factor_;
+  Combine combine_;
+  std::vector<float> common_;
+  Weights weights_;
+};
+
+void expect_all(const Weights& weights, const std::vector<float>& expected) {
+  for (std::size_t r = 0; r < weights.size(); ++r) EXPECT_TRUE(reference::same(weights[r], expected)) << "rank " << r;
+}
+
+TEST(ModelAveraging, IsTheMeanBySamples) {
+  for (int ranks = 2; ranks <= 5; ++ranks)
+    for (const std::int64_t block : {1, 20, 35, 1000})
+      for (const bool one_empty : {false, true}) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, blocks of " << block);
+        Course run{.ranks = ranks};
+        if (one_empty) run.empty_ranks = {ranks - 1};
+        const auto factor = [&](int r) { return static_cast<float>(static_cast<double>(run.share(r)) / run.all()); };
+        int exchanges = 0;
+        Plain plain(run, block * ranks, factor, [&](std::vector<float>& common, const std::vector<float>& sum) {
+          ++exchanges;
+          for (std::size_t i = 0; i < common.size(); ++i) common[i] -= sum[i];
+        });
+        const auto expected = plain.train();
+        EXPECT_TRUE(block > 1 || exchanges == 14) << exchanges;  // every step, and at the end of both epochs
+        // An exchange at the epoch's end with nothing since the last one has equal factors: nothing moves either way.
+        expect_all(train(run, averaging(block)), expected);
+      }
+}
+
+TEST(ModelAveraging, WithoutItsBlockExchangesAfterEveryMinibatch) {
+  const Course run{.ranks = 3};
+  ParallelTrainOptions bare;
+  bare.method = ParallelMethod::model_averaging;
+  EXPECT_EQ(train(run, bare), train(run, averaging(1)));
+  EXPECT_NE(train(run, bare), train(run, averaging(20)));
+}
+
+TEST(ModelAveraging, OneRankTrainsAsIfAlone) {
+  const Course run{.ranks = 1};
+  ParallelTrainOptions none;
+  for (const std::int64_t block : {1, 25, 1000}) EXPECT_EQ(train(run, averaging(block)), train(run, none));
+}
+
+TEST(BlockMomentum, FollowsItsFormula) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const bool nesterov : {false, true})
+      for (const std::int64_t block : {20, 1000}) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, Nesterov " << nesterov);
+        const Course run{.ranks = ranks};
+        const double m = 0.6, rate = 1.2;
+        const auto scale = static_cast<float>((1 - m) * rate), keep = static_cast<float>(m);
+        std::vector<float> s(parameters_of(kShapes).size());
+        Plain plain(
+            run, block * ranks, [&](int) { return scale; },
+            [&](std::vector<float>& common, const std::vector<float>& sum) {
+              for (std::size_t i = 0; i < s.size(); ++i) {
+                s[i] = keep * s[i] + sum[i];
+                common[i] -= s[i];
+                if (nesterov) common[i] -= keep * s[i];
+              }
+            });
+        expect_all(train(run, momentum(block, m, rate, nesterov)), plain.train());
+      }
+}
+
+TEST(BlockMomentum, ZeroWithRateOneOverRanksIsModelAveraging) {
+  for (int ranks = 2; ranks <= 5; ++ranks) {
+    const Course run{.ranks = ranks, .columns_per_piece = 3};
+    for (const bool nesterov : {false, true})
+      EXPECT_EQ(train(run, momentum(20, 0, 1.0 / ranks, nesterov)), train(run, averaging(20)));
+  }
+}
+
+// In whole numbers of eighths, so that the way there and back over the common weights is exact.
+TEST(BlockMomentum, ZeroOnOneRankIsPlainTraining) {
+  const Course run{.ranks = 1, .whole_numbers = true};
+  EXPECT_EQ(train(run, momentum(20, 0, 1)), train(run, ParallelTrainOptions{}));
+}
+
+TEST(BlockMomentum, ABlockWithoutSamplesStillMoves) {
+  // The whole epoch is one block, exchanged with its last step and again, empty, at its end.
+  const Course run{.ranks = 2, .epochs = 1, .steps = 2, .whole_numbers = true};
+  const auto moved = train(run, momentum(20, 0.5, 1, true)), once = train(run, momentum(1000, 0.5, 1, true));
+  const auto start = first_weights(parameters_of(kShapes));
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    const float s = (start[i] - once[0][i]) / 1.5f;
+    EXPECT_EQ(moved[0][i], once[0][i] - 1.5f * (0.5f * s)) << i;
+  }
+}
+
+TEST(BlockMomentum, ResetsTheMomentumOfSgdOnDemand) {
+  for (const bool reset : {false, true})
+    run_ranks(2, [&](Communicator& comm) {
+      auto o = momentum(20, 0.5, 1);
+      o.block_momentum->reset_sgd_momentum = reset;
+      const Course run;
+      Parameters p = parameters_of(kShapes);
+      const auto strategy = make_strategy(o, comm);
+      strategy->start(p);
+      strategy->begin_epoch(0);
+      Descent sink(p);
+      for (int t = 0; t < 6; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
+      EXPECT_EQ(sink.resets, reset ? 3 : 0);
+      strategy->end_epoch(sink);
+      EXPECT_EQ(sink.resets, reset ? 4 : 0);
+    });
+}
+
+TEST(OuterOptimizer, SgdWithRateOneIsModelAveraging) {
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    const Course run{.ranks = ranks};
+    EXPECT_EQ(train(run, outer(20, {.kind = OuterOptimizer::sgd, .rate = 1})), train(run, averaging(20)));
+  }
+}
+
+TEST(OuterOptimizer, NesterovWithoutMomentumIsSgd) {
+  const Course run{.ranks = 3};
+  EXPECT_EQ(train(run, outer(20, {.kind = OuterOptimizer::nesterov, .rate = 0.7, .momentum = 0})),
+            train(run, outer(20, {.kind = OuterOptimizer::sgd, .rate = 0.7})));
+}
+
+TEST(OuterOptimizer, NesterovAndAdamFollowTheirFormulas) {
+  const Course run{.ranks = 3};
+  const std::size_t n = parameters_of(kShapes).size();
+  const auto third = [](int) { return 1.0f / 3; };
+  std::vector<float> v(n);
+  Plain nesterov(run, 60, third, [&](std::vector<float>& common, const std::vector<float>& g) {
+    for (std::size_t i = 0; i < n; ++i) {
+      v[i] = 0.9f * v[i] + g[i];
+      common[i] -= 0.7f * (g[i] + 0.9f * v[i]);
+    }
+  });
+  expect_all(train(run, outer(20, {.kind = OuterOptimizer::nesterov})), nesterov.train());
+  std::vector<double> mean(n), square(n);
+  int t = 0;
+  Plain adam(run, 60, third, [&](std::vector<float>& common, const std::vector<float>& g) {
+    ++t;
+    for (std::size_t i = 0; i < n; ++i) {
+      mean[i] = 0.9 * mean[i] + 0.1 * g[i], square[i] = 0.95 * square[i] + 0.05 * g[i] * g[i];
+      common[i] -= static_cast<float>(0.01 * mean[i] / (1 - std::pow(0.9, t)) /
+                                      (std::sqrt(square[i] / (1 - std::pow(0.95, t))) + 1e-8));
+    }
+  });
+  const auto expected = adam.train();
+  const auto found = train(run, outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01}));
+  for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(found[0][i], expected[i], 1e-4) << i;
+}
+
+TEST(BlockSteps, NumbersDoNotDependOnPieces) {
+  for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true)}) {
+    const auto whole = train({.ranks = 3}, o);
+    for (const std::size_t columns : {1, 2, 3, 5})
+      EXPECT_EQ(train({.ranks = 3, .columns_per_piece = columns}, o), whole) << columns;
+  }
+}
+
+// Weights move where the last gradient was zero, and nothing is left in the gradients of the network.
+TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
+  run_ranks(2, [](Communicator& comm) {
+    Parameters p = parameters_of({{8, 40}});
+    p.slices[0].sparse_gradient = true;
+    p.touched.resize(1);
+    const auto strategy = make_strategy(averaging(1), comm);
+    strategy->start(p);
+    strategy->begin_epoch(0);
+    Descent sink(p);
+    strategy->begin_step(10, sink);
+    p.touched[0] = {static_cast<std::uint32_t>(comm.rank())};
+    for (std::size_t i = 0; i < 8; ++i) p.gradients.data()[8 * comm.rank() + i] = 8;
+    strategy->piece_ready(0);
+    Tally mine;
+    mine.samples = 10;
+    strategy->finish_gradients(mine);
+    strategy->exchange_weights(20);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      EXPECT_EQ(p.weights.data()[i], i < 16 ? -0.5f : 0.0f) << i;
+      EXPECT_EQ(p.gradients.data()[i] != 0, static_cast<int>(i / 8) == comm.rank()) << i;
+    }
+  });
+}
+
+// Within a block the tallies are the rank's own; the rest comes when the epoch ends, and comes once.
+TEST(BlockSteps, TalliesOfTheOthersComeAtTheEnd) {
+  for (const int ranks : {1, 3})
+    run_ranks(ranks, [&](Communicator& comm) {
+      Parameters p = parameters_of(kShapes);
+      const auto strategy = make_strategy(averaging(1000), comm);
+      strategy->start(p);
+      strategy->begin_epoch(0);
+      Descent sink(p);
+      Tally mine, expected;
+      for (int t = 0; t < 3; ++t) {
+        for (int r = 0; r < ranks; ++r) expected += tally(r, t);
+        const Tally seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 5);
+        EXPECT_EQ(seen.samples, tally(comm.rank(), t).samples);
+        mine += seen;
+        strategy->exchange_weights(10 * ranks);
+      }
+      strategy->settle(sink);
+      mine += strategy->take_tally_of_others();
+      EXPECT_EQ(mine.samples, expected.samples);
+      EXPECT_NEAR(mine.criterion, expected.criterion, 1e-12);
+      EXPECT_EQ(mine.criterion_count, expected.criterion_count);
+      ASSERT_EQ(mine.evaluations.size(), 2u);
+      EXPECT_EQ(mine.evaluations[1].sum, expected.evaluations[1].sum);
+      EXPECT_EQ(strategy->take_tally_of_others().samples, 0);
+      strategy->settle(sink);
+      EXPECT_EQ(strategy->take_tally_of_others().samples, 0);
+    });
+}
+
+// Save in the middle of a block, load into a new strategy, go on: the same as without a break. Saving changes nothing.
+void expect_exact_resume(const ParallelTrainOptions& o, int at) {
+  const Course run{.ranks = 3, .epochs = 1, .steps = 8};
+  run_ranks(run.ranks, [&](Communicator& comm) {
+    std::vector<float> whole;
+    for (const bool stop : {false, true}) {
+      Parameters p = parameters_of(kShapes, 3);
+      const auto start = first_weights(p);
+      std::copy(start.begin(), start.end(), p.weights.data());
+      auto strategy = make_strategy(o, comm);
+      strategy->start(p);
+      strategy->begin_epoch(0);
+      Descent sink(p);
+      for (int t = 0; t < run.steps; ++t) {
+        if (t == at) {
+          MemoryArchive rank_state, common;
+          strategy->settle(sink);
+          strategy->show_common_weights();
+          const std::vector<float> model(p.weights.data(), p.weights.data() + p.size());
+          strategy->archive_common(common);
+          strategy->archive(rank_state);
+          strategy->take_back_weights();
+          if (stop) {
+            std::copy(model.begin(), model.end(), p.weights.data());
+            rank_state.rewind_to_load(), common.rewind_to_load();
+            strategy = make_strategy(o, comm);
+            strategy->start(p);
+            strategy->archive_common(common);
+            strategy->archive(rank_state);
+            strategy->begin_epoch(0);
+          }
+        }
+        one_step(run, *strategy, p, sink, comm.rank(), t);
+      }
+      strategy->settle(sink);
+      strategy->end_epoch(sink);
+      std::vector<float> weights(p.weights.data(), p.weights.data() + p.size());
+      if (stop)
+        EXPECT_EQ(weights, whole) << "rank " << comm.rank();
+      else
+        whole = weights;
+    }
+  });
+}
+
+TEST(BlockSteps, ContinuesFromItsArchives) {
+  for (const int at : {3, 4})  // within a block, and between two
+    for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true), outer(20, {}),
+                          outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01})})
+      expect_exact_resume(o, at);
+}
+
+TEST(BlockSteps, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {
+  run_ranks(2, [](Communicator& comm) {
+    auto o = momentum(1000, 0, 0.5);
+    o.start_epoch = 2;
+    const Course run{.ranks = 1, .whole_numbers = true};
+    Parameters p = parameters_of(kShapes);
+    const auto strategy = make_strategy(o, comm);
+    strategy->start(p);
+    Descent sink(p);
+    std::vector<float> reached;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      strategy->begin_epoch(epoch);
+      EXPECT_EQ(strategy->shares_data(epoch), epoch == 1);
+      if (epoch == 1) reached.assign(p.weights.data(), p.weights.data() + p.size());
+      one_step(run, *strategy, p, sink, epoch == 0 ? 0 : comm.rank(), epoch);
+      strategy->settle(sink);
+      strategy->end_epoch(sink);
+    }
+    const auto a = gradient(p, 0, 1, true), b = gradient(p, 1, 1, true);
+    for (std::size_t i = 0; i < p.size(); ++i)
+      EXPECT_EQ(p.weights.data()[i], reached[i] - 0.125f * 0.5f * (a[i] + b[i])) << i;
+  });
+}
+
+TEST(BlockSteps, AdviseAgainstTrainingsThatAreTooShort) {
+  run_ranks(4, [](Communicator& comm) {
+    const auto strategy = make_strategy(momentum(1000, 0.75, 1), comm);
+    EXPECT_THAT(strategy->advice(15999), HasSubstr("blockSizePerWorker = 999 or less"));
+    EXPECT_THAT(strategy->advice(15999), HasSubstr("16000 samples in all"));
+    EXPECT_EQ(strategy->advice(16000), "");
+    EXPECT_EQ(make_strategy(averaging(1000), comm)->advice(10), "");
+    EXPECT_EQ(make_strategy(momentum(1000, 0, 1), comm)->advice(10), "");
+  });
+}
+
+TEST(BlockSteps, CountsTheBytesItSends) {
+  run_ranks(2, [](Communicator& comm) {
+    Parameters p = parameters_of({{64, 6}});
+    const auto strategy = make_strategy(averaging(20), comm);
+    strategy->start(p);
+    strategy->begin_epoch(0);
+    strategy->take_stats();
+    Descent sink(p);
+    const Course run;
+    for (int t = 0; t < 4; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
+    const ExchangeStats stats = strategy->take_stats();
+    EXPECT_EQ(stats.bytes_sent, 2 * (3 * 64 * 4 + 3 * 64 * 4));
+    EXPECT_EQ(stats.exchanges, 2);
+    EXPECT_EQ(strategy->take_stats().bytes_sent, 0);
+  });
+}
+
+}  // namespace
+}  // namespace tutti
