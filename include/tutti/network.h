@@ -32,7 +32,9 @@ struct NetworkOptions {
   std::vector<std::string> evaluations;
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
-  bool reuse_memory = true;  // off: every value keeps memory of its own (to find faults of the planner)
+  bool winograd = true;       // 3 x 3 convolutions may go the way with fewer multiplications and coarser rounding
+  bool image_layouts = true;  // off: images stay plain; slower, to compare
+  bool reuse_memory = true;   // off: every value keeps memory of its own (to find faults of the planner)
 };
 
 // A criterion-like result of a minibatch or data set.

@@ -137,8 +137,10 @@ std::size_t ImageGeometry::weights_per_map() const {
 }
 
 ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shape& weight) {
-  if (!flag(node, "sharing", true))
-    fail(node, "sharing = false (a kernel of its own for every position) is not available", "use sharing = true");
+  const PerAxis sharing(node, "sharing", 0, 1);
+  for (std::size_t axis = 0; axis < in.rank(); ++axis)
+    if (sharing[axis] == 0)
+      fail(node, "sharing = false (a kernel of its own for every position) is not available", "use sharing = true");
   const PerAxis kernel(node, "kernelDims", 1, 1), stride(node, "stride", 1, 1), maps(node, "mapDims", 0, 0),
       wanted(node, "outputShape", 0, 0);
   const Padding padding(node);

@@ -59,6 +59,7 @@ Operand lower_convolution(Lowering& l) {
   const ImageGeometry g = convolution_geometry(l.node(), x.shape, l.input(0).shape);
   auto attributes = attributes_of(l.node());
   attributes["mapDims"] = std::vector<double>{static_cast<double>(g.maps)};
+  attributes["channelAxis"] = g.channel_axis;
   const Operand cut = cut_off(l, x, g, attributes);
   const Operand y = l.emit("Convolution", {l.input(0), cut}, std::move(attributes));
   return turned ? channels_first_again(l, y) : y;

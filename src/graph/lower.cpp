@@ -159,9 +159,13 @@ Lowered Lowering::run(const std::vector<std::size_t>& order) {
 }
 
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
-              const std::vector<std::size_t>& roots, bool training) {
-  Lowered code = Lowering(graph, values, training).run(order);
+              const std::vector<std::size_t>& roots, const LowerOptions& options) {
+  Lowered code = Lowering(graph, values, options.training).run(order);
   fuse_bias_and_activation(code, roots);
+  fuse_images(code, roots);
+  if (!options.winograd)
+    for (auto& i : code.instructions) i.node.attributes["winograd"] = false;
+  if (options.channel_block > 0) choose_layouts(code, roots, options.channel_block);
   return code;
 }
 

@@ -19,13 +19,24 @@ struct Lowered {
   std::vector<std::string> axes;           // names of the dynamic axes
   std::size_t random_nodes = 0;            // instructions that draw random numbers
   std::size_t fused = 0;                   // bias and activation passes saved
+  std::size_t reorders = 0;                // changes of format between images
+};
+
+struct LowerOptions {
+  bool training = false;
+  bool winograd = true;
+  std::size_t channel_block = 0;  // of images in blocks of channels; 0 = all images are plain
 };
 
 // `order` from evaluation_order, `values` from infer_graph, `roots` are kept observable (not fused away).
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
-              const std::vector<std::size_t>& roots, bool training);
+              const std::vector<std::size_t>& roots, const LowerOptions& options);
 
 // Product, plus, activation -> product, one pass over it. Part of lower().
 void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roots);
+// The same for convolutions and batch normalisation; image_fusion.cpp.
+void fuse_images(Lowered& code, const std::vector<std::size_t>& roots);
+// Formats of images and the reorders between them; layouts.cpp.
+void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block);
 
 }  // namespace tutti::graph

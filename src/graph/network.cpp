@@ -44,8 +44,11 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
   backend = make_backend(options.device, options.compute_type);
   slice_of.assign(graph.nodes.size(), none), store_of.assign(graph.nodes.size(), none);
   if (criterion) {
-    training =
-        make(criterion_roots(), {.criterion = criterion, .training = true, .reuse_memory = options.reuse_memory});
+    training = make(criterion_roots(), {.criterion = criterion,
+                                        .training = true,
+                                        .reuse_memory = options.reuse_memory,
+                                        .winograd = options.winograd,
+                                        .image_layouts = options.image_layouts});
     lay_out_parameters();
   }
   lay_out_state();
@@ -167,7 +170,7 @@ void Network::Impl::lay_out_state() {
     if (!(is_statistic(node) || is_parameter(node) || counts) || slice_of[index] != none) continue;
     const Shape shape = counts ? Shape{{2}} : values[index].shape;
     store_of[index] = stored.size();
-    stored.push_back({index, FloatBuffer(shape.elements()), counts ? node.name + ".samplesSeen" : node.name, shape});
+    stored.push_back({index, FloatBuffer(shape.elements()), node.name, shape});
   }
 }
 
@@ -263,7 +266,11 @@ void Network::plan_training(std::int64_t max_columns) {
 
 Executable& Network::Impl::evaluating() {
   if (!evaluation)
-    evaluation = make(criterion_roots(), {.criterion = {}, .training = false, .reuse_memory = options.reuse_memory});
+    evaluation = make(criterion_roots(), {.criterion = {},
+                                          .training = false,
+                                          .reuse_memory = options.reuse_memory,
+                                          .winograd = options.winograd,
+                                          .image_layouts = options.image_layouts});
   return *evaluation;
 }
 
@@ -282,7 +289,11 @@ void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::s
           fmt::format("'{}' depends on nodes that the network's criteria, evaluations and outputs do not use", name),
           "tag the node: tag = 'output'");
   }
-  m.output = m.make(roots, {.criterion = {}, .training = false, .reuse_memory = m.options.reuse_memory});
+  m.output = m.make(roots, {.criterion = {},
+                            .training = false,
+                            .reuse_memory = m.options.reuse_memory,
+                            .winograd = m.options.winograd,
+                            .image_layouts = m.options.image_layouts});
   m.output->plan(static_cast<std::size_t>(max_columns));
 }
 

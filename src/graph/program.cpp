@@ -25,7 +25,8 @@ bool over_whole_share(const Instruction& i) {
 Program::Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
                  const Options& options)
     : backend_(backend), options_(options) {
-  code_ = lower(graph, execution_order(graph, roots), values, roots, options.training);
+  code_ = lower(graph, execution_order(graph, roots), values, roots,
+                {options.training, options.winograd, options.image_layouts ? backend.images().channel_block() : 0});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);

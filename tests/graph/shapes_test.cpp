@@ -108,7 +108,7 @@ TEST(Shapes, Convolution) {
           {{"transpose", true}, {"stride", Numbers{2}}, {"autoPadding", Numbers{1}}, {"outputShape", Numbers{20, 18}}}),
       (Shape{{20, 18, 7}}));
   EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{11, 3}}, {"autoPadding", Numbers{1}}}), ConfigError);
-  EXPECT_THROW(convolved(image, {{"sharing", false}}), ConfigError);
+  EXPECT_THROW(convolved(image, {{"sharing", Numbers{0}}}), ConfigError);
   EXPECT_THROW(convolved(image, {{"groups", 2.0}}), ConfigError);
   EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{1, 2, 3, 4}}}), ConfigError);
   EXPECT_THROW(convolved(image, {{"stride", Numbers{0}}}), ConfigError);

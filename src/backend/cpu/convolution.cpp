@@ -168,7 +168,8 @@ class CpuConvolution : public ConvolutionPlan {
 
   Forward::primitive_desc forward_description(bool fused) const {
     return choose<Forward::primitive_desc>([&](auto algorithm, const auto& x, const auto& y) {
-      auto attributes = attributes_;
+      dnnl::primitive_attr attributes;  // copies of attributes_ would share what they hold
+      attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
       if (fused && shape_.relu) {
         dnnl::post_ops after;
         after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0, 0);

@@ -185,8 +185,31 @@ class RegionPooling : public Kernel {
   tutti::RegionPooling shape_;
 };
 
+// The same image in another format.
+class Reorder : public Kernel {
+ public:
+  explicit Reorder(Instruction i) : Kernel(std::move(i)) {
+    reads_input[0] = false;
+    reads_output = false;
+  }
+  void forward(Run& run) const override {
+    run.backend.images().reorder(extent(run, code.in[0]), code.out.format, in(run, 0), out(run), false);
+  }
+  void backward(Run& run) const override {
+    run.backend.images().reorder(extent(run, code.out), code.in[0].format, out_gradient(run), in_gradient(run, 0),
+                                 adds(run, 0));
+  }
+
+ private:
+  ImageExtent extent(const Run& run, const Operand& o) const {
+    const std::size_t channels = o.shape.dims.back();
+    return {run.rows(o), channels, o.shape.elements() / channels, o.format};
+  }
+};
+
 }  // namespace
 
+std::unique_ptr<Kernel> make_reorder(Instruction i) { return std::make_unique<Reorder>(std::move(i)); }
 std::unique_ptr<Kernel> make_region_pooling(Instruction i) { return std::make_unique<RegionPooling>(std::move(i)); }
 std::unique_ptr<Kernel> make_convolution(Instruction i) { return std::make_unique<Convolution>(std::move(i)); }
 std::unique_ptr<Kernel> make_pooling(Instruction i) { return std::make_unique<Pooling>(std::move(i)); }

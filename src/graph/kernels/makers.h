@@ -22,6 +22,7 @@ std::unique_ptr<Kernel> make_transpose(Instruction);
 std::unique_ptr<Kernel> make_convolution(Instruction);
 std::unique_ptr<Kernel> make_pooling(Instruction);
 std::unique_ptr<Kernel> make_unpooling(Instruction);
+std::unique_ptr<Kernel> make_reorder(Instruction);
 std::unique_ptr<Kernel> make_region_pooling(Instruction);
 std::unique_ptr<Kernel> make_batch_normalization(Instruction);
 std::unique_ptr<Kernel> make_response_normalization(Instruction);

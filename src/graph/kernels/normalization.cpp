@@ -22,9 +22,10 @@ double weight_of_minibatch(double n, double seen, double time_constant) {
   return time_constant == 0 ? 1 : 1 - std::exp(-n / time_constant);
 }
 
+// Without an end the running statistics are all that counts, whether they were seen here or come from elsewhere.
 double weight_of_running(double n, double seen, double time_constant) {
-  if (seen == 0 || time_constant == 0) return 0;
-  return std::isinf(time_constant) ? 1 : time_constant / (time_constant + n);
+  if (std::isinf(time_constant)) return 1;
+  return seen == 0 ? 0 : time_constant / (time_constant + n);
 }
 
 // Inputs: x, scale, bias, running mean, running variance, samples seen and, after fusion, a value added before ReLU.
@@ -46,8 +47,8 @@ class Normalization : public Kernel {
     for (const std::size_t k : {3, 4, 5}) differentiable[k] = false;
     reads_output = op_.relu;
     work_fixed = 4 * (op_.extent.channels + 15) / 16 * 16 + 64;
-    if (op_.add) in_place_gradient = static_cast<int>(added);
-    if (!op_.training) in_place = 0;
+    if (op_.add) in_place = in_place_gradient = static_cast<int>(added);
+    if (!op_.training && !op_.add) in_place = 0;
   }
 
   void forward(Run& run) const override {
@@ -56,9 +57,10 @@ class Normalization : public Kernel {
     const auto n = static_cast<double>(op.extent.columns);
     float* count = run.value(code.in[5]);
     if (op_.training) {
-      const double seen = seen_of(count);
-      op.update = weight_of_minibatch(n, seen, run.normalization_time_constant.value_or(time_constant_));
+      const double seen = seen_of(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
       op.running_weight = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
+      const bool frozen = op.running_weight == 1 && std::isinf(time_constant);
+      op.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
       set_seen(count, seen + n);
     }
     run.backend.images().normalize(op, parameters(run), in(run, 0), op_.add ? in(run, added) : nullptr, out(run),

@@ -85,6 +85,7 @@ const std::map<std::string, Maker>& table() {
       {"Convolution", make_convolution},
       {"Pooling", make_pooling},
       {"MaxUnpooling", make_unpooling},
+      {"Reorder", make_reorder},  // made by the choice of layouts
       {"ROIPooling", make_region_pooling},
       {"BatchNormalization", make_batch_normalization},
       {"LocalResponseNormalization", make_response_normalization},

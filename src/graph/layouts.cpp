@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses how the images of a program lie in memory. Convolutions with enough channels want blocks of channels; what
+// follows them (pooling, normalisation, elementwise operations, sums, stacks of channels) takes the format of its
+// input. Where a consumer wants the other format a Reorder is inserted, once for each value.
+#include <algorithm>
+#include <set>
+
+#include "graph/image_geometry.h"
+#include "graph/lower.h"
+
+namespace tutti::graph {
+namespace {
+
+const std::set<std::string>& keeps_zero() {
+  static const std::set<std::string> operations = {"RectifiedLinear", "Tanh",  "Sin",  "Abs",   "Sqrt",
+                                                   "Negate",          "Floor", "Ceil", "Round", "Dropout"};
+  return operations;
+}
+
+class Layouts {
+ public:
+  Layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block)
+      : code_(code), roots_(roots), block_(block) {}
+
+  void run() {
+    std::vector<Instruction> old = std::move(code_.instructions);
+    code_.instructions.clear();
+    shape_.resize(code_.tensors.size());
+    for (auto& i : old) {
+      shape_[i.out.tensor] = i.out.shape;
+      assign(i);
+      code_.instructions.push_back(std::move(i));
+    }
+    for (const auto root : roots_) {
+      Operand& o = code_.of_node.at(root);
+      o = in_format(o, Format::plain);
+    }
+  }
+
+ private:
+  Format format(const Operand& o) const { return format_.contains(o.tensor) ? Format::blocked : Format::plain; }
+  // Whether the use sees the image itself and not a view of it under another shape.
+  bool as_made(const Operand& o) const { return o.tensor < shape_.size() && shape_[o.tensor] == o.shape; }
+  bool blocked_image(const Operand& o) const { return format(o) == Format::blocked && as_made(o); }
+  std::size_t stored(const Shape& s) const {
+    const std::size_t channels = s.dims.back();
+    return s.elements() / channels * ((channels + block_ - 1) / block_ * block_);
+  }
+
+  // A use of `o` in the wanted format; through a Reorder that is made once.
+  Operand in_format(Operand o, Format wanted) {
+    if (format(o) == wanted) {
+      if (wanted == Format::blocked) o.format = Format::blocked, o.elements = stored(o.shape);
+      return o;
+    }
+    // Plain values can become images of several shapes.
+    const Key key{o.tensor, wanted == Format::blocked ? o.shape.dims : std::vector<std::size_t>{}};
+    const auto found = other_.find(key);
+    const std::size_t other = found != other_.end() ? found->second : add_reorder(o, wanted);
+    other_[key] = other;
+    o.tensor = other;
+    o.format = wanted;
+    o.elements = wanted == Format::blocked ? stored(o.shape) : o.shape.elements();
+    return o;
+  }
+
+  std::size_t add_reorder(const Operand& o, Format wanted) {
+    Instruction i;
+    i.operation = "Reorder";
+    Operand from = o, to = o;
+    if (wanted == Format::plain) from.shape = to.shape = shape_[o.tensor];
+    from.format = format(o), to.format = wanted;
+    for (Operand* side : {&from, &to})
+      side->elements = side->format == Format::blocked ? stored(side->shape) : side->shape.elements();
+    Tensor t = code_.tensors[o.tensor];
+    i.node.name = t.name, i.node.operation = "Reorder";
+    t.kind = Tensor::Kind::computed, t.trained = t.sparse = false, t.elements = to.elements;
+    to.tensor = code_.tensors.size();
+    code_.tensors.push_back(t);
+    shape_.push_back(to.shape);
+    if (wanted == Format::blocked) format_.insert(to.tensor);
+    i.in = {from}, i.out = to;
+    code_.instructions.push_back(std::move(i));
+    ++code_.reorders;
+    return to.tensor;
+  }
+
+  void make_blocked(Instruction& i) {
+    i.out.format = Format::blocked;
+    i.out.elements = code_.tensors[i.out.tensor].elements = stored(i.out.shape);
+    format_.insert(i.out.tensor);
+  }
+
+  void assign(Instruction& i) {
+    if (i.operation == "Convolution" && i.out.per_sample && flag(i.node, "channelAxis", false)) return convolution(i);
+    const bool follows = i.operation == "Pooling" || i.operation == "LocalResponseNormalization" ||
+                         (i.operation == "BatchNormalization" && flag(i.node, "spatial", false)) ||
+                         keeps_zero().contains(i.operation);
+    if (follows && blocked_image(i.in[0]) && i.out.shape.rank() == i.in[0].shape.rank() && pools_within_channels(i))
+      return follow(i);
+    if (flat_combination(i) || stack_of_blocks(i)) return joined(i);
+    // A sparse input stays what it is; everything else is wanted plain.
+    for (auto& o : i.in) o = in_format(o, Format::plain);
+  }
+
+  static bool pools_within_channels(const Instruction& i) {
+    return i.operation != "Pooling" || pooling_geometry(i.node, i.in[0].shape).channel_axis;
+  }
+
+  void convolution(Instruction& i) {
+    const ImageGeometry g = convolution_geometry(i.node, i.in[1].shape, i.in[0].shape);
+    const auto whole_blocks = [&](std::size_t channels) { return channels / g.groups % block_ == 0; };
+    const bool fits = g.groups == 1 || (whole_blocks(g.channels) && whole_blocks(g.maps));
+    // Fewer channels than a block are read, and made, where they are.
+    const bool few = g.channels < block_ && !g.transposed;
+    if (!fits || g.maps < block_ || (g.transposed && g.channels < block_)) {
+      for (auto& o : i.in) o = in_format(o, Format::plain);
+      return;
+    }
+    for (std::size_t k = 0; k < i.in.size(); ++k)
+      if (k != 1) i.in[k] = in_format(i.in[k], Format::plain);
+    i.in[1] = in_format(i.in[1], few || !as_image(i.in[1]) ? Format::plain : Format::blocked);
+    make_blocked(i);
+  }
+  // Plain values can become an image under any shape, blocked ones only under their own.
+  bool as_image(const Operand& o) const { return format(o) == Format::plain || as_made(o); }
+
+  void follow(Instruction& i) {
+    i.in[0] = in_format(i.in[0], Format::blocked);
+    if (i.in.size() > 6) i.in[6] = in_format(i.in[6], Format::blocked);
+    make_blocked(i);
+  }
+
+  bool flat_combination(const Instruction& i) const {
+    if (i.operation != "Plus" && i.operation != "Minus" && i.operation != "ElementTimes") return false;
+    const auto alike = [&](const Operand& o) {
+      return o.shape == i.out.shape && o.per_sample && as_image(o) && o.tensor < shape_.size();
+    };
+    return alike(i.in[0]) && alike(i.in[1]) && (blocked_image(i.in[0]) || blocked_image(i.in[1]));
+  }
+  bool stack_of_blocks(const Instruction& i) const {
+    if (i.operation != "RowStack" || i.out.shape.rank() < 2 || !i.out.per_sample) return false;
+    const double axis = number(i.node, "axis", 1);
+    if (axis != static_cast<double>(i.out.shape.rank()) && axis != -1) return false;
+    return std::all_of(i.in.begin(), i.in.end(), [&](const Operand& o) {
+      return blocked_image(o) && o.shape.rank() == i.out.shape.rank() && o.shape.dims.back() % block_ == 0;
+    });
+  }
+  // Operations that need not know where a channel is: the stored values under a shape of their own.
+  void joined(Instruction& i) {
+    for (auto& o : i.in) o = in_format(o, Format::blocked), o.shape = in_blocks(o.shape);
+    make_blocked(i);
+    i.out.shape = in_blocks(i.out.shape);
+    if (i.operation == "RowStack") i.node.attributes["axis"] = 2.0;
+  }
+  Shape in_blocks(const Shape& s) const {
+    const std::size_t blocks = (s.dims.back() + block_ - 1) / block_;
+    return Shape{{stored(s) / blocks, blocks}};
+  }
+
+  Lowered& code_;
+  const std::vector<std::size_t>& roots_;
+  std::size_t block_;
+  std::vector<Shape> shape_;      // by tensor: the shape under which it was made
+  std::set<std::size_t> format_;  // tensors in blocks
+  using Key = std::pair<std::size_t, std::vector<std::size_t>>;
+  std::map<Key, std::size_t> other_;  // by tensor and shape: the same value in the other format
+};
+
+}  // namespace
+
+void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block) {
+  Layouts(code, roots, block).run();
+}
+
+}  // namespace tutti::graph
