@@ -14,6 +14,7 @@
 #include "reader/reader_row.h"
 #include "reader/synthetic/synthetic_options.h"
 #include "reader/text/text_options.h"
+#include "reader/uci/uci_options.h"
 #include "tutti/reader.h"
 
 namespace tutti {
@@ -97,15 +98,17 @@ const std::vector<Row>& table() {
        defaults<SyntheticReaderOptions>(), read_synthetic},
       {"ImageReader", "JPEG and PNG images with their labels from a map file, cropped and scaled by loader threads",
        describe_image_reader, read_image_reader},
+      {"UCIFastReader", "columns of a text file or CSV file, one sample per line", defaults<UciReaderOptions>(),
+       read_uci},
   };
   return rows;
 }
 
 // The other readers of the original.
 const std::vector<std::string>& absent() {
-  static const std::vector<std::string> names = {
-      "CompositeDataReader", "UCIFastReader",      "LMSequenceReader", "LUSequenceReader", "BinaryReader",
-      "CNTKBinaryReader",    "LibSVMBinaryReader", "SparsePCReader",   "DSSMReader",       "Kaldi2Reader"};
+  static const std::vector<std::string> names = {"CompositeDataReader", "LMSequenceReader", "LUSequenceReader",
+                                                 "BinaryReader",        "CNTKBinaryReader", "LibSVMBinaryReader",
+                                                 "SparsePCReader",      "DSSMReader",       "Kaldi2Reader"};
   return names;
 }
 

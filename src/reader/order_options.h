@@ -29,6 +29,14 @@ struct OrderOptions {
   }
 };
 
+// The way of the older readers, where randomize may also be the number of samples among which is shuffled.
+struct RandomizeOptions {
+  std::string randomize = "auto";
+  std::int64_t window = 0, seed = 0;
+  void describe(config::Fields& f);
+  Randomization randomization(bool training) const;
+};
+
 struct TruncationOptions {
   bool truncated = false;
   std::int64_t length = 0;

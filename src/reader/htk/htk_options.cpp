@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 
 #include "reader/mapped_file.h"
@@ -17,18 +16,6 @@ namespace {
 std::string lower(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return s;
-}
-
-// What `randomize` says: true, false or a number of frames; false when it says nothing that is known.
-bool read_randomize(const std::string& text, bool training, Randomization& r) {
-  const std::string word = lower(text);
-  std::int64_t frames = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), frames);
-  const bool number = error == std::errc() && end == word.data() + word.size() && frames >= 0;
-  r.shuffle = word == "auto" ? training : word == "true" || word == "yes" || (number && frames > 0);
-  if (number && frames > 1) r.window = frames;
-  return number || word == "auto" || word == "true" || word == "yes" || word == "false" || word == "no" ||
-         word == "none";
 }
 
 }  // namespace
@@ -96,9 +83,7 @@ void HtkReaderOptions::describe(config::Fields& f) {
 
 void HtkReaderOptions::describe_settings(config::Fields& f) {
   f("frameMode", frame_mode, "every frame is a sample of its own; false: an utterance is a sequence");
-  f("randomize", randomize, "auto: shuffle when training; none; or the number of frames among which is shuffled");
-  f("randomizationWindow", window, "the same number of frames; 0 = the whole data set");
-  f("randomizationSeed", seed, "another shuffling; 0 = the order of the original");
+  order.describe(f);
   f("readMethod", method, "blockRandomize, rollingWindow (the same here), or none for the order of the list");
   f("maxUtteranceLength", longest, "longer utterances, in frames, are left out");
   f("nbruttsineachrecurrentiter", lanes,
@@ -114,15 +99,11 @@ void HtkReaderOptions::describe_settings(config::Fields& f) {
   f.no_effect("verbosity", "traceLevel decides what is shown");
   if (frame_mode && truncation.truncated)
     f.problem("truncated", "single frames cannot be cut", "write frameMode = false too");
-  Randomization r;
-  if (!read_randomize(randomize, true, r))
-    f.problem("randomize", fmt::format("'{}' is no way to randomize", randomize), "auto, none, or a number of frames");
   const std::string m = lower(method);
   if (m != "blockrandomize" && m != "rollingwindow" && m != "none")
     f.problem("readMethod", fmt::format("there is no readMethod '{}'", method), "blockRandomize or none");
   if (longest < 1) f.problem("maxUtteranceLength", "a length has at least one frame", "10000");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-  if (window < 0) f.problem("randomizationWindow", "the window is a number of frames", "0 means the whole data set");
   if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
   if (!lanes.empty() && std::any_of(lanes.values.begin(), lanes.values.end(), [](auto n) { return n < 0; }))
     f.problem("nbruttsineachrecurrentiter", "a number of sequences is not negative", "1");
@@ -141,8 +122,7 @@ HtkSourceOptions HtkReaderOptions::source() const {
 }
 
 Randomization HtkReaderOptions::randomization(bool training) const {
-  Randomization r{true, window, static_cast<std::uint64_t>(seed)};
-  read_randomize(randomize, training, r);
+  Randomization r = order.randomization(training);
   if (lower(method) == "none") r.shuffle = false;
   return r;
 }

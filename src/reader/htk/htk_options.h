@@ -32,8 +32,8 @@ struct HtkReaderOptions {
   std::vector<std::pair<std::string, HtkFeatureBlock>> features;
   std::vector<std::pair<std::string, HtkLabelBlock>> labels;
   bool frame_mode = true;
-  std::string randomize = "auto", method = "blockRandomize";
-  std::int64_t window = 0, seed = 0;
+  RandomizeOptions order;
+  std::string method = "blockRandomize";
   std::int64_t longest = 10'000;
   config::Schedule<std::int64_t> lanes = 1;
   TruncationOptions truncation;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Columns of text and CSV files: delimiters, decimal points, labels by name and number, and what is said about broken
+// lines.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "config/load.h"
+#include "reader/uci/uci_options.h"
+#include "reader_support.h"
+
+namespace tutti::reader {
+namespace {
+
+std::vector<float> copy(std::span<const float> s) { return {s.begin(), s.end()}; }
+
+struct Everything {
+  explicit Everything(const UciSourceOptions& o) : source(o), share(source.streams()) {
+    std::vector<std::uint32_t> all(source.index().sequences());
+    std::iota(all.begin(), all.end(), 0u);
+    source.read(all, share);
+    batch = &share.finish();
+  }
+  UciSource source;
+  Share share;
+  Batch* batch;
+};
+
+template <class Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+void expect_parts(const std::string& error, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) EXPECT_NE(error.find(part), std::string::npos) << part << " is not in:\n" << error;
+}
+
+UciSourceOptions columns(const std::string& path, char delimiter = 0) {
+  UciSourceOptions o;
+  o.path = path;
+  o.delimiter = delimiter;
+  o.streams = {{.name = "x", .start = 1, .columns = 2}, {.name = "y", .start = 0, .classes = 3}};
+  return o;
+}
+
+TEST(Uci, BlanksAndOtherDelimiters) {
+  const std::vector<float> x{0.5f, -2, 1e-3f, 40, 7, 0}, y{0, 0, 1, 1, 0, 0, 0, 1, 0};
+  const TemporaryFile blanks("2 0.5   -2 extra\r\n\n 0\t1e-3 +40\n1 7 .0"),
+      commas("2,0.5,-2,extra\n0, 1e-3 ,4e1\n\"1\",\"7\",1e-99\n"), german("2;0,5;-2\n0;1e-3;40,0\n1;7;0\n");
+  auto european = columns(german.path(), ';');
+  european.decimal_point = ',';
+  for (const std::uint64_t keep : {0, 30, 1000})
+    for (auto o : {columns(blanks.path()), columns(commas.path(), ','), european}) {
+      o.keep_bytes = keep;
+      Everything e(o);
+      EXPECT_EQ(copy(e.batch->streams[0].dense), x) << o.path;
+      EXPECT_EQ(copy(e.batch->streams[1].dense), y);
+      EXPECT_EQ(e.batch->samples, 3);
+    }
+  EXPECT_EQ(Everything(columns(blanks.path())).source.place(1), blanks.path() + ":3");
+}
+
+TEST(Uci, LabelsByNameHeadersAndNumbers) {
+  const TemporaryFile file("kind,a,b\nrose,1,2\n\"old oak\",3,4\nrose,5,6\n"), names("old oak\nrose\n");
+  auto o = columns(file.path(), ',');
+  o.header_lines = 1;
+  o.streams[1].mapping = names.path();
+  o.streams[1].sparse = true;
+  o.streams.push_back({.name = "b", .start = 2, .columns = 1});
+  Everything e(o);
+  EXPECT_EQ(std::vector<std::int32_t>(e.batch->streams[1].indices.begin(), e.batch->streams[1].indices.end()),
+            (std::vector<std::int32_t>{1, 0, 1}));
+  EXPECT_EQ(copy(e.batch->streams[2].dense), (std::vector<float>{2, 4, 6}));
+}
+
+TEST(Uci, BrokenLinesAreNamedAndTolerated) {
+  const struct {
+    std::string line;
+    std::vector<std::string> parts;
+  } cases[] = {{"1 2", {":2:1:", "2 columns, 3 are needed"}},       {"1 2 x", {":2:5:", "'x' in column 2"}},
+               {"3 1 1", {":2:1:", "'3' is no class from 0 to 2"}}, {"-1 1 1", {":2:1:", "'-1' is no class"}},
+               {"1 nan 1", {":2:3:", "'nan' in column 1"}},         {"1 1e99 1", {":2:3:", "'1e99'"}},
+               {"1,2,3", {"1 column, 3", "customDelimiter"}},       {"1.0 2 3", {"'1.0' is no class"}}};
+  for (const auto& c : cases) {
+    const TemporaryFile file("0 1 2\n" + c.line + "\n1 3 4\n");
+    auto o = columns(file.path());
+    expect_parts(error_of([&] { Everything{o}; }), c.parts);
+    for (const std::uint64_t keep : {0, 1000}) {
+      o.keep_bytes = keep;
+      o.max_errors = 1;
+      EXPECT_EQ(copy(Everything(o).batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4})) << c.line;
+    }
+  }
+  const TemporaryFile empty(""), names("a\nb\na\n"), many("a\nb\nc\nd\n"), file("a 1 2\n");
+  expect_parts(error_of([&] { Everything{columns(empty.path())}; }), {empty.path(), "no usable line"});
+  auto o = columns(file.path());
+  o.streams[1].mapping = names.path();
+  expect_parts(error_of([&] { Everything{o}; }), {names.path() + ":3:1", "a second time"});
+  o.streams[1].mapping = many.path();
+  expect_parts(error_of([&] { Everything{o}; }), {"4 labels, more than labelDim = 3"});
+}
+
+TEST(Uci, SameSamplesForAnyNumberOfRanks) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += fmt::format("{} 0\n", i);
+  const TemporaryFile file(text);
+  UciSourceOptions o;
+  o.path = file.path();
+  o.streams = {{.name = "x"}};
+  o.chunk_bytes = 60;
+  const auto reader = [&] { return DirectReader(MinibatchMaker(std::make_unique<UciSource>(o), {true, 30, 0})); };
+  DirectReader alone = reader();
+  const auto whole = read_epoch(alone, {.minibatch = 9});
+  for (const int ranks : {2, 3}) {
+    std::vector<std::vector<Seen>> shares;
+    for (int r = 0; r < ranks; ++r) {
+      DirectReader one = reader();
+      shares.push_back(read_epoch(one, {.minibatch = 9, .rank = r, .ranks = ranks}));
+    }
+    std::size_t place = 0;
+    for (std::size_t step = 0; step < whole.size(); ++step)
+      for (const std::uint32_t expected : whole[step].sequences) {
+        auto& mine = shares[place++ % static_cast<std::size_t>(ranks)][step].sequences;
+        ASSERT_FALSE(mine.empty());
+        EXPECT_EQ(mine.front(), expected);
+        mine.erase(mine.begin());
+      }
+    EXPECT_EQ(place, 100u);
+  }
+}
+
+TEST(Uci, Blocks) {
+  const TemporaryFile file("1 2 0\n3 4 1\n"), other("");
+  const auto make = [](const std::string& settings, const std::string& action = "test") {
+    return make_reader(
+        config::record_from_text("reader=[readerType=UCIFastReader\n" + settings + "]", "run.cntk").block("reader"),
+        {.action = action});
+  };
+  const auto values = [](Reader& reader, std::size_t stream) {
+    reader.start_epoch({.minibatch = 10});
+    return copy(reader.next()->streams[stream].dense);
+  };
+  const std::string at = "file=\"" + file.path() + "\"";
+  const auto classes = make(at +
+                            "\nminibatchMode=partial\nrandomize=none\nfeatures=[dim=2;start=0]\nlabels=[dim=1;start=2;"
+                            "labelDim=2;labelType=category]");
+  EXPECT_EQ(values(*classes, 0), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(values(*classes, 1), (std::vector<float>{1, 0, 0, 1}));
+  const auto regression =
+      make("features=[dim=1;start=1;" + at + "]\nlabels=[dim=1;start=2;labelType=regression;" + at + "]");
+  EXPECT_EQ(values(*regression, 1), (std::vector<float>{0, 1}));
+  EXPECT_EQ(make(at + "\nfeatures=[dim=3]\nlabels=[labelType=none]")->streams().size(), 1u);
+  const auto error = [&](const std::string& settings, const std::vector<std::string>& parts) {
+    expect_parts(error_of([&] { make(settings); }), parts);
+  };
+  error(at, {"has no streams"});
+  error("features=[dim=2]", {"has no file"});
+  error("file=gone\nfeatures=[dim=2]", {"run.cntk:2:", "'gone' cannot be read"});
+  error(at + "\nfeatures=[dim=2;file=\"" + other.path() + "\"]", {"two files"});
+  error(at + "\nfeatures=[start=2]", {"dim is the number of columns"});
+  error(at + "\nlabels=[labelType=category]", {"labelDim is the number of classes"});
+  error(at + "\nfeatures=[dim=2]\ncustomDelimiter=ab", {"the delimiter is one character"});
+  error(at + "\nfeatures=[dim=2]\nrandomize=perhaps", {"'perhaps' is no way to randomize"});
+  error(at + "\nfeatures=[dim=2;strat=1]", {"did you mean 'start'"});
+}
+
+}  // namespace
+}  // namespace tutti::reader
