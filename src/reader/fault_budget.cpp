@@ -19,12 +19,16 @@ constexpr std::size_t most_shown = 10;
 FaultBudget::FaultBudget(std::string title, std::int64_t max_errors, std::int64_t trace_level)
     : title_(std::move(title)), max_errors_(max_errors), trace_level_(trace_level) {}
 
-void FaultBudget::fault(Diagnostic d) {
+void FaultBudget::fault(Diagnostic d) { count(std::move(d), log::warning); }
+void FaultBudget::fault_here(Diagnostic d) { count(std::move(d), log::warning_of_rank); }
+
+void FaultBudget::count(Diagnostic d, void (*say)(std::string_view)) {
   ++errors_;
-  if (errors_ <= max_errors_ && trace_level_ >= 1) {
+  if (errors_ <= max_errors_ && trace_level_ >= 1 && errors_ <= static_cast<std::int64_t>(most_shown)) {
     std::string text = render(d, "warning");
     while (!text.empty() && text.back() == '\n') text.pop_back();
-    log::warning(text);
+    if (text.starts_with("warning: ")) text.erase(0, 9);  // without a place; the log says so anyway
+    say(text);
   }
   if (first_.size() < most_shown || errors_ > max_errors_) first_.push_back(std::move(d));
   if (errors_ <= max_errors_) return;

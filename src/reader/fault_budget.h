@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fault_budget.h -- counts what is wrong with data and ends the run when maxErrors is exceeded. Sources judge all of
-// their data while they make their index, on every rank alike, so all ranks leave out the same and end alike.
+// fault_budget.h -- counts what is wrong with data and ends the run when maxErrors is exceeded. Sources judge their
+// data while they make their index, on every rank alike, so all ranks leave out the same and end alike; what shows only
+// when data are read is counted by the rank that reads them.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,8 @@ class FaultBudget {
   FaultBudget(std::string title, std::int64_t max_errors, std::int64_t trace_level);
 
   void fault(Diagnostic);
+  // The same for what this rank alone has met: it speaks for itself, even when it has no log of its own.
+  void fault_here(Diagnostic);
   void fault(std::string message, std::string fix) { fault(Diagnostic{{}, std::move(message), std::move(fix)}); }
   // The one word on what was tolerated, once all data have been looked at.
   void summarize(std::size_t dropped_sequences) const;
@@ -25,6 +28,8 @@ class FaultBudget {
   std::int64_t errors() const { return errors_; }
 
  private:
+  void count(Diagnostic, void (*say)(std::string_view));
+
   std::string title_;
   std::int64_t max_errors_, trace_level_;
   std::int64_t errors_ = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "reader/composite/composite_options.h"
 #include "reader/hdf5/hdf5_options.h"
 #include "reader/htk/htk_options.h"
 #include "reader/idx/idx_options.h"
@@ -100,15 +101,17 @@ const std::vector<Row>& table() {
        describe_image_reader, read_image_reader},
       {"UCIFastReader", "columns of a text file or CSV file, one sample per line", defaults<UciReaderOptions>(),
        read_uci},
+      {"CompositeDataReader", "streams from several files of different formats, joined by sequence key",
+       describe_composite, read_composite},
   };
   return rows;
 }
 
 // The other readers of the original.
 const std::vector<std::string>& absent() {
-  static const std::vector<std::string> names = {"CompositeDataReader", "LMSequenceReader", "LUSequenceReader",
-                                                 "BinaryReader",        "CNTKBinaryReader", "LibSVMBinaryReader",
-                                                 "SparsePCReader",      "DSSMReader",       "Kaldi2Reader"};
+  static const std::vector<std::string> names = {"LMSequenceReader", "LUSequenceReader",   "BinaryReader",
+                                                 "CNTKBinaryReader", "LibSVMBinaryReader", "SparsePCReader",
+                                                 "DSSMReader",       "Kaldi2Reader"};
   return names;
 }
 

@@ -83,6 +83,25 @@ void Share::end_single_samples(std::size_t n) {
   batch_.samples += static_cast<std::int64_t>(n);
 }
 
+void Share::append(std::size_t first, Share& from) {
+  for (std::size_t s = 0; s < from.streams_.size(); ++s) {
+    StreamBuffer &to = streams_[first + s], &filled = from.streams_[s];
+    if (to.sequence_begin.size() == 1 && to.columns == 0) {
+      std::swap(to, filled);
+      continue;
+    }
+    const auto columns = static_cast<std::int64_t>(to.columns), items = static_cast<std::int64_t>(to.values.size());
+    to.dense.append(filled.dense.data(), filled.dense.size());
+    to.values.append(filled.values.data(), filled.values.size());
+    to.indices.append(filled.indices.data(), filled.indices.size());
+    for (std::size_t i = 1; i < filled.column_begin.size(); ++i)
+      to.column_begin.push_back(filled.column_begin[i] + items);
+    for (std::size_t i = 1; i < filled.sequence_begin.size(); ++i)
+      to.sequence_begin.push_back(filled.sequence_begin[i] + columns);
+    to.columns += filled.columns;
+  }
+}
+
 void Share::count(std::int64_t sequences, std::int64_t samples) {
   batch_.sequences += sequences;
   batch_.samples += samples;

@@ -50,9 +50,9 @@ class Share {
   // What the sequence ended last is of a longer one, in truncated minibatches.
   void add_fragment(const Fragment& f) { fragments_.push_back(f); }
 
-  // For sources made of others: takes the columns and sequences of a stream that was filled elsewhere, in exchange for
-  // this one's memory, and counts sequences that were taken so.
-  void take(std::size_t stream, StreamBuffer& filled) { std::swap(streams_[stream], filled); }
+  // For sources made of others: appends the streams of `from` as the streams `first` and on, without counting
+  // sequences. Where nothing was appended before, memory changes hands instead of numbers.
+  void append(std::size_t first, Share& from);
   void count(std::int64_t sequences, std::int64_t samples);
   std::int64_t sequences() const { return batch_.sequences; }
 

@@ -114,11 +114,12 @@ std::optional<ImageList::Fault> ImageList::read_line(std::string_view line, Entr
   return std::nullopt;
 }
 
-void ImageList::scan(std::int64_t label_dim, ErrorBudget& budget) {
+void ImageList::scan(std::int64_t label_dim, FaultBudget& budget) {
   label_dim_ = label_dim;
   offsets_.clear();
   numbers_.clear();
   std::uint32_t number = 0;
+  std::size_t line_number = 0;
   const char* const end = text_.data() + text_.size();
   if (file_) file_->expect(MappedFile::Access::in_order);
   for (const char* p = text_.data(); p < end;) {
@@ -126,6 +127,7 @@ void ImageList::scan(std::int64_t label_dim, ErrorBudget& budget) {
     const std::string_view line = line_at(offset);
     const char* const behind = std::find(p + line.size(), end, '\n');
     p = behind < end ? behind + 1 : end;
+    ++line_number;
     if (trimmed(line).empty()) continue;
     if (number == 0) keys_ = kind_ == Kind::base64 && split(line).size() == 3;
     Entry entry;
@@ -133,7 +135,7 @@ void ImageList::scan(std::int64_t label_dim, ErrorBudget& budget) {
     if (fault) {
       if (numbers_.empty())
         for (std::uint32_t i = 0; i < number; ++i) numbers_.push_back(i);
-      budget.fault([&] { return diagnostic(line, fault->part, fault->message, fault->fix); }, true);
+      budget.fault(diagnostic(line_number, line, fault->part, fault->message, fault->fix));
     } else {
       offsets_.push_back(offset);
       if (offsets_.size() <= number) numbers_.push_back(number);
@@ -188,14 +190,10 @@ std::size_t ImageList::line_of(std::uint32_t image) const {
   return 1 + static_cast<std::size_t>(std::count(text_.data(), text_.data() + offsets_[image], '\n'));
 }
 
-Diagnostic ImageList::diagnostic(std::string_view line, std::string_view part, std::string message,
+Diagnostic ImageList::diagnostic(std::size_t number, std::string_view line, std::string_view part, std::string message,
                                  std::string fix) const {
-  const auto number = 1 + static_cast<std::size_t>(std::count(text_.data(), line.data(), '\n'));
-  // A line of base64 text may be megabytes long.
-  constexpr std::size_t most_shown = 200;
-  auto source = std::make_shared<const Source>(Source{path_, std::string(line.substr(0, most_shown)), nullptr, number});
-  const auto offset = std::min(static_cast<std::size_t>(part.data() - line.data()), most_shown);
-  return {{std::move(source), offset, std::min(part.size(), most_shown - offset)}, std::move(message), std::move(fix)};
+  return {line_place(path_, number, line, static_cast<std::size_t>(part.data() - line.data()), part.size()),
+          std::move(message), std::move(fix)};
 }
 
 Diagnostic ImageList::diagnostic(std::uint32_t image, std::string message, std::string fix) const {
@@ -203,7 +201,8 @@ Diagnostic ImageList::diagnostic(std::uint32_t image, std::string message, std::
   Entry entry;
   read_line(line, entry);
   const bool map = kind_ == Kind::map;
-  return diagnostic(line, map ? entry.image : entry.image.substr(0, 8), std::move(message), std::move(fix));
+  return diagnostic(line_of(image), line, map ? entry.image : entry.image.substr(0, 8), std::move(message),
+                    std::move(fix));
 }
 
 }  // namespace tutti::reader

@@ -4,12 +4,13 @@
 // image is wanted.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "reader/error_budget.h"
+#include "reader/fault_budget.h"
 #include "reader/mapped_file.h"
 
 namespace tutti::reader {
@@ -25,7 +26,7 @@ class ImageList {
 
   ImageList(Kind, std::string path);  // a file, or for maps also a folder
   // Finds the good lines; the others are faults, the same on every rank.
-  void scan(std::int64_t label_dim, ErrorBudget&);
+  void scan(std::int64_t label_dim, FaultBudget&);
   void begin_epoch() const;
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(offsets_.size()); }
@@ -47,7 +48,8 @@ class ImageList {
   };
   std::optional<Fault> read_line(std::string_view line, Entry&) const;
   std::string_view line_at(std::uint64_t offset) const;
-  Diagnostic diagnostic(std::string_view line, std::string_view part, std::string message, std::string fix) const;
+  Diagnostic diagnostic(std::size_t number, std::string_view line, std::string_view part, std::string message,
+                        std::string fix) const;
   void list_folder();
 
   Kind kind_;

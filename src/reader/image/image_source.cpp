@@ -22,7 +22,7 @@ ImageSource::ImageSource(ImageSourceOptions options)
       infos_{options_.features, options_.labels},
       views_(options_.ten_views ? 10 : 1),
       list_(options_.kind, options_.path),
-      budget_(options_.path, options_.max_errors) {}
+      budget_(fmt::format("'{}'", options_.path), options_.max_errors, 1) {}
 
 const SequenceIndex& ImageSource::index() {
   if (index_) return *index_;
@@ -69,7 +69,7 @@ void ImageSource::check_all(const std::function<std::string(std::uint32_t image,
   });
   std::vector<std::uint32_t> faulty;
   for (const auto& [image, why] : problems) {
-    budget_.fault([&] { return list_.diagnostic(image, why, broken_fix); }, true);
+    budget_.fault(list_.diagnostic(image, why, broken_fix));
     faulty.push_back(image);
   }
   if (faulty.size() == list_.size())
@@ -208,7 +208,7 @@ void ImageSource::drop_failed(std::span<const std::uint32_t> sequences, std::siz
       continue;
     }
     broken_.insert(job.image);
-    budget_.fault([&] { return list_.diagnostic(job.image, job.problem, broken_fix); }, false);
+    budget_.fault_here(list_.diagnostic(job.image, job.problem, broken_fix));
   }
   kept_.resize(kept);
   share[0].shrink_columns(first_column + kept);

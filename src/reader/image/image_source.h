@@ -71,7 +71,7 @@ class ImageSource final : public SequenceSource {
   std::uint32_t views_ = 1;
   ImageList list_;
   ImageFiles files_;
-  ErrorBudget budget_;
+  FaultBudget budget_;
   std::optional<SequenceIndex> index_;
   std::int64_t sweep_ = 0;
   std::size_t loaders_wanted_ = 0;

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The join is made once; reading asks each part for its sequences and puts the streams side by side.
+#include "reader/composite/composite_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reader/composite/key_table.h"
+
+namespace tutti::reader {
+namespace {
+
+constexpr std::uint32_t none = SequenceIndex::most_sequences;
+
+std::string name_of(std::size_t part, const SequenceSource& source) {
+  return fmt::format("deserializer {} (stream '{}')", part + 1, source.streams().front().name);
+}
+
+}  // namespace
+
+CompositeSource::CompositeSource(std::vector<std::unique_ptr<SequenceSource>> sources, CompositeOptions options)
+    : options_(options), budget_("the files of the CompositeDataReader", options.max_errors, 1) {
+  for (auto& s : sources) {
+    infos_.insert(infos_.end(), s->streams().begin(), s->streams().end());
+    Share share(s->streams());
+    parts_.push_back({std::move(s), {}, std::move(share), {}});
+  }
+}
+
+const SequenceIndex& CompositeSource::index() {
+  if (index_) return *index_;
+  for (auto& part : parts_) part.source->index();
+  std::vector<std::vector<std::uint32_t>> matches(parts_.size());
+  for (std::size_t p = 1; p < parts_.size(); ++p)
+    if (!keys_agree(p)) matches[p] = match(p);
+  join(std::move(matches));
+  add_up();
+  return *index_;
+}
+
+// Files made by one program list the same sequences in the same order as a rule.
+bool CompositeSource::keys_agree(std::size_t p) const {
+  SequenceSource &first = *parts_[0].source, &other = *parts_[p].source;
+  const std::uint32_t n = first.index().sequences();
+  if (other.index().sequences() != n) return false;
+  const auto key = [&](SequenceSource& source, std::uint32_t i) {
+    return KeyTable::canonical(source.key(i), options_.numeric_keys);
+  };
+  std::string last;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::string mine = key(first, i);
+    if (mine != key(other, i) || (i > 0 && mine == last)) return false;
+    last = mine;
+  }
+  return !KeyTable(other, options_.numeric_keys).twice().size();
+}
+
+// For each sequence of the first part the one of part p with the same key.
+std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
+  SequenceSource &first = *parts_[0].source, &other = *parts_[p].source;
+  KeyTable table(other, options_.numeric_keys);
+  for (const auto& t : table.twice())
+    budget_.fault(fmt::format("{}: the key '{}' stands at {} already", other.place(t.second), other.key(t.second),
+                              other.place(t.first)),
+                  "keys are unique in all but the first deserializer; the first of the sequences is taken");
+  std::vector<std::uint32_t> match(first.index().sequences(), none);
+  for (std::uint32_t i = 0; i < match.size(); ++i) {
+    const std::string key = first.key(i);
+    if (const auto found = table.find(KeyTable::canonical(key, options_.numeric_keys))) {
+      match[i] = *found;
+      continue;
+    }
+    budget_.fault(fmt::format("{}: {} has no sequence with the key '{}'", first.place(i), name_of(p, other), key),
+                  "every deserializer has all sequences of the first one; a sequence without is left out");
+  }
+  return match;
+}
+
+void CompositeSource::join(std::vector<std::vector<std::uint32_t>> matches) {
+  const std::uint32_t n = parts_[0].source->index().sequences();
+  std::vector<std::uint32_t> kept;
+  for (std::uint32_t i = 0; i < n; ++i)
+    if (std::none_of(matches.begin(), matches.end(), [&](const auto& m) { return !m.empty() && m[i] == none; }))
+      kept.push_back(i);
+  if (kept.empty())
+    throw ConfigError({}, "CompositeDataReader: no sequence of the first deserializer is in all others",
+                      fmt::format("the first one's keys are like '{}', those of {} like '{}'", parts_[0].source->key(0),
+                                  name_of(1, *parts_[1].source), parts_[1].source->key(0)));
+  const bool all = kept.size() == n;
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    if (matches[p].empty() && all) continue;
+    auto& of = parts_[p].sequence_of;
+    for (const std::uint32_t i : kept) of.push_back(matches[p].empty() ? i : matches[p][i]);
+  }
+  if (!all) parts_[0].sequence_of = std::move(kept);
+}
+
+// The joined index keeps the chunks of the first part; a sequence is as long as its longest stream.
+void CompositeSource::add_up() {
+  const SequenceIndex& first = parts_[0].source->index();
+  const auto& of = parts_[0].sequence_of;
+  SequenceIndex index;
+  std::uint32_t sequence = 0;
+  const std::uint32_t n = of.empty() ? first.sequences() : static_cast<std::uint32_t>(of.size());
+  for (const auto& chunk : first.chunks()) {
+    const std::uint64_t end = std::uint64_t{chunk.first} + chunk.sequences;
+    bool begun = false;
+    for (; sequence < n && in_part(0, sequence) < end; ++sequence) {
+      if (!begun) index.begin_chunk();
+      begun = true;
+      std::int64_t samples = 0;
+      for (std::size_t p = 0; p < parts_.size(); ++p)
+        samples = std::max(samples, parts_[p].source->index().samples_of(in_part(p, sequence)));
+      index.add(static_cast<std::uint32_t>(samples));
+    }
+  }
+  index_ = std::move(index);
+}
+
+void CompositeSource::begin_epoch() {
+  for (auto& part : parts_) part.source->begin_epoch();
+}
+
+void CompositeSource::begin_sweep(std::int64_t sweep) {
+  for (auto& part : parts_) part.source->begin_sweep(sweep);
+}
+
+void CompositeSource::read(std::span<const std::uint32_t> sequences, Share& share) {
+  // A part that leaves out a sequence does so again and again: the second round has none of it.
+  do {
+    kept_.clear();
+    for (const std::uint32_t s : sequences)
+      if (damaged_.empty() || !damaged_.contains(s)) kept_.push_back(s);
+  } while (!read_parts());
+  std::size_t stream = 0;
+  for (auto& part : parts_) {
+    share.append(stream, part.share);
+    stream += part.source->streams().size();
+  }
+  std::int64_t samples = 0;
+  for (const std::uint32_t s : kept_) samples += index_->samples_of(s);
+  share.count(static_cast<std::int64_t>(kept_.size()), samples);
+  if (kept_.size() == sequences.size()) return;
+  for (const std::uint32_t s : sequences)
+    if (damaged_.contains(s)) share.left_out().push_back(s);
+}
+
+bool CompositeSource::read_parts() {
+  bool whole = true;
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    Part& part = parts_[p];
+    part.wanted.clear();
+    for (const std::uint32_t s : kept_) part.wanted.push_back(in_part(p, s));
+    part.share.clear();
+    part.source->read(part.wanted, part.share);
+    if (part.share.left_out().empty()) continue;
+    note_left_out(p);
+    whole = false;
+  }
+  return whole;
+}
+
+void CompositeSource::note_left_out(std::size_t p) {
+  const auto& left_out = parts_[p].share.left_out();
+  const std::unordered_set<std::uint32_t> gone(left_out.begin(), left_out.end());
+  for (std::size_t i = 0; i < kept_.size(); ++i)
+    if (gone.contains(parts_[p].wanted[i])) damaged_.insert(kept_[i]);
+}
+
+}  // namespace tutti::reader

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deserializer table.
+#include "reader/composite/deserializers.h"
+
+#include "reader/image/image_options.h"
+#include "reader/text/text_options.h"
+
+namespace tutti::reader {
+namespace {
+
+// Order and truncation are the reader's business; what its block says of them is inherited and has no say here.
+struct TextDeserializerOptions : TextReaderOptions {
+  void describe(config::Fields& f) {
+    TextReaderOptions::describe(f);
+    f.no_effect("module", "all deserializers are built in");
+  }
+};
+
+Made read_text_deserializer(const config::Record& block, const ReaderContext& context) {
+  auto o = std::make_shared<TextDeserializerOptions>();
+  o->order.shuffle = trains(context);
+  o->trace_level = context.trace_level;
+  config::read_fields(block, "CNTKTextFormatDeserializer", [&](config::Fields& f) { o->describe(f); },
+                      *context.problems, *context.notices, {"type"});
+  check_file(block, "file", o->file, context);
+  return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<TextSource>(o->source()); }, {}};
+}
+
+}  // namespace
+
+const std::vector<DeserializerRow>& deserializer_table() {
+  static const std::vector<DeserializerRow> rows = {
+      {"CNTKTextFormatDeserializer", "text files of |name value value ... lines; the sequence id is the key",
+       [](config::Fields& f) { TextDeserializerOptions().describe(f); }, read_text_deserializer},
+      {"ImageDeserializer", "JPEG and PNG images with their labels from a map file", describe_image_deserializer,
+       read_image_deserializer},
+      {"Base64ImageDeserializer", "the same with the images as base64 text in the file itself",
+       describe_image_deserializer, read_base64_deserializer},
+  };
+  return rows;
+}
+
+}  // namespace tutti::reader
