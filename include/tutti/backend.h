@@ -131,6 +131,11 @@ class Backend {
   // Operand 0 to the result, along the layout. With `accumulate` and a result stride of 0 it sums.
   virtual void copy(const Layout&, const float* x, float* y, bool accumulate) = 0;
 
+  // Columns of `width` floats by number: y[c] = x[from[c]], zeros where the number is negative; and back:
+  // dx[from[c]] += dy[c].
+  virtual void gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) = 0;
+  virtual void scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) = 0;
+
   // Products.
   virtual void gemm(const Gemm&, const float* a, const float* b, float* c) = 0;
   // y[column][out] = sum of value * w(index, out); the gradient adds into dw.

@@ -22,7 +22,7 @@ using Attribute = std::variant<bool, double, std::string, std::vector<double>>;
 struct Node {
   std::string name;                             // unique in the graph; see semantics 2.4
   std::string operation;
-  std::vector<std::size_t> inputs;              // indices of earlier nodes; loops (later issue) may point forward
+  std::vector<std::size_t> inputs;              // indices of nodes; input 0 of a delay may point forward
   std::map<std::string, Attribute> attributes;  // "outputRank", "dims", "init", "randomSeed", ...
   SourcePos where;                              // for errors; empty for loaded models
   // Of a parameter or statistic that comes from a trained model: what it starts from, instead of an initialiser.

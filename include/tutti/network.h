@@ -79,6 +79,9 @@ class Network {
   std::vector<NodeResult> evaluations() const;
 
   void set_mode(const NetworkMode&);
+  // Truncated sequences: forgets what the lanes have kept; and whether steps that are run change it.
+  void forget_states();
+  void keep_states(bool);
   std::size_t random_nodes() const;  // nodes that draw random numbers, for the seed rule of semantics 6
   // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each piece is announced
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
@@ -93,6 +96,8 @@ class Network {
     std::size_t columns = 0;  // 1 for values without a sample axis
     bool per_sample = true;
     std::span<const float> values;
+    // Sequences + 1 column offsets where the program knows them (networks with recurrence), else empty.
+    std::span<const std::int64_t> sequence_begin;
   };
   std::vector<Output> forward(const Batch&);
 

@@ -118,6 +118,7 @@ class WriteAction final : public Action {
 
   // The sequences of the stream that has as many samples as the node's value.
   static std::span<const std::int64_t> sequences(const Batch& batch, const Network::Output& output) {
+    if (!output.sequence_begin.empty()) return output.sequence_begin;
     for (const auto& s : batch.streams)
       if (s.columns == output.columns) return s.sequence_begin;
     return batch.streams.at(0).sequence_begin;

@@ -53,7 +53,7 @@ std::vector<Thunk*> Evaluator::bind(const Function& f, const Expr& e, Record* sc
   for (const auto& a : e.arguments) {
     Expr place_of_argument;
     place_of_argument.where = a.where;
-    std::size_t k = next++;
+    std::size_t k = a.name.empty() ? next++ : 0;
     if (!a.name.empty())
       for (k = 0; k < s.names.size() && s.names[k] != a.name; ++k) {
       }

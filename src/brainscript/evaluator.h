@@ -43,6 +43,10 @@ class Evaluator {
   // A short printed form, for Print, Format and messages.
   std::string shown(const Value&, const Expr&, const Record* scope, int depth = 0);
 
+  // The inputs of the delays (PastValue, FutureValue) made so far. They are evaluated when everything else has been,
+  // so that definitions may refer to each other through them: that is how loops are written.
+  void resolve_delays();
+
   // Operators by the types of their operands (operators.cpp).
   Value binary(const Expr&, const Value& left, const Value& right, Record* scope, const Path* path);
   Value unary(const Expr&, const Value& operand, Record* scope, const Path* path);
@@ -72,6 +76,7 @@ class Evaluator {
   Value index(const Expr&, Record* scope, const Path* path);
   Value construct(const Expr&, Record* scope, const Path* path);
   NodeRef make_node(const Expr&, Record* settings, const Path* path);
+  std::vector<std::size_t> input_nodes(const std::string& operation, const Expr&, Record* settings, const Path* path);
   void set_attributes(graph::Node&, const Expr&, Record* settings);
   void add_tag(NodeRef, const std::string& operation, Thunk* tag, const Expr&, Record* settings);
   static void append(Array&, const Value&, Heap&);
@@ -83,6 +88,13 @@ class Evaluator {
   NodeTable& nodes_;
   config::Notices* notices_;
   LoadModel load_model_;
+  struct Delay {
+    std::size_t node;
+    const Expr* expr;
+    Record* settings;
+    const Path* path;
+  };
+  std::vector<Delay> delays_;                                                       // not resolved yet
   std::vector<const Thunk*> active_;                                                // being evaluated, outermost first
   const char* stack_begin_ = static_cast<const char*>(__builtin_frame_address(0));  // evaluators live on the deep stack
   int depth_ = 0;

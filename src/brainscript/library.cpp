@@ -2,7 +2,7 @@
 // The standard library (semantics 2.7, 3, 4): every operation and layer with its arguments and defaults. The one
 // primitive is `new ComputationNode`, which takes the attributes of its operation from the record and from the
 // arguments of the function around it. The order in which W, x and b are written decides the seeds (semantics 2.6).
-// Layers of image networks stand in library_images.cpp.
+// Layers of image networks stand in library_images.cpp, everything in time in library_recurrent.cpp.
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
@@ -241,6 +241,9 @@ BS = {
     Or (x, y) = Not (Not (x) .* Not (y))
     Xor (x, y) = Square (x - y)
     Not (x) = 1 - x
+    Toggle (clk, initialValue=0) = {
+      state = Xor (PastValue (1, state, defaultHiddenActivation=initialValue), clk)
+    }.state
     If (cond, thenVal, elseVal, tag='') = new ComputationNode { operation = 'If'; inputs = cond : thenVal : elseVal }
   }
   Network = {
@@ -251,6 +254,9 @@ BS = {
       ReplaceLinksToNode (nodeToReplace, newNode) = (node => if IsSameObject (node, nodeToReplace) then newNode else node)
     }
   }
+  Sequences = _Sequences
+  Loop = _Loop
+  RNNs = _RNNs
   Parameters = {
     WeightParam (outputDim, inputDim, initValueScale=1) =
       Parameter {outputDim, inputDim, init='uniform', initValueScale=initValueScale, randomSeed=1}
@@ -314,7 +320,7 @@ CNTK2 = {
 
 std::string library_text() {
   std::string all(text);
-  for (const std::string_view part : {image_library_text()}) all += part;
+  for (const std::string_view part : {image_library_text(), recurrent_library_text()}) all += part;
   return all;
 }
 

@@ -10,5 +10,6 @@ namespace tutti::brainscript {
 std::string library_text();  // all parts
 
 std::string_view image_library_text();
+std::string_view recurrent_library_text();
 
 }  // namespace tutti::brainscript

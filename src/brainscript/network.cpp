@@ -57,6 +57,7 @@ class Builder {
     const std::vector<std::string> order = evaluation_order(*network);
     std::map<std::string, Value> values;
     for (const auto& name : order) guarded([&] { values[name] = evaluator_.force(network->own(name)); });
+    guarded([&] { evaluator_.resolve_delays(); });
     if (problems_ > 0) return {};
     name_top_level(values);
     for (const auto& set : special_sets) guarded([&] { fill(set, *network, values); });

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "brainscript/evaluator.h"
+#include "graph/loops.h"
 #include "graph/shapes.h"
 
 namespace tutti::brainscript {
@@ -18,6 +19,9 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
                                                      {"imageLayout", text}};
   static const std::map<std::string, std::vector<AttributeSpec>> table = {
       {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
+      {"PastValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
+      {"FutureValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
+      {"LSTM", {{"backwards", flag}}},
       {"Times", {{"outputRank", integer}, {"inferInputRankToMap", integer}}},
       {"TransposeTimes", {{"outputRank", integer}}},
       {"Softmax", {{"axis", integer}}},
@@ -167,22 +171,8 @@ NodeRef Evaluator::make_node(const Expr& e, Record* settings, const Path* path) 
     fail(e, settings, fmt::format("this version has no operation '{}'", node.operation),
          near.empty() ? "docs/brainscript.md lists the operations" : fmt::format("did you mean '{}'?", near));
   }
-  if (Thunk* t = find_setting(settings, "inputs");
-      t && node.operation != "LearnableParameter" && info->max_inputs != 0) {
-    const Value inputs = force(t, &e, settings);
-    std::vector<Thunk*> all = {t};
-    if (auto* a = std::get_if<Array*>(&inputs)) all = (*a)->elements;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::string what = all.size() == 1 ? "the input" : fmt::format("input {}", i + 1);
-      node.inputs.push_back(
-          as_node(force(all[i], &e, settings), what, e, settings, operand_path(path, node.operation, i)).index);
-    }
-  }
-  const auto n = static_cast<int>(node.inputs.size());
-  if (n < info->min_inputs || (info->max_inputs >= 0 && n > info->max_inputs))
-    fail(e, settings,
-         fmt::format("{} takes {}{} inputs, not {}", node.operation, info->max_inputs < 0 ? "at least " : "",
-                     info->min_inputs, n));
+  const bool delay = graph::is_delay(node.operation);
+  if (!delay) node.inputs = input_nodes(node.operation, e, settings, path);
   node.name = path->str();
   node.where = place(e, settings);
   if (node.operation == "LearnableParameter")
@@ -191,8 +181,40 @@ NodeRef Evaluator::make_node(const Expr& e, Record* settings, const Path* path) 
     set_attributes(node, e, settings);
   const std::string operation = node.operation;
   const NodeRef made = nodes_.add(std::move(node));
+  if (delay) delays_.push_back({made.index, &e, settings, path});
   if (Thunk* t = find_setting(settings, "tag")) add_tag(made, operation, t, e, settings);
   return made;
+}
+
+std::vector<std::size_t> Evaluator::input_nodes(const std::string& operation, const Expr& e, Record* settings,
+                                                const Path* path) {
+  const graph::OperationInfo* info = graph::find_operation(operation);
+  std::vector<std::size_t> nodes;
+  if (Thunk* t = find_setting(settings, "inputs"); t && operation != "LearnableParameter" && info->max_inputs != 0) {
+    const Value inputs = force(t, &e, settings);
+    std::vector<Thunk*> all = {t};
+    if (auto* a = std::get_if<Array*>(&inputs)) all = (*a)->elements;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string what = all.size() == 1 ? "the input" : fmt::format("input {}", i + 1);
+      nodes.push_back(as_node(force(all[i], &e, settings), what, e, settings, operand_path(path, operation, i)).index);
+    }
+  }
+  const auto n = static_cast<int>(nodes.size());
+  if (n < info->min_inputs || (info->max_inputs >= 0 && n > info->max_inputs))
+    fail(e, settings,
+         fmt::format("{} takes {}{} inputs, not {}", operation, info->max_inputs < 0 ? "at least " : "",
+                     info->min_inputs, n));
+  return nodes;
+}
+
+void Evaluator::resolve_delays() {
+  while (!delays_.empty()) {
+    const Delay d = delays_.front();
+    delays_.erase(delays_.begin());
+    const std::string operation = nodes_.graph.nodes[d.node].operation;  // nodes move when more are made
+    auto inputs = input_nodes(operation, *d.expr, d.settings, d.path);
+    nodes_.graph.nodes[d.node].inputs = std::move(inputs);
+  }
 }
 
 void Evaluator::set_attributes(graph::Node& node, const Expr& e, Record* settings) {
@@ -261,6 +283,13 @@ Value Evaluator::node_member(NodeRef ref, const Expr& e, Record* scope) {
   if (e.name == "dim" || e.name == "dims") {
     // On a copy: what is inferred for the question must not fix dims before the network is whole.
     graph::Graph copy = nodes_.graph;
+    // A delay whose input comes later has the dims it was given.
+    for (const auto& d : delays_) {
+      copy.nodes[d.node].operation = "InputValue";
+      if (d.node == ref.index && graph::declared_shape(copy.nodes[d.node]).elements() == 0)
+        fail(e, scope, fmt::format("the dimensions of {} '{}' are not known yet", node.operation, node.name),
+             "give the delay its dims: PastValue (dims, x)");
+    }
     const Shape shape = graph::infer_graph(copy, graph::evaluation_order(copy, {ref.index}))[ref.index].shape;
     if (e.name == "dim") return static_cast<double>(shape.elements());
     return from_numbers(shape.dims);

@@ -351,19 +351,15 @@ class Parser {
     const std::string_view close = open.text == "(" ? ")" : "}";
     Expr* e = make(ExprKind::call, function->where);
     e->args = {function};
-    bool named = false;
     while (!at(close)) {
       Argument a;
       a.where = peek().where;
       if (peek().kind == TokenKind::identifier && at("=", 1)) {
         a.name = next().text;
         next();
-        named = true;
         for (const auto& other : e->arguments)
           if (other.name == a.name)
             fail(a.where, fmt::format("the argument '{}' is given twice", a.name), "remove one");
-      } else if (named && peek().kind != TokenKind::end) {
-        fail(a.where, "an argument without a name behind one with a name", "put it in front, or write name=value");
       }
       a.value = expression(0, false);
       e->arguments.push_back(a);

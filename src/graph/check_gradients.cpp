@@ -30,6 +30,8 @@ std::vector<std::size_t> chosen(std::size_t size, std::size_t entries, std::mt19
 std::vector<GradientMismatch> check_gradients(Network& network, const Batch& batch,
                                               const GradientCheckOptions& options) {
   NoSink sink;
+  // Every run must begin with the same states of truncated sequences; the last one moves them on.
+  network.keep_states(false);
   const double criterion = network.forward_backward(batch, sink).criterion;
   Parameters& p = network.parameters();
   const std::vector<float> analytic(p.gradients.data(), p.gradients.data() + p.gradients.size());
@@ -56,6 +58,7 @@ std::vector<GradientMismatch> check_gradients(Network& network, const Batch& bat
       if (!(std::fabs(exact - numeric) <= options.tolerance * std::max(std::fabs(exact), std::fabs(numeric)) + noise))
         wrong.push_back({slice.name, i, exact, numeric});
     }
+  network.keep_states(true);
   network.forward_backward(batch, sink);
   return wrong;
 }

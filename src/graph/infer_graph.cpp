@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/loops.h"
 #include "graph/shapes.h"
 #include "graph/text_matrix.h"
 
@@ -35,20 +36,43 @@ bool complete_operand(Graph& graph, std::vector<Value>& values, std::size_t inde
   return true;
 }
 
+// A value of which nothing is known yet: what a loop delays, before the loop has been walked.
+constexpr const char* unknown_axis = "?";
+bool unknown(const Value& v) { return v.axis == unknown_axis; }
+Value unknown_value() { return {Shape{{0}}, true, unknown_axis}; }
+
 std::string joint_axis(const Graph& graph, const Node& node, const std::vector<Value>& values) {
   const std::string* axis = nullptr;
   std::size_t from = 0;
+  bool open = false;
   for (const auto i : node.inputs) {
     if (!values[i].per_sample) continue;
+    open = open || unknown(values[i]);
+    if (unknown(values[i])) continue;
     if (axis && *axis != values[i].axis)
       throw ConfigError(
           node.where,
           fmt::format("{} '{}': '{}' and '{}' lie on different dynamic axes ('{}' and '{}')", node.operation, node.name,
                       graph.nodes[from].name, graph.nodes[i].name, *axis, values[i].axis),
-          "declare both inputs with the same dynamicAxis");
+          "declare both inputs with the same dynamicAxis, or use ReconcileDynamicAxis where their sequences have the "
+          "same lengths");
     axis = &values[i].axis, from = i;
   }
-  return axis ? *axis : std::string();
+  return axis ? *axis : open ? std::string(unknown_axis) : std::string();
+}
+
+// The dynamic axis of a result.
+std::string result_axis(const Graph& graph, const Node& node, const std::vector<Value>& values) {
+  const bool makes_axis = node.operation == "Where" || is_time_slice(node);
+  const int from = makes_axis ? 0 : axis_giver(node.operation);
+  if (from < 0) return joint_axis(graph, node, values);
+  const Value& giver = values[node.inputs[static_cast<std::size_t>(from)]];
+  if (!giver.per_sample)
+    throw ConfigError(node.where,
+                      fmt::format("{} '{}': '{}' is no sequence", node.operation, node.name,
+                                  graph.nodes[node.inputs[static_cast<std::size_t>(from)]].name),
+                      "it needs a value that depends on an input");
+  return makes_axis ? node.name : giver.axis;
 }
 
 void infer_leaf(Node& node, Value& value) {
@@ -74,30 +98,22 @@ bool is_statistic(const Node& node) { return node.operation == "Mean" || node.op
 
 namespace {
 
+// Members of a loop stand together, in the order in which a step runs them.
 std::vector<std::size_t> ordered(const Graph& graph, const std::vector<std::size_t>& roots, bool through_statistics) {
-  enum class Mark { unseen, open, done };
-  std::vector<Mark> marks(graph.nodes.size(), Mark::unseen);
+  const auto inputs = [&](std::size_t i) {
+    const Node& node = graph.nodes[i];
+    return !through_statistics && is_statistic(node) ? std::span<const std::size_t>()
+                                                     : std::span<const std::size_t>(node.inputs);
+  };
   std::vector<std::size_t> order;
-  // Depth first with an explicit stack: networks can be thousands of nodes deep.
-  std::vector<std::pair<std::size_t, std::size_t>> stack;
-  for (const auto root : roots) {
-    if (marks[root] == Mark::unseen) stack.emplace_back(root, 0), marks[root] = Mark::open;
-    while (!stack.empty()) {
-      auto& [index, next] = stack.back();
-      const Node& node = graph.nodes[index];
-      if (next == node.inputs.size() || (!through_statistics && is_statistic(node))) {
-        marks[index] = Mark::done;
-        order.push_back(index);
-        stack.pop_back();
-        continue;
-      }
-      const std::size_t input = node.inputs[next++];
-      if (marks[input] == Mark::open)
-        throw ConfigError(node.where,
-                          fmt::format("'{}' depends on itself through '{}'", node.name, graph.nodes[input].name),
-                          "recurrent networks are not available in this version");
-      if (marks[input] == Mark::unseen) stack.emplace_back(input, 0), marks[input] = Mark::open;
+  for (const auto& component : strong_components(graph.nodes.size(), roots, inputs)) {
+    const auto in = inputs(component[0]);
+    if (component.size() == 1 && std::find(in.begin(), in.end(), component[0]) == in.end()) {
+      order.push_back(component[0]);
+      continue;
     }
+    const auto members = order_in_loop(graph, component);
+    order.insert(order.end(), members.begin(), members.end());
   }
   return order;
 }
@@ -114,45 +130,113 @@ std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<s
 
 namespace {
 
-// One walk over the nodes; whether a parameter was completed, so that users before that place saw an older shape.
-bool infer_once(Graph& graph, const std::vector<std::size_t>& order, std::vector<Value>& values) {
-  bool changed = false;
-  for (const auto index : order) {
-    Node& node = graph.nodes[index];
-    if (node.inputs.empty()) {
-      if (find_operation(node.operation)) infer_leaf(node, values[index]);
-      if (!find_operation(node.operation) || find_operation(node.operation)->min_inputs > 0) infer_shape(node, {});
-      continue;
-    }
-    std::vector<Shape> shapes;
-    std::vector<std::string> names;
-    bool sampled = false;
-    for (const auto i : node.inputs) {
-      shapes.push_back(values[i].shape);
-      names.push_back(graph.nodes[i].name);
-      sampled = sampled || values[i].per_sample;
-    }
-    if (find_operation(node.operation))
-      for (std::size_t k = 0; k < shapes.size(); ++k) {
-        Shape completed = infer_operand(node, k, shapes);
-        if (completed == shapes[k]) continue;
-        changed = complete_operand(graph, values, node.inputs[k], completed) || changed;
-        shapes[k] = completed;
-      }
-    values[index].shape = infer_shape(node, shapes, names);
-    values[index].axis = joint_axis(graph, node, values);
-    values[index].per_sample = sampled && keeps_sample_axis(node);
-    if (!values[index].per_sample) values[index].axis.clear();
+// Shape, axis and completed parameters of one node; whether a parameter was completed, so that users before that place
+// saw an older shape. With `partial` some of what it reads is not known yet.
+bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, bool partial) {
+  Node& node = graph.nodes[index];
+  bool changed = false, sampled = false;
+  std::vector<Shape> shapes;
+  std::vector<std::string> names;
+  for (const auto i : node.inputs) {
+    shapes.push_back(values[i].shape);
+    names.push_back(graph.nodes[i].name);
+    sampled = sampled || values[i].per_sample;
   }
+  if (find_operation(node.operation) && !partial)
+    for (std::size_t k = 0; k < shapes.size(); ++k) {
+      Shape completed = infer_operand(node, k, shapes);
+      if (completed == shapes[k]) continue;
+      changed = complete_operand(graph, values, node.inputs[k], completed) || changed;
+      shapes[k] = completed;
+    }
+  values[index].shape = infer_shape(node, shapes, names);
+  values[index].axis = result_axis(graph, node, values);
+  values[index].per_sample = sampled && keeps_sample_axis(node);
+  if (!values[index].per_sample) values[index].axis.clear();
   return changed;
 }
+
+// Inference over a graph that may hold loops: walks over the nodes until nothing changes. What follows from a delay
+// whose input has not been reached yet is tentative: mistakes there do not count, and no parameter is completed from
+// it.
+class Inference {
+ public:
+  Inference(Graph& graph, const std::vector<std::size_t>& order)
+      : graph_(graph),
+        order_(order),
+        values_(graph.nodes.size()),
+        seen_(graph.nodes.size()),
+        tentative_(graph.nodes.size()) {}
+
+  std::vector<Value> run() {
+    settle();
+    if (std::find(tentative_.begin(), tentative_.end(), true) != tentative_.end()) {
+      for (const auto index : order_) check_known(index);
+      tentative_.assign(tentative_.size(), false);
+      settle();
+    }
+    return std::move(values_);
+  }
+
+ private:
+  void settle() {
+    // A loop needs a walk for each of its delays.
+    for (std::size_t walks = 0; walk() && walks < 2 * order_.size() + 4; ++walks) {
+    }
+  }
+
+  bool walk() {
+    bool changed = false;
+    for (const auto index : order_) changed = visit(index) || changed;
+    return changed;
+  }
+
+  bool visit(std::size_t index) {
+    Node& node = graph_.nodes[index];
+    const bool known_before = seen_[index];
+    seen_[index] = true;
+    if (node.inputs.empty()) {
+      if (find_operation(node.operation)) infer_leaf(node, values_[index]);
+      if (!find_operation(node.operation) || find_operation(node.operation)->min_inputs > 0) infer_shape(node, {});
+      return false;
+    }
+    bool partial = false;
+    for (const auto i : node.inputs) {
+      if (!seen_[i]) values_[i] = unknown_value(), tentative_[i] = true;
+      partial = partial || tentative_[i];
+    }
+    const Value before = values_[index];
+    bool changed = false;
+    try {
+      changed = infer_node(graph_, index, values_, partial);
+    } catch (const ConfigError&) {
+      if (!partial) throw;
+      values_[index] = unknown_value();
+    }
+    tentative_[index] = partial;
+    const bool same = before.shape == values_[index].shape && before.axis == values_[index].axis;
+    return changed || (partial && !known_before) || (known_before && !same);
+  }
+
+  void check_known(std::size_t index) const {
+    if (!unknown(values_[index])) return;
+    const Node& node = graph_.nodes[index];
+    throw ConfigError(node.where,
+                      fmt::format("nothing tells the dimensions or the sequences of {} '{}', which stands in a loop",
+                                  node.operation, node.name),
+                      "a loop needs something with samples in it, and its delays may need dims: PastValue (dims, x)");
+  }
+
+  Graph& graph_;
+  const std::vector<std::size_t>& order_;
+  std::vector<Value> values_;
+  std::vector<bool> seen_, tentative_;
+};
 
 }  // namespace
 
 std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& order) {
-  std::vector<Value> values(graph.nodes.size());
-  while (infer_once(graph, order, values)) {
-  }
+  std::vector<Value> values = Inference(graph, order).run();
   for (const auto index : order)
     if (!complete(values[index].shape))
       throw ConfigError(

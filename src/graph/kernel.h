@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/sequences.h"
 #include "tutti/backend.h"
 #include "tutti/graph.h"
 #include "tutti/parameters.h"
@@ -61,12 +62,22 @@ struct Run {
   explicit Run(Backend& b) : backend(b) {}
 
   Backend& backend;
-  std::vector<float*> values, gradients, work;  // by tensor, by tensor, by instruction
-  std::vector<SparseView> sparse;               // by tensor
-  std::vector<double> sums;                     // by tensor: criteria in double
-  std::vector<std::size_t> columns;             // by dynamic axis
-  std::vector<std::vector<PieceRange>> pieces;  // by tensor; empty for what is not trained
-  bool first_part = true, last_part = true;     // of a share that is worked off in parts
+  std::vector<float*> values, gradients, work;   // by tensor, by tensor, by instruction
+  std::vector<SparseView> sparse;                // by tensor
+  std::vector<double> sums;                      // by tensor: criteria in double
+  std::vector<std::size_t> columns;              // by dynamic axis
+  std::vector<std::vector<PieceRange>> pieces;   // by tensor; empty for what is not trained
+  std::vector<SequenceTable> sequences;          // by dynamic axis, in programs that work in packed order
+  std::vector<CarriedState> carried;             // by tensor
+  std::span<const Fragment> fragments;           // of the part's sequences; empty when they come whole
+  std::vector<std::vector<std::int32_t>> lists;  // by tensor: which columns the result was gathered from
+  std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is
+  std::vector<std::int32_t> numbers;
+  std::vector<float> host, host_result;
+  bool keeps_states = true;  // off: states of truncated sequences stay as they were
+  static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
+  std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
+  bool first_part = true, last_part = true;  // of a share that is worked off in parts
   PieceSink* sink = nullptr;
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
@@ -92,6 +103,8 @@ class Kernel {
   virtual void backward(Run&) const {}
   // Makes what depends on the number of columns before the first step.
   virtual void plan(Backend&, std::size_t columns) const {}
+  // After the last step of the loop that the kernel is a member of; forward over all columns does the same itself.
+  virtual void end_of_steps(Run&) const {}
 
   const Instruction code;
   std::vector<Write> write;  // set by the program

@@ -72,7 +72,37 @@ Operand Lowering::emit(const std::string& operation, std::vector<Operand> in,
 Operand Lowering::as_written() {
   std::vector<Operand> in;
   for (std::size_t k = 0; k < node().inputs.size(); ++k) in.push_back(input(k));
-  return emit(node().operation, std::move(in), node().attributes);
+  Operand out = emit(node().operation, std::move(in), node().attributes);
+  if (out.per_sample) {
+    if (is_time_slice(node())) code_.instructions.back().operation = "SliceTime";
+    out.axis = axis(values_[current_].axis);
+    code_.tensors[out.tensor].axis = code_.instructions.back().out.axis = out.axis;
+  }
+  return out;
+}
+
+Operand Lowering::delay() {
+  Instruction i;
+  i.operation = node().operation;
+  i.node = {node().name, node().operation, {}, node().attributes, node().where};
+  const std::size_t input = node().inputs[0];
+  if (const auto made = code_.of_node.find(input); made != code_.of_node.end())
+    i.in.push_back(made->second);
+  else
+    i.in.emplace_back(), open_.emplace_back(code_.instructions.size(), input);
+  for (std::size_t k = 1; k < node().inputs.size(); ++k) i.in.push_back(this->input(k));
+  Tensor t;
+  t.name = node().name, t.node = current_, t.elements = shape().elements(), t.per_sample = true;
+  t.axis = axis(values_[current_].axis);
+  code_.tensors.push_back(t);
+  i.out = {code_.tensors.size() - 1, shape(), t.elements, true, t.axis};
+  const Operand out = i.out;
+  code_.instructions.push_back(std::move(i));
+  return out;
+}
+
+void Lowering::close_delays() {
+  for (const auto& [instruction, input] : open_) code_.instructions[instruction].in[0] = code_.of_node.at(input);
 }
 
 // Composite operations.
@@ -151,10 +181,14 @@ Lowered Lowering::run(const std::vector<std::size_t>& order) {
       result = leaf(Tensor::Kind::parameter);
     else if (operation == "Mean" || operation == "InvStdDev")
       result = leaf(Tensor::Kind::statistic);
+    else if (is_delay(operation))
+      result = delay();
     else
       result = composite == composites().end() ? as_written() : composite->second(*this);
     code_.of_node[index] = std::move(result);
   }
+  close_delays();
+  for (const auto& i : code_.instructions) code_.sequential = code_.sequential || needs_sequences(i.operation);
   return std::move(code_);
 }
 
@@ -162,10 +196,12 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
               const std::vector<std::size_t>& roots, const LowerOptions& options) {
   Lowered code = Lowering(graph, values, options.training).run(order);
   fuse_bias_and_activation(code, roots);
+  group_loops(code);
   fuse_images(code, roots);
   if (!options.winograd)
     for (auto& i : code.instructions) i.node.attributes["winograd"] = false;
-  if (options.channel_block > 0) choose_layouts(code, roots, options.channel_block);
+  // Layouts are chosen in one walk from inputs to users, which a loop does not have.
+  if (options.channel_block > 0 && code.loops.empty()) choose_layouts(code, roots, options.channel_block);
   return code;
 }
 

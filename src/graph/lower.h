@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/kernel.h"
+#include "graph/loops.h"
 #include "graph/shapes.h"
 
 namespace tutti::graph {
@@ -15,9 +16,11 @@ namespace tutti::graph {
 struct Lowered {
   std::vector<Tensor> tensors;
   std::vector<Instruction> instructions;
+  std::vector<Loop> loops;                 // runs of instructions, in their order
   std::map<std::size_t, Operand> of_node;  // where the value of a graph node is
   std::vector<std::string> axes;           // names of the dynamic axes
   std::size_t random_nodes = 0;            // instructions that draw random numbers
+  bool sequential = false;                 // looks at sequences: columns are kept in packed order
   std::size_t fused = 0;                   // bias and activation passes saved
   std::size_t reorders = 0;                // changes of format between images
 };

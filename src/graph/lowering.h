@@ -37,12 +37,16 @@ class Lowering {
   Operand leaf(Tensor::Kind kind);
   std::size_t axis(const std::string& name);
   Operand as_written();
+  Operand delay();
+  void close_delays();
 
   const Graph& graph_;
   const std::vector<Value>& values_;
   bool training_;
   std::size_t current_ = 0;
   Lowered code_;
+  // Delays that were lowered before their input: instruction, input node.
+  std::vector<std::pair<std::size_t, std::size_t>> open_;
 };
 
 // image_lowering.cpp

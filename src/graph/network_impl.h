@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/packed_inputs.h"
 #include "graph/program.h"
 #include "graph/touched.h"
 #include "tutti/network.h"
@@ -32,8 +33,10 @@ struct Executable {
   graph::Program program;
   graph::Run run;
   std::vector<std::size_t> roots;
-  std::vector<FloatBuffer> dense;  // by tensor: room for sparse streams that are read as dense values
-  std::vector<Part> parts;         // of the share at hand; kept so that its memory is
+  std::vector<FloatBuffer> dense;     // by tensor: room for sparse streams that are read as dense values
+  graph::PackedInputs packed;         // of programs that work in packed order
+  std::vector<FloatBuffer> unpacked;  // by root
+  std::vector<Part> parts;            // of the share at hand; kept so that its memory is
 };
 
 struct Network::Impl {
@@ -59,6 +62,7 @@ struct Network::Impl {
 
   std::unique_ptr<Executable> training, evaluation, output, statistics;
   NetworkMode mode;
+  bool keeps_states = true;
   std::vector<StreamInfo> streams;
   std::vector<Network::Output> outputs;
   struct Statistic {
@@ -86,6 +90,8 @@ struct Network::Impl {
   void attach(Executable& e, const Batch&, const Part&);
   const std::vector<Part>& parts(Executable& e, const Batch&);
   void attach_input(Executable& e, std::size_t tensor, const Batch&, const Part&);
+  void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
+  std::span<const float> in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds what the roots of `e` say about the part that has just been run.
   void tally(const Executable& e, Tally&) const;
   double total(const Executable& e, std::size_t node) const;

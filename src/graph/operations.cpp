@@ -64,6 +64,18 @@ const std::array operations = {
     OperationInfo{"BatchNormalization", 5, 5},  // x, scale, bias, running mean, running variance; spatial=false,
                                                 // normalizationTimeConstant=0, blendTimeConstant=0, epsilon=1e-5
     OperationInfo{"LocalResponseNormalization", 1, 1},  // depthRadius, bias=1, alpha=1, beta=0.75
+    // Time. The input of a delay may be made later than the delay itself: that is how loops are written.
+    OperationInfo{"PastValue", 1, 2},    // dims, timeStep=1, defaultHiddenActivation=0.1; x, initial state
+    OperationInfo{"FutureValue", 1, 2},  // the same
+    OperationInfo{"TimeReverse", 1, 1},
+    // Dynamic axes.
+    OperationInfo{"Where", 1, 1},                 // frames where the condition is not 0; a new axis
+    OperationInfo{"PackedIndex", 2, 2},           // layout of, frames from Where
+    OperationInfo{"GatherPacked", 2, 2},          // index, source
+    OperationInfo{"ScatterPacked", 3, 3},         // layout of, index, source
+    OperationInfo{"ReconcileDynamicAxis", 2, 2},  // data, layout of
+    OperationInfo{"ZeroSequence", 1, 1},          // 0 for every step of the input's axis
+    OperationInfo{"BroadcastSequenceAs", 2, 2},   // layout of, sequences of length 1
     // Training and corpus statistics.
     OperationInfo{"Dropout", 1, 1}, OperationInfo{"Mean", 1, 1}, OperationInfo{"InvStdDev", 1, 1},
     OperationInfo{"PerDimMeanVarNormalization", 3, 3},    // x, mean, 1/deviation

@@ -32,14 +32,12 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);
   for (const auto& i : code_.instructions) additive_ = additive_ && !over_whole_share(i);
   double_sums_.assign(code_.tensors.size(), false);
-  for (auto& i : code_.instructions) {
-    kernels_.push_back(make_kernel(i));
-    double_sums_[i.out.tensor] = kernels_.back()->sums_in_double;
-  }
+  make_kernels();
   std::set<std::size_t> dense;
   for (const auto& i : code_.instructions)
     for (std::size_t k = 0; k < i.in.size(); ++k)
-      if (code_.tensors[i.in[k].tensor].kind == Tensor::Kind::input && !(i.reads_sparse && k == 1))
+      if (code_.tensors[i.in[k].tensor].kind == Tensor::Kind::input && !(i.reads_sparse && k == 1) &&
+          !only_layout(i.operation, k))
         dense.insert(i.in[k].tensor);
   for (const auto root : roots_)
     if (code_.tensors[root].kind == Tensor::Kind::input) dense.insert(root);
@@ -75,17 +73,62 @@ bool Program::sums_over_samples(const Graph& graph, std::size_t index, const std
                      [&](std::size_t i) { return !values[i].per_sample && sums_over_samples(graph, i, values); });
 }
 
+void Program::make_kernels() {
+  auto loop = code_.loops.begin();
+  for (std::size_t i = 0; i < code_.instructions.size(); ++i) {
+    const bool enters = loop != code_.loops.end() && i == loop->first;
+    if (enters)
+      for (std::size_t k = loop->first; k < loop->last; ++k) add_deferred(k);
+    const std::size_t first = kernels_.size();
+    kernels_.push_back(make_kernel(code_.instructions[i]));
+    double_sums_[kernels_.back()->code.out.tensor] = kernels_.back()->sums_in_double;
+    loop_of_.push_back(none), backward_only_.push_back(false);
+    if (!enters) continue;
+    for (; i + 1 < loop->last; ++i) {
+      kernels_.push_back(make_kernel(code_.instructions[i + 1]));
+      loop_of_.push_back(none), backward_only_.push_back(false);
+    }
+    Loop over_kernels = *loop++;
+    over_kernels.first = first, over_kernels.last = kernels_.size();
+    for (std::size_t k = first; k < kernels_.size(); ++k) {
+      loop_of_[k] = loops_.size();
+      if (kernels_[k]->announces) kernels_[k]->differentiable[0] = false;  // the deferred one does that
+    }
+    loops_.emplace_back(over_kernels, kernels_);
+  }
+}
+
+// The gradient of a weight inside of a loop is one product over all steps, in backward just behind the loop.
+void Program::add_deferred(std::size_t instruction) {
+  auto kernel = make_kernel(code_.instructions[instruction]);
+  if (!kernel->announces) return;
+  std::fill(kernel->differentiable.begin() + 1, kernel->differentiable.end(), false);
+  kernels_.push_back(std::move(kernel));
+  loop_of_.push_back(none), backward_only_.push_back(true);
+}
+
 void Program::flow_gradients() {
   needs_gradient_.assign(code_.tensors.size(), false);
   for (std::size_t t = 0; t < code_.tensors.size(); ++t) needs_gradient_[t] = code_.tensors[t].trained;
   if (!criterion_) return;
-  for (const auto& kernel : kernels_)
-    for (std::size_t k = 0; k < kernel->code.in.size(); ++k)
-      if (kernel->differentiable[k] && needs_gradient_[kernel->code.in[k].tensor])
-        needs_gradient_[kernel->code.out.tensor] = true;
+  for (bool changed = true; changed;) {  // once without loops
+    changed = false;
+    for (const auto& kernel : kernels_)
+      for (std::size_t k = 0; k < kernel->code.in.size(); ++k)
+        if (kernel->differentiable[k] && needs_gradient_[kernel->code.in[k].tensor] &&
+            !needs_gradient_[kernel->code.out.tensor])
+          needs_gradient_[kernel->code.out.tensor] = true, changed = !loops_.empty();
+  }
   std::vector<bool> reached(code_.tensors.size(), false), written(code_.tensors.size(), false);
   reached[criterion_->tensor] = true;
   for (std::size_t i = kernels_.size(); i-- > 0;) {
+    if (loop_of_[i] != none) {
+      LoopRun& loop = loops_[loop_of_[i]];
+      flow_through(loop, reached, written);
+      active_.insert(active_.end(), loop.active.begin(), loop.active.end());
+      i = loop.first();
+      continue;
+    }
     Kernel& kernel = *kernels_[i];
     if (!reached[kernel.code.out.tensor] || !needs_gradient_[kernel.code.out.tensor]) continue;
     active_.push_back(i);
@@ -98,6 +141,48 @@ void Program::flow_gradients() {
       reached[t] = written[t] = true;
     }
   }
+}
+
+// Steps run in the other direction; what a delay hands to the step before only covers the sequences that go on, so such
+// gradients begin at zero and everybody adds, as do those that sum over the steps.
+void Program::flow_through(LoopRun& loop, std::vector<bool>& reached, std::vector<bool>& written) {
+  std::vector<bool> takes_part(kernels_.size(), false), delayed(code_.tensors.size(), false);
+  const auto flows = [&](const Kernel& kernel, std::size_t k) {
+    return kernel.differentiable[k] && needs_gradient_[kernel.code.in[k].tensor];
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = loop.last(); i-- > loop.first();) {
+      const Kernel& kernel = *kernels_[i];
+      if (takes_part[i] || !reached[kernel.code.out.tensor] || !needs_gradient_[kernel.code.out.tensor]) continue;
+      takes_part[i] = changed = true;
+      for (std::size_t k = 0; k < kernel.code.in.size(); ++k)
+        if (flows(kernel, k)) reached[kernel.code.in[k].tensor] = true;
+      if (is_delay(kernel.code.operation)) delayed[kernel.code.in[0].tensor] = true;
+    }
+  }
+  for (std::size_t i = loop.last(); i-- > loop.first();) {
+    Kernel& kernel = *kernels_[i];
+    if (!takes_part[i]) continue;
+    loop.active.push_back(i);
+    const std::size_t n = kernel.code.in.size();
+    for (std::size_t j = 0; j < n; ++j) {
+      const std::size_t k = kernel.last_input_first ? n - 1 - j : j;
+      const Operand& in = kernel.code.in[k];
+      if (!flows(kernel, k)) continue;
+      const bool sums = delayed[in.tensor] || !in.per_sample || in.axis != loop.axis();
+      if (sums && !written[in.tensor]) loop.cleared.push_back(in);
+      kernel.write[k] = sums || written[in.tensor] ? Write::add : Write::set;
+      written[in.tensor] = true;
+    }
+  }
+}
+
+std::size_t Program::begin_of(std::size_t kernel) const {
+  return loop_of_[kernel] == none ? kernel : loops_[loop_of_[kernel]].first();
+}
+std::size_t Program::end_of(std::size_t kernel) const {
+  return loop_of_[kernel] == none ? kernel : loops_[loop_of_[kernel]].last() - 1;
 }
 
 // Pieces of a weight must be whole rows of every product that it takes part in.
@@ -215,24 +300,26 @@ void Program::plan_lifetimes() {
   for (const auto i : active_) active[i] = true;
   for (std::size_t i = 0; i < n; ++i) {
     const Kernel& kernel = *kernels_[i];
-    const std::size_t back = 2 * n - 1 - i;
+    const std::size_t use = end_of(i), back = 2 * n - 1 - begin_of(i);
     for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
       auto& last = last_use[kernel.code.in[k].tensor];
-      last = std::max(last, active[i] && kernel.reads_input[k] ? back : i);
+      last = std::max(last, active[i] && kernel.reads_input[k] ? back : use);
     }
     auto& own = last_use[kernel.code.out.tensor];
-    own = std::max(own, active[i] && kernel.reads_output ? back : i);
+    own = std::max(own, active[i] && kernel.reads_output ? back : use);
   }
   for (const auto root : roots_) last_use[root] = 2 * n;
   for (std::size_t i = 0; i < n; ++i) {
+    if (backward_only_[i]) continue;
     place_value(i, last_use);
     const Kernel& kernel = *kernels_[i];
+    const std::size_t begin = begin_of(i), end = active[i] ? 2 * n - 1 - begin_of(i) : end_of(i);
     if (kernel.work_like >= 0)
       work_buffer_[kernel.code.out.tensor] =
-          new_buffer(kernel.code.in[static_cast<std::size_t>(kernel.work_like)], i, active[i] ? 2 * n - 1 - i : i);
+          new_buffer(kernel.code.in[static_cast<std::size_t>(kernel.work_like)], begin, end);
     if (kernel.work_per_column + kernel.work_fixed > 0) {
       work_buffer_[kernel.code.out.tensor] = buffers_.size();
-      buffers_.push_back({kernel.work_per_column, kernel.work_fixed, i, active[i] ? 2 * n - 1 - i : i, 0});
+      buffers_.push_back({kernel.work_per_column, kernel.work_fixed, begin, end, 0});
     }
   }
   place_gradients();
@@ -241,7 +328,8 @@ void Program::plan_lifetimes() {
 void Program::place_value(std::size_t i, std::vector<std::size_t>& last_use) {
   const Kernel& kernel = *kernels_[i];
   const std::size_t out = kernel.code.out.tensor;
-  if (options_.reuse_memory && kernel.in_place >= 0) {
+  // A loop comes back to what it has read, so nothing is overwritten inside of one.
+  if (options_.reuse_memory && kernel.in_place >= 0 && loop_of_[i] == none) {
     const Operand& in = kernel.code.in[static_cast<std::size_t>(kernel.in_place)];
     const bool same = in.elements == kernel.code.out.elements && in.per_sample == kernel.code.out.per_sample;
     if (same && value_buffer_[in.tensor] != none && last_use[in.tensor] == i) {
@@ -251,7 +339,7 @@ void Program::place_value(std::size_t i, std::vector<std::size_t>& last_use) {
       return;
     }
   }
-  value_buffer_[out] = new_buffer(kernel.code.out, i, last_use[out]);
+  value_buffer_[out] = new_buffer(kernel.code.out, begin_of(i), last_use[out]);
 }
 
 void Program::place_gradients() {
@@ -259,16 +347,25 @@ void Program::place_gradients() {
   const std::size_t n = kernels_.size();
   std::vector<std::size_t> writers(code_.tensors.size(), 0), made(code_.tensors.size(), none);
   for (const auto i : active_) {
-    made[kernels_[i]->code.out.tensor] = i;
+    made[kernels_[i]->code.out.tensor] = begin_of(i);
     for (std::size_t k = 0; k < kernels_[i]->code.in.size(); ++k)
       if (kernels_[i]->write[k] != Write::none) ++writers[kernels_[i]->code.in[k].tensor];
   }
-  const auto end_of = [&](std::size_t t) { return made[t] == none ? 2 * n : 2 * n - 1 - made[t]; };
+  const auto end_of_gradient = [&](std::size_t t) { return made[t] == none ? 2 * n : 2 * n - 1 - made[t]; };
   // The criterion's own gradient, ones, is written before the first backward step.
   if (!code_.tensors[criterion_->tensor].trained)
-    gradient_buffer_[criterion_->tensor] = new_buffer(*criterion_, n == 0 ? 0 : n - 1, end_of(criterion_->tensor));
+    gradient_buffer_[criterion_->tensor] =
+        new_buffer(*criterion_, n == 0 ? 0 : n - 1, end_of_gradient(criterion_->tensor));
+  std::size_t entered = none;
   for (const auto i : active_) {
     const Kernel& kernel = *kernels_[i];
+    const std::size_t begin = 2 * n - 1 - end_of(i);
+    if (loop_of_[i] != none && loop_of_[i] != entered) {
+      entered = loop_of_[i];
+      for (const auto& o : loops_[entered].cleared)
+        if (!code_.tensors[o.tensor].trained)
+          gradient_buffer_[o.tensor] = new_buffer(o, begin, end_of_gradient(o.tensor));
+    }
     for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
       const Operand& in = kernel.code.in[k];
       if (kernel.write[k] != Write::set || code_.tensors[in.tensor].trained) continue;
@@ -277,9 +374,9 @@ void Program::place_gradients() {
       if (options_.reuse_memory && kernel.in_place_gradient == static_cast<int>(k) && same && writers[in.tensor] == 1) {
         gradient_buffer_[in.tensor] = out_buffer;
         auto& end = buffers_[out_buffer].end;
-        end = std::max(end, end_of(in.tensor));
+        end = std::max(end, end_of_gradient(in.tensor));
       } else {
-        gradient_buffer_[in.tensor] = new_buffer(in, 2 * n - 1 - i, end_of(in.tensor));
+        gradient_buffer_[in.tensor] = new_buffer(in, begin, end_of_gradient(in.tensor));
       }
     }
   }
@@ -301,6 +398,7 @@ void Program::prepare(Run& run) const {
   run.values.resize(tensors), run.gradients.resize(tensors), run.work.resize(tensors);
   run.sparse.resize(tensors), run.sums.resize(tensors), run.pieces.resize(tensors),
       run.columns.resize(code_.axes.size());
+  run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors);
   for (std::size_t t = 0; t < tensors; ++t) {
     if (value_buffer_[t] != none) run.values[t] = block_ + buffers_[value_buffer_[t]].offset;
     if (gradient_buffer_[t] != none) run.gradients[t] = block_ + buffers_[gradient_buffer_[t]].offset;
@@ -309,19 +407,47 @@ void Program::prepare(Run& run) const {
 }
 
 void Program::forward(Run& run) const {
-  for (const auto& kernel : kernels_) kernel->forward(run);
+  for (std::size_t i = 0; i < kernels_.size(); ++i) i = forward_one(run, i);
+}
+
+// Runs a kernel, or the loop that begins with it; returns the last one that has run.
+std::size_t Program::forward_one(Run& run, std::size_t i) const {
+  if (loop_of_[i] != none) {
+    const LoopRun& loop = loops_[loop_of_[i]];
+    loop.forward(run, kernels_);
+    return loop.last() - 1;
+  }
+  if (!backward_only_[i]) kernels_[i]->forward(run);
+  return i;
 }
 
 std::string Program::first_not_finite(Run& run) const {
   std::vector<float> host;
-  for (const auto& kernel : kernels_) {
-    kernel->forward(run);
-    const Operand& out = kernel->code.out;
-    host.resize(run.count(out));
-    run.backend.download(run.value(out), host.data(), host.size());
-    if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); })) return kernel->code.node.name;
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    const std::size_t last = forward_one(run, i);
+    if (backward_only_[i]) continue;
+    for (; i <= last; ++i) {
+      const Operand& out = kernels_[i]->code.out;
+      host.resize(run.count(out));
+      run.backend.download(run.value(out), host.data(), host.size());
+      if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); }))
+        return kernels_[i]->code.node.name;
+    }
+    i = last;
   }
   return {};
+}
+
+// Sequences that have been sliced or gathered away leave a result without columns: nothing flows back from it.
+void Program::backward_one(Run& run, const Kernel& kernel) const {
+  if (!kernel.code.out.per_sample || run.rows(kernel.code.out) > 0) return kernel.backward(run);
+  for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
+    const Operand& in = kernel.code.in[k];
+    const bool keeps = !run.first_part && !run.pieces[in.tensor].empty();
+    if (kernel.write[k] == Write::set && !keeps) run.backend.fill(0, run.gradient(in), run.count(in));
+  }
+  if (kernel.finishes && run.last_part && run.sink)
+    for (const auto& piece : run.pieces[kernel.code.in[0].tensor]) run.sink->piece_ready(piece.index);
 }
 
 void Program::backward(Run& run) const {
@@ -331,8 +457,14 @@ void Program::backward(Run& run) const {
   };
   if (!code_.tensors[criterion_->tensor].trained)
     run.backend.fill(1, run.gradient(*criterion_), run.count(*criterion_));
+  std::size_t done = none;  // the loop that has run
   for (const auto i : active_) {
-    kernels_[i]->backward(run);
+    if (loop_of_[i] == none) {
+      backward_one(run, *kernels_[i]);
+    } else if (loop_of_[i] != done) {
+      done = loop_of_[i];
+      loops_[done].backward(run, kernels_);
+    }
     if (!announcing) continue;
     for (const auto tensor : completes_[i])
       if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor)) announce(tensor);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/loop_run.h"
 #include "graph/lower.h"
 #include "graph/memory_plan.h"
 
@@ -59,14 +60,22 @@ class Program {
   std::size_t instructions_with_gradient() const { return active_.size(); }
   // Whether the roots are sums over samples, so that parts of a share may be worked off one after the other.
   bool additive() const { return additive_; }
+  bool sequential() const { return code_.sequential; }  // wants its columns in packed order
 
  private:
   void flow_gradients();
   void find_ready();
+  void make_kernels();
+  void add_deferred(std::size_t instruction);
+  void flow_through(LoopRun& loop, std::vector<bool>& reached, std::vector<bool>& written);
   void plan_lifetimes();
   std::size_t new_buffer(const Operand& o, std::size_t begin, std::size_t end);
   void place_value(std::size_t i, std::vector<std::size_t>& last_use);
   void place_gradients();
+  std::size_t forward_one(Run& run, std::size_t i) const;
+  void backward_one(Run& run, const Kernel& kernel) const;
+  std::size_t begin_of(std::size_t kernel) const;
+  std::size_t end_of(std::size_t kernel) const;
   std::size_t piece_unit(std::size_t tensor) const;
   static std::optional<Ready> touched_lines(const Instruction&);
   std::vector<std::optional<Ready>> find_sparse();
@@ -77,6 +86,9 @@ class Program {
   Lowered code_;
   std::set<std::size_t> roots_;  // tensors
   std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<LoopRun> loops_;        // over kernels_
+  std::vector<std::size_t> loop_of_;  // by kernel; none outside of loops
+  std::vector<bool> backward_only_;   // by kernel: the weight gradient of a product in a loop, over all steps at once
   std::optional<Operand> criterion_;
   std::vector<bool> needs_gradient_;                 // by tensor
   std::vector<std::size_t> active_;                  // instructions that take part in backward, last first

@@ -142,9 +142,7 @@ Shape reduce(const Call& c) {
 }
 
 Shape slice(const Call& c) {
-  if (number(c.node, "axis", 1) == -1)
-    c.fail("slicing along the time axis (axis = -1) is not available in this version",
-           "slice a sample axis: 1, 2, ...");
+  if (is_time_slice(c.node)) return c.in[0];
   Shape out = c.in[0];
   const std::size_t axis = axis_index(c.node, "axis", 1, out.rank());
   const Range range = slice_range(c.node, out.dims[axis]);
@@ -227,6 +225,57 @@ Shape normalization(const Call& c) {
   return c.in[0];
 }
 
+bool has_unknown(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) != s.dims.end(); }
+
+Shape delay(const Call& c) {
+  const double step = number(c.node, "timeStep", 1);
+  if (step < 1 || step != std::floor(step))
+    c.fail(fmt::format("timeStep = {} is not a number of steps", step),
+           "give timeStep as 1, 2, ...; FutureValue looks into the other direction");
+  const Shape declared = declared_shape(c.node);
+  const bool given = declared.rank() > 0 && !has_unknown(declared);
+  if (has_unknown(c.in[0])) return given ? declared : Shape{{0}};
+  if (given && declared.elements() != c.in[0].elements())
+    c.fail(fmt::format("dims {} and the delayed {} do not fit", to_string(declared), c.operand(0)),
+           "leave the dims out (0): they follow from the input");
+  if (c.in.size() > 1 && !has_unknown(c.in[1]) && c.in[1].elements() != 1 && c.in[1].elements() != c.in[0].elements())
+    c.fail(fmt::format("the initial state {} and the delayed {} do not fit", c.operand(1), c.operand(0)),
+           "give the initial state the dimensions of the value, or 1");
+  return c.in[0];
+}
+
+Shape frames(const Call& c) {
+  if (c.in[0].elements() != 1)
+    c.fail(fmt::format("{} has {} elements", c.operand(0), c.in[0].elements()),
+           "the condition and the index have one element per step");
+  return Shape{{1}};
+}
+Shape packed_index(const Call& c) {
+  if (c.in[1].elements() != 1)
+    c.fail(fmt::format("{} has {} elements", c.operand(1), c.in[1].elements()), "give the result of Where");
+  return Shape{{1}};
+}
+Shape gather(const Call& c) { return c.in[1]; }
+Shape scatter(const Call& c) { return c.in[2]; }
+
+// `gates` blocks of c rows from the input, [gates c : c] for the state.
+Shape lstm(const Call& c) {
+  const std::size_t rows = c.in[0].elements();
+  if (rows % 4 != 0) c.fail(fmt::format("{} is not four blocks of equal size", c.operand(0)), "");
+  const Shape out{{rows / 4}};
+  if (c.in[1].elements() != 0 && (c.in[1][0] != rows || c.in[1].elements() != rows * (rows / 4)))
+    c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
+           fmt::format("the weight of the state is [{} x {}]", rows, rows / 4));
+  const std::size_t states = flag(c.node, "trainedState", false) ? 2 : 0,
+                    peepholes = flag(c.node, "peepholes", false) ? 3 : 0;
+  if (c.in.size() != 2 + states + peepholes)
+    c.fail(fmt::format("{} inputs where {} are needed", c.in.size(), 2 + states + peepholes), "");
+  for (std::size_t k = 2; k < c.in.size(); ++k)
+    if (c.in[k].elements() != rows / 4 && !has_unknown(c.in[k]))
+      c.fail(fmt::format("{} needs {} elements", c.operand(k), rows / 4), "");
+  return out;
+}
+
 Shape leaf(const Call& c) { return declared_shape(c.node); }
 
 const std::map<std::string, Rule>& rules() {
@@ -284,6 +333,17 @@ const std::map<std::string, Rule>& rules() {
       {"RowRepeat", row_repeat},
       {"Reshape", reshape},
       {"TransposeDimensions", transpose},
+      {"PastValue", delay},
+      {"FutureValue", delay},
+      {"LSTM", lstm},
+      {"TimeReverse", same},
+      {"Where", frames},
+      {"PackedIndex", packed_index},
+      {"GatherPacked", gather},
+      {"ScatterPacked", scatter},
+      {"ReconcileDynamicAxis", same},
+      {"BroadcastSequenceAs", gather},
+      {"ZeroSequence", scalar},
       {"Dropout", same},
       {"Mean", same},
       {"InvStdDev", same},
@@ -337,6 +397,16 @@ Range slice_range(const Node& node, std::size_t dim) {
   return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
 }
 
+int axis_giver(const std::string& operation) {
+  static const std::map<std::string, int> givers = {
+      {"PastValue", 0},   {"FutureValue", 0},   {"PackedIndex", 1},          {"GatherPacked", 0},
+      {"TimeReverse", 0}, {"ScatterPacked", 0}, {"ReconcileDynamicAxis", 1}, {"BroadcastSequenceAs", 0}};
+  const auto found = givers.find(operation);
+  return found == givers.end() ? -1 : found->second;
+}
+
+bool is_time_slice(const Node& node) { return node.operation == "Slice" && number(node, "axis", 1) == -1; }
+
 bool keeps_sample_axis(const Node& node) {
   static const std::vector<std::string> over_samples = {"LearnableParameter",
                                                         "CrossEntropyWithSoftmax",
@@ -386,6 +456,8 @@ Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape
       if (shape.dims[k] == 0) shape.dims[k] = other[k - out_rank];
   } else if (node.operation == "TransposeTimes" && operand == 0) {
     if (shape.dims[0] == 0) shape.dims[0] = other[0];
+  } else if ((node.operation == "PastValue" || node.operation == "FutureValue") && operand == 1) {
+    if (shape.rank() == 1 && other.elements() != 0) shape.dims[0] = other.elements();
   } else if (node.operation == "DiagTimes" && operand == 0) {
     if (shape.dims[0] == 0) shape.dims[0] = other[0];
   } else if (rules().at(node.operation) == broadcast || rules().at(node.operation) == criterion) {

@@ -25,11 +25,17 @@ Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<con
 // Whether the result has a sample axis when any of its inputs has one (criteria and corpus statistics have none).
 bool keeps_sample_axis(const Node& node);
 
+// Which input gives the dynamic axis of the result; -1 = all inputs share one.
+int axis_giver(const std::string& operation);
+// Slice with axis = -1: part of each sequence, on a dynamic axis of its own.
+bool is_time_slice(const Node& node);
+
 // What the left operand of a product or sum must look like, given the other one: dims of 0 are filled in and, with
 // inferInputRankToMap, missing axes are added. Returns the operand unchanged where nothing is to infer.
 Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs);
 
-// The nodes that the roots need, inputs before users. A loop is a ConfigError: recurrence has its own operations.
+// The nodes that the roots need, inputs before users; the members of a loop through PastValue or FutureValue stand
+// together. Any other circle is a ConfigError.
 std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<std::size_t>& roots);
 
 // The same without what only statistics need: their values stand in the model, the data they came from are not read.

@@ -31,6 +31,8 @@ Columns columns_of(const StreamData& stream, std::size_t first, std::size_t last
           static_cast<std::size_t>(stream.sequence_begin[last])};
 }
 
+bool counts_sequences(const graph::Lowered& code) { return code.axes.size() > 1 || code.sequential; }
+
 std::size_t default_axis(const graph::Lowered& code) {
   for (std::size_t a = 0; a < code.axes.size(); ++a)
     if (code.axes[a].empty()) return a;
@@ -41,7 +43,7 @@ std::size_t default_axis(const graph::Lowered& code) {
 
 const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch) {
   const auto& code = e.program.code();
-  const bool by_sequence = code.axes.size() > 1;
+  const bool by_sequence = counts_sequences(code);
   std::size_t total = none;
   const Tensor* first = nullptr;
   for (const auto& t : code.tensors) {
@@ -94,19 +96,27 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   const Tensor& t = e.program.code().tensors[tensor];
   const StreamData* found = stream_of(streams, batch, t.name);
   const StreamData& stream = *found;
-  const Columns c = columns_of(stream, part.first, part.last, e.program.code().axes.size() > 1);
+  const Columns c = columns_of(stream, part.first, part.last, counts_sequences(e.program.code()));
   const std::size_t count = c.last - c.first;
   if (e.run.columns[t.axis] != none && e.run.columns[t.axis] != count)
     throw Error(
         fmt::format("the streams of a minibatch do not fit: '{}' has {} samples where others have {}; streams of "
                     "different length need a dynamicAxis of their own",
                     t.name, count, e.run.columns[t.axis]));
+  const bool sequential = e.program.sequential();
+  if (sequential) attach_sequences(e, tensor, stream, part);
   e.run.columns[t.axis] = count;
+  e.run.position = std::max(e.run.position, static_cast<std::uint64_t>(batch.position) + c.first);
   if (stream.column_begin.empty()) {
-    e.run.values[tensor] = const_cast<float*>(stream.dense.data() + c.first * t.elements);  // inputs are never written
+    const float* values = stream.dense.data() + c.first * t.elements;
+    if (sequential)
+      values =
+          e.packed.dense(*backend, e.run.sequences[t.axis], tensor, values, t.elements, e.program.planned_columns());
+    e.run.values[tensor] = const_cast<float*>(values);  // inputs are never written
     return;
   }
   e.run.sparse[tensor] = {count, stream.values.data(), stream.indices.data(), stream.column_begin.data() + c.first};
+  if (sequential) e.run.sparse[tensor] = e.packed.sparse(e.run.sequences[t.axis], tensor, e.run.sparse[tensor]);
   const auto& dense = e.program.dense_inputs();
   if (!std::binary_search(dense.begin(), dense.end(), tensor)) return;
   FloatBuffer& room = e.dense[tensor];
@@ -116,9 +126,38 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   e.run.values[tensor] = room.data();
 }
 
+// The sequences of an axis are those of its first stream; the others must have the same ones.
+void Network::Impl::attach_sequences(Executable& e, std::size_t tensor, const StreamData& stream, const Part& part) {
+  const Tensor& t = e.program.code().tensors[tensor];
+  graph::SequenceTable& table = e.run.sequences[t.axis];
+  const auto begin = stream.sequence_begin.empty()
+                         ? stream.sequence_begin
+                         : stream.sequence_begin.subspan(part.first, part.last - part.first + 1);
+  if (e.run.columns[t.axis] == none) {
+    if (begin.empty())
+      table.assign_single(part.last - part.first);
+    else
+      table.assign(begin);
+    return;
+  }
+  for (std::size_t s = 0; s < table.sequences(); ++s) {
+    const std::int64_t length = begin.empty() ? 1 : begin[s + 1] - begin[s];
+    if (length != static_cast<std::int64_t>(table.length(s)))
+      throw Error(
+          fmt::format("the streams of a minibatch do not fit: sequence {} has {} steps in '{}' and {} in others; "
+                      "streams of different length need a dynamicAxis of their own",
+                      s, length, t.name, table.length(s)));
+  }
+}
+
 void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) {
   const auto& tensors = e.program.code().tensors;
   std::fill(e.run.columns.begin(), e.run.columns.end(), none);
+  e.run.position = 0;
+  e.run.fragments = batch.fragments;
+  if (!batch.fragments.empty() && counts_sequences(e.program.code()))
+    e.run.fragments = batch.fragments.subspan(part.first, part.last - part.first);
+  e.run.keeps_states = keeps_states;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].kind == Tensor::Kind::input) attach_input(e, t, batch, part);
     if (tensors[t].kind != Tensor::Kind::parameter && tensors[t].kind != Tensor::Kind::statistic) continue;
@@ -141,7 +180,6 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
   e.run.dropout_seed = mode.dropout_seed;
   e.run.normalization_time_constant = mode.normalization_time_constant;
   e.run.blend_time_constant = mode.blend_time_constant;
-  e.run.position = static_cast<std::uint64_t>(batch.position) + part.first;
 }
 
 double Network::Impl::total(const Executable& e, std::size_t node) const {
@@ -227,14 +265,34 @@ std::vector<Network::Output> Network::forward(const Batch& batch) {
   for (const auto root : e.roots) {
     const graph::Operand& o = e.program.code().of_node.at(root);
     const std::size_t columns = o.per_sample ? (parts.empty() ? 0 : e.run.columns[o.axis]) : 1;
-    outputs.push_back({m.graph.nodes[root].name,
-                       m.values[root].shape,
-                       columns,
-                       o.per_sample,
-                       {e.run.value(o), parts.empty() ? 0 : columns * o.elements}});
+    const bool packed = o.per_sample && !parts.empty() && e.program.sequential();
+    outputs.push_back({m.graph.nodes[root].name, m.values[root].shape, columns, o.per_sample,
+                       packed ? m.in_stream_order(e, root, o)
+                              : std::span<const float>(e.run.value(o), parts.empty() ? 0 : columns * o.elements),
+                       packed ? e.run.sequences[o.axis].stream_begin() : std::span<const std::int64_t>()});
   }
   return outputs;
 }
+
+std::span<const float> Network::Impl::in_stream_order(Executable& e, std::size_t root, const graph::Operand& o) {
+  const graph::SequenceTable& table = e.run.sequences[o.axis];
+  const std::size_t count = table.columns() * o.elements;
+  if (table.in_stream_order()) return {e.run.value(o), count};
+  e.unpacked.resize(std::max(e.unpacked.size(), root + 1));
+  FloatBuffer& room = e.unpacked[root];
+  if (room.size() < count) room = FloatBuffer(count);
+  backend->fill(0, room.data(), count);
+  backend->scatter_columns(table.source(), o.elements, e.run.value(o), room.data());
+  return {room.data(), count};
+}
+
+void Network::forget_states() {
+  for (auto* e : {impl_->training.get(), impl_->evaluation.get(), impl_->output.get(), impl_->statistics.get()})
+    if (e)
+      for (auto& state : e->run.carried) state.forget_all();
+}
+
+void Network::keep_states(bool on) { impl_->keeps_states = on; }
 
 // The criterion is not a number: look again, slowly, for the first culprit.
 void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {

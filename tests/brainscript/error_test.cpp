@@ -53,8 +53,6 @@ const std::vector<Mistake> mistakes = {
     {"{ a = [| 1, 2 |] }", 11, "expected ';', a new line or '|]', found ','", "elements of [| |] are separated by ';'"},
     {"{ a = f (1; 2); f (x) = x }", 11, "expected ')' or an operator, found ';'",
      "arguments are separated by ',', array elements by ':'"},
-    {"{ a = f (x=1, 2); f (x, y) = x }", 15, "an argument without a name behind one with a name",
-     "put it in front, or write name=value"},
     {"{ a = f (x=1, x=2); f (x) = x }", 15, "the argument 'x' is given twice", "remove one"},
     {"{ f (x, x) = 1 }", 9, "'x' is named twice", "use another name"},
     {"{ f (x=1, y) = 1 }", 11, "'y' has no default but stands behind an argument that has one",

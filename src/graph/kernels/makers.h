@@ -26,6 +26,16 @@ std::unique_ptr<Kernel> make_reorder(Instruction);
 std::unique_ptr<Kernel> make_region_pooling(Instruction);
 std::unique_ptr<Kernel> make_batch_normalization(Instruction);
 std::unique_ptr<Kernel> make_response_normalization(Instruction);
+std::unique_ptr<Kernel> make_delay(bool past, Instruction);
+std::unique_ptr<Kernel> make_time_reverse(Instruction);
+std::unique_ptr<Kernel> make_slice_time(Instruction);
+std::unique_ptr<Kernel> make_reconcile(Instruction);
+std::unique_ptr<Kernel> make_broadcast(Instruction);
+std::unique_ptr<Kernel> make_gather(Instruction);
+std::unique_ptr<Kernel> make_scatter(Instruction);
+std::unique_ptr<Kernel> make_zero_sequence(Instruction);
+std::unique_ptr<Kernel> make_where(Instruction);
+std::unique_ptr<Kernel> make_packed_index(Instruction);
 
 // The middle axis of `o` along `axis` (counted from 0), or the whole sample for none.
 Extent extent_along(const Run& run, const Operand& o, int axis);

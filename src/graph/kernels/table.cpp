@@ -27,6 +27,10 @@ Maker times(bool transposed) {
   return [transposed](Instruction i) { return make_times(transposed, std::move(i)); };
 }
 
+Maker delay(bool past) {
+  return [past](Instruction i) { return make_delay(past, std::move(i)); };
+}
+
 const std::map<std::string, Maker>& table() {
   static const std::map<std::string, Maker> makers = {
       {"Times", times(false)},
@@ -89,6 +93,17 @@ const std::map<std::string, Maker>& table() {
       {"ROIPooling", make_region_pooling},
       {"BatchNormalization", make_batch_normalization},
       {"LocalResponseNormalization", make_response_normalization},
+      {"PastValue", delay(true)},
+      {"FutureValue", delay(false)},
+      {"TimeReverse", make_time_reverse},
+      {"SliceTime", make_slice_time},  // Slice with axis = -1
+      {"ReconcileDynamicAxis", make_reconcile},
+      {"BroadcastSequenceAs", make_broadcast},
+      {"ZeroSequence", make_zero_sequence},
+      {"Where", make_where},
+      {"PackedIndex", make_packed_index},
+      {"GatherPacked", make_gather},
+      {"ScatterPacked", make_scatter},
   };
   return makers;
 }

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/loops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "graph/lower.h"
+
+namespace tutti::graph {
+namespace {
+
+constexpr std::size_t unseen = static_cast<std::size_t>(-1);
+
+// Tarjan's algorithm with a stack of its own: networks can be thousands of nodes deep.
+class Components {
+ public:
+  Components(std::size_t nodes, const Edges& inputs)
+      : inputs_(inputs), number_(nodes, unseen), low_(nodes), on_stack_(nodes) {}
+
+  void visit(std::size_t root) {
+    if (number_[root] != unseen) return;
+    enter(root);
+    while (!walk_.empty()) {
+      auto& [node, next] = walk_.back();
+      const auto in = inputs_(node);
+      if (next < in.size()) {
+        const std::size_t input = in[next++];
+        if (number_[input] == unseen)
+          enter(input);
+        else if (on_stack_[input])
+          low_[node] = std::min(low_[node], number_[input]);
+        continue;
+      }
+      const std::size_t done = node;
+      walk_.pop_back();
+      if (!walk_.empty()) low_[walk_.back().first] = std::min(low_[walk_.back().first], low_[done]);
+      if (low_[done] == number_[done]) close(done);
+    }
+  }
+  std::vector<std::vector<std::size_t>> take() { return std::move(found_); }
+
+ private:
+  void enter(std::size_t node) {
+    number_[node] = low_[node] = count_++;
+    on_stack_[node] = true;
+    stack_.push_back(node);
+    walk_.emplace_back(node, 0);
+  }
+  void close(std::size_t node) {
+    const auto begin = std::find(stack_.rbegin(), stack_.rend(), node).base() - 1;
+    found_.emplace_back(begin, stack_.end());
+    stack_.erase(begin, stack_.end());
+    for (const auto member : found_.back()) on_stack_[member] = false;
+  }
+
+  const Edges& inputs_;
+  std::vector<std::size_t> number_, low_;
+  std::vector<bool> on_stack_;
+  std::vector<std::size_t> stack_;
+  std::vector<std::pair<std::size_t, std::size_t>> walk_;
+  std::vector<std::vector<std::size_t>> found_;
+  std::size_t count_ = 0;
+};
+
+// Depth first over the members; `inputs(m, f)` calls f for every member that m waits for. Returns the circle in
+// which the walk ran, if there is one.
+template <class Inputs>
+std::vector<std::size_t> sorted(const std::vector<std::size_t>& members, const Inputs& inputs,
+                                std::vector<std::size_t>& circle) {
+  std::map<std::size_t, int> marks;  // 0 unseen, 1 open, 2 done
+  for (const auto m : members) marks[m] = 0;
+  std::vector<std::size_t> order, path;
+  struct Frame {
+    std::size_t node, next;
+    std::vector<std::size_t> in;
+  };
+  std::vector<Frame> stack;
+  const auto enter = [&](std::size_t m) {
+    Frame f{m, 0, {}};
+    inputs(m, [&](std::size_t i) {
+      if (marks.contains(i)) f.in.push_back(i);
+    });
+    marks[m] = 1;
+    stack.push_back(std::move(f));
+  };
+  for (const auto m : members) {
+    if (marks[m] != 0) continue;
+    enter(m);
+    while (!stack.empty()) {
+      Frame& f = stack.back();
+      if (f.next == f.in.size()) {
+        marks[f.node] = 2;
+        order.push_back(f.node);
+        stack.pop_back();
+        continue;
+      }
+      const std::size_t input = f.in[f.next++];
+      if (marks[input] == 1) {
+        for (auto s = stack.rbegin(); s != stack.rend(); ++s) {
+          circle.push_back(s->node);
+          if (s->node == input) break;
+        }
+        return order;
+      }
+      if (marks[input] == 0) enter(input);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+bool is_delay(const std::string& operation) { return operation == "PastValue" || operation == "FutureValue"; }
+
+bool runs_by_step(const std::string& operation) {
+  static const std::set<std::string> whole = {"TimeReverse",          "SliceTime",          "Where", "PackedIndex",
+                                              "GatherPacked",         "ScatterPacked",      "LSTM",  "GRU",
+                                              "ReconcileDynamicAxis", "BroadcastSequenceAs"};
+  return !whole.contains(operation);
+}
+
+bool only_layout(const std::string& operation, std::size_t k) {
+  static const std::map<std::string, std::size_t> layouts = {{"ZeroSequence", 0},
+                                                             {"PackedIndex", 0},
+                                                             {"ScatterPacked", 0},
+                                                             {"ReconcileDynamicAxis", 1},
+                                                             {"BroadcastSequenceAs", 0}};
+  const auto found = layouts.find(operation);
+  return found != layouts.end() && found->second == k;
+}
+
+bool needs_sequences(const std::string& operation) { return is_delay(operation) || !runs_by_step(operation); }
+
+std::vector<std::vector<std::size_t>> strong_components(std::size_t nodes, std::span<const std::size_t> roots,
+                                                        const Edges& inputs) {
+  Components components(nodes, inputs);
+  for (const auto root : roots) components.visit(root);
+  return components.take();
+}
+
+std::vector<std::size_t> order_in_loop(const Graph& graph, const std::vector<std::size_t>& given) {
+  // In the order in which they were made, so that the order does not depend on where the walk entered the loop.
+  std::vector<std::size_t> members = given;
+  std::sort(members.begin(), members.end());
+  std::vector<std::size_t> circle;
+  const auto order = sorted(
+      members,
+      [&](std::size_t m, const auto& use) {
+        const Node& node = graph.nodes[m];
+        for (std::size_t k = is_delay(node.operation) ? 1 : 0; k < node.inputs.size(); ++k) use(node.inputs[k]);
+      },
+      circle);
+  if (!circle.empty()) {
+    std::string chain;
+    for (const auto m : circle) chain += fmt::format("'{}' <- ", graph.nodes[m].name);
+    const Node& node = graph.nodes[circle.front()];
+    throw ConfigError(
+        node.where, fmt::format("'{}' depends on itself ({}'{}')", node.name, chain, graph.nodes[circle.front()].name),
+        "a loop goes through time: put a PastValue or FutureValue into it");
+  }
+  const Node *past = nullptr, *future = nullptr;
+  for (const auto m : members)
+    if (is_delay(graph.nodes[m].operation) &&
+        std::binary_search(members.begin(), members.end(), graph.nodes[m].inputs[0]))
+      (graph.nodes[m].operation == "PastValue" ? past : future) = &graph.nodes[m];
+  if (past && future)
+    throw ConfigError(
+        future->where,
+        fmt::format("'{}' looks forward and '{}' backward in time within one loop", future->name, past->name),
+        "a loop runs in one direction; join two loops of opposite directions by Splice behind them");
+  return order;
+}
+
+void group_loops(Lowered& code) {
+  auto& all = code.instructions;
+  code.loops.clear();
+  if (std::none_of(all.begin(), all.end(), [](const Instruction& i) { return is_delay(i.operation); })) return;
+  std::map<std::size_t, std::size_t> makers;
+  for (std::size_t i = 0; i < all.size(); ++i) makers[all[i].out.tensor] = i;
+  std::vector<std::vector<std::size_t>> inputs(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (const auto& o : all[i].in)
+      if (const auto maker = makers.find(o.tensor); maker != makers.end()) inputs[i].push_back(maker->second);
+  std::vector<std::size_t> roots(all.size());
+  std::iota(roots.begin(), roots.end(), std::size_t{0});
+  const auto groups =
+      strong_components(all.size(), roots, [&](std::size_t i) { return std::span(std::as_const(inputs[i])); });
+
+  std::vector<Instruction> result;
+  for (auto group : groups) {
+    const bool loop = group.size() > 1 ||
+                      std::find(inputs[group[0]].begin(), inputs[group[0]].end(), group[0]) != inputs[group[0]].end();
+    if (!loop) {
+      result.push_back(std::move(all[group[0]]));
+      continue;
+    }
+    std::sort(group.begin(), group.end());
+    std::vector<std::size_t> circle;
+    const auto order = sorted(
+        group,
+        [&](std::size_t m, const auto& use) {
+          for (std::size_t k = is_delay(all[m].operation) ? 1 : 0; k < all[m].in.size(); ++k)
+            if (const auto maker = makers.find(all[m].in[k].tensor); maker != makers.end()) use(maker->second);
+        },
+        circle);
+    Loop l{result.size(), result.size() + order.size(), all[order[0]].out.axis, false};
+    for (const auto i : order) {
+      const Instruction& instruction = all[i];
+      if (!instruction.out.per_sample)
+        throw ConfigError(instruction.node.where,
+                          fmt::format("'{}' sums over all samples and feeds a loop through time that it depends on",
+                                      instruction.node.name),
+                          "take the sum over the elements of a sample: SumColumnElements or ReduceSum");
+      if (instruction.out.axis != l.axis)
+        throw ConfigError(
+            instruction.node.where,
+            fmt::format("'{}' changes the dynamic axis inside of a loop through time", instruction.node.name),
+            "gather, scatter and slice sequences outside of the loop");
+      if (is_delay(instruction.operation)) l.backwards = instruction.operation == "FutureValue";
+    }
+    for (const auto i : order)
+      if (!runs_by_step(all[i].operation))
+        throw ConfigError(all[i].node.where,
+                          fmt::format("{} '{}' works on whole sequences and cannot stand inside of a loop through time",
+                                      all[i].operation, all[i].node.name),
+                          "move it out of the loop");
+    for (const auto i : order) result.push_back(std::move(all[i]));
+    code.loops.push_back(l);
+  }
+  all = std::move(result);
+}
+
+}  // namespace tutti::graph

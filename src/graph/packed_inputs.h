@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// packed_inputs.h -- the streams of a minibatch brought into packed order: dense ones are copied, sparse ones gathered
+// column by column and stay sparse. Memory is kept from minibatch to minibatch.
+#pragma once
+
+#include <vector>
+
+#include "graph/sequences.h"
+#include "tutti/backend.h"
+#include "tutti/parameters.h"
+
+namespace tutti::graph {
+
+class PackedInputs {
+ public:
+  // `planned` columns have room at once. The stream's own pointer where the order is the same.
+  const float* dense(Backend& backend, const SequenceTable& table, std::size_t tensor, const float* stream,
+                     std::size_t elements, std::size_t planned);
+  SparseView sparse(const SequenceTable& table, std::size_t tensor, const SparseView& stream);
+
+ private:
+  struct Sparse {
+    std::vector<float> values;
+    std::vector<std::int32_t> indices;
+    std::vector<std::int64_t> begin;
+  };
+  std::vector<FloatBuffer> dense_;
+  std::vector<Sparse> sparse_;
+};
+
+}  // namespace tutti::graph

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks with recurrence, written in the network language: gradients against differences over ragged minibatches,
+// the same sums in whatever order, parts or batches the sequences come, values against plain loops.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "../brainscript/networks.h"
+#include "graph_builder.h"
+#include "sequence_data.h"
+#include "tutti/gradient_check.h"
+
+namespace tutti {
+namespace {
+
+using test::Announced;
+using test::Sequence;
+using test::SequenceData;
+
+graph::Graph parsed(const std::string& text) {
+  const auto built = brainscript::build(text);
+  EXPECT_EQ(built.errors, "") << text;
+  return built.graph;
+}
+
+std::unique_ptr<Network> network_of(const std::string& text, const std::vector<StreamInfo>& streams,
+                                    std::int64_t plan = 100) {
+  auto network = std::make_unique<Network>(parsed(text), NetworkOptions{});
+  network->bind(streams);
+  network->initialize_parameters();
+  network->plan_training(plan);
+  return network;
+}
+
+// Every case reads x [3], labels [2] and a sparse s [5] on one axis; y has steps of its own on the axis a.
+const std::vector<StreamInfo> streams = {{"x", 3, false}, {"labels", 2, false}, {"s", 5, true}, {"y", 3, false}};
+
+struct Case {
+  std::string name;
+  std::string network;  // defines z [2] on the default axis, or `criterion` itself
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::string whole(const Case& c) {
+  const bool own = c.network.find("criterion =") != std::string::npos;
+  return "{ axis = DynamicAxis {}; x = Input {3}; labels = Input {2}; s = SparseInput {5}; y = Input {3, "
+         "dynamicAxis=axis}\n"
+         "  par (n) = ParameterTensor {n, init='uniform', initValueScale=10}\n" +
+         c.network + "\n" + (own ? "" : "criterion = CrossEntropyWithSoftmax (labels, z)\n") +
+         "criterionNodes = (criterion) }";
+}
+
+std::vector<Case> cases() {
+  return {
+      {"PastValueAlone", "z = DenseLayer {2} (PastValue (0, x))"},
+      {"PastValueOfTrained", "z = DenseLayer {2} (PastValue (0, DenseLayer {4} (x), timeStep=2))"},
+      {"FutureValueOfTrained", "z = DenseLayer {2} (FutureValue (0, DenseLayer {4} (x), timeStep=3))"},
+      {"TrainedInitialState",
+       "i = par (4); z = DenseLayer {2} (PastValue (0, DenseLayer {4} (x), timeStep=2, initialState=i))"},
+      {"InitialStateOfOneElement",
+       "i = par (1); z = DenseLayer {2} (FutureValue (0, DenseLayer {4} (x), initialState=i))"},
+      {"InitialStatePerStep",
+       "i = DenseLayer {4} (x); z = DenseLayer {2} (PastValue (0, DenseLayer {4} (x), initialState=i))"},
+      {"InitialStateOfOtherSequence",
+       "i = DenseLayer {4} (y); z = DenseLayer {2} (PastValue (0, DenseLayer {4} (x), initialState=i))"},
+      {"SimpleLoop", "R = par (4:4); h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h)); z = DenseLayer {2} (h)"},
+      {"SimpleLoopBackwards",
+       "R = par (4:4); h = Tanh (DenseLayer {4} (x) + R * FutureValue (0, h)); z = DenseLayer {2} (h)"},
+      {"LoopOfLongSteps",
+       "R = par (4:4); h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h, timeStep=2)); z = DenseLayer {2} (h)"},
+      {"LoopUsedInsideAndOut",
+       "R = par (4:4); d = PastValue (0, h); h = Tanh (DenseLayer {4} (x) + R * d); z = DenseLayer {2} (h .* h + d)"},
+      {"TwoDelaysInOneLoop",
+       "R = par (4:4); S = par (4:4); h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h) + S * PastValue (0, h, "
+       "timeStep=3)); z = DenseLayer {2} (h)"},
+      {"StatesInACircle",
+       "R = par (4:4); a = Tanh (DenseLayer {4} (x) + R * PastValue (0, b)); b = Sigmoid (a .* PastValue (0, c) + par "
+       "(4)); "
+       "c = b - PastValue (0, a); z = DenseLayer {2} (c)"},
+      {"DenseInsideTheLoop",
+       "h = DenseLayer {4, activation=Tanh} (Splice (x : PastValue (0, h))); z = DenseLayer {2} (h)"},
+      {"SharedWeight",
+       "R = par (4:4); e = R * DenseLayer {4} (x); h = Tanh (e + R * PastValue (0, h)); z = DenseLayer {2} (R * h)"},
+      {"LoopInALoopOfLayers",
+       "z = DenseLayer {2} (RecurrentLSTMLayer {3, goBackwards=true, enableSelfStabilization=true} (RecurrentLSTMLayer "
+       "{4, enableSelfStabilization=true} (x)))"},
+      {"SparseIntoLoop",
+       "R = par (4:4); h = Tanh (EmbeddingLayer {4} (s) + R * PastValue (0, h)); z = DenseLayer {2} (h)"},
+      {"LSTM", "z = DenseLayer {2} (RecurrentLSTMLayer {4} (x))"},
+      {"LSTMPeepholes", "z = DenseLayer {2} (RecurrentLSTMLayer {4, usePeepholes=true} (x))"},
+      {"LSTMProjected", "z = DenseLayer {2} (RecurrentLSTMLayer {3, cellShape=5, usePeepholes=true} (x))"},
+      {"LSTMStabilized",
+       "z = DenseLayer {2} (RecurrentLSTMLayer {3, cellShape=5, usePeepholes=true, enableSelfStabilization=true} (x))"},
+      {"LSTMTrainedState", "z = DenseLayer {2} (RecurrentLSTMLayer {4, trainInitialState=true} (x))"},
+      {"LSTMBackwards", "z = DenseLayer {2} (RecurrentLSTMLayer {4, goBackwards=true} (x))"},
+      {"LSTMSparse", "z = DenseLayer {2} (RecurrentLSTMLayer {4} (s))"},
+      {"LSTMStack", "z = DenseLayer {2} (RecurrentLSTMLayerStack {4:3} (x))"},
+      {"Bidirectional",
+       "z = DenseLayer {2} (Splice (RecurrentLSTMLayer {3} (x) : RecurrentLSTMLayer {3, goBackwards=true} (x)))"},
+      {"LSTMPStack",
+       "z = DenseLayer {2} (BS.RNNs.RecurrentLSTMPStack (4:3, cellDims=4:5, x, enableSelfStabilization=true)[1].h)"},
+      {"BidirectionalLSTMPStack", "z = DenseLayer {2} (BS.RNNs.RecurrentBidirectionalLSTMPStack (3:2, input=x)[1].h)"},
+      {"GRUStack", "z = DenseLayer {2} (BS.RNNs.RecurrentGRUStack (4:3, input=x)[1].h)"},
+      {"BidirectionalGRU", "z = DenseLayer {2} (BS.RNNs.RecurrentBidirectionalGRUStack (3, input=x)[0].h)"},
+      {"TimeReverse", "z = DenseLayer {2} (TimeReverse (DenseLayer {4} (x)))"},
+      {"Last",
+       "l = ReduceSum (ReduceSum (BS.Sequences.Last (RecurrentLSTMLayer {4} (x)) .* par (4))); criterion = SumElements "
+       "(l .* l)"},
+      {"First", "l = BS.Sequences.First (DenseLayer {4} (x)) .* par (4); criterion = SumElements (l .* l)"},
+      {"SliceInTime", "l = Slice (1, -1, DenseLayer {4} (x), axis=-1) .* par (4); criterion = SumElements (l .* l)"},
+      {"Gather",
+       "e = DenseLayer {4} (x); l = BS.Sequences.Gather (Greater (Slice (0, 1, x), 0), e) .* par (4); criterion = "
+       "SumElements (l .* l)"},
+      {"Scatter",
+       "f = Greater (Slice (0, 1, x), 0); g = BS.Sequences.Gather (f, DenseLayer {4} (x)); "
+       "z = DenseLayer {2} (BS.Sequences.Scatter (f, g))"},
+      {"LoopOnGathered",
+       "g = BS.Sequences.Gather (Greater (Slice (0, 1, x), 0), DenseLayer {4} (x)); R = par (4:4); "
+       "h = Tanh (g + R * PastValue (0, h)); criterion = SumElements (h .* h .* par (4))"},
+      {"Broadcast",
+       "z = DenseLayer {2} (x) + BS.Sequences.BroadcastSequenceAs (x, BS.Sequences.Last (DenseLayer {2} (y)))"},
+      {"Encoder",
+       "z = DenseLayer {2} (RecurrentLSTMLayer {3} (x) + BS.Sequences.BroadcastSequenceAs (x, BS.Sequences.Last "
+       "(RecurrentLSTMLayer {3} (y))))"},
+      {"Reconcile",
+       "l = BS.Sequences.Last (DenseLayer {4} (x)); m = BS.Sequences.First (DenseLayer {4} (x)); "
+       "d = (l - ReconcileDynamicAxis (m, l)) .* par (4); criterion = SumElements (d .* d)"},
+      {"FoldL",
+       "l = BS.Sequences.FoldL ((a, b) => Tanh (a + b), 0, DenseLayer {4} (x)) .* par (4); criterion = SumElements (l "
+       ".* l)"},
+      {"FoldR",
+       "l = BS.Sequences.FoldR ((a, b) => Tanh (a + b), 0.3, DenseLayer {4} (x)) .* par (4); criterion = SumElements "
+       "(l .* l)"},
+      {"PastValueWindow",
+       "w = BS.Sequences.PastValueWindow (3, DenseLayer {4} (x)); l = w.value .* w.valid .* par (4:3); criterion = "
+       "SumElements (l .* l)"},
+      {"LoopFunctions",
+       "z = DenseLayer {2} (x .* BS.Loop.IsFirst (x) + x .* BS.Loop.IsLastN (2, x) .* BS.Loop.Iteration (x)) + "
+       "BS.Loop.PreviousOrDefault (DenseLayer {2} (x), defaultValue=0.7)"},
+      {"Toggled", "z = DenseLayer {2} (x) .* BS.Boolean.Toggle (Greater (Slice (0, 1, x), 0))"},
+      {"Delays", "z = DenseLayer {2} (DelayLayer {T=-2} (DenseLayer {3} (x)) + Shift (DenseLayer {3} (x), -1, 0.5))"},
+      {"PenaltyBesideLoop",
+       "R = par (4:4); h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h)); z = DenseLayer {2} (h); "
+       "criterion = CrossEntropyWithSoftmax (labels, z) + 0.1 .* MatrixL2Reg (R)"},
+  };
+}
+
+const std::vector<std::vector<std::size_t>> ragged = {
+    {3, 1, 7, 3, 4}, {3, 1, 7, 3, 4}, {3, 1, 7, 3, 4}, {2, 2, 1, 3, 1}};
+
+// Lambdas of two arguments do not exist in the language: the fold's operation is a function.
+std::string with_functions(std::string text) {
+  const std::string lambda = "(a, b) => Tanh (a + b)";
+  const auto at = text.find(lambda);
+  if (at == std::string::npos) return text;
+  text.replace(at, lambda.size(), "both");
+  return "both (a, b) = Tanh (a + b); " + text;
+}
+
+std::unique_ptr<Network> network_of(const Case& c, std::int64_t plan = 100) {
+  return network_of(whole({c.name, with_functions(c.network)}), streams, plan);
+}
+
+class Recurrence : public testing::TestWithParam<Case> {};
+
+TEST_P(Recurrence, GradientsAgreeWithDifferences) {
+  const auto network = network_of(GetParam());
+  SequenceData data(streams);
+  GradientCheckOptions check;
+  check.entries = 12;
+  for (const auto& m : check_gradients(*network, data.batch(data.random(ragged)), check))
+    ADD_FAILURE() << m.parameter << "[" << m.index << "]: " << m.analytic << " by back-propagation, " << m.numeric
+                  << " by differences";
+}
+
+struct Sums {
+  double criterion;
+  std::vector<float> gradients;
+};
+Sums sums(Network& network, const Batch& batch) {
+  Announced sink;
+  const Tally t = network.forward_backward(batch, sink);
+  EXPECT_EQ(sink.order.size(), network.parameters().pieces.size());
+  return {t.criterion, test::gradients(network)};
+}
+void add(Sums& to, const Sums& s) {
+  to.criterion += s.criterion;
+  to.gradients.resize(s.gradients.size());
+  for (std::size_t i = 0; i < s.gradients.size(); ++i) to.gradients[i] += s.gradients[i];
+}
+void expect_near(const Sums& a, const Sums& b) {
+  EXPECT_NEAR(a.criterion, b.criterion, 1e-5 * (1 + std::abs(b.criterion)));
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  float scale = 1;
+  for (const float g : b.gradients) scale = std::max(scale, std::abs(g));
+  for (std::size_t i = 0; i < a.gradients.size(); ++i)
+    ASSERT_NEAR(a.gradients[i], b.gradients[i], 2e-5 * scale) << "entry " << i;
+}
+
+TEST_P(Recurrence, PackingDoesNotMatter) {
+  const bool additive = GetParam().name != "PenaltyBesideLoop";
+  const auto network = network_of(GetParam());
+  SequenceData data(streams);
+  auto sequences = data.random(ragged);
+  const Sums all = sums(*network, data.batch(sequences));
+  std::reverse(sequences.begin(), sequences.end());
+  expect_near(sums(*network, data.batch(sequences)), all);
+  std::swap(sequences[1], sequences[3]);
+  expect_near(sums(*network, data.batch(sequences)), all);
+  if (!additive) return;
+  // Split over steps or ranks; one share is empty.
+  Sums total{};
+  for (const auto& s : sequences) add(total, sums(*network, data.batch({s})));
+  add(total, sums(*network, data.batch({})));
+  expect_near(total, all);
+  // Worked off in parts.
+  const auto small = network_of(GetParam(), 7);
+  expect_near(sums(*small, data.batch(sequences)), all);
+}
+
+TEST_P(Recurrence, MemoryReuseDoesNotMatter) {
+  NetworkOptions options;
+  options.reuse_memory = false;
+  Network apart(parsed(whole({"", with_functions(GetParam().network)})), options);
+  apart.bind(streams);
+  apart.initialize_parameters();
+  apart.plan_training(100);
+  SequenceData data(streams);
+  const auto network = network_of(GetParam());
+  const auto sequences = data.random(ragged);
+  const Sums a = sums(apart, data.batch(sequences)), b = sums(*network, data.batch(sequences));
+  EXPECT_EQ(a.criterion, b.criterion);
+  EXPECT_EQ(a.gradients, b.gradients);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Recurrence, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tutti
