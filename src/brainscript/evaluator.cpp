@@ -140,7 +140,7 @@ void Evaluator::circle(const Thunk* t, const Expr* site, const Record* scope) {
   for (auto i = std::find(active_.begin(), active_.end(), t); i != active_.end(); ++i) chain += name(*i) + " -> ";
   if (!site) site = t->expr, scope = t->scope;
   fail(*site, scope, fmt::format("'{}' is defined by itself ({}{})", name(t), chain, name(t)),
-       "a loop goes through time: put a PastValue or FutureValue into it");
+       "break the circle, or let it go through time: PastValue (0, x)");
 }
 
 void Evaluator::count(std::size_t elements, const Expr& e, const Record* scope) {
