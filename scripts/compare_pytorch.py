@@ -243,8 +243,9 @@ def main():
         try:
             for turn in range(arguments.rounds):
                 comparison.round(arguments)
-                print(f'{name}: round {turn + 1} of {arguments.rounds}: ratio '
-                      f'{comparison.ours[-1].rate / comparison.pytorch[-1].rate:.3f}', file=sys.stderr)
+                ours, pytorch = comparison.ours[-1], comparison.pytorch[-1]
+                print(f'{name}: round {turn + 1} of {arguments.rounds}: {ours.rate:.1f} and {pytorch.rate:.1f} samples/s, ratio '
+                      f'{ours.rate / pytorch.rate:.3f}; {ours.memory:.0f} and {pytorch.memory:.0f} MB', file=sys.stderr)
             done.append(comparison)
         except RuntimeError as error:
             print(f'{name} failed: {error}', file=sys.stderr)
