@@ -317,8 +317,30 @@ TEST(Htk, Blocks) {
   error("readerType=HTKDeserializers\nframemod=true" + streams, {"did you mean 'frameMode'"});
   error("readerType=HTKDeserializers\nx=[scpFile=\"" + corpus.list.path() + "\";dim=3;contextWindow=2]",
         {"an odd number of frames"});
-  error("readerType=HTKDeserializers\nx=[scpFile=\"" + corpus.list.path() + "\";dim=3;type=complex]",
-        {"type 'complex'"});
+}
+
+// The same data through a CompositeDataReader, which joins two deserializers by key.
+TEST(Htk, Deserializers) {
+  const Corpus corpus;
+  const TemporaryFile list(fmt::format("dir/a.mfc={}\nb.mfc={}\n", corpus.a.path(), corpus.b.path()));
+  const auto make = [&](const std::string& settings, const std::string& more = "", const std::string& map = "input") {
+    const std::string text = "reader=[readerType=CompositeDataReader;" + settings +
+                             "\ndeserializers=([type=HTKFeatureDeserializer;module=HTKDeserializers;" + map +
+                             "=[x=[scpFile=\"" + list.path() + "\";dim=1" + more +
+                             "]]]:[type=HTKMLFDeserializer;input=[y=[mlfFile=\"" + corpus.labels.path() +
+                             "\";labelMappingFile=\"" + corpus.states.path() + "\";dim=3]]])]";
+    return make_reader(config::record_from_text(text, "run.cntk").block("reader"), {.action = "test"});
+  };
+  for (const std::string mode : {"false", "true"}) {
+    const auto reader = make("maxErrors=9;frameMode=" + mode);
+    reader->start_epoch({.minibatch = 100});
+    const Batch* batch = reader->next();
+    EXPECT_EQ(batch->sequences, mode == "true" ? 5 : 2);
+    EXPECT_EQ(copy(batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 5}));
+    EXPECT_EQ(copy(batch->streams[1].indices), (std::vector<std::int32_t>{0, 1, 1, 2, 2}));
+  }
+  expect_parts(error_of([&] { make("", ";expandToUtterance=true"); }), {"another stream of the same deserializer"});
+  expect_parts(error_of([&] { make("", "", "inputs"); }), {"did you mean 'input'"});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The deserializer table.
 #include "reader/composite/deserializers.h"
 
+#include "reader/htk/htk_options.h"
 #include "reader/image/image_options.h"
 #include "reader/text/text_options.h"
 
@@ -36,6 +37,10 @@ const std::vector<DeserializerRow>& deserializer_table() {
        read_image_deserializer},
       {"Base64ImageDeserializer", "the same with the images as base64 text in the file itself",
        describe_image_deserializer, read_base64_deserializer},
+      {"HTKFeatureDeserializer", "speech features from HTK files; the utterance's name is the key",
+       describe_htk_feature_deserializer, read_htk_feature_deserializer},
+      {"HTKMLFDeserializer", "classes per frame from master label files", describe_htk_mlf_deserializer,
+       read_htk_mlf_deserializer},
   };
   return rows;
 }

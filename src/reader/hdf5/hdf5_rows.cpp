@@ -41,7 +41,8 @@ Hdf5File& Hdf5Rows::open(const std::string& path) {
 }
 
 void Hdf5Rows::give_up(Place place, std::string message) {
-  if (bad_.insert(place).second) budget_->fault(std::move(message), "mend the file, or leave the row out of it");
+  if (bad_.insert(place).second)
+    budget_->fault_here({{}, std::move(message), "mend the file, or leave the row out of it"});
 }
 
 bool Hdf5Rows::check(std::size_t column, Place place, const float* row) {

@@ -28,9 +28,7 @@ void HtkFeatureBlock::describe(config::Fields& f) {
   f("contextWindow", context, "frames of a sample: an odd number, or L:R neighbours; by dim when not given");
   f("prefixPathInSCP", prefix, "put in front of relative paths of the list");
   f("expandToUtterance", expands, "the utterance has one frame here, which holds for all frames of the other streams");
-  f("type", type, "real");
-  if (lower(type) != "real")
-    f.problem("type", fmt::format("features of type '{}' are not known", type), "type = \"real\"");
+  f.no_effect("type", "features are real numbers");
   if (f.given("dim") && (dim < 1 || dim > 2'147'483'647))
     f.problem("dim", "dim is the number of values per sample", "1 or more");
   const auto& c = context.values;
@@ -179,5 +177,67 @@ Made read_htk_mlf(const config::Record& block, const ReaderContext& context) {
 Made read_htk_deserializers(const config::Record& block, const ReaderContext& context) {
   return read_htk(block, context, "HTKDeserializers", false);
 }
+
+namespace {
+
+template <class Block>
+struct DeserializerOptions {
+  std::vector<std::pair<std::string, Block>> input;
+  bool frame_mode = false;
+  std::int64_t max_errors = 0, trace_level = 0, keep_bytes = std::int64_t{1} << 30;
+  void describe(config::Fields& f) {
+    f.blocks("input", input, "one block per stream, under the name of the network's input");
+    f.required("input");
+    f("frameMode", frame_mode, "every frame is a sample of its own");
+    f("maxErrors", max_errors, "utterances that may be wrong; they are left out");
+    f("traceLevel", trace_level, "0 errors only, 1 also warnings");
+    f("keepLimitInBytes", keep_bytes, "features are kept in memory for later sweeps up to this size per rank");
+    f.no_effect("module", "all deserializers are built in");
+    if (f.given("input") && input.empty())
+      f.problem("input", "no stream is described", "input = [ features = [ ... ] ]");
+    if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
+    if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+    if constexpr (std::is_same_v<Block, HtkFeatureBlock>)
+      if (!input.empty() && std::all_of(input.begin(), input.end(), [](const auto& i) { return i.second.expands; }))
+        f.problem("input", "expandToUtterance takes its lengths from another stream of the same deserializer",
+                  "put the streams into one deserializer");
+  }
+  HtkSourceOptions source() const {
+    HtkSourceOptions s;
+    for (const auto& [name, b] : input) s.streams.emplace_back(b.stream(name));
+    s.frame_mode = frame_mode;
+    s.max_errors = max_errors;
+    s.trace_level = trace_level;
+    s.keep_bytes = static_cast<std::uint64_t>(keep_bytes);
+    return s;
+  }
+};
+
+void check_files(const config::Record& block, const HtkFeatureBlock& b, const ReaderContext& context) {
+  check_file(block, "scpFile", b.scp, context);
+}
+
+template <class Block>
+Made read_deserializer(const config::Record& block, const ReaderContext& context, const std::string& title) {
+  auto o = std::make_shared<DeserializerOptions<Block>>();
+  o->trace_level = context.trace_level;
+  config::read_fields(block, title, [&](config::Fields& f) { o->describe(f); }, *context.problems, *context.notices,
+                      {"type"});
+  for (const auto& [name, b] : o->input) check_files(block.block("input").block(name), b, context);
+  return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<HtkSource>(o->source()); }, {}};
+}
+
+}  // namespace
+
+Made read_htk_feature_deserializer(const config::Record& block, const ReaderContext& context) {
+  return read_deserializer<HtkFeatureBlock>(block, context, "HTKFeatureDeserializer");
+}
+
+Made read_htk_mlf_deserializer(const config::Record& block, const ReaderContext& context) {
+  return read_deserializer<HtkLabelBlock>(block, context, "HTKMLFDeserializer");
+}
+
+void describe_htk_feature_deserializer(config::Fields& f) { DeserializerOptions<HtkFeatureBlock>().describe(f); }
+void describe_htk_mlf_deserializer(config::Fields& f) { DeserializerOptions<HtkLabelBlock>().describe(f); }
 
 }  // namespace tutti::reader

@@ -10,7 +10,7 @@ namespace tutti::reader {
 
 // A stream of features: any block with scpFile.
 struct HtkFeatureBlock {
-  std::string scp, prefix, type = "real";
+  std::string scp, prefix;
   std::int64_t dim = 0;
   config::Schedule<std::int64_t> context;
   bool expands = false;
@@ -46,5 +46,10 @@ struct HtkReaderOptions {
 };
 
 ReadBlock read_htk_mlf, read_htk_deserializers;
+
+// The deserializers of a CompositeDataReader: features or labels alone, joined with the others there.
+ReadBlock read_htk_feature_deserializer, read_htk_mlf_deserializer;
+void describe_htk_feature_deserializer(config::Fields& f);
+void describe_htk_mlf_deserializer(config::Fields& f);
 
 }  // namespace tutti::reader
