@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shares of unequal size, empty ones included: every run ends, every sample is seen once an epoch, whatever the number of ranks."""
+import pathlib
+import shutil
 import examples
 import support
 
@@ -88,6 +90,24 @@ class UnevenTest(support.TrainerTest):
             seen.append(final)
         self.assertAlmostEqual(seen[0]['CrossEntropyWithSoftmax'][0], seen[1]['CrossEntropyWithSoftmax'][0], delta=1e-6)
         self.assertEqual(seen[0]['EvalClassificationError'], seen[1]['EvalClassificationError'])
+
+    def test_broken_image_is_left_out_of_its_minibatch(self):
+        """Three images of which one is cut off: named by the rank that met it, the same numbers on any number of ranks."""
+        cases = pathlib.Path(__file__).resolve().parent / 'broken'
+        shutil.copytree(cases / 'data', self.directory / 'data')
+        shutil.copy(cases / 'pictures.cntk', self.directory)
+        options = ['configFile=pictures.cntk', 'makeMode=false', 'Train=[reader=[file=data/pictures_cut.map;maxErrors=1]]',
+                   'Train=[SGD=[maxEpochs=2;minibatchSize=2;ParallelTrain=[parallelizationMethod=DataParallelSGD]]]']
+        seen = []
+        for ranks in (None, 2, 3):
+            result = self.run_trainer(options, ranks)
+            self.assertIn('data/pictures_cut.map:2:1: warning: broken JPEG', result.text)
+            found = support.epochs(result.text)
+            self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in found], [2, 2], str(result))
+            seen.append([e['CrossEntropyWithSoftmax'][0] for e in found])
+        for other in seen[1:]:
+            for a, b in zip(seen[0], other):
+                self.assertAlmostEqual(a, b, delta=1e-6)
 
 
 if __name__ == '__main__':
