@@ -85,6 +85,9 @@ struct Gemm {
   bool transpose_a = false, transpose_b = false;
   std::size_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   bool accumulate = false;  // C += instead of C =
+  // Not 0: from Backend::new_version(); as long as it stays the same, so does B, which may be kept converted (weights
+  // through a step).
+  std::uint64_t b_version = 0;
 };
 
 // Compressed columns: `begin` has columns + 1 offsets into values and indices.
@@ -120,6 +123,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual ComputeType compute_type() const = 0;
+  // A number that no value has had yet.
+  std::uint64_t new_version() { return ++versions_; }
   virtual ImageBackend& images() = 0;
 
   // Memory, 64-byte aligned.
@@ -170,9 +175,14 @@ class Backend {
   virtual double loss(const Loss&, std::span<const float* const> in, float* work) = 0;
   virtual void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work,
                              const float* dy, float* dx, bool accumulate) = 0;
+
+ private:
+  std::uint64_t versions_ = 0;
 };
 
-// "cpu"; throws Error for a device that this build does not have.
+// Whether the device can do it: every one has float32.
+bool supports(const std::string& device, ComputeType);
+// "cpu"; throws Error for a device that this build does not have, or a type that the device does not compute in.
 std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType = ComputeType::float32);
 
 }  // namespace tutti

@@ -38,6 +38,7 @@ struct Operand {
   bool per_sample = false;
   std::size_t axis = 0;
   Format format = Format::plain;  // blocked: `elements` counts the missing channels of the last block as well
+  bool lasting = false;           // a parameter: the same value throughout a step
 };
 
 struct Instruction {
@@ -78,12 +79,14 @@ struct Run {
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
   std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
   bool first_part = true, last_part = true;  // of a share that is worked off in parts
+  std::uint64_t weights_version = 0;         // Gemm::b_version of what lasts through this step
   PieceSink* sink = nullptr;
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
   std::uint64_t position = 0;                                              // number of the first column in this epoch
   std::optional<double> normalization_time_constant, blend_time_constant;  // instead of the nodes' own
 
+  std::uint64_t version(const Operand& o) const { return o.lasting ? weights_version : 0; }
   std::size_t rows(const Operand& o) const { return o.per_sample ? columns[o.axis] : 1; }
   std::size_t count(const Operand& o) const { return rows(o) * o.elements; }
   float* value(const Operand& o) const { return values[o.tensor]; }

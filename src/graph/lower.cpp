@@ -26,7 +26,9 @@ Operand Lowering::leaf(Tensor::Kind kind) {
   t.sparse = flag(node(), "sparse", false);
   t.trained = kind == Tensor::Kind::parameter && number(node(), "learningRateMultiplier", 1) != 0;
   code_.tensors.push_back(t);
-  return {code_.tensors.size() - 1, value.shape, t.elements, t.per_sample, t.axis};
+  Operand o{code_.tensors.size() - 1, value.shape, t.elements, t.per_sample, t.axis};
+  o.lasting = kind == Tensor::Kind::parameter;
+  return o;
 }
 
 Operand Lowering::state(std::size_t elements) {

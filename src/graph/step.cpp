@@ -225,6 +225,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     e.program.announce_all(e.run);
     return tally;
   }
+  e.run.weights_version = m.backend->new_version();
   for (std::size_t p = 0; p < parts.size(); ++p) {
     m.attach(e, batch, parts[p]);
     e.run.first_part = p == 0;
@@ -243,6 +244,7 @@ Tally Network::evaluate(const Batch& batch) {
   Tally tally;
   tally.samples = tally.columns = batch.samples;
   tally.evaluations.resize(m.evaluations.size());
+  e.run.weights_version = m.backend->new_version();
   for (const auto& part : m.parts(e, batch)) {
     m.attach(e, batch, part);
     e.program.forward(e.run);
@@ -258,6 +260,7 @@ std::vector<Network::Output> Network::forward(const Batch& batch) {
   // Values must all stand at once, so the share is not split: the plan grows to the largest share seen.
   const auto& parts = m.parts(e, batch);
   std::vector<Output> outputs;
+  e.run.weights_version = m.backend->new_version();
   if (!parts.empty()) {
     m.attach(e, batch, {parts.front().first, parts.back().last});
     e.program.forward(e.run);

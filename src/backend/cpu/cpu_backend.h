@@ -9,8 +9,9 @@
 
 namespace tutti::cpu {
 
-class Matmul;     // oneDNN; matmul.cpp
-class CpuImages;  // images.h
+class Bfloat16Matmul;  // bfloat16_matmul.h
+class Matmul;          // oneDNN; matmul.cpp
+class CpuImages;       // images.h
 
 class CpuBackend : public Backend {
  public:
@@ -62,6 +63,7 @@ class CpuBackend : public Backend {
   const Kernels& kernels_;
   const ComputeType compute_type_;
   std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<Bfloat16Matmul> bfloat16_;  // null: products in float32
   std::unique_ptr<CpuImages> images_;
 };
 

@@ -10,6 +10,7 @@
 #include <source_location>
 #include <tuple>
 
+#include "backend/cpu/bfloat16_matmul.h"
 #include "backend/cpu/cpu_backend.h"
 #include "tutti/error.h"
 
@@ -122,6 +123,7 @@ void Matmul::run(const Gemm& g, const float* a, const float* b, float* c) {
 
 void CpuBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   if (g.m == 0 || g.n == 0) return;
+  if (bfloat16_) return bfloat16_->run(g, a, b, c);
   matmul_->run(g, a, b, c);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backend/cpu/bfloat16_matmul.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/images.h"
 #include "backend/cpu/matmul.h"
@@ -20,10 +21,14 @@ CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type)
     : kernels_(kernels),
       compute_type_(type),
       matmul_(std::make_unique<Matmul>()),
+      bfloat16_(type == ComputeType::bfloat16 ? std::make_unique<Bfloat16Matmul>(*bfloat16_kernels()) : nullptr),
       images_(std::make_unique<CpuImages>(kernels)) {}
 CpuBackend::~CpuBackend() = default;
 
-std::string CpuBackend::name() const { return fmt::format("cpu ({}, {} kernels)", Matmul::library(), kernels_.name); }
+std::string CpuBackend::name() const {
+  return fmt::format("cpu ({}, {} kernels{})", Matmul::library(), kernels_.name,
+                     bfloat16_ ? ", products in bfloat16" : "");
+}
 
 ImageBackend& CpuBackend::images() { return *images_; }
 

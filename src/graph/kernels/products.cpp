@@ -27,6 +27,7 @@ class Times : public Kernel {
     const Sizes s = sizes(run);
     Gemm g{.transpose_b = transposed_, .m = s.rows, .n = s.out, .k = s.inner, .lda = s.inner, .ldb = 0, .ldc = s.out};
     g.ldb = transposed_ ? s.inner : s.out;
+    g.b_version = run.version(code.in[0]);
     run.backend.gemm(g, in(run, 1), in(run, 0), out(run));
   }
 
@@ -44,6 +45,7 @@ class Times : public Kernel {
     Gemm g{.transpose_b = !transposed_, .m = s.rows, .n = s.inner, .k = s.out, .lda = s.out, .ldb = 0, .ldc = s.inner};
     g.ldb = transposed_ ? s.inner : s.out;
     g.accumulate = adds(run, 1);
+    g.b_version = run.version(code.in[0]);
     run.backend.gemm(g, out_gradient(run), in(run, 0), in_gradient(run, 1));
   }
 
@@ -64,6 +66,7 @@ class Times : public Kernel {
     g.accumulate = adds(run, 0);
     const auto& pieces = run.pieces[code.in[0].tensor];
     if (pieces.empty()) return run.backend.gemm(g, left, right, in_gradient(run, 0));
+    if (pieces.size() > 1) g.b_version = run.backend.new_version();
     for (const PieceRange& p : pieces) {
       const std::size_t first = p.first / right_width;
       g.m = p.count / right_width;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// bfloat16_matmul.h -- products of float32 matrices with operands rounded to bfloat16 and float32 sums. Operands are
+// converted here; a right operand with a version (a weight) is converted once and kept.
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "backend/cpu/bfloat16_kernels.h"
+#include "tutti/backend.h"
+#include "tutti/parameters.h"
+
+namespace tutti::cpu {
+
+class Bfloat16Matmul {
+ public:
+  explicit Bfloat16Matmul(const Bfloat16Kernels& kernels) : kernels_(kernels) {}
+  void run(const Gemm&, const float* a, const float* b, float* c);
+
+ private:
+  struct Kept {
+    std::uint64_t version = 0;
+    std::size_t k = 0, n = 0, stride = 0;
+    FloatBuffer words;  // 32 bits each
+  };
+  std::uint32_t* room(FloatBuffer&, std::size_t words);
+  const std::uint32_t* left(const Gemm&, const float* a);
+  const std::uint32_t* right(const Gemm&, const float* b);
+  void convert_right(const Gemm&, const float* b, std::uint32_t* to) const;
+  void multiply(const Gemm&, const std::uint32_t* a, const std::uint32_t* b, float* c, std::size_t first_row,
+                std::size_t last_row, std::size_t first_panel, std::size_t last_panel) const;
+
+  const Bfloat16Kernels& kernels_;
+  FloatBuffer left_, right_;
+  std::map<std::pair<const float*, bool>, Kept> kept_;  // by place, and whether transposed
+};
+
+}  // namespace tutti::cpu
