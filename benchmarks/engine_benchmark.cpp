@@ -49,7 +49,7 @@ class MomentumSink : public PieceSink {
 };
 
 struct Step {
-  Step() : data(batch_size) {
+  explicit Step(ComputeType type = ComputeType::float32) : data(batch_size) {
     test::GraphBuilder b;
     std::size_t value = b.input("features", {784});
     for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
@@ -66,7 +66,9 @@ struct Step {
     const auto labels = b.input("labels", {10});
     b.criterion("CrossEntropyWithSoftmax", "ce", {labels, value});
     b.evaluation("ClassificationError", "errs", {labels, value});
-    network = std::make_unique<Network>(b.graph(), NetworkOptions{});
+    NetworkOptions options;
+    options.compute_type = type;
+    network = std::make_unique<Network>(b.graph(), options);
     data.random("features", 784, 0, 1);
     data.one_hot("labels", 10);
     network->bind(data.infos);
@@ -119,31 +121,92 @@ void measure(benchmark::State& state) {
 BENCHMARK(measure<Step>)->Name("training_step")->Unit(benchmark::kMillisecond);
 BENCHMARK(measure<Products>)->Name("plain_products")->Unit(benchmark::kMillisecond);
 
+template <class Work>
+double seconds(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double>& v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<long>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
 // Both in turn, so that a noisy machine disturbs both alike; the counter is the median of the ratios.
 void step_to_gemm(benchmark::State& state) {
   Step step;
   Products products;
   std::vector<double> ratios, steps;
-  const auto seconds = [](const auto& work) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
   for (int i = 0; i < 3; ++i) step.run(), products.run();
   for (auto _ : state) {
     const double plain = seconds([&] { products.run(); });
     steps.push_back(seconds([&] { step.run(); }));
     ratios.push_back(plain / steps.back());
   }
-  const auto median = [](std::vector<double>& v) {
-    std::nth_element(v.begin(), v.begin() + static_cast<long>(v.size() / 2), v.end());
-    return v[v.size() / 2];
-  };
   state.counters["ratio"] = median(ratios);
   state.counters["step_ms"] = median(steps) * 1e3;
   state.counters["samples_per_s"] = static_cast<double>(batch_size) / median(steps);
 }
 BENCHMARK(step_to_gemm)->Unit(benchmark::kMillisecond)->Iterations(40);
+
+// A step with products in bfloat16 against one in float32, in turn.
+void bfloat16_to_float32(benchmark::State& state) {
+  if (!supports("cpu", ComputeType::bfloat16))
+    return state.SkipWithError("this processor does not compute in bfloat16");
+  Step exact, rounded(ComputeType::bfloat16);
+  std::vector<double> ratios, steps;
+  for (int i = 0; i < 3; ++i) exact.run(), rounded.run();
+  for (auto _ : state) {
+    const double plain = seconds([&] { exact.run(); });
+    steps.push_back(seconds([&] { rounded.run(); }));
+    ratios.push_back(plain / steps.back());
+  }
+  state.counters["ratio"] = median(ratios);
+  state.counters["step_ms"] = median(steps) * 1e3;
+  state.counters["samples_per_s"] = static_cast<double>(batch_size) / median(steps);
+}
+BENCHMARK(bfloat16_to_float32)->Unit(benchmark::kMillisecond)->Iterations(40);
+
+// The products of a 2048 x 2048 layer alone: forward, gradient of the data, gradient of the weight, one of each per
+// turn, the weight converted anew every turn.
+void product_rates(benchmark::State& state) {
+  if (!supports("cpu", ComputeType::bfloat16))
+    return state.SkipWithError("this processor does not compute in bfloat16");
+  const auto exact = make_backend("cpu"), rounded = make_backend("cpu", ComputeType::bfloat16);
+  constexpr std::size_t width = 2048;
+  FloatBuffer x(batch_size * width), y(batch_size * width), w(width * width), dw(width * width);
+  for (auto* buffer : {&x, &y, &w})
+    for (std::size_t i = 0; i < buffer->size(); ++i) buffer->data()[i] = 0.01f * static_cast<float>(i % 13) - 0.06f;
+  const Gemm forward{.m = batch_size, .n = width, .k = width, .lda = width, .ldb = width, .ldc = width};
+  Gemm data = forward, weight = forward;
+  data.transpose_b = true;
+  weight.transpose_a = true, weight.m = width, weight.k = batch_size;
+  std::vector<double> rates[4];  // ratio and GFLOP/s: float32, bfloat16, and bfloat16 with the weight kept
+  const auto all = [&](Backend& b, std::uint64_t version) {
+    Gemm f = forward, d = data;
+    f.b_version = d.b_version = version;
+    return seconds([&] {
+      b.gemm(f, x.data(), w.data(), y.data());
+      b.gemm(d, y.data(), w.data(), x.data());
+      b.gemm(weight, x.data(), y.data(), dw.data());
+    });
+  };
+  const double work = 3 * 2.0 * batch_size * width * width * 1e-9;
+  for (auto _ : state) {
+    const double plain = all(*exact, 0), fresh = all(*rounded, rounded->new_version());
+    const std::uint64_t version = rounded->new_version();
+    all(*rounded, version);
+    const double kept = all(*rounded, version);
+    rates[0].push_back(plain / fresh), rates[1].push_back(work / plain), rates[2].push_back(work / fresh);
+    rates[3].push_back(work / kept);
+  }
+  state.counters["ratio"] = median(rates[0]);
+  state.counters["float32"] = median(rates[1]);
+  state.counters["bfloat16"] = median(rates[2]);
+  state.counters["weight_kept"] = median(rates[3]);
+}
+BENCHMARK(product_rates)->Unit(benchmark::kMillisecond)->Iterations(40);
 
 }  // namespace
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "actions/compute_type.h"
 #include "train/model_file.h"
 #include "tutti/builder.h"
 
@@ -105,6 +106,7 @@ std::unique_ptr<Network> evaluation_network(const ActionContext& context, const 
   }
   NetworkOptions options;
   options.evaluations = std::move(nodes);
+  options.compute_type = compute_type_of(context.command);
   auto network = std::make_unique<Network>(std::move(graph), options);
   if (model_path.empty()) {
     network->initialize_parameters();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "actions/compute_type.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
 #include "actions/test_actions.h"
@@ -18,6 +19,7 @@ namespace tutti::actions {
 
 void EvaluateOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the model to evaluate");
+  describe_compute_type(f, compute_type);
   f("minibatchSize", minibatch_size, "samples at a time, over all ranks; the first value is used");
   f("epochSize", epoch_size, "samples to evaluate; 0 = all");
   f("evalNodeNames", eval_node_names, "nodes to report; default: evaluation nodes, then criteria");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actions/action.h"
+#include "tutti/backend.h"
 
 namespace tutti::actions {
 
@@ -10,6 +11,7 @@ namespace tutti::actions {
 constexpr std::int64_t largest_evaluation_part = 1024;
 
 struct EvaluateOptions {
+  ComputeType compute_type = ComputeType::float32;
   std::string model_path;
   config::Schedule<std::int64_t> minibatch_size = 40960;
   std::int64_t epoch_size = 0;

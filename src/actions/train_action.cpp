@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "actions/compute_type.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
 #include "strategy/make_strategy.h"
@@ -23,6 +24,7 @@ void TrainOptions::describe(config::Fields& f) {
   f.required("modelPath");
   f("makeMode", make_mode, "continue from the newest checkpoint; false starts from scratch");
   f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
+  describe_compute_type(f, compute_type);
 }
 
 namespace {
@@ -73,13 +75,14 @@ SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
   return context.command.where();
 }
 
-void make_network(const ActionContext& context, Training& t) {
+void make_network(const ActionContext& context, ComputeType compute_type, Training& t) {
   const auto before = context.problems->count();
   graph::Graph graph = build_network(
       context.command, {context.problems, context.notices, context.constant_seed, context.seed, model_loader(context)});
   if (context.problems->count() > before) return;
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;
+  if (supports(options.device, compute_type)) options.compute_type = compute_type;
   if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
   try {
     auto network = std::make_unique<Network>(std::move(graph), options);
@@ -226,7 +229,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   std::optional<ModelToCome> awaited;
   const std::int64_t seed = *context.seed;
   try {
-    make_network(context, t);
+    make_network(context, options.compute_type, t);
   } catch (const ModelToCome& model) {
     awaited = model;
     *context.seed = seed;  // what was built in vain takes none

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actions/action.h"
+#include "tutti/backend.h"
 
 namespace tutti::actions {
 
@@ -10,6 +11,7 @@ struct TrainOptions {
   std::string model_path;
   bool make_mode = true;
   std::int64_t trace_level = 0;
+  ComputeType compute_type = ComputeType::float32;
   void describe(config::Fields&);
 };
 std::unique_ptr<Action> make_train_action(const ActionContext&);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/write_actions.h"
+#include "actions/compute_type.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,6 +19,7 @@ namespace tutti::actions {
 
 void WriteOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the model whose nodes are written");
+  describe_compute_type(f, compute_type);
   f("outputNodeNames", output_node_names, "nodes to write; default: the network's output nodes");
   f("outputPath", output_path, "text goes to outputPath.<node>; - is stdout");
   f.required("outputPath");

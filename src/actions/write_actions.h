@@ -4,10 +4,12 @@
 
 #include "actions/action.h"
 #include "train/text_output.h"
+#include "tutti/backend.h"
 
 namespace tutti::actions {
 
 struct WriteOptions {
+  ComputeType compute_type = ComputeType::float32;
   std::string model_path;
   std::vector<std::string> output_node_names;
   std::string output_path;

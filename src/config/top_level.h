@@ -11,10 +11,12 @@ namespace tutti::config {
 
 struct TopLevel {
   enum class Precision { float32, float64 };
+  enum class Compute { float32, bfloat16 };
   enum class Device { automatic, cpu, gpu };
 
   std::vector<std::string> command = {"train"};
   Precision precision = Precision::float32;
+  Compute compute_type = Compute::float32;  // of all commands that do not say otherwise
   std::string device_id = "auto";
   std::int64_t trace_level = 0;
   std::string log_file;

@@ -350,6 +350,46 @@ TEST(Network, AWeightThatIsUsedElsewhereTooIsDense) {
   }
 }
 
+// Products in bfloat16 against float32: off by the rounding of operands, by 2^-9 of their size.
+TEST(Network, ProductsInBfloat16) {
+  NetworkOptions options;
+  options.compute_type = ComputeType::bfloat16;
+  if (!supports("cpu", ComputeType::bfloat16)) GTEST_SKIP() << "this processor has no AVX-512 with BF16";
+  Data d(37);
+  d.random("x", 300);
+  d.one_hot("labels", 11);
+  const auto graph = classifier(300, 700, 11, "Tanh").graph();
+  auto exact = ready(graph, d, 37), rounded = ready(graph, d, 37, options), again = ready(graph, d, 37, options);
+  auto parts = ready(graph, d, 10, options);
+  EXPECT_NE(rounded->describe().find("bfloat16"), std::string::npos);
+  Announced sink;
+  for (int step = 0; step < 3; ++step) {
+    const double expected = exact->forward_backward(d.batch, sink).criterion;
+    const double criterion = rounded->forward_backward(d.batch, sink).criterion;
+    EXPECT_NEAR(criterion, expected, 4e-3 * expected);
+    EXPECT_NE(criterion, expected);
+    EXPECT_EQ(criterion, again->forward_backward(d.batch, sink).criterion);
+    EXPECT_EQ(gradients(*rounded), gradients(*again));
+    parts->forward_backward(d.batch, sink);
+    const auto g = gradients(*exact), r = gradients(*rounded), p = gradients(*parts);
+    double difference = 0, between_parts = 0, size = 0;
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      difference += (g[i] - r[i]) * (g[i] - r[i]);
+      between_parts += (p[i] - r[i]) * (p[i] - r[i]);
+      size += g[i] * g[i];
+    }
+    EXPECT_LT(std::sqrt(difference / size), 0.01);
+    EXPECT_GT(difference, 0);
+    EXPECT_LT(std::sqrt(between_parts / size), 1e-6);
+    EXPECT_NEAR(exact->evaluate(d.batch).criterion, rounded->evaluate(d.batch).criterion, 4e-3 * expected);
+    // The next step sees other weights: nothing converted may be left over.
+    for (auto* n : {exact.get(), rounded.get(), again.get(), parts.get()}) {
+      const auto w = n->parameters().weights.span();
+      for (std::size_t i = 0; i < w.size(); ++i) w[i] -= 1e-3f * g[i];
+    }
+  }
+}
+
 TEST(Network, OutputsByName) {
   Data d(5);
   d.random("x", 6);

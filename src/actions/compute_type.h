@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// compute_type.h -- computeType of a command block, or of what stands around it: the numbers of products.
+#pragma once
+
+#include "tutti/backend.h"
+#include "tutti/config.h"
+
+namespace tutti::actions {
+
+// As one key of an action's table; a type that this machine does not compute in is a mistake.
+void describe_compute_type(config::Fields&, ComputeType&);
+// Of a block that was checked before.
+ComputeType compute_type_of(const config::Record& command);
+
+}  // namespace tutti::actions

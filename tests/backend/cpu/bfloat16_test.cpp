@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products in bfloat16: exact where whole numbers make them so, the rounding of operands and nothing else otherwise.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "tutti/backend.h"
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+class Bfloat16 : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!supports("cpu", ComputeType::bfloat16)) GTEST_SKIP() << "this processor has no AVX-512 with BF16";
+    backend = make_backend("cpu", ComputeType::bfloat16);
+  }
+  std::unique_ptr<Backend> backend;
+};
+
+float rounded(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u);
+}
+
+struct Product {
+  Gemm g;
+  std::vector<float> a, b, c;
+  // Strides wider than the rows by `slack`; what lies between must stay as it is.
+  Product(Gemm shape, std::size_t slack, bool whole_numbers, unsigned seed) : g(shape) {
+    g.lda = (g.transpose_a ? g.m : g.k) + slack;
+    g.ldb = (g.transpose_b ? g.k : g.n) + slack;
+    g.ldc = g.n + slack;
+    std::mt19937 random(seed);
+    const auto fill = [&](std::vector<float>& v, std::size_t n) {
+      v.resize(n + 1);
+      for (auto& x : v)
+        x = whole_numbers ? static_cast<float>(static_cast<int>(random() % 17) - 8)
+                          : static_cast<float>(random()) / 2147483648.0f - 1.0f;
+    };
+    fill(a, g.lda * (g.transpose_a ? g.k : g.m)), fill(b, g.ldb * (g.transpose_b ? g.n : g.k)), fill(c, g.ldc * g.m);
+  }
+  double at(std::size_t r, std::size_t s) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < g.k; ++i)
+      sum += static_cast<double>(rounded(g.transpose_a ? a[i * g.lda + r] : a[r * g.lda + i])) *
+             rounded(g.transpose_b ? b[s * g.ldb + i] : b[i * g.ldb + s]);
+    return sum;
+  }
+};
+
+void expect_right(Backend& backend, Product p, double tolerance) {
+  const std::vector<float> before = p.c;
+  backend.gemm(p.g, p.a.data(), p.b.data(), p.c.data());
+  for (std::size_t r = 0; r < p.g.m; ++r)
+    for (std::size_t s = 0; s < p.g.ldc; ++s) {
+      const float old = before[r * p.g.ldc + s], now = p.c[r * p.g.ldc + s];
+      if (s >= p.g.n)
+        ASSERT_EQ(now, old) << "outside of the result";
+      else
+        ASSERT_NEAR(now, p.at(r, s) + (p.g.accumulate ? old : 0.0), tolerance)
+            << p.g.m << " x " << p.g.n << " x " << p.g.k << (p.g.transpose_a ? ", A'" : "")
+            << (p.g.transpose_b ? ", B'" : "");
+    }
+}
+
+TEST_F(Bfloat16, WholeNumbersAreExact) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const bool accumulate : {false, true})
+        for (const std::size_t m : {1u, 5u, 6u, 13u, 50u})
+          for (const std::size_t n : {1u, 10u, 17u, 48u, 64u, 130u})
+            for (const std::size_t k : {1u, 3u, 16u, 33u})
+              expect_right(
+                  *backend,
+                  Product({.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k, .accumulate = accumulate},
+                          (m + n + k) % 3, true, 5),
+                  0);
+}
+
+TEST_F(Bfloat16, LongSumsAndManyRows) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true}) {
+      expect_right(*backend, Product({.transpose_a = ta, .transpose_b = tb, .m = 7, .n = 20, .k = 4099}, 1, true, 6),
+                   0);
+      expect_right(*backend, Product({.transpose_a = ta, .transpose_b = tb, .m = 2100, .n = 18, .k = 9}, 0, true, 7),
+                   0);
+    }
+}
+
+TEST_F(Bfloat16, OperandsAreRoundedToNearestAndSumsAreFloat) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      expect_right(*backend, Product({.transpose_a = ta, .transpose_b = tb, .m = 33, .n = 70, .k = 500}, 2, false, 8),
+                   1e-4);
+}
+
+TEST_F(Bfloat16, NothingToSum) {
+  Product p({.m = 2, .n = 3, .k = 0}, 0, true, 1);
+  expect_right(*backend, p, 0);
+  p.g.accumulate = true;
+  expect_right(*backend, p, 0);
+}
+
+TEST_F(Bfloat16, ARightOperandIsConvertedOncePerVersion) {
+  for (const bool tb : {false, true}) {
+    Product p({.transpose_b = tb, .m = 9, .n = 70, .k = 40}, 0, true, 2);
+    p.g.b_version = backend->new_version();
+    backend->gemm(p.g, p.a.data(), p.b.data(), p.c.data());
+    const auto first = p.c;
+    const auto b = p.b;
+    for (auto& x : p.b) x += 1;
+    backend->gemm(p.g, p.a.data(), p.b.data(), p.c.data());
+    EXPECT_EQ(p.c, first) << "the version says that it is the same";
+    p.g.b_version = backend->new_version();
+    expect_right(*backend, p, 0);
+    // The same place in another shape.
+    p.g.n = 35, p.g.ldc = 35;
+    if (!tb) p.g.ldb = 35;
+    expect_right(*backend, p, 0);
+  }
+}
+
+TEST_F(Bfloat16, SameBitsForAnyNumberOfThreads) {
+  const int threads = omp_get_max_threads();
+  for (const std::size_t n : {64u, 700u}) {
+    Product p({.m = 300, .n = n, .k = 300}, 0, false, 3);
+    std::vector<std::vector<float>> results;
+    for (const int t : {1, 2, 3}) {
+      omp_set_num_threads(t);
+      for (const bool ta : {false, true}) {
+        p.g.transpose_a = ta;
+        backend->gemm(p.g, p.a.data(), p.b.data(), p.c.data());
+        results.push_back(p.c);
+      }
+    }
+    omp_set_num_threads(threads);
+    for (std::size_t i = 2; i < results.size(); ++i) EXPECT_EQ(results[i], results[i % 2]);
+  }
+}
+
+TEST_F(Bfloat16, WhatIsNotANumberStaysSo) {
+  Product p({.m = 3, .n = 4, .k = 5}, 0, true, 4);
+  p.a[6] = NAN;
+  backend->gemm(p.g, p.a.data(), p.b.data(), p.c.data());
+  for (std::size_t r = 0; r < 3; ++r)
+    for (std::size_t s = 0; s < 4; ++s) EXPECT_EQ(std::isnan(p.c[r * 4 + s]), r == 1);
+}
+
+TEST(ComputeType, EveryDeviceHasFloat32) {
+  EXPECT_TRUE(supports("cpu", ComputeType::float32));
+  EXPECT_EQ(make_backend("cpu")->compute_type(), ComputeType::float32);
+  EXPECT_FALSE(supports("abacus", ComputeType::bfloat16));
+  EXPECT_THROW(make_backend("abacus", ComputeType::bfloat16), Error);
+  if (!supports("cpu", ComputeType::bfloat16)) EXPECT_THROW(make_backend("cpu", ComputeType::bfloat16), Error);
+}
+
+}  // namespace
+}  // namespace tutti
