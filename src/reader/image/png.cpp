@@ -41,7 +41,7 @@ void hand_over(png_structp png, png_bytep to, std::size_t n) {
   s.left -= n;
 }
 
-bool read_header(State& s) {
+bool read_header(State& s, bool grayscale) {
   if (setjmp(png_jmpbuf(s.png))) return false;
   png_set_read_fn(s.png, &s, hand_over);
   png_read_info(s.png, s.info);
@@ -49,6 +49,7 @@ bool read_header(State& s) {
   png_set_strip_16(s.png);
   png_set_strip_alpha(s.png);
   png_set_bgr(s.png);
+  if (grayscale) png_set_rgb_to_gray(s.png, 1, 0.299, 0.587);  // as the original has it
   png_set_interlace_handling(s.png);
   png_read_update_info(s.png, s.info);
   return true;
@@ -59,10 +60,6 @@ bool read_rows(State& s) {
   png_read_image(s.png, s.rows.data());
   png_read_end(s.png, nullptr);
   return true;
-}
-
-std::uint8_t grey(const std::uint8_t* bgr) {
-  return static_cast<std::uint8_t>((bgr[0] * 1868 + bgr[1] * 9617 + bgr[2] * 4899 + 8192) >> 14);
 }
 
 class PngCodec final : public Codec {
@@ -78,7 +75,7 @@ class PngCodec final : public Codec {
     s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, leave, be_quiet);
     if (s.png) s.info = png_create_info_struct(s.png);
     if (!s.info) throw std::bad_alloc();
-    if (!read_header(s)) broken(s);
+    if (!read_header(s, grayscale)) broken(s);
     const std::size_t width = png_get_image_width(s.png, s.info), height = png_get_image_height(s.png, s.info);
     check_image_size(width, height);
     const std::size_t channels = png_get_channels(s.png, s.info);
@@ -87,8 +84,6 @@ class PngCodec final : public Codec {
     s.rows.resize(height);
     for (std::size_t y = 0; y < height; ++y) s.rows[y] = pixels + y * width * channels;
     if (!read_rows(s)) broken(s);
-    if (channels == 3 && grayscale)
-      for (std::size_t i = 0; i < width * height; ++i) pixels[i] = grey(pixels + 3 * i);
     if (channels == 1 && !grayscale)
       for (std::size_t i = width * height; i-- > 0;) std::fill_n(pixels + 3 * i, 3, pixels[i]);
     Image image{

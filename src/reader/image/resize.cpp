@@ -13,19 +13,19 @@ namespace {
 constexpr int fraction_bits = 11;
 
 // Weights of the source pixels around a place that lies `x` behind the pixel at its left, 0 <= x < 1.
-void weights_of(Interpolation interpolation, double x, float* w) {
+void weights_of(Interpolation interpolation, float x, float* w) {
   if (interpolation == Interpolation::linear) {
-    w[0] = static_cast<float>(1 - x), w[1] = static_cast<float>(x);
+    w[0] = 1 - x, w[1] = x;
   } else if (interpolation == Interpolation::cubic) {
-    constexpr double a = -0.75;
-    const auto near = [&](double t) { return ((a + 2) * t - (a + 3)) * t * t + 1; };
-    const auto far = [&](double t) { return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a; };
-    w[0] = static_cast<float>(far(1 + x)), w[1] = static_cast<float>(near(x)), w[2] = static_cast<float>(near(1 - x));
+    constexpr float a = -0.75f;
+    const auto near = [&](float t) { return ((a + 2) * t - (a + 3)) * t * t + 1; };
+    const auto far = [&](float t) { return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a; };
+    w[0] = far(1 + x), w[1] = near(x), w[2] = near(1 - x);
     w[3] = 1.0f - w[0] - w[1] - w[2];
   } else {
     double sum = 0, raw[8];
     for (int i = 0; i < 8; ++i) {
-      const double t = (x - (i - 3)) * 3.14159265358979323846;
+      const double t = (static_cast<double>(x) - (i - 3)) * 3.14159265358979323846;
       raw[i] = std::fabs(t) < 1e-6 ? 1 : 4 * std::sin(t) * std::sin(t / 4) / (t * t);
       sum += raw[i];
     }
@@ -41,6 +41,16 @@ T rounded(A sum) {
     return static_cast<T>(std::clamp(std::lrint(sum), 0L, 255L));
   } else {
     return static_cast<T>((sum + (1 << (2 * fraction_bits - 1))) >> (2 * fraction_bits));
+  }
+}
+
+// Two rows of linear interpolation. OpenCV drops bits on the way, so that 16 bits do for a number; so do we.
+template <class T, class A>
+T between(A a, A b, A wa, A wb) {
+  if constexpr (std::is_same_v<A, float>) {
+    return rounded<T, A>(a * wa + b * wb);
+  } else {
+    return static_cast<T>((((a >> 4) * wa >> 16) + ((b >> 4) * wb >> 16) + 2) >> 2);
   }
 }
 
@@ -63,9 +73,9 @@ void Resizer::Axis::plan(std::int64_t n_from, std::int64_t n_to, Interpolation h
       first = static_cast<std::int64_t>(std::floor(static_cast<double>(i) * scale));
       w[0] = 1;
     } else {
-      const double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
+      const auto at = static_cast<float>((static_cast<double>(i) + 0.5) * scale - 0.5);
       first = static_cast<std::int64_t>(std::floor(at));
-      weights_of(how, at - static_cast<double>(first), w);
+      weights_of(how, at - static_cast<float>(first), w);
       first -= left;
     }
     for (std::size_t k = 0; k < taps; ++k) {
@@ -131,7 +141,7 @@ void Resizer::run(const Image& from, T* to) {
     }
     const A* const w = weights + y * taps;
     if (taps == 2) {
-      for (std::size_t i = 0; i < n; ++i) to[i] = rounded<T, A>(source[0][i] * w[0] + source[1][i] * w[1]);
+      for (std::size_t i = 0; i < n; ++i) to[i] = between<T, A>(source[0][i], source[1][i], w[0], w[1]);
     } else {
       for (std::size_t i = 0; i < n; ++i) {
         A sum = 0;
