@@ -60,9 +60,10 @@ const ActionEntry* find_action(const std::string& name);
 template <class Options>
 Options read_command(const ActionContext& context) {
   Options options;
-  config::read_open_fields(
-      context.command, context.command_name, [&](config::Fields& f) { options.describe(f); }, *context.problems,
-      *context.notices, {"action", "SGD", "reader", "cvReader", "BrainScriptNetworkBuilder", "SimpleNetworkBuilder"});
+  config::read_open_fields(context.command, context.command_name, [&](config::Fields& f) { options.describe(f); },
+                           *context.problems, *context.notices,
+                           {"action", "SGD", "reader", "cvReader", "BrainScriptNetworkBuilder", "SimpleNetworkBuilder",
+                            "NDLNetworkBuilder", "KerasNetworkBuilder"});
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actions/action.h"
+#include "brainscript/keras.h"
 #include "brainscript/simple_network.h"
 #include "comm/session.h"
 #include "config/text.h"
@@ -47,6 +48,7 @@ std::vector<Topic> topics() {
       topic<BlockMomentumOptions>("BlockMomentumSGD", "block in ParallelTrain: averaged weights smoothed by blocks"));
   all.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
                                                          "feed-forward networks from a list of layer sizes"));
+  all.push_back(topic<brainscript::keras::Options>("KerasNetworkBuilder", "networks from the JSON files of Keras"));
   for (const auto& reader : reader_types()) all.push_back({reader.name, reader.help, reader.describe});
   all.push_back(topic<OutputFormat>("format", "block of the write action: how the text looks"));
   return all;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "brainscript/keras.h"
 #include "brainscript/ndl.h"
 #include "brainscript/network.h"
 #include "brainscript/simple_network.h"
@@ -14,17 +15,18 @@
 namespace tutti {
 namespace {
 
-enum class BuilderKind { create_network, simple, ndl, brain_script };
+enum class BuilderKind { create_network, simple, ndl, brain_script, keras };
 struct BuilderKey {
   const char* key;
   BuilderKind kind;
 };
 // The first one present wins.
-constexpr std::array<BuilderKey, 5> builders = {{{"createNetwork", BuilderKind::create_network},
+constexpr std::array<BuilderKey, 6> builders = {{{"createNetwork", BuilderKind::create_network},
                                                  {"SimpleNetworkBuilder", BuilderKind::simple},
                                                  {"NDLNetworkBuilder", BuilderKind::ndl},
                                                  {"BrainScriptNetworkBuilder", BuilderKind::brain_script},
-                                                 {"ExperimentalNetworkBuilder", BuilderKind::brain_script}}};
+                                                 {"ExperimentalNetworkBuilder", BuilderKind::brain_script},
+                                                 {"KerasNetworkBuilder", BuilderKind::keras}}};
 
 const BuilderKey* find_builder(const config::Record& command) {
   for (const auto& b : builders)
@@ -65,6 +67,8 @@ brainscript::NetworkText network_text(const config::Record& command, const char*
 
 graph::Graph build(const config::Record& command, const BuildContext& context, const BuilderKey& b) {
   switch (b.kind) {
+    case BuilderKind::keras:
+      return brainscript::keras::build(command, context);
     case BuilderKind::ndl:
       return brainscript::ndl::build(command, context);
     case BuilderKind::create_network:

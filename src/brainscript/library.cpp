@@ -141,7 +141,7 @@ Transpose (x, tag='') = TransposeDimensions (x, 1, 2, tag=tag)
 
 # ---- training and statistics of the data
 
-Dropout (_, tag='') = new ComputationNode { operation = 'Dropout'; inputs = _ }
+Dropout (_, rate=None, tag='') = new ComputationNode { operation = 'Dropout'; inputs = _ }
 Mean (x, tag='') = new ComputationNode { operation = 'Mean'; inputs = x }
 InvStdDev (x, tag='') = new ComputationNode { operation = 'InvStdDev'; inputs = x }
 PerDimMeanVarNormalization (x, mean, invStd, tag='') =
@@ -311,7 +311,7 @@ CNTK2 = {
   ClassificationError (_, outputs, topN=1, axis=0, tag='') =
     new ComputationNode { operation = 'ClassificationError'; inputs = _ : outputs }
   SquareError (_, b, tag='') = new ComputationNode { operation = 'SquareError'; inputs = _ : b }
-  Dropout (_, tag='') = new ComputationNode { operation = 'Dropout'; inputs = _ }
+  Dropout (_, rate=None, tag='') = new ComputationNode { operation = 'Dropout'; inputs = _ }
   Identity = Pass
 }
 )BS";
@@ -320,7 +320,8 @@ CNTK2 = {
 
 std::string library_text() {
   std::string all(text);
-  for (const std::string_view part : {image_library_text(), recurrent_library_text()}) all += part;
+  for (const std::string_view part : {image_library_text(), recurrent_library_text(), keras_library_text()})
+    all += part;
   return all;
 }
 

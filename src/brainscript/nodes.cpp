@@ -48,6 +48,7 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
         {"imageLayout", text},
         {"maxTempMemSizeInSamples", integer}}},
       {"Pooling", pooling},
+      {"Dropout", {{"rate", number}}},
       {"MaxUnpooling", pooling},
       {"ROIPooling", {{"shape", dims}}},
       {"BatchNormalization",

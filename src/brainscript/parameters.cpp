@@ -12,8 +12,8 @@
 namespace tutti::brainscript {
 namespace {
 
-const std::vector<std::string> random_inits = {"uniform",       "gaussian",     "normal",    "xavier",
-                                               "glorotUniform", "glorotNormal", "heUniform", "heNormal"};
+const std::vector<std::string> random_inits = {"uniform",      "gaussian",  "normal",   "xavier",    "glorotUniform",
+                                               "glorotNormal", "heUniform", "heNormal", "orthogonal"};
 
 class Settings {
  public:

@@ -114,6 +114,33 @@ void fill_bilinear(const Node& node, const Shape& shape, std::span<float> values
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = weight(i % width) * weight(i / width % width);
 }
 
+// Rows or columns, whichever are fewer, are of length 1 and at right angles: normal draws, made so one after the other.
+void fill_orthogonal(const Node& node, const Shape& shape, std::span<float> values) {
+  const auto seed = static_cast<std::uint64_t>(number(node, "randomSeed", 1));
+  fill_normal(values, 1, seed);
+  const std::size_t rows = std::max<std::size_t>(shape[0], 1), columns = values.size() / rows;
+  const bool by_rows = rows <= columns;
+  const std::size_t count = by_rows ? rows : columns, length = by_rows ? columns : rows;
+  const std::size_t apart = by_rows ? 1 : rows, step = by_rows ? rows : 1;  // of vectors, of their elements
+  const auto dot = [&](std::size_t a, std::size_t b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < length; ++i)
+      sum += static_cast<double>(values[a * apart + i * step]) * values[b * apart + i * step];
+    return sum;
+  };
+  const auto gain = static_cast<float>(number(node, "initValueScale", 1));
+  for (std::size_t v = 0; v < count; ++v) {
+    for (int twice = 0; twice < 2; ++twice)  // the second time takes away what rounding has left
+      for (std::size_t u = 0; u < v; ++u) {
+        const auto part = static_cast<float>(dot(u, v));
+        for (std::size_t i = 0; i < length; ++i) values[v * apart + i * step] -= part * values[u * apart + i * step];
+      }
+    const auto scale = static_cast<float>(1 / std::sqrt(dot(v, v)));
+    for (std::size_t i = 0; i < length; ++i) values[v * apart + i * step] *= scale;
+  }
+  for (float& v : values) v *= gain;
+}
+
 struct Distribution {
   bool uniform;
   double (*width)(const Fans&);  // half the range, or the standard deviation
@@ -152,17 +179,17 @@ void check_initializer(const Node& node) {
     throw ConfigError(
         node.where, fmt::format("parameter '{}': cannot read the file '{}'", node.name, text(node, "initFromFilePath")),
         "check initFromFilePath; a relative path starts at the current directory");
-  static const std::vector<std::string> others = {"fixedvalue", "zero",        "bilinear",
+  static const std::vector<std::string> others = {"fixedvalue", "zero",        "bilinear", "orthogonal",
                                                   "fromfile",   "fromliteral", "initvalue"};
   if (distributions().contains(init) || std::find(others.begin(), others.end(), init) != others.end()) return;
   static const std::vector<std::string> known = {
       "uniform",  "gaussian",   "normal", "xavier",   "glorotUniform", "glorotNormal", "heUniform",
-      "heNormal", "fixedValue", "zero",   "bilinear", "fromFile",      "fromLiteral"};
+      "heNormal", "fixedValue", "zero",   "bilinear", "orthogonal",    "fromFile",     "fromLiteral"};
   const std::string near = nearest(init, known);
   throw ConfigError(
       node.where, fmt::format("parameter '{}': there is no initialiser '{}'", node.name, text(node, "init")),
       near.empty() ? "use one of uniform, gaussian, normal, xavier, glorotUniform, glorotNormal, heUniform, heNormal, "
-                     "fixedValue, zero, bilinear, fromFile, fromLiteral"
+                     "fixedValue, zero, bilinear, orthogonal, fromFile, fromLiteral"
                    : fmt::format("did you mean '{}'?", near));
 }
 
@@ -190,6 +217,7 @@ void initialize(const Node& node, const Shape& shape, std::span<float> values) {
   if (init == "fromliteral")
     return from_matrix(node, parse_text_matrix(text(node, "initFromLiteral"), "the literal", node), shape, values);
   if (init == "bilinear") return fill_bilinear(node, shape, values);
+  if (init == "orthogonal") return fill_orthogonal(node, shape, values);
   if (init == "zero") return std::fill(values.begin(), values.end(), 0.0f);
   from_value(node, init == "initvalue" ? "initValue" : "value", shape, values);
 }

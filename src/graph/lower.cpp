@@ -113,7 +113,8 @@ namespace {
 Operand see_through(Lowering& l) { return Lowering::view(l.input(0), l.shape()); }
 
 Operand dropout(Lowering& l) {
-  return l.training() ? l.emit("Dropout", {l.input(0)}) : l.input(0);  // identity outside of training
+  return l.training() ? l.emit("Dropout", {l.input(0)}, l.node().attributes)
+                      : l.input(0);  // identity outside of training
 }
 
 Operand diag_times(Lowering& l) { return l.emit("ElementTimes", {l.input(0), l.input(1)}); }

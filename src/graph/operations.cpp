@@ -77,7 +77,8 @@ const std::array operations = {
     OperationInfo{"ZeroSequence", 1, 1},          // 0 for every step of the input's axis
     OperationInfo{"BroadcastSequenceAs", 2, 2},   // layout of, sequences of length 1
     // Training and corpus statistics.
-    OperationInfo{"Dropout", 1, 1}, OperationInfo{"Mean", 1, 1}, OperationInfo{"InvStdDev", 1, 1},
+    OperationInfo{"Dropout", 1, 1},  // rate: instead of the epoch's
+    OperationInfo{"Mean", 1, 1}, OperationInfo{"InvStdDev", 1, 1},
     OperationInfo{"PerDimMeanVarNormalization", 3, 3},    // x, mean, 1/deviation
     OperationInfo{"PerDimMeanVarDeNormalization", 3, 3},  // x, mean, 1/deviation
 };

@@ -276,6 +276,12 @@ Shape lstm(const Call& c) {
   return out;
 }
 
+Shape dropout(const Call& c) {
+  const double rate = number(c.node, "rate", 0);
+  if (!(rate >= 0 && rate < 1)) c.fail(fmt::format("rate = {} is no probability", rate), "rates are in [0, 1)");
+  return c.in[0];
+}
+
 Shape leaf(const Call& c) { return declared_shape(c.node); }
 
 const std::map<std::string, Rule>& rules() {
@@ -344,7 +350,7 @@ const std::map<std::string, Rule>& rules() {
       {"ReconcileDynamicAxis", same},
       {"BroadcastSequenceAs", gather},
       {"ZeroSequence", scalar},
-      {"Dropout", same},
+      {"Dropout", dropout},
       {"Mean", same},
       {"InvStdDev", same},
       {"PerDimMeanVarNormalization", normalization},

@@ -159,22 +159,25 @@ class Dropout : public Kernel {
     reads_output = false;
     in_place = 0;
     in_place_gradient = 0;
+    own_rate_ = number(code.node, "rate", -1);
   }
   void forward(Run& run) const override { apply(run, in(run, 0), out(run), false); }
   void backward(Run& run) const override { apply(run, out_gradient(run), in_gradient(run, 0), adds(run, 0)); }
 
  private:
   void apply(Run& run, const float* x, float* y, bool add) const {
-    if (run.dropout_rate <= 0 && x == y) return;
+    const double rate = own_rate_ >= 0 ? own_rate_ : run.dropout_rate;
+    if (rate <= 0 && x == y) return;
     DropoutMask mask;
     mask.seed = run.dropout_seed + code.random_index;
     mask.first = run.position * code.out.elements;
-    mask.rate = run.dropout_rate <= 0 ? -1.0f : static_cast<float>(run.dropout_rate);
+    mask.rate = rate <= 0 ? -1.0f : static_cast<float>(rate);
     if (mask.rate < 0)
       run.backend.map_gradient(UnaryOp::copy, x, x, x, y, run.count(code.out), add);
     else
       run.backend.dropout(mask, x, y, run.count(code.out), add);
   }
+  double own_rate_;  // of the node itself, otherwise negative: the epoch's
 };
 
 }  // namespace

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the standard library that networks from Keras files are written in: what the layers of this language do
+// in another way (initial states of 0, biases of gates, activations with parameters).
+#include "brainscript/library.h"
+
+namespace tutti::brainscript {
+namespace {
+
+constexpr std::string_view text = R"BS(
+_Keras = {
+  HardSigmoid (x) = Clip (0, 1, 0.2 .* x + 0.5)
+  Elu (x, alpha) = ReLU (x) + alpha .* (Exp (-ReLU (-x)) - 1)
+  Selu (x) = 1.0507009873554805 .* Elu (x, 1.6732632423543772)
+  Softplus (x) = ReLU (x) + Log (1 + Exp (-Abs (x)))
+  Softsign (x) = ElementDivide (x, 1 + Abs (x))
+  Swish (x) = x .* Sigmoid (x)
+  Leaky (x, alpha) = ReLU (x) - alpha .* ReLU (-x)
+  Capped (x, most) = Clip (0, most, x)
+  Linear (x) = x
+  Larger (x, y) = BS.Boolean.If (Greater (x, y), x, y)
+
+  Prelu {dims, init, initValueScale, value} = {
+    alpha = ParameterTensor {dims, init=init, initValueScale=initValueScale, value=value}
+    apply (x) = ReLU (x) - alpha .* ReLU (-x)
+  }.apply
+
+  Normalization {dims, spatial, scaled, shifted, timeConstant, epsilon} = {
+    scale = ParameterTensor {dims, init='fixedValue', value=1, learningRateMultiplier=if scaled then 1 else 0}
+    bias = ParameterTensor {dims, init='fixedValue', value=0, learningRateMultiplier=if shifted then 1 else 0}
+    runMean = ParameterTensor {dims, init='fixedValue', value=0, learningRateMultiplier=0}
+    runVariance = ParameterTensor {dims, init='fixedValue', value=1, learningRateMultiplier=0}
+    apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=timeConstant,
+                                    epsilon=epsilon, useCntkEngine=false)
+  }.apply
+
+  Delayed (units, x, goBackwards) =
+    if goBackwards then FutureValue (units, x, defaultHiddenActivation=0) else PastValue (units, x, defaultHiddenActivation=0)
+  FromInput {rows, bias, init, initValueScale} = {
+    W = ParameterTensor {rows : Inferred, init=init, initValueScale=initValueScale}
+    b = ParameterTensor {rows, initValue=bias}
+    apply (x) = if IsArray (bias) then W * x + b else W * x
+  }
+
+  Lstm {units, bias, activation, gateActivation, init, initValueScale, recurrentInit, recurrentScale, goBackwards} = {
+    input = FromInput {4 * units, bias, init, initValueScale}
+    H = ParameterTensor {4 * units : units, init=recurrentInit, initValueScale=recurrentScale}
+    apply (x) = {
+      gates = input.apply (x) + H * Delayed (units, h, goBackwards)
+      gate (k) = Slice (k * units, (k + 1) * units, gates)
+      c = gateActivation (gate (2)) .* Delayed (units, c, goBackwards) + gateActivation (gate (0)) .* activation (gate (1))
+      h = gateActivation (gate (3)) .* activation (c)
+    }.h
+  }.apply
+
+  # With resetAfter the reset gate acts on the product, which then has a bias of its own.
+  Gru {units, bias, activation, gateActivation, init, initValueScale, recurrentInit, recurrentScale, goBackwards, resetAfter} = {
+    input = FromInput {3 * units, bias, init, initValueScale}
+    H = ParameterTensor {3 * units : units, init=recurrentInit, initValueScale=recurrentScale}
+    bh = ParameterTensor {3 * units, init='fixedValue', value=0}
+    part (x, k) = Slice (k * units, (k + 1) * units, x)
+    after (x) = {
+      fromInput = input.apply (x)
+      before = Delayed (units, h, goBackwards)
+      fromBefore = if IsArray (bias) then H * before + bh else H * before
+      z = gateActivation (part (fromInput, 0) + part (fromBefore, 0))
+      r = gateActivation (part (fromInput, 1) + part (fromBefore, 1))
+      new = activation (part (fromInput, 2) + r .* part (fromBefore, 2))
+      h = z .* before + (1 - z) .* new
+    }.h
+    rows (k) = Slice (k * units, (k + 1) * units, H)
+    directly (x) = {
+      fromInput = input.apply (x)
+      before = Delayed (units, h, goBackwards)
+      z = gateActivation (part (fromInput, 0) + rows (0) * before)
+      r = gateActivation (part (fromInput, 1) + rows (1) * before)
+      new = activation (part (fromInput, 2) + rows (2) * (r .* before))
+      h = z .* before + (1 - z) .* new
+    }.h
+    apply (x) = if resetAfter then after (x) else directly (x)
+  }.apply
+
+  Simple {units, bias, activation, init, initValueScale, recurrentInit, recurrentScale, goBackwards} = {
+    input = FromInput {units, bias, init, initValueScale}
+    H = ParameterTensor {units : units, init=recurrentInit, initValueScale=recurrentScale}
+    apply (x) = {
+      h = activation (input.apply (x) + H * Delayed (units, h, goBackwards))
+    }.h
+  }.apply
+}
+)BS";
+
+}  // namespace
+
+std::string_view keras_library_text() { return text; }
+
+}  // namespace tutti::brainscript
