@@ -659,7 +659,7 @@ Layer inner_layer(const Layer& l, const std::string& prefix) {
   if (!inner || !inner.IsMap() || !inner["class_name"]) fail(l, "has no layer inside");
   Layer one;
   one.kind = inner["class_name"].Scalar();
-  one.config = inner["config"];
+  one.config.reset(inner["config"]);
   one.where = l.where;
   one.name = prefix.empty() ? l.name : l.name + "_" + prefix;
   return one;

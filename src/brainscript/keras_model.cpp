@@ -52,7 +52,7 @@ Layer read_layer(const YAML::Node& n, const std::shared_ptr<const Source>& sourc
   if (!n.IsMap() || !n["class_name"]) wrong(source, n, "a layer without class_name");
   Layer l;
   l.kind = scalar(n["class_name"]);
-  l.config = n["config"] ? YAML::Node(n["config"]) : YAML::Node();
+  if (n["config"]) l.config.reset(n["config"]);
   l.where = place(source, n["class_name"].Mark());
   l.where.length = l.kind.size();
   l.name = scalar(n["name"]);
@@ -76,8 +76,13 @@ void chain(Model& m) {
     input.kind = "InputLayer";
     input.name = m.layers[0].name + "_input";
     input.where = m.layers[0].where;
-    input.config = m.layers[0].config;
-    m.layers.insert(m.layers.begin(), std::move(input));
+    input.config.reset(m.layers[0].config);
+    // Assigning a YAML node would write into the one it refers to, as insert() does.
+    std::vector<Layer> all;
+    all.reserve(m.layers.size() + 1);
+    all.push_back(std::move(input));
+    for (auto& l : m.layers) all.push_back(std::move(l));
+    m.layers.swap(all);
   }
   for (std::size_t i = 1; i < m.layers.size(); ++i) m.layers[i].applications = {{{m.layers[i - 1].name, 0}}};
   m.inputs = {{m.layers[0].name, 0}};
@@ -148,7 +153,7 @@ YAML::Node setting(const Layer& layer, std::initializer_list<const char*> names)
   if (layer.config.IsMap())
     for (const char* name : names)
       if (const YAML::Node n = layer.config[name]; n && !n.IsNull()) return n;
-  return YAML::Node();
+  return YAML::Node(YAML::NodeType::Undefined);
 }
 
 void fail(const Layer& layer, std::string message, std::string fix) {

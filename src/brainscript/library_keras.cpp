@@ -64,8 +64,8 @@ _Keras = {
       fromBefore = if IsArray (bias) then H * before + bh else H * before
       z = gateActivation (part (fromInput, 0) + part (fromBefore, 0))
       r = gateActivation (part (fromInput, 1) + part (fromBefore, 1))
-      new = activation (part (fromInput, 2) + r .* part (fromBefore, 2))
-      h = z .* before + (1 - z) .* new
+      candidate = activation (part (fromInput, 2) + r .* part (fromBefore, 2))
+      h = z .* before + (1 - z) .* candidate
     }.h
     rows (k) = Slice (k * units, (k + 1) * units, H)
     directly (x) = {
@@ -73,8 +73,8 @@ _Keras = {
       before = Delayed (units, h, goBackwards)
       z = gateActivation (part (fromInput, 0) + rows (0) * before)
       r = gateActivation (part (fromInput, 1) + rows (1) * before)
-      new = activation (part (fromInput, 2) + rows (2) * (r .* before))
-      h = z .* before + (1 - z) .* new
+      candidate = activation (part (fromInput, 2) + rows (2) * (r .* before))
+      h = z .* before + (1 - z) .* candidate
     }.h
     apply (x) = if resetAfter then after (x) else directly (x)
   }.apply

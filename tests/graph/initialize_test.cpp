@@ -101,6 +101,21 @@ TEST(Initialize, BilinearKernelsInterpolate) {
   EXPECT_THROW(made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{3, 4, 1}}), ConfigError);
 }
 
+TEST(Initialize, OrthogonalRowsOrColumns) {
+  for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{3, 7}, {7, 3}, {5, 5}, {1, 4}, {4, 1}}) {
+    const auto v =
+        made({{"init", std::string("orthogonal")}, {"initValueScale", 2.0}, {"randomSeed", 3.0}}, {{rows, columns}});
+    const std::size_t n = std::min(rows, columns), length = std::max(rows, columns);
+    for (std::size_t a = 0; a < n; ++a)
+      for (std::size_t b = 0; b <= a; ++b) {
+        double dot = 0;
+        for (std::size_t i = 0; i < length; ++i)
+          dot += rows <= columns ? v[i * rows + a] * v[i * rows + b] : v[a * rows + i] * v[b * rows + i];
+        EXPECT_NEAR(dot, a == b ? 4 : 0, 1e-5) << rows << " x " << columns;
+      }
+  }
+}
+
 TEST(Initialize, FromFile) {
   const std::string path = testing::TempDir() + "initialize_test_matrix.txt";
   std::ofstream(path) << "1.5 -2 3e1\n4 5 6\n";
