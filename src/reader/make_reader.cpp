@@ -77,7 +77,8 @@ Made read_synthetic(const Record& block, const ReaderContext& context) {
   o->order.shuffle = trains(context);
   config::read_fields(block, "SyntheticReader", [&](config::Fields& f) { o->describe(f); }, *context.problems,
                       *context.notices, {"readerType"});
-  return {[o](config::Fields& f) { o->describe(f); }, [o] { return o->source(); }, o->order.randomization()};
+  return {[o](config::Fields& f) { o->describe(f); }, [o] { return o->source(); }, o->order.randomization(),
+          o->truncation.truncation(trains(context))};
 }
 
 template <class Options>

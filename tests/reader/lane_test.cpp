@@ -270,5 +270,22 @@ TEST(Lanes, TextBlocks) {
   }
 }
 
+TEST(Lanes, SyntheticSequences) {
+  const auto reader =
+      make_reader(config::record_from_text(
+                      "reader=[readerType=SyntheticReader;kind=random;samples=6;sequenceLength=5:5;truncated=true;"
+                      "truncationLength=3;input=[x=[dim=2]]]")
+                      .block("reader"),
+                  {});
+  reader->start_epoch({.minibatch = 6});
+  std::int64_t samples = 0;
+  while (const Batch* b = reader->next()) {
+    samples += b->samples;
+    EXPECT_LE(b->samples, 6);
+    EXPECT_FALSE(b->fragments.empty());
+  }
+  EXPECT_EQ(samples, 30);
+}
+
 }  // namespace
 }  // namespace tutti::reader

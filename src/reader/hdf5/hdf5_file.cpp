@@ -18,6 +18,8 @@
 namespace tutti::reader {
 namespace {
 
+constexpr double best_compression = 1100;  // more than any filter can do
+
 std::recursive_mutex& library_lock() {
   static std::recursive_mutex lock;
   return lock;
@@ -141,6 +143,13 @@ Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
   d.shape.axes.assign(axes.begin(), axes.end());
   for (int a = 1; a < rank; ++a)
     if (axes[static_cast<std::size_t>(a)] == 0) fail("has an axis of length 0");
+  // A damaged shape can claim any size, and the library would go looking for it.
+  double bytes = static_cast<double>(H5Tget_size(type.get()));
+  for (const hsize_t a : axes) bytes *= static_cast<double>(a);
+  const auto stored = static_cast<double>(H5Dget_storage_size(d.handle.get()));
+  if (bytes > best_compression * stored)
+    fail(fmt::format("should be {:.0f} bytes, but {:.0f} are stored: it is damaged, or was never written", bytes,
+                     stored));
   return open_->datasets.emplace(name, std::move(d)).first->second;
 }
 

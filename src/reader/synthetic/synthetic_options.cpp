@@ -64,6 +64,7 @@ void SyntheticReaderOptions::describe(config::Fields& f) {
     "how far digits are bent, slanted, turned, sized and moved; 0 = print, 1 = neat, 3 = scrawl");
   f.blocks("input", input, "one block per stream; without: features = [ dim = 784 ], labels = [ labelDim = 10 ]");
   order.describe(f);
+  truncation.describe(f);
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
 
   if (samples < 1 || samples >= SequenceIndex::most_sequences)

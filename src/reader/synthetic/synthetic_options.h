@@ -30,6 +30,7 @@ struct SyntheticReaderOptions {
   double distortion = 1;
   std::vector<std::pair<std::string, SyntheticStreamOptions>> input;
   OrderOptions order;
+  TruncationOptions truncation;
   void describe(config::Fields& f);
   std::unique_ptr<SequenceSource> source() const;
 
