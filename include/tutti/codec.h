@@ -19,16 +19,22 @@ class Codec {
   // Bytes of `columns` columns of `rows` values; columns are independent, so this is additive over columns.
   virtual std::size_t bytes(std::size_t rows, std::size_t columns) const = 0;
   // Encodes values + residual and leaves what was lost in residual. `residual` has the shape of `values`
-  // (may be null for codecs that lose nothing). A column that holds a NaN or an infinity, or whose sums overflow, comes
-  // back as NaN throughout: trouble shows. `out` and `in` are aligned to 4 bytes.
-  virtual void encode(std::size_t rows, std::size_t columns, const float* values, float* residual, std::byte* out) const = 0;
+  // (may be null for codecs that lose nothing or work value by value). A column that holds a NaN or an infinity, or
+  // whose sums overflow, comes back as NaN throughout (in floats and halves the value alone): trouble shows.
+  virtual void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
+                      std::byte* out) const = 0;
   virtual void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
   virtual void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
 };
 
+// What 16 bits mean.
+enum class NumberFormat { levels, half, brain };
+
 struct CodecOptions {
   int bits = 32;               // 1, 2, 4, 8, 16 (uniform levels), 32
   bool zero_threshold = true;  // 1 bit: the sign decides; otherwise the column mean
+  NumberFormat format =
+      NumberFormat::levels;  // 16 bits: uniform levels, IEEE half precision or bfloat16, with residual
 };
 std::unique_ptr<Codec> make_codec(const CodecOptions&);
 

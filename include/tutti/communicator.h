@@ -46,6 +46,8 @@ class Communicator {
   // Sums in rank order 0, 1, 2, ... on every rank: the same bits everywhere and every time.
   void all_reduce_sum(std::span<double>);
   void all_reduce_sum(std::span<std::int64_t>);
+  // Sums as the transport's own all-reduce makes them, in an order of its choice but equal on all ranks.
+  virtual void all_reduce_sum(std::span<float>);
   // A communicator of the ranks that pass the same color, ordered by rank.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 };

@@ -26,9 +26,15 @@ class GlobalSink {
 // Seconds and bytes of the exchange since the last take(); a report adds them up per epoch.
 struct ExchangeStats {
   double encode = 0, wait = 0, decode = 0;
-  std::int64_t bytes_sent = 0;    // by this rank, as counted on the wire (headers of codecs included)
-  std::int64_t values_sent = 0;   // gradient or weight values those bytes stand for
+  std::int64_t bytes_sent = 0;   // by this rank, as counted on the wire (headers of codecs included)
+  std::int64_t values_sent = 0;  // gradient or weight values those bytes stand for
   std::int64_t exchanges = 0;
+
+  ExchangeStats& operator+=(const ExchangeStats& o) {
+    encode += o.encode, wait += o.wait, decode += o.decode;
+    bytes_sent += o.bytes_sent, values_sent += o.values_sent, exchanges += o.exchanges;
+    return *this;
+  }
 };
 
 // The step of the loop, in order:
@@ -66,13 +72,17 @@ class Strategy : public PieceSink {
   virtual void take_back_weights() {}
   // Whether each rank updates with its own gradients, so that optimizer state belongs to the rank.
   virtual bool steps_alone() const { return false; }
-  // Whether the ranks share every minibatch in this epoch (each reads its part of it, share rank of size), or each
-  // works through all of it alone (share 0 of 1).
-  virtual bool shares_data(std::int64_t epoch) const {
+  // The sample of this epoch from which on the ranks share every minibatch (each reads its part of it, share rank of
+  // size); before it each works through all of them alone (share 0 of 1). begin_sharing() is called when a run gets
+  // there, between steps, also right after begin_epoch() when it was resumed behind that place.
+  virtual std::int64_t shares_from(std::int64_t epoch) const {
     (void)epoch;
-    return true;
+    return 0;
   }
-  virtual void archive(Archive&) {}  // residuals and whatever else the next step depends on; this rank's part
+  virtual void begin_sharing(std::int64_t epoch) { (void)epoch; }
+  // The whole epoch.
+  bool shares_data(std::int64_t epoch) const { return shares_from(epoch) == 0; }
+  virtual void archive(Archive&) {}         // residuals and whatever else the next step depends on; this rank's part
   virtual void archive_common(Archive&) {}  // what is equal on every rank, and serves any number of them
   // What a user should know before training so many samples (over all ranks); "" = nothing.
   virtual std::string advice(std::int64_t samples) const {

@@ -46,6 +46,8 @@ std::vector<Topic> topics() {
       topic<ModelAveragingOptions>("ModelAveragingSGD", "block in ParallelTrain: weights averaged every so often"));
   all.push_back(
       topic<BlockMomentumOptions>("BlockMomentumSGD", "block in ParallelTrain: averaged weights smoothed by blocks"));
+  all.push_back(topic<AsaOptions>("ASA", "block in ParallelTrain: all-to-all, sum, all-gather in every minibatch"));
+  all.push_back(topic<EasgdOptions>("EASGD", "block in ParallelTrain: elastic averaging around a centre"));
   all.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
                                                          "feed-forward networks from a list of layer sizes"));
   all.push_back(topic<brainscript::keras::Options>("KerasNetworkBuilder", "networks from the JSON files of Keras"));

@@ -65,6 +65,29 @@ class QuantizingCodec : public Codec {
   const codec::Kernels& kernels_;
 };
 
+class HalfCodec : public Codec {
+ public:
+  HalfCodec(codec::Half format, const codec::Kernels& kernels) : format_(format), kernels_(kernels) {}
+
+  std::string name() const override { return format_ == codec::Half::ieee ? "float16" : "bfloat16"; }
+  bool lossy() const override { return true; }
+  std::size_t bytes(std::size_t rows, std::size_t columns) const override { return 2 * rows * columns; }
+  void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
+              std::byte* out) const override {
+    kernels_.encode_halves(format_, rows * columns, values, residual, out);
+  }
+  void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    kernels_.decode_halves(format_, false, rows * columns, in, values);
+  }
+  void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    kernels_.decode_halves(format_, true, rows * columns, in, values);
+  }
+
+ private:
+  codec::Half format_;
+  const codec::Kernels& kernels_;
+};
+
 class FloatCodec : public Codec {
  public:
   std::string name() const override { return "32 bits"; }
@@ -98,6 +121,9 @@ class FloatCodec : public Codec {
 }  // namespace
 
 std::unique_ptr<Codec> make_codec(const CodecOptions& options, const codec::Kernels& kernels) {
+  if (options.bits == 16 && options.format != NumberFormat::levels)
+    return std::make_unique<HalfCodec>(options.format == NumberFormat::half ? codec::Half::ieee : codec::Half::brain,
+                                       kernels);
   switch (options.bits) {
     case 1:
     case 2:

@@ -9,6 +9,7 @@
 namespace tutti::codec {
 
 enum class Threshold { zero, mean };
+enum class Half { ieee, brain };  // 16 bits: half precision, bfloat16
 
 struct Kernels {
   const char* name;
@@ -18,6 +19,9 @@ struct Kernels {
   void (*encode_levels)(int bits, std::size_t rows, std::size_t columns, const float* values, float* residual,
                         std::byte* out);
   void (*decode)(int bits, bool add, std::size_t rows, std::size_t columns, const std::byte* in, float* values);
+  // Value by value; `residual` may be null.
+  void (*encode_halves)(Half, std::size_t count, const float* values, float* residual, std::byte* out);
+  void (*decode_halves)(Half, bool add, std::size_t count, const std::byte* in, float* values);
 };
 
 // Null when the processor (or the build) lacks the instructions.

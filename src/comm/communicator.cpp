@@ -46,6 +46,7 @@ std::unique_ptr<Transfer> Communicator::receive(int from, int tag, std::span<std
 
 void Communicator::all_reduce_sum(std::span<double> values) { sum_in_rank_order(*this, values); }
 void Communicator::all_reduce_sum(std::span<std::int64_t> values) { sum_in_rank_order(*this, values); }
+void Communicator::all_reduce_sum(std::span<float> values) { sum_in_rank_order(*this, values); }
 
 HostPlace find_place(Communicator& comm) {
   Seat mine{};

@@ -213,6 +213,14 @@ class MpiCommunicator : public Communicator {
     for (int r = 0; r < size_; ++r) broadcast(r, all.subspan(mine.size() * static_cast<std::size_t>(r), mine.size()));
   }
 
+  void all_reduce_sum(std::span<float> values) override {
+    for_each_part(values.size(), largest_ / sizeof(float) + 1, [&](std::size_t at, int count) {
+      check(MPI_Allreduce(MPI_IN_PLACE, values.data() + at, count, MPI_FLOAT, MPI_SUM, comm_),
+            [&] { return fmt::format("summing {} floats over the ranks", values.size()); });
+    });
+  }
+  using Communicator::all_reduce_sum;
+
   std::unique_ptr<Communicator> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), [] { return "splitting a communicator"; });

@@ -38,11 +38,13 @@ void ModelAveragingOptions::describe(config::Fields& f) {
   f.alias("syncFrequencyInFrames", "blockSizePerWorker", "the old name");
   f.alias("syncPeriod", "blockSizePerWorker", "samples of each rank between two exchanges");
   block.describe(f);
+  bits.describe(f);
 }
 
 void BlockMomentumOptions::describe(config::Fields& f) {
   f.alias("syncPeriod", "blockSizePerWorker", "the old name");
   block.describe(f);
+  bits.describe(f);
   f("resetSGDMomentum", reset_sgd_momentum, "every exchange sets the momentum of SGD to 0");
   f("useNesterovMomentum", nesterov, "go ahead along the block momentum after every exchange");
   f("blockLearningRate", learning_rate, "of the sum of what the ranks have learned in a block");
@@ -108,6 +110,7 @@ std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* give
   BlockSettings s;
   s.name = "ModelAveragingSGD";
   s.block_size = given ? given->block.all(comm.size()) : 0;
+  if (given) s.codec = given->bits.codec();
   s.once_text = fmt::format("Parallel training ({} workers) using ModelAveraging", comm.size());
   s.tells_exchanges = true;
   s.print_every = print_every;
@@ -120,6 +123,7 @@ std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std
   BlockSettings s;
   s.name = "BlockMomentumSGD";
   s.block_size = o.block.all(ranks);
+  s.codec = o.bits.codec();
   s.reset_momentum = o.reset_sgd_momentum;
   s.tells_exchanges = true;
   s.print_every = print_every;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "strategy/block_rules.h"
+#include "strategy/exchange_bits.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
 #include "tutti/strategy.h"
@@ -23,11 +24,13 @@ struct BlockSize {
 
 struct ModelAveragingOptions {
   BlockSize block{40000};
+  ExchangeBits bits;
   void describe(config::Fields& f);
 };
 
 struct BlockMomentumOptions {
   BlockSize block{120000};
+  ExchangeBits bits;
   bool reset_sgd_momentum = true;
   bool nesterov = true;
   double learning_rate = 1;

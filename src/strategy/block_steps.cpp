@@ -63,6 +63,7 @@ void BlockSteps::start(Parameters& parameters) {
   }
   rule_->bind(parameters, block_);
   since_ = {};
+  minibatches_ = 0;
   apart_ = shown_ = false;
 }
 
@@ -86,7 +87,13 @@ void BlockSteps::exchange_weights(std::int64_t global_samples) {
   apart_ = true;
   since_.all += global_samples;
   told_samples_ += global_samples;
-  if (since_.all >= settings_.block_size) exchange(*global_);
+  ++minibatches_;
+  tallied_ = false;
+  if (due()) exchange(*global_);
+}
+
+bool BlockSteps::due() const {
+  return settings_.every > 0 ? minibatches_ >= settings_.every : since_.all >= settings_.block_size;
 }
 
 void BlockSteps::end_epoch(GlobalSink& global) {
@@ -106,19 +113,18 @@ void BlockSteps::exchange(GlobalSink& global) {
   const double start = now();
   const BlockSamples n = count_samples();
   rule_->begin(n);
-  const ExchangeStats before = stripes_->take_stats();
   if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy())
     std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
+  else if (settings_.library_sums)
+    exchange_by_library();
   else
     exchange_pieces();
   ExchangeStats spent = stripes_->take_stats();
   const double seconds = now() - start;
   spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
-  for (const ExchangeStats* s : {&before, static_cast<const ExchangeStats*>(&spent)}) {
-    stats_.encode += s->encode, stats_.wait += s->wait, stats_.decode += s->decode;
-    stats_.bytes_sent += s->bytes_sent, stats_.values_sent += s->values_sent, stats_.exchanges += s->exchanges;
-  }
+  stats_ += spent;
   since_ = {};
+  minibatches_ = 0;
   apart_ = rule_->keeps_apart();
   if (settings_.reset_momentum) global.reset_momentum();
   tell_exchange(seconds, n);
@@ -146,6 +152,16 @@ void BlockSteps::exchange_pieces() {
   stripes_->flush();
 }
 
+void BlockSteps::exchange_by_library() {
+  rule_->offer(0, block_.size());
+  comm_.all_reduce_sum(block_.gradients.span());
+  rule_->take(0, block_.size());
+  ++stats_.exchanges;
+  // Of an all-reduce in stripes; the library may do something else.
+  const auto values = static_cast<std::int64_t>(block_.size()) * 2 * (comm_.size() - 1) / comm_.size();
+  stats_.values_sent += values, stats_.bytes_sent += 4 * values;
+}
+
 void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
   if (!settings_.tells_exchanges) return;
   ++exchanges_;
@@ -171,6 +187,7 @@ void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
 }
 
 void BlockSteps::settle(GlobalSink&) {
+  if (std::exchange(tallied_, true)) return;
   tallies_.begin(mine_);
   others_ += without(tallies_.finish(), mine_);
   clear(mine_);
@@ -212,6 +229,7 @@ void BlockSteps::archive(Archive& a) {
 
 void BlockSteps::archive_common(Archive& a) {
   a("samples since exchange", since_.all);
+  a("minibatches since exchange", minibatches_);
   rule_->archive(a);
 }
 
@@ -231,11 +249,13 @@ std::string BlockSteps::advice(std::int64_t samples) const {
 }
 
 std::string BlockSteps::describe() const {
-  const std::string when = settings_.block_size > 1 ? fmt::format("every {} samples of all", settings_.block_size)
-                                                    : std::string("after every minibatch");
+  const std::string when = settings_.every > 1        ? fmt::format("every {} minibatches", settings_.every)
+                           : settings_.block_size > 1 ? fmt::format("every {} samples of all", settings_.block_size)
+                                                      : std::string("after every minibatch");
   return fmt::format("{} on {} rank{}, weights exchanged {} in {}: {}", settings_.name, comm_.size(),
                      comm_.size() == 1 ? "" : "s", when,
-                     settings_.codec.bits == 32 ? "32 bits" : make_codec(settings_.codec)->name(), rule_->describe());
+                     settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
+                     rule_->describe());
 }
 
 }  // namespace tutti

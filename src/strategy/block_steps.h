@@ -19,6 +19,7 @@ namespace tutti {
 struct BlockSettings {
   std::string name;             // of the method
   std::int64_t block_size = 0;  // samples over all ranks after which weights are exchanged; 0 = after every minibatch
+  std::int64_t every = 0;       // instead: minibatches after which they are
   bool at_epoch_end = true;     // once more when the epoch has no more samples
   bool reset_momentum = false;  // the optimizer forgets its momentum with every exchange
   std::string once_text, epoch_text;  // said before the first epoch, and before each
@@ -26,6 +27,7 @@ struct BlockSettings {
   std::int64_t print_every = 0;       // with it: more about every n-th
   bool filters = false;               // takes ranks exchanges to come into effect: see advice()
   CodecOptions codec;
+  bool library_sums = false;  // by MPI_Allreduce instead of stripes
 };
 
 class BlockSteps : public Strategy {
@@ -52,7 +54,9 @@ class BlockSteps : public Strategy {
 
  private:
   void exchange(GlobalSink&);
+  bool due() const;
   void exchange_pieces();
+  void exchange_by_library();
   BlockSamples count_samples();
   void tell_exchange(double seconds, const BlockSamples&);
 
@@ -67,11 +71,13 @@ class BlockSteps : public Strategy {
 
   GlobalSink* global_ = nullptr;
   std::int64_t columns_ = 0;
-  BlockSamples since_;  // the last exchange
-  bool apart_ = false;  // this rank's weights may differ from the common ones
+  BlockSamples since_;            // the last exchange
+  std::int64_t minibatches_ = 0;  // likewise
+  bool apart_ = false;            // this rank's weights may differ from the common ones
   bool shown_ = false;
 
   TallyExchange tallies_;
+  bool tallied_ = true;
   Tally mine_, others_;  // since the last settle(); of the others, not taken yet
 
   std::vector<std::int64_t> counts_;  // samples by rank

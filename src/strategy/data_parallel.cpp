@@ -26,11 +26,6 @@ void clear(Tally& tally, std::size_t evaluations) {
   tally.evaluations.assign(evaluations, {});
 }
 
-void operator+=(ExchangeStats& a, const ExchangeStats& b) {
-  a.encode += b.encode, a.wait += b.wait, a.decode += b.decode;
-  a.bytes_sent += b.bytes_sent, a.values_sent += b.values_sent, a.exchanges += b.exchanges;
-}
-
 // 64 bits are those of precision = "double", which computes in 32 here.
 int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::int64_t>(bits, 32)); }
 
@@ -57,7 +52,7 @@ void DataParallel::build(int bits) {
   if (exchange_) earlier_ += exchange_->take_stats();
   bits_ = bits;
   exchange_.reset();
-  codec_ = make_codec({bits, options_.zero_threshold});
+  codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits});
   exchange_ = std::make_unique<StripeExchange>(comm_, *parameters_, *codec_);
   worked_before_ = waited_before_ = 0;
   hand_out_residuals();
@@ -74,7 +69,7 @@ void DataParallel::begin_epoch(std::int64_t epoch) {
   assert(!pending_.any);
   const auto at = static_cast<std::size_t>(std::max<std::int64_t>(0, epoch));
   const int bits = travelling_bits(options_.gradient_bits.at(at));
-  if (steps_ == 0 || bits != bits_)
+  if (options_.announces && (steps_ == 0 || bits != bits_))
     log::line(bits == 32 ? std::string("Initializing dataParallelSGD with FP32 aggregation.")
                          : fmt::format("Initializing dataParallelSGD for {}-bit quantization.", bits));
   build(bits);
@@ -236,15 +231,15 @@ ExchangeStats DataParallel::take_stats() {
 std::string DataParallel::describe() const {
   std::string bits;
   for (const std::int64_t b : options_.gradient_bits.values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
-  return fmt::format("DataParallelSGD on {} rank{}, gradients in {} bit{}{}{}", comm_.size(),
+  return fmt::format("{} on {} rank{}, gradients in {} bit{}{}{}", options_.method, comm_.size(),
                      comm_.size() == 1 ? "" : "s", bits, bits == "1" ? "" : "s",
                      bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "",
                      options_.buffered_async ? ", one minibatch behind" : "");
 }
 
 std::string DataParallel::loop_text(std::int64_t epoch) const {
-  return fmt::format(", DataParallelSGD training (myRank = {}, numNodes = {}, numGradientBits = {}){}", comm_.rank(),
-                     comm_.size(), options_.gradient_bits.at(static_cast<std::size_t>(epoch)),
+  return fmt::format(", {} training (myRank = {}, numNodes = {}, numGradientBits = {}){}", options_.method,
+                     comm_.rank(), comm_.size(), options_.gradient_bits.at(static_cast<std::size_t>(epoch)),
                      options_.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
 }
 

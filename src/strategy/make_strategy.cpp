@@ -27,6 +27,14 @@ std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, Commu
   return make_block_momentum(options.block_momentum.value_or(BlockMomentumOptions{}), options.sync_perf_stats, comm);
 }
 
+std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, Communicator& comm) {
+  return make_asa(options.asa, options.sync_perf_stats, comm);
+}
+
+std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, Communicator& comm) {
+  return make_easgd(options.easgd, comm);
+}
+
 }  // namespace
 
 const std::vector<MethodEntry>& methods() {
@@ -37,6 +45,8 @@ const std::vector<MethodEntry>& methods() {
       {ParallelMethod::model_averaging, "ModelAveragingSGD", make_averaging, "weights are averaged every so often"},
       {ParallelMethod::block_momentum, "BlockMomentumSGD", make_blocks, "averaged weights are smoothed block by block"},
       {ParallelMethod::asgd, "DataParallelASGD", nullptr, "workers push to and pull from parameter servers"},
+      {ParallelMethod::asa, "ASA", make_all_to_all, "gradients summed, or weights averaged, in every minibatch"},
+      {ParallelMethod::easgd, "EASGD", make_elastic, "ranks train alone and are pulled to a common centre"},
   };
   return table;
 }
@@ -66,8 +76,8 @@ std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Com
   assert(entry.make);
   auto strategy = entry.make(options, comm);
   if (options.method == ParallelMethod::none) return strategy;
-  if (options.start_epoch <= 1) return strategy;
-  return std::make_unique<Staged>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1, comm);
+  return std::make_unique<Staged>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1,
+                                  options.start_sample, comm);
 }
 
 std::unique_ptr<Strategy> make_local_strategy(Communicator& comm) { return std::make_unique<Local>(comm); }

@@ -31,6 +31,8 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   f("parallelizationStartEpoch", start_epoch,
     "first epoch of parallel training, from 1; before it every rank trains alone");
   if (start_epoch < 1) f.problem("parallelizationStartEpoch", "epochs count from 1", "write 1 or more");
+  f("parallelizationStartSample", start_sample, "samples of that epoch that every rank still works through alone");
+  if (start_sample < 0) f.problem("parallelizationStartSample", "a number of samples cannot be negative");
   f("distributedMBReading", distributed_reading,
     "accepted either way: here a rank always reads its own part of a minibatch");
   distributed_reading_given = f.given("distributedMBReading");
@@ -43,6 +45,8 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   if (method == ParallelMethod::block_momentum && !block_momentum)
     f.problem("parallelizationMethod", "BlockMomentumSGD needs its block of settings",
               "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
+  f.block("ASA", asa, "gradients or weights go round all ranks in stripes");
+  f.block("EASGD", easgd, "ranks and a centre pull each other");
   f.no_effect("DataParallelASGD", "this version does not run that method");
 }
 

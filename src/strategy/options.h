@@ -5,18 +5,24 @@
 #include <cstdint>
 #include <optional>
 
+#include "strategy/asa_options.h"
 #include "strategy/block_options.h"
+#include "tutti/codec.h"
 #include "tutti/config.h"
 
 namespace tutti {
 
-enum class ParallelMethod { none, data_parallel, model_averaging, block_momentum, asgd };
+enum class ParallelMethod { none, data_parallel, model_averaging, block_momentum, asgd, asa, easgd };
 
 struct DataParallelOptions {
   config::Schedule<std::int64_t> gradient_bits = 32;
   bool zero_threshold = true;
   bool buffered_async = false;
   bool reset_residuals = false;
+  // For methods that exchange gradients under another name.
+  const char* method = "DataParallelSGD";
+  bool announces = true;  // the number of bits
+  NumberFormat sixteen_bits = NumberFormat::levels;
   bool double_precision = false;  // set by the owner of the block before reading: precision = "double" allows 64 bits
 
   void describe(config::Fields& f);
@@ -24,13 +30,16 @@ struct DataParallelOptions {
 
 struct ParallelTrainOptions {
   ParallelMethod method = ParallelMethod::none;
-  std::int64_t start_epoch = 1;  // counts from 1, as written
+  std::int64_t start_epoch = 1;   // counts from 1, as written
+  std::int64_t start_sample = 0;  // of that epoch
   bool distributed_reading = true;
   bool distributed_reading_given = false;
   std::int64_t sync_perf_stats = 0;
   DataParallelOptions data_parallel;
   std::optional<ModelAveragingOptions> model_averaging;
   std::optional<BlockMomentumOptions> block_momentum;
+  AsaOptions asa;
+  EasgdOptions easgd;
 
   void describe(config::Fields& f);
   // Whether the ranks work together in this epoch, which counts from 0.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// staged.h -- one strategy before an epoch, another from it on: parallelizationStartEpoch, where every rank first
-// trains on all data alone.
+// staged.h -- one strategy before a place in the data, another from it on: parallelizationStartEpoch and -Sample, where
+// every rank first trains on all data alone.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "strategy/local.h"
@@ -12,12 +13,13 @@ namespace tutti {
 
 class Staged : public Strategy {
  public:
-  // `first_epoch` of the second strategy counts from 0.
+  // `first_epoch` of the second strategy counts from 0; it begins with the first minibatch at or after `first_sample`.
   Staged(std::unique_ptr<Strategy> before, std::unique_ptr<Strategy> after, std::int64_t first_epoch,
-         Communicator& comm)
+         std::int64_t first_sample, Communicator& comm)
       : before_(std::move(before)),
         after_(std::move(after)),
         first_epoch_(first_epoch),
+        first_sample_(first_sample),
         comm_(comm),
         now_(before_.get()) {}
 
@@ -27,9 +29,13 @@ class Staged : public Strategy {
     after_->start(parameters);
   }
   void begin_epoch(std::int64_t epoch) override {
+    now_ = before_.get();
+    shares_from(epoch) > 0 ? now_->begin_epoch(epoch) : begin_sharing(epoch);
+  }
+  void begin_sharing(std::int64_t epoch) override {
     // Ranks that trained alone agree, unless their processors differ.
-    if (epoch == first_epoch_) broadcast_weights(comm_, *parameters_);
-    now_ = epoch < first_epoch_ ? before_.get() : after_.get();
+    if (!std::exchange(sharing_, true)) broadcast_weights(comm_, *parameters_);
+    now_ = after_.get();
     now_->begin_epoch(epoch);
   }
   void begin_step(std::int64_t columns, GlobalSink& global) override { now_->begin_step(columns, global); }
@@ -44,21 +50,26 @@ class Staged : public Strategy {
   // Ranks that work through the same data have the same optimizer state anyway.
   bool steps_alone() const override { return before_->steps_alone() || after_->steps_alone(); }
   Tally take_pending_tally() override { return now_->take_pending_tally(); }
-  bool shares_data(std::int64_t epoch) const override {
-    return epoch < first_epoch_ ? before_->shares_data(epoch) : after_->shares_data(epoch);
+  std::int64_t shares_from(std::int64_t epoch) const override {
+    if (epoch == first_epoch_) return first_sample_;
+    return epoch < first_epoch_ ? before_->shares_from(epoch) : after_->shares_from(epoch);
   }
   void archive(Archive& a) override {
     before_->archive(a);
     after_->archive(a);
   }
   void archive_common(Archive& a) override {
+    if (a.has("ranks share the data")) a("ranks share the data", sharing_);
     before_->archive_common(a);
     after_->archive_common(a);
   }
   std::string advice(std::int64_t samples) const override { return after_->advice(samples); }
   ExchangeStats take_stats() override { return now_->take_stats(); }
   std::string describe() const override {
-    return before_->describe() + " before epoch " + std::to_string(first_epoch_ + 1) + ", then " + after_->describe();
+    if (shares_data(0)) return after_->describe();
+    std::string place = "epoch " + std::to_string(first_epoch_ + 1);
+    if (first_sample_ > 0) place = "sample " + std::to_string(first_sample_) + " of " + place;
+    return before_->describe() + " before " + place + ", then " + after_->describe();
   }
   std::string loop_text(std::int64_t epoch) const override {
     return (epoch < first_epoch_ ? before_ : after_)->loop_text(epoch);
@@ -66,7 +77,8 @@ class Staged : public Strategy {
 
  private:
   std::unique_ptr<Strategy> before_, after_;
-  std::int64_t first_epoch_;
+  std::int64_t first_epoch_, first_sample_;
+  bool sharing_ = false;
   Communicator& comm_;
   Strategy* now_;
   Parameters* parameters_ = nullptr;

@@ -47,7 +47,7 @@ class Report {
   void step(const Tally&);
   // Sums that belong to steps already counted.
   void add(const Tally&);
-  void add_to_epoch(const Tally&);  // by other ranks: no part of the interval lines
+  void add_to_epoch(const Tally&);                        // by other ranks: no part of the interval lines
   const Tally& epoch_tally() const { return epoch_; }     // the sums since the epoch began
   const Tally& interval_tally() const { return since_; }  // and since the last interval line
   // "Finished Epoch[ 1 of 4]: [Training] ..."

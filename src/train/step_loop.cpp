@@ -58,7 +58,7 @@ void check_gradients_or_stop(Training& t, const Batch& batch) {
 
 }  // namespace
 
-void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& scalars) {
+void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& scalars, std::int64_t until) {
   Strategy& strategy = *t.strategy;
   Update update(*t.optimizer, scalars);
   const auto start = Clock::now();
@@ -74,7 +74,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
 
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
   t.reader->start_epoch(plan);
-  for (;;) {
+  while (t.progress.samples_in_epoch < until) {
     const auto asked = Clock::now();
     const Batch* batch = t.reader->next();
     const auto got = Clock::now();
@@ -109,12 +109,12 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   }
   settle();
   strategy.end_epoch(update);
-  t.times.total = seconds_since(start);
-  t.times.read = reading;
-  t.times.update = update.seconds();
-  t.times.exchange = strategy.take_stats();
-  t.times.network =
-      working - t.times.update - t.times.exchange.encode - t.times.exchange.wait - t.times.exchange.decode;
+  const ExchangeStats exchange = strategy.take_stats();
+  t.times.total += seconds_since(start);
+  t.times.read += reading;
+  t.times.update += update.seconds();
+  t.times.exchange += exchange;
+  t.times.network += working - update.seconds() - exchange.encode - exchange.wait - exchange.decode;
 }
 
 }  // namespace tutti

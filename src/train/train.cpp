@@ -4,6 +4,7 @@
 #include <fmt/printf.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -99,6 +100,22 @@ void advise(const Training& t) {
   if (!advice.empty()) log::warning(advice);
 }
 
+// The part of an epoch in which each rank works through all data, and the part in which the ranks share them.
+void run_parts(Training& t, const StepScalarsOfEpoch& scalars) {
+  const std::int64_t epoch = t.progress.epoch, from = t.strategy->shares_from(epoch);
+  t.times = {};
+  for (const bool shares : {false, true}) {
+    if (shares != (t.progress.samples_in_epoch >= from)) continue;
+    if (shares && from > 0) t.strategy->begin_sharing(epoch);
+    NetworkMode mode;
+    mode.dropout_rate = t.sgd.dropout_rate.at(static_cast<std::size_t>(epoch));
+    mode.dropout_seed = static_cast<std::uint64_t>((shares ? t.world->rank() : 0) * t.sgd.max_epochs + epoch) *
+                        t.network->random_nodes();
+    t.network->set_mode(mode);
+    run_epoch(t, plan_of(t, shares), scalars, shares ? std::numeric_limits<std::int64_t>::max() : from);
+  }
+}
+
 // Returns false when the learning rate has fallen below its minimum.
 bool train_epoch(Training& t) {
   const std::int64_t epoch = t.progress.epoch;
@@ -113,22 +130,15 @@ bool train_epoch(Training& t) {
   }
   t.strategy->begin_epoch(epoch);
   announce_epoch(t);
-  const bool shares = t.strategy->shares_data(epoch);
-  NetworkMode mode;
-  mode.dropout_rate = t.sgd.dropout_rate.at(at);
-  mode.dropout_seed =
-      static_cast<std::uint64_t>((shares ? t.world->rank() : 0) * t.sgd.max_epochs + epoch) * t.network->random_nodes();
-  t.network->set_mode(mode);
-
-  const EpochPlan plan = plan_of(t, shares);
-  begin_report(t, plan.minibatch);
+  const std::int64_t minibatch = t.sgd.minibatch_size.at(at);
+  begin_report(t, minibatch);
   const auto start = Clock::now();
-  run_epoch(t, plan, {rate, t.sgd.momentum_per_sample(at), rate > 0.01 * least});
+  run_parts(t, {rate, t.sgd.momentum_per_sample(at), rate > 0.01 * least});
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_tally().criterion_count);
   t.report->end_epoch(t.progress.total_samples_seen, rate, seconds_since(start));
-  t.report->times(t.times, plan.ranks);
+  t.report->times(t.times, t.strategy->shares_from(epoch) < t.samples_per_epoch ? t.world->size() : 1);
   t.strategy->show_common_weights();
-  if (t.cv_reader) validate(t, plan.minibatch);
+  if (t.cv_reader) validate(t, minibatch);
 
   ++t.progress.epoch;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;

@@ -62,7 +62,8 @@ struct StepScalarsOfEpoch {
   double learning_rate = 0, momentum_per_sample = 0;
   bool update = true;  // false: rate too small to move anything (semantics 8.3)
 };
-void run_epoch(Training&, const EpochPlan&, const StepScalarsOfEpoch&);
+// Stops before its end when `until` samples of the epoch are done. Adds to Training::times.
+void run_epoch(Training&, const EpochPlan&, const StepScalarsOfEpoch&, std::int64_t until);
 
 // src/train/evaluate.cpp: criterion and evaluations over all that `plan` covers, summed over the ranks.
 // Prints the interval lines of semantics 15.3 every `interval` minibatches when interval > 0.

@@ -305,6 +305,132 @@ TEST(OuterOptimizer, NesterovAndAdamFollowTheirFormulas) {
   for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(found[0][i], expected[i], 1e-4) << i;
 }
 
+ParallelTrainOptions elastic(double rate, std::int64_t period) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::easgd;
+  o.easgd.moving_rate = rate, o.easgd.period = period;
+  return o;
+}
+
+ParallelTrainOptions asa(AsaOptions::What what, ExchangeBits::Kind bits = ExchangeBits::Kind::full,
+                         AsaOptions::Road road = AsaOptions::Road::stripes) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::asa;
+  o.asa.what = what, o.asa.bits.kind = bits, o.asa.road = road;
+  return o;
+}
+
+TEST(Elastic, FollowsItsFormula) {
+  for (const int ranks : {1, 2, 4})
+    for (const std::int64_t period : {1, 4, 100}) {
+      const Course run{.ranks = ranks};
+      const float a = 0.2f;
+      const Parameters p = parameters_of(kShapes);
+      std::vector<float> centre = first_weights(p);
+      Weights x(static_cast<std::size_t>(ranks), centre);
+      for (int t = 0; t < run.epochs * run.steps; ++t) {
+        for (int r = 0; r < ranks; ++r) {
+          const auto g = gradient(p, r, t);
+          for (std::size_t i = 0; i < centre.size(); ++i) x[static_cast<std::size_t>(r)][i] -= 0.125f * g[i];
+        }
+        if ((t + 1) % period != 0) continue;
+        for (std::size_t i = 0; i < centre.size(); ++i) {
+          float sum = 0;
+          for (std::size_t r = 0; r < x.size(); ++r) {
+            const float pull = a * (centre[i] - x[r][i]);
+            sum = r == 0 ? pull : sum + pull;
+            x[r][i] += pull;
+          }
+          centre[i] -= sum;
+        }
+      }
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, every " << period);
+      expect_all(train(run, elastic(0.2, period)), centre);
+      const auto own = train(run, elastic(0.2, period), false);
+      for (std::size_t r = 0; r < x.size(); ++r) EXPECT_TRUE(reference::same(own[r], x[r])) << "rank " << r;
+    }
+}
+
+TEST(Elastic, WithoutPullRanksAreIndependent) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const Course run{.ranks = ranks};
+    EXPECT_EQ(train(run, elastic(0, 2), false), train(run, ParallelTrainOptions{}));
+    expect_all(train(run, elastic(0, 2)), first_weights(parameters_of(kShapes)));
+  }
+}
+
+TEST(Asa, OfWeightsIsModelAveragingInEveryMinibatch) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const Course run{.ranks = ranks};
+    const auto stripes = train(run, asa(AsaOptions::What::weights));
+    EXPECT_EQ(stripes, train(run, averaging(1)));
+    EXPECT_EQ(stripes, train(run, asa(AsaOptions::What::weights, ExchangeBits::Kind::full, AsaOptions::Road::library)));
+  }
+}
+
+// The descent with global gradients; N is that of all ranks.
+TEST(Asa, OfGradientsIsDataParallelSgd) {
+  ParallelTrainOptions plain;
+  plain.method = ParallelMethod::data_parallel;
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const Course run{.ranks = ranks, .columns_per_piece = 3};
+    const auto expected = train(run, plain);
+    EXPECT_EQ(train(run, asa(AsaOptions::What::gradients)), expected);
+    EXPECT_EQ(train(run, asa(AsaOptions::What::gradients, ExchangeBits::Kind::full, AsaOptions::Road::library)),
+              expected);
+    const Course whole{.ranks = ranks, .whole_numbers = true};  // which float16 has, and their sums too
+    EXPECT_EQ(train(whole, asa(AsaOptions::What::gradients, ExchangeBits::Kind::half)), train(whole, plain));
+    EXPECT_NE(train(run, asa(AsaOptions::What::gradients, ExchangeBits::Kind::brain)), expected);
+  }
+}
+
+constexpr ExchangeBits::Kind kFewBits[] = {ExchangeBits::Kind::half,  ExchangeBits::Kind::brain,
+                                           ExchangeBits::Kind::eight, ExchangeBits::Kind::four,
+                                           ExchangeBits::Kind::two,   ExchangeBits::Kind::one};
+
+// One exchange: what has not arrived is in the residuals, of the ranks and of the owners.
+TEST(ExchangeBits, NothingIsLost) {
+  for (const auto bits : kFewBits)
+    for (const int ranks : {1, 3}) {
+      const Course run{.ranks = ranks, .epochs = 1, .steps = 3};
+      auto few = averaging(1000), full = averaging(1000);
+      few.model_averaging->bits.kind = bits;
+      const auto expected = train(run, full);
+      std::vector<float> arrived(expected[0].begin(), expected[0].end());
+      std::mutex mutex;
+      run_ranks(ranks, [&](Communicator& comm) {
+        Parameters p = parameters_of(kShapes);
+        const auto start = first_weights(p);
+        std::copy(start.begin(), start.end(), p.weights.data());
+        const auto strategy = make_strategy(few, comm);
+        strategy->start(p);
+        strategy->begin_epoch(0);
+        Descent sink(p);
+        for (int t = 0; t < run.steps; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
+        strategy->end_epoch(sink);
+        MemoryArchive archive;
+        strategy->archive(archive);
+        const std::lock_guard lock(mutex);
+        for (std::size_t i = 0; i < p.size(); ++i)
+          arrived[i] -= (comm.rank() == 0 ? p.weights.data()[i] : 0) -
+                        archive.floats.at("ModelAveragingSGD.residual")[i] -
+                        archive.floats.at("ModelAveragingSGD.ownerResidual")[i];
+      });
+      for (std::size_t i = 0; i < arrived.size(); ++i) ASSERT_NEAR(arrived[i], 0, 2e-5) << i;
+    }
+}
+
+TEST(ExchangeBits, RanksAgreeWhateverArrives) {
+  for (const auto bits : kFewBits) {
+    auto o = momentum(20, 0.5, 1, true);
+    o.block_momentum->bits.kind = bits;
+    const auto weights = train({.ranks = 3}, o);
+    EXPECT_EQ(weights[0], weights[1]);
+    EXPECT_EQ(weights[0], weights[2]);
+    EXPECT_NE(weights, train({.ranks = 3}, momentum(20, 0.5, 1, true)));
+  }
+}
+
 TEST(BlockSteps, NumbersDoNotDependOnPieces) {
   for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true)}) {
     const auto whole = train({.ranks = 3}, o);
@@ -414,9 +540,12 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
 }
 
 TEST(BlockSteps, ContinuesFromItsArchives) {
+  auto one_bit = momentum(20, 0.5, 1, true), elastic_bits = elastic(0.2, 3);
+  one_bit.block_momentum->bits.kind = ExchangeBits::Kind::one;
+  elastic_bits.easgd.bits.kind = ExchangeBits::Kind::four;
   for (const int at : {3, 4})  // within a block, and between two
-    for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true), outer(20, {}),
-                          outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01})})
+    for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true), one_bit, elastic(0.2, 3), elastic_bits,
+                          outer(20, {}), outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01})})
       expect_exact_resume(o, at);
 }
 
@@ -441,6 +570,35 @@ TEST(BlockSteps, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {
     const auto a = gradient(p, 0, 1, true), b = gradient(p, 1, 1, true);
     for (std::size_t i = 0; i < p.size(); ++i)
       EXPECT_EQ(p.weights.data()[i], reached[i] - 0.125f * 0.5f * (a[i] + b[i])) << i;
+  });
+}
+
+// In the middle of an epoch.
+TEST(BlockSteps, AWarmStartCanBeginWithAnySample) {
+  run_ranks(2, [](Communicator& comm) {
+    auto o = averaging(1);
+    o.start_epoch = 2, o.start_sample = 30;
+    const auto strategy = make_strategy(o, comm);
+    EXPECT_FALSE(strategy->shares_data(0));
+    EXPECT_FALSE(strategy->shares_data(1));
+    EXPECT_EQ(strategy->shares_from(1), 30);
+    EXPECT_TRUE(strategy->shares_data(2));
+    const Course run;
+    Parameters p = parameters_of(kShapes);
+    strategy->start(p);
+    Descent sink(p);
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      strategy->begin_epoch(epoch);
+      for (int t = 0; t < 3; ++t) one_step(run, *strategy, p, sink, 0, t);
+      strategy->settle(sink);
+      strategy->end_epoch(sink);
+    }
+    const std::vector<float> alone(p.weights.data(), p.weights.data() + p.size());
+    strategy->begin_sharing(1);
+    one_step(run, *strategy, p, sink, comm.rank(), 9);
+    const auto a = gradient(p, 0, 9), b = gradient(p, 1, 9);
+    for (std::size_t i = 0; i < p.size(); ++i)
+      EXPECT_NEAR(p.weights.data()[i], alone[i] - 0.0625f * (a[i] + b[i]), 1e-5) << i;
   });
 }
 

@@ -127,6 +127,37 @@ TEST(ParallelTrainOptions, BlockMomentumComesFromRanksTimeConstantOrAsItIs) {
   EXPECT_THAT(read("parallelizationMethod=BlockMomentumSGD").errors, HasSubstr("needs its block"));
 }
 
+TEST(ParallelTrainOptions, BitsOfAnyExchange) {
+  const auto codec = [](const char* bits) {
+    const Result r = averaging(std::string("exchangeBits=") + bits);
+    EXPECT_EQ(r.errors, "");
+    return make_codec(r.options.model_averaging->bits.codec())->name();
+  };
+  EXPECT_EQ(codec("32"), "32 bits");
+  EXPECT_EQ(codec("16"), "float16");
+  EXPECT_EQ(codec("bf16"), "bfloat16");
+  EXPECT_EQ(codec("8"), "8 bits");
+  EXPECT_EQ(codec("1"), "1 bit, zero threshold");
+  EXPECT_THAT(averaging("exchangeBits=3").errors, HasSubstr("bf16"));
+  EXPECT_EQ(momentum("exchangeBits=2").options.block_momentum->bits.codec().bits, 2);
+}
+
+TEST(ParallelTrainOptions, AsaAndEasgd) {
+  const Result a = read("parallelizationMethod=asa\nASA=[\nexchange=weights\nexchangeBits=bf16\n]");
+  EXPECT_EQ(a.errors, "");
+  EXPECT_EQ(a.options.asa.what, AsaOptions::What::weights);
+  EXPECT_THAT(read("ASA=[\nallReduce=library\nexchangeBits=16\n]").errors, HasSubstr("32 bits only"));
+  const Result e = read("parallelizationMethod=EASGD\nEASGD=[\nmovingRate=0.25\nperiod=4\n]");
+  EXPECT_EQ(e.errors, "");
+  EXPECT_EQ(e.options.easgd.rate(4), 0.25);
+  EXPECT_EQ(e.options.easgd.period, 4);
+  EXPECT_DOUBLE_EQ(EasgdOptions{}.rate(3), 0.3);
+  EXPECT_THAT(read("EASGD=[\nmovingRate=2\n]").errors, HasSubstr("[0, 1]"));
+  EXPECT_THAT(read("EASGD=[\nperiod=0\n]").errors, HasSubstr("at least 1"));
+  EXPECT_EQ(read("parallelizationStartSample=700").options.start_sample, 700);
+  EXPECT_THAT(read("parallelizationStartSample=-7").errors, HasSubstr("negative"));
+}
+
 TEST(ParallelTrainOptions, OuterOptimizersTakeTheirOwnKeysOnly) {
   const auto o = momentum("outerOptimizer=adam\nouterLearningRate=0.1\nouterBeta1=0.8").options.block_momentum->outer;
   EXPECT_EQ(o.kind, OuterOptimizer::adam);
@@ -148,7 +179,7 @@ TEST(ParallelTrainOptions, WrongNumbersAndKeysAreErrors) {
 
 TEST(ParallelTrainOptions, EveryMethodHasItsLine) {
   for (const MethodEntry& entry : methods()) EXPECT_EQ(&method_entry(entry.method), &entry);
-  EXPECT_EQ(runnable_methods(), "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD");
+  EXPECT_EQ(runnable_methods(), "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD, ASA, EASGD");
 }
 
 }  // namespace

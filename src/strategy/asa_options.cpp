@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/asa_options.h"
+
+#include <fmt/format.h>
+
+#include "strategy/block_steps.h"
+#include "strategy/data_parallel.h"
+#include "strategy/gradient_sums.h"
+
+namespace tutti {
+
+void AsaOptions::describe(config::Fields& f) {
+  f.choice<What>("exchange", what, {{"gradients", What::gradients}, {"weights", What::weights}},
+                 "gradients: summed before the update; weights: averaged after it");
+  f.choice<Road>("allReduce", road, {{"stripes", Road::stripes}, {"library", Road::library}},
+                 "stripes: all-to-all, sum of the own stripe, all-gather; library: MPI_Allreduce, for comparison");
+  bits.describe(f);
+  if (road == Road::library && bits.kind != ExchangeBits::Kind::full)
+    f.problem("allReduce", "the MPI library sums 32 bits only", "use allReduce = stripes, or exchangeBits = 32");
+}
+
+void EasgdOptions::describe(config::Fields& f) {
+  f("movingRate", moving_rate, "how far ranks and centre go towards each other, 0 to 1; -1 = 0.9/ranks");
+  f("period", period, "minibatches between two exchanges");
+  bits.describe(f);
+  if (f.given("movingRate") && !(moving_rate >= 0 && moving_rate <= 1))
+    f.problem("movingRate", "movingRate must lie in [0, 1]");
+  if (period < 1) f.problem("period", "period must be at least 1 minibatch");
+}
+
+std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every, Communicator& comm) {
+  const bool library = o.road == AsaOptions::Road::library;
+  if (o.what == AsaOptions::What::weights) {
+    BlockSettings s;
+    s.name = "ASA";
+    s.at_epoch_end = false;  // weights are equal after every minibatch
+    s.codec = o.bits.codec();
+    s.library_sums = library;
+    return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
+  }
+  if (library) return std::make_unique<LibrarySums>(comm);
+  DataParallelOptions gradients;
+  gradients.method = "ASA";
+  gradients.announces = false;
+  gradients.gradient_bits = o.bits.codec().bits;
+  gradients.sixteen_bits = o.bits.codec().format;
+  return std::make_unique<DataParallel>(gradients, print_every, comm);
+}
+
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Communicator& comm) {
+  const int ranks = comm.size();
+  BlockSettings s;
+  s.name = "EASGD";
+  s.every = o.period;
+  s.at_epoch_end = false;
+  s.codec = o.bits.codec();
+  s.once_text = fmt::format("Parallel training ({} workers) using EASGD with moving rate = {:g}, every {} minibatches.",
+                            ranks, o.rate(ranks), o.period);
+  if (const double pull = o.rate(ranks) * ranks; pull > 1)
+    s.once_text += fmt::format(
+        "\nWARNING: moving rate * workers = {:g}: the centre goes beyond the mean of the ranks. fix: movingRate = {:g} "
+        "or "
+        "less",
+        pull, 1.0 / ranks);
+  return std::make_unique<BlockSteps>(std::move(s), make_elastic_rule(o.rate(ranks)), comm);
+}
+
+}  // namespace tutti

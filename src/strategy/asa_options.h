@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// asa_options.h -- the blocks of ParallelTrain for the methods of Theano-MPI: ASA and EASGD.
+#pragma once
+
+#include <memory>
+
+#include "strategy/exchange_bits.h"
+#include "tutti/communicator.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+struct AsaOptions {
+  enum class What { gradients, weights };
+  enum class Road { stripes, library };
+  What what = What::gradients;
+  Road road = Road::stripes;
+  ExchangeBits bits;
+  void describe(config::Fields& f);
+};
+
+struct EasgdOptions {
+  double moving_rate = -1;  // below 0: 0.9 / ranks
+  std::int64_t period = 10;
+  ExchangeBits bits;
+  void describe(config::Fields& f);
+  double rate(int ranks) const { return moving_rate >= 0 ? moving_rate : 0.9 / ranks; }
+};
+
+std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, Communicator&);
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, Communicator&);
+
+}  // namespace tutti

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// train_run.h -- whole training runs from a config text, ranks as threads, and the bytes of the models they leave.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "actions/prepare.h"
+#include "config/load.h"
+#include "support/run_ranks.h"
+#include "tutti/log.h"
+
+namespace tutti::actions {
+
+namespace fs = std::filesystem;
+
+class TrainRun : public testing::Test {
+ protected:
+  TrainRun() : dir_(fs::temp_directory_path() / fmt::format("tutti-train-{}-{}", ::getpid(), name())) {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    log::open({(dir_ / "log").string(), false, 0, false});
+  }
+  ~TrainRun() override {
+    log::close();
+    log::open({});
+    fs::remove_all(dir_);
+  }
+
+  static std::string name() { return testing::UnitTest::GetInstance()->current_test_info()->name(); }
+  std::string path(const std::string& model) const { return (dir_ / model).string(); }
+
+  // Trains on `ranks` threads; `settings` go last and win.
+  void train(int ranks, const std::string& model, const std::string& settings) const {
+    const std::string text = fmt::format(R"(
+command = Train
+modelPath = "{}"
+Train = [
+  SimpleNetworkBuilder = [ layerSizes = 784:20:10 ; layerTypes = RectifiedLinear ; addDropoutNodes = true
+    trainingCriterion = CrossEntropyWithSoftmax ; evalCriterion = ClassificationError ]
+  SGD = [ maxEpochs = 4 ; epochSize = 150 ; minibatchSize = 40 ; learningRatesPerMB = 0.2 ; keepCheckPointFiles = true
+    dropoutRate = 0.2
+    ParallelTrain = [ parallelizationMethod = DataParallelSGD ; distributedMBReading = true ] ]
+  reader = [ readerType = SyntheticReader ; kind = digits ; samples = 110 ]
+]
+{}
+)",
+                                         path(model), settings);
+    run_ranks(ranks, [&](Communicator& world) {
+      config::CommandLine line;
+      line.config = config::record_from_text(text);
+      config::TopLevel top;
+      top.command = {"Train"};
+      top.parallel_train = true;
+      Problems problems;
+      config::Notices notices;
+      const auto actions = prepare(line, top, world, problems, notices);
+      problems.throw_if_any();
+      for (const auto& a : actions) a.what->run();
+    });
+  }
+
+  std::string bytes(const std::string& model) const {
+    std::ifstream in(path(model), std::ios::binary);
+    EXPECT_TRUE(in.good()) << path(model);
+    std::ostringstream all;
+    all << in.rdbuf();
+    return all.str();
+  }
+
+  fs::path dir_;
+};
+
+// As if the run had been ended after two epochs: what came later is taken away.
+inline void forget_after_second_epoch(const std::string& model) {
+  for (const char* end : {"", ".ckp", ".3", ".3.ckp"}) fs::remove(model + end);
+}
+
+}  // namespace tutti::actions
