@@ -20,6 +20,8 @@ namespace {
 
 constexpr double best_compression = 1100;  // more than any filter can do
 
+constexpr std::size_t chunk_slots = 12'421, chunk_bytes = 32 << 20;  // of each dataset that is open
+
 std::recursive_mutex& library_lock() {
   static std::recursive_mutex lock;
   return lock;
@@ -118,7 +120,10 @@ Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
   const auto known = open_->datasets.find(name);
   if (known != open_->datasets.end()) return known->second;
   Dataset d;
-  d.handle = DatasetHandle(H5Dopen2(open_->file.get(), name.c_str(), H5P_DEFAULT));
+  // Compressed chunks stay unpacked for the next minibatch, where they fit.
+  const ListHandle access(H5Pcreate(H5P_DATASET_ACCESS));
+  H5Pset_chunk_cache(access.get(), chunk_slots, chunk_bytes, 1.0);
+  d.handle = DatasetHandle(H5Dopen2(open_->file.get(), name.c_str(), access.get()));
   if (!d.handle.good()) {
     const std::string reason = library_reason();
     const auto names = dataset_names(open_->file.get());
