@@ -54,7 +54,10 @@ struct CompositeReaderOptions {
   // For help and for the settings in effect; Fields reads no arrays of blocks.
   void describe_all(config::Fields& f) {
     describe(f);
-    f.blocks("deserializers", deserializers, "array of blocks with a type each; the first one is the primary");
+    Described list{[this](config::Fields& inner) {
+      for (auto& [type, one] : deserializers) inner.block(type, one, "");
+    }};
+    f.block("deserializers", list, "array of blocks with a type each; the first one is the primary");
   }
 };
 

@@ -2,14 +2,15 @@
 // The deserializer table.
 #include "reader/composite/deserializers.h"
 
+#include <fmt/format.h>
 #include "reader/htk/htk_options.h"
+
 #include "reader/image/image_options.h"
 #include "reader/text/text_options.h"
 
 namespace tutti::reader {
 namespace {
 
-// Order and truncation are the reader's business; what its block says of them is inherited and has no say here.
 struct TextDeserializerOptions : TextReaderOptions {
   void describe(config::Fields& f) {
     TextReaderOptions::describe(f);
@@ -24,6 +25,11 @@ Made read_text_deserializer(const config::Record& block, const ReaderContext& co
   config::read_fields(block, "CNTKTextFormatDeserializer", [&](config::Fields& f) { o->describe(f); },
                       *context.problems, *context.notices, {"type"});
   check_file(block, "file", o->file, context);
+  // Inherited they only tell how the file will be read.
+  for (const char* key : {"randomize", "randomizationSeed", "randomizationWindow", "truncated", "truncationLength"})
+    if (block.has_own(key))
+      context.notices->lines.push_back(fmt::format(
+          "'{}' in CNTKTextFormatDeserializer has no effect here because it belongs into the reader's block", key));
   return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<TextSource>(o->source()); }, {}};
 }
 

@@ -136,9 +136,14 @@ struct ImageDeserializerOptions {
     describe(f);
     Described input{[this](config::Fields& in) {
       Described features{[this](config::Fields& inner) {
-        std::vector<std::pair<std::string, Described>> transforms;
-        for (const auto& t : chain) transforms.emplace_back(t.type, Described{t.describe});
-        inner.blocks("transforms", transforms, "what is done to each image, in this order");
+        Described transforms{[this](config::Fields& list) {
+          for (const auto& t : chain) {
+            Described one{t.describe};
+            list.block(t.type, one, "");
+          }
+        }};
+        inner.block("transforms", transforms,
+                    "array of blocks with a type each: what is done to each image, in this order");
       }};
       in.block(names.features, features, "the images, under the name of the network's input");
       in.block(names.labels, labels, "the labels, under the name of the network's input");
