@@ -78,18 +78,26 @@ _LSTMCell (outputDim, cellShape=None, usePeepholes=false, init='glorotUniform', 
   }
 }
 
+_TrainedState {shape, cellShape} = {
+  h = ParameterTensor {shape, init='fixedValue', value=0}
+  c = ParameterTensor {cellShape, init='fixedValue', value=0}
+}
+
 RecurrentLSTMLayer {outputDim, cellShape=None, goBackwards=false, usePeepholes=false, trainInitialState=false,
                     init='glorotUniform', initValueScale=1, enableSelfStabilization=false, allowOptimizedEngine=false} = {
-  previousHook = if trainInitialState
-                 then (if goBackwards then BS.RNNs.NextHCWithTrainedInitialState {outputDim, cellShape=cellShape}
-                       else BS.RNNs.PreviousHCWithTrainedInitialState {outputDim, cellShape=cellShape})
-                 else if goBackwards then BS.RNNs.NextHC else BS.RNNs.PreviousHC
+  initial = if trainInitialState then _TrainedState {outputDim, if _IsNone (cellShape) then outputDim else cellShape} else None
   lstm = _LSTMCell (outputDim, cellShape=cellShape, usePeepholes=usePeepholes, init=init, initValueScale=initValueScale,
                     enableSelfStabilization=enableSelfStabilization)
-  fusible = false
-  fused (x) = new ComputationNode { operation = 'LSTM'; inputs = lstm.fromInput (x) : lstm.H; backwards = goBackwards }
+  fusible = !usePeepholes && !enableSelfStabilization && !lstm.projects
+  fused (x) = new ComputationNode {
+    operation = 'LSTM'
+    inputs = if trainInitialState then lstm.fromInput (x) : lstm.H : initial.h : initial.c
+             else lstm.fromInput (x) : lstm.H
+    backwards = goBackwards
+  }
   stepwise (x) = {
-    prevState = previousHook (lstmState)
+    prevState = if goBackwards then BS.RNNs.NextHC (lstmState, initialState=initial)
+                else BS.RNNs.PreviousHC (lstmState, initialState=initial)
     lstmState = lstm.apply (x, prevState)
     h = lstmState.h
   }.h
@@ -183,10 +191,6 @@ _RNNs = {
     state = _TrainedState {shape, if _IsNone (cellShape) then shape else cellShape}
     apply (x, layerIndex=0) = NextHC (x, initialState=state)
   }.apply
-  _TrainedState {shape, cellShape} = {
-    h = ParameterTensor {shape, init='fixedValue', value=0}
-    c = ParameterTensor {cellShape, init='fixedValue', value=0}
-  }
   NoAuxInputHook (input, lstmState) = None
 
   # The original writes optional arguments between the others; by name they may still stand there in a call.

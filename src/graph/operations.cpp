@@ -67,6 +67,8 @@ const std::array operations = {
     // Time. The input of a delay may be made later than the delay itself: that is how loops are written.
     OperationInfo{"PastValue", 1, 2},    // dims, timeStep=1, defaultHiddenActivation=0.1; x, initial state
     OperationInfo{"FutureValue", 1, 2},  // the same
+    OperationInfo{"LSTM", 2, 4},         // W x + b [4c], H [4c : c], initial h and c if trained; backwards=false,
+                                         // defaultHiddenActivation=0.1
     OperationInfo{"TimeReverse", 1, 1},
     // Dynamic axes.
     OperationInfo{"Where", 1, 1},                 // frames where the condition is not 0; a new axis

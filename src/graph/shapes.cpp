@@ -258,7 +258,7 @@ Shape packed_index(const Call& c) {
 Shape gather(const Call& c) { return c.in[1]; }
 Shape scatter(const Call& c) { return c.in[2]; }
 
-// `gates` blocks of c rows from the input, [gates c : c] for the state.
+// Four blocks of c rows from the input, [4c : c] for the state.
 Shape lstm(const Call& c) {
   const std::size_t rows = c.in[0].elements();
   if (rows % 4 != 0) c.fail(fmt::format("{} is not four blocks of equal size", c.operand(0)), "");
@@ -266,10 +266,7 @@ Shape lstm(const Call& c) {
   if (c.in[1].elements() != 0 && (c.in[1][0] != rows || c.in[1].elements() != rows * (rows / 4)))
     c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
            fmt::format("the weight of the state is [{} x {}]", rows, rows / 4));
-  const std::size_t states = flag(c.node, "trainedState", false) ? 2 : 0,
-                    peepholes = flag(c.node, "peepholes", false) ? 3 : 0;
-  if (c.in.size() != 2 + states + peepholes)
-    c.fail(fmt::format("{} inputs where {} are needed", c.in.size(), 2 + states + peepholes), "");
+  if (c.in.size() == 3) c.fail("an initial output without an initial cell", "give both or none");
   for (std::size_t k = 2; k < c.in.size(); ++k)
     if (c.in[k].elements() != rows / 4 && !has_unknown(c.in[k]))
       c.fail(fmt::format("{} needs {} elements", c.operand(k), rows / 4), "");

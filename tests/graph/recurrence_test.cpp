@@ -233,6 +233,60 @@ TEST_P(Recurrence, MemoryReuseDoesNotMatter) {
   EXPECT_EQ(a.gradients, b.gradients);
 }
 
+// The same parameters through the fused operation and through the explicit loop of the definition.
+void expect_fused_is_explicit(const std::string& options, const std::string& initial, std::size_t cells) {
+  const std::string c = std::to_string(cells);
+  const std::string head = "{ x = Input {3}; labels = Input {2}; ";
+  const std::string tail = "z = DenseLayer {2} (h); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }";
+  const bool back = options.find("goBackwards=true") != std::string::npos;
+  const std::string hook = back ? "BS.RNNs.NextHC" : "BS.RNNs.PreviousHC";
+  const std::vector<StreamInfo> two = {{"x", 3, false}, {"labels", 2, false}};
+  const auto fused = network_of(head + "h = RecurrentLSTMLayer {" + c + options + "} (x); " + tail, two);
+  const auto explicitly =
+      network_of(head + initial + "block = BS.RNNs.LSTMBlock (" + c + "); state = block (x, " + hook + " (state" +
+                     (initial.empty() ? "" : ", initialState=i") + ")); h = state.h; " + tail,
+                 two);
+  const auto& operations = fused->graph().nodes;
+  ASSERT_TRUE(std::any_of(operations.begin(), operations.end(), [](const auto& n) { return n.operation == "LSTM"; }));
+  SequenceData data(two);
+  const auto sequences = data.random({{6, 1, 9, 6, 2, 9, 5}});
+  // By the dimensions of the parameters: names and order differ.
+  const auto sorted = [](Network& n) {
+    std::vector<const Slice*> all;
+    for (const auto& s : n.parameters().slices) all.push_back(&s);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Slice* a, const Slice* b) { return a->name.back() < b->name.back(); });
+    return all;
+  };
+  const auto a = sorted(*fused), b = sorted(*explicitly);
+  ASSERT_EQ(a.size(), b.size());
+  std::mt19937 engine(5);
+  std::uniform_real_distribution<float> draw(-0.5f, 0.5f);
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    ASSERT_EQ(a[k]->shape, b[k]->shape) << a[k]->name << " " << b[k]->name;
+    for (std::size_t i = 0; i < a[k]->size(); ++i)
+      fused->parameters().weights.data()[a[k]->offset + i] = explicitly->parameters().weights.data()[b[k]->offset + i] =
+          draw(engine);
+  }
+  const Sums f = sums(*fused, data.batch(sequences)), e = sums(*explicitly, data.batch(sequences));
+  EXPECT_NEAR(f.criterion, e.criterion, 1e-5 * e.criterion);
+  for (std::size_t k = 0; k < a.size(); ++k)
+    for (std::size_t i = 0; i < a[k]->size(); ++i)
+      ASSERT_NEAR(f.gradients[a[k]->offset + i], e.gradients[b[k]->offset + i], 2e-5) << a[k]->name << " " << i;
+}
+
+TEST(FusedLSTM, EqualsTheLoop) {
+  for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 37UL}) {
+    expect_fused_is_explicit("", "", cells);
+    expect_fused_is_explicit(", goBackwards=true", "", cells);
+  }
+}
+TEST(FusedLSTM, EqualsTheLoopWithTrainedInitialState) {
+  const std::string initial = "i = { h = ParameterTensor {20, initValue=0}; c = ParameterTensor {20, initValue=0} }; ";
+  expect_fused_is_explicit(", trainInitialState=true", initial, 20);
+  expect_fused_is_explicit(", trainInitialState=true, goBackwards=true", initial, 20);
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, Recurrence, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 

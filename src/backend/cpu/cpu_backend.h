@@ -49,6 +49,9 @@ class CpuBackend : public Backend {
                                 bool accumulate) override;
   void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate) override;
 
+  void lstm_step(const LstmRows&) override;
+  void lstm_step_gradient(const LstmRowsGradient&) override;
+
   void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
   void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
                        bool accumulate) override;

@@ -43,6 +43,9 @@ struct Kernels {
   void (*cross_entropy_gradient)(const float* p, const float* label, float mass, float scale, float* dx, std::size_t n,
                                  bool add);
   void (*dropout)(const DropoutMask&, std::uint64_t first, const float* x, float* y, std::size_t n, bool add);
+  // Rows [begin, end).
+  void (*lstm_step)(const LstmRows&, std::size_t begin, std::size_t end);
+  void (*lstm_step_gradient)(const LstmRowsGradient&, std::size_t begin, std::size_t end);
 };
 
 const Kernels& portable_kernels();

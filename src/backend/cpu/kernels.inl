@@ -389,6 +389,14 @@ void dropout(const DropoutMask& mask, std::uint64_t first, const float* x, float
   }
 }
 
+}  // namespace
+}  // namespace tutti::cpu
+
+#include "backend/cpu/recurrent.inl"
+
+namespace tutti::cpu {
+namespace {
+
 constexpr Kernels make_kernels(const char* name, const ImageKernels& (*images)()) {
   return {name,
           images,
@@ -407,7 +415,9 @@ constexpr Kernels make_kernels(const char* name, const ImageKernels& (*images)()
           dot,
           softmax_gradient,
           cross_entropy_gradient,
-          dropout};
+          dropout,
+          lstm_step,
+          lstm_step_gradient};
 }
 
 }  // namespace

@@ -95,6 +95,7 @@ const std::map<std::string, Maker>& table() {
       {"LocalResponseNormalization", make_response_normalization},
       {"PastValue", delay(true)},
       {"FutureValue", delay(false)},
+      {"LSTM", make_lstm},
       {"TimeReverse", make_time_reverse},
       {"SliceTime", make_slice_time},  // Slice with axis = -1
       {"ReconcileDynamicAxis", make_reconcile},

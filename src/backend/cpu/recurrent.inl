@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// recurrent.inl -- the gates of recurrent cells, row by row. Included by kernels.inl only. The last vector of a row
+// reaches back over the one before it, so sources and results must not overlap.
+
+namespace tutti::cpu {
+namespace {
+
+// f(load, store) for all vectors of n elements.
+template <class F>
+inline void row_vectors(std::size_t n, F f) {
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    f([i](const float* x) { return load(x + i); }, [i](float* y, v16 v) { store(y + i, v); });
+  if (i == n) return;
+  if (n >= lanes) {
+    const std::size_t at = n - lanes;
+    f([at](const float* x) { return load(x + at); }, [at](float* y, v16 v) { store(y + at, v); });
+    return;
+  }
+  f([n](const float* x) { return load_part(x, n); }, [n](float* y, v16 v) { store_part(y, v, n); });
+}
+
+void lstm_step(const LstmRows& r, std::size_t begin, std::size_t end) {
+  const std::size_t c = r.cells;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float* p = r.projected + row * 4 * c;
+    const float* s = r.from_state + row * r.from_state_step;
+    float* g = r.gates + row * 4 * c;
+    const float* before = r.cell_before + row * r.cell_before_step;
+    float *cell = r.cell + row * c, *h = r.output + row * c;
+    row_vectors(c, [&](auto at, auto put) {
+      const v16 i = sigmoid(at(p) + at(s));
+      const v16 candidate = tangent_h(at(p + c) + at(s + c));
+      const v16 f = sigmoid(at(p + 2 * c) + at(s + 2 * c));
+      const v16 o = sigmoid(at(p + 3 * c) + at(s + 3 * c));
+      const v16 now = f * at(before) + i * candidate;
+      put(g, i), put(g + c, candidate), put(g + 2 * c, f), put(g + 3 * c, o);
+      put(cell, now);
+      put(h, o * tangent_h(now));
+    });
+  }
+}
+
+void lstm_step_gradient(const LstmRowsGradient& r, std::size_t begin, std::size_t end) {
+  const std::size_t c = r.cells;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float* g = r.gates + row * 4 * c;
+    const float* before = r.cell_before + row * r.cell_before_step;
+    const float *cell = r.cell + row * c, *dh = r.output_gradient + row * c, *dc = r.cell_gradient + row * c;
+    float *dg = r.gates_gradient + row * 4 * c, *down = r.cell_before_gradient + row * c;
+    row_vectors(c, [&](auto at, auto put) {
+      const v16 i = at(g), candidate = at(g + c), f = at(g + 2 * c), o = at(g + 3 * c);
+      const v16 t = tangent_h(at(cell)), d = at(dh);
+      const v16 total = at(dc) + d * o * (1.0f - t * t);
+      put(dg, total * candidate * i * (1.0f - i));
+      put(dg + c, total * i * (1.0f - candidate * candidate));
+      put(dg + 2 * c, total * at(before) * f * (1.0f - f));
+      put(dg + 3 * c, d * t * o * (1.0f - o));
+      put(down, total * f);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tutti::cpu
