@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps of recurrent networks, momentum update included: recurrent_benchmark [name] prints the median
+// milliseconds of a step for each network, and its products as a share of what they would take at the rate of a large
+// product. With OMP_NUM_THREADS=1 for figures of one core.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "../tests/brainscript/networks.h"
+#include "../tests/graph/sequence_data.h"
+#include "tutti/backend.h"
+#include "tutti/network.h"
+
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class MomentumSink : public PieceSink {
+ public:
+  explicit MomentumSink(Parameters& p) : p_(p), smoothed_(p.size()) {}
+  void piece_ready(std::size_t index) override {
+    const Piece& piece = p_.pieces[index];
+    update(p_.gradients.data() + p_.offset(piece), smoothed_.data() + p_.offset(piece),
+           p_.weights.data() + p_.offset(piece), p_.count(piece));
+  }
+
+ private:
+  __attribute__((target("avx2"), optimize("O3"))) static void update(const float* __restrict g, float* __restrict s,
+                                                                     float* __restrict w, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      s[i] = 0.9f * s[i] + 1e-7f * g[i];
+      w[i] -= s[i];
+    }
+  }
+  Parameters& p_;
+  FloatBuffer smoothed_;
+};
+
+struct Case {
+  const char* name;
+  std::size_t input, cells, classes, sequences, steps;
+  bool last, ragged;
+  const char* layer;
+};
+
+const Case cases[] = {
+    {"lstm20", 20, 20, 3, 100, 100, true, false, "RecurrentLSTMLayer {20}"},
+    {"lstm512", 512, 512, 64, 32, 32, false, false, "RecurrentLSTMLayer {512}"},
+    {"lstm300", 150, 300, 128, 32, 24, false, true, "RecurrentLSTMLayer {300}"},
+    {"gru20", 20, 20, 3, 100, 100, true, false, "GRU20"},
+    {"loop20", 20, 20, 3, 100, 100, true, false, "RecurrentLSTMLayer {20, usePeepholes=true}"},
+};
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+// GFLOP/s of a large product.
+double gemm_rate() {
+  const auto backend = make_backend("cpu");
+  const std::size_t n = 1024;
+  FloatBuffer a(n * n), b(n * n), c(n * n);
+  std::vector<double> seconds;
+  for (int i = 0; i < 7; ++i) {
+    const auto start = Clock::now();
+    backend->gemm({.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n}, a.data(), b.data(), c.data());
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return 2.0 * n * n * n / median(seconds) / 1e9;
+}
+
+void run(const Case& k, double rate) {
+  const std::string recurrent = std::strcmp(k.layer, "GRU20") == 0 ? std::string("BS.RNNs.RecurrentGRU (20, x).h")
+                                                                   : std::string(k.layer) + " (x)";
+  const std::string text = fmt::format(
+      "{{ x = Input {{{}, dynamicAxis=DynamicAxis {{}}}}; labels = Input {{{}{}}}; h = {};\n"
+      "z = DenseLayer {{{}}} ({}); ce = CrossEntropyWithSoftmax (labels, {}); criterionNodes = (ce) }}",
+      k.input, k.classes, k.last ? "" : ", dynamicAxis=''", recurrent, k.classes,
+      k.last ? "BS.Sequences.Last (h)" : "h", "ReconcileDynamicAxis (z, labels)");
+  const auto built = brainscript::build(text);
+  if (!built.errors.empty()) throw std::runtime_error(built.errors);
+  test::SequenceData data({{"x", k.input, false}, {"labels", k.classes, false}});
+  std::vector<std::size_t> lengths(k.sequences, k.steps);
+  std::mt19937 engine(1);
+  if (k.ragged)
+    for (auto& l : lengths) l = 1 + engine() % (2 * k.steps - 1);
+  std::vector<std::size_t> labels = k.last ? std::vector<std::size_t>(k.sequences, 1) : lengths;
+  const Batch& batch = data.batch(data.random({lengths, labels}));
+  std::int64_t columns = 0;
+  for (const auto l : lengths) columns += static_cast<std::int64_t>(l);
+
+  Network network(built.graph, NetworkOptions{});
+  network.bind(data.infos);
+  network.initialize_parameters();
+  network.plan_training(columns);
+  MomentumSink sink(network.parameters());
+  for (int i = 0; i < 3; ++i) network.forward_backward(batch, sink);
+  std::vector<double> seconds;
+  const auto begin = Clock::now();
+  while (seconds.size() < 10 || std::chrono::duration<double>(Clock::now() - begin).count() < 3) {
+    const auto start = Clock::now();
+    network.forward_backward(batch, sink);
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  const double gates = std::strcmp(k.layer, "GRU20") == 0 ? 3 : 4;
+  const double flops = 2.0 * static_cast<double>(columns) * gates * static_cast<double>(k.cells) *
+                       (2 * static_cast<double>(k.input) + 3 * static_cast<double>(k.cells));
+  const double step = median(seconds);
+  std::printf("%-8s %8.3f ms a step, %6.1f GFLOP/s in the cell's products (%2.0f %% of a large product's %.1f)\n",
+              k.name, step * 1e3, flops / step / 1e9, 100 * flops / step / 1e9 / rate, rate);
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  const double rate = tutti::gemm_rate();
+  for (const auto& k : tutti::cases)
+    if (argc < 2 || std::strcmp(argv[1], k.name) == 0) tutti::run(k, rate);
+}
