@@ -116,6 +116,14 @@ void run_parts(Training& t, const StepScalarsOfEpoch& scalars) {
   }
 }
 
+// Readers name each sample that they leave out because its data are damaged, on the rank that met it; this is the sum.
+void count_left_out(const Training& t) {
+  const std::int64_t left_out = t.progress.samples_in_epoch - t.report->epoch_tally().samples;
+  if (left_out > 0)
+    log::warning(fmt::format("{} of {} samples were left out of epoch {}: their data are damaged", left_out,
+                             t.progress.samples_in_epoch, t.progress.epoch + 1));
+}
+
 // Returns false when the learning rate has fallen below its minimum.
 bool train_epoch(Training& t) {
   const std::int64_t epoch = t.progress.epoch;
@@ -134,6 +142,7 @@ bool train_epoch(Training& t) {
   begin_report(t, minibatch);
   const auto start = Clock::now();
   run_parts(t, {rate, t.sgd.momentum_per_sample(at), rate > 0.01 * least});
+  count_left_out(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_tally().criterion_count);
   t.report->end_epoch(t.progress.total_samples_seen, rate, seconds_since(start));
   t.report->times(t.times, t.strategy->shares_from(epoch) < t.samples_per_epoch ? t.world->size() : 1);
