@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "brainscript/deep_stack.h"
-#include "graph/shapes.h"
+#include "graph/loops.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -238,7 +238,7 @@ void NodeTable::drop_unused() {
     open.pop_back();
     for (const auto in : graph.nodes[n].inputs) keep(in);
   }
-  // Inputs before users again, as far as there is no loop.
+  // Inputs before users again, but for those of delays.
   std::vector<std::size_t> roots;
   for (std::size_t n = 0; n < kept.size(); ++n)
     if (kept[n]) roots.push_back(n);
@@ -255,8 +255,9 @@ void NodeTable::drop_unused() {
         stack.pop_back();
         continue;
       }
+      const bool behind = next == 0 && graph::is_delay(graph.nodes[n].operation);  // a delay's input may be made later
       const std::size_t in = graph.nodes[n].inputs[next++];
-      if (mark[in] == 0) mark[in] = 1, stack.emplace_back(in, 0);
+      if (mark[in] == 0 && !behind) mark[in] = 1, stack.emplace_back(in, 0);
     }
   }
   std::vector<graph::Node> nodes;

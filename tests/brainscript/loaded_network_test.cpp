@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "networks.h"
+#include "tutti/network.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -129,6 +130,36 @@ TEST(CloneFunction, FrozenNormalisationKeepsItsStatistics) {
   EXPECT_EQ(graph::number(b["a"], "blendTimeConstant", 0), std::numeric_limits<double>::infinity());
   EXPECT_EQ(graph::number(b["a"], "normalizationTimeConstant", 0), std::numeric_limits<double>::infinity());
   EXPECT_EQ(graph::number(b["b"], "normalizationTimeConstant", 0), 5000);
+}
+
+TEST(CloneFunction, LoopsStayLoops) {
+  BuildContext context;
+  context.load_model = [](const std::string&) {
+    return build(R"({ features = Input {5, dynamicAxis='t'}; labels = Input {2}
+      h = RecurrentLSTMLayer {4} (features); z = ReconcileDynamicAxis (LinearLayer {2} (BS.Sequences.Last (h)), labels)
+      ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce); outputNodes = (z) })")
+        .graph;
+  };
+  const Built whole = build("(BS.Network.Load ('m'))", context);
+  const Built b = build(R"({ net = BS.Network.Load ('m'); features = Input {5, dynamicAxis='u'}; labels = Input {2}
+    f = BS.Network.CloneFunction (net.features, net.h, parameters='constant')
+    z = ReconcileDynamicAxis (LinearLayer {2} (BS.Sequences.Last (f (features))), labels)
+    ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce); outputNodes = (z) })",
+                        context);
+  ASSERT_EQ(whole.errors + b.errors, "");
+  for (const Built* one : {&whole, &b}) {
+    std::size_t delays = 0;
+    for (std::size_t n = 0; n < one->graph.nodes.size(); ++n) {
+      const graph::Node& node = one->graph.nodes[n];
+      const bool delay = node.operation == "PastValue";
+      delays += delay;
+      for (const auto in : node.inputs) EXPECT_TRUE(in < n || delay) << node.name;
+    }
+    EXPECT_EQ(delays, 2u);
+    Network network(one->graph, {});
+    EXPECT_EQ(network.criterion().name, "ce");
+    EXPECT_EQ(network.parameters().slices.size(), one == &whole ? 5u : 2u) << "frozen parameters are not trained";
+  }
 }
 
 TEST(Edit, LinksLeadToTheNewNode) {
