@@ -178,6 +178,13 @@ Made read_htk_deserializers(const config::Record& block, const ReaderContext& co
   return read_htk(block, context, "HTKDeserializers", false);
 }
 
+void describe_htk_reader(config::Fields& f) {
+  HtkReaderOptions o;
+  o.features.emplace_back("features", HtkFeatureBlock());
+  o.labels.emplace_back("labels", HtkLabelBlock());
+  o.describe(f);
+}
+
 namespace {
 
 template <class Block>

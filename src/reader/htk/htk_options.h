@@ -46,6 +46,7 @@ struct HtkReaderOptions {
 };
 
 ReadBlock read_htk_mlf, read_htk_deserializers;
+void describe_htk_reader(config::Fields& f);  // with a stream of each kind
 
 // The deserializers of a CompositeDataReader: features or labels alone, joined with the others there.
 ReadBlock read_htk_feature_deserializer, read_htk_mlf_deserializer;

@@ -131,4 +131,10 @@ Made read_uci(const config::Record& block, const ReaderContext& context) {
           o->order.randomization(trains(context))};
 }
 
+void describe_uci_reader(config::Fields& f) {
+  UciReaderOptions o;
+  o.streams = {{"features", {}}, {"labels", {}}};
+  o.describe(f);
+}
+
 }  // namespace tutti::reader

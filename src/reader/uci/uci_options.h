@@ -31,5 +31,6 @@ struct UciReaderOptions {
 };
 
 ReadBlock read_uci;
+void describe_uci_reader(config::Fields& f);  // with two streams
 
 }  // namespace tutti::reader
