@@ -72,6 +72,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     t.progress.epoch_tally = t.report->epoch_tally();
   };
 
+  t.network->forget_states();
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
   t.reader->start_epoch(plan);
   while (t.progress.samples_in_epoch < until) {
