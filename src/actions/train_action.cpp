@@ -100,9 +100,12 @@ void make_network(const ActionContext& context, ComputeType compute_type, Traini
 
 // traceNodeNames...: a node that is not there is found now, not in the first minibatch.
 void plan_trace(const ActionContext& context, Training& t) {
-  if (!t.network || !t.sgd.traces()) return;
+  if (!t.network) return;
+  const auto nodes = traced_nodes(t.sgd, t.network->graph());
+  t.traces = !nodes.empty();
+  if (!t.traces) return;
   try {
-    t.network->plan_evaluation(1, traced_nodes(t.sgd));
+    t.network->plan_evaluation(1, nodes);
   } catch (const ConfigError& e) {
     for (Diagnostic d : e.diagnostics()) {
       d.where = context.command.block("SGD").where();

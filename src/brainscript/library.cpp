@@ -91,6 +91,9 @@ Negate (_, tag='') = new ComputationNode { operation = 'Negate'; inputs = _ }
 Square (_, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = _ : _ }
 Pass (_, tag='') = new ComputationNode { operation = 'Pass'; inputs = _ }
 Identity = Pass
+Trace (node, say='', logFrequency=100, logFirst=10, logGradientToo=false, onlyUpToRow=100000000, onlyUpToT=100000000, tag='') =
+  if logGradientToo then Fail ("gradients are not printed: leave logGradientToo out")
+  else new ComputationNode { operation = 'Trace'; inputs = node }
 Clip (min, max, x, tag='') = new ComputationNode { operation = 'Clip'; inputs = min : max : x }
 Less (x, y, tag='') = new ComputationNode { operation = 'Less'; inputs = x : y }
 Equal (x, y, tag='') = new ComputationNode { operation = 'Equal'; inputs = x : y }

@@ -24,7 +24,7 @@ bool complete_operand(Graph& graph, std::vector<Value>& values, std::size_t inde
   Node& node = graph.nodes[index];
   if (node.operation == "LearnableParameter") {
     store_dims(node, shape);
-  } else if (node.operation == "Pass") {
+  } else if (node.operation == "Pass" || node.operation == "Trace") {
     if (!complete_operand(graph, values, node.inputs[0], shape)) return false;
   } else if (node.operation == "TransposeDimensions") {
     const std::array<Shape, 1> through = {shape};

@@ -153,6 +153,7 @@ using Composite = Operand (*)(Lowering&);
 const std::map<std::string, Composite>& composites() {
   static const std::map<std::string, Composite> table = {
       {"Pass", see_through},
+      {"Trace", see_through},
       {"Reshape", see_through},
       {"Dropout", dropout},
       {"DiagTimes", diag_times},

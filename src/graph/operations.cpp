@@ -36,6 +36,8 @@ const std::array operations = {
     OperationInfo{"Log", 1, 1}, OperationInfo{"Sqrt", 1, 1}, OperationInfo{"Abs", 1, 1}, OperationInfo{"Floor", 1, 1},
     OperationInfo{"Ceil", 1, 1}, OperationInfo{"Round", 1, 1}, OperationInfo{"Sin", 1, 1},
     OperationInfo{"Cosine", 1, 1}, OperationInfo{"Pass", 1, 1},
+    OperationInfo{"Trace", 1,
+                  1},  // Pass whose values the log shows; say, logFrequency, logFirst, onlyUpToRow, onlyUpToT
     // Softmax family; axis=0 is the whole sample.
     OperationInfo{"Softmax", 1, 1}, OperationInfo{"LogSoftmax", 1, 1}, OperationInfo{"Hardmax", 1, 1},
     // Criteria.

@@ -316,6 +316,7 @@ const std::map<std::string, Rule>& rules() {
       {"Sin", same},
       {"Cosine", same},
       {"Pass", same},
+      {"Trace", same},
       {"Softmax", softmax},
       {"LogSoftmax", softmax},
       {"Hardmax", softmax},

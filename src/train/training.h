@@ -50,6 +50,7 @@ struct Training {
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was taken up
   std::int64_t samples_per_epoch = 0;
+  bool traces = false;  // there are traced nodes
   int threads = 1;
   EpochTimes times;
 };
@@ -79,8 +80,8 @@ enum class EvaluationOf { criterion_first, listed_nodes };
 EvaluationRun evaluate(Network&, Reader&, Communicator&, const EpochPlan&, const EvaluationLines& = {},
                        EvaluationOf = EvaluationOf::criterion_first, bool sum_over_ranks = true);
 
-// src/train/trace.cpp: traceNodeNames... of the SGD block; plan_evaluation(traced_nodes) comes first.
-std::vector<std::string> traced_nodes(const SgdOptions&);
+// src/train/trace.cpp: traceNodeNames... of the SGD block and Trace nodes; plan_evaluation(traced_nodes) comes first.
+std::vector<std::string> traced_nodes(const SgdOptions&, const graph::Graph&);
 void trace_nodes(Training&, const Batch&);
 
 // src/train/precompute.cpp: corpus statistics (Mean, InvStdDev) over the training data, if the network wants any.

@@ -2,6 +2,7 @@
 """Networks from Keras files and from the older network language, trained: on vectors, images and sequences."""
 import json
 import random
+import re
 
 import examples
 import support
@@ -129,6 +130,22 @@ Net=[
                     ce = CrossEntropyWithSoftmax(labels, z, tag=criteria) ] ]''')
         self.assertIn('Training 45 parameters in 3 ', text)
         self.assertLess(epochs[-1]['ce'][0], epochs[0]['ce'][0])
+
+    def test_trace_nodes_show_their_values(self):
+        self.write('train.ctf', examples.points(200))
+        network = '''BrainScriptNetworkBuilder = {
+            features = Input {2}; labels = Input {2}
+            h = %s
+            z = LinearLayer {2} (h); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }'''
+        layer = 'DenseLayer {5, activation=Tanh} (features)'
+        text, plain = self.train(network % layer)
+        self.assertNotIn('Trace[', text)
+        text, traced = self.train(network % f'Trace ({layer}, say="hidden", logFirst=2, logFrequency=4, onlyUpToRow=3, onlyUpToT=2)', 'makeMode=false')
+        self.assertEqual([e['ce'] for e in plain], [e['ce'] for e in traced])
+        shown = re.findall(r'------- Trace\[(\d+)\] hidden --> h\n((?:[-.\d ]+\n)+)', text)
+        self.assertEqual([int(number) for number, _ in shown], [1, 2, 5] * 3)  # of 7 minibatches in each of 3 epochs
+        for _, values in shown:
+            self.assertEqual([len(line.split()) for line in values.splitlines()], [3, 3])
 
 
 if __name__ == '__main__':
