@@ -134,7 +134,7 @@ TEST(Builders, TheFirstPresentWinsAndInheritedOnesCount) {
   EXPECT_EQ(from_config("ExperimentalNetworkBuilder = [ x = Input {3} ]").names(), "x");
   EXPECT_EQ(from_config("BrainScriptNetworkBuilder = (new ComputationNetwork { x = Input {3} })").names(), "x");
   EXPECT_THAT(from_config("NDLNetworkBuilder = [ networkDescription = a.ndl ]\n").errors,
-              HasSubstr("NDLNetworkBuilder is not part"));
+              HasSubstr("a.ndl"));
   EXPECT_THAT(from_config("createNetwork = { x = 1 }\n").errors, HasSubstr("createNetwork is not part"));
   EXPECT_THAT(from_config("action = train").errors, HasSubstr("names no network"));
   EXPECT_THAT(from_config("BrainScriptNetworkBuilder = 3\n").errors, HasSubstr("must begin with"));

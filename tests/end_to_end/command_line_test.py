@@ -102,7 +102,7 @@ class CommandLineTest(support.TrainerTest):
 
     def test_samples_are_sound(self):
         """The samples pass --check; those whose data are absent may complain about files only."""
-        samples = sorted((support.SOURCE / 'samples').glob('*/*.cntk'))
+        samples = sorted(p for p in (support.SOURCE / 'samples').glob('*/*.cntk') if p.name != 'data.cntk')  # included by the others
         self.assertTrue(samples)
         for sample in samples:
             with self.subTest(sample=sample.name):
