@@ -100,8 +100,7 @@ const std::vector<Row>& table() {
        defaults<SyntheticReaderOptions>(), read_synthetic},
       {"ImageReader", "JPEG and PNG images with their labels from a map file, cropped and scaled by loader threads",
        describe_image_reader, read_image_reader},
-      {"UCIFastReader", "columns of a text file or CSV file, one sample per line", defaults<UciReaderOptions>(),
-       read_uci},
+      {"UCIFastReader", "columns of a text file or CSV file, one sample per line", describe_uci_reader, read_uci},
       {"CompositeDataReader", "streams from several files of different formats, joined by sequence key",
        describe_composite, read_composite},
   };
