@@ -32,6 +32,7 @@ struct NetworkOptions {
   std::vector<std::string> evaluations;
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
+  bool regularize_normalization = true;  // off: scale and bias of batch normalisation are left out of L1 and L2
   bool winograd = true;       // 3 x 3 convolutions may go the way with fewer multiplications and coarser rounding
   bool image_layouts = true;  // off: images stay plain; slower, to compare
   bool reuse_memory = true;   // off: every value keeps memory of its own (to find faults of the planner)
@@ -58,6 +59,9 @@ class Network {
     std::span<float> values;
   };
   std::vector<State> state();
+  // Running statistics become the means over the ranks, each rank counting by the samples it has seen. `sum` adds up
+  // over the ranks; every rank calls this.
+  void average_statistics(const std::function<void(std::span<double>)>& sum);
   void initialize_parameters();  // semantics 5; random ones in the order of their seeds
 
   // The streams the network reads: name, sample elements, whether declared sparse. `needed` for the given roots.

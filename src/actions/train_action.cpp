@@ -83,6 +83,7 @@ void make_network(const ActionContext& context, ComputeType compute_type, Traini
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;
   if (supports(options.device, compute_type)) options.compute_type = compute_type;
+  options.regularize_normalization = !t.sgd.no_regularization_in_normalization;
   if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
   try {
     auto network = std::make_unique<Network>(std::move(graph), options);

@@ -132,6 +132,7 @@ void Network::Impl::lay_out_parameters() {
     s.rows = std::max<std::size_t>(s.shape[0], 1), s.columns = s.shape.elements() / s.rows;
     s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
     s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
+    if (!options.regularize_normalization && normalizes(index)) s.regularization_multiplier = 0;
     s.sparse_gradient = ready.sparse, s.lines_are_rows = ready.lines_are_rows;
     slice_of[index] = parameters.slices.size();
     const auto pieces = cut(parameters.slices.size(), s, ready.unit);
@@ -161,6 +162,14 @@ void Network::Impl::find_sparse_sources() {
       sources.push_back({s, program.code().tensors[input].name, ready.lines});
   }
   touched.bind(std::move(sources), parameters);
+}
+
+// Whether a parameter is scale or bias of a batch normalisation.
+bool Network::Impl::normalizes(std::size_t parameter) const {
+  return std::any_of(order.begin(), order.end(), [&](std::size_t index) {
+    const graph::Node& node = graph.nodes[index];
+    return node.operation == "BatchNormalization" && (node.inputs[1] == parameter || node.inputs[2] == parameter);
+  });
 }
 
 void Network::Impl::lay_out_state() {
@@ -317,13 +326,16 @@ std::string Network::describe() const {
   const Impl& m = *impl_;
   if (!m.training) return fmt::format("backend: {}", m.backend->name());
   const auto& program = m.training->program;
+  const auto& code = program.code().instructions;
+  const bool images = std::any_of(code.begin(), code.end(), [](const auto& i) { return i.operation == "Convolution"; });
   return fmt::format(
       "backend: {}; {} operations, {} with gradient, {} fused into the product before them; {:.1f} MB for values and "
       "gradients of "
-      "{} samples; {} parameters in {} pieces",
+      "{} samples; {} parameters in {} pieces{}",
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
       static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
-      m.parameters.slices.size(), m.parameters.pieces.size());
+      m.parameters.slices.size(), m.parameters.pieces.size(),
+      images ? fmt::format("; {} changes of image format", program.code().reorders) : "");
 }
 
 // Nodes of the criterion through which gradients flow, parameters included.

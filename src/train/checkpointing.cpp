@@ -89,6 +89,14 @@ bool checkpoint_due(const Training& t, std::int64_t samples_of_step) {
   return now / every != (now - samples_of_step) / every;
 }
 
-void checkpoint(Training& t) { store(t); }
+void checkpoint(Training& t) {
+  share_statistics(t);
+  store(t);
+}
+
+void share_statistics(Training& t) {
+  if (t.world->size() > 1)
+    t.network->average_statistics([&](std::span<double> sums) { t.world->all_reduce_sum(sums); });
+}
 
 }  // namespace tutti

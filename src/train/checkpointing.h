@@ -20,5 +20,7 @@ void checkpoint_at_epoch_end(Training&);  // progress already says the next epoc
 // flight must have been settled. Collective.
 bool checkpoint_due(const Training&, std::int64_t samples_of_step);
 void checkpoint(Training&);
+// Running statistics become equal on all ranks: before they are evaluated or stored. Collective.
+void share_statistics(Training&);
 
 }  // namespace tutti

@@ -82,6 +82,12 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f("momentumAsTimeConstant", momentum_as_time_constant, "per epoch, in samples; instead of momentumPerMB");
   f("minLearningRatePerSample", min_learning_rate_per_sample, "training is complete when the rate falls below this");
   f("dropoutRate", dropout_rate, "per epoch; share of the elements that Dropout nodes set to 0");
+  f("batchNormalizationTimeConstant", normalization_time_constant,
+    "per epoch, in samples; once it is not 0, instead of the nodes' normalizationTimeConstant");
+  f("batchNormalizationBlendTimeConstant", normalization_blend_time_constant,
+    "per epoch, in samples; once it is not 0, instead of the nodes' blendTimeConstant");
+  f("disableRegInBatchNormalization", no_regularization_in_normalization,
+    "no L1 and L2 on scale and bias of batch normalisation");
 }
 
 void SgdOptions::describe_running(config::Fields& f) {
@@ -119,9 +125,6 @@ void SgdOptions::describe_legacy(config::Fields& f) {
         "seqGammarLMF", "seqGammarWordPen", "seqGammarBMMIFactor"})
     f.no_effect(key, "sequence training is not in this version");
   for (const char* key : {"adaptationRegType", "adaptationRegWeight"}) f.no_effect(key, "only action adapt uses it");
-  for (const char* key :
-       {"disableRegInBatchNormalization", "batchNormalizationTimeConstant", "batchNormalizationBlendTimeConstant"})
-    f.no_effect(key, "batch normalisation is not in this version");
 }
 
 void SgdOptions::check_sizes(config::Fields& f) const {
@@ -151,6 +154,8 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   at_least("numSubminibatches", num_subminibatches, 1);
   if (!all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }))
     f.problem("dropoutRate", "dropoutRate must lie in [0, 1)");
+  if (!all(normalization_blend_time_constant.values, [](double v) { return v >= 0; }))
+    f.problem("batchNormalizationBlendTimeConstant", "batchNormalizationBlendTimeConstant must not be negative");
   if (!(min_learning_rate_per_sample >= 0))
     f.problem("minLearningRatePerSample", "minLearningRatePerSample must not be negative");
 }
@@ -190,6 +195,12 @@ void SgdOptions::check_momentum(config::Fields& f) const {
 double SgdOptions::learning_rate_per_sample(std::size_t epoch) const {
   if (!learning_rates_per_sample.empty()) return static_cast<float>(learning_rates_per_sample.at(epoch));
   return static_cast<float>(learning_rates_per_mb.at(epoch)) / static_cast<float>(minibatch_size.at(epoch));
+}
+
+std::optional<double> SgdOptions::once_set(const config::Schedule<double>& values, std::size_t epoch) {
+  for (std::size_t e = 0; e <= std::min(epoch, values.size() - 1); ++e)
+    if (values.at(e) != 0) return values.at(epoch);
+  return std::nullopt;
 }
 
 double SgdOptions::momentum_per_sample(std::size_t epoch) const {

@@ -43,6 +43,8 @@ struct SgdOptions {
   OptimizerOptions optimizer;
   double min_learning_rate_per_sample = 1e-9;
   config::Schedule<double> dropout_rate = 0.0;
+  config::Schedule<double> normalization_time_constant = 0.0, normalization_blend_time_constant = 0.0;
+  bool no_regularization_in_normalization = false;
   std::int64_t num_mbs_to_show_result = 10, first_mbs_to_show_result = 0;
   std::int64_t trace_level = 0;
   bool keep_checkpoint_files = false;
@@ -63,6 +65,8 @@ struct SgdOptions {
   // Epochs count from 0. List entries are single precision values, as are the rates that come out.
   double learning_rate_per_sample(std::size_t epoch) const;
   double momentum_per_sample(std::size_t epoch) const;
+  // The value of an epoch of a schedule that counts from its first entry that is not 0 on (semantics 8.1).
+  static std::optional<double> once_set(const config::Schedule<double>& values, std::size_t epoch);
   // What "Starting Epoch" prints: momentum of a full minibatch, and the time constant in samples.
   double effective_momentum(std::size_t epoch) const;
   double momentum_time_constant(std::size_t epoch) const;

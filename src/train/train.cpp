@@ -111,6 +111,9 @@ void run_parts(Training& t, const StepScalarsOfEpoch& scalars) {
     mode.dropout_rate = t.sgd.dropout_rate.at(static_cast<std::size_t>(epoch));
     mode.dropout_seed = static_cast<std::uint64_t>((shares ? t.world->rank() : 0) * t.sgd.max_epochs + epoch) *
                         t.network->random_nodes();
+    const auto at = static_cast<std::size_t>(epoch);
+    mode.normalization_time_constant = SgdOptions::once_set(t.sgd.normalization_time_constant, at);
+    mode.blend_time_constant = SgdOptions::once_set(t.sgd.normalization_blend_time_constant, at);
     t.network->set_mode(mode);
     run_epoch(t, plan_of(t, shares), scalars, shares ? std::numeric_limits<std::int64_t>::max() : from);
   }
@@ -147,6 +150,7 @@ bool train_epoch(Training& t) {
   t.report->end_epoch(t.progress.total_samples_seen, rate, seconds_since(start));
   t.report->times(t.times, t.strategy->shares_from(epoch) < t.samples_per_epoch ? t.world->size() : 1);
   t.strategy->show_common_weights();
+  share_statistics(t);
   if (t.cv_reader) validate(t, minibatch);
 
   ++t.progress.epoch;

@@ -88,5 +88,41 @@ TEST(Allocation, StepsAllocateOnlyTheTally) {
   EXPECT_EQ(allocations.exchange(0), 30) << "one list of evaluations per tally, nothing else";
 }
 
+TEST(Allocation, ImagesAreNoException) {
+  using List = std::vector<double>;
+  GraphBuilder b;
+  const auto x = b.add("Reshape", "image", {b.input("x", {192})}, {{"dims", List{8, 8, 3}}});
+  const auto conv = b.add("Convolution", "conv", {b.parameter("W", {3, 3, 3, 32}), x},
+                          {{"kernelDims", List{3, 3}}, {"mapDims", List{32}}, {"autoPadding", List{1}}});
+  const auto bn = b.add("BatchNormalization", "bn",
+                        {conv, b.parameter("scale", {32}), b.parameter("shift", {32}), b.constant("mean", 0, {32}),
+                         b.constant("variance", 0, {32})},
+                        {{"spatial", true}});
+  const auto relu = b.add("RectifiedLinear", "relu", {bn});
+  const auto wino = b.add("Convolution", "wino", {b.parameter("U", {3, 3, 32, 32}, 3, 1), relu},
+                          {{"kernelDims", List{3, 3}}, {"mapDims", List{32}}, {"autoPadding", List{1}}});
+  const auto sum =
+      b.add("LocalResponseNormalization", "lrn", {b.add("Plus", "sum", {wino, relu})}, {{"depthRadius", 2.0}});
+  const auto pool = b.add("Pooling", "pool", {sum}, {{"kernelDims", List{2, 2}}, {"stride", List{2}}});
+  const auto z =
+      b.add("Times", "z", {b.parameter("V", {5, 512}, 2), b.add("Reshape", "flat", {pool}, {{"dims", List{512}}})});
+  b.criterion("CrossEntropyWithSoftmax", "ce", {b.input("labels", {5}), z});
+  Data full(8), rest(5);
+  for (auto* data : {&full, &rest}) data->random("x", 192), data->one_hot("labels", 5);
+  Network network(b.graph(), {});
+  network.bind(full.infos);
+  network.initialize_parameters();
+  network.plan_training(8);
+  Quiet sink;
+  const auto steps = [&] {
+    for (const auto* data : {&full, &rest}) network.forward_backward(data->batch, sink);
+  };
+  steps();
+  counting = true;
+  steps();
+  counting = false;
+  EXPECT_EQ(allocations.exchange(0), 0);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -86,6 +86,26 @@ TEST(SgdOptions, UpdateRulesByName) {
   EXPECT_EQ(rule("rmsPropTextbook"), UpdateRule::rms_prop_textbook);
 }
 
+TEST(SgdOptions, NormalizationTimeConstantsCountFromTheFirstThatIsNotZero) {
+  const Result r = read(
+      "maxEpochs = 5\nlearningRatesPerMB = 0.1\nbatchNormalizationTimeConstant = 0*2:100:0\n"
+      "batchNormalizationBlendTimeConstant = 0:1#INF\ndisableRegInBatchNormalization = true");
+  EXPECT_EQ(r.problems, "");
+  EXPECT_TRUE(r.notices.empty());
+  EXPECT_TRUE(r.options.no_regularization_in_normalization);
+  const auto constant = [&](std::size_t epoch) {
+    return SgdOptions::once_set(r.options.normalization_time_constant, epoch);
+  };
+  EXPECT_EQ(constant(0), std::nullopt);
+  EXPECT_EQ(constant(1), std::nullopt);
+  EXPECT_EQ(constant(2), 100);
+  EXPECT_EQ(constant(3), 0);
+  EXPECT_EQ(constant(9), 0);
+  EXPECT_EQ(SgdOptions::once_set(r.options.normalization_blend_time_constant, 1),
+            std::numeric_limits<double>::infinity());
+  EXPECT_EQ(SgdOptions::once_set(0.0, 7), std::nullopt);
+}
+
 TEST(SgdOptions, BrokenRulesAreNamedTogether) {
   const std::string ok = "maxEpochs=2\nlearningRatesPerMB=1\n";
   const auto problem = [&](const std::string& text) { return read(ok + text).problems; };

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <dnnl.hpp>
-#include <unordered_map>
 #include <vector>
 
 #include "base/memory.h"
@@ -39,25 +38,35 @@ auto with_errors(const char* doing, const F& f) {
 // Floats that a tensor takes, in whole cache lines.
 inline std::size_t floats_of(const dnnl::memory::desc& md) { return (md.get_size() + 63) / 64 * 16; }
 
-// A primitive with its memory objects; only the data pointers change from call to call.
+// A primitive with its memory objects; only the data pointers change from call to call, and nothing is allocated.
 class Prepared {
  public:
   Prepared() = default;
   Prepared(dnnl::primitive primitive, const dnnl::engine& engine,
            const std::vector<std::pair<int, dnnl::memory::desc>>& arguments)
       : primitive_(std::move(primitive)) {
-    for (const auto& [index, md] : arguments) arguments_.emplace(index, dnnl::memory(md, engine, nullptr));
+    for (const auto& [index, md] : arguments) {
+      memory_.emplace_back(md, engine, nullptr);
+      arguments_.push_back({index, memory_.back().get()});
+    }
   }
   explicit operator bool() const { return static_cast<bool>(primitive_); }
   Prepared& set(int index, const float* data) {
-    arguments_.at(index).set_data_handle(const_cast<float*>(data));
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+      if (arguments_[i].arg == index) memory_[i].set_data_handle(const_cast<float*>(data));
     return *this;
   }
-  void run(dnnl::stream& stream) { primitive_.execute(stream, arguments_), stream.wait(); }
+  void run(dnnl::stream& stream) {
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
+        "executing a primitive");
+    stream.wait();
+  }
 
  private:
   dnnl::primitive primitive_;
-  std::unordered_map<int, dnnl::memory> arguments_;
+  std::vector<dnnl::memory> memory_;
+  std::vector<dnnl_exec_arg_t> arguments_;
 };
 
 // Slowest axis first, as oneDNN counts.

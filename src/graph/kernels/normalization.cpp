@@ -3,17 +3,10 @@
 #include <cmath>
 
 #include "graph/kernels/makers.h"
+#include "graph/samples_seen.h"
 
 namespace tutti::graph {
 namespace {
-
-// The count of samples seen is kept in two floats: it stays exact beyond 2^24.
-constexpr double half = 16777216;
-double seen_of(const float* count) { return static_cast<double>(count[1]) * half + static_cast<double>(count[0]); }
-void set_seen(float* count, double seen) {
-  count[1] = static_cast<float>(std::floor(seen / half));
-  count[0] = static_cast<float>(seen - static_cast<double>(count[1]) * half);
-}
 
 // Weight of a minibatch of n samples in the running statistics.
 double weight_of_minibatch(double n, double seen, double time_constant) {
@@ -57,11 +50,11 @@ class Normalization : public Kernel {
     const auto n = static_cast<double>(op.extent.columns);
     float* count = run.value(code.in[5]);
     if (op_.training) {
-      const double seen = seen_of(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
+      const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
       op.running_weight = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
       const bool frozen = op.running_weight == 1 && std::isinf(time_constant);
       op.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
-      set_seen(count, seen + n);
+      set_samples_seen(count, seen + n);
     }
     run.backend.images().normalize(op, parameters(run), in(run, 0), op_.add ? in(run, added) : nullptr, out(run),
                                    run.work[code.out.tensor]);

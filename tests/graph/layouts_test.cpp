@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images in blocks of channels: the same results as plain ones, no change of format inside of chains, one where a chain
+// ends. And how far Winograd's way is from the direct one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "graph_builder.h"
+
+namespace tutti {
+namespace {
+
+using test::Announced;
+using test::Attributes;
+using test::Data;
+using test::GraphBuilder;
+using List = std::vector<double>;
+
+// Layers with names that count up.
+struct Layers {
+  GraphBuilder b;
+  int count = 0;
+  std::string name(const std::string& kind) { return kind + std::to_string(++count); }
+  std::size_t convolution(std::size_t x, double from, double to, double kernel = 3, double groups = 1,
+                          bool bias = false) {
+    const double seed = count;
+    const double scale = 20 * 1.7 / std::sqrt(kernel * kernel * from / groups);
+    const auto w = b.parameter(name("W"), {kernel, kernel, from / groups, to}, seed, scale);
+    const auto y = b.add(
+        "Convolution", name("conv"), {w, x},
+        {{"kernelDims", List{kernel, kernel}}, {"mapDims", List{to}}, {"autoPadding", List{1}}, {"groups", groups}});
+    return bias ? b.add("Plus", name("plus"), {y, b.parameter(name("b"), {1, 1, to}, seed + 0.5)}) : y;
+  }
+  std::size_t normalized(std::size_t x, double channels) {
+    return b.add("BatchNormalization", name("bn"),
+                 {x, b.parameter(name("scale"), {channels}, count), b.parameter(name("shift"), {channels}, count),
+                  b.constant(name("mean"), 0, {channels}), b.constant(name("variance"), 0, {channels})},
+                 {{"spatial", true}});
+  }
+  std::size_t relu(std::size_t x) { return b.add("RectifiedLinear", name("relu"), {x}); }
+  std::size_t pool(std::size_t x, const std::string& type, double size, double stride) {
+    return b.add("Pooling", name("pool"), {x},
+                 {{"kernelDims", List{size, size}}, {"stride", List{stride}}, {"poolingType", type}});
+  }
+  std::size_t stack(std::vector<std::size_t> parts) {
+    return b.add("RowStack", name("stack"), std::move(parts), {{"axis", 3.0}});
+  }
+  std::size_t plus(std::size_t x, std::size_t y) { return b.add("Plus", name("sum"), {x, y}); }
+  void end(std::size_t x, double elements) {
+    const auto flat = b.add("Reshape", name("flat"), {x}, {{"dims", List{elements}}});
+    const auto z = b.add("Times", "z", {b.parameter("V", {4, elements}, 77, 10 / std::sqrt(elements)), flat});
+    b.criterion("CrossEntropyWithSoftmax", "ce", {b.input("labels", {4}), z});
+  }
+};
+
+struct Case {
+  std::string name;
+  std::function<void(Layers&)> build;
+  std::size_t image, reorders;  // elements of the input; changes of format expected
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<Case> cases() {
+  return {
+      {"Residual",
+       [](Layers& l) {
+         auto x = l.relu(l.normalized(l.convolution(l.b.input("x", {8, 8, 3}), 3, 16), 16));
+         for (int i = 0; i < 2; ++i) {
+           const auto y = l.relu(l.normalized(l.convolution(x, 16, 16), 16));
+           x = l.relu(l.plus(l.normalized(l.convolution(y, 16, 16), 16), x));
+         }
+         l.end(l.pool(x, "average", 8, 1), 16);
+       },
+       8 * 8 * 3, 1},
+      {"Projection",
+       [](Layers& l) {
+         auto x = l.relu(l.normalized(l.convolution(l.b.input("x", {6, 6, 3}), 3, 32), 32));
+         const auto y = l.normalized(l.convolution(x, 32, 40), 40);
+         x = l.relu(l.plus(y, l.normalized(l.convolution(x, 32, 40, 1), 40)));
+         l.end(l.pool(x, "max", 2, 2), 3 * 3 * 40);
+       },
+       6 * 6 * 3, 1},
+      {"GroupsAndResponse",
+       [](Layers& l) {
+         auto x = l.relu(l.convolution(l.b.input("x", {9, 9, 3}), 3, 32, 5, 1, true));
+         x = l.b.add("LocalResponseNormalization", "lrn", {x}, {{"depthRadius", 2.0}, {"alpha", 0.5}});
+         x = l.relu(l.convolution(l.pool(x, "max", 3, 2), 32, 64, 3, 2, true));
+         l.end(l.b.add("Dropout", "drop", {x}), 4 * 4 * 64);
+       },
+       9 * 9 * 3, 1},
+      {"Inception",
+       [](Layers& l) {
+         const auto x = l.relu(l.convolution(l.b.input("x", {7, 7, 1}), 1, 32, 3, 1, true));
+         const auto both =
+             l.stack({l.relu(l.convolution(x, 32, 16, 1)), l.convolution(l.relu(l.convolution(x, 32, 24, 1)), 24, 32),
+                      l.pool(l.convolution(x, 32, 48), "max", 1, 1)});
+         l.end(both, 7 * 7 * 96);
+       },
+       7 * 7, 1},
+      {"OddChannels",
+       [](Layers& l) {
+         auto x = l.relu(l.convolution(l.b.input("x", {7, 5, 3}), 3, 20, 3, 1, true));
+         x = l.b.add("Tanh", "t", {l.convolution(l.pool(x, "max", 2, 1), 20, 17)});
+         l.end(x, 6 * 4 * 17);
+       },
+       7 * 5 * 3, 1},
+      {"UsedInBothFormats",
+       [](Layers& l) {
+         const auto x = l.relu(l.convolution(l.b.input("x", {5, 5, 3}), 3, 16, 3, 1, true));
+         const auto y = l.convolution(l.b.add("Sigmoid", "s", {x}), 16, 16);  // not 0 at 0: plain
+         l.end(l.plus(y, x), 5 * 5 * 16);
+       },
+       5 * 5 * 3, 3},
+      {"FewMaps",
+       [](Layers& l) {
+         l.end(l.relu(l.convolution(l.b.input("x", {5, 5, 3}), 3, 5, 3, 1, true)), 5 * 5 * 5);
+       },
+       5 * 5 * 3, 0},
+  };
+}
+
+struct Result {
+  double criterion;
+  std::vector<float> gradients, state;
+  std::string description;
+};
+
+Result trained(const Case& c, const NetworkOptions& options, std::size_t columns = 6) {
+  Layers l;
+  c.build(l);
+  Network network(l.b.graph(), options);
+  Data data(columns);
+  data.random("x", c.image);
+  data.one_hot("labels", 4);
+  network.bind(data.infos);
+  network.initialize_parameters();
+  network.plan_training(static_cast<std::int64_t>(columns));
+  Announced sink;
+  Result r;
+  for (int step = 0; step < 2; ++step) r.criterion = network.forward_backward(data.batch, sink).criterion;
+  r.gradients = test::gradients(network);
+  for (const auto& s : network.state()) r.state.insert(r.state.end(), s.values.begin(), s.values.end());
+  r.description = network.describe();
+  EXPECT_NEAR(network.evaluate(data.batch).criterion, r.criterion, std::fabs(r.criterion)) << "evaluation is of a kind";
+  return r;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference += std::pow(a[i] - b[i], 2), size += std::pow(b[i], 2);
+  return std::sqrt(difference / size);
+}
+
+class Layouts : public testing::TestWithParam<Case> {};
+
+TEST_P(Layouts, GiveTheResultsOfPlainImages) {
+  NetworkOptions blocked, plain;
+  blocked.winograd = false, plain.image_layouts = false;
+  const Result a = trained(GetParam(), blocked), b = trained(GetParam(), plain);
+  EXPECT_NEAR(a.criterion, b.criterion, 1e-5 * b.criterion);
+  EXPECT_LT(distance(a.gradients, b.gradients), 2e-5);
+  if (!b.state.empty()) EXPECT_LT(distance(a.state, b.state), 1e-5);
+}
+
+TEST_P(Layouts, ChangeOnlyWhereAChainEnds) {
+  const Result r = trained(GetParam(), {});
+  EXPECT_NE(r.description.find(std::to_string(GetParam().reorders) + " changes of image format"), std::string::npos)
+      << r.description;
+}
+
+TEST_P(Layouts, MemoryIsReusedWithoutHarm) {
+  NetworkOptions own;
+  own.reuse_memory = false;
+  const Result a = trained(GetParam(), {}), b = trained(GetParam(), own);
+  EXPECT_EQ(a.criterion, b.criterion);
+  EXPECT_EQ(a.gradients, b.gradients);
+}
+
+TEST_P(Layouts, SameBitsAgain) {
+  const Result a = trained(GetParam(), {}), b = trained(GetParam(), {});
+  EXPECT_EQ(a.gradients, b.gradients);
+  EXPECT_EQ(a.state, b.state);
+}
+
+INSTANTIATE_TEST_SUITE_P(Images, Layouts, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+TEST(Winograd, IsNearTheDirectWay) {
+  const Case deep{"deep",
+                  [](Layers& l) {
+                    auto x = l.relu(l.convolution(l.b.input("x", {13, 11, 3}), 3, 32, 3, 1, true));
+                    for (int i = 0; i < 3; ++i) x = l.relu(l.convolution(x, i == 0 ? 32 : 64, 64, 3, 1, true));
+                    l.end(x, 13 * 11 * 64);
+                  },
+                  13 * 11 * 3, 1};
+  NetworkOptions direct;
+  direct.winograd = false;
+  const Result a = trained(deep, {}, 3), b = trained(deep, direct, 3);
+  EXPECT_NEAR(a.criterion, b.criterion, 1e-4 * b.criterion);
+  EXPECT_LT(distance(a.gradients, b.gradients), 1e-4);
+}
+
+}  // namespace
+}  // namespace tutti
