@@ -35,20 +35,38 @@ inline __m512i interleave(__m512 x, __m512 y) {
   return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(y, x));
 }
 
-void pack(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t width,
-          std::size_t first, std::size_t last, Word* out) {
+template <bool Stream>
+inline void put(Word* to, __m512i v) {
+  if (Stream)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), v);
+  else
+    _mm512_store_si512(to, v);
+}
+
+// A few pairs of every panel in turn: the rows are read along, and what is written lies together.
+template <bool Stream>
+void pack_pairs(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t width,
+                std::size_t first, std::size_t last, Word* out) {
+  constexpr std::size_t some = 8;
   const std::size_t pairs = (count + 1) / 2;
-  for (std::size_t p = first; p < last; ++p) {
-    const float* even = x + 2 * p * stride;
-    const bool whole = 2 * p + 1 < count;
+  for (std::size_t block = first; block < last; block += some)
     for (std::size_t panel = 0; panel < columns; panel += width)
-      for (std::size_t j = 0; j < width; j += lanes) {
-        const __mmask16 there = first_lanes(left_of(panel + j, columns));
-        const __m512 a = _mm512_maskz_loadu_ps(there, even + panel + j);
-        const __m512 b = _mm512_maskz_loadu_ps(whole ? there : static_cast<__mmask16>(0), even + stride + panel + j);
-        _mm512_storeu_si512(out + panel * pairs + p * width + j, interleave(a, b));
+      for (std::size_t p = block; p < last && p < block + some; ++p) {
+        const float* even = x + 2 * p * stride;
+        const bool whole = 2 * p + 1 < count;
+        for (std::size_t j = 0; j < width; j += lanes) {
+          const __mmask16 there = first_lanes(left_of(panel + j, columns));
+          const __m512 a = _mm512_maskz_loadu_ps(there, even + panel + j);
+          const __m512 b = _mm512_maskz_loadu_ps(whole ? there : static_cast<__mmask16>(0), even + stride + panel + j);
+          put<Stream>(out + panel * pairs + p * width + j, interleave(a, b));
+        }
       }
-  }
+  if (Stream) _mm_sfence();
+}
+
+void pack(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t width,
+          std::size_t first, std::size_t last, bool stream, Word* out) {
+  (stream ? pack_pairs<true> : pack_pairs<false>)(x, stride, count, columns, width, first, last, out);
 }
 
 inline void transpose(__m512i* r) {
@@ -75,13 +93,14 @@ inline void transpose(__m512i* r) {
   }
 }
 
-void pack_transposed(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t first,
-                     std::size_t last, Word* out) {
+template <bool Stream>
+void pack_rows(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t first,
+               std::size_t last, Word* out) {
   constexpr std::size_t width = Bfloat16Kernels::panel;
   const std::size_t pairs = (count + 1) / 2;
   for (std::size_t panel = first; panel < last; ++panel)
-    for (std::size_t p = 0; p < pairs; p += lanes)
-      for (std::size_t j = 0; j < width; j += lanes) {
+    for (std::size_t j = 0; j < width; j += lanes)
+      for (std::size_t p = 0; p < pairs; p += lanes) {
         __m512i r[lanes];
         for (std::size_t i = 0; i < lanes; ++i) {
           const std::size_t column = panel * width + j + i;
@@ -93,8 +112,14 @@ void pack_transposed(const float* x, std::size_t stride, std::size_t count, std:
         }
         transpose(r);
         for (std::size_t i = 0; i < lanes && p + i < pairs; ++i)
-          _mm512_storeu_si512(out + (panel * pairs + p + i) * width + j, r[i]);
+          put<Stream>(out + (panel * pairs + p + i) * width + j, r[i]);
       }
+  if (Stream) _mm_sfence();
+}
+
+void pack_transposed(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t first,
+                     std::size_t last, bool stream, Word* out) {
+  (stream ? pack_rows<true> : pack_rows<false>)(x, stride, count, columns, first, last, out);
 }
 
 struct Tile {

@@ -17,10 +17,10 @@ struct Bfloat16Kernels {
   // [count][columns] -> panels of `width` columns, [panel][pairs][width]: the summed axis goes from row to row. Works
   // on the pairs [first, last); width is a multiple of 16.
   void (*pack)(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t width,
-               std::size_t first, std::size_t last, std::uint32_t* out);
+               std::size_t first, std::size_t last, bool stream, std::uint32_t* out);
   // The same panels of 64 from [columns][count]; works on the panels [first, last).
   void (*pack_transposed)(const float* x, std::size_t stride, std::size_t count, std::size_t columns, std::size_t first,
-                          std::size_t last, std::uint32_t* out);
+                          std::size_t last, bool stream, std::uint32_t* out);
   // Rows of C times one panel of n <= 64 columns: pair p of row r is a[r * row_step + p * pair_step]; b is [pairs][64].
   void (*multiply)(const std::uint32_t* a, std::size_t row_step, std::size_t pair_step, const std::uint32_t* b,
                    std::size_t rows, std::size_t n, std::size_t pairs, float* c, std::size_t stride, bool add);

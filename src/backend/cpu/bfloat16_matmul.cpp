@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t panel = Bfloat16Kernels::panel, left_panel = Bfloat16Kernels::left_panel;
 // A panel of the right operand of this many pairs, 256 KB, stays in the second-level cache.
 constexpr std::size_t most_pairs = 1024;
+// Words of a right operand that would drive everything else out of the second-level cache.
+constexpr std::size_t large = std::size_t{1} << 18;
 // Rows of the left operand that pass a panel of the right one before the next panel comes.
 constexpr std::size_t most_rows = 42 * left_panel;
 
@@ -37,18 +39,22 @@ const std::uint32_t* Bfloat16Matmul::left(const Gemm& g, const float* a) {
     return to;
   }
   std::uint32_t* to = room(left_, panels(g.m, left_panel) * left_panel * pairs);
-  parallel(pairs, 1, 2 * g.m,
-           [&](std::size_t begin, std::size_t end) { kernels_.pack(a, g.lda, g.k, g.m, left_panel, begin, end, to); });
+  parallel(pairs, 1, 2 * g.m, [&](std::size_t begin, std::size_t end) {
+    kernels_.pack(a, g.lda, g.k, g.m, left_panel, begin, end, false, to);
+  });
   return to;
 }
 
 void Bfloat16Matmul::convert_right(const Gemm& g, const float* b, std::uint32_t* to) const {
+  const bool stream = g.n * pairs_of(g) > large;
   if (g.transpose_b)
-    parallel(panels(g.n, panel), 1, panel * g.k,
-             [&](std::size_t begin, std::size_t end) { kernels_.pack_transposed(b, g.ldb, g.k, g.n, begin, end, to); });
+    parallel(panels(g.n, panel), 1, panel * g.k, [&](std::size_t begin, std::size_t end) {
+      kernels_.pack_transposed(b, g.ldb, g.k, g.n, begin, end, stream, to);
+    });
   else
-    parallel(pairs_of(g), 1, 2 * g.n,
-             [&](std::size_t begin, std::size_t end) { kernels_.pack(b, g.ldb, g.k, g.n, panel, begin, end, to); });
+    parallel(pairs_of(g), 1, 2 * g.n, [&](std::size_t begin, std::size_t end) {
+      kernels_.pack(b, g.ldb, g.k, g.n, panel, begin, end, stream, to);
+    });
 }
 
 const std::uint32_t* Bfloat16Matmul::right(const Gemm& g, const float* b) {
