@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sample that the quick start trains, on digits drawn by the program: it learns, on any number of ranks alike."""
+import pathlib
+
 import support
 
 
@@ -29,6 +31,22 @@ class DigitsTest(support.TrainerTest):
         _, full = self.run_sample(2, longer, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]')
         _, one_bit = self.run_sample(2, longer, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]')
         self.assertLess(one_bit['errs'][0], full['errs'][0] + 0.05)
+
+    def test_bfloat16_learns_as_float32_does(self):
+        cpu = pathlib.Path('/proc/cpuinfo')
+        if not cpu.exists() or 'avx512_bf16' not in cpu.read_text(encoding='utf-8'):
+            self.skipTest('this processor does not compute in bfloat16')
+        bits = 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]'
+        exact, final = self.run_sample(1, bits)
+        found, final_there = self.run_sample(1, bits, 'computeType=bfloat16')
+        self.assertIn('products in bfloat16', (self.directory / 'digits.log').read_text(encoding='utf-8'))
+        model = (self.directory / 'models/digits.dnn').read_bytes()
+        for a, b in zip(exact, found):
+            self.assertNotEqual(a['ce'][0], b['ce'][0])
+            self.assertAlmostEqual(a['ce'][0], b['ce'][0], delta=0.02 * a['ce'][0])
+        self.assertLess(final_there['errs'][0], final['errs'][0] + 0.01)
+        self.run_sample(1, bits, 'computeType=bfloat16')
+        self.assertEqual((self.directory / 'models/digits.dnn').read_bytes() == model, True, 'two runs differ')
 
     def test_same_run_same_bytes(self):
         models = []
