@@ -189,6 +189,15 @@ TEST_F(TransformTest, ScaleModes) {
       }
 }
 
+TEST_F(TransformTest, ThreadsAreNotBlownUp) {
+  ScaleSettings s;
+  s.mode = ScaleMode::crop;
+  s.width = s.height = 224;
+  EXPECT_THROW(numbers(*make_scale(s), numbered(30000, 1)), BadImage);
+  s.mode = ScaleMode::pad;
+  EXPECT_EQ(numbers(*make_scale(s), numbered(30000, 1)).size(), 224u * 224 * 3);
+}
+
 TEST_F(TransformTest, ColorWithinItsRadius) {
   const Picture p = plain(3, 3, 60, 120, 180);
   double low = 1e9, high = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reader/image/decoder.h"
 #include "reader/image/transform.h"
 
 namespace tutti::reader {
@@ -140,6 +141,7 @@ class Scale final : public Transform {
     }
     width = crop ? std::max(width, s_.width) : std::clamp<std::int64_t>(width, 1, s_.width);
     height = crop ? std::max(height, s_.height) : std::clamp<std::int64_t>(height, 1, s_.height);
+    check_image_size(static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height));  // of a thread, say
     const Image scaled = work.resizer(from, width, height, s_.interpolation, work.scratch);
     if (crop) return cut_out(scaled, (width - s_.width) / 2, (height - s_.height) / 2, s_.width, s_.height);
     return padded(scaled, work.scratch);
