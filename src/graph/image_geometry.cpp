@@ -150,7 +150,12 @@ ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shap
          "an image has its spatial axes first and then its channels: Input (w:h:1) for grey ones");
   ImageGeometry g;
   g.transposed = flag(node, "transpose", false);
-  g.channel_axis = in.rank() > 1 && (kernel.size() < in.rank() || kernel.last() == static_cast<double>(in.dims.back()));
+  // The original describes a transposed convolution by the one whose gradient it is: the kernel goes over the channels
+  // of the result, and mapDims are the channels of the input.
+  const bool of_original = g.transposed && in.rank() > 1 && kernel.size() == in.rank() && maps.size() > 0 &&
+                           maps.last() == static_cast<double>(in.dims.back());
+  g.channel_axis = in.rank() > 1 &&
+                   (of_original || kernel.size() < in.rank() || kernel.last() == static_cast<double>(in.dims.back()));
   g.window.rank = spatial_rank(node, in, g.channel_axis);
   g.channels = g.channel_axis ? in.dims.back() : 1;
   g.groups = whole(number(node, "groups", 1));
@@ -165,7 +170,7 @@ ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shap
       place_windows(node, g, axis, axis < kernel.size() && padding.automatic[axis] != 0, whole(padding.lower[axis]),
                     whole(padding.upper[axis]));
   }
-  g.maps = maps.size() > 0 ? whole(maps.last()) : 0;
+  g.maps = of_original ? whole(kernel.last()) : maps.size() > 0 ? whole(maps.last()) : 0;
   if (g.groups < 1 || g.channels % g.groups != 0 || g.maps % g.groups != 0 || (g.groups > 1 && g.transposed))
     fail(node, fmt::format("groups = {} do not divide {} channels and {} maps", g.groups, g.channels, g.maps),
          "groups must divide both; a transposed convolution has one");

@@ -60,6 +60,9 @@ Operand lower_convolution(Lowering& l) {
   auto attributes = attributes_of(l.node());
   attributes["mapDims"] = std::vector<double>{static_cast<double>(g.maps)};
   attributes["channelAxis"] = g.channel_axis;
+  if (g.transposed && g.channel_axis)  // the channels are said by mapDims now
+    attributes["kernelDims"] =
+        std::vector<double>(g.window.kernel.begin(), g.window.kernel.begin() + static_cast<long>(g.window.rank));
   const Operand cut = cut_off(l, x, g, attributes);
   const Operand y = l.emit("Convolution", {l.input(0), cut}, std::move(attributes));
   return turned ? channels_first_again(l, y) : y;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "networks.h"
+#include "tutti/network.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -121,6 +122,32 @@ TEST(ImageLayers, Deconvolution) {
   EXPECT_THAT(nums(c, "mapDims"), ElementsAre(8));
   EXPECT_THAT(nums(c, "lowerPad"), ElementsAre(2, 2, 0));
   EXPECT_THAT(nums(c, "upperPad"), ElementsAre(2));
+}
+
+// The original's attributes of a transposed convolution, and the plain ones: the same values.
+TEST(ImageLayers, DeconvolutionInBothForms) {
+  const Built b = build(R"({ x = Input {4:3:2}; W = ParameterTensor {3:3:5:2, initFilterRank=2, initOutputRank=-1}
+    a = Convolution (W, x, (3:3:5), mapDims=2, stride=2, autoPadding=false, lowerPad=1, upperPad=0, deconv=true)
+    c = Convolution (W, x, (3:3), mapDims=5, stride=2, autoPadding=false, lowerPad=1, upperPad=0, deconv=true)
+    d = DeconvLayer {5, (3:3), 2, stride=2, lowerPad=1, bias=false} (x); shown = Print (d.dims); outputNodes = (a : c : d) })");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(b.notices, ElementsAre("(8:6:5)"));
+  Network network(b.graph, {});
+  network.initialize_parameters();
+  std::vector<float> values(2 * 24);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7) - 3;
+  Batch batch;
+  batch.streams.resize(1);
+  batch.streams[0].columns = 2, batch.streams[0].dense = values;
+  batch.samples = batch.sequences = batch.columns = batch.global_samples = batch.global_columns = 2;
+  network.bind({{"x", 24, false}});
+  network.plan_evaluation(2, {"a", "c"});
+  const auto outputs = network.forward(batch);
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].shape, (Shape{{8, 6, 5}}));
+  EXPECT_EQ(std::vector<float>(outputs[0].values.begin(), outputs[0].values.end()),
+            std::vector<float>(outputs[1].values.begin(), outputs[1].values.end()));
+  EXPECT_NE(*std::max_element(outputs[0].values.begin(), outputs[0].values.end()), 0);
 }
 
 TEST(ImageLayers, OneWindowOverTheWholeImage) {
