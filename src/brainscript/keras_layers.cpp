@@ -603,6 +603,7 @@ Recurrent recurrent_function(Writer& w, const Layer& l, bool turned) {
   const std::string activation = activations().at(activation_name(l, {"activation"}, "tanh"));
   const std::string gate = activations().at(
       activation_name(l, {"recurrent_activation", "inner_activation"}, l.kind == kind ? "hardsigmoid" : "sigmoid"));
+  const bool plain = activation == "Tanh" && gate == "Sigmoid";
   const Initial first = initial(l, {"kernel_initializer", "init"}, "glorot_uniform");
   const Initial inner = initial(l, {"recurrent_initializer", "inner_init"}, "orthogonal");
   for (const Initial* i : {&first, &inner})
@@ -613,9 +614,9 @@ Recurrent recurrent_function(Writer& w, const Layer& l, bool turned) {
     const bool forget = setting(l, {"forget_bias_init"}) ? plain_name(setting(l, {"forget_bias_init"})) == "one"
                                                          : flag(l, {"unit_forget_bias"}, true);
     r.function =
-        w.function(l, fmt::format("_Keras.Lstm {{{}, ({}), {}, {}, {}}}", r.units,
+        w.function(l, fmt::format("_Keras.Lstm {{{}, ({}), {}, {}, {}, {}}}", r.units,
                                   bias_text(l, r.units, 4, forget ? std::optional<std::size_t>(2) : std::nullopt),
-                                  activation, gate, weights));
+                                  activation, gate, weights, plain));
   } else if (kind == "GRU") {
     r.function =
         w.function(l, fmt::format("_Keras.Gru {{{}, ({}), {}, {}, {}, {}}}", r.units, bias_text(l, r.units, 3, {}),

@@ -41,15 +41,23 @@ _Keras = {
     apply (x) = if IsArray (bias) then W * x + b else W * x
   }
 
-  Lstm {units, bias, activation, gateActivation, init, initValueScale, recurrentInit, recurrentScale, goBackwards} = {
+  # With the usual activations (`plain`) all steps are one operation.
+  Lstm {units, bias, activation, gateActivation, init, initValueScale, recurrentInit, recurrentScale, goBackwards, plain} = {
     input = FromInput {4 * units, bias, init, initValueScale}
     H = ParameterTensor {4 * units : units, init=recurrentInit, initValueScale=recurrentScale}
-    apply (x) = {
+    fused (x) = new ComputationNode {
+      operation = 'LSTM'
+      inputs = input.apply (x) : H
+      backwards = goBackwards
+      defaultHiddenActivation = 0
+    }
+    stepwise (x) = {
       gates = input.apply (x) + H * Delayed (units, h, goBackwards)
       gate (k) = Slice (k * units, (k + 1) * units, gates)
       c = gateActivation (gate (2)) .* Delayed (units, c, goBackwards) + gateActivation (gate (0)) .* activation (gate (1))
       h = gateActivation (gate (3)) .* activation (c)
     }.h
+    apply (x) = if plain then fused (x) else stepwise (x)
   }.apply
 
   # With resetAfter the reset gate acts on the product, which then has a bias of its own.

@@ -21,7 +21,7 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
       {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
       {"PastValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
       {"FutureValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
-      {"LSTM", {{"backwards", flag}}},
+      {"LSTM", {{"backwards", flag}, {"defaultHiddenActivation", number}}},
       {"Times", {{"outputRank", integer}, {"inferInputRankToMap", integer}}},
       {"TransposeTimes", {{"outputRank", integer}}},
       {"Softmax", {{"axis", integer}}},

@@ -291,7 +291,54 @@ TEST(Keras, GatesBeginAsInKeras) {
   }
   EXPECT_TRUE(b.trained.contains("lstm.input.b") && b.trained.contains("lstm.H"));
   for (const auto& n : b.graph.nodes)
-    if (n.operation == "PastValue") EXPECT_EQ(graph::number(n, "defaultHiddenActivation", 1), 0);
+    if (n.operation == "PastValue" || n.operation == "LSTM")
+      EXPECT_EQ(graph::number(n, "defaultHiddenActivation", 1), 0);
+}
+
+// The one operation gives what the steps written out give.
+TEST(Keras, UsualActivationsMakeOneOperation) {
+  const auto text = [](const std::string& activation) {
+    return sequential(
+        layer(
+            "LSTM", "lstm",
+            R"("batch_input_shape": [null, null, 3], "units": 4, "go_backwards": true, "return_sequences": true, "activation": ")" +
+                activation + R"(", "recurrent_activation": "sigmoid")") +
+        "," + dense("top", 2, "softmax"));
+  };
+  const Made fused = keras(text("tanh"));
+  ASSERT_EQ(fused.errors, "");
+  Made steps = keras(text("softsign"));
+  ASSERT_EQ(steps.errors, "");
+  const auto count = [](const Made& m, const std::string& operation) {
+    return std::count_if(m.graph.nodes.begin(), m.graph.nodes.end(),
+                         [&](const auto& n) { return n.operation == operation; });
+  };
+  EXPECT_EQ(count(fused, "LSTM"), 1);
+  EXPECT_EQ(count(steps, "LSTM"), 0);
+  EXPECT_EQ(count(steps, "FutureValue"), 2);
+  const Built both = build(R"({ x = Input {3, dynamicAxis='t'}
+    layer (plain) = _Keras.Lstm {4, (Repeat (8, 0) : Repeat (4, 1) : Repeat (4, 0)), Tanh, Sigmoid, 'glorotUniform', 1, 'orthogonal', 1, true, plain}
+    a = layer (true) (x); b = layer (false) (x); outputNodes = (a : b) })");
+  ASSERT_EQ(both.errors, "");
+  graph::Graph graph = both.graph;
+  for (auto& n : graph.nodes)  // the same weights in both
+    if (n.attributes.contains("randomSeed"))
+      n.attributes["randomSeed"] = graph::numbers(n, "dims").at(1) == 4 ? 7.0 : 8.0;
+  Network network(std::move(graph), {});
+  network.initialize_parameters();
+  std::vector<float> values(3 * 7);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 5) - 2;
+  const std::vector<std::int64_t> begin = {0, 4, 5, 7};
+  Batch batch;
+  batch.streams.resize(1);
+  batch.streams[0].columns = 7, batch.streams[0].dense = values, batch.streams[0].sequence_begin = begin;
+  batch.samples = batch.columns = batch.global_samples = batch.global_columns = 7, batch.sequences = 3;
+  network.bind({{"x", 3, false}});
+  network.plan_evaluation(7, {"a", "b"});
+  const auto outputs = network.forward(batch);
+  ASSERT_EQ(outputs[0].values.size(), 28u);
+  for (std::size_t i = 0; i < 28; ++i) EXPECT_NEAR(outputs[0].values[i], outputs[1].values[i], 1e-5) << i;
+  EXPECT_GT(std::abs(outputs[0].values[0]), 1e-3);
 }
 
 TEST(Keras, ModelsInsideOfModels) {
