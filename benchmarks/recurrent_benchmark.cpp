@@ -51,6 +51,7 @@ const Case cases[] = {
     {"lstm20", 20, 20, 3, 100, 100, true, false, "RecurrentLSTMLayer {20}"},
     {"lstm512", 512, 512, 64, 32, 32, false, false, "RecurrentLSTMLayer {512}"},
     {"lstm300", 150, 300, 128, 32, 24, false, true, "RecurrentLSTMLayer {300}"},
+    {"short", 150, 300, 129, 6, 12, false, true, "RecurrentLSTMLayer {300}"},
     {"gru20", 20, 20, 3, 100, 100, true, false, "GRU20"},
     {"loop20", 20, 20, 3, 100, 100, true, false, "RecurrentLSTMLayer {20, usePeepholes=true}"},
 };

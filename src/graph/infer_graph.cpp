@@ -209,9 +209,10 @@ class Inference {
     bool changed = false;
     try {
       changed = infer_node(graph_, index, values_, partial);
-    } catch (const ConfigError&) {
+    } catch (const ConfigError& e) {
       if (!partial) throw;
       values_[index] = unknown_value();
+      if (!e.diagnostics().empty()) doubt_ = e.diagnostics()[0].message;
     }
     tentative_[index] = partial;
     const bool same = before.shape == values_[index].shape && before.axis == values_[index].axis;
@@ -224,13 +225,15 @@ class Inference {
     throw ConfigError(node.where,
                       fmt::format("nothing tells the dimensions or the sequences of {} '{}', which stands in a loop",
                                   node.operation, node.name),
-                      "a loop needs something with samples in it, and its delays may need dims: PastValue (dims, x)");
+                      "a loop needs something with samples in it, and its delays may need dims: PastValue (dims, x)" +
+                          (doubt_.empty() ? "" : fmt::format("; on the way: {}", doubt_)));
   }
 
   Graph& graph_;
   const std::vector<std::size_t>& order_;
   std::vector<Value> values_;
   std::vector<bool> seen_, tentative_;
+  std::string doubt_;  // the last mistake that did not count yet
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "graph_builder.h"
+#include "sequence_data.h"
 
 namespace {
 
@@ -122,6 +123,44 @@ TEST(Allocation, ImagesAreNoException) {
   steps();
   counting = false;
   EXPECT_EQ(allocations.exchange(0), 0);
+// Ragged sequences, packed anew in each step, sparse ones too.
+TEST(Allocation, StepsOverSequencesAllocateOnlyTheTally) {
+  GraphBuilder b;
+  const auto x = b.input("x", {6});
+  const auto s = b.input("s", {9}, true);
+  const auto q = b.add("Plus", "q",
+                       {b.add("Plus", "p",
+                              {b.add("Times", "wx", {b.parameter("W", {20, 6}), x}),
+                               b.add("Times", "es", {b.parameter("E", {20, 9}, 5), s})}),
+                        b.parameter("B", {20})});
+  const auto h = b.add("LSTM", "h", {q, b.parameter("H", {20, 5}, 2)});
+  // g = tanh (h + R g'), where g is made two nodes later.
+  const auto delayed = b.add("PastValue", "d", {0}, {{"dims", std::vector<double>{0}}});
+  const auto sum = b.add("Plus", "sum", {h, b.add("Times", "rg", {b.parameter("R", {5, 5}, 3), delayed})});
+  const auto g = b.add("Tanh", "g", {sum});
+  b.graph().nodes[delayed].inputs = {g};
+  const auto labels = b.input("labels", {5});
+  b.criterion("CrossEntropyWithSoftmax", "ce", {labels, g});
+  b.evaluation("ClassificationError", "errs", {labels, g});
+  test::SequenceData first({{"x", 6, false}, {"s", 9, true}, {"labels", 5, false}}),
+      second({{"x", 6, false}, {"s", 9, true}, {"labels", 5, false}}),
+      none({{"x", 6, false}, {"s", 9, true}, {"labels", 5, false}});
+  const Batch& ragged = first.batch(first.random({{5, 1, 9, 4, 9}}));
+  const Batch& other = second.batch(second.random({{8, 8, 2}}));
+  const Batch& empty = none.batch({});
+  Network network(b.graph(), {});
+  network.bind(first.infos);
+  network.initialize_parameters();
+  network.plan_training(20);
+  Quiet sink;
+  const auto all = [&] {
+    for (const auto* batch : {&ragged, &other, &empty}) network.forward_backward(*batch, sink);
+  };
+  for (int i = 0; i < 3; ++i) all();
+  counting = true;
+  for (int i = 0; i < 10; ++i) all();
+  counting = false;
+  EXPECT_EQ(allocations.exchange(0), 30) << "one list of evaluations per tally, nothing else";
 }
 
 }  // namespace
