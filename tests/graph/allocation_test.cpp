@@ -123,6 +123,8 @@ TEST(Allocation, ImagesAreNoException) {
   steps();
   counting = false;
   EXPECT_EQ(allocations.exchange(0), 0);
+}
+
 // Ragged sequences, packed anew in each step, sparse ones too.
 TEST(Allocation, StepsOverSequencesAllocateOnlyTheTally) {
   GraphBuilder b;
