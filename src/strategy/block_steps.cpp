@@ -211,6 +211,7 @@ void BlockSteps::take_back_weights() {
 void BlockSteps::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
   const auto key = [&](const char* what) { return fmt::format("{}.{}", settings_.name, what); };
+  if (a.loading()) std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
   a(key("apart"), apart_);
   a(key("samples"), since_.mine);
   if (apart_) {

@@ -45,8 +45,9 @@ class Staged : public Strategy {
   void settle(GlobalSink& global) override { now_->settle(global); }
   Tally take_tally_of_others() override { return now_->take_tally_of_others(); }
   void end_epoch(GlobalSink& global) override { now_->end_epoch(global); }
-  void show_common_weights() override { now_->show_common_weights(); }
-  void take_back_weights() override { now_->take_back_weights(); }
+  // Also before the first epoch, when a resumed run has weights of its own already.
+  void show_common_weights() override { after_->show_common_weights(); }
+  void take_back_weights() override { after_->take_back_weights(); }
   // Ranks that work through the same data have the same optimizer state anyway.
   bool steps_alone() const override { return before_->steps_alone() || after_->steps_alone(); }
   Tally take_pending_tally() override { return now_->take_pending_tally(); }

@@ -54,11 +54,24 @@ void remove(const std::string& path) {
 void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
   if (epoch > 0) remove(mid_epoch_name(f.model_path, epoch - 1));
   if (epoch > 1) remove(mid_epoch_name(f.model_path, epoch - 2));
-  // The state before this one stays: it is what a restart falls back on should this one turn out damaged.
+  // The states before this one stay: it is what a restart falls back on should this one turn out damaged.
   if (!f.keep_all)
-    for (std::int64_t e = epoch - 2; e > 0 && e > epoch - 5; --e)
+    for (std::int64_t e = epoch - f.keep; e > 0 && e > epoch - f.keep - 3; --e)
       remove(checkpoint_name(model_name(f.model_path, e, f.max_epochs)));
 }
+
+}  // namespace
+
+void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs) {
+  for (std::int64_t e = epoch; e <= last; ++e) {
+    remove(mid_epoch_name(model_path, e));
+    if (e == epoch) continue;
+    remove(model_name(model_path, e, max_epochs));
+    remove(checkpoint_name(model_name(model_path, e, max_epochs)));
+  }
+}
+
+namespace {
 
 void save_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
@@ -105,6 +118,7 @@ void CheckpointState::archive(Archive& a) {
   a("previous criterion", previous_criterion);
   archive_tally(a, "epoch tally", epoch_tally);
   archive_tally(a, "interval tally", interval_tally);
+  if (a.has("adjust/learning rate")) adjust.archive(a);
 }
 
 void save_checkpoint(const CheckpointFiles& f, CheckpointState state, CheckpointParts& parts, Communicator& comm) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "train/adjust.h"
 #include "train/model_file.h"
 #include "train/rank_state.h"
 #include "tutti/archive.h"
@@ -28,6 +29,7 @@ struct CheckpointState {
   double previous_criterion = 0;
   Tally epoch_tally;     // of samples_in_epoch
   Tally interval_tally;  // of the minibatches not reported yet
+  AdjustState adjust;
 
   void archive(Archive&);
 };
@@ -54,6 +56,8 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 
 // Before a run from scratch: removes the states (not the models) of earlier runs, which must not be continued. Rank 0.
 void discard_checkpoints(const std::string& model_path);
+// Takes back the epochs after the first `epoch` ones, of which `last` were begun: their models and states. Rank 0.
+void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs);
 
 // Tries to make the directories and to write there, and compares the free space with what the first model and state
 // will need; leaves nothing behind. Error. Rank 0, before any training.
@@ -73,6 +77,7 @@ struct CheckpointFiles {
   std::string model_path;
   std::int64_t max_epochs = 0;
   bool keep_all = false;  // keepCheckPointFiles
+  std::int64_t keep = 2;  // otherwise: so many of the newest states
 };
 
 // Collective. Within an epoch (state.samples_in_epoch > 0) the mid-epoch file; after an epoch, model and .ckp; before

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "optim/optimizer_options.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
 #include "tutti/log.h"
@@ -11,14 +14,16 @@ namespace tutti {
 namespace {
 
 CheckpointState state_of(const Training& t) {
-  const auto at = static_cast<std::size_t>(t.progress.epoch);
+  const EpochSettings settings = current_settings(t);
   CheckpointState s;
   s.epoch = t.progress.epoch;
   s.samples_in_epoch = t.progress.samples_in_epoch;
   s.minibatches_in_epoch = t.progress.minibatches_in_epoch;
   s.total_samples_seen = t.progress.total_samples_seen;
-  s.minibatch_size = t.sgd.minibatch_size.at(at);
-  s.learning_rate = t.sgd.learning_rate_per_sample(at);
+  s.minibatch_size = settings.minibatch;
+  s.learning_rate = settings.learning_rate;
+  s.previous_criterion = t.adjust.previous_criterion;
+  s.adjust = t.adjust;
   s.epoch_tally = t.progress.epoch_tally;
   s.interval_tally = t.report->interval_tally();
   return s;
@@ -36,7 +41,18 @@ void archive_rank_state(Training& t, Archive& a) {
 void store(Training& t) {
   CheckpointParts parts{view_model(*t.network), t.optimizer.get(), [&](Archive& a) { archive_common_state(t, a); },
                         [&](Archive& a) { archive_rank_state(t, a); }, t.strategy_name};
-  save_checkpoint({t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files}, state_of(t), parts, *t.world);
+  CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
+  if (t.sgd.auto_adjust) files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
+  save_checkpoint(files, state_of(t), parts, *t.world);
+}
+
+void load(Training& t, const ResumePoint& point) {
+  auto view = view_model(*t.network);
+  load_model(point, view, *t.world);
+  const CheckpointState s = load_state(point, *t.optimizer, *t.world);
+  t.progress = {s.epoch, s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen, s.epoch_tally};
+  t.adjust = s.adjust;
+  t.resumed = Resumed{point, s.interval_tally};
 }
 
 }  // namespace
@@ -53,12 +69,33 @@ Start resume(Training& t) {
   if (!point) return Start::fresh;
   if (point->finished) return Start::finished;
   log::line(fmt::format("Starting from checkpoint. Loading network from '{}'.", point->model));
-  auto view = view_model(*t.network);
-  load_model(*point, view, *t.world);
-  const CheckpointState s = load_state(*point, *t.optimizer, *t.world);
-  t.progress = {s.epoch, s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen, s.epoch_tally};
-  t.resumed = Resumed{*point, s.interval_tally};
+  load(t, *point);
   return Start::resumed;
+}
+
+void archive_exchange_state(Training& t, Archive& a) {
+  t.strategy->archive_common(a);
+  t.strategy->archive(a);
+}
+
+void roll_back(Training& t, std::int64_t epoch) {
+  const std::string model = model_name(t.model_path, epoch, t.sgd.max_epochs);
+  log::line(fmt::format("Loading (rolling back to) previous model with best training-criterion value: {}.", model));
+  if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, t.progress.epoch, t.sgd.max_epochs);
+  t.optimizer = make_optimizer(t.sgd.optimizer);
+  t.optimizer->bind(t.network->parameters());
+  load(t, {false, epoch, false, model, epoch > 0 ? checkpoint_name(model) : ""});
+  t.strategy->start(t.network->parameters());
+  restore_strategy(t);
+}
+
+void save_final_model(Training& t) {
+  t.progress.epoch = t.sgd.max_epochs;
+  t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
+  t.progress.epoch_tally = {};
+  t.strategy->show_common_weights();
+  store(t);
+  t.strategy->take_back_weights();
 }
 
 void restore_strategy(Training& t) {

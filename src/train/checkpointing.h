@@ -14,6 +14,14 @@ Start resume(Training&);
 // The strategy's part of that state, once the strategy has been started. Collective.
 void restore_strategy(Training&);
 
+// The strategy's part of what checkpoints hold, common and of this rank.
+void archive_exchange_state(Training&, Archive&);
+
+// Goes back to the state after `epoch` epochs; what was saved after it is removed. Collective.
+void roll_back(Training&, std::int64_t epoch);
+// The final model, before the last epoch.
+void save_final_model(Training&);
+
 void save_initial_model(Training&);       // modelPath.0
 void checkpoint_at_epoch_end(Training&);  // progress already says the next epoch
 // After a step: whether `checkpointEverySamples` are full, and the checkpoint in mid-epoch. What the strategy has in

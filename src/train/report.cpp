@@ -113,11 +113,11 @@ void Report::interval_line() {
       percent = fmt::sprintf(", %2.*f%%", digits,
                              100.0 * static_cast<double>(minibatch_) / static_cast<double>(at_.minibatches));
     }
-    log::line(fmt::sprintf(" %s-Minibatch[%4d-%4d%s]: %stime = %.4fs; samplesPerSecond = %.1f", heading(),
+    log::line(fmt::sprintf("%s %s-Minibatch[%4d-%4d%s]: %stime = %.4fs; samplesPerSecond = %.1f", at_.prefix, heading(),
                            interval_begin_ + 1, minibatch_, percent, results(since_), seconds,
                            static_cast<double>(since_.samples) / std::max(seconds, 1e-9)));
   }
-  if (progress_tracing_ && at_.minibatches > 0) {
+  if (progress_tracing_ && at_.minibatches > 0 && at_.prefix.empty()) {
     const double done =
         (static_cast<double>(at_.epoch - 1) + static_cast<double>(minibatch_) / static_cast<double>(at_.minibatches)) /
         static_cast<double>(at_.epochs);
@@ -157,6 +157,12 @@ void Report::end_epoch(std::int64_t total_samples_seen, double learning_rate_per
                                         : epoch_.criterion / std::max(epoch_.criterion_count, 1.0);
     log::result(fmt::sprintf("EVALERR: %.7f%%", has_evaluation ? 100 * error : error));
   }
+}
+
+void Report::end_trial(double learning_rate_per_sample, std::int64_t minibatch) {
+  log::progress("");
+  log::line(fmt::sprintf(" Finished Mini-Epoch[%d]: %slearningRatePerSample = %.8g; minibatchSize = %d", at_.epoch,
+                         results(epoch_), learning_rate_per_sample, minibatch));
 }
 
 void Report::validation(const std::vector<Tally::Evaluation>& values) {

@@ -27,6 +27,7 @@ struct EpochHeading {
   std::int64_t epoch = 1, epochs = 1;  // counts from 1
   std::int64_t minibatches = 0;        // estimated number per epoch; 0 = unknown, then no percentage
   std::int64_t samples = 0;            // estimated samples of the epoch, for the ETA; 0 = unknown
+  std::string prefix = {};             // of interval lines: which trial this is
 };
 
 // Where the time of an epoch went, on this rank.
@@ -52,6 +53,8 @@ class Report {
   const Tally& interval_tally() const { return since_; }  // and since the last interval line
   // "Finished Epoch[ 1 of 4]: [Training] ..."
   void end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds);
+  // " Finished Mini-Epoch[1]: ..."
+  void end_trial(double learning_rate_per_sample, std::int64_t minibatch);
   void validation(const std::vector<Tally::Evaluation>& criterion_then_evaluations);
   void times(const EpochTimes&, int ranks) const;
   std::int64_t minibatches() const { return minibatch_; }

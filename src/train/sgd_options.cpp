@@ -34,7 +34,7 @@ void AutoAdjustOptions::describe(config::Fields& f) {
                     {"after", Method::after_epoch},
                     {"searchBeforeEpoch", Method::before_epoch},
                     {"before", Method::before_epoch}},
-                   "automatic learning rate; only none is in this version");
+                   "learning rates that adjust themselves, in epochs behind the end of the list of rates");
   f("reduceLearnRateIfImproveLessThan", reduce_if_improve_less, "relative improvement");
   f("increaseLearnRateIfImproveMoreThan", increase_if_improve_more, "relative improvement");
   f("learnRateDecreaseFactor", decrease_factor, "factor when improvement is too small");
@@ -48,16 +48,33 @@ void AutoAdjustOptions::describe(config::Fields& f) {
   f("numBestSearchEpoch", num_best_search_epoch, "epochs with a refined search");
   f("numSamples4Search", samples_for_search, "samples of a trial");
   f("numMiniBatch4LRSearch", minibatches_for_search, "minibatches of a trial (old)");
-  f("autoAdjustMinibatch", adjust_minibatch, "automatic minibatch size; only false is in this version");
+  f("autoAdjustMinibatch", adjust_minibatch, "search for the minibatch size, in epochs behind the end of its list");
   f("minibatchSizeTuningFrequency", minibatch_tuning_frequency, "epochs between two searches");
   f("minibatchSizeTuningMax", minibatch_tuning_max, "largest minibatch size");
   f("minibatchSearchCriterionErrorMargin", minibatch_error_margin, "percent");
-  if (method != Method::none)
-    f.problem("autoAdjustLR", "automatic learning rates are not in this version",
-              "use autoAdjustLR = none and give a schedule, such as learningRatesPerMB = 0.8*10:0.2*20:0.05");
-  if (adjust_minibatch)
-    f.problem("autoAdjustMinibatch", "automatic minibatch sizes are not in this version",
-              "use autoAdjustMinibatch = false and give a schedule, such as minibatchSize = 256*5:1024");
+  check(f);
+}
+
+void AutoAdjustOptions::check(config::Fields& f) const {
+  const auto rule = [&](bool holds, const char* key, const char* what) {
+    if (!holds) f.problem(key, fmt::format("{} {}", key, what));
+  };
+  rule(decrease_factor > 0 && decrease_factor <= 1, "learnRateDecreaseFactor", "must lie above 0, up to 1");
+  rule(increase_factor >= 1 && std::isfinite(increase_factor), "learnRateIncreaseFactor", "must be 1 or more");
+  rule(!std::isnan(reduce_if_improve_less), "reduceLearnRateIfImproveLessThan", "must be a number");
+  rule(!std::isnan(increase_if_improve_more), "increaseLearnRateIfImproveMoreThan", "must be a number");
+  rule(interval >= 1, "learnRateAdjustInterval", "must be at least 1 epoch");
+  rule(num_prev_learn_rates >= 1, "numPrevLearnRates", "must be at least 1");
+  rule(num_best_search_epoch >= 0, "numBestSearchEpoch", "must not be negative");
+  rule(minibatch_tuning_frequency >= 1, "minibatchSizeTuningFrequency", "must be at least 1 epoch");
+  rule(minibatch_tuning_max >= 1, "minibatchSizeTuningMax", "must be at least 1");
+  rule(minibatch_error_margin >= 0, "minibatchSearchCriterionErrorMargin", "must not be negative");
+  const auto count = [](std::int64_t v) { return v >= 1; };
+  rule(all(samples_for_search.values, count), "numSamples4Search", "must be at least 1 sample");
+  rule(all(minibatches_for_search.values, count), "numMiniBatch4LRSearch", "must be at least 1 minibatch");
+  if (f.given("numSamples4Search") && f.given("numMiniBatch4LRSearch"))
+    f.problem("numMiniBatch4LRSearch", "both numSamples4Search and numMiniBatch4LRSearch are given",
+              "keep one of the two");
 }
 
 void SgdOptions::describe(config::Fields& f) {
@@ -165,7 +182,8 @@ void SgdOptions::check_rates(config::Fields& f) const {
   if (per_mb && per_sample)
     f.problem("learningRatesPerSample", "both learningRatesPerMB and learningRatesPerSample are given",
               "keep one of the two");
-  if (!per_mb && !per_sample && !f.given("learningRatesPerMB") && !f.given("learningRatesPerSample"))
+  const bool searched = auto_adjust && auto_adjust->method == AutoAdjustOptions::Method::before_epoch;
+  if (!searched && !per_mb && !per_sample && !f.given("learningRatesPerMB") && !f.given("learningRatesPerSample"))
     f.problem("learningRatesPerMB", "no learning rate is given",
               "add learningRatesPerMB = ... or learningRatesPerSample = ...");
   const auto rate = [](double v) { return v >= 0 && std::isfinite(v); };

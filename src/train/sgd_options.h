@@ -3,6 +3,7 @@
 // users give rates and momenta and those of the update (per sample).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -15,7 +16,7 @@
 
 namespace tutti {
 
-// AutoAdjust=[...]. Its keys are read and checked; the methods themselves are not part of this version.
+// AutoAdjust=[...]: src/train/adjust.h acts on it.
 struct AutoAdjustOptions {
   enum class Method { none, after_epoch, before_epoch };
   Method method = Method::none;
@@ -31,6 +32,9 @@ struct AutoAdjustOptions {
   std::int64_t minibatch_tuning_frequency = 1, minibatch_tuning_max = 1048576, minibatch_error_margin = 1;
 
   void describe(config::Fields&);
+
+ private:
+  void check(config::Fields&) const;
 };
 
 struct SgdOptions {
@@ -62,6 +66,9 @@ struct SgdOptions {
 
   bool traces() const { return !trace_real.empty() || !trace_category.empty() || !trace_sparse.empty(); }
 
+  std::size_t listed_learning_rates() const {
+    return std::max(learning_rates_per_mb.size(), learning_rates_per_sample.size());
+  }
   // Epochs count from 0. List entries are single precision values, as are the rates that come out.
   double learning_rate_per_sample(std::size_t epoch) const;
   double momentum_per_sample(std::size_t epoch) const;

@@ -2,7 +2,9 @@
 // The inner loop: forward, backward, exchange, update, report. Called by train() once per epoch.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -56,6 +58,21 @@ void check_gradients_or_stop(Training& t, const Batch& batch) {
                   t.progress.epoch + 1, t.progress.minibatches_in_epoch + 1, t.command));
 }
 
+// Every rank goes on with its exchange, and all see that the result is no number.
+Tally announce_nan(Training& t, const Batch& batch) {
+  Parameters& p = t.network->parameters();
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Slice& s : p.slices)
+    if (!s.sparse_gradient) std::fill_n(p.gradients.data() + s.offset, s.size(), nan);
+  for (std::size_t i = 0; i < p.pieces.size(); ++i) t.strategy->piece_ready(i);
+  Tally tally;
+  tally.criterion = nan;
+  tally.criterion_count = static_cast<double>(batch.samples);
+  tally.columns = batch.columns;
+  tally.evaluations.assign(t.network->evaluations().size(), {0, static_cast<double>(batch.samples)});
+  return tally;
+}
+
 }  // namespace
 
 void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& scalars, std::int64_t until) {
@@ -90,18 +107,19 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     try {
       tally = t.network->forward_backward(*batch, strategy);
     } catch (const NumericError& e) {
-      stop_at_nan(t, e.what());
+      if (!scalars.bears_nan) stop_at_nan(t, e.what());
+      tally = announce_nan(t, *batch);
     }
     tally.samples = batch->samples;
     strategy.finish_gradients(tally);
     strategy.exchange_weights(batch->global_samples);
     working += seconds_since(got);
 
-    if (std::isnan(tally.criterion)) stop_at_nan(t, "The sum over the ranks is not a number");
+    if (std::isnan(tally.criterion) && !scalars.bears_nan) stop_at_nan(t, "The sum over the ranks is not a number");
     t.progress.samples_in_epoch = batch->position + batch->global_samples;
     ++t.progress.minibatches_in_epoch;
     t.report->step(tally);
-    if (checkpoint_due(t, batch->global_samples)) {
+    if (!scalars.trial && checkpoint_due(t, batch->global_samples)) {
       settle();
       strategy.show_common_weights();
       checkpoint(t);

@@ -4,6 +4,7 @@
 #include <fmt/printf.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "train/checkpointing.h"
@@ -46,14 +47,15 @@ void announce_parameters(const Training& t) {
   log::line("");
 }
 
-void announce_epoch(const Training& t) {
+void announce_epoch(const Training& t, const EpochSettings& settings) {
   if (t.trace_level <= 0) return;
   const auto at = static_cast<std::size_t>(t.progress.epoch);
   log::line("");
   log::line(
       fmt::sprintf("Starting Epoch %d: learning rate per sample = %f  effective momentum = %f  momentum as time "
                    "constant = %.1f samples",
-                   t.progress.epoch + 1, t.sgd.learning_rate_per_sample(at), t.sgd.effective_momentum(at),
+                   t.progress.epoch + 1, settings.learning_rate,
+                   std::pow(settings.momentum_per_sample, static_cast<double>(settings.minibatch)),
                    t.sgd.momentum_time_constant(at)));
   std::string line = "Starting minibatch loop" + t.strategy->loop_text(t.progress.epoch);
   if (t.strategy->shares_data(t.progress.epoch)) line += ", distributed reading is ENABLED";
@@ -65,33 +67,41 @@ void announce_epoch(const Training& t) {
   log::line(line + ".");
 }
 
-void validate(Training& t, std::int64_t minibatch) {
+std::vector<Tally::Evaluation> validate(Training& t, std::int64_t minibatch) {
   EpochPlan plan;
   plan.minibatch = minibatch;
   plan.rank = t.world->rank();
   plan.ranks = t.world->size();
-  t.report->validation(evaluate(*t.network, *t.cv_reader, *t.world, plan).sums);
+  const auto sums = evaluate(*t.network, *t.cv_reader, *t.world, plan).sums;
+  t.report->validation(sums);
+  return sums;
 }
 
-EpochPlan plan_of(const Training& t, bool shares) {
+EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   EpochPlan plan;
   plan.epoch = t.progress.epoch;
   plan.samples = t.sgd.epoch_size;
-  plan.minibatch = t.sgd.minibatch_size.at(static_cast<std::size_t>(t.progress.epoch));
+  plan.minibatch = minibatch;
   plan.start = t.progress.samples_in_epoch;
   plan.rank = shares ? t.world->rank() : 0;
   plan.ranks = shares ? t.world->size() : 1;
   return plan;
 }
 
-void begin_report(Training& t, std::int64_t minibatch) {
-  EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch};
+void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
+  EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch, prefix};
   // Percentages as the original prints them: from the second epoch on where epochSize is not given.
   if (t.sgd.epoch_size > 0 || t.progress.epoch > 0)
     heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
   t.report->begin_epoch(heading);
   if (t.progress.samples_in_epoch > 0)
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_tally, t.resumed->interval_tally);
+}
+
+StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) {
+  StepScalarsOfEpoch s{settings.learning_rate, settings.momentum_per_sample};
+  s.update = settings.learning_rate > 0.01 * t.sgd.min_learning_rate_per_sample;
+  return s;
 }
 
 void advise(const Training& t) {
@@ -101,7 +111,7 @@ void advise(const Training& t) {
 }
 
 // The part of an epoch in which each rank works through all data, and the part in which the ranks share them.
-void run_parts(Training& t, const StepScalarsOfEpoch& scalars) {
+void run_parts(Training& t, const StepScalarsOfEpoch& scalars, std::int64_t minibatch, std::int64_t until) {
   const std::int64_t epoch = t.progress.epoch, from = t.strategy->shares_from(epoch);
   t.times = {};
   for (const bool shares : {false, true}) {
@@ -115,7 +125,7 @@ void run_parts(Training& t, const StepScalarsOfEpoch& scalars) {
     mode.normalization_time_constant = SgdOptions::once_set(t.sgd.normalization_time_constant, at);
     mode.blend_time_constant = SgdOptions::once_set(t.sgd.normalization_blend_time_constant, at);
     t.network->set_mode(mode);
-    run_epoch(t, plan_of(t, shares), scalars, shares ? std::numeric_limits<std::int64_t>::max() : from);
+    run_epoch(t, plan_of(t, shares, minibatch), scalars, shares ? until : std::min(from, until));
   }
 }
 
@@ -127,41 +137,76 @@ void count_left_out(const Training& t) {
                              t.progress.samples_in_epoch, t.progress.epoch + 1));
 }
 
-// Returns false when the learning rate has fallen below its minimum.
+// What decides on rates: the criterion or the first evaluation, of the validation data if there are any.
+double control_criterion(const Training& t, const std::vector<Tally::Evaluation>& validation) {
+  const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
+  const Tally& training = t.report->epoch_tally();
+  Tally::Evaluation value{training.criterion, training.criterion_count};
+  if (o.use_eval_criterion && !training.evaluations.empty()) value = training.evaluations[0];
+  if (o.use_cv_set && !validation.empty())
+    value = o.use_eval_criterion && validation.size() > 1 ? validation[1] : validation[0];
+  return value.sum / value.count;
+}
+
+bool rate_is_too_small(Training& t, double rate) {
+  const double least = t.sgd.min_learning_rate_per_sample;
+  if (rate >= least) return false;
+  log::line(
+      fmt::sprintf("Learn Rate Per Sample for Epoch[%d] = %.8g is less than minLearningRatePerSample %.8g. "
+                   "Training complete.",
+                   t.progress.epoch + 1, rate, least));
+  if (t.sgd.auto_adjust && t.sgd.auto_adjust->method != AutoAdjustOptions::Method::none) save_final_model(t);
+  return true;
+}
+
+// Returns false when the training ends before its last epoch.
 bool train_epoch(Training& t) {
+  const EpochSettings settings = settle_settings(t);
+  if (rate_is_too_small(t, settings.learning_rate)) return false;
   const std::int64_t epoch = t.progress.epoch;
-  const auto at = static_cast<std::size_t>(epoch);
-  const double rate = t.sgd.learning_rate_per_sample(at), least = t.sgd.min_learning_rate_per_sample;
-  if (rate < least) {
-    log::line(
-        fmt::sprintf("Learn Rate Per Sample for Epoch[%d] = %.8g is less than minLearningRatePerSample %.8g. "
-                     "Training complete.",
-                     epoch + 1, rate, least));
-    return false;
-  }
   t.strategy->begin_epoch(epoch);
-  announce_epoch(t);
-  const std::int64_t minibatch = t.sgd.minibatch_size.at(at);
-  begin_report(t, minibatch);
+  announce_epoch(t, settings);
+  begin_report(t, settings.minibatch, "");
   const auto start = Clock::now();
-  run_parts(t, {rate, t.sgd.momentum_per_sample(at), rate > 0.01 * least});
+  StepScalarsOfEpoch scalars = scalars_of(t, settings);
+  scalars.bears_nan = bears_nan(t);
+  run_parts(t, scalars, settings.minibatch, std::numeric_limits<std::int64_t>::max());
   count_left_out(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_tally().criterion_count);
-  t.report->end_epoch(t.progress.total_samples_seen, rate, seconds_since(start));
+  t.report->end_epoch(t.progress.total_samples_seen, settings.learning_rate, seconds_since(start));
   t.report->times(t.times, t.strategy->shares_from(epoch) < t.samples_per_epoch ? t.world->size() : 1);
   t.strategy->show_common_weights();
   share_statistics(t);
-  if (t.cv_reader) validate(t, minibatch);
+  std::vector<Tally::Evaluation> validation;
+  if (t.cv_reader) validation = validate(t, settings.minibatch);
+  t.strategy->take_back_weights();
 
-  ++t.progress.epoch;
+  const Verdict verdict = judge_epoch(t, control_criterion(t, validation), settings);
+  if (verdict == Verdict::finished) {
+    save_final_model(t);
+    log::line("Finished training and saved final model");
+    return false;
+  }
+  if (verdict == Verdict::go_on) ++t.progress.epoch;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
   t.progress.epoch_tally = {};
+  t.strategy->show_common_weights();
   checkpoint_at_epoch_end(t);
   t.strategy->take_back_weights();
   return true;
 }
 
 }  // namespace
+
+Tally run_trial(Training& t, const EpochSettings& settings, const char* prefix, std::int64_t samples) {
+  t.strategy->begin_epoch(t.progress.epoch);
+  begin_report(t, settings.minibatch, prefix);
+  StepScalarsOfEpoch scalars = scalars_of(t, settings);
+  scalars.bears_nan = scalars.trial = true;
+  run_parts(t, scalars, settings.minibatch, samples + 1);
+  t.report->end_trial(settings.learning_rate, settings.minibatch);
+  return t.report->epoch_tally();
+}
 
 void train(Training& t) {
   t.optimizer->bind(t.network->parameters());

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "train/adjust.h"
 #include "train/checkpoint.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
@@ -49,11 +50,16 @@ struct Training {
   std::unique_ptr<Report> report;
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was taken up
+  AdjustState adjust;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
   int threads = 1;
   EpochTimes times;
 };
+
+// Up to the first minibatch after `samples` samples of the epoch, with results under that prefix; leaves weights,
+// progress and all else where the trial has taken them. Collective.
+Tally run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
 
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
 void train(Training&);
@@ -61,7 +67,9 @@ void train(Training&);
 // src/train/step_loop.cpp: one epoch, from progress.samples_in_epoch to its end.
 struct StepScalarsOfEpoch {
   double learning_rate = 0, momentum_per_sample = 0;
-  bool update = true;  // false: rate too small to move anything (semantics 8.3)
+  bool update = true;      // false: rate too small to move anything (semantics 8.3)
+  bool bears_nan = false;  // a criterion that is not a number does not end the run
+  bool trial = false;      // nothing is saved
 };
 // Stops before its end when `until` samples of the epoch are done. Adds to Training::times.
 void run_epoch(Training&, const EpochPlan&, const StepScalarsOfEpoch&, std::int64_t until);

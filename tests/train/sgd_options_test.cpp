@@ -125,10 +125,12 @@ TEST(SgdOptions, BrokenRulesAreNamedTogether) {
   EXPECT_EQ(problem("L2RegWeight=-1\nclippingThresholdPerSample=0"),
             "L2RegWeight must not be negative\nclippingThresholdPerSample must be positive\n");
   EXPECT_EQ(problem("checkpointEverySamples=-1"), "checkpointEverySamples must be at least 0\n");
-  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=adjustAfterEpoch ]"),
-            "automatic learning rates are not in this version\n");
-  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustMinibatch=true ]"), "automatic minibatch sizes are not in this version\n");
-  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=none; learnRateDecreaseFactor=0.5 ]"), "");
+  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=adjustAfterEpoch; autoAdjustMinibatch=true ]"), "");
+  EXPECT_EQ(problem("AutoAdjust=[ learnRateDecreaseFactor=1.5; learnRateIncreaseFactor=0.5 ]"),
+            "learnRateDecreaseFactor must lie above 0, up to 1\nlearnRateIncreaseFactor must be 1 or more\n");
+  EXPECT_EQ(problem("AutoAdjust=[ learnRateAdjustInterval=0 ]"), "learnRateAdjustInterval must be at least 1 epoch\n");
+  EXPECT_EQ(problem("AutoAdjust=[ numSamples4Search=100; numMiniBatch4LRSearch=2 ]"),
+            "both numSamples4Search and numMiniBatch4LRSearch are given\n");
   EXPECT_EQ(problem("learningRatePerMB=1"), "SGD has no 'learningRatePerMB'\n");
   EXPECT_EQ(problem("beta1=1"), "beta1 must lie in [0, 1)\n");
 }
