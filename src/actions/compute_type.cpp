@@ -5,7 +5,7 @@ namespace tutti::actions {
 
 void describe_compute_type(config::Fields& f, ComputeType& type) {
   f.choice("computeType", type, {{"float32", ComputeType::float32}, {"bfloat16", ComputeType::bfloat16}},
-           "numbers of products; weights, sums and everything else are float32");
+           "numbers of products and convolutions; weights, sums and everything else are float32");
   if (!supports("cpu", type))
     f.problem("computeType", "this processor does not compute in bfloat16: that needs AVX-512 with BF16",
               "write computeType = float32, or leave the key out");

@@ -43,7 +43,7 @@ void TopLevel::describe(Fields& f) {
   f.choice("precision", precision, {{"float", Precision::float32}, {"double", Precision::float64}},
            "numbers of the model; double computes in float32");
   f.choice("computeType", compute_type, {{"float32", Compute::float32}, {"bfloat16", Compute::bfloat16}},
-           "numbers of products; weights, sums and everything else are float32");
+           "numbers of products and convolutions; weights, sums and everything else are float32");
   f("deviceId", device_id, "cpu, auto, or the index of a GPU; -1 is cpu");
   f("traceLevel", trace_level, "verbosity of the log");
   f("stderr", log_file, "log file; directories are created");

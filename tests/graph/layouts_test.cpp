@@ -183,6 +183,21 @@ TEST_P(Layouts, SameBitsAgain) {
   EXPECT_EQ(a.state, b.state);
 }
 
+// Operands are rounded by 2^-9 of their size; normalisation and deep chains blow that up somewhat. ReLU may turn.
+TEST_P(Layouts, InBfloat16NearFloat32) {
+  if (!supports("cpu", ComputeType::bfloat16)) GTEST_SKIP() << "this processor has no AVX-512 with BF16";
+  NetworkOptions rounded, plain;
+  rounded.compute_type = plain.compute_type = ComputeType::bfloat16;
+  plain.image_layouts = false;
+  const Result exact = trained(GetParam(), {}), blocked = trained(GetParam(), rounded);
+  for (const Result& r : {blocked, trained(GetParam(), plain)}) {
+    EXPECT_NEAR(r.criterion, exact.criterion, 0.02 * exact.criterion);
+    EXPECT_LT(distance(r.gradients, exact.gradients), 0.1);
+    EXPECT_GT(distance(r.gradients, exact.gradients), 1e-4) << "was it computed in bfloat16?";
+  }
+  EXPECT_EQ(trained(GetParam(), rounded).gradients, blocked.gradients);
+}
+
 INSTANTIATE_TEST_SUITE_P(Images, Layouts, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
 
 TEST(Winograd, IsNearTheDirectWay) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution by oneDNN. A step is a primitive and, for each tensor that the primitive wants in another layout than the
 // caller's (weights nearly always), a reorder through the shared scratch memory: weights change from step to step, so
-// their copy is made anew each time and is in the cache when the primitive reads it.
+// their copy is made anew each time and is in the cache when the primitive reads it. Convolutions in bfloat16 are the
+// same with operands copied to bfloat16; what they write is float32.
 #include <algorithm>
 #include <optional>
 
@@ -100,8 +101,9 @@ bool winograd_pays(const ConvolutionShape& s) {
 
 class CpuConvolution : public ConvolutionPlan {
  public:
-  CpuConvolution(const ConvolutionShape& shape, OneDnn& dnnl, const Kernels& kernels, std::size_t block)
-      : dnnl_(dnnl), kernels_(kernels), shape_(shape) {
+  CpuConvolution(const ConvolutionShape& shape, OneDnn& dnnl, const Kernels& kernels, std::size_t block,
+                 ComputeType type)
+      : dnnl_(dnnl), kernels_(kernels), shape_(shape), operands_(operand_type(type)) {
     const ImageWindow& w = shape.window;
     x_ = image_memory(shape.columns, shape.in_channels, w, w.in, shape.in, block);
     y_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block);
@@ -112,7 +114,10 @@ class CpuConvolution : public ConvolutionPlan {
     memory::dims steps(dims.size(), 1);
     for (std::size_t axis = dims.size() - 1; axis-- > 0;) steps[axis] = steps[axis + 1] * dims[axis + 1];
     w_ = memory::desc(dims, memory::data_type::f32, steps);
-    any_w_ = memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
+    x_operand_ = image_memory(shape.columns, shape.in_channels, w, w.in, shape.in, block, operands_);
+    y_operand_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block, operands_);
+    any_w_ = memory::desc(dims, operands_, memory::format_tag::any);
+    any_dw_ = memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
     if (shape.bias) bias_ = memory::desc({size(shape.out_channels)}, memory::data_type::f32, memory::format_tag::x);
     attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   }
@@ -136,20 +141,31 @@ class CpuConvolution : public ConvolutionPlan {
   }
 
  private:
+  static memory::data_type operand_type(ComputeType type) {
+    switch (type) {
+      case ComputeType::float32:
+        return memory::data_type::f32;
+      case ComputeType::bfloat16:
+        return memory::data_type::bf16;
+    }
+    return memory::data_type::undef;
+  }
+
   using Forward = dnnl::convolution_forward;
   using Data = dnnl::convolution_backward_data;
   using Weights = dnnl::convolution_backward_weights;
 
   // The first of these that is not oneDNN's reference code: the rule's algorithm, the direct one, the direct one in
-  // layouts of the library's choice.
+  // layouts of the library's choice. `x` and `y` are what stands on the two sides.
   template <class Description, class Make>
-  Description choose(const Make& make) const {
+  Description choose(const memory::desc& x, const memory::desc& y, const Make& make) const {
     struct Way {
       dnnl::algorithm algorithm;
       bool own_layouts;
     };
     std::vector<Way> ways;
-    if (winograd_pays(shape_)) ways.push_back({dnnl::algorithm::convolution_winograd, false});
+    if (winograd_pays(shape_) && operands_ == memory::data_type::f32)
+      ways.push_back({dnnl::algorithm::convolution_winograd, false});
     ways.push_back({dnnl::algorithm::convolution_direct, false});
     ways.push_back({dnnl::algorithm::convolution_direct, true});
     for (const auto& way : ways) {
@@ -157,7 +173,7 @@ class CpuConvolution : public ConvolutionPlan {
         return way.own_layouts ? memory::desc(md.dims(), md.data_type(), memory::format_tag::any) : md;
       };
       try {
-        Description pd = make(way.algorithm, layout(x_), layout(y_));
+        Description pd = make(way.algorithm, layout(x), layout(y));
         if (way.own_layouts || std::string(pd.impl_info_str()).find("ref") == std::string::npos) return pd;
       } catch (const dnnl::error& e) {
         if (e.status != dnnl_unimplemented || way.own_layouts) throw;
@@ -167,7 +183,7 @@ class CpuConvolution : public ConvolutionPlan {
   }
 
   Forward::primitive_desc forward_description(bool fused) const {
-    return choose<Forward::primitive_desc>([&](auto algorithm, const auto& x, const auto& y) {
+    return choose<Forward::primitive_desc>(x_operand_, y_, [&](auto algorithm, const auto& x, const auto& y) {
       dnnl::primitive_attr attributes;  // copies of attributes_ would share what they hold
       attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
       if (fused && shape_.relu) {
@@ -183,6 +199,14 @@ class CpuConvolution : public ConvolutionPlan {
     });
   }
 
+  // The forward pass whose gradient is planned: the library wants to see one, with operands of the type computed in.
+  Forward::primitive_desc backward_hint(dnnl::algorithm algorithm, memory::desc x, memory::desc y) const {
+    x.data.data_type = y.data.data_type = memory::convert_to_c(operands_);
+    return Forward::primitive_desc(
+        Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
+        dnnl_.engine);
+  }
+
   void plan_forward() {
     const auto pd = forward_description(true);
     std::vector<Argument> arguments = {{DNNL_ARG_SRC, false, x_, pd.src_desc(), 0, {}, {}},
@@ -193,10 +217,8 @@ class CpuConvolution : public ConvolutionPlan {
   }
 
   void plan_data() {
-    const auto pd = choose<Data::primitive_desc>([&](auto algorithm, const auto& x, const auto& y) {
-      const auto hint = Forward::primitive_desc(
-          Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
-          dnnl_.engine);
+    const auto pd = choose<Data::primitive_desc>(x_, y_operand_, [&](auto algorithm, const auto& x, const auto& y) {
+      const auto hint = backward_hint(algorithm, x, y);
       return Data::primitive_desc(Data::desc(algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
                                   dnnl_.engine, hint);
     });
@@ -207,13 +229,12 @@ class CpuConvolution : public ConvolutionPlan {
   }
 
   void plan_weights() {
-    const auto pd = choose<Weights::primitive_desc>([&](auto algorithm, const auto& x, const auto& y) {
-      const auto hint = Forward::primitive_desc(
-          Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
-          dnnl_.engine);
-      return Weights::primitive_desc(Weights::desc(algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
-                                     dnnl_.engine, hint);
-    });
+    const auto pd =
+        choose<Weights::primitive_desc>(x_operand_, y_operand_, [&](auto algorithm, const auto& x, const auto& y) {
+          const auto hint = backward_hint(algorithm, x, y);
+          return Weights::primitive_desc(Weights::desc(algorithm, x, any_dw_, y, strides_, before_, behind_),
+                                         attributes_, dnnl_.engine, hint);
+        });
     weights_.emplace(dnnl_, kernels_, pd, Weights(pd),
                      std::vector<Argument>{{DNNL_ARG_SRC, false, x_, pd.src_desc(), 0, {}, {}},
                                            {DNNL_ARG_DIFF_DST, false, y_, pd.diff_dst_desc(), 0, {}, {}},
@@ -223,7 +244,9 @@ class CpuConvolution : public ConvolutionPlan {
   OneDnn& dnnl_;
   const Kernels& kernels_;
   ConvolutionShape shape_;
-  memory::desc x_, y_, w_, any_w_, bias_;
+  memory::data_type operands_;
+  memory::desc x_, y_, w_, bias_;  // the caller's
+  memory::desc x_operand_, y_operand_, any_w_, any_dw_;
   memory::dims strides_, before_, behind_;
   dnnl::primitive_attr attributes_;
   std::optional<Step> forward_, data_, weights_;
@@ -232,7 +255,8 @@ class CpuConvolution : public ConvolutionPlan {
 }  // namespace
 
 dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const ImageWindow& w,
-                                const ImageWindow::Sizes& sizes, Format format, std::size_t block) {
+                                const ImageWindow::Sizes& sizes, Format format, std::size_t block,
+                                dnnl::memory::data_type type) {
   using tag = memory::format_tag;
   static constexpr tag plain[] = {tag::ncw, tag::nchw, tag::ncdhw};
   static constexpr tag by_8[] = {tag::nCw8c, tag::nChw8c, tag::nCdhw8c};
@@ -240,12 +264,13 @@ dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const
   auto dims = spatial(w, sizes);
   dims.insert(dims.begin(), {size(columns), size(channels)});
   const tag* tags = format == Format::plain ? plain : block == 8 ? by_8 : by_16;
-  return memory::desc(dims, memory::data_type::f32, tags[w.rank - 1]);
+  return memory::desc(dims, type, tags[w.rank - 1]);
 }
 
 std::unique_ptr<ConvolutionPlan> CpuImages::plan_convolution(const ConvolutionShape& shape) {
-  return with_errors("planning a convolution",
-                     [&] { return std::make_unique<CpuConvolution>(shape, dnnl_, kernels_, channel_block()); });
+  return with_errors("planning a convolution", [&] {
+    return std::make_unique<CpuConvolution>(shape, dnnl_, kernels_, channel_block(), compute_type_);
+  });
 }
 
 }  // namespace tutti::cpu

@@ -12,7 +12,8 @@ namespace tutti::cpu {
 
 class CpuImages : public ImageBackend {
  public:
-  explicit CpuImages(const Kernels& kernels) : kernels_(kernels), images_(kernels.images()) {}
+  explicit CpuImages(const Kernels& kernels, ComputeType type = ComputeType::float32)
+      : kernels_(kernels), images_(kernels.images()), compute_type_(type) {}
 
   std::size_t channel_block() const override { return images_.block; }
   void reorder(const ImageExtent& from, Format to, const float* x, float* y, bool accumulate) override;
@@ -39,6 +40,7 @@ class CpuImages : public ImageBackend {
  private:
   const Kernels& kernels_;
   const ImageKernels& images_;
+  const ComputeType compute_type_;
   OneDnn dnnl_;
 };
 

@@ -22,7 +22,7 @@ CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type)
       compute_type_(type),
       matmul_(std::make_unique<Matmul>()),
       bfloat16_(type == ComputeType::bfloat16 ? std::make_unique<Bfloat16Matmul>(*bfloat16_kernels()) : nullptr),
-      images_(std::make_unique<CpuImages>(kernels)) {}
+      images_(std::make_unique<CpuImages>(kernels, type)) {}
 CpuBackend::~CpuBackend() = default;
 
 std::string CpuBackend::name() const {

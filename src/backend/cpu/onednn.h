@@ -84,6 +84,7 @@ inline dnnl::memory::dims padding_behind(const ImageWindow& w) {
   return dims;
 }
 dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const ImageWindow& w,
-                                const ImageWindow::Sizes& sizes, Format format, std::size_t block);
+                                const ImageWindow::Sizes& sizes, Format format, std::size_t block,
+                                dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 
 }  // namespace tutti::cpu
