@@ -15,6 +15,9 @@ namespace tutti::cpu {
 class Bfloat16Matmul {
  public:
   explicit Bfloat16Matmul(const Bfloat16Kernels& kernels) : kernels_(kernels) {}
+  // Few rows times a matrix that fits no cache take as long as reading the matrix once, and converting reads it, too:
+  // such a product is faster, and more exact, in float32. The rule looks at the shape only, so that runs agree.
+  static bool pays(const Gemm& g) { return g.m > 16 || g.k * g.n < (std::size_t{1} << 22); }
   void run(const Gemm&, const float* a, const float* b, float* c);
 
  private:

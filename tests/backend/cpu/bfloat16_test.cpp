@@ -101,6 +101,14 @@ TEST_F(Bfloat16, OperandsAreRoundedToNearestAndSumsAreFloat) {
                    1e-4);
 }
 
+TEST_F(Bfloat16, FewRowsOfAHugeMatrixStayInFloat32) {
+  Product p({.transpose_b = true, .m = 3, .n = 4100, .k = 1030}, 0, false, 9);
+  std::vector<float> other(p.c);
+  backend->gemm(p.g, p.a.data(), p.b.data(), p.c.data());
+  make_backend("cpu")->gemm(p.g, p.a.data(), p.b.data(), other.data());
+  EXPECT_EQ(p.c, other);
+}
+
 TEST_F(Bfloat16, NothingToSum) {
   Product p({.m = 2, .n = 3, .k = 0}, 0, true, 1);
   expect_right(*backend, p, 0);
