@@ -88,6 +88,18 @@ TEST(Backend, Sparse) {
   EXPECT_EQ(dw, (std::vector<float>{6, 1, -1, 7, 1, 1}));
 }
 
+TEST(Backend, ColumnsByNumber) {
+  const auto backend = make_backend("cpu");
+  const std::vector<std::int32_t> from = {3, -1, 0, 3};
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<float> y(8, 9.0f);
+  backend->gather_columns(from, 2, x.data(), y.data());
+  EXPECT_EQ(y, (std::vector<float>{7, 8, 0, 0, 1, 2, 7, 8}));
+  std::vector<float> dx(8, 1.0f);
+  backend->scatter_columns(from, 2, x.data(), dx.data());
+  EXPECT_EQ(dx, (std::vector<float>{6, 7, 1, 1, 1, 1, 9, 11}));
+}
+
 TEST(Backend, StridedCopies) {
   const auto backend = make_backend("cpu");
   const auto x = random(24, 1);

@@ -100,6 +100,40 @@ TEST(Kernels, SameBitsFromEveryInstructionSet) {
   }
 }
 
+// One step of an LSTM forward and backward with `k`; every result in one vector.
+std::vector<float> lstm(const Kernels& k, std::size_t rows, std::size_t cells, bool one_state) {
+  std::mt19937 engine(4);
+  std::uniform_real_distribution<float> draw(-2, 2);
+  const auto random = [&](std::size_t n) {
+    std::vector<float> v(n);
+    for (auto& x : v) x = draw(engine);
+    return v;
+  };
+  const std::size_t n = rows * cells;
+  const auto projected = random(4 * n), state = random(4 * n), before = random(n), dh = random(n), dc = random(n);
+  std::vector<float> all(11 * n);
+  float *gates = all.data(), *cell = gates + 4 * n, *h = cell + n, *dgates = h + n, *down = dgates + 4 * n;
+  LstmRows f;
+  f.rows = rows, f.cells = cells, f.projected = projected.data(), f.from_state = state.data();
+  f.from_state_step = one_state ? 0 : 4 * cells, f.cell_before = before.data();
+  f.cell_before_step = one_state ? 0 : cells, f.gates = gates, f.cell = cell, f.output = h;
+  k.lstm_step(f, 0, rows);
+  LstmRowsGradient b;
+  b.rows = rows, b.cells = cells, b.gates = gates, b.cell_before = before.data();
+  b.cell_before_step = f.cell_before_step, b.cell = cell, b.output_gradient = dh.data(), b.cell_gradient = dc.data();
+  b.gates_gradient = dgates, b.cell_before_gradient = down;
+  k.lstm_step_gradient(b, 0, rows);
+  return all;
+}
+
+TEST(Kernels, LstmStepHasTheSameBits) {
+  for (const auto* k : available())
+    for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 47UL, 64UL})
+      for (const bool one_state : {false, true})
+        EXPECT_TRUE(same(lstm(portable_kernels(), 3, cells, one_state), lstm(*k, 3, cells, one_state)))
+            << k->name << " " << cells;
+}
+
 double exact(UnaryOp op, double x) {
   switch (op) {
     case UnaryOp::copy:
