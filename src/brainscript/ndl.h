@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ndl.h -- NDLNetworkBuilder: the older, line-oriented network language (semantics 7.2). Text -> script
 // (ndl_parser.cpp)
-// -> graph (ndl_builder.cpp), with one row for each function (ndl_functions.cpp).
+// -> graph (ndl_builder.cpp), with one row for each function (ndl_functions.cpp); ndl_description.cpp reads the block.
 #pragma once
 
 #include <map>
@@ -81,6 +81,8 @@ struct Function {
 };
 const std::vector<Function>& functions();
 
+// The network of a section, given the macros and constants of others.
+graph::Graph build_network(const std::vector<const Script*>& macros, const Script& network, const BuildContext&);
 graph::Graph build(const config::Record& command, const BuildContext&);
 
 }  // namespace tutti::brainscript::ndl
