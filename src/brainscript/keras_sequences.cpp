@@ -17,8 +17,9 @@ struct Recurrent {
   bool sequences = false, backwards = false;
 };
 
-// The bias of a layer with `gates` blocks as an array, or 0 where there is none.
-std::string bias_text(const Layer& l, std::size_t units, std::size_t gates, std::optional<std::size_t> one) {
+// The bias of a layer with `gates` blocks as an array, or 0 where there is none. Block `one`, if it is one of them,
+// begins at 1.
+std::string bias_text(const Layer& l, std::size_t units, std::size_t gates, std::size_t one) {
   if (!flag(l, {"use_bias"}, true)) return "0";
   const double value = constant_initial(l, {"bias_initializer"});
   std::string all;
@@ -52,16 +53,14 @@ Recurrent recurrent_function(Writer& w, const Layer& l, bool turned) {
   if (kind == "LSTM") {
     const bool forget = setting(l, {"forget_bias_init"}) ? plain_name(setting(l, {"forget_bias_init"})) == "one"
                                                          : flag(l, {"unit_forget_bias"}, true);
-    r.function =
-        w.function(l, fmt::format("_Keras.Lstm {{{}, ({}), {}, {}, {}, {}}}", r.units,
-                                  bias_text(l, r.units, 4, forget ? std::optional<std::size_t>(2) : std::nullopt),
-                                  activation, gate, weights, plain));
+    r.function = w.function(l, fmt::format("_Keras.Lstm {{{}, ({}), {}, {}, {}, {}}}", r.units,
+                                           bias_text(l, r.units, 4, forget ? 2 : 4), activation, gate, weights, plain));
   } else if (kind == "GRU") {
     r.function =
-        w.function(l, fmt::format("_Keras.Gru {{{}, ({}), {}, {}, {}, {}}}", r.units, bias_text(l, r.units, 3, {}),
+        w.function(l, fmt::format("_Keras.Gru {{{}, ({}), {}, {}, {}, {}}}", r.units, bias_text(l, r.units, 3, 3),
                                   activation, gate, weights, flag(l, {"reset_after"}, l.kind != kind)));
   } else {
-    r.function = w.function(l, fmt::format("_Keras.Simple {{{}, ({}), {}, {}}}", r.units, bias_text(l, r.units, 1, {}),
+    r.function = w.function(l, fmt::format("_Keras.Simple {{{}, ({}), {}, {}}}", r.units, bias_text(l, r.units, 1, 1),
                                            activation, weights));
   }
   return r;
