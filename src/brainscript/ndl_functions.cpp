@@ -50,11 +50,11 @@ void sparse(graph::Node& n, const Given&) { n.attributes["sparse"] = true; }
 
 // What every kind of parameter takes behind its dims.
 std::vector<Parameter> with_initialisation(std::vector<Parameter> first) {
-  for (auto& p : std::vector<Parameter>{
-           flag({"_needGradient", "needsGradient", "computeGradient"}, true), number({"learningRateMultiplier"}, 1),
-           text({"init"}, "uniform"), number({"value"}, 0), number({"initValueScale"}, 1),
-           text({"initFromFilePath"}, ""), flag({"_initOnCPUOnly"}, false), integer({"randomSeed"}, -1),
-           text({"initFromLiteral"}, ""), integer({"_initBias"}, 0)})
+  for (auto& p : std::vector<Parameter>{flag({"_needGradient", "needsGradient", "computeGradient"}, true),
+                                        number({"learningRateMultiplier"}, 1), text({"init"}, "uniform"),
+                                        number({"value"}, 0), number({"initValueScale"}, 1),
+                                        text({"initFromFilePath"}, ""), flag({"_initOnCPUOnly"}, false),
+                                        integer({"randomSeed"}, -1), text({"initFromLiteral"}, "")})
     first.push_back(std::move(p));
   return first;
 }
