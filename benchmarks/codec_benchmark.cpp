@@ -60,13 +60,13 @@ void against_copy(benchmark::State& state, const codec::Kernels* kernels, Direct
   state.counters["of_copy"] = work_rate / copy_rate;
 }
 
-void add(const codec::Kernels* kernels, Direction direction, int bits) {
+void add(const codec::Kernels* kernels, Direction direction, const std::string& name, CodecOptions options) {
   if (!kernels) return;
   const char* verb = direction == Direction::encode   ? "encode"
                      : direction == Direction::decode ? "decode"
                                                       : "decode_add";
-  benchmark::RegisterBenchmark(("codec/" + std::to_string(bits) + "_bit/" + verb + "/" + kernels->name).c_str(),
-                               against_copy, kernels, direction, CodecOptions{bits, true})
+  benchmark::RegisterBenchmark(("codec/" + name + "/" + verb + "/" + kernels->name).c_str(), against_copy, kernels,
+                               direction, options)
       ->ArgNames({"rows", "columns"})
       ->Args({2048, 4880})  // the whole of a network of three layers of 2048
       ->Args({100000, 100})
@@ -86,10 +86,16 @@ int main(int argc, char** argv) {
   for (const auto* kernels :
        {&tutti::codec::best_kernels(), tutti::codec::avx2_kernels(), tutti::codec::portable_kernels()})
     for (const Direction direction : {Direction::encode, Direction::decode_add, Direction::decode})
-      tutti::add(kernels, direction, 1);
+      tutti::add(kernels, direction, "1_bit", {.bits = 1});
   for (const int bits : {2, 8, 16, 32})
     for (const Direction direction : {Direction::encode, Direction::decode_add})
-      tutti::add(&tutti::codec::best_kernels(), direction, bits);
+      tutti::add(&tutti::codec::best_kernels(), direction, std::to_string(bits) + "_bit", {.bits = bits});
+  for (const auto* kernels :
+       {&tutti::codec::best_kernels(), tutti::codec::avx2_kernels(), tutti::codec::portable_kernels()})
+    for (const Direction direction : {Direction::encode, Direction::decode_add}) {
+      tutti::add(kernels, direction, "float16", {.bits = 16, .format = tutti::NumberFormat::half});
+      tutti::add(kernels, direction, "bfloat16", {.bits = 16, .format = tutti::NumberFormat::brain});
+    }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -59,7 +59,7 @@ Report::Report(NodeResult criterion, std::vector<NodeResult> evaluations, std::i
 void Report::begin_epoch(const EpochHeading& heading) {
   at_ = heading;
   minibatch_ = interval_begin_ = 0;
-  samples_here_ = 0;
+  samples_here_ = samples_done_ = 0;
   epoch_ = since_ = Tally{};
   epoch_.evaluations.resize(evaluations_.size());
   since_.evaluations.resize(evaluations_.size());
@@ -68,6 +68,7 @@ void Report::begin_epoch(const EpochHeading& heading) {
 
 void Report::continue_epoch(std::int64_t minibatches_done, const Tally& epoch, const Tally& interval) {
   epoch_ = epoch;
+  samples_done_ = epoch.samples;
   since_ = interval;
   epoch_.evaluations.resize(evaluations_.size());
   since_.evaluations.resize(evaluations_.size());
@@ -86,9 +87,10 @@ void Report::add(const Tally& tally) {
 
 void Report::add_to_epoch(const Tally& tally) { epoch_ += tally; }
 
-void Report::step(const Tally& tally) {
+void Report::step(const Tally& tally, std::int64_t samples) {
   add(tally);
-  samples_here_ += tally.samples;
+  samples_here_ += samples;
+  samples_done_ += samples;
   ++minibatch_;
   if (line_due(minibatch_)) interval_line();
   progress_line();
@@ -136,8 +138,8 @@ void Report::progress_line() {
   std::string text = fmt::format("epoch {}/{}", at_.epoch, at_.epochs);
   std::string eta;
   if (at_.samples > 0) {
-    text += fmt::format("  {:3.0f} %", 100.0 * static_cast<double>(epoch_.samples) / static_cast<double>(at_.samples));
-    const std::int64_t left = at_.samples * (at_.epochs - at_.epoch + 1) - epoch_.samples;
+    text += fmt::format("  {:3.0f} %", 100.0 * static_cast<double>(samples_done_) / static_cast<double>(at_.samples));
+    const std::int64_t left = at_.samples * (at_.epochs - at_.epoch + 1) - samples_done_;
     eta = fmt::format("  ETA {}", duration(static_cast<double>(left) / std::max(rate, 1e-9)));
   }
   log::progress(fmt::format("{}  {}  {:.0f} samples/s{}", text,

@@ -44,8 +44,9 @@ class Report {
   void begin_epoch(const EpochHeading&);
   // After begin_epoch, when the epoch was taken up in its middle: what had been summed by then.
   void continue_epoch(std::int64_t minibatches_done, const Tally& epoch, const Tally& interval);
-  // One step, with the tally of all ranks. Prints the interval line when it is due.
-  void step(const Tally&);
+  // One step of `samples` over all ranks, with the tally of all, or of this rank where each trains alone. Prints the
+  // interval line when it is due.
+  void step(const Tally&, std::int64_t samples);
   // Sums that belong to steps already counted.
   void add(const Tally&);
   void add_to_epoch(const Tally&);                        // by other ranks: no part of the interval lines
@@ -74,7 +75,8 @@ class Report {
   EpochHeading at_;
   std::int64_t minibatch_ = 0;       // done in this epoch
   std::int64_t interval_begin_ = 0;  // the minibatch after which the running interval began
-  std::int64_t samples_here_ = 0;    // since begin_epoch, for the rate of the progress line
+  // Samples over all ranks: since begin_epoch (for the rate of the progress line), and of the epoch.
+  std::int64_t samples_here_ = 0, samples_done_ = 0;
   Tally epoch_, since_;
   Clock::time_point interval_start_, epoch_start_, progress_shown_;
 };

@@ -118,7 +118,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     if (std::isnan(tally.criterion) && !scalars.bears_nan) stop_at_nan(t, "The sum over the ranks is not a number");
     t.progress.samples_in_epoch = batch->position + batch->global_samples;
     ++t.progress.minibatches_in_epoch;
-    t.report->step(tally);
+    t.report->step(tally, batch->global_samples);
     if (!scalars.trial && checkpoint_due(t, batch->global_samples)) {
       settle();
       strategy.show_common_weights();
