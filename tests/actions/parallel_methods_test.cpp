@@ -33,6 +33,21 @@ TEST_F(TrainRun, ACheckpointWithinABlockChangesNothing) {
   }
 }
 
+TEST_F(TrainRun, SettingsThatMayNotWorkAreWarnedAbout) {
+  const std::string block = "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80;";
+  const auto says = [&](const std::string& settings) {
+    log::open({path("warnings.log"), false, 0, false});
+    train(2, "m", in_parallel_block(settings) + "\nTrain=[makeMode=false]");
+    log::close();
+    return bytes("warnings.log");
+  };
+  EXPECT_NE(says(block + "exchangeBits=1]").find("1 bit swing"), std::string::npos);
+  EXPECT_EQ(says(block + "exchangeBits=2]").find("WARNING"), std::string::npos);
+  EXPECT_NE(says(block + "blockLearningRate=3]").find("may overshoot"), std::string::npos);
+  EXPECT_NE(says(block + "blockMomentumPerSync=0]").find("blockMomentum equals to zero"), std::string::npos);
+  EXPECT_NE(says("parallelizationMethod=EASGD;EASGD=[movingRate=0.7]").find("beyond the mean"), std::string::npos);
+}
+
 TEST_F(TrainRun, BlockMethodsGoOnWithAnotherNumberOfRanks) {
   for (const auto& [name, settings] : some_methods()) {
     train(3, name, in_parallel_block(settings));
