@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps of the image networks of the field on made-up data, momentum update included: milliseconds per step,
 // GFLOP/s of the convolutions and products, that as a share of a large matrix product's rate measured beside it, and
-// the memory planned. Usage: image_benchmark [--plain] [--direct] [--seconds S] NAME...
+// the memory planned. Usage: image_benchmark [--plain] [--direct] [--bfloat16] [--seconds S] NAME...
 #include <dnnl.h>
 #include <fmt/format.h>
 
@@ -286,6 +286,8 @@ int run(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--plain")
       options.image_layouts = false;
+    else if (word == "--bfloat16")
+      options.compute_type = ComputeType::bfloat16;
     else if (word == "--direct")
       options.winograd = false;
     else if (word == "--seconds" && i + 1 < argc)

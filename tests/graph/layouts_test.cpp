@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "graph_builder.h"
+#include "tutti/backend.h"
 
 namespace tutti {
 namespace {
@@ -200,6 +201,16 @@ TEST_P(Layouts, InBfloat16NearFloat32) {
 
 INSTANTIATE_TEST_SUITE_P(Images, Layouts, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
 
+TEST_P(Layouts, Bfloat16IsNear) {
+  if (!supports("cpu", ComputeType::bfloat16)) GTEST_SKIP() << "this processor has no bfloat16 products";
+  NetworkOptions options;
+  options.compute_type = ComputeType::bfloat16;
+  const Result a = trained(GetParam(), options), b = trained(GetParam(), {});
+  EXPECT_NEAR(a.criterion, b.criterion, 0.03 * b.criterion);
+  EXPECT_LT(distance(a.gradients, b.gradients), 0.06);
+  EXPECT_NE(a.gradients, b.gradients);
+}
+
 TEST(Winograd, IsNearTheDirectWay) {
   const Case deep{"deep",
                   [](Layers& l) {
@@ -212,6 +223,11 @@ TEST(Winograd, IsNearTheDirectWay) {
   direct.winograd = false;
   const Result a = trained(deep, {}, 3), b = trained(deep, direct, 3);
   EXPECT_NEAR(a.criterion, b.criterion, 1e-4 * b.criterion);
+  NetworkOptions plain = direct;
+  plain.image_layouts = false;
+  RecordProperty("criterion", std::to_string((a.criterion - b.criterion) / b.criterion * 1e6) + "e-6");
+  RecordProperty("gradients", std::to_string(distance(a.gradients, b.gradients) * 1e6) + "e-6");
+  RecordProperty("direct_ways", std::to_string(distance(trained(deep, plain, 3).gradients, b.gradients) * 1e6) + "e-6");
   EXPECT_LT(distance(a.gradients, b.gradients), 1e-4);
 }
 

@@ -36,20 +36,25 @@ class Step {
     for (auto& a : arguments_) {
       all.emplace_back(a.index, a.inner);
       a.offset = used;
-      if (a.output || a.inner != a.outer) used += floats_of(a.inner);
       if (a.inner == a.outer) continue;
+      used += floats_of(a.inner);
       const auto& [from, to] = a.output ? std::pair{a.inner, a.outer} : std::pair{a.outer, a.inner};
       a.copy = reorder(from, to, false);
       if (a.output) a.sum = reorder(from, to, true);
     }
     scratchpad_ = used;
     all.emplace_back(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
-    dnnl_.reserve(used + floats_of(pd.scratchpad_desc()) + 16);
+    used += floats_of(pd.scratchpad_desc());
+    dnnl_.reserve(used);
+    // A result that is to be added lies behind all that for a moment; room for it is made when that first happens.
+    for (auto& a : arguments_)
+      if (a.output && !a.copy) a.offset = used, summing_ = used + floats_of(a.inner);
     primitive_ = Prepared(primitive, dnnl_.engine, all);
   }
 
   // Data in the order of the arguments; outputs are added to where `accumulate` says so.
   void run(std::initializer_list<const float*> data, bool accumulate) {
+    if (accumulate) dnnl_.reserve(summing_);
     float* scratch = dnnl_.scratch.data();
     auto pointer = data.begin();
     for (auto& a : arguments_) {
@@ -87,7 +92,7 @@ class Step {
   const Kernels& kernels_;
   std::vector<Argument> arguments_;
   Prepared primitive_;
-  std::size_t scratchpad_ = 0;
+  std::size_t scratchpad_ = 0, summing_ = 0;
 };
 
 // Where the transform of Winograd (4 x 4 results of a 3 x 3 kernel at a time) saves more than it costs: figures in
@@ -103,7 +108,10 @@ class CpuConvolution : public ConvolutionPlan {
  public:
   CpuConvolution(const ConvolutionShape& shape, OneDnn& dnnl, const Kernels& kernels, std::size_t block,
                  ComputeType type)
-      : dnnl_(dnnl), kernels_(kernels), shape_(shape), operands_(operand_type(type)) {
+      : dnnl_(dnnl),
+        kernels_(kernels),
+        shape_(shape),
+        operands_(operand_type(winograd_pays(shape) ? ComputeType::float32 : type)) {
     const ImageWindow& w = shape.window;
     x_ = image_memory(shape.columns, shape.in_channels, w, w.in, shape.in, block);
     y_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block);
@@ -164,8 +172,7 @@ class CpuConvolution : public ConvolutionPlan {
       bool own_layouts;
     };
     std::vector<Way> ways;
-    if (winograd_pays(shape_) && operands_ == memory::data_type::f32)
-      ways.push_back({dnnl::algorithm::convolution_winograd, false});
+    if (winograd_pays(shape_)) ways.push_back({dnnl::algorithm::convolution_winograd, false});
     ways.push_back({dnnl::algorithm::convolution_direct, false});
     ways.push_back({dnnl::algorithm::convolution_direct, true});
     for (const auto& way : ways) {

@@ -33,21 +33,24 @@ class CpuPooling : public PoolingPlan {
     }
     there.emplace_back(DNNL_ARG_SCRATCHPAD, forward.scratchpad_desc());
     back.emplace_back(DNNL_ARG_SCRATCHPAD, backward.scratchpad_desc());
-    image_ = x.get_size() / sizeof(float), padded_ = floats_of(x);
-    dnnl.reserve(padded_ + std::max(floats_of(forward.scratchpad_desc()), floats_of(backward.scratchpad_desc())) + 16);
+    image_ = x.get_size() / sizeof(float);
+    scratchpad_ = std::max(floats_of(forward.scratchpad_desc()), floats_of(backward.scratchpad_desc()));
+    dnnl.reserve(scratchpad_);
     forward_ = Prepared(Forward(forward), dnnl.engine, there);
     backward_ = Prepared(Backward(backward), dnnl.engine, back);
   }
 
   void forward(const float* x, float* y, float* work) override {
-    forward_.set(DNNL_ARG_SRC, x).set(DNNL_ARG_DST, y).set(DNNL_ARG_SCRATCHPAD, dnnl_.scratch.data() + padded_);
+    forward_.set(DNNL_ARG_SRC, x).set(DNNL_ARG_DST, y).set(DNNL_ARG_SCRATCHPAD, dnnl_.scratch.data());
     if (max_) forward_.set(DNNL_ARG_WORKSPACE, work);
     with_errors("pooling", [&] { forward_.run(dnnl_.stream); });
   }
   void backward(const float* dy, const float* work, float* dx, bool accumulate) override {
-    float* own = dnnl_.scratch.data();
+    // A sum goes through the memory behind the scratchpad.
+    if (accumulate) dnnl_.reserve(scratchpad_ + image_);
+    float* own = dnnl_.scratch.data() + scratchpad_;
     backward_.set(DNNL_ARG_DIFF_DST, dy).set(DNNL_ARG_DIFF_SRC, accumulate ? own : dx);
-    backward_.set(DNNL_ARG_SCRATCHPAD, own + padded_);
+    backward_.set(DNNL_ARG_SCRATCHPAD, dnnl_.scratch.data());
     if (max_) backward_.set(DNNL_ARG_WORKSPACE, work);
     with_errors("computing the gradient of pooling", [&] { backward_.run(dnnl_.stream); });
     if (accumulate) kernels_.add(own, dx, image_);
@@ -58,7 +61,7 @@ class CpuPooling : public PoolingPlan {
   const Kernels& kernels_;
   bool max_;
   Prepared forward_, backward_;
-  std::size_t image_ = 0, padded_ = 0;
+  std::size_t image_ = 0, scratchpad_ = 0;
 };
 
 }  // namespace
