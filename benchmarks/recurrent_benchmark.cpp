@@ -53,6 +53,7 @@ const Case cases[] = {
     {"lstm300", 150, 300, 128, 32, 24, false, true, "RecurrentLSTMLayer {300}"},
     {"short", 150, 300, 129, 6, 12, false, true, "RecurrentLSTMLayer {300}"},
     {"gru20", 20, 20, 3, 100, 100, true, false, "GRU20"},
+    {"gru512", 512, 512, 64, 32, 32, false, false, "GRU512"},
     {"loop20", 20, 20, 3, 100, 100, true, false, "RecurrentLSTMLayer {20, usePeepholes=true}"},
 };
 
@@ -76,7 +77,7 @@ double gemm_rate() {
 }
 
 void run(const Case& k, double rate) {
-  const std::string recurrent = std::strcmp(k.layer, "GRU20") == 0 ? std::string("BS.RNNs.RecurrentGRU (20, x).h")
+  const std::string recurrent = std::strncmp(k.layer, "GRU", 3) == 0 ? fmt::format("BS.RNNs.RecurrentGRU ({}, x).h", k.cells)
                                                                    : std::string(k.layer) + " (x)";
   const std::string text = fmt::format(
       "{{ x = Input {{{}, dynamicAxis=DynamicAxis {{}}}}; labels = Input {{{}{}}}; h = {};\n"
@@ -108,7 +109,7 @@ void run(const Case& k, double rate) {
     network.forward_backward(batch, sink);
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   }
-  const double gates = std::strcmp(k.layer, "GRU20") == 0 ? 3 : 4;
+  const double gates = std::strncmp(k.layer, "GRU", 3) == 0 ? 3 : 4;
   const double flops = 2.0 * static_cast<double>(columns) * gates * static_cast<double>(k.cells) *
                        (2 * static_cast<double>(k.input) + 3 * static_cast<double>(k.cells));
   const double step = median(seconds);
