@@ -26,6 +26,14 @@ struct ShapeCall {
   }
 };
 
+// recurrent_shapes.cpp
+Shape delay_shape(const ShapeCall&);
+Shape where_shape(const ShapeCall&);
+Shape packed_index_shape(const ShapeCall&);
+Shape gather_shape(const ShapeCall&);
+Shape scatter_shape(const ShapeCall&);
+Shape lstm_shape(const ShapeCall&);
+
 // image_shapes.cpp
 Shape convolution_shape(const ShapeCall&);
 Shape pooling_shape(const ShapeCall&);

@@ -225,54 +225,6 @@ Shape normalization(const Call& c) {
   return c.in[0];
 }
 
-bool has_unknown(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) != s.dims.end(); }
-
-Shape delay(const Call& c) {
-  const double step = number(c.node, "timeStep", 1);
-  if (step < 1 || step != std::floor(step))
-    c.fail(fmt::format("timeStep = {} is not a number of steps", step),
-           "give timeStep as 1, 2, ...; FutureValue looks into the other direction");
-  const Shape declared = declared_shape(c.node);
-  const bool given = declared.rank() > 0 && !has_unknown(declared);
-  if (has_unknown(c.in[0])) return given ? declared : Shape{{0}};
-  if (given && declared.elements() != c.in[0].elements())
-    c.fail(fmt::format("dims {} and the delayed {} do not fit", to_string(declared), c.operand(0)),
-           "leave the dims out (0): they follow from the input");
-  if (c.in.size() > 1 && !has_unknown(c.in[1]) && c.in[1].elements() != 1 && c.in[1].elements() != c.in[0].elements())
-    c.fail(fmt::format("the initial state {} and the delayed {} do not fit", c.operand(1), c.operand(0)),
-           "give the initial state the dimensions of the value, or 1");
-  return c.in[0];
-}
-
-Shape frames(const Call& c) {
-  if (c.in[0].elements() != 1)
-    c.fail(fmt::format("{} has {} elements", c.operand(0), c.in[0].elements()),
-           "the condition and the index have one element per step");
-  return Shape{{1}};
-}
-Shape packed_index(const Call& c) {
-  if (c.in[1].elements() != 1)
-    c.fail(fmt::format("{} has {} elements", c.operand(1), c.in[1].elements()), "give the result of Where");
-  return Shape{{1}};
-}
-Shape gather(const Call& c) { return c.in[1]; }
-Shape scatter(const Call& c) { return c.in[2]; }
-
-// Four blocks of c rows from the input, [4c : c] for the state.
-Shape lstm(const Call& c) {
-  const std::size_t rows = c.in[0].elements();
-  if (rows % 4 != 0) c.fail(fmt::format("{} is not four blocks of equal size", c.operand(0)), "");
-  const Shape out{{rows / 4}};
-  if (c.in[1].elements() != 0 && (c.in[1][0] != rows || c.in[1].elements() != rows * (rows / 4)))
-    c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
-           fmt::format("the weight of the state is [{} x {}]", rows, rows / 4));
-  if (c.in.size() == 3) c.fail("an initial output without an initial cell", "give both or none");
-  for (std::size_t k = 2; k < c.in.size(); ++k)
-    if (c.in[k].elements() != rows / 4 && !has_unknown(c.in[k]))
-      c.fail(fmt::format("{} needs {} elements", c.operand(k), rows / 4), "");
-  return out;
-}
-
 Shape dropout(const Call& c) {
   const double rate = number(c.node, "rate", 0);
   if (!(rate >= 0 && rate < 1)) c.fail(fmt::format("rate = {} is no probability", rate), "rates are in [0, 1)");
@@ -337,16 +289,16 @@ const std::map<std::string, Rule>& rules() {
       {"RowRepeat", row_repeat},
       {"Reshape", reshape},
       {"TransposeDimensions", transpose},
-      {"PastValue", delay},
-      {"FutureValue", delay},
-      {"LSTM", lstm},
+      {"PastValue", delay_shape},
+      {"FutureValue", delay_shape},
+      {"LSTM", lstm_shape},
       {"TimeReverse", same},
-      {"Where", frames},
-      {"PackedIndex", packed_index},
-      {"GatherPacked", gather},
-      {"ScatterPacked", scatter},
+      {"Where", where_shape},
+      {"PackedIndex", packed_index_shape},
+      {"GatherPacked", gather_shape},
+      {"ScatterPacked", scatter_shape},
       {"ReconcileDynamicAxis", same},
-      {"BroadcastSequenceAs", gather},
+      {"BroadcastSequenceAs", gather_shape},
       {"ZeroSequence", scalar},
       {"Dropout", dropout},
       {"Mean", same},

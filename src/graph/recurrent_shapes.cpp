@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shape rules of operations in time: delays, dynamic axes, recurrent cells.
+#include <algorithm>
+#include <cmath>
+
+#include "graph/shape_rules.h"
+#include "graph/shapes.h"
+
+namespace tutti::graph {
+namespace {
+
+bool has_unknown(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) != s.dims.end(); }
+
+}  // namespace
+
+Shape delay_shape(const ShapeCall& c) {
+  const double step = number(c.node, "timeStep", 1);
+  if (step < 1 || step != std::floor(step))
+    c.fail(fmt::format("timeStep = {} is not a number of steps", step),
+           "give timeStep as 1, 2, ...; FutureValue looks into the other direction");
+  const Shape declared = declared_shape(c.node);
+  const bool given = declared.rank() > 0 && !has_unknown(declared);
+  if (has_unknown(c.in[0])) return given ? declared : Shape{{0}};
+  if (given && declared.elements() != c.in[0].elements())
+    c.fail(fmt::format("dims {} and the delayed {} do not fit", to_string(declared), c.operand(0)),
+           "leave the dims out (0): they follow from the input");
+  if (c.in.size() > 1 && !has_unknown(c.in[1]) && c.in[1].elements() != 1 && c.in[1].elements() != c.in[0].elements())
+    c.fail(fmt::format("the initial state {} and the delayed {} do not fit", c.operand(1), c.operand(0)),
+           "give the initial state the dimensions of the value, or 1");
+  return c.in[0];
+}
+
+Shape where_shape(const ShapeCall& c) {
+  if (c.in[0].elements() != 1)
+    c.fail(fmt::format("{} has {} elements", c.operand(0), c.in[0].elements()),
+           "the condition and the index have one element per step");
+  return Shape{{1}};
+}
+Shape packed_index_shape(const ShapeCall& c) {
+  if (c.in[1].elements() != 1)
+    c.fail(fmt::format("{} has {} elements", c.operand(1), c.in[1].elements()), "give the result of Where");
+  return Shape{{1}};
+}
+Shape gather_shape(const ShapeCall& c) { return c.in[1]; }
+Shape scatter_shape(const ShapeCall& c) { return c.in[2]; }
+
+// Four blocks of c rows from the input, [4c : c] for the state.
+Shape lstm_shape(const ShapeCall& c) {
+  const std::size_t rows = c.in[0].elements();
+  if (rows % 4 != 0) c.fail(fmt::format("{} is not four blocks of equal size", c.operand(0)), "");
+  const Shape out{{rows / 4}};
+  if (c.in[1].elements() != 0 && (c.in[1][0] != rows || c.in[1].elements() != rows * (rows / 4)))
+    c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
+           fmt::format("the weight of the state is [{} x {}]", rows, rows / 4));
+  if (c.in.size() == 3) c.fail("an initial output without an initial cell", "give both or none");
+  for (std::size_t k = 2; k < c.in.size(); ++k)
+    if (c.in[k].elements() != rows / 4 && !has_unknown(c.in[k]))
+      c.fail(fmt::format("{} needs {} elements", c.operand(k), rows / 4), "");
+  return out;
+}
+
+}  // namespace tutti::graph
