@@ -129,9 +129,10 @@ TEST(Shapes, Pooling) {
 
 TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
   // Expressed through others, or leaves.
-  const std::vector<std::string> indirect = {"InputValue",        "LearnableParameter", "Pass",      "Reshape",
-                                             "DiagTimes",         "KhatriRaoProduct",   "RowRepeat", "MatrixL2Reg",
-                                             "SumColumnElements", "CosDistance",        "Mean",      "InvStdDev"};
+  const std::vector<std::string> indirect = {
+      "InputValue",       "LearnableParameter", "Pass",        "Reshape",           "Trace",       "DiagTimes",
+      "KhatriRaoProduct", "RowRepeat",          "MatrixL2Reg", "SumColumnElements", "CosDistance", "Mean",
+      "InvStdDev"};
   for (const auto& name : operation_names()) {
     const auto* info = find_operation(name);
     ASSERT_NE(info, nullptr) << name;
