@@ -113,8 +113,17 @@ class Comparison:
 
     def __init__(self, name):
         self.name, self.model = name, MODELS[name]
-        self.ours, self.pytorch, self.products = [], [], []
-        self.channels_last = False
+        self.ours, self.products = [], []
+        self.tried = {layout: [] for layout in ((False, True) if self.model.image else (False,))}  # by channels-last or not
+
+    @property
+    def channels_last(self):
+        """Whether that is PyTorch's better setting."""
+        return max(self.tried, key=lambda layout: statistics.median(m.rate for m in self.tried[layout]))
+
+    @property
+    def pytorch(self):
+        return self.tried[self.channels_last]
 
     def round(self, arguments):
         model = self.model
@@ -123,16 +132,12 @@ class Comparison:
         if not self.ours:  # the first run only told how long a step takes
             ours = measure_trainer(arguments, model, model.batch * model.steps / ours.rate)
         self.products.append(product_rate(arguments))
-        if model.image and not self.pytorch:
-            tried = {layout: measure_pytorch(arguments, self.name, model, layout) for layout in (False, True)}
-            self.channels_last = tried[True].rate > tried[False].rate
-            pytorch = tried[self.channels_last]
-        else:
-            pytorch = measure_pytorch(arguments, self.name, model, self.channels_last)
+        for layout, found in self.tried.items():
+            found.append(measure_pytorch(arguments, self.name, model, layout))
+        pytorch = self.pytorch[-1]
         if ours.parameters != pytorch.parameters and not self.known_difference(ours, pytorch):
             raise RuntimeError(f'{self.name}: {ours.parameters} parameters here, {pytorch.parameters} in PyTorch')
         self.ours.append(ours)
-        self.pytorch.append(pytorch)
 
     def known_difference(self, ours, pytorch):
         """PyTorch's LSTM has two bias vectors that are only ever added up."""
