@@ -26,7 +26,7 @@ struct Node {
   std::map<std::string, Attribute> attributes;  // "outputRank", "dims", "init", "randomSeed", ...
   SourcePos where;                              // for errors; empty for loaded models
   // Of a parameter or statistic that comes from a trained model: what it starts from, instead of an initialiser.
-  std::shared_ptr<const std::vector<float>> start;
+  std::shared_ptr<const std::vector<float>> start = nullptr;
 };
 
 struct Graph {

@@ -15,7 +15,7 @@ void progress(std::string_view text);         // replaces the last progress line
 void result(std::string_view text);           // stdout
 
 struct Settings {
-  std::string path;  // empty = stderr
+  std::string path = {};  // empty = stderr
   bool timestamps = false;
   int rank = 0;
   bool quiet = false;  // drop lines and warnings: ranks other than 0 that have no file of their own

@@ -23,7 +23,7 @@ struct NetworkMode {
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;  // of the epoch: (worker * maxEpochs + epoch) * random_nodes() (semantics 6)
   // Instead of what the batch normalisation nodes say themselves, in samples.
-  std::optional<double> normalization_time_constant, blend_time_constant;
+  std::optional<double> normalization_time_constant = std::nullopt, blend_time_constant = std::nullopt;
 };
 
 struct NetworkOptions {
