@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the values, gradients and workspaces of a program lie: how long each is needed, what may share memory.
+#include <algorithm>
+
+#include "graph/program.h"
+
+namespace tutti::graph {
+
+std::size_t Program::new_buffer(const Operand& o, std::size_t begin, std::size_t end) {
+  Buffer b;
+  (o.per_sample ? b.per_column : b.fixed) = o.elements;
+  b.begin = begin, b.end = end;
+  buffers_.push_back(b);
+  return buffers_.size() - 1;
+}
+
+// Step i is the forward of instruction i, step 2n-1-i its backward; 2n is the end, where roots still stand.
+void Program::plan_lifetimes() {
+  const std::size_t n = kernels_.size(), tensors = code_.tensors.size();
+  value_buffer_.assign(tensors, none), gradient_buffer_.assign(tensors, none), work_buffer_.assign(tensors, none);
+  std::vector<std::size_t> last_use(tensors, 0);
+  std::vector<bool> active(n, false);
+  for (const auto i : active_) active[i] = true;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Kernel& kernel = *kernels_[i];
+    const std::size_t use = end_of(i), back = 2 * n - 1 - begin_of(i);
+    for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
+      auto& last = last_use[kernel.code.in[k].tensor];
+      last = std::max(last, active[i] && kernel.reads_input[k] ? back : use);
+    }
+    auto& own = last_use[kernel.code.out.tensor];
+    own = std::max(own, active[i] && kernel.reads_output ? back : use);
+  }
+  for (const auto root : roots_) last_use[root] = 2 * n;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (backward_only_[i]) continue;
+    place_value(i, last_use);
+    const Kernel& kernel = *kernels_[i];
+    const std::size_t begin = begin_of(i), end = active[i] ? 2 * n - 1 - begin_of(i) : end_of(i);
+    if (kernel.work_like >= 0)
+      work_buffer_[kernel.code.out.tensor] =
+          new_buffer(kernel.code.in[static_cast<std::size_t>(kernel.work_like)], begin, end);
+    if (kernel.work_per_column + kernel.work_fixed > 0) {
+      work_buffer_[kernel.code.out.tensor] = buffers_.size();
+      buffers_.push_back({kernel.work_per_column, kernel.work_fixed, begin, end, 0});
+    }
+  }
+  place_gradients();
+}
+
+void Program::place_value(std::size_t i, std::vector<std::size_t>& last_use) {
+  const Kernel& kernel = *kernels_[i];
+  const std::size_t out = kernel.code.out.tensor;
+  // A loop comes back to what it has read, so nothing is overwritten inside of one.
+  if (options_.reuse_memory && kernel.in_place >= 0 && loop_of_[i] == none) {
+    const Operand& in = kernel.code.in[static_cast<std::size_t>(kernel.in_place)];
+    const bool same = in.elements == kernel.code.out.elements && in.per_sample == kernel.code.out.per_sample;
+    if (same && value_buffer_[in.tensor] != none && last_use[in.tensor] == i) {
+      value_buffer_[out] = value_buffer_[in.tensor];
+      auto& end = buffers_[value_buffer_[out]].end;
+      end = std::max(end, last_use[out]);
+      return;
+    }
+  }
+  value_buffer_[out] = new_buffer(kernel.code.out, begin_of(i), last_use[out]);
+}
+
+void Program::place_gradients() {
+  if (!criterion_) return;
+  const std::size_t n = kernels_.size();
+  std::vector<std::size_t> writers(code_.tensors.size(), 0), made(code_.tensors.size(), none);
+  for (const auto i : active_) {
+    made[kernels_[i]->code.out.tensor] = begin_of(i);
+    for (std::size_t k = 0; k < kernels_[i]->code.in.size(); ++k)
+      if (kernels_[i]->write[k] != Write::none) ++writers[kernels_[i]->code.in[k].tensor];
+  }
+  const auto end_of_gradient = [&](std::size_t t) { return made[t] == none ? 2 * n : 2 * n - 1 - made[t]; };
+  // The criterion's own gradient, ones, is written before the first backward step.
+  if (!code_.tensors[criterion_->tensor].trained)
+    gradient_buffer_[criterion_->tensor] =
+        new_buffer(*criterion_, n == 0 ? 0 : n - 1, end_of_gradient(criterion_->tensor));
+  std::size_t entered = none;
+  for (const auto i : active_) {
+    const Kernel& kernel = *kernels_[i];
+    const std::size_t begin = 2 * n - 1 - end_of(i);
+    if (loop_of_[i] != none && loop_of_[i] != entered) {
+      entered = loop_of_[i];
+      for (const auto& o : loops_[entered].cleared)
+        if (!code_.tensors[o.tensor].trained)
+          gradient_buffer_[o.tensor] = new_buffer(o, begin, end_of_gradient(o.tensor));
+    }
+    for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
+      const Operand& in = kernel.code.in[k];
+      if (kernel.write[k] != Write::set || code_.tensors[in.tensor].trained) continue;
+      const std::size_t out_buffer = gradient_buffer_[kernel.code.out.tensor];
+      const bool same = in.elements == kernel.code.out.elements && in.per_sample == kernel.code.out.per_sample;
+      if (options_.reuse_memory && kernel.in_place_gradient == static_cast<int>(k) && same && writers[in.tensor] == 1) {
+        gradient_buffer_[in.tensor] = out_buffer;
+        auto& end = buffers_[out_buffer].end;
+        end = std::max(end, end_of_gradient(in.tensor));
+      } else {
+        gradient_buffer_[in.tensor] = new_buffer(in, begin, end_of_gradient(in.tensor));
+      }
+    }
+  }
+}
+
+void Program::plan(std::size_t columns) {
+  columns = std::max<std::size_t>(columns, 1);
+  if (block_ && columns <= columns_) return;
+  if (block_) backend_.release(block_);
+  block_ = nullptr;
+  memory_ = place(buffers_, columns, options_.reuse_memory);
+  block_ = backend_.allocate(memory_);
+  columns_ = columns;
+  for (const auto& kernel : kernels_) kernel->plan(backend_, columns);
+}
+
+void Program::prepare(Run& run) const {
+  const std::size_t tensors = code_.tensors.size();
+  run.values.resize(tensors), run.gradients.resize(tensors), run.work.resize(tensors);
+  run.sparse.resize(tensors), run.sums.resize(tensors), run.pieces.resize(tensors),
+      run.columns.resize(code_.axes.size());
+  run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors),
+      run.rooms.resize(tensors);
+  for (std::size_t t = 0; t < tensors; ++t) {
+    if (value_buffer_[t] != none) run.values[t] = block_ + buffers_[value_buffer_[t]].offset;
+    if (gradient_buffer_[t] != none) run.gradients[t] = block_ + buffers_[gradient_buffer_[t]].offset;
+    if (work_buffer_[t] != none) run.work[t] = block_ + buffers_[work_buffer_[t]].offset;
+  }
+}
+
+}  // namespace tutti::graph
