@@ -51,6 +51,24 @@ Test = [
 '''
 
 
+NORMALIZED = '''BrainScriptNetworkBuilder = [
+        hidden = Sequential (DenseLayer {64} : BatchNormalizationLayer {normalizationTimeConstant = 500} : ReLU : Dropout)
+        features = Input {2}
+        labels   = Input {2}
+        z  = LinearLayer {2} (hidden (features))
+        ce = CrossEntropyWithSoftmax (labels, z)
+        criterionNodes = (ce)
+        outputNodes    = (z)
+    ]
+'''
+
+
+def normalized(text):
+    """The same run with a network that has running statistics and dropout."""
+    before, rest = text.split('SimpleNetworkBuilder', 1)
+    return before + NORMALIZED + rest.split(']', 1)[1]
+
+
 def config(hidden='8', minibatch=16, epochs=2, bits=32):
     return CONFIG % {'hidden': hidden, 'minibatch': minibatch, 'epochs': epochs, 'bits': bits}
 

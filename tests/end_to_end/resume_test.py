@@ -10,6 +10,7 @@ import support
 
 class ResumeTest(support.TrainerTest):
     EPOCHS = 30
+    network = staticmethod(lambda text: text)
 
     def setUp(self):
         super().setUp()
@@ -20,7 +21,7 @@ class ResumeTest(support.TrainerTest):
     def prepare(self, name, options):
         folder = self.directory / name
         folder.mkdir()
-        (folder / 'run.cntk').write_text(examples.config(hidden='64:64', epochs=self.EPOCHS, bits=1), encoding='utf-8')
+        (folder / 'run.cntk').write_text(self.network(examples.config(hidden='64:64', epochs=self.EPOCHS, bits=1)), encoding='utf-8')
         (folder / 'train.ctf').write_text(examples.points(4000), encoding='utf-8')
         return [f'currentDirectory={folder}', 'configFile=run.cntk', 'Train=[SGD=[numMBsToShowResult=0]]'] + options
 
@@ -95,6 +96,15 @@ class ResumeTest(support.TrainerTest):
         """The momentum and the weights of each rank are its own; checkpoints lie between exchanges."""
         method = 'parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=1000]'
         self.disturb_and_compare(3, 'one', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
+
+    def test_running_statistics(self):
+        """Each rank gathers statistics of its own share; at checkpoints they become the same for all."""
+        self.network = examples.normalized
+        options = 'Train=[SGD=[dropoutRate=0.2;checkpointEverySamples=480]]'
+        self.disturb_and_compare(2, 'all', [options])
+        shutil.rmtree(self.directory / 'undisturbed')
+        shutil.rmtree(self.directory / 'disturbed')
+        self.disturb_and_compare(3, 'one', [options, 'Train=[SGD=[ParallelTrain=[parallelizationMethod=ModelAveragingSGD]]]'])
 
     def test_block_momentum_within_blocks(self):
         method = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=1000;resetSGDMomentum=false]'
