@@ -15,9 +15,14 @@ namespace tutti::cpu {
 class Bfloat16Matmul {
  public:
   explicit Bfloat16Matmul(const Bfloat16Kernels& kernels) : kernels_(kernels) {}
-  // Few rows times a matrix that fits no cache take as long as reading the matrix once, and converting reads it, too:
-  // such a product is faster, and more exact, in float32. The rule looks at the shape only, so that runs agree.
-  static bool pays(const Gemm& g) { return g.m > 16 || g.k * g.n < (std::size_t{1} << 22); }
+  // Whether the product is faster than in float32, where it is more exact, too. Converting an operand costs about as
+  // much as using its values some 75 times in float32 instead. And few rows times a matrix that fits no cache take as
+  // long as reading the matrix once. The rule looks at the shape only, so that runs agree.
+  static bool pays(const Gemm& g) {
+    constexpr std::size_t uses = 96;
+    if (g.m <= 16 && g.k * g.n >= (std::size_t{1} << 22)) return false;
+    return g.n >= uses && (g.b_version != 0 || g.m >= uses);
+  }
   void run(const Gemm&, const float* a, const float* b, float* c);
 
  private:
