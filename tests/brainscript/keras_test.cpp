@@ -165,8 +165,9 @@ TEST(Keras, PaddingAndStridesAreThoseOfKeras) {
   EXPECT_EQ(b["loss"].operation, "SquareError");
   // momentum 0.9 per minibatch of 256 samples
   for (const auto& n : b.graph.nodes)
-    if (n.operation == "BatchNormalization")
+    if (n.operation == "BatchNormalization") {
       EXPECT_NEAR(std::exp(-256 / graph::number(n, "normalizationTimeConstant", 0)), 0.9, 1e-9);
+    }
 }
 
 std::string node(const std::string& kind, const std::string& name, const std::string& config,
@@ -276,8 +277,9 @@ TEST(Keras, GatesBeginAsInKeras) {
   network.initialize_parameters();
   for (const auto& s : network.parameters().slices) {
     const auto v = network.parameters().weights.span().subspan(s.offset, s.size());
-    if (s.name == "lstm.input.b")
+    if (s.name == "lstm.input.b") {
       EXPECT_THAT(std::vector<float>(v.begin(), v.end()), ElementsAre(0, 0, 0, 0, 1, 1, 0, 0));
+    }
     if (s.name == "lstm.H") {
       const auto dot = [&](std::size_t a, std::size_t c) {
         float sum = 0;
@@ -291,8 +293,9 @@ TEST(Keras, GatesBeginAsInKeras) {
   }
   EXPECT_TRUE(b.trained.contains("lstm.input.b") && b.trained.contains("lstm.H"));
   for (const auto& n : b.graph.nodes)
-    if (n.operation == "PastValue" || n.operation == "LSTM")
+    if (n.operation == "PastValue" || n.operation == "LSTM") {
       EXPECT_EQ(graph::number(n, "defaultHiddenActivation", 1), 0);
+    }
 }
 
 // The one operation gives what the steps written out give.

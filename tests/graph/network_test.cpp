@@ -291,8 +291,9 @@ void expect_listed(Network& n, const std::vector<std::uint32_t>& expected) {
   EXPECT_EQ(p.touched[index], expected);
   for (std::uint32_t line = 0; line < s.lines(); ++line)
     for (std::size_t d = 0; d < s.line_size(); ++d)
-      if (!std::binary_search(expected.begin(), expected.end(), line))
+      if (!std::binary_search(expected.begin(), expected.end(), line)) {
         EXPECT_EQ(p.gradients.data()[s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d)], 0.0f);
+      }
 }
 
 std::vector<std::uint32_t> words_of(const Data& d) {

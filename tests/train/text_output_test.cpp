@@ -11,7 +11,7 @@ namespace {
 // Two sequences of 2 and 1 samples with 3 elements.
 struct Fixture {
   std::vector<float> values{1, 2, 0.5f, 0, 4, 4, -1, 0, 0};
-  Network::Output output{"z", Shape{{3}}, 3, true, values};
+  Network::Output output{"z", Shape{{3}}, 3, true, values, {}};
   std::vector<std::int64_t> begin{0, 2, 3};
 
   std::string text(const OutputFormat& format, std::vector<std::string> labels = {}) {
