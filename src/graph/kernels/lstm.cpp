@@ -37,6 +37,7 @@ class Lstm : public Kernel {
     float* gates_gradient = write[0] == Write::set ? in_gradient(run, 0) : room(run).spare;
     clear_state_gradients(run);
     std::size_t known = 0;  // columns whose cell gradient the following step has left
+    transpose_weight(run);
     for (std::size_t s = 0; s < steps; ++s)
       known = backward_step(run, backwards_ ? s : steps - 1 - s, gates_gradient, known);
     if (write[0] == Write::add)
@@ -52,6 +53,7 @@ class Lstm : public Kernel {
     float* from_state;     // rows x 4c: H h'
     float* initial_gates;  // one row: H h of the common initial state
     float* dc[2];          // rows x c
+    float* transposed;     // H', for all steps of backward: products are faster from it
     float* spare;          // columns x 4c where the gradient of the gates has no place of its own
   };
   std::size_t rows(const Run& run) const { return run.sequences[code.out.axis].width(0); }
@@ -60,7 +62,7 @@ class Lstm : public Kernel {
   Room room(Run& run) const {
     const std::size_t n = rows(run), spare = write[0] == Write::set ? 0 : run.rows(code.out) * 4 * c_;
     FloatBuffer& memory = run.rooms[code.out.tensor];
-    const std::size_t wanted = n * c_ * 8 + 4 * c_ + spare;
+    const std::size_t wanted = n * c_ * 8 + 4 * c_ + 4 * c_ * c_ + spare;
     if (memory.size() < wanted) memory = FloatBuffer(wanted);
     Room r{};
     r.h = memory.data();
@@ -69,7 +71,8 @@ class Lstm : public Kernel {
     r.dc[0] = r.from_state + n * 4 * c_;
     r.dc[1] = r.dc[0] + n * c_;
     r.initial_gates = r.dc[1] + n * c_;
-    r.spare = r.initial_gates + 4 * c_;
+    r.transposed = r.initial_gates + 4 * c_;
+    r.spare = r.transposed + 4 * c_ * c_;
     return r;
   }
 
@@ -100,10 +103,13 @@ class Lstm : public Kernel {
           run.backend.fill(initial_, state + row * c_, c_);
     }
     if (own_states(run)) return load_states(run, r);
-    run.backend.gemm(product(1), r.h, in(run, 1), r.initial_gates);
+    run.backend.gemm(product(run, 1), r.h, in(run, 1), r.initial_gates);
   }
-  Gemm product(std::size_t rows) const {
-    return {.m = rows, .n = 4 * c_, .k = c_, .lda = c_, .ldb = 4 * c_, .ldc = 4 * c_};
+  // The weight is the same at every step, so a backend may keep it converted.
+  Gemm product(const Run& run, std::size_t rows) const {
+    Gemm g{.m = rows, .n = 4 * c_, .k = c_, .lda = c_, .ldb = 4 * c_, .ldc = 4 * c_};
+    g.b_version = run.version(code.in[1]);
+    return g;
   }
 
   void forward_step(Run& run, std::size_t t) const {
@@ -111,7 +117,8 @@ class Lstm : public Kernel {
     const Room r = room(run);
     const auto [step, going_on] = before(table, t);
     const std::size_t n = table.width(t);
-    if (going_on > 0) run.backend.gemm(product(going_on), out(run) + table.begin(step) * c_, in(run, 1), r.from_state);
+    if (going_on > 0)
+      run.backend.gemm(product(run, going_on), out(run) + table.begin(step) * c_, in(run, 1), r.from_state);
     LstmRows rows;
     rows.cells = c_;
     const auto at = [&](std::size_t first, std::size_t count) {
@@ -132,11 +139,22 @@ class Lstm : public Kernel {
     at(going_on, n - going_on);
     rows.from_state = r.initial_gates, rows.from_state_step = 0;
     if (own_states(run)) {
-      run.backend.gemm(product(n - going_on), r.h + going_on * c_, in(run, 1), r.from_state);
+      run.backend.gemm(product(run, n - going_on), r.h + going_on * c_, in(run, 1), r.from_state);
       rows.from_state = r.from_state, rows.from_state_step = 4 * c_;
     }
     rows.cell_before = r.c + going_on * state_step(run), rows.cell_before_step = state_step(run);
     run.backend.lstm_step(rows);
+  }
+
+  // A few rows at a time, so that what they share with their neighbours is still in the cache.
+  void transpose_weight(Run& run) const {
+    constexpr std::size_t block = 8;
+    const Room r = room(run);
+    for (std::size_t first = 0; first < c_; first += block) {
+      Layout l;
+      l.rank = 2, l.size = {std::min(block, c_ - first), 4 * c_}, l.stride[0] = {4 * c_, 1}, l.stride[3] = {1, c_};
+      run.backend.copy(l, in(run, 1) + first * 4 * c_, r.transposed + first, false);
+    }
   }
 
   // Returns how many rows of dc[0] are good for the step before.
@@ -163,9 +181,9 @@ class Lstm : public Kernel {
     part(0, going_on, cells(run) + table.begin(step) * c_, c_);
     part(going_on, n - going_on, r.c + going_on * state_step(run), state_step(run));
     if (going_on > 0) {
-      Gemm g{.transpose_b = true, .m = going_on, .n = c_, .k = 4 * c_, .lda = 4 * c_, .ldb = 4 * c_, .ldc = c_};
-      g.accumulate = true;
-      run.backend.gemm(g, gates_gradient + column * 4 * c_, in(run, 1), out_gradient(run) + table.begin(step) * c_);
+      Gemm g{.m = going_on, .n = c_, .k = 4 * c_, .lda = 4 * c_, .ldb = c_, .ldc = c_, .accumulate = true};
+      g.b_version = run.version(code.in[1]);
+      run.backend.gemm(g, gates_gradient + column * 4 * c_, r.transposed, out_gradient(run) + table.begin(step) * c_);
     }
     if (going_on < n)
       initial_gradient(run, going_on, n - going_on, gates_gradient + (column + going_on) * 4 * c_,
