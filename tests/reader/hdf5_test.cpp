@@ -11,12 +11,10 @@
 #include "config/load.h"
 #include "hdf5_support.h"
 #include "reader_support.h"
+#include "source_support.h"
 
 namespace tutti::reader {
 namespace {
-
-std::vector<float> copy(std::span<const float> s) { return {s.begin(), s.end()}; }
-std::vector<std::int64_t> copy(std::span<const std::int64_t> s) { return {s.begin(), s.end()}; }
 
 Hdf5SourceOptions options(const std::vector<std::string>& paths, std::vector<Hdf5Stream> streams) {
   Hdf5SourceOptions o;
@@ -25,32 +23,10 @@ Hdf5SourceOptions options(const std::vector<std::string>& paths, std::vector<Hdf
   return o;
 }
 
-// All sequences of a source in file order, as one share.
-struct Everything {
-  explicit Everything(const Hdf5SourceOptions& o) : source(o), share(source.streams()) {
-    std::vector<std::uint32_t> all(source.index().sequences());
-    std::iota(all.begin(), all.end(), 0u);
-    source.read(all, share);
-    batch = &share.finish();
-  }
-  Hdf5Source source;
-  Share share;
-  Batch* batch;
-};
-
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using Everything = EverythingOf<Hdf5Source>;
 
 void expect_error(const Hdf5SourceOptions& o, const std::vector<std::string>& parts) {
-  const std::string error = error_of([&] { Everything{o}; });
-  for (const auto& part : parts) EXPECT_NE(error.find(part), std::string::npos) << part << " is not in:\n" << error;
+  expect_parts(error_of([&] { Everything{o}; }), parts);
 }
 
 std::vector<float> counted(std::size_t n, float first = 0) {

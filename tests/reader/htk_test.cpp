@@ -11,39 +11,13 @@
 #include "htk_support.h"
 #include "reader/htk/htk_options.h"
 #include "reader_support.h"
+#include "source_support.h"
 
 namespace tutti::reader {
 namespace {
 
-std::vector<float> copy(std::span<const float> s) { return {s.begin(), s.end()}; }
-std::vector<std::int64_t> copy(std::span<const std::int64_t> s) { return {s.begin(), s.end()}; }
-std::vector<std::int32_t> copy(std::span<const std::int32_t> s) { return {s.begin(), s.end()}; }
+using Everything = EverythingOf<HtkSource>;
 
-struct Everything {
-  explicit Everything(const HtkSourceOptions& o) : source(o), share(source.streams()) {
-    std::vector<std::uint32_t> all(source.index().sequences());
-    std::iota(all.begin(), all.end(), 0u);
-    source.read(all, share);
-    batch = &share.finish();
-  }
-  HtkSource source;
-  Share share;
-  Batch* batch;
-};
-
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-void expect_parts(const std::string& error, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) EXPECT_NE(error.find(part), std::string::npos) << part << " is not in:\n" << error;
-}
 void expect_error(const HtkSourceOptions& o, const std::vector<std::string>& parts) {
   expect_parts(error_of([&] { Everything{o}; }), parts);
 }

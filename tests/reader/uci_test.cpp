@@ -9,37 +9,12 @@
 #include "config/load.h"
 #include "reader/uci/uci_options.h"
 #include "reader_support.h"
+#include "source_support.h"
 
 namespace tutti::reader {
 namespace {
 
-std::vector<float> copy(std::span<const float> s) { return {s.begin(), s.end()}; }
-
-struct Everything {
-  explicit Everything(const UciSourceOptions& o) : source(o), share(source.streams()) {
-    std::vector<std::uint32_t> all(source.index().sequences());
-    std::iota(all.begin(), all.end(), 0u);
-    source.read(all, share);
-    batch = &share.finish();
-  }
-  UciSource source;
-  Share share;
-  Batch* batch;
-};
-
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-void expect_parts(const std::string& error, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) EXPECT_NE(error.find(part), std::string::npos) << part << " is not in:\n" << error;
-}
+using Everything = EverythingOf<UciSource>;
 
 UciSourceOptions columns(const std::string& path, char delimiter = 0) {
   UciSourceOptions o;
