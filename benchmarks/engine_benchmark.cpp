@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../tests/graph/graph_builder.h"
+#include "momentum_sink.h"
 #include "tutti/network.h"
 
 namespace tutti {
@@ -25,28 +26,6 @@ double flops() {
     total += (l == 0 ? 4.0 : 6.0) * static_cast<double>(widths[l] * widths[l + 1] * batch_size);
   return total;
 }
-
-// The commonest optimizer, written as plainly as can be: what a step costs beside the network.
-class MomentumSink : public PieceSink {
- public:
-  explicit MomentumSink(Parameters& p) : p_(p), smoothed_(p.size()) {}
-  void piece_ready(std::size_t index) override {
-    const Piece& piece = p_.pieces[index];
-    const std::size_t begin = p_.offset(piece), count = p_.count(piece);
-    update(p_.gradients.data() + begin, smoothed_.data() + begin, p_.weights.data() + begin, count);
-  }
-
- private:
-  __attribute__((target("avx2"), optimize("O3"))) static void update(const float* __restrict g, float* __restrict s,
-                                                                     float* __restrict w, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) {
-      s[i] = 0.9f * s[i] + 1e-7f * g[i];
-      w[i] -= s[i];
-    }
-  }
-  Parameters& p_;
-  FloatBuffer smoothed_;
-};
 
 struct Step {
   explicit Step(ComputeType type = ComputeType::float32) : data(batch_size) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../tests/graph/graph_builder.h"
+#include "momentum_sink.h"
 #include "tutti/network.h"
 
 namespace tutti {
@@ -213,28 +214,6 @@ const std::map<std::string, Model>& models() {
   return all;
 }
 
-// Momentum, written as plainly as can be.
-class MomentumSink : public PieceSink {
- public:
-  explicit MomentumSink(Parameters& p) : p_(p), smoothed_(p.size()) {}
-  void piece_ready(std::size_t index) override {
-    const Piece& piece = p_.pieces[index];
-    const std::size_t begin = p_.offset(piece), count = p_.count(piece);
-    update(p_.gradients.data() + begin, smoothed_.data() + begin, p_.weights.data() + begin, count);
-  }
-
- private:
-  __attribute__((target("avx2"), optimize("O3"))) static void update(const float* __restrict g, float* __restrict s,
-                                                                     float* __restrict w, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) {
-      s[i] = 0.9f * s[i] + 1e-6f * g[i];
-      w[i] -= s[i];
-    }
-  }
-  Parameters& p_;
-  FloatBuffer smoothed_;
-};
-
 double product_rate() {
   constexpr dnnl_dim_t n = 1536;
   FloatBuffer a(n * n), b(n * n), c(n * n);
@@ -260,7 +239,7 @@ void measure(const std::string& name, const NetworkOptions& options, double budg
   network.bind(data.infos);
   network.initialize_parameters();
   network.plan_training(static_cast<std::int64_t>(model.batch));
-  MomentumSink sink(network.parameters());
+  MomentumSink sink(network.parameters(), 1e-6f);
   double criterion = 0;
   for (int i = 0; i < 2; ++i) criterion = network.forward_backward(data.batch, sink).criterion;
   std::vector<double> times;

@@ -11,6 +11,7 @@
 
 #include "../tests/brainscript/networks.h"
 #include "../tests/graph/sequence_data.h"
+#include "momentum_sink.h"
 #include "tutti/backend.h"
 #include "tutti/network.h"
 
@@ -18,27 +19,6 @@ namespace tutti {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-class MomentumSink : public PieceSink {
- public:
-  explicit MomentumSink(Parameters& p) : p_(p), smoothed_(p.size()) {}
-  void piece_ready(std::size_t index) override {
-    const Piece& piece = p_.pieces[index];
-    update(p_.gradients.data() + p_.offset(piece), smoothed_.data() + p_.offset(piece),
-           p_.weights.data() + p_.offset(piece), p_.count(piece));
-  }
-
- private:
-  __attribute__((target("avx2"), optimize("O3"))) static void update(const float* __restrict g, float* __restrict s,
-                                                                     float* __restrict w, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) {
-      s[i] = 0.9f * s[i] + 1e-7f * g[i];
-      w[i] -= s[i];
-    }
-  }
-  Parameters& p_;
-  FloatBuffer smoothed_;
-};
 
 struct Case {
   const char* name;
@@ -77,8 +57,9 @@ double gemm_rate() {
 }
 
 void run(const Case& k, double rate) {
-  const std::string recurrent = std::strncmp(k.layer, "GRU", 3) == 0 ? fmt::format("BS.RNNs.RecurrentGRU ({}, x).h", k.cells)
-                                                                   : std::string(k.layer) + " (x)";
+  const std::string recurrent = std::strncmp(k.layer, "GRU", 3) == 0
+                                    ? fmt::format("BS.RNNs.RecurrentGRU ({}, x).h", k.cells)
+                                    : std::string(k.layer) + " (x)";
   const std::string text = fmt::format(
       "{{ x = Input {{{}, dynamicAxis=DynamicAxis {{}}}}; labels = Input {{{}{}}}; h = {};\n"
       "z = DenseLayer {{{}}} ({}); ce = CrossEntropyWithSoftmax (labels, {}); criterionNodes = (ce) }}",

@@ -2,6 +2,7 @@
 // CompositeDataReader: joins by key in any order, what is missing or double, damage in one part, transforms as a list.
 #include <gtest/gtest.h>
 
+#include "block_support.h"
 #include "config/load.h"
 #include "image_support.h"
 #include "reader/composite/key_table.h"
@@ -10,24 +11,8 @@
 namespace tutti::reader {
 namespace {
 
-struct Outcome {
-  std::unique_ptr<Reader> reader;
-  std::string errors;
-};
-
-Outcome make(const std::string& settings, const std::string& action = "test") {
-  Problems problems;
-  config::Notices notices;
-  Outcome o;
-  o.reader = make_reader(
-      config::record_from_text("reader=[readerType=CompositeDataReader\n" + settings + "]", "run.cntk").block("reader"),
-      {.action = action, .problems = &problems, .notices = &notices});
-  try {
-    problems.throw_if_any();
-  } catch (const ConfigError& e) {
-    o.errors = e.what();
-  }
-  return o;
+Outcome make_composite(const std::string& settings, const std::string& action = "test") {
+  return make("readerType=CompositeDataReader\n" + settings, action);
 }
 
 // Dense streams of all minibatches, each sequence as the numbers of its streams.
@@ -65,7 +50,7 @@ std::string all(const std::string& a, const std::string& b, const std::string& m
 }
 
 void expect_error(const std::string& settings, const std::vector<std::string>& parts) {
-  Outcome o = make(settings);
+  Outcome o = make_composite(settings);
   std::string errors = o.errors;
   if (o.reader) {
     try {
@@ -80,17 +65,17 @@ void expect_error(const std::string& settings, const std::vector<std::string>& p
 TEST(Composite, JoinsByKeyInTheOrderOfTheFirst) {
   const TemporaryFile a("5 |x 50\n7 |x 70\n7 |x 71\n6 |x 60\n"),
       b("7 |y 7\n5 |y 5\n5 |y 55\n5 |y 555\n6 |y 6\n9 |y 9\n");
-  const auto o = make(all(text(a.path(), "x"), text(b.path(), "y")));
+  const auto o = make_composite(all(text(a.path(), "x"), text(b.path(), "y")));
   ASSERT_TRUE(o.reader) << o.errors;
   EXPECT_EQ(o.reader->sweep_samples(), 3 + 2 + 1) << "a sequence is as long as its longest stream";
   EXPECT_EQ(read_all(*o.reader, {.minibatch = 4}), (Rows{{{50}, {5, 55, 555}}, {{70, 71}, {7}}, {{60}, {6}}}));
-  const auto sparse = make(all(text(a.path(), "x"), text(b.path(), "y")) + "\nrandomize=true", "train");
+  const auto sparse = make_composite(all(text(a.path(), "x"), text(b.path(), "y")) + "\nrandomize=true", "train");
   EXPECT_EQ(read_all(*sparse.reader).size(), 3u);
 }
 
 TEST(Composite, OneDeserializerAlone) {
   const TemporaryFile a("|x 1\n|x 2\n");
-  const auto o = make("deserializers=(" + text(a.path(), "x") + ")");
+  const auto o = make_composite("deserializers=(" + text(a.path(), "x") + ")");
   ASSERT_TRUE(o.reader) << o.errors;
   EXPECT_EQ(read_all(*o.reader), (Rows{{{1}}, {{2}}}));
 }
@@ -101,10 +86,10 @@ TEST(Composite, MissingAndDoubleKeys) {
   const std::string missing = all(text(a.path(), "x"), text(b.path(), "y"));
   expect_error(missing,
                {a.path() + ":3: deserializer 2 (stream 'y') has no sequence with the key '3'", "maximum number"});
-  EXPECT_EQ(read_all(*make("maxErrors=1\n" + missing).reader), (Rows{{{1}, {1}}, {{2}, {2}}, {{4}, {4}}}));
+  EXPECT_EQ(read_all(*make_composite("maxErrors=1\n" + missing).reader), (Rows{{{1}, {1}}, {{2}, {2}}, {{4}, {4}}}));
   const std::string twice = all(text(a.path(), "x"), text(c.path(), "y"));
   expect_error(twice, {c.path() + ":4: the key '2' stands at " + c.path() + ":2 already"});
-  EXPECT_EQ(read_all(*make("maxErrors=1\n" + twice).reader)[1], (std::vector<std::vector<float>>{{2}, {2}}));
+  EXPECT_EQ(read_all(*make_composite("maxErrors=1\n" + twice).reader)[1], (std::vector<std::vector<float>>{{2}, {2}}));
   expect_error("maxErrors=9\n" + all(text(a.path(), "x"), text(none.path(), "y")),
                {"no sequence of the first deserializer", "like '1'", "like '11'"});
 }
@@ -127,7 +112,7 @@ TEST_F(CompositeImages, KeysOfMapsAndNumbers) {
   const std::string ids = folder_.write("text", "8 |y 80\n7 |y 70\n");
   const std::string settings = all(images(map), text(ids, "y"));
   expect_error(settings, {"map.txt:1: deserializer 2 (stream 'y') has no sequence with the key '007'"});
-  const auto o = make("useNumericSequenceKeys=true\n" + settings);
+  const auto o = make_composite("useNumericSequenceKeys=true\n" + settings);
   ASSERT_TRUE(o.reader) << o.errors;
   const Rows rows = read_all(*o.reader);
   ASSERT_EQ(rows.size(), 2u);
@@ -139,7 +124,7 @@ TEST_F(CompositeImages, KeysOfMapsAndNumbers) {
   // Without keys of its own a map counts its lines from 0.
   const std::string plain = folder_.write("plain.txt", ".../a.png\t1\n\n.../b.png\t1\n");
   const std::string counted = folder_.write("counted", "1 |y 1\n0 |y 0\n");
-  const auto p = make(all(text(counted, "y"), images(plain)));
+  const auto p = make_composite(all(text(counted, "y"), images(plain)));
   ASSERT_TRUE(p.reader) << p.errors;
   const auto second = numbered(4, 3, 3, 2).pixels;
   EXPECT_EQ(read_all(*p.reader)[0][1], std::vector<float>(second.begin(), second.end()));
@@ -157,7 +142,7 @@ TEST_F(CompositeImages, DamageInOnePartLeavesTheSequenceOut) {
   map = folder_.write("map.txt", map), ids = folder_.write("text", ids);
   for (const auto& order : {all(images(map), text(ids, "y")), all(text(ids, "y"), images(map))}) {
     expect_error(order, {"map.txt:4:", "neither JPEG nor PNG"});
-    const auto o = make("maxErrors=1\n" + order);
+    const auto o = make_composite("maxErrors=1\n" + order);
     ASSERT_TRUE(o.reader) << o.errors;
     const Rows rows = read_all(*o.reader, {.samples = 12, .minibatch = 4});
     ASSERT_EQ(rows.size(), 10u) << "two sweeps of five";
@@ -169,7 +154,7 @@ TEST_F(CompositeImages, DamageInOnePartLeavesTheSequenceOut) {
     }
     // Two ranks, put together again in the order of places.
     Rows parts[2], together;
-    const auto again = make("maxErrors=1\n" + order);
+    const auto again = make_composite("maxErrors=1\n" + order);
     for (int r = 0; r < 2; ++r)
       parts[r] = read_all(*again.reader, {.samples = 12, .minibatch = 1, .rank = r, .ranks = 2});
     std::size_t at[2] = {0, 0};
@@ -183,7 +168,8 @@ TEST_F(CompositeImages, DamageInOnePartLeavesTheSequenceOut) {
 TEST_F(CompositeImages, TransformsInTheGivenOrder) {
   png("a.png", 1);
   const std::string map = folder_.write("map.txt", ".../a.png\t0\n");
-  const auto views = make("deserializers=(" + images(map, "[type=Crop;cropType=multiview10;cropSize=2:2]:") + ")");
+  const auto views =
+      make_composite("deserializers=(" + images(map, "[type=Crop;cropType=multiview10;cropSize=2:2]:") + ")");
   ASSERT_TRUE(views.reader) << views.errors;
   EXPECT_EQ(views.reader->sweep_samples(), 10);
   EXPECT_EQ(read_all(*views.reader).size(), 10u);
@@ -191,7 +177,7 @@ TEST_F(CompositeImages, TransformsInTheGivenOrder) {
   const std::string chain = "deserializers=([type=ImageDeserializer;file=\"" + map +
                             "\"\ninput=[f=[transforms=([type=Scale;width=8;height=6;channels=3;interpolations=nearest]:"
                             "[type=crop;cropSize=4:2]:[type=Transpose]:[type=Cast])]\nl=[labelDim=1]]])";
-  const auto o = make(chain);
+  const auto o = make_composite(chain);
   ASSERT_TRUE(o.reader) << o.errors;
   const auto image = read_all(*o.reader)[0][0];
   ASSERT_EQ(image.size(), 4u * 2 * 3);
@@ -223,15 +209,16 @@ TEST_F(CompositeImages, ImagesAsText) {
   };
   const std::string one = letters(png_of(numbered(4, 3, 3, 1))), two = letters(jpeg_of(numbered(9, 7, 3, 2)));
   const auto keyed =
-      make("deserializers=(" + block(folder_.write("k", "a\t2\t" + one + " \r\nb\t0\t" + two + "\n")) + ")");
+      make_composite("deserializers=(" + block(folder_.write("k", "a\t2\t" + one + " \r\nb\t0\t" + two + "\n")) + ")");
   ASSERT_TRUE(keyed.reader) << keyed.errors;
   const auto first = numbered(4, 3, 3, 1).pixels;
   const Rows rows = read_all(*keyed.reader);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0][0], std::vector<float>(first.begin(), first.end()));
   EXPECT_EQ(rows[0][1], (std::vector<float>{0, 0, 1}));
-  EXPECT_EQ(read_all(*make("deserializers=(" + block(folder_.write("p", "1\t" + one + "\n")) + ")").reader)[0][1],
-            (std::vector<float>{0, 1, 0}));
+  EXPECT_EQ(
+      read_all(*make_composite("deserializers=(" + block(folder_.write("p", "1\t" + one + "\n")) + ")").reader)[0][1],
+      (std::vector<float>{0, 1, 0}));
   expect_error("deserializers=(" + block(folder_.write("p", "1\t" + one + "\n1\t" + one.substr(0, 40) + "\n")) + ")",
                {"p:2:3:", "broken PNG"});
   expect_error("deserializers=(" + block(folder_.write("p", "1\t" + one + "\n1\t!!!!\n")) + ")", {"p:2:3:", "base64"});

@@ -6,31 +6,13 @@
 
 #include <map>
 
+#include "block_support.h"
 #include "config/load.h"
 #include "image_support.h"
 #include "tutti/reader.h"
 
 namespace tutti::reader {
 namespace {
-
-struct Outcome {
-  std::unique_ptr<Reader> reader;
-  std::string errors;
-};
-
-Outcome make(const std::string& settings, const std::string& action = "train") {
-  Problems problems;
-  config::Notices notices;
-  Outcome o;
-  o.reader = make_reader(config::record_from_text("reader=[" + settings + "]", "run.cntk").block("reader"),
-                         {.action = action, .problems = &problems, .notices = &notices});
-  try {
-    problems.throw_if_any();
-  } catch (const ConfigError& e) {
-    o.errors = e.what();
-  }
-  return o;
-}
 
 struct Sample {
   std::vector<float> image, label;

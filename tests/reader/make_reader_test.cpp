@@ -2,32 +2,13 @@
 // Reader blocks of a config: the table, defaults that depend on the action, and where mistakes are shown.
 #include <gtest/gtest.h>
 
+#include "block_support.h"
 #include "config/load.h"
 #include "reader_support.h"
 #include "tutti/reader.h"
 
 namespace tutti::reader {
 namespace {
-
-struct Outcome {
-  std::unique_ptr<Reader> reader;
-  std::string errors;
-};
-
-Outcome make(const std::string& settings, const std::string& action = "train") {
-  Problems problems;
-  config::Notices notices;
-  Outcome o;
-  o.reader = make_reader(config::record_from_text("reader=[" + settings + "]", "run.cntk").block("reader"),
-                         {.action = action, .problems = &problems, .notices = &notices});
-  try {
-    problems.throw_if_any();
-  } catch (const ConfigError& e) {
-    o.errors = e.what();
-  }
-  EXPECT_EQ(o.reader == nullptr, !o.errors.empty());
-  return o;
-}
 
 void expect_error(const std::string& settings, const std::vector<std::string>& parts) {
   const std::string errors = make(settings).errors;
