@@ -159,6 +159,19 @@ void check_model_path(const ActionContext& context, Training& t) {
   }
 }
 
+void make_fault_hook(const ActionContext& context, Training& t) {
+  const auto& hook = t.sgd.parallel.fault_hook;
+  if (!hook) return;
+  t.fault_hook = FaultHook(*hook, t.world->rank());
+  if (hook->rank < t.world->size()) return context.notices->lines.push_back("faultHook: " + hook->text());
+  const auto block = context.command.block("SGD").block("ParallelTrain").block("faultHook");
+  context.problems->add(Diagnostic{block.has_own("rank") ? block.value("rank").where : block.where(),
+                                   fmt::format("faultHook wants to disturb rank {}, and this run has {} rank{}",
+                                               hook->rank, t.world->size(), t.world->size() == 1 ? "" : "s"),
+                                   t.world->size() > 1 ? fmt::format("rank = 0 to {}", t.world->size() - 1)
+                                                       : "start the trainer with mpiexec -n 2"});
+}
+
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   const auto& parallel = t.sgd.parallel;
@@ -172,6 +185,7 @@ void make_exchange(const ActionContext& context, Training& t) {
                     ranks));
   t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
   t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
+  if (together) make_fault_hook(context, t);
   bool always_shares = true;
   for (std::int64_t e = 0; e < t.sgd.max_epochs; ++e) always_shares = always_shares && t.strategy->shares_data(e);
   const std::int64_t share = largest_share(t.sgd, always_shares ? ranks : 1);

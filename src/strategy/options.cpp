@@ -47,6 +47,7 @@ void ParallelTrainOptions::describe(config::Fields& f) {
               "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
   f.block("ASA", asa, "gradients or weights go round all ranks in stripes");
   f.block("EASGD", easgd, "ranks and a centre pull each other");
+  f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.no_effect("DataParallelASGD", "this version does not run that method");
 }
 

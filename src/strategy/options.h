@@ -7,6 +7,7 @@
 
 #include "strategy/asa_options.h"
 #include "strategy/block_options.h"
+#include "strategy/fault_hook.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
 
@@ -40,6 +41,7 @@ struct ParallelTrainOptions {
   std::optional<BlockMomentumOptions> block_momentum;
   AsaOptions asa;
   EasgdOptions easgd;
+  std::optional<FaultHookOptions> fault_hook;
 
   void describe(config::Fields& f);
   // Whether the ranks work together in this epoch, which counts from 0.

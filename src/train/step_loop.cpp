@@ -99,6 +99,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     reading += std::chrono::duration<double>(got - asked).count();
     if (!batch) break;
 
+    t.fault_hook.before_step();
     if (t.traces) trace_nodes(t, *batch);
     if (t.sgd.gradient_check) check_gradients_or_stop(t, *batch);
     update.next_step();

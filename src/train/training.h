@@ -46,6 +46,7 @@ struct Training {
   std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Strategy> strategy;
+  FaultHook fault_hook;
   std::string strategy_name;  // residuals of one method must not be taken for another's
   std::unique_ptr<Report> report;
   Progress progress;
