@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stand-in of the CUDA runtime keeps the promises that kernels rely on.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+namespace {
+
+template <class... P, class... A>
+cudaError_t start(void (*kernel)(P...), dim3 grid, dim3 threads, A... arguments) {
+  cudaLaunchConfig_t config;
+  config.gridDim = grid, config.blockDim = threads;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+__global__ void number(int* out) {
+  const unsigned i = (blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x;
+  out[i] += static_cast<int>(i) + 1;
+}
+
+TEST(CudaDouble, EveryThreadRunsOnce) {
+  std::vector<int> out(3 * 2 * 65);
+  EXPECT_EQ(start(number, dim3(3, 2), dim3(65), out.data()), cudaSuccess);
+  for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], static_cast<int>(i) + 1);
+}
+
+// Each thread reads what its neighbour wrote before the barrier, many times.
+__global__ void rotate(int* out, int rounds) {
+  __shared__ int values[300];
+  const unsigned n = blockDim.x, t = threadIdx.x;
+  values[t] = static_cast<int>(t);
+  __syncthreads();
+  for (int i = 0; i < rounds; ++i) {
+    const int next = values[(t + 1) % n];
+    __syncthreads();
+    values[t] = next;
+    __syncthreads();
+  }
+  out[blockIdx.x * n + t] = values[t];
+}
+
+TEST(CudaDouble, BarriersHoldTheBlock) {
+  for (const unsigned n : {1u, 31u, 32u, 33u, 256u, 300u}) {
+    std::vector<int> out(2 * n);
+    EXPECT_EQ(start(rotate, dim3(2), dim3(n), out.data(), 7), cudaSuccess);
+    for (unsigned i = 0; i < 2 * n; ++i) EXPECT_EQ(out[i], static_cast<int>((i % n + 7) % n));
+  }
+}
+
+// Threads beyond `active` leave at once: barriers count who is still there.
+__global__ void early_leavers(int* out, unsigned active) {
+  if (threadIdx.x >= active) return;
+  __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
+TEST(CudaDouble, ThreadsMayLeaveEarly) {
+  std::vector<int> out(96);
+  EXPECT_EQ(start(early_leavers, dim3(1), dim3(96), out.data(), 40u), cudaSuccess);
+  EXPECT_EQ(std::accumulate(out.begin(), out.end(), 0), 40);
+}
+
+__global__ void warp_words(float* sums, unsigned* ballots, int* all) {
+  float v = static_cast<float>(threadIdx.x);
+  for (int by = 16; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
+  sums[threadIdx.x] = v;
+  ballots[threadIdx.x] = __ballot_sync(0xffffffffu, threadIdx.x % 3 == 0);
+  const int first = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), 0, 8);
+  const int down = __shfl_down_sync(0xffffffffu, static_cast<int>(threadIdx.x), 1, 8);
+  all[threadIdx.x] = first * 1000 + down;
+}
+
+TEST(CudaDouble, LanesExchange) {
+  std::vector<float> sums(64);
+  std::vector<unsigned> ballots(64);
+  std::vector<int> all(64);
+  EXPECT_EQ(start(warp_words, dim3(1), dim3(64), sums.data(), ballots.data(), all.data()), cudaSuccess);
+  for (unsigned i = 0; i < 64; ++i) {
+    EXPECT_EQ(sums[i], i < 32 ? 496.0f : 1520.0f);
+    unsigned expected = 0;
+    for (unsigned l = 0; l < 32; ++l) expected |= ((i / 32 * 32 + l) % 3 == 0 ? 1u : 0u) << l;
+    EXPECT_EQ(ballots[i], expected);
+    EXPECT_EQ(all[i], static_cast<int>(i / 8 * 8 * 1000 + (i % 8 == 7 ? i : i + 1)));
+  }
+}
+
+TEST(CudaDouble, WrongGridsAreRefused) {
+  int out = 0;
+  EXPECT_EQ(start(number, dim3(0), dim3(1), &out), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(start(number, dim3(1), dim3(2000), &out), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(start(number, dim3(1, 70000), dim3(1), &out), cudaErrorInvalidConfiguration);
+}
+
+}  // namespace

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_words.h -- the words of the CUDA language and the device functions that kernels use, for the stand-in of the
+// runtime. Here, and only here, they have to be macros: that is how the language spells them.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// Blocks run one at a time on each host thread, so a block's memory may be the thread's.
+#define __shared__ static thread_local
+
+namespace cuda_double {
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+unsigned char* shared_bytes();
+
+void block_barrier();
+void warp_barrier();
+// What every lane of the warp passed; lanes that do not take part have 0.
+struct Exchange {
+  std::uint64_t value[32] = {};
+  std::uint32_t present = 0;
+};
+const Exchange& exchange(std::uint64_t mine);
+unsigned lane();
+
+template <class T>
+T from_lane(T mine, unsigned source) {
+  static_assert(sizeof(T) <= 8);
+  std::uint64_t bits = 0;
+  __builtin_memcpy(&bits, &mine, sizeof mine);
+  const Exchange& all = exchange(bits);
+  if (source < 32 && (all.present >> source & 1u)) __builtin_memcpy(&mine, &all.value[source], sizeof mine);
+  return mine;
+}
+
+}  // namespace cuda_double
+
+// Of the fiber that runs now.
+extern constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim;
+
+inline void __syncthreads() { cuda_double::block_barrier(); }
+inline void __syncwarp(unsigned = 0xffffffffu) { cuda_double::warp_barrier(); }
+inline void __threadfence() {}
+
+template <class T>
+T __shfl_sync(unsigned, T v, int source, int width = 32) {
+  const unsigned me = cuda_double::lane(), group = me / static_cast<unsigned>(width) * static_cast<unsigned>(width);
+  return cuda_double::from_lane(v, group + static_cast<unsigned>(source) % static_cast<unsigned>(width));
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T v, int mask, int = 32) {
+  return cuda_double::from_lane(v, cuda_double::lane() ^ static_cast<unsigned>(mask));
+}
+template <class T>
+T __shfl_down_sync(unsigned, T v, unsigned by, int width = 32) {
+  const unsigned me = cuda_double::lane(), size = static_cast<unsigned>(width);
+  return cuda_double::from_lane(v, me % size + by < size ? me + by : me);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T v, unsigned by, int width = 32) {
+  const unsigned me = cuda_double::lane();
+  return cuda_double::from_lane(v, me % static_cast<unsigned>(width) >= by ? me - by : me);
+}
+inline unsigned __ballot_sync(unsigned, int predicate) {
+  const auto& all = cuda_double::exchange(predicate != 0);
+  unsigned bits = 0;
+  for (unsigned i = 0; i < 32; ++i) bits |= static_cast<unsigned>(all.value[i] != 0) << i;
+  return bits;
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(unsigned, int predicate) {
+  const auto& all = cuda_double::exchange(predicate != 0);
+  for (unsigned i = 0; i < 32; ++i)
+    if ((all.present >> i & 1u) && all.value[i] == 0) return 0;
+  return 1;
+}
+
+inline int __popc(unsigned v) { return std::popcount(v); }
+inline int __clz(int v) { return std::countl_zero(static_cast<unsigned>(v)); }
+inline int __ffs(int v) { return v == 0 ? 0 : std::countr_zero(static_cast<unsigned>(v)) + 1; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>((std::uint64_t{a} * b) >> 32); }
+inline unsigned __float_as_uint(float v) { return std::bit_cast<unsigned>(v); }
+inline float __uint_as_float(unsigned v) { return std::bit_cast<float>(v); }
+inline int __float_as_int(float v) { return std::bit_cast<int>(v); }
+inline float __int_as_float(int v) { return std::bit_cast<float>(v); }
+inline float rsqrtf(float v) { return 1.0f / std::sqrt(v); }
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
+// Fibers of a block change at barriers only, and blocks come one after the other.
+template <class T>
+T atomicAdd(T* p, T v) {
+  const T before = *p;
+  *p = before + v;
+  return before;
+}
+
+namespace tutti::cuda {
+template <class T>
+T* shared_memory() {
+  return reinterpret_cast<T*>(cuda_double::shared_bytes());
+}
+}  // namespace tutti::cuda
