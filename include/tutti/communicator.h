@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,6 +51,12 @@ class Communicator {
   virtual void all_reduce_sum(std::span<float>);
   // A communicator of the ranks that pass the same color, ordered by rank.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
+
+  // Whether several threads of a rank may use communicators at the same time, each transfer by one thread at a time. A
+  // strategy with threads of its own says no at its start where they may not.
+  virtual bool threads_may_talk() const { return true; }
+  // For a thread that nobody waits for and that cannot go on: ends all ranks with the name of this one and the reason.
+  virtual void fail(std::exception_ptr reason) noexcept = 0;
 };
 
 // Where this rank sits: for thread counts and for telling users about ranks that fight over one core.

@@ -58,6 +58,18 @@ void for_each_part(std::size_t bytes, std::size_t largest, const Use& use) {
   } while (at < bytes);
 }
 
+// Prints who and why, and ends every rank.
+[[noreturn]] void abort_all(const std::string& text, int code) {
+  int ranks = 1, rank = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const std::string line = ranks > 1 ? fmt::format("[rank {} on {}] {}\n", rank, host_name(), text) : text + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of several ranks do not mix
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
 class MpiTransfer : public Transfer {
  public:
   MpiTransfer(bool sending, int peer, int tag, std::byte* data, std::size_t bytes, std::size_t largest, MPI_Comm comm)
@@ -227,6 +239,22 @@ class MpiCommunicator : public Communicator {
     return std::make_unique<MpiCommunicator>(part, true, largest_);
   }
 
+  bool threads_may_talk() const override {
+    int level = MPI_THREAD_SINGLE;
+    check(MPI_Query_thread(&level), [] { return "asking what threads may do"; });
+    return level >= MPI_THREAD_MULTIPLE;
+  }
+
+  void fail(std::exception_ptr reason) noexcept override {
+    try {
+      std::rethrow_exception(reason);
+    } catch (const std::exception& e) {
+      abort_all(e.what(), 1);
+    } catch (...) {
+      abort_all("unknown error", 1);
+    }
+  }
+
  private:
   MPI_Comm comm_;
   bool owned_;
@@ -242,8 +270,8 @@ MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().pres
     return;
   }
   int provided = 0;
-  // Only the main thread talks; readers and kernels have threads of their own.
-  check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), [] { return "starting MPI"; });
+  // Servers of weights talk beside the main thread; a library that cannot have that runs all other strategies.
+  check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), [] { return "starting MPI"; });
   if (provided < MPI_THREAD_FUNNELED) throw Error("MPI failed while starting: it does not allow threads beside MPI");
   world_ = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, kLargestMessage);
 }
@@ -254,11 +282,9 @@ MpiSession::~MpiSession() {
 }
 
 void MpiSession::abort(const std::string& text, int code) {
-  const std::string line =
-      world_->size() > 1 ? fmt::format("[rank {} on {}] {}\n", world_->rank(), world_->host(), text) : text + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of several ranks do not mix
+  if (uses_mpi_ && !finalized()) abort_all(text, code);
+  std::fwrite((text + "\n").data(), 1, text.size() + 1, stderr);
   std::fflush(nullptr);
-  if (uses_mpi_ && !finalized()) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
 

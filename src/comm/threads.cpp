@@ -25,18 +25,29 @@ struct Hub {
   std::mutex mutex;
   std::condition_variable changed;
   bool failed = false;
+  std::exception_ptr first;  // what failed first
 
-  void fail() {
-    const std::lock_guard lock(mutex);
-    failed = true;
-    changed.notify_all();
-  }
+  void fail(const std::exception_ptr& reason);
 };
 
 // Thrown in ranks that waited for a rank that failed; run_ranks drops it.
 struct PeerFailed : Error {
   PeerFailed() : Error("another rank failed") {}
 };
+
+void Hub::fail(const std::exception_ptr& reason) {
+  bool of_peer = false;
+  try {
+    std::rethrow_exception(reason);
+  } catch (const PeerFailed&) {
+    of_peer = true;
+  } catch (...) {
+  }
+  const std::lock_guard lock(mutex);
+  if (!of_peer && !first) first = reason;
+  failed = true;
+  changed.notify_all();
+}
 
 class ThreadTransfer;
 
@@ -211,6 +222,8 @@ class ThreadCommunicator : public Communicator {
     return part;
   }
 
+  void fail(std::exception_ptr reason) noexcept override { world_->hub->fail(reason); }
+
  private:
   std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from * world_->size + to); }
 
@@ -250,26 +263,19 @@ std::unique_ptr<Communicator> make_solo_communicator() {
 void run_ranks(int ranks, const std::function<void(Communicator&)>& fn) {
   const auto hub = std::make_shared<Hub>();
   const auto world = std::make_shared<World>(hub, ranks);
-  std::exception_ptr first;
   const auto run = [&](int rank) {
     try {
       ThreadCommunicator comm(world, rank);
       fn(comm);
-    } catch (const PeerFailed&) {
-      hub->fail();
     } catch (...) {
-      {
-        const std::lock_guard lock(hub->mutex);
-        if (!first) first = std::current_exception();
-      }
-      hub->fail();
+      hub->fail(std::current_exception());
     }
   };
   {
     std::vector<std::jthread> threads;
     for (int r = 0; r < ranks; ++r) threads.emplace_back(run, r);
   }
-  if (first) std::rethrow_exception(first);
+  if (hub->first) std::rethrow_exception(hub->first);
 }
 
 }  // namespace tutti

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that answer each other while they do something else.
+#include "strategy/server.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <set>
+
+#include "../support/run_ranks.h"
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+// Adds up what it is given, answers with the sum so far; the length of the answer is as asked for.
+class Adder : public Desk {
+ public:
+  std::size_t answer(int, std::span<std::byte> message) override {
+    std::int64_t v = 0;
+    std::memcpy(&v, message.data(), sizeof v);
+    sum_ += v;
+    std::memcpy(message.data(), &sum_, sizeof sum_);
+    return sizeof sum_;
+  }
+  std::int64_t sum() const { return sum_; }
+
+ private:
+  std::int64_t sum_ = 0;
+};
+
+// Answers when all of `clients` have asked.
+class Together : public Desk {
+ public:
+  explicit Together(int clients) : clients_(clients) {}
+  std::size_t answer(int client, std::span<std::byte>) override {
+    if (leaving_.empty()) here_.insert(client);
+    if (static_cast<int>(here_.size()) == clients_) leaving_.swap(here_);
+    return leaving_.erase(client);
+  }
+
+ private:
+  int clients_;
+  std::set<int> here_, leaving_;
+};
+
+void put(Server& server, int desk, std::int64_t v) { std::memcpy(server.message(desk).data(), &v, sizeof v); }
+std::int64_t get(std::span<const std::byte> bytes) {
+  std::int64_t v = 0;
+  std::memcpy(&v, bytes.data(), sizeof v);
+  return v;
+}
+
+TEST(Server, every_request_is_answered_once) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    std::mutex mutex;
+    std::int64_t total = 0, expected = 0;
+    run_ranks(ranks, [&](Communicator& comm) {
+      Server server(comm);
+      std::vector<Adder*> mine;
+      std::vector<int> desks;
+      for (int owner = 0; owner < ranks; ++owner)
+        for (int i = 0; i < 3; ++i) {
+          auto desk = owner == comm.rank() ? std::make_unique<Adder>() : nullptr;
+          if (desk) mine.push_back(desk.get());
+          desks.push_back(
+              server.add({.owner = owner, .bytes = 100, .clients = 0, .lane = i > 0 ? 1 : -1}, std::move(desk)));
+        }
+      server.open();
+      std::int64_t given = 0;
+      for (int round = 0; round < 20; ++round) {
+        for (const int d : desks) {
+          put(server, d, comm.rank() + round + d);
+          given += comm.rank() + round + d;
+          server.ask(d, 8);
+        }
+        for (const int d : desks) EXPECT_GE(get(server.wait(d)), comm.rank() + round + d);
+      }
+      comm.barrier();
+      server.exclusively([&] {
+        const std::lock_guard lock(mutex);
+        for (const Adder* a : mine) total += a->sum();
+        expected += given;
+      });
+      comm.barrier();
+    });
+    EXPECT_EQ(total, expected) << ranks;
+  }
+}
+
+TEST(Server, answers_may_wait_for_other_requests) {
+  run_ranks(4, [&](Communicator& comm) {
+    Server server(comm);
+    // Rank 3 does not ask; it owns one of the desks.
+    std::vector<int> desks;
+    for (const int owner : {1, 3})
+      desks.push_back(server.add({.owner = owner, .bytes = 1, .clients = 3},
+                                 owner == comm.rank() ? std::make_unique<Together>(3) : nullptr));
+    Meeting meeting(server);
+    server.open();
+    for (int round = 0; round < 30 && comm.rank() < 3; ++round)
+      for (const int d : desks) {
+        server.ask(d, 1);
+        server.wait(d);
+      }
+    meeting.meet();
+  });
+}
+
+TEST(Server, meetings_follow_each_other) {
+  for (const int ranks : {1, 2, 5}) {
+    std::atomic<int> arrived{0};
+    run_ranks(ranks, [&](Communicator& comm) {
+      Server server(comm);
+      Meeting meeting(server, ranks - 1);
+      server.open();
+      for (int round = 1; round <= 20; ++round) {
+        ++arrived;
+        meeting.meet();
+        EXPECT_GE(arrived, round * ranks);
+        meeting.meet();
+      }
+    });
+  }
+}
+
+TEST(Server, tickets_are_dealt_once_and_end) {
+  for (const int ranks : {1, 3}) {
+    std::mutex mutex;
+    std::vector<std::int64_t> taken;
+    run_ranks(ranks, [&](Communicator& comm) {
+      Server server(comm);
+      Tickets tickets(server, ranks - 1);
+      server.open();
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        comm.barrier();
+        tickets.restart(100 * epoch + 7, 100 * epoch + 50);
+        comm.barrier();
+        std::int64_t last = -1;
+        for (std::int64_t t = tickets.take(); t >= 0; t = tickets.take()) {
+          EXPECT_GT(t, last) << "ascending on each rank";
+          last = t;
+          const std::lock_guard lock(mutex);
+          taken.push_back(t);
+        }
+      }
+      comm.barrier();
+    });
+    std::sort(taken.begin(), taken.end());
+    std::vector<std::int64_t> all(43);
+    std::iota(all.begin(), all.end(), 7);
+    for (int i = 0; i < 43; ++i) all.push_back(107 + i);
+    EXPECT_EQ(taken, all) << ranks;
+  }
+}
+
+TEST(Server, a_desk_that_fails_ends_all_ranks_with_its_reason) {
+  class Broken : public Desk {
+    std::size_t answer(int, std::span<std::byte>) override { throw Error("the desk is broken"); }
+  };
+  try {
+    run_ranks(3, [](Communicator& comm) {
+      Server server(comm);
+      const int desk = server.add({.owner = 2, .bytes = 8}, comm.rank() == 2 ? std::make_unique<Broken>() : nullptr);
+      Meeting meeting(server);
+      server.open();
+      if (comm.rank() == 0) {
+        server.ask(desk, 8);
+        server.wait(desk);
+      }
+      meeting.meet();
+    });
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "the desk is broken");
+  }
+}
+
+}  // namespace
+}  // namespace tutti
