@@ -10,8 +10,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "tutti/image_backend.h"
+#include "tutti/parameters.h"
 
 namespace tutti {
 
@@ -62,9 +64,9 @@ enum class LossOp {
   sum_abs
 };
 
-// The numbers of products (and convolutions). Operands of bfloat16 products are rounded to bfloat16, their sums are
-// float32; weights, all other operations and reductions are float32 in either case.
-enum class ComputeType { float32, bfloat16 };
+// The numbers of products (and convolutions). Operands are rounded to the type, sums are float32; weights, all other
+// operations and reductions are float32 in each case.
+enum class ComputeType { float32, tf32, bfloat16, float16 };
 
 // Elementwise access to up to three operands and a result; axis 0 is the fastest, a stride of 0 repeats an operand.
 struct Layout {
@@ -152,7 +154,23 @@ class Backend {
   std::uint64_t new_version() { return ++versions_; }
   virtual ImageBackend& images() = 0;
 
-  // Memory, 64-byte aligned.
+  // A device works behind the host's back: calls return once the work is in its queue, which keeps the order. finish()
+  // waits for everything; mark() notes a place in the queue, wait_for_mark() waits until the device has passed it.
+  // Backends whose memory is the host's do everything at once.
+  virtual bool is_host() const { return true; }
+  virtual void finish() {}
+  virtual void mark() {}
+  virtual void wait_for_mark() {}
+  // For buffers that host and device both see: weights, gradients, what optimizers and strategies keep. The host may
+  // look at what the device has written after finish().
+  virtual const FloatMemory& shared_memory() const { return host_memory(); }
+  // Room for sums that loss() writes; the host may look at them after finish() or wait_for_mark().
+  virtual std::shared_ptr<double[]> make_sums(std::size_t count) {
+    return std::shared_ptr<double[]>(new double[count]());
+  }
+
+  // Memory, 64-byte aligned. Of the device: the host sees it through upload and download only. What was given to upload
+  // may be reused at once; download waits.
   virtual float* allocate(std::size_t count) = 0;
   virtual void release(float*) = 0;
   virtual void upload(const float* host, float* device, std::size_t count) = 0;
@@ -200,8 +218,9 @@ class Backend {
   virtual void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx,
                                 bool accumulate) = 0;
 
-  // Criteria: the sum over everything, in double. `work` has extent.count() floats and lives until the gradient.
-  virtual double loss(const Loss&, std::span<const float* const> in, float* work) = 0;
+  // Criteria: the sum over everything, in double to `sum` (of make_sums) and in float to `y`. `work` has extent.count()
+  // floats and lives until the gradient.
+  virtual void loss(const Loss&, std::span<const float* const> in, float* work, double* sum, float* y) = 0;
   virtual void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work,
                              const float* dy, float* dx, bool accumulate) = 0;
 
@@ -209,9 +228,40 @@ class Backend {
   std::uint64_t versions_ = 0;
 };
 
+// Memory of a backend for the device that grows when asked, without keeping what it held.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& o) noexcept
+      : backend_(o.backend_), data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& o) noexcept {
+    std::swap(backend_, o.backend_), std::swap(data_, o.data_), std::swap(size_, o.size_);
+    return *this;
+  }
+  ~DeviceBuffer() {
+    if (data_) backend_->release(data_);
+  }
+  float* room(Backend& backend, std::size_t count) {
+    if (count <= size_) return data_;
+    if (data_) backend_->release(std::exchange(data_, nullptr));
+    size_ = 0;
+    backend_ = &backend;
+    data_ = backend.allocate(count);
+    size_ = count;
+    return data_;
+  }
+  float* data() const { return data_; }
+
+ private:
+  Backend* backend_ = nullptr;
+  float* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
 // Whether the device can do it: every one has float32.
 bool supports(const std::string& device, ComputeType);
-// "cpu"; throws Error for a device that this build does not have, or a type that the device does not compute in.
+// "cpu", or "cuda:0" for the first GPU; throws Error for a device that is not there, or a type that it does not compute
+// in.
 std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType = ComputeType::float32);
 
 }  // namespace tutti

@@ -52,6 +52,7 @@ class Network {
 
   const graph::Graph& graph() const;  // with dims inferred
   Parameters& parameters();           // trained ones: what optimizers and strategies see
+  void finish();                      // waits for the device: the host may read parameters and state
   // Everything else a model must store: untrained parameters (multiplier 0), statistics of Mean and InvStdDev.
   struct State {
     std::string name;

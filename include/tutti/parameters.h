@@ -14,11 +14,23 @@
 
 namespace tutti {
 
+// Where buffers come from: zeroed floats, 64-byte aligned, that the host may read and write. A backend's own kind is
+// seen by its device as well.
+struct FloatMemory {
+  const char* name;
+  float* (*allocate)(std::size_t count);  // null when there is no more
+  void (*release)(float*);
+};
+const FloatMemory& host_memory();
+
 // 64-byte aligned float storage, zero-initialised, never resized in the step loop.
 class FloatBuffer {
  public:
   FloatBuffer() = default;
-  explicit FloatBuffer(std::size_t count);
+  explicit FloatBuffer(std::size_t count, const FloatMemory& memory = host_memory());
+  // Of the same kind as another one: state beside the weights that it belongs to.
+  FloatBuffer(std::size_t count, const FloatBuffer& like) : FloatBuffer(count, like.memory()) {}
+  const FloatMemory& memory() const { return data_.get_deleter().memory ? *data_.get_deleter().memory : host_memory(); }
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
   std::size_t size() const { return size_; }
@@ -27,7 +39,10 @@ class FloatBuffer {
 
  private:
   struct Free {
-    void operator()(float*) const;
+    Free() : memory(nullptr) {}
+    explicit Free(const FloatMemory& m) : memory(&m) {}
+    const FloatMemory* memory;
+    void operator()(float* p) const { memory->release(p); }
   };
   std::unique_ptr<float[], Free> data_;
   std::size_t size_ = 0;
@@ -102,6 +117,9 @@ class PieceSink {
  public:
   virtual ~PieceSink() = default;
   virtual void piece_ready(std::size_t piece) = 0;  // index into Parameters::pieces
+  // Whether the receiver works in the queue of the device too. If not, the device has finished a piece before it is
+  // announced, and the host may read it.
+  virtual bool follows_device() const { return false; }
 };
 
 }  // namespace tutti

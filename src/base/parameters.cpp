@@ -11,14 +11,17 @@
 
 namespace tutti {
 
-FloatBuffer::FloatBuffer(std::size_t count) : size_(count) {
+const FloatMemory& host_memory() {
+  static constexpr FloatMemory memory{"host", allocate_floats, [](float* p) { std::free(p); }};
+  return memory;
+}
+
+FloatBuffer::FloatBuffer(std::size_t count, const FloatMemory& memory) : data_(nullptr, Free(memory)), size_(count) {
   if (count == 0) return;
-  data_.reset(allocate_floats(count));
+  data_.reset(memory.allocate(count));
   if (!data_)
     throw Error(fmt::format("out of memory: {} bytes for a buffer of {} floats", count * sizeof(float), count));
 }
-
-void FloatBuffer::Free::operator()(float* p) const { std::free(p); }
 
 void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
   float* base = gradients.data() + s.offset;

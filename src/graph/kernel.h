@@ -65,7 +65,7 @@ struct Run {
   Backend& backend;
   std::vector<float*> values, gradients, work;   // by tensor, by tensor, by instruction
   std::vector<SparseView> sparse;                // by tensor
-  std::vector<double> sums;                      // by tensor: criteria in double
+  std::shared_ptr<double[]> sums;                // by tensor: criteria in double
   std::vector<std::size_t> columns;              // by dynamic axis
   std::vector<std::vector<PieceRange>> pieces;   // by tensor; empty for what is not trained
   std::vector<SequenceTable> sequences;          // by dynamic axis, in programs that work in packed order
@@ -75,8 +75,8 @@ struct Run {
   std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is
   std::vector<std::int32_t> numbers;
   std::vector<float> host, host_result;
-  std::vector<FloatBuffer> rooms;  // by tensor: memory that follows the number of sequences
-  bool keeps_states = true;        // off: states of truncated sequences stay as they were
+  std::vector<DeviceBuffer> rooms;  // by tensor: memory that follows the number of sequences
+  bool keeps_states = true;         // off: states of truncated sequences stay as they were
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
   std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
   bool first_part = true, last_part = true;  // of a share that is worked off in parts

@@ -119,8 +119,8 @@ void Program::plan(std::size_t columns) {
 void Program::prepare(Run& run) const {
   const std::size_t tensors = code_.tensors.size();
   run.values.resize(tensors), run.gradients.resize(tensors), run.work.resize(tensors);
-  run.sparse.resize(tensors), run.sums.resize(tensors), run.pieces.resize(tensors),
-      run.columns.resize(code_.axes.size());
+  if (!run.sums) run.sums = backend_.make_sums(tensors);
+  run.sparse.resize(tensors), run.pieces.resize(tensors), run.columns.resize(code_.axes.size());
   run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors),
       run.rooms.resize(tensors);
   for (std::size_t t = 0; t < tensors; ++t) {

@@ -118,6 +118,7 @@ std::unique_ptr<Executable> Network::Impl::make(const std::vector<std::size_t>& 
   auto e = std::make_unique<Executable>(graph, values, roots, *backend, o);
   e->program.prepare(e->run);
   e->dense.resize(e->program.code().tensors.size());
+  e->host.resize(graph.nodes.size());
   return e;
 }
 
@@ -140,8 +141,8 @@ void Network::Impl::lay_out_parameters() {
     size += (s.size() + 15) / 16 * 16;
     parameters.slices.push_back(std::move(s));
   }
-  parameters.weights = FloatBuffer(size);
-  parameters.gradients = FloatBuffer(size);
+  parameters.weights = FloatBuffer(size, backend->shared_memory());
+  parameters.gradients = FloatBuffer(size, backend->shared_memory());
   training->run.pieces.resize(program.code().tensors.size());
   for (std::size_t p = 0; p < parameters.pieces.size(); ++p) {
     const Piece& piece = parameters.pieces[p];
@@ -179,7 +180,7 @@ void Network::Impl::lay_out_state() {
     if (!(is_statistic(node) || is_parameter(node) || counts) || slice_of[index] != none) continue;
     const Shape shape = counts ? Shape{{2}} : values[index].shape;
     store_of[index] = stored.size();
-    stored.push_back({index, FloatBuffer(shape.elements()), node.name, shape});
+    stored.push_back({index, FloatBuffer(shape.elements(), backend->shared_memory()), node.name, shape});
   }
 }
 
@@ -197,16 +198,22 @@ Network::Network(graph::Graph graph, const NetworkOptions& options)
 Network::~Network() = default;
 
 const graph::Graph& Network::graph() const { return impl_->graph; }
-Parameters& Network::parameters() { return impl_->parameters; }
+Parameters& Network::parameters() {
+  finish();
+  return impl_->parameters;
+}
+void Network::finish() { impl_->backend->finish(); }
 
 std::vector<Network::State> Network::state() {
   std::vector<State> all;
+  finish();
   for (auto& s : impl_->stored) all.push_back({s.name, s.shape, s.values.span()});
   return all;
 }
 
 void Network::initialize_parameters() {
   Impl& m = *impl_;
+  finish();
   for (auto& s : m.stored) std::fill(s.values.span().begin(), s.values.span().end(), 0.0f);
   for (const auto index : m.order) {
     if (!is_parameter(m.graph.nodes[index])) continue;

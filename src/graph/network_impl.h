@@ -33,10 +33,11 @@ struct Executable {
   graph::Program program;
   graph::Run run;
   std::vector<std::size_t> roots;
-  std::vector<FloatBuffer> dense;     // by tensor: room for sparse streams that are read as dense values
-  graph::PackedInputs packed;         // of programs that work in packed order
-  std::vector<FloatBuffer> unpacked;  // by root
-  std::vector<Part> parts;            // of the share at hand; kept so that its memory is
+  std::vector<DeviceBuffer> dense;       // by tensor: streams uploaded, sparse ones that are read as dense values
+  graph::PackedInputs packed;            // of programs that work in packed order
+  std::vector<DeviceBuffer> unpacked;    // by root
+  std::vector<std::vector<float>> host;  // by root: results of a device, for the host
+  std::vector<Part> parts;               // of the share at hand; kept so that its memory is
 };
 
 struct Network::Impl {
@@ -92,10 +93,12 @@ struct Network::Impl {
   const std::vector<Part>& parts(Executable& e, const Batch&);
   void attach_input(Executable& e, std::size_t tensor, const Batch&, const Part&);
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
-  std::span<const float> in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
+  const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds what the roots of `e` say about the part that has just been run.
-  void tally(const Executable& e, Tally&) const;
-  double total(const Executable& e, std::size_t node) const;
+  void tally(Executable& e, Tally&) const;
+  double total(Executable& e, std::size_t node) const;
+  // Values of the backend where the host can read them: the same, or a copy in `room`.
+  std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& room) const;
   [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);
 };
 

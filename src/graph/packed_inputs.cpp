@@ -9,11 +9,9 @@ const float* PackedInputs::dense(Backend& backend, const SequenceTable& table, s
                                  std::size_t elements, std::size_t planned) {
   if (table.in_stream_order()) return stream;
   if (dense_.size() <= tensor) dense_.resize(tensor + 1);
-  FloatBuffer& room = dense_[tensor];
-  const std::size_t wanted = std::max(table.columns(), planned) * elements;
-  if (room.size() < wanted) room = FloatBuffer(wanted);
-  backend.gather_columns(table.source(), elements, stream, room.data());
-  return room.data();
+  float* room = dense_[tensor].room(backend, std::max(table.columns(), planned) * elements);
+  backend.gather_columns(table.source(), elements, stream, room);
+  return room;
 }
 
 SparseView PackedInputs::sparse(const SequenceTable& table, std::size_t tensor, const SparseView& stream) {

@@ -13,7 +13,8 @@ namespace tutti::graph {
 
 class PackedInputs {
  public:
-  // `planned` columns have room at once. The stream's own pointer where the order is the same.
+  // `stream` is memory of the backend; `planned` columns have room at once. The stream's own pointer where the order is
+  // the same.
   const float* dense(Backend& backend, const SequenceTable& table, std::size_t tensor, const float* stream,
                      std::size_t elements, std::size_t planned);
   SparseView sparse(const SequenceTable& table, std::size_t tensor, const SparseView& stream);
@@ -24,7 +25,7 @@ class PackedInputs {
     std::vector<std::int32_t> indices;
     std::vector<std::int64_t> begin;
   };
-  std::vector<FloatBuffer> dense_;
+  std::vector<DeviceBuffer> dense_;
   std::vector<Sparse> sparse_;
 };
 

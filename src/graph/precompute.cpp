@@ -58,7 +58,7 @@ void Network::precompute_accumulate(const Batch& batch) {
     e.program.forward(e.run);
     for (auto& statistic : m.gathering) {
       const graph::Operand& o = e.program.code().of_node.at(m.graph.nodes[statistic.node].inputs[0]);
-      statistic.add(e.run.value(o), e.run.rows(o));
+      statistic.add(m.on_host(e.run.value(o), e.run.count(o), e.host[statistic.node]).data(), e.run.rows(o));
     }
   }
 }

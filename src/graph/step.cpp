@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "graph/network_impl.h"
 
@@ -38,6 +41,23 @@ std::size_t default_axis(const graph::Lowered& code) {
     if (code.axes[a].empty()) return a;
   return 0;
 }
+
+// Stands between the program and whoever takes the pieces.
+class Announcer : public PieceSink {
+ public:
+  Announcer(PieceSink& to, Backend& backend, std::function<void()> first) : to_(to), backend_(backend), first_(first) {}
+  bool follows_device() const override { return to_.follows_device(); }
+  void piece_ready(std::size_t piece) override {
+    if (first_) std::exchange(first_, nullptr)();
+    if (!to_.follows_device()) backend_.finish();
+    to_.piece_ready(piece);
+  }
+
+ private:
+  PieceSink& to_;
+  Backend& backend_;
+  std::function<void()> first_;
+};
 
 }  // namespace
 
@@ -109,6 +129,11 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   e.run.position = std::max(e.run.position, static_cast<std::uint64_t>(batch.position) + c.first);
   if (stream.column_begin.empty()) {
     const float* values = stream.dense.data() + c.first * t.elements;
+    if (!backend->is_host()) {
+      float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * t.elements);
+      backend->upload(values, room, count * t.elements);
+      values = room;
+    }
     if (sequential)
       values =
           e.packed.dense(*backend, e.run.sequences[t.axis], tensor, values, t.elements, e.program.planned_columns());
@@ -119,11 +144,9 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   if (sequential) e.run.sparse[tensor] = e.packed.sparse(e.run.sequences[t.axis], tensor, e.run.sparse[tensor]);
   const auto& dense = e.program.dense_inputs();
   if (!std::binary_search(dense.begin(), dense.end(), tensor)) return;
-  FloatBuffer& room = e.dense[tensor];
-  const std::size_t wanted = std::max(count, e.program.planned_columns()) * t.elements;
-  if (room.size() < wanted) room = FloatBuffer(wanted);
-  backend->densify(e.run.sparse[tensor], t.elements, room.data());
-  e.run.values[tensor] = room.data();
+  float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * t.elements);
+  backend->densify(e.run.sparse[tensor], t.elements, room);
+  e.run.values[tensor] = room;
 }
 
 // The sequences of an axis are those of its first stream; the others must have the same ones.
@@ -182,17 +205,23 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
   e.run.blend_time_constant = mode.blend_time_constant;
 }
 
-double Network::Impl::total(const Executable& e, std::size_t node) const {
+std::span<const float> Network::Impl::on_host(const float* values, std::size_t count, std::vector<float>& room) const {
+  if (backend->is_host()) return {values, count};
+  room.resize(count);
+  backend->download(values, room.data(), count);
+  return room;
+}
+
+double Network::Impl::total(Executable& e, std::size_t node) const {
   const graph::Operand& o = e.program.code().of_node.at(node);
   if (e.program.sums_in_double(o.tensor)) return e.run.sums[o.tensor];
   double sum = 0;
-  const float* value = e.run.value(o);
-  for (std::size_t i = 0; i < e.run.count(o); ++i) sum += value[i];
+  for (const float value : on_host(e.run.value(o), e.run.count(o), e.host[node])) sum += value;
   return sum;
 }
 
 // Values with a sample axis count their own samples, all others those of the default axis.
-void Network::Impl::tally(const Executable& e, Tally& t) const {
+void Network::Impl::tally(Executable& e, Tally& t) const {
   const auto& code = e.program.code();
   const double samples = static_cast<double>(code.axes.empty() ? 0 : e.run.columns[default_axis(code)]);
   const auto count = [&](std::size_t node) {
@@ -216,12 +245,24 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   Tally tally;
   tally.samples = tally.columns = batch.samples;
   tally.evaluations.resize(m.evaluations.size());
-  e.run.sink = &pieces;
+  // The criterion is looked at before the first piece is announced; by then a device is busy with the backward pass.
+  std::optional<Part> untold;
+  const auto tell = [&] {
+    if (!untold) return;
+    const Part part = *std::exchange(untold, {});
+    m.backend->wait_for_mark();
+    m.tally(e, tally);
+    if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
+  };
+  Announcer announcer(pieces, *m.backend, std::ref(tell));
+  e.run.sink = &announcer;
   const auto& parts = m.parts(e, batch);
+  if (m.touched.any()) m.backend->finish();
   m.touched.list(m.streams, batch, m.parameters);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
+    if (!pieces.follows_device()) m.backend->finish();
     e.program.announce_all(e.run);
     return tally;
   }
@@ -231,10 +272,13 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
     e.program.forward(e.run);
-    m.tally(e, tally);
-    if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, parts[p], *m.criterion);
+    m.backend->mark();
+    untold = parts[p];
+    if (m.backend->is_host()) tell();
     e.program.backward(e.run);
+    tell();
   }
+  if (!pieces.follows_device()) m.backend->finish();
   return tally;
 }
 
@@ -248,6 +292,7 @@ Tally Network::evaluate(const Batch& batch) {
   for (const auto& part : m.parts(e, batch)) {
     m.attach(e, batch, part);
     e.program.forward(e.run);
+    m.backend->finish();
     m.tally(e, tally);
   }
   return tally;
@@ -270,23 +315,22 @@ std::vector<Network::Output> Network::forward(const Batch& batch) {
     const std::size_t columns = o.per_sample ? (parts.empty() ? 0 : e.run.columns[o.axis]) : 1;
     const bool packed = o.per_sample && !parts.empty() && e.program.sequential();
     outputs.push_back({m.graph.nodes[root].name, m.values[root].shape, columns, o.per_sample,
-                       packed ? m.in_stream_order(e, root, o)
-                              : std::span<const float>(e.run.value(o), parts.empty() ? 0 : columns * o.elements),
+                       m.on_host(packed ? m.in_stream_order(e, root, o) : e.run.value(o),
+                                 parts.empty() ? 0 : columns * o.elements, e.host[root]),
                        packed ? e.run.sequences[o.axis].stream_begin() : std::span<const std::int64_t>()});
   }
   return outputs;
 }
 
-std::span<const float> Network::Impl::in_stream_order(Executable& e, std::size_t root, const graph::Operand& o) {
+const float* Network::Impl::in_stream_order(Executable& e, std::size_t root, const graph::Operand& o) {
   const graph::SequenceTable& table = e.run.sequences[o.axis];
   const std::size_t count = table.columns() * o.elements;
-  if (table.in_stream_order()) return {e.run.value(o), count};
+  if (table.in_stream_order()) return e.run.value(o);
   e.unpacked.resize(std::max(e.unpacked.size(), root + 1));
-  FloatBuffer& room = e.unpacked[root];
-  if (room.size() < count) room = FloatBuffer(count);
-  backend->fill(0, room.data(), count);
-  backend->scatter_columns(table.source(), o.elements, e.run.value(o), room.data());
-  return {room.data(), count};
+  float* room = e.unpacked[root].room(*backend, count);
+  backend->fill(0, room, count);
+  backend->scatter_columns(table.source(), o.elements, e.run.value(o), room);
+  return room;
 }
 
 void Network::forget_states() {
@@ -299,6 +343,8 @@ void Network::keep_states(bool on) { impl_->keeps_states = on; }
 
 // The criterion is not a number: look again, slowly, for the first culprit.
 void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
+  backend->finish();
+  std::vector<float> room;
   const auto finite = [](std::span<const float> v) {
     return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
   };
@@ -318,7 +364,7 @@ void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const P
   const auto& tensors = e.program.code().tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].kind != Tensor::Kind::input || !e.run.values[t]) continue;
-    if (!finite({e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements}))
+    if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, room)))
       fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
   }
   const std::string node = e.program.first_not_finite(e.run);

@@ -155,6 +155,9 @@ class CpuConvolution : public ConvolutionPlan {
         return memory::data_type::f32;
       case ComputeType::bfloat16:
         return memory::data_type::bf16;
+      case ComputeType::tf32:
+      case ComputeType::float16:
+        break;
     }
     return memory::data_type::undef;
   }

@@ -58,7 +58,7 @@ class CpuBackend : public Backend {
   void softmax(SoftmaxOp, const Extent&, const float* x, float* y) override;
   void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx, bool accumulate) override;
 
-  double loss(const Loss&, std::span<const float* const> in, float* work) override;
+  void loss(const Loss&, std::span<const float* const> in, float* work, double* sum, float* y) override;
   void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work, const float* dy,
                      float* dx, bool accumulate) override;
 

@@ -74,16 +74,14 @@ float weight_of(const Loss& loss, const float* weight, std::size_t i) {
   return loss.weight_size == sample ? weight[i] : weight[i / sample];
 }
 
-}  // namespace
-
-double CpuBackend::loss(const Loss& loss, std::span<const float* const> in, float* work) {
+// The softmax that backward needs stands in `work` already.
+double total_of(const Kernels& kernels, const Loss& loss, std::span<const float* const> in) {
   const Extent& e = loss.extent;
   const std::size_t n = e.count();
   double total = 0;
   switch (loss.op) {
     case LossOp::cross_entropy_with_softmax:
-      softmax(SoftmaxOp::softmax, e, in[1], work);
-      return cross_entropy_with_softmax(kernels_, e, in[0], in[1]);
+      return cross_entropy_with_softmax(kernels, e, in[0], in[1]);
     case LossOp::classification_error:
       return classification_error(loss, in[0], in[1]);
     case LossOp::cross_entropy:
@@ -111,6 +109,14 @@ double CpuBackend::loss(const Loss& loss, std::span<const float* const> in, floa
       return total;
   }
   return total;
+}
+
+}  // namespace
+
+void CpuBackend::loss(const Loss& loss, std::span<const float* const> in, float* work, double* sum, float* y) {
+  if (loss.op == LossOp::cross_entropy_with_softmax) softmax(SoftmaxOp::softmax, loss.extent, in[1], work);
+  *sum = total_of(kernels_, loss, in);
+  *y = static_cast<float>(*sum);
 }
 
 void CpuBackend::loss_gradient(const Loss& loss, std::size_t k, std::span<const float* const> in, const float* work,

@@ -61,11 +61,9 @@ class Lstm : public Kernel {
 
   Room room(Run& run) const {
     const std::size_t n = rows(run), spare = write[0] == Write::set ? 0 : run.rows(code.out) * 4 * c_;
-    FloatBuffer& memory = run.rooms[code.out.tensor];
     const std::size_t wanted = n * c_ * 8 + 4 * c_ + 4 * c_ * c_ + spare;
-    if (memory.size() < wanted) memory = FloatBuffer(wanted);
     Room r{};
-    r.h = memory.data();
+    r.h = run.rooms[code.out.tensor].room(run.backend, wanted);
     r.c = r.h + n * c_;
     r.from_state = r.c + n * c_;
     r.dc[0] = r.from_state + n * 4 * c_;

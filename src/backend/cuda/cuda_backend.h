@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuda_backend.h -- the backend on a GPU: products by cuBLASLt, images by cuDNN, own kernels for the rest. The twin of
+// cpu_backend.h, file by file. All work of a backend goes into one stream, so it happens in the order of the calls.
+#pragma once
+
+#include <memory>
+
+#include "base/cuda/runtime.h"
+#include "tutti/backend.h"
+
+namespace tutti::cuda {
+
+class Matmul;  // matmul.h
+
+class CudaBackend : public Backend {
+ public:
+  // Throws Error that says which step failed: driver, device or memory.
+  CudaBackend(int device, ComputeType);
+  ~CudaBackend() override;
+
+  std::string name() const override;
+  ComputeType compute_type() const override { return compute_type_; }
+  ImageBackend& images() override;
+
+  bool is_host() const override { return false; }
+  void finish() override;
+  void mark() override;
+  void wait_for_mark() override;
+  const FloatMemory& shared_memory() const override;
+  std::shared_ptr<double[]> make_sums(std::size_t count) override;
+
+  float* allocate(std::size_t count) override;
+  void release(float*) override;
+  void upload(const float* host, float* device, std::size_t count) override;
+  void download(const float* device, float* host, std::size_t count) override;
+  void fill(float value, float* x, std::size_t count) override;
+  void copy(const Layout&, const float* x, float* y, bool accumulate) override;
+  void gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) override;
+  void scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) override;
+
+  void gemm(const Gemm&, const float* a, const float* b, float* c) override;
+  void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) override;
+  void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) override;
+  void densify(const SparseView& x, std::size_t dim, float* y) override;
+
+  void map(UnaryOp, const float* x, float* y, std::size_t count) override;
+  void map_gradient(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
+                    bool accumulate) override;
+  void combine(PointOp, const Layout&, std::span<const float* const> in, float* y) override;
+  void combine_gradient(PointOp, std::size_t k, const Layout&, std::span<const float* const> in, const float* dy,
+                        float* dx, bool accumulate) override;
+  void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y) override;
+  void bias_activation_gradient(UnaryOp, std::size_t rows, std::size_t n, const float* y, float* dy, float* dbias,
+                                bool accumulate) override;
+  void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate) override;
+
+  void lstm_step(const LstmRows&) override;
+  void lstm_step_gradient(const LstmRowsGradient&) override;
+
+  void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
+  void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
+                       bool accumulate) override;
+  void softmax(SoftmaxOp, const Extent&, const float* x, float* y) override;
+  void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx, bool accumulate) override;
+
+  void loss(const Loss&, std::span<const float* const> in, float* work, double* sum, float* y) override;
+  void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work, const float* dy,
+                     float* dx, bool accumulate) override;
+
+  // For what works beside the backend on the same device, such as codecs and optimizers.
+  int device() const { return device_; }
+  cudaStream_t stream() const { return stream_.get(); }
+  Staging& staging() { return staging_; }
+  Scratch& scratch() { return scratch_; }
+
+ private:
+  // Host arrays of one call, side by side in scratch memory on the device.
+  template <class T>
+  const T* uploaded(const T* host, std::size_t count, Scratch& room);
+
+  const int device_;
+  const ComputeType compute_type_;
+  std::string device_name_;
+  Stream stream_;
+  Event mark_;
+  Staging staging_;
+  Scratch scratch_;   // results in between: free again when the call returns, because the stream keeps the order
+  Scratch lists_[4];  // host arrays of a call
+  std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<ImageBackend> images_;
+};
+
+template <class T>
+const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& room) {
+  T* device = room.room<T>(count);
+  staging_.upload(host, device, count * sizeof(T), stream());
+  return device;
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making the backend, memory, and the queue.
+#include <fmt/format.h>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/images.h"
+#include "backend/cuda/matmul.h"
+#include "tutti/error.h"
+
+namespace tutti::cuda {
+namespace {
+
+// Devices and what they can do, one step after the other, each with its name in the error.
+int usable(int device) {
+  const auto step = [&](const char* name, cudaError_t status) {
+    if (status != cudaSuccess)
+      throw Error(fmt::format("starting GPU {}: {}: {}", device, name, cudaGetErrorString(status)));
+  };
+  int count = 0, concurrent = 0;
+  step("driver", cudaGetDeviceCount(&count));
+  if (device >= count)
+    throw Error(
+        fmt::format("starting GPU {}: device: there {} {}, numbered from 0", device, count == 1 ? "is" : "are", count));
+  step("device", cudaSetDevice(device));
+  step("device", cudaFree(nullptr));  // makes the context
+  step("device", cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, device));
+  if (!concurrent)
+    throw Error(
+        fmt::format("starting GPU {}: memory: host and device cannot look at the same memory at the same time, "
+                    "which weights and gradients need (attribute concurrentManagedAccess)",
+                    device));
+  void* probe = nullptr;
+  step("memory", cudaMalloc(&probe, std::size_t{1} << 20));
+  step("memory", cudaFree(probe));
+  return device;
+}
+
+std::string name_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "asking for the device's name");
+  return properties.name;
+}
+
+float* allocate_managed(std::size_t count) {
+  float* p = nullptr;
+  const std::size_t bytes = count * sizeof(float);
+  if (cudaMallocManaged(&p, bytes, cudaMemAttachGlobal) != cudaSuccess) return nullptr;
+  // Zeroed by the default stream, which no other one waits for: so it is waited for here.
+  if (cudaMemset(p, 0, bytes) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
+    cudaFree(p);
+    return nullptr;
+  }
+  return p;
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(int device, ComputeType type)
+    : device_(usable(device)),
+      compute_type_(type),
+      device_name_(name_of(device)),
+      stream_(make_stream()),
+      mark_(make_event()),
+      matmul_(std::make_unique<Matmul>(type, stream_.get())),
+      images_(std::make_unique<CudaImages>(*this)) {}
+
+CudaBackend::~CudaBackend() { cudaStreamSynchronize(stream()); }
+
+std::string CudaBackend::name() const {
+  const char* products = "";
+  switch (compute_type_) {
+    case ComputeType::float32:
+      break;
+    case ComputeType::tf32:
+      products = ", products in tf32";
+      break;
+    case ComputeType::bfloat16:
+      products = ", products in bfloat16";
+      break;
+    case ComputeType::float16:
+      products = ", products in float16";
+      break;
+  }
+  return fmt::format("cuda:{} ({}, {}{})", device_, device_name_, Matmul::library(), products);
+}
+
+ImageBackend& CudaBackend::images() { return *images_; }
+
+void CudaBackend::finish() { check(cudaStreamSynchronize(stream()), "computing"); }
+void CudaBackend::mark() { check(cudaEventRecord(mark_.get(), stream()), "computing"); }
+void CudaBackend::wait_for_mark() { check(cudaEventSynchronize(mark_.get()), "computing"); }
+
+const FloatMemory& CudaBackend::shared_memory() const {
+  static constexpr FloatMemory memory{"managed", allocate_managed, [](float* p) { cudaFree(p); }};
+  return memory;
+}
+
+// Pinned memory that the device writes to directly.
+std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
+  void* p = nullptr;
+  check(cudaHostAlloc(&p, std::max<std::size_t>(count, 1) * sizeof(double), cudaHostAllocMapped),
+        "taking memory for results");
+  auto* sums = static_cast<double*>(p);
+  std::fill_n(sums, count, 0.0);
+  return {sums, [](double* old) { cudaFreeHost(old); }};
+}
+
+float* CudaBackend::allocate(std::size_t count) {
+  float* p = nullptr;
+  const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
+  if (const auto status = cudaMalloc(&p, bytes); status != cudaSuccess) {
+    cudaGetLastError();  // an allocation that failed does not spoil what follows
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    throw Error(fmt::format("out of memory on GPU {}: {} bytes for the values of the network, {} of {} are free",
+                            device_, bytes, free, total));
+  }
+  check(cudaMemsetAsync(p, 0, bytes, stream()), "clearing memory");
+  return p;
+}
+
+// Waits for the device, so nothing that is under way loses its memory.
+void CudaBackend::release(float* p) { cudaFree(p); }
+
+void CudaBackend::upload(const float* host, float* device, std::size_t count) {
+  if (count) staging_.upload(host, device, count * sizeof(float), stream());
+}
+
+void CudaBackend::download(const float* device, float* host, std::size_t count) {
+  if (count)
+    check(cudaMemcpyAsync(host, device, count * sizeof(float), cudaMemcpyDeviceToHost, stream()), "downloading");
+  finish();
+}
+
+}  // namespace tutti::cuda
+
+// What the program looks up in the library (backend/make_backend.cpp, base/cuda_library.cpp).
+extern "C" tutti::Backend* tutti_cuda_make_backend(int device, tutti::ComputeType type) {
+  return new tutti::cuda::CudaBackend(device, type);
+}
+
+extern "C" int tutti_cuda_device_count(std::string& problem) {
+  int count = 0;
+  if (const auto status = cudaGetDeviceCount(&count); status != cudaSuccess)
+    problem = fmt::format("driver: {}", cudaGetErrorString(status));
+  else if (count == 0)
+    problem = "driver: it knows no GPU";
+  return count;
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/cuda_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+constexpr const char* library_name = "libtutti_cuda.so";
+constexpr const char* variable = "TUTTI_CUDA_LIBRARY";
+
+std::string named_library() {
+  const char* named = std::getenv(variable);
+  return named ? named : "";
+}
+
+void* load() {
+  const std::string path = cuda_library_path();
+  if (path.empty())
+    throw Error(
+        fmt::format("loading the GPU part: there is no {} beside the program: this build has no CUDA", library_name));
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw Error(fmt::format("loading the GPU part: {}", dlerror()));
+  return library;
+}
+
+void* loaded() {
+  static std::mutex mutex;
+  static void* library = nullptr;
+  const std::lock_guard lock(mutex);
+  if (!library) library = load();
+  return library;
+}
+
+// The driver's own functions, by the signatures of its manual.
+int count_by_driver(std::string& problem) {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!driver) {
+    problem = fmt::format("driver: {}", dlerror());
+    return 0;
+  }
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+  const auto text = reinterpret_cast<int (*)(int, const char**)>(dlsym(driver, "cuGetErrorString"));
+  if (!init || !count) {
+    problem = "driver: libcuda.so.1 has no cuInit";
+    return 0;
+  }
+  int devices = 0, status = init(0);
+  if (status == 0) status = count(&devices);
+  if (status != 0) {
+    const char* says = nullptr;
+    if (text) text(status, &says);
+    problem = fmt::format("driver: {} (error {})", says ? says : "cannot be started", status);
+    return 0;
+  }
+  if (devices == 0) problem = "driver: it knows no GPU";
+  return devices;
+}
+
+}  // namespace
+
+std::string cuda_library_path() {
+  if (const std::string named = named_library(); !named.empty()) return named;
+  std::error_code ignored;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const char* beside : {"", "../lib/tutti", "../lib64/tutti", "../lib/x86_64-linux-gnu/tutti"}) {
+    const auto path = folder / beside / library_name;
+    if (std::filesystem::exists(path, ignored)) return path.lexically_normal().string();
+  }
+  return {};
+}
+
+void* cuda_symbol(const char* name) {
+  dlerror();
+  void* symbol = dlsym(loaded(), name);
+  if (!symbol)
+    throw Error(fmt::format("loading the GPU part: {} has no '{}': it belongs to another version of the program",
+                            cuda_library_path(), name));
+  return symbol;
+}
+
+CudaDevices cuda_devices() {
+  CudaDevices devices;
+  // A library that somebody has named counts for itself.
+  if (named_library().empty()) {
+    devices.count = count_by_driver(devices.problem);
+    return devices;
+  }
+  try {
+    devices.count = cuda_function<int(std::string&)>("tutti_cuda_device_count")(devices.problem);
+  } catch (const Error& e) {
+    devices.problem = e.what();
+  }
+  return devices;
+}
+
+}  // namespace tutti
