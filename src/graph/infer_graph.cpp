@@ -130,6 +130,25 @@ std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<s
 
 namespace {
 
+// A criterion goes through its operands side by side: one of them cannot have a value per sample and another one for
+// all.
+void check_criterion(const Graph& graph, const Node& node, const std::vector<Value>& values) {
+  const std::size_t first = node.inputs[0];
+  for (const auto i : node.inputs)
+    if (values[i].per_sample != values[first].per_sample)
+      throw ConfigError(
+          node.where,
+          fmt::format("{} '{}': of '{}' and '{}' one has a value for each sample, the other one for all samples",
+                      node.operation, node.name, graph.nodes[first].name, graph.nodes[i].name),
+          "both must depend on an input; Minus and ElementTimes take a constant for all samples");
+}
+
+bool is_criterion(const Node& node) {
+  static const std::array<const char*, 6> names = {
+      "CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SquareError", "Logistic", "WeightedLogistic"};
+  return std::find(names.begin(), names.end(), node.operation) != names.end();
+}
+
 // Shape, axis and completed parameters of one node; whether a parameter was completed, so that users before that place
 // saw an older shape. With `partial` some of what it reads is not known yet.
 bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, bool partial) {
@@ -150,6 +169,7 @@ bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, boo
       shapes[k] = completed;
     }
   values[index].shape = infer_shape(node, shapes, names);
+  if (!partial && is_criterion(node)) check_criterion(graph, node, values);
   values[index].axis = result_axis(graph, node, values);
   values[index].per_sample = sampled && keeps_sample_axis(node);
   if (!values[index].per_sample) values[index].axis.clear();

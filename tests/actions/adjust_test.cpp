@@ -7,7 +7,7 @@
 #include <map>
 #include <regex>
 
-#include "parallel_methods.h"
+#include "method_table.h"
 
 namespace tutti::actions {
 namespace {
@@ -49,18 +49,11 @@ class Adjust : public TrainRun {
   }
 };
 
-std::vector<std::pair<std::string, std::string>> all_methods() {
-  auto methods = some_methods();
-  methods.emplace_back("none", "parallelizationMethod=none");
-  methods.emplace_back("gradients", "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]");
-  return methods;
-}
-
 // A rate so high that epochs get worse: they are taken back and tried again with half of it.
 TEST_F(Adjust, AfterEpochsTakesBackWhatGotWorse) {
   const double first = 3.2;
   int taken_back = 0, compared = 0;
-  for (const auto& [name, settings] : all_methods()) {
+  for (const auto& [name, settings] : exact_methods()) {
     const std::string block = in_parallel_block(settings) + "\nTrain=[SGD=[dropoutRate=0;momentumPerMB=0]]";
     const std::string text = train_logged(3, name,
                                           block + fmt::format("\nTrain=[SGD=[learningRatesPerMB={}]]", first) +
@@ -92,7 +85,7 @@ const char* const kAbsurd =
 const char* const kCalm = "\nTrain=[SGD=[learningRatesPerMB=0.05;dropoutRate=0;momentumPerMB=0]]";
 
 TEST_F(Adjust, AfterEpochsBearsNumbersThatAreNone) {
-  for (const auto& [name, settings] : all_methods()) {
+  for (const auto& [name, settings] : exact_methods()) {
     const std::string text = train_logged(2, name, in_parallel_block(settings) + kCalm + adjust(kAbsurd));
     EXPECT_EQ(count(text, "rolling back"), 2) << name << text;
     EXPECT_EQ(count(text, "Finished Epoch[ 2 of 4]"), 1);
@@ -137,7 +130,7 @@ TEST_F(Adjust, IncreasesAndEndsBelowTheLeastRate) {
 
 // The found rates as a schedule; the trials have left nothing behind.
 TEST_F(Adjust, SearchedRatesTrainLikeASchedule) {
-  for (const auto& [name, settings] : all_methods()) {
+  for (const auto& [name, settings] : exact_methods()) {
     const std::string block = in_parallel_block(settings);
     const std::string text =
         train_logged(2, name,
@@ -161,7 +154,7 @@ TEST_F(Adjust, SearchedRatesTrainLikeASchedule) {
 }
 
 TEST_F(Adjust, SearchedMinibatchSizesTrainLikeASchedule) {
-  for (const auto& [name, settings] : all_methods()) {
+  for (const auto& [name, settings] : exact_methods()) {
     const std::string block = in_parallel_block(settings) + "\nTrain=[SGD=[momentumPerMB=0;minibatchSize=64]]";
     const std::string text =
         train_logged(2, name,

@@ -1,39 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole training runs under every method of exchange: they end, resume exactly, start warm, and see each sample once.
-#include "parallel_methods.h"
+// Whole training runs under every method of exchange: they resume exactly, at an epoch's end and within it, and start
+// warm. (every_sample_test.cpp has the samples that they use, adjust_test.cpp rates that adjust themselves.)
+#include "method_table.h"
+#include "text_run.h"
 
 namespace tutti::actions {
 namespace {
 
-TEST_F(TrainRun, AveragingOnOneRankIsPlainTraining) {
+class Methods : public TextRun {
+ protected:
+  bool same(const std::string& a, const std::string& b) const { return bytes(a) == bytes(b); }
+  // The weights are numbers, and not those at the start.
+  void expect_trained(const std::string& model) const {
+    EXPECT_FALSE(bytes(model).empty()) << model;
+    EXPECT_FALSE(same(model, model + ".0")) << model;
+  }
+};
+
+TEST_F(Methods, OfOneRankWithAveragingArePlainTraining) {
   train(1, "plain", "Train=[SGD=[ParallelTrain=[parallelizationMethod=none]]]");
-  for (const auto& [name, settings] : some_methods()) {
-    if (settings.find("Model") == std::string::npos) continue;
-    train(1, name, in_parallel_block(settings));
-    EXPECT_EQ(bytes(name), bytes("plain")) << name;
+  for (const Method& m : methods()) {
+    if (!m.plain_alone) continue;
+    train(1, m.name, in_parallel_block(m));
+    EXPECT_TRUE(same(m.name, "plain")) << m.name;
   }
 }
 
-TEST_F(TrainRun, BlockMethodsResumeExactly) {
-  for (const auto& [name, settings] : some_methods()) {
-    train(3, name, in_parallel_block(settings));
-    const std::string undisturbed = bytes(name);
-    forget_after_second_epoch(path(name));
-    train(3, name, in_parallel_block(settings));
-    EXPECT_EQ(bytes(name), undisturbed) << name;
+TEST_F(Methods, ResumeExactly) {
+  for (const Method& m : methods()) {
+    train(3, m.name, in_parallel_block(m));
+    const std::string undisturbed = bytes(m.name);
+    forget_after_second_epoch(path(m.name));
+    train(3, m.name, in_parallel_block(m));
+    EXPECT_FALSE(bytes(m.name).empty());
+    EXPECT_TRUE(!m.repeats || bytes(m.name) == undisturbed) << m.name;
   }
 }
 
-// Every 40 samples, exchanges every 80 or later. (tests/end_to_end/resume_test.py continues from such a checkpoint.)
-TEST_F(TrainRun, ACheckpointWithinABlockChangesNothing) {
-  for (const auto& [name, settings] : some_methods()) {
-    train(3, name, in_parallel_block(settings));
-    train(3, name + "-often", in_parallel_block(settings) + "\nTrain=[SGD=[checkpointEverySamples=40]]");
-    EXPECT_EQ(bytes(name), bytes(name + "-often")) << name;
+// Epochs of 35 samples of 70 in file order, a checkpoint after every minibatch of 10. Epoch 2 comes upon a sample that
+// makes the network fail; then the file is mended, and the run goes on with the third of its minibatches. `start` is
+// where in epoch 2 the ranks start to share.
+TEST_F(Methods, ResumeExactlyWithinAnEpoch) {
+  for (const Method& m : methods())
+    for (const int start : {0, 5}) {
+      SCOPED_TRACE(m.name);
+      const std::string settings =
+          in_parallel_block(m.settings + (start ? ";parallelizationStartEpoch=2;parallelizationStartSample=5" : "")) +
+          "\nTrain=[SGD=[epochSize=35;checkpointEverySamples=10];reader=[randomize=false]]";
+      const std::string model = fmt::format("{}-{}", m.name, start), stopped = model + "-stopped";
+      write_data(kDense, 70);
+      run(3, config(kDense, model, 10, 3) + settings);
+      write_data(kDense, 70, 60);
+      EXPECT_THROW(run(3, config(kDense, stopped, 10, 3) + settings), Error);
+      EXPECT_TRUE(fs::exists(path(stopped + ".2.mid")));
+      write_data(kDense, 70);
+      run(3, config(kDense, stopped, 10, 3) + settings);
+      EXPECT_TRUE(!m.repeats || same(model, stopped));
+      expect_trained(stopped);
+    }
+}
+
+// Every 40 samples, exchanges every 80 or later. (tests/end_to_end/resume_test.py kills runs that make checkpoints.)
+TEST_F(Methods, ACheckpointWithinAnEpochChangesNothing) {
+  for (const Method& m : methods()) {
+    if (!m.repeats || m.settles) continue;
+    train(3, m.name, in_parallel_block(m));
+    train(3, m.name + "-often", in_parallel_block(m) + "\nTrain=[SGD=[checkpointEverySamples=40]]");
+    EXPECT_TRUE(same(m.name, m.name + "-often")) << m.name;
   }
 }
 
-TEST_F(TrainRun, SettingsThatMayNotWorkAreWarnedAbout) {
+TEST_F(Methods, SettingsThatMayNotWorkAreWarnedAbout) {
   const std::string block = "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80;";
   const auto says = [&](const std::string& settings) {
     log::open({path("warnings.log"), false, 0, false});
@@ -48,50 +85,67 @@ TEST_F(TrainRun, SettingsThatMayNotWorkAreWarnedAbout) {
   EXPECT_NE(says("parallelizationMethod=EASGD;EASGD=[movingRate=0.7]").find("beyond the mean"), std::string::npos);
 }
 
-TEST_F(TrainRun, BlockMethodsGoOnWithAnotherNumberOfRanks) {
-  for (const auto& [name, settings] : some_methods()) {
-    train(3, name, in_parallel_block(settings));
-    forget_after_second_epoch(path(name));
-    train(2, name, in_parallel_block(settings));
-    EXPECT_FALSE(bytes(name).empty());
-  }
+TEST_F(Methods, GoOnWithAnotherNumberOfRanks) {
+  for (const Method& m : methods())
+    for (const auto& [before, after] : {std::pair(3, 2), std::pair(1, 3), std::pair(4, 1)}) {
+      const std::string model = fmt::format("{}-{}-{}", m.name, before, after);
+      train(before, model, in_parallel_block(m));
+      forget_after_second_epoch(path(model));
+      train(after, model, in_parallel_block(m));
+      expect_trained(model);
+    }
 }
 
-TEST_F(TrainRun, BlockMethodsStartWarm) {
+TEST_F(Methods, StartWarm) {
   train(1, "one", "Train=[SGD=[ParallelTrain=[parallelizationMethod=none]]]");
-  for (const auto& [name, settings] : some_methods()) {
-    train(3, name, in_parallel_block(settings + ";parallelizationStartEpoch=3"));
-    EXPECT_EQ(bytes(name + ".2"), bytes("one.2")) << name;
-    EXPECT_NE(bytes(name + ".3"), bytes("one.3")) << name;
-    train(3, name + "-end", in_parallel_block(settings + ";parallelizationStartSample=150"));
-    EXPECT_EQ(bytes(name + "-end.1"), bytes("one.1")) << name;
-    train(3, name + "-never", in_parallel_block(settings + ";parallelizationStartEpoch=5"));
-    EXPECT_EQ(bytes(name + "-never"), bytes("one")) << name;
+  for (const Method& m : methods()) {
+    if (m.name == "none") continue;
+    train(3, m.name, in_parallel_block(m.settings + ";parallelizationStartEpoch=3"));
+    EXPECT_TRUE(same(m.name + ".2", "one.2")) << m.name;
+    EXPECT_FALSE(same(m.name + ".3", "one.3")) << m.name;
+    train(3, m.name + "-end", in_parallel_block(m.settings + ";parallelizationStartSample=150"));
+    EXPECT_TRUE(same(m.name + "-end.1", "one.1")) << m.name;
+    train(3, m.name + "-never", in_parallel_block(m.settings + ";parallelizationStartEpoch=5"));
+    EXPECT_TRUE(same(m.name + "-never", "one")) << m.name;
   }
 }
 
 // Two minibatches alone, the rest together; the run continues behind that place as if it had not been stopped.
-TEST_F(TrainRun, StartsWarmWithinAnEpochAndResumes) {
+TEST_F(Methods, StartWarmWithinAnEpochAndResume) {
   train(3, "epoch", in_parallel_block("parallelizationMethod=ModelAveragingSGD;parallelizationStartEpoch=2"));
-  for (const auto& [name, settings] : some_methods()) {
-    const std::string late = in_parallel_block(settings + ";parallelizationStartEpoch=2;parallelizationStartSample=80");
-    train(3, name, late);
-    const std::string undisturbed = bytes(name);
-    EXPECT_EQ(bytes(name + ".1"), bytes("epoch.1"));
-    EXPECT_NE(bytes(name + ".2"), bytes("epoch.2"));
-    forget_after_second_epoch(path(name));
-    train(3, name, late);
-    EXPECT_EQ(bytes(name), undisturbed) << name;
-    train(3, name + "-often", late + "\nTrain=[SGD=[checkpointEverySamples=40]]");
-    EXPECT_EQ(bytes(name + "-often"), undisturbed) << name;
+  for (const Method& m : methods()) {
+    if (m.name == "none") continue;
+    const std::string late =
+        in_parallel_block(m.settings + ";parallelizationStartEpoch=2;parallelizationStartSample=80");
+    train(3, m.name, late);
+    const std::string undisturbed = bytes(m.name);
+    EXPECT_TRUE(same(m.name + ".1", "epoch.1"));
+    EXPECT_FALSE(same(m.name + ".2", "epoch.2"));
+    forget_after_second_epoch(path(m.name));
+    train(3, m.name, late);
+    EXPECT_TRUE(!m.repeats || bytes(m.name) == undisturbed) << m.name;
+    train(3, m.name + "-often", late + "\nTrain=[SGD=[checkpointEverySamples=40]]");
+    EXPECT_TRUE(!m.repeats || m.settles || bytes(m.name + "-often") == undisturbed) << m.name;
   }
 }
 
-TEST_F(TrainRun, MoreRanksThanSamplesUnderEveryMethod) {
+// The seed is where every rank starts.
+TEST_F(Methods, StartWarmFromASeedModel) {
+  write_data(kDense, 70);
+  run(1, config(kDense, "seed", 10, 1));
+  const std::string load = fmt::format("Train=[BrainScriptNetworkBuilder=(BS.Network.Load (\"{}\"))]\n", path("seed"));
+  for (const Method& m : methods()) {
+    run(3, config(kDense, m.name, 10, 2) + load + in_parallel_block(m));
+    EXPECT_TRUE(same(m.name + ".0", "seed")) << m.name;
+    expect_trained(m.name);
+  }
+}
+
+TEST_F(Methods, WorkWithMoreRanksThanSamples) {
   const std::string tiny = "Train=[SGD=[minibatchSize=4;epochSize=10;dropoutRate=0];reader=[samples=10]]";
-  for (const auto& [name, settings] : some_methods()) {
-    train(5, name, in_parallel_block(settings) + "\n" + tiny);
-    EXPECT_FALSE(bytes(name).empty()) << name;
+  for (const Method& m : methods()) {
+    train(5, m.name, in_parallel_block(m) + "\n" + tiny);
+    EXPECT_FALSE(bytes(m.name).empty()) << m.name;
   }
 }
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 class TrainRun : public testing::Test {
  protected:
-  TrainRun() : dir_(fs::temp_directory_path() / fmt::format("tutti-train-{}-{}", ::getpid(), name())) {
+  TrainRun() : dir_(scratch() / fmt::format("tutti-train-{}-{}", ::getpid(), name())) {
     fs::remove_all(dir_);
     fs::create_directories(dir_);
     log::open({(dir_ / "log").string(), false, 0, false});
@@ -32,6 +32,12 @@ class TrainRun : public testing::Test {
     fs::remove_all(dir_);
   }
 
+  // In memory where there is such a place: models and checkpoints are brought to the disk before a run goes on.
+  static fs::path scratch() {
+    std::error_code none;
+    return fs::is_directory("/dev/shm", none) && ::access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+                                                                                 : fs::temp_directory_path();
+  }
   static std::string name() { return testing::UnitTest::GetInstance()->current_test_info()->name(); }
   std::string path(const std::string& model) const { return (dir_ / model).string(); }
 
@@ -51,6 +57,11 @@ Train = [
 {}
 )",
                                          path(model), settings);
+    run(ranks, text);
+  }
+
+  // What a config of one command, Train, does on `ranks` threads.
+  static void run(int ranks, const std::string& text) {
     run_ranks(ranks, [&](Communicator& world) {
       config::CommandLine line;
       line.config = config::record_from_text(text);

@@ -219,6 +219,18 @@ TEST(InferGraph, SampleAxesAndDynamicAxes) {
   }
 }
 
+TEST(InferGraph, CriteriaTakeValuesPerSampleOrNone) {
+  for (const char* name : {"SquareError", "CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "Logistic"})
+    for (const bool swapped : {false, true}) {
+      GraphBuilder b;
+      const auto x = b.input("x", {3}), y = b.input("y", {3}), w = b.parameter("W", {3}), v = b.parameter("V", {3});
+      EXPECT_NO_THROW(infer(b.graph(), {b.add(name, "samples", {x, y})})) << name;
+      EXPECT_NO_THROW(infer(b.graph(), {b.add(name, "weights", {w, v})})) << name;
+      const auto mixed = swapped ? b.add(name, "mixed", {w, x}) : b.add(name, "mixed", {x, w});
+      EXPECT_THROW(infer(b.graph(), {mixed}), ConfigError) << name;
+    }
+}
+
 TEST(InferGraph, OnlyWhatTheRootsNeedCounts) {
   GraphBuilder b;
   const auto x = b.input("x", {3});

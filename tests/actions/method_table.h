@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// method_table.h -- every method of exchange in the settings that users may give it, one line each. What is true of all
+// of them is tried on all of them: a new method is a new line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train_run.h"
+
+namespace tutti::actions {
+
+struct Method {
+  std::string name;
+  std::string settings;      // of ParallelTrain
+  std::string bits;          // the block whose key says in how many bits it exchanges; "" = 32 only
+  bool repeats = true;       // the same bits in every run
+  bool settles = false;      // a checkpoint within an epoch waits for what is on its way, and so changes numbers
+  bool plain_alone = false;  // one rank trains as with none
+};
+
+inline std::string block_momentum(const std::string& settings) {
+  return "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80;" + settings + "]";
+}
+
+// Blocks that end within epochs or not, momentum of SGD kept and reset.
+inline const std::vector<Method>& methods() {
+  static const std::vector<Method> table{
+      {"none", "parallelizationMethod=none", "", true, false, true},
+      {"gradients", "parallelizationMethod=DataParallelSGD", "DataParallelSGD", true, false, true},
+      {"one-bit", "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]", ""},
+      {"late", "parallelizationMethod=DataParallelSGD;DataParallelSGD=[useBufferedAsyncGradientAggregation=true]",
+       "DataParallelSGD", true, true},
+      {"asa", "parallelizationMethod=ASA", "ASA", true, false, true},
+      {"asa-weights", "parallelizationMethod=ASA;ASA=[exchange=weights;exchangeBits=16]", "ASA"},
+      {"asa-library", "parallelizationMethod=ASA;ASA=[allReduce=library]", "", true, false, true},
+      {"asa-weights-library", "parallelizationMethod=ASA;ASA=[exchange=weights;allReduce=library]", "", true, false,
+       true},
+      {"averaging-each", "parallelizationMethod=ModelAveragingSGD", "", true, false, true},
+      {"averaging", "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=80]", "ModelAveragingSGD",
+       true, false, true},
+      {"blocks", block_momentum(""), "BlockMomentumSGD"},
+      {"blocks-kept", "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=1000;resetSGDMomentum=false]",
+       "BlockMomentumSGD"},
+      {"blocks-bits", block_momentum("exchangeBits=2"), ""},
+      {"outer-nesterov", block_momentum("outerOptimizer=nesterov"), "BlockMomentumSGD"},
+      {"outer-sgd", block_momentum("outerOptimizer=sgd;resetSGDMomentum=false"), "BlockMomentumSGD"},
+      {"outer-adam", block_momentum("outerOptimizer=adam;outerLearningRate=0.001"), "BlockMomentumSGD"},
+      {"elastic", "parallelizationMethod=EASGD;EASGD=[period=3]", "EASGD"},
+  };
+  return table;
+}
+
+// Of which two runs can be compared.
+inline std::vector<std::pair<std::string, std::string>> exact_methods() {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const Method& m : methods())
+    if (m.repeats) result.emplace_back(m.name, m.settings);
+  return result;
+}
+
+inline std::string in_parallel_block(const std::string& settings) {
+  return "Train=[SGD=[ParallelTrain=[" + settings + "]]]";
+}
+
+// `exchange` is 32, 16, bf16, 8, 4, 2 or 1. DataParallelSGD has no bf16; ask with a method of 32 bits only for 32.
+inline std::string in_parallel_block(const Method& m, const std::string& exchange = "") {
+  const std::string bits =
+      exchange.empty() || m.bits.empty()
+          ? ""
+          : fmt::format(";{}=[{}={}]", m.bits, m.bits == "DataParallelSGD" ? "gradientBits" : "exchangeBits", exchange);
+  return in_parallel_block(m.settings + bits);
+}
+
+}  // namespace tutti::actions
