@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mnist_accuracy.py -- does training with few bits per gradient reach what 32 bits reach? One network with one hidden layer on MNIST,
-for every number of ranks, bits and seed; the table shows errors on the test images. A seed decides the initial weights and the order
-of the images; both numbers of bits train from the same ones.
+"""mnist_accuracy.py -- what do the methods of exchange reach in equal epochs, and with few bits? One network with one hidden layer on
+MNIST, for every method, number of bits and seed; the table shows errors on the test images. A seed decides the initial weights and the
+order of the images; all methods start from the same ones. The settings are those of samples/methods/METHOD.cntk.
 
-  benchmarks/mnist_accuracy.py                                       the settings of samples/mnist: 1, 2, 4 ranks, 32 and 1 bits, seeds 1 to 3
-  benchmarks/mnist_accuracy.py --activation Sigmoid --dropout 0 --minibatch 128 --rates 0.8*8:0.2 --runs output/sigmoid
+  benchmarks/mnist_accuracy.py                                      every method on 4 ranks, in the bits of its sample and in 32, seeds 1 to 3
+  benchmarks/mnist_accuracy.py --methods easgd,diloco --bits 32,bf16,4,1
+  benchmarks/mnist_accuracy.py --methods dataparallel --bits 32,1 --ranks 1,2,4
+  benchmarks/mnist_accuracy.py --methods dataparallel --bits 32,1 --set Activation=Sigmoid \\
+      --set 'Train=[SGD=[dropoutRate=0;minibatchSize=128;learningRatesPerMB=0.8*8:0.2]]' --runs output/sigmoid
 
 Logs and models stay in the folder --runs; a run that is already there is not repeated.
 """
@@ -19,64 +22,30 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / 'samples/methods'
+PLAIN = 'plain'  # on one rank: what the others are compared with
 
-CONFIG = '''
-command = Train:Test
-modelPath = "model.dnn"
-stderr = "run.log"
-numCPUThreads = 1
-Train = [
-    action = "train"
-    BrainScriptNetworkBuilder = [
-        features = Input {{784}}
-        labels   = Input {{10}}
 
-        W1 = ParameterTensor {{({hidden}:784), init = '{init}', randomSeed = {seed}}}
-        b1 = ParameterTensor {{{hidden}, init = 'fixedValue', value = 0}}
-        W2 = ParameterTensor {{(10:{hidden}), init = '{init}', randomSeed = {seed} + 1000}}
-        b2 = ParameterTensor {{10, init = 'fixedValue', value = 0}}
-        h  = Dropout ({activation} (W1 * features + b1))
-        z  = W2 * h + b2
+def methods():
+    return sorted(p.stem for p in SAMPLES.glob('*.cntk') if p.stem not in ('common', 'mnist', PLAIN))
 
-        ce   = CrossEntropyWithSoftmax (labels, z)
-        errs = ClassificationError (labels, z)
 
-        featureNodes    = (features)
-        labelNodes      = (labels)
-        criterionNodes  = (ce)
-        evaluationNodes = (errs)
-        outputNodes     = (z)
-    ]
-    SGD = [
-        epochSize = 0
-        maxEpochs = {epochs}
-        minibatchSize = {minibatch}
-        learningRatesPerMB = {rates}
-        momentumPerMB = {momentum}
-        dropoutRate = {dropout}
-        numMBsToShowResult = 0
-        ParallelTrain = [
-            parallelizationMethod = "DataParallelSGD"
-            DataParallelSGD = [ gradientBits = {bits} ]
-        ]
-    ]
-    reader = [
-        readerType = "IDXReader"
-        randomizationSeed = {seed}
-        features = [ file = "{data}/train-images-idx3-ubyte.gz" ]
-        labels   = [ file = "{data}/train-labels-idx1-ubyte.gz" ; labelDim = 10 ]
-    ]
-]
-Test = [
-    action = "test"
-    minibatchSize = 1000
-    reader = [
-        readerType = "IDXReader"
-        features = [ file = "{data}/t10k-images-idx3-ubyte.gz" ]
-        labels   = [ file = "{data}/t10k-labels-idx1-ubyte.gz" ; labelDim = 10 ]
-    ]
-]
-'''
+def block_of(method):
+    """The block of options that the sample of a method sets, as its preset says: the last method named."""
+    text = (SAMPLES / f'{method}.cntk').read_text(encoding='utf-8')
+    for included in re.findall(r'^include=(\S+)', text, re.MULTILINE):
+        text = (SAMPLES / included).read_text(encoding='utf-8') + text
+    found = re.findall(r'parallelizationMethod\s*=\s*"?(\w+)', text)
+    return {'ASGD': 'DataParallelASGD'}.get(found[-1], found[-1]) if found else None
+
+
+def in_bits(method, bits):
+    """The setting for a number of bits; none for those of the sample."""
+    block = block_of(method)
+    if bits == 'sample' or block is None:
+        return []
+    key = 'gradientBits' if block == 'DataParallelSGD' else 'exchangeBits'
+    return [f'Train=[SGD=[ParallelTrain=[{block}=[{key}={bits}]]]]']
 
 
 def error(directory):
@@ -89,25 +58,25 @@ def error(directory):
     return float(found[-1]) if found else None
 
 
-def train(options, ranks, bits, seed):
-    directory = options.runs / f'{ranks}-ranks-{bits}-bits-seed-{seed}'
+def train(options, method, ranks, bits, seed):
+    directory = options.runs / f'{method}-{ranks}-ranks-{bits}-bits-seed-{seed}'
     if error(directory) is None:
         directory.mkdir(parents=True, exist_ok=True)
-        settings = {**vars(options), 'bits': bits, 'seed': seed, 'data': options.data.resolve()}
-        (directory / 'run.cntk').write_text(CONFIG.format(**settings), encoding='utf-8')
         env = dict(os.environ)
         if os.geteuid() == 0:  # Open MPI wants this said twice
             env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
         binding = ['--bind-to', 'core'] if ranks <= os.cpu_count() else ['--oversubscribe', '--bind-to', 'none']
-        run = [*shlex.split(options.mpiexec), '-n', str(ranks), *binding, str(options.trainer.resolve()), 'configFile=run.cntk']
+        settings = [f'configFile={SAMPLES / method}.cntk+{SAMPLES}/mnist.cntk', f'DataDir={options.data.resolve()}', f'Seed={seed}',
+                    'modelPath=model.dnn', 'stderr=run.log', 'makeMode=false', 'numCPUThreads=1', *in_bits(method, bits), *options.set]
+        run = [*shlex.split(options.mpiexec), '-n', str(ranks), *binding, str(options.trainer.resolve()), *settings]
         done = subprocess.run(run, cwd=directory, env=env, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f'{" ".join(run)}\nin {directory} ended with exit code {done.returncode}\n{done.stderr[-2000:]}')
     return error(directory)
 
 
-def numbers(text):
-    return [int(n) for n in text.split(',')]
+def words(text):
+    return text.split(',')
 
 
 def main():
@@ -116,29 +85,21 @@ def main():
     parser.add_argument('--trainer', type=pathlib.Path, default=ROOT / 'build/trainer')
     parser.add_argument('--mpiexec', default='mpiexec', help='the command that starts ranks')
     parser.add_argument('--runs', type=pathlib.Path, default=ROOT / 'output/mnist_accuracy')
-    parser.add_argument('--ranks', type=numbers, default=[1, 2, 4])
-    parser.add_argument('--bits', type=numbers, default=[32, 1])
-    parser.add_argument('--seeds', type=numbers, default=[1, 2, 3])
-    parser.add_argument('--hidden', type=int, default=400)
-    parser.add_argument('--activation', default='ReLU')
-    parser.add_argument('--init', default='heUniform')
-    parser.add_argument('--dropout', type=float, default=0.2)
-    parser.add_argument('--minibatch', type=int, default=64)
-    parser.add_argument('--rates', default='0.4*6:0.1*3:0.02', help='learningRatesPerMB')
-    parser.add_argument('--momentum', type=float, default=0.9)
-    parser.add_argument('--epochs', type=int, default=12)
+    parser.add_argument('--methods', type=words, default=methods(), help='files of samples/methods')
+    parser.add_argument('--ranks', type=lambda t: [int(n) for n in words(t)], default=[4])
+    parser.add_argument('--bits', type=words, default=['32', 'sample'], help='32, 16, bf16, 8, 4, 2, 1, or sample: what the file says')
+    parser.add_argument('--seeds', type=lambda t: [int(n) for n in words(t)], default=[1, 2, 3])
+    parser.add_argument('--set', action='append', default=[], help='more settings, for all runs')
     options = parser.parse_args()
 
-    print(f'| ranks | bits | {" | ".join(f"seed {s}" for s in options.seeds)} | mean | against {options.bits[0]} bits |')
-    print('|' + '---|' * (len(options.seeds) + 4))
-    for ranks in options.ranks:
-        reference = None
-        for bits in options.bits:
-            errors = [train(options, ranks, bits, seed) for seed in options.seeds]
-            mean = statistics.mean(errors)
-            difference = '' if reference is None else f'{mean - reference:+.2f}'
-            reference = mean if reference is None else reference
-            print(f'| {ranks} | {bits} | {" | ".join(f"{e:.2f}" for e in errors)} | {mean:.2f} | {difference} |', flush=True)
+    print(f'| method | ranks | bits | {" | ".join(f"seed {s}" for s in options.seeds)} | mean | against plain |')
+    print('|' + '---|' * (len(options.seeds) + 5))
+    plain = None
+    for method, ranks, bits in [(PLAIN, 1, '32')] + [(m, r, b) for m in options.methods for r in options.ranks for b in options.bits]:
+        errors = [train(options, method, ranks, bits, seed) for seed in options.seeds]
+        mean = statistics.mean(errors)
+        plain = mean if plain is None else plain
+        print(f'| {method} | {ranks} | {bits} | {" | ".join(f"{e:.2f}" for e in errors)} | {mean:.2f} | {mean - plain:+.2f} |', flush=True)
 
 
 if __name__ == '__main__':
