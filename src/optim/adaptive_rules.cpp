@@ -101,9 +101,7 @@ class FsAdagrad final : public Rule {
     k_.fs_adagrad(p_->weights.data() + r.offset, p_->gradients.data() + r.offset, squares_.data() + r.offset,
                   smoothed_.data() + r.offset, r.count, constants_);
   }
-  void reset_momentum() override {
-    for (float& m : smoothed_.span()) m = 0;
-  }
+  void reset_momentum() override { k_.clear(smoothed_.data(), smoothed_.size()); }
   void archive(Archive& a) override {
     a("smoothed count", count_);
     archive_buffer(a, "squares", *p_, squares_);
@@ -150,9 +148,7 @@ class Adam final : public Rule {
     k_.adam(p_->weights.data() + r.offset, p_->gradients.data() + r.offset, mean_.data() + r.offset,
             square_.data() + r.offset, r.count, constants_);
   }
-  void reset_momentum() override {
-    for (float& m : mean_.span()) m = 0;
-  }
+  void reset_momentum() override { k_.clear(mean_.data(), mean_.size()); }
   void archive(Archive& a) override {
     a("steps", steps_);
     archive_buffer(a, "momentum", *p_, mean_);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace tutti::optim {
 
@@ -22,6 +23,7 @@ struct TextbookConstants {
 
 struct Kernels {
   const char* name;
+  std::size_t block;  // floats that options work on at a time, so that they stay in the first cache
   // w -= rate g
   void (*descend)(float* w, const float* g, std::size_t n, float rate);
   // s = mu s + gain g; w -= s
@@ -37,6 +39,9 @@ struct Kernels {
   void (*add_scaled)(float* g, const float* w, std::size_t n, float factor);
   void (*shrink)(float* w, std::size_t n, float threshold);
   double (*sum_of_squares)(const float* g, std::size_t n);
+  void (*clear)(float* s, std::size_t n);
+  // w[i] += deviation * gaussian(step, first + i), see noise.h
+  void (*add_noise)(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first);
 
   // Scale g in place and return the sum of the multipliers.
   double (*adagrad)(float* g, float* a, std::size_t n);
@@ -54,5 +59,7 @@ const Kernels& avx512_kernels();
 #endif
 // The widest set this processor runs.
 const Kernels& best_kernels();
+
+void add_noise(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first);
 
 }  // namespace tutti::optim

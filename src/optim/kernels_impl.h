@@ -192,9 +192,15 @@ void rms_prop_textbook(float* w, const float* g, float* a, std::size_t n, const 
   });
 }
 
+void clear(float* s, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) s[i] = 0;
+}
+
 constexpr Kernels make_table(const char* name) {
-  return {name,       descend, momentum,       nesterov, sparse_momentum, sparse_nesterov, truncate, scale,
-          add_scaled, shrink,  sum_of_squares, adagrad,  rms_prop,        fs_adagrad,      adam,     rms_prop_textbook};
+  constexpr std::size_t block = 2048;  // four streams of them fit the first cache
+  return {name,     block,    descend,    momentum, nesterov,         sparse_momentum, sparse_nesterov,
+          truncate, scale,    add_scaled, shrink,   sum_of_squares,   clear,           add_noise,
+          adagrad,  rms_prop, fs_adagrad, adam,     rms_prop_textbook};
 }
 
 }  // namespace

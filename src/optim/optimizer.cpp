@@ -9,18 +9,15 @@
 #include <cmath>
 #include <vector>
 
-#include "optim/noise.h"
 #include "optim/rules.h"
 
 namespace tutti::optim {
 
 namespace {
 
-constexpr std::size_t block = 2048;  // floats; four streams of them fit the first cache
-
 class RuleOptimizer final : public Optimizer {
  public:
-  RuleOptimizer(const OptimizerOptions& o, const Kernels& k) : options_(o), k_(k), rule_(make_rule(o, k)) {}
+  RuleOptimizer(const OptimizerOptions& o, const Kernels& k) : options_(o), k_(&k), rule_(make_rule(o, k)) {}
 
   void bind(Parameters& p) override {
     p_ = &p;
@@ -84,11 +81,11 @@ class RuleOptimizer final : public Optimizer {
     float* g = p_->gradients.data();
     const std::size_t columns = p_->slices[slice].columns;
     double squares = 0;
-    for_runs(slice, 0, columns, [&](const Run& r) { squares += k_.sum_of_squares(g + r.offset, r.count); });
+    for_runs(slice, 0, columns, [&](const Run& r) { squares += k_->sum_of_squares(g + r.offset, r.count); });
     const double norm = std::sqrt(squares);
     if (!(norm > limit_)) return;
     const auto factor = static_cast<float>(limit_ / norm);
-    for_runs(slice, 0, columns, [&](const Run& r) { k_.scale(g + r.offset, r.count, factor); });
+    for_runs(slice, 0, columns, [&](const Run& r) { k_->scale(g + r.offset, r.count, factor); });
   }
 
   // Calls body for the runs of elements to be worked on: all columns, or the lines that the step touched.
@@ -109,26 +106,24 @@ class RuleOptimizer final : public Optimizer {
   template <class Body>
   void for_blocks(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
     for_runs(slice, first_column, columns, [&](const Run& run) {
-      for (std::size_t i = 0; i < run.count; i += block)
-        body(Run{run.offset + i, std::min(block, run.count - i), run.sparse});
+      for (std::size_t i = 0; i < run.count; i += k_->block)
+        body(Run{run.offset + i, std::min(k_->block, run.count - i), run.sparse});
     });
   }
 
   void before_rule(const Slice& s, const Run& r) {
     float* g = p_->gradients.data() + r.offset;
-    if (clips() && options_.clip_by_truncation) k_.truncate(g, r.count, static_cast<float>(limit_));
+    if (clips() && options_.clip_by_truncation) k_->truncate(g, r.count, static_cast<float>(limit_));
     const double l2 = options_.l2 * s.regularization_multiplier * static_cast<double>(step_.columns);
-    if (l2 > 0) k_.add_scaled(g, p_->weights.data() + r.offset, r.count, static_cast<float>(l2));
+    if (l2 > 0) k_->add_scaled(g, p_->weights.data() + r.offset, r.count, static_cast<float>(l2));
   }
 
   void after_rule(const Slice& s, const Run& r) {
     float* w = p_->weights.data() + r.offset;
-    if (options_.noise > 0)
-      for (std::size_t i = 0; i < r.count; ++i)
-        w[i] += static_cast<float>(options_.noise * gaussian(static_cast<std::uint64_t>(updates_), r.offset + i));
+    if (options_.noise > 0) k_->add_noise(w, r.count, options_.noise, static_cast<std::uint64_t>(updates_), r.offset);
     const double l1 = step_.learning_rate * s.learning_rate_multiplier * options_.l1 * s.regularization_multiplier *
                       static_cast<double>(step_.columns);
-    if (l1 > 0) k_.shrink(w, r.count, static_cast<float>(l1));
+    if (l1 > 0) k_->shrink(w, r.count, static_cast<float>(l1));
   }
 
   bool bare() const {
@@ -165,7 +160,7 @@ class RuleOptimizer final : public Optimizer {
   }
 
   const OptimizerOptions options_;
-  const Kernels& k_;
+  const Kernels* k_;
   std::unique_ptr<Rule> rule_;
   Parameters* p_ = nullptr;
   std::vector<std::size_t> pieces_, arrived_;  // per slice

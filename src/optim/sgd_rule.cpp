@@ -42,9 +42,7 @@ class SgdRule final : public Rule {
     (nesterov_ ? k_.nesterov : k_.momentum)(w, g, s, r.count, mu_, (1.0f - mu_) * rate);
   }
 
-  void reset_momentum() override {
-    for (float& s : smoothed_.span()) s = 0;
-  }
+  void reset_momentum() override { k_.clear(smoothed_.data(), smoothed_.size()); }
 
   void archive(Archive& a) override {
     bool stored = keeps_;

@@ -2,17 +2,14 @@
 // The stand-in of the CUDA runtime: memory is the host's, kernels run here. Every thread of a block is a fiber; a fiber
 // runs until it waits at a barrier or for the other lanes of its warp. Threads that never wait share one fiber.
 #include <cuda_runtime.h>
-#include <ucontext.h>
+
+#include "fiber.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <vector>
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#endif
 
 constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -23,12 +20,6 @@ constexpr std::size_t kStack = std::size_t{256} << 10;
 constexpr unsigned kMostThreads = 1024;
 constexpr std::size_t kMostShared = std::size_t{227} << 10;  // what a block may ask for on the newest devices
 
-struct Fiber {
-  ucontext_t context{};
-  std::unique_ptr<unsigned char[]> stack;
-  void* fake_stack = nullptr;
-};
-
 struct Warp {
   Exchange exchange, ready;
   unsigned arrived = 0, alive = 0, waiting = 0;
@@ -36,17 +27,11 @@ struct Warp {
 };
 
 struct Block {
-  ucontext_t scheduler{};
-  void* fake_stack = nullptr;
-  const void* stack = nullptr;
-  std::size_t stack_size = 0;
   const std::function<void()>* thread = nullptr;
   unsigned threads = 0, running = 0, next = 0, alive = 0, at_barrier = 0;
   std::uint64_t barrier_round = 0;
   std::vector<std::unique_ptr<Fiber>> fibers;  // kept for the next kernel
   std::vector<unsigned> thread_of;             // what a fiber runs now
-  std::vector<Fiber*> resting;
-  std::vector<unsigned> runnable;  // fibers
   std::vector<Warp> warps;
   std::vector<unsigned char> shared;
   unsigned fiber = 0;
@@ -54,26 +39,6 @@ struct Block {
 };
 
 thread_local Block* block = nullptr;
-
-void enter(Fiber& f) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&block->fake_stack, f.stack.get(), kStack);
-#endif
-  swapcontext(&block->scheduler, &f.context);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(block->fake_stack, nullptr, nullptr);
-#endif
-}
-
-void leave(Fiber& f, bool forever) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(forever ? nullptr : &f.fake_stack, block->stack, block->stack_size);
-#endif
-  swapcontext(&f.context, &block->scheduler);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(f.fake_stack, &block->stack, &block->stack_size);
-#endif
-}
 
 void become(unsigned thread) {
   block->thread_of[block->fiber] = thread;
@@ -97,7 +62,7 @@ template <class Done>
 void wait_until(const Done& done) {
   const unsigned fiber = block->fiber;
   while (!done()) {
-    leave(*block->fibers[fiber], false);
+    block->fibers[fiber]->leave();
     block->fiber = fiber;
     become(block->thread_of[fiber]);
   }
@@ -105,9 +70,6 @@ void wait_until(const Done& done) {
 
 // A fiber takes the next thread that has not started, until there is none.
 void fiber_main() {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &block->stack, &block->stack_size);
-#endif
   const unsigned fiber = block->fiber;
   while (block->next < block->threads) {
     const unsigned thread = block->next++;
@@ -125,7 +87,7 @@ void fiber_main() {
     settle_warp(w), settle_barrier();
   }
   block->thread_of[fiber] = kMostThreads;
-  leave(*block->fibers[fiber], true);
+  block->fibers[fiber]->leave();
 }
 
 void run_block() {
@@ -137,18 +99,9 @@ void run_block() {
     if (b.next < b.threads) {  // somebody waits, or nobody has started: one more fiber
       const auto fiber = static_cast<unsigned>(b.thread_of.size());
       b.thread_of.push_back(kMostThreads);
-      if (b.fibers.size() == fiber) {
-        b.fibers.push_back(std::make_unique<Fiber>());
-        b.fibers.back()->stack = std::make_unique_for_overwrite<unsigned char[]>(kStack);
-      }
-      Fiber& f = *b.fibers[fiber];
-      getcontext(&f.context);
-      f.context.uc_stack.ss_sp = f.stack.get();
-      f.context.uc_stack.ss_size = kStack;
-      f.context.uc_link = nullptr;
-      makecontext(&f.context, fiber_main, 0);
+      if (b.fibers.size() == fiber) b.fibers.push_back(std::make_unique<Fiber>(kStack));
       b.fiber = fiber;
-      enter(f);
+      b.fibers[fiber]->start(fiber_main);
       continue;
     }
     const unsigned before = b.alive;
@@ -156,7 +109,7 @@ void run_block() {
     std::uint64_t rounds = 0, rounds_after = 0;
     for (const Warp& w : b.warps) rounds += w.round;
     for (unsigned fiber = 0; fiber < b.thread_of.size(); ++fiber)
-      if (b.thread_of[fiber] < kMostThreads) b.fiber = fiber, enter(*b.fibers[fiber]);
+      if (b.thread_of[fiber] < kMostThreads) b.fiber = fiber, b.fibers[fiber]->resume();
     for (const Warp& w : b.warps) rounds_after += w.round;
     if (b.alive == before && b.barrier_round == round && rounds == rounds_after && !b.failure && b.alive > 0) {
       bool stuck = true;

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the wire back to values, or added to values; and the codecs that work value by value. Everything is read and
+// written once, neighbouring lanes in neighbouring places.
+#include "codec/cuda/quantizer.h"
+#include "codec/half_bits.h"
+
+namespace tutti::codec::cuda {
+namespace {
+
+constexpr unsigned whole_warp = 0xffffffffu;
+constexpr unsigned block_threads = 256, block_warps = block_threads / 32;
+
+__device__ inline std::size_t this_warp() {
+  return static_cast<std::size_t>(blockIdx.x) * block_warps + threadIdx.x / 32;
+}
+
+template <bool Add>
+__device__ void put(float* to, float v) {
+  *to = Add ? *to + v : v;
+}
+
+__device__ inline Pair pair_at(const unsigned* column) {
+  return {__uint_as_float(column[0]), __uint_as_float(column[1])};
+}
+
+// Columns of up to 32 rows, 32 at a time: a lane knows its column's numbers, the others ask it.
+template <bool OneBit, bool Add>
+__global__ void __launch_bounds__(block_threads) decode_short(DecodeColumns job, Words words) {
+  const std::size_t first = this_warp() * 32;
+  if (first >= job.columns) return;
+  const unsigned lane = threadIdx.x % 32, rows = words.rows, step = 2 + words.count;
+  const auto columns = static_cast<unsigned>(job.columns - first < 32 ? job.columns - first : 32);
+  const auto* in = reinterpret_cast<const unsigned*>(job.in) + first * step;
+  const unsigned* own = in + (lane < columns ? lane : 0) * step;
+  const Reader<OneBit> reader(pair_at(own), words.bits);
+  const unsigned own_word = own[2];
+  float* values = job.values + first * rows;
+  unsigned column = lane / rows, row = lane % rows;
+  const unsigned columns_on = 32 / rows, rows_on = 32 % rows;
+#pragma unroll 4
+  for (unsigned base = 0; base < columns * rows; base += 32) {
+    const unsigned source = column < 32 ? column : 31;
+    float v;
+    if constexpr (OneBit) {
+      const float low = __shfl_sync(whole_warp, reader.low, source),
+                  high = __shfl_sync(whole_warp, reader.high, source);
+      v = (__shfl_sync(whole_warp, own_word, source) >> row & 1u) ? high : low;  // up to 32 rows are one word
+    } else {
+      Reader<OneBit> theirs = reader;
+      theirs.grid.lower = __shfl_sync(whole_warp, reader.grid.lower, source);
+      theirs.grid.step = __shfl_sync(whole_warp, reader.grid.step, source);
+      const unsigned word = column < columns ? in[column * step + 2 + row % words.count] : 0;
+      v = theirs(word >> (row / words.count * words.bits));
+    }
+    if (base + lane < columns * rows) put<Add>(values + base + lane, v);
+    column += columns_on, row += rows_on;
+    if (row >= rows) row -= rows, ++column;
+  }
+}
+
+// Longer columns: a warp takes up to 32 words of one column.
+template <bool OneBit, bool Add>
+__global__ void __launch_bounds__(block_threads) decode_long(DecodeColumns job, Words words) {
+  const unsigned chunks = (words.count + words.side - 1) / words.side;
+  const std::size_t c = this_warp() / chunks;
+  if (c >= job.columns) return;
+  const unsigned lane = threadIdx.x % 32, part = lane / words.side;
+  const unsigned k = static_cast<unsigned>(this_warp() % chunks) * words.side + lane % words.side;
+  const auto* in = reinterpret_cast<const unsigned*>(job.in) + c * (2 + words.count);
+  if (k >= words.count) return;
+  const Reader<OneBit> reader(pair_at(in), words.bits);
+  const unsigned word = in[2 + k];
+  float* values = job.values + c * job.rows;
+#pragma unroll 8
+  for (unsigned i = part; i < words.per_word; i += words.parts) {
+    const unsigned r = i * words.count + k;
+    if (r < words.rows) put<Add>(values + r, reader(word >> (i * words.bits)));
+  }
+}
+
+// use(i) for all i below count, four at a time so that their loads are on the way together.
+template <class Use>
+__device__ void each(std::size_t count, const Use& use) {
+  constexpr unsigned unroll = 4;
+  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * block_threads * unroll + threadIdx.x;
+#pragma unroll
+  for (unsigned u = 0; u < unroll; ++u)
+    if (first + u * block_threads < count) use(first + u * block_threads);
+}
+unsigned blocks_of(std::size_t count) {
+  return static_cast<unsigned>((count + 4 * block_threads - 1) / (4 * block_threads));
+}
+
+template <Half F>
+__device__ float limited(float v) {
+  constexpr float infinity = __builtin_inff();
+  v = v > kLargest<F> && v < infinity ? kLargest<F> : v;
+  return v < -kLargest<F> && v > -infinity ? -kLargest<F> : v;
+}
+
+template <Half F>
+__global__ void __launch_bounds__(block_threads)
+    encode_half(std::size_t count, const float* values, float* residual, unsigned short* out) {
+  each(count, [&](std::size_t i) {
+    const float v = residual ? values[i] + residual[i] : values[i];
+    const unsigned h = F == Half::ieee ? to_half(limited<F>(v)) : to_brain(limited<F>(v));
+    out[i] = static_cast<unsigned short>(h);
+    if (residual) residual[i] = v - (F == Half::ieee ? from_half(h) : from_brain(h));
+  });
+}
+
+template <Half F, bool Add>
+__global__ void __launch_bounds__(block_threads)
+    decode_half(std::size_t count, const unsigned short* in, float* values) {
+  each(count, [&](std::size_t i) { put<Add>(values + i, F == Half::ieee ? from_half(in[i]) : from_brain(in[i])); });
+}
+
+__global__ void __launch_bounds__(block_threads)
+    encode_float(std::size_t count, const float* values, float* residual, float* out) {
+  each(count, [&](std::size_t i) {
+    out[i] = values[i] + residual[i];
+    residual[i] = 0;
+  });
+}
+
+__global__ void __launch_bounds__(block_threads) add_float(std::size_t count, const float* in, float* values) {
+  each(count, [&](std::size_t i) { values[i] += in[i]; });
+}
+
+template <class... P, class... A>
+void start_each(void (*kernel)(P...), std::size_t count, cudaStream_t stream, const A&... arguments) {
+  if (count > 0) tutti::cuda::launch(kernel, dim3(blocks_of(count)), dim3(block_threads), stream, count, arguments...);
+}
+
+template <bool OneBit, bool Add>
+void start(const DecodeColumns& job, cudaStream_t stream) {
+  const Words words(job.bits, job.rows);
+  const bool in_short = job.rows <= 32;
+  const std::size_t warps =
+      in_short ? (job.columns + 31) / 32 : job.columns * ((words.count + words.side - 1) / words.side);
+  tutti::cuda::launch(in_short ? decode_short<OneBit, Add> : decode_long<OneBit, Add>,
+                      dim3(static_cast<unsigned>((warps + block_warps - 1) / block_warps)), dim3(block_threads), stream,
+                      job, words);
+}
+
+}  // namespace
+
+void decode(const DecodeColumns& job, cudaStream_t stream) {
+  if (job.rows == 0 || job.columns == 0) return;
+  if (travels_raw(job.bits, job.rows))
+    return decode_floats(job.add, job.rows * job.columns, job.in, job.values, stream);
+  if (job.bits == 1)
+    job.add ? start<true, true>(job, stream) : start<true, false>(job, stream);
+  else
+    job.add ? start<false, true>(job, stream) : start<false, false>(job, stream);
+}
+
+void encode_halves(Half format, std::size_t count, const float* values, float* residual, std::byte* out,
+                   cudaStream_t stream) {
+  start_each(format == Half::ieee ? encode_half<Half::ieee> : encode_half<Half::brain>, count, stream, values, residual,
+             reinterpret_cast<unsigned short*>(out));
+}
+
+void decode_halves(Half format, bool add, std::size_t count, const std::byte* in, float* values, cudaStream_t stream) {
+  const auto* from = reinterpret_cast<const unsigned short*>(in);
+  if (format == Half::ieee)
+    start_each(add ? decode_half<Half::ieee, true> : decode_half<Half::ieee, false>, count, stream, from, values);
+  else
+    start_each(add ? decode_half<Half::brain, true> : decode_half<Half::brain, false>, count, stream, from, values);
+}
+
+void encode_floats(std::size_t count, const float* values, float* residual, std::byte* out, cudaStream_t stream) {
+  auto* to = reinterpret_cast<float*>(out);
+  if (residual) return start_each(encode_float, count, stream, values, residual, to);
+  if (count > 0)
+    tutti::cuda::check(cudaMemcpyAsync(to, values, count * sizeof(float), cudaMemcpyDefault, stream), "copying values");
+}
+
+void decode_floats(bool add, std::size_t count, const std::byte* in, float* values, cudaStream_t stream) {
+  const auto* from = reinterpret_cast<const float*>(in);
+  if (add) return start_each(add_float, count, stream, from, values);
+  if (count > 0)
+    tutti::cuda::check(cudaMemcpyAsync(values, from, count * sizeof(float), cudaMemcpyDefault, stream),
+                       "copying values");
+}
+
+}  // namespace tutti::codec::cuda

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// The element loops of optim/kernels_impl.h as kernels, operation by operation; compiled without fused multiply-add.
+#include "optim/cuda/kernels.h"
+
+#include <limits>
+#include <memory>
+
+#include "base/cuda/launch.h"
+#include "base/cuda/queue.h"
+#include "optim/noise_formula.h"
+
+namespace tutti::optim::cuda {
+namespace {
+
+constexpr unsigned block_threads = 256, unroll = 4;
+
+// body(i) for all i below n, some at a time so that their loads are on the way together.
+template <class Body>
+__device__ void each(std::size_t n, const Body& body) {
+  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * block_threads * unroll + threadIdx.x;
+#pragma unroll
+  for (unsigned u = 0; u < unroll; ++u)
+    if (first + u * block_threads < n) body(first + u * block_threads);
+}
+
+template <class... Wanted, class... Given>
+void start(void (*kernel)(std::size_t, Wanted...), std::size_t n, const Given&... given) {
+  if (n == 0) return;
+  const auto blocks = static_cast<unsigned>((n + block_threads * unroll - 1) / (block_threads * unroll));
+  tutti::cuda::launch(kernel, dim3(blocks), dim3(block_threads), tutti::cuda::current_queue(), n, given...);
+}
+
+// ---- element by element
+// ------------------------------------------------------------------------------------------------
+
+__global__ void descend_kernel(std::size_t n, float* w, const float* g, float rate) {
+  each(n, [=](std::size_t i) { w[i] -= rate * g[i]; });
+}
+
+__global__ void momentum_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float gain) {
+  each(n, [=](std::size_t i) {
+    const float next = mu * s[i] + gain * g[i];
+    s[i] = next;
+    w[i] -= next;
+  });
+}
+
+__global__ void nesterov_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float gain) {
+  each(n, [=](std::size_t i) {
+    const float push = gain * g[i];
+    const float next = mu * s[i] + push;
+    s[i] = next;
+    w[i] -= mu * next + push;
+  });
+}
+
+__global__ void sparse_momentum_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float rate) {
+  const float fresh = 1.0f - mu;
+  each(n, [=](std::size_t i) {
+    const float next = mu * s[i] + fresh * g[i];
+    s[i] = next;
+    w[i] -= rate * next;
+  });
+}
+
+__global__ void sparse_nesterov_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float rate) {
+  const float fresh = 1.0f - mu;
+  each(n, [=](std::size_t i) {
+    const float push = fresh * g[i];
+    const float next = mu * s[i] + push;
+    s[i] = next;
+    w[i] -= rate * (mu * next + push);
+  });
+}
+
+__global__ void truncate_kernel(std::size_t n, float* g, float limit) {
+  each(n, [=](std::size_t i) {
+    const float x = g[i];
+    const float low = x < -limit ? -limit : x;
+    g[i] = low > limit ? limit : low;
+  });
+}
+
+__global__ void scale_kernel(std::size_t n, float* g, float factor) {
+  each(n, [=](std::size_t i) { g[i] *= factor; });
+}
+
+__global__ void add_scaled_kernel(std::size_t n, float* g, const float* w, float factor) {
+  each(n, [=](std::size_t i) { g[i] += factor * w[i]; });
+}
+
+__global__ void shrink_kernel(std::size_t n, float* w, float threshold) {
+  each(n, [=](std::size_t i) {
+    const float x = w[i];
+    const float down = x - threshold, up = x + threshold;
+    const float inner = x < -threshold ? up : (x != x ? x : 0.0f);
+    w[i] = x > threshold ? down : inner;
+  });
+}
+
+__global__ void noise_kernel(std::size_t n, float* w, double deviation, std::uint64_t step, std::uint64_t first) {
+  each(n, [=](std::size_t i) {
+    const auto p = noise::polar(step, first + i);
+    w[i] += static_cast<float>(deviation * (p.a * sqrt(p.square)));
+  });
+}
+
+template <bool Smooth>
+__global__ void fs_adagrad_kernel(std::size_t n, float* w, const float* g, float* a, float* m, FsAdagradConstants c) {
+  each(n, [=](std::size_t i) {
+    const float x = g[i];
+    const float squares = c.keep * a[i] + (1.0f - c.keep) * (x * x);
+    a[i] = squares;
+    const float ratio = c.target / sqrtf(squares != 0.0f ? squares : 1.0f);
+    const float limited = ratio > 10.0f ? 10.0f : ratio;
+    const float normalised = squares != 0.0f ? x * limited : x;
+    if constexpr (Smooth) {
+      const float next = c.momentum * m[i] + (1.0f - c.momentum) * normalised;
+      m[i] = next;
+      w[i] -= c.rate * next;
+    } else {
+      w[i] -= c.rate * normalised;
+    }
+  });
+}
+
+__global__ void adam_kernel(std::size_t n, float* w, const float* g, float* m, float* v, AdamConstants c) {
+  each(n, [=](std::size_t i) {
+    const float x = g[i] * c.inverse_n;
+    const float mean = c.beta1 * m[i] + (1.0f - c.beta1) * x;
+    const float square = c.beta2 * v[i] + (1.0f - c.beta2) * (x * x);
+    m[i] = mean;
+    v[i] = square;
+    w[i] -= c.rate * mean / (sqrtf(square) * c.root_correction + c.epsilon);
+  });
+}
+
+__global__ void rms_prop_textbook_kernel(std::size_t n, float* w, const float* g, float* a, TextbookConstants c) {
+  each(n, [=](std::size_t i) {
+    const float x = g[i] * c.inverse_n;
+    const float square = c.decay * a[i] + (1.0f - c.decay) * (x * x);
+    a[i] = square;
+    w[i] -= c.rate * x / (sqrtf(square) + c.epsilon);
+  });
+}
+
+// ---- with a sum
+// ----------------------------------------------------------------------------------------------------------
+
+// Every block adds its elements up in a fixed order; the host adds the blocks, first to last.
+constexpr unsigned most_blocks = 512;
+
+template <class Body>
+__device__ void sum_up(std::size_t n, double* partial, const Body& body) {
+  __shared__ double sums[block_threads];
+  double mine = 0;
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * block_threads + threadIdx.x; i < n;
+       i += static_cast<std::size_t>(gridDim.x) * block_threads)
+    mine += body(i);
+  sums[threadIdx.x] = mine;
+  __syncthreads();
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) partial[blockIdx.x] = sums[0];
+}
+
+__global__ void squares_kernel(std::size_t n, double* partial, const float* g) {
+  sum_up(n, partial, [=](std::size_t i) { return static_cast<double>(g[i]) * g[i]; });
+}
+
+__global__ void adagrad_kernel(std::size_t n, double* partial, float* g, float* a) {
+  sum_up(n, partial, [=](std::size_t i) {
+    const float x = g[i];
+    const float squares = a[i] + x * x;
+    const float denominator = sqrtf(squares + 1e-16f);
+    a[i] = squares;
+    g[i] = x / denominator;
+    return static_cast<double>(1.0f / denominator);
+  });
+}
+
+__global__ void rms_prop_kernel(std::size_t n, double* partial, float* g, float* a, float* step, float* sign,
+                                RmsConstants c) {
+  sum_up(n, partial, [=](std::size_t i) {
+    const float x = g[i], square = x * x;
+    const bool first = step[i] == 0.0f;
+    const float last = first ? square : a[i];
+    const float before = first ? 0.02f : step[i];
+    const float mean = c.gamma * last + (1.0f - c.gamma) * square;
+    const float grown = before * c.increase, shrunk = before * c.decrease;
+    const float up = grown > c.largest ? c.largest : grown;
+    const float down = shrunk < c.smallest ? c.smallest : shrunk;
+    const float now = x * sign[i] > 0.0f ? up : down;
+    const float factor = now / sqrtf(mean + 1e-6f);
+    a[i] = mean;
+    step[i] = now;
+    sign[i] = x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f);
+    g[i] = x * factor;
+    return static_cast<double>(factor);
+  });
+}
+
+// Pinned memory that the device writes directly: a few kilobytes need no copy.
+struct Partials {
+  double* sums = nullptr;
+  Partials() {
+    void* p = nullptr;
+    tutti::cuda::check(cudaHostAlloc(&p, most_blocks * sizeof(double), cudaHostAllocPortable), "taking pinned memory");
+    sums = static_cast<double*>(p);
+  }
+  ~Partials() { cudaFreeHost(sums); }
+  Partials(const Partials&) = delete;
+};
+
+template <class... Wanted, class... Given>
+double sum_with(void (*kernel)(std::size_t, double*, Wanted...), std::size_t n, const Given&... given) {
+  if (n == 0) return 0;
+  static thread_local const Partials partials;
+  const std::size_t wanted = (n + block_threads * unroll - 1) / (block_threads * unroll);
+  const auto blocks = static_cast<unsigned>(wanted < most_blocks ? wanted : most_blocks);
+  const auto queue = tutti::cuda::current_queue();
+  tutti::cuda::launch(kernel, dim3(blocks), dim3(block_threads), queue, n, partials.sums, given...);
+  tutti::cuda::check(cudaStreamSynchronize(queue), "adding up gradients");
+  double all = 0;
+  for (unsigned b = 0; b < blocks; ++b) all += partials.sums[b];
+  return all;
+}
+
+// ---- the table
+// -----------------------------------------------------------------------------------------------------------
+
+void descend(float* w, const float* g, std::size_t n, float rate) { start(descend_kernel, n, w, g, rate); }
+void momentum(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
+  start(momentum_kernel, n, w, g, s, mu, gain);
+}
+void nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
+  start(nesterov_kernel, n, w, g, s, mu, gain);
+}
+void sparse_momentum(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
+  start(sparse_momentum_kernel, n, w, g, s, mu, rate);
+}
+void sparse_nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
+  start(sparse_nesterov_kernel, n, w, g, s, mu, rate);
+}
+void truncate(float* g, std::size_t n, float limit) { start(truncate_kernel, n, g, limit); }
+void scale(float* g, std::size_t n, float factor) { start(scale_kernel, n, g, factor); }
+void add_scaled(float* g, const float* w, std::size_t n, float factor) { start(add_scaled_kernel, n, g, w, factor); }
+void shrink(float* w, std::size_t n, float threshold) { start(shrink_kernel, n, w, threshold); }
+double sum_of_squares(const float* g, std::size_t n) { return sum_with(squares_kernel, n, g); }
+void clear(float* s, std::size_t n) {
+  if (n > 0)
+    tutti::cuda::check(cudaMemsetAsync(s, 0, n * sizeof(float), tutti::cuda::current_queue()), "clearing a state");
+}
+void noise(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first) {
+  start(noise_kernel, n, w, deviation, step, first);
+}
+double adagrad(float* g, float* a, std::size_t n) { return sum_with(adagrad_kernel, n, g, a); }
+double rms_prop(float* g, float* a, float* step, float* sign, std::size_t n, const RmsConstants& c) {
+  return sum_with(rms_prop_kernel, n, g, a, step, sign, c);
+}
+void fs_adagrad(float* w, const float* g, float* a, float* m, std::size_t n, const FsAdagradConstants& c) {
+  start(c.momentum > 0.0f ? fs_adagrad_kernel<true> : fs_adagrad_kernel<false>, n, w, g, a, m, c);
+}
+void adam(float* w, const float* g, float* m, float* v, std::size_t n, const AdamConstants& c) {
+  start(adam_kernel, n, w, g, m, v, c);
+}
+void rms_prop_textbook(float* w, const float* g, float* a, std::size_t n, const TextbookConstants& c) {
+  start(rms_prop_textbook_kernel, n, w, g, a, c);
+}
+
+}  // namespace
+
+const Kernels& kernels() {
+  static constexpr Kernels table = {"cuda",
+                                    std::numeric_limits<std::size_t>::max(),
+                                    descend,
+                                    momentum,
+                                    nesterov,
+                                    sparse_momentum,
+                                    sparse_nesterov,
+                                    truncate,
+                                    scale,
+                                    add_scaled,
+                                    shrink,
+                                    sum_of_squares,
+                                    clear,
+                                    noise,
+                                    adagrad,
+                                    rms_prop,
+                                    fs_adagrad,
+                                    adam,
+                                    rms_prop_textbook};
+  return table;
+}
+
+}  // namespace tutti::optim::cuda

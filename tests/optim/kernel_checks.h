@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel_checks.h -- all element loops of a table, for comparing tables.
+#pragma once
+
+#include "optim/kernels.h"
+#include "support.h"
+
+namespace tutti::optim {
+
+using testing::Floats;
+
+// Runs every kernel twice in a row over the same arrays and returns all that they computed.
+inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign) {
+  std::mt19937 engine(static_cast<unsigned>(n));
+  std::normal_distribution<float> normal;
+  std::vector<Floats> v(5, Floats(n + misalign));
+  for (Floats& f : v)
+    for (float& x : f) x = engine() % 11 ? normal(engine) : 0.0f;
+  for (float& x : v[2]) x = x * x;  // squares
+  for (float& x : v[3]) x = x * x;
+  float *w = v[0].data() + misalign, *g = v[1].data() + misalign, *a = v[2].data() + misalign,
+        *b = v[3].data() + misalign, *c = v[4].data() + misalign;
+  Floats sums;
+  for (int round = 0; round < 2; ++round) {
+    k.descend(w, g, n, 0.1f);
+    k.momentum(w, g, c, n, 0.9f, 0.01f);
+    k.nesterov(w, g, c, n, 0.9f, 0.01f);
+    k.sparse_momentum(w, g, c, n, 0.9f, 0.01f);
+    k.sparse_nesterov(w, g, c, n, 0.9f, 0.01f);
+    k.truncate(g, n, 1.5f);
+    k.scale(g, n, 1.1f);
+    k.add_scaled(g, w, n, 0.01f);
+    k.shrink(w, n, 0.05f);
+    sums.push_back(static_cast<float>(k.sum_of_squares(g, n)));
+    k.add_noise(w, n, 0.01, 7, 1000);
+    k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.9f, 0.01f});
+    k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.0f, 0.01f});
+    k.adam(w, g, c, b, n, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f});
+    k.rms_prop_textbook(w, g, a, n, {0.9f, 0.01f, 0.1f, 1e-8f});
+    sums.push_back(static_cast<float>(k.adagrad(g, a, n)));
+    sums.push_back(static_cast<float>(k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f})));
+  }
+  k.clear(v[4].data(), v[4].size() / 2);
+  for (const Floats& f : v) sums.insert(sums.end(), f.begin(), f.end());
+  return sums;
+}
+
+}  // namespace tutti::optim
