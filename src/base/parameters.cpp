@@ -12,7 +12,7 @@
 namespace tutti {
 
 const FloatMemory& host_memory() {
-  static constexpr FloatMemory memory{"host", allocate_floats, [](float* p) { std::free(p); }};
+  static constexpr FloatMemory memory{"host", allocate_floats, [](float* p) { std::free(p); }, [] {}};
   return memory;
 }
 

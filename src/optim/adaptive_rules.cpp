@@ -17,7 +17,7 @@ class Adagrad final : public Rule {
   std::string describe() const override { return averages_ ? "AdaGrad, normalised by its mean multiplier" : "AdaGrad"; }
   void bind(Parameters& p) override {
     p_ = &p;
-    squares_ = FloatBuffer(p.size());
+    squares_ = FloatBuffer(p.size(), p.weights);
   }
   void begin_step(const StepScalars&) override {}
   bool averages() const override { return averages_; }
@@ -50,9 +50,9 @@ class RmsProp final : public Rule {
   }
   void bind(Parameters& p) override {
     p_ = &p;
-    squares_ = FloatBuffer(p.size());
-    steps_ = FloatBuffer(p.size());
-    signs_ = FloatBuffer(p.size());
+    squares_ = FloatBuffer(p.size(), p.weights);
+    steps_ = FloatBuffer(p.size(), p.weights);
+    signs_ = FloatBuffer(p.size(), p.weights);
   }
   void begin_step(const StepScalars&) override {}
   bool averages() const override { return averages_; }
@@ -86,8 +86,8 @@ class FsAdagrad final : public Rule {
   std::string describe() const override { return fmt::format("FSAdaGrad, variance over {} samples", time_constant_); }
   void bind(Parameters& p) override {
     p_ = &p;
-    squares_ = FloatBuffer(p.size());
-    smoothed_ = FloatBuffer(p.size());
+    squares_ = FloatBuffer(p.size(), p.weights);
+    smoothed_ = FloatBuffer(p.size(), p.weights);
   }
   void begin_step(const StepScalars& s) override {
     const double n = static_cast<double>(s.columns);
@@ -129,8 +129,8 @@ class Adam final : public Rule {
   }
   void bind(Parameters& p) override {
     p_ = &p;
-    mean_ = FloatBuffer(p.size());
-    square_ = FloatBuffer(p.size());
+    mean_ = FloatBuffer(p.size(), p.weights);
+    square_ = FloatBuffer(p.size(), p.weights);
   }
   void begin_step(const StepScalars& s) override {
     ++steps_;
@@ -176,7 +176,7 @@ class RmsPropTextbook final : public Rule {
   }
   void bind(Parameters& p) override {
     p_ = &p;
-    squares_ = FloatBuffer(p.size());
+    squares_ = FloatBuffer(p.size(), p.weights);
   }
   void begin_step(const StepScalars& s) override {
     n_ = static_cast<double>(s.columns);

@@ -6,6 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace tutti {
+struct FloatMemory;
+}
+
 namespace tutti::optim {
 
 struct RmsConstants {
@@ -59,6 +63,8 @@ const Kernels& avx512_kernels();
 #endif
 // The widest set this processor runs.
 const Kernels& best_kernels();
+// For weights in that memory: the device's if they are a device's.
+const Kernels& kernels_for(const FloatMemory&);
 
 void add_noise(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first);
 

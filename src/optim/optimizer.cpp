@@ -21,6 +21,10 @@ class RuleOptimizer final : public Optimizer {
 
   void bind(Parameters& p) override {
     p_ = &p;
+    if (!is_host(p.weights.memory())) {
+      k_ = &kernels_for(p.weights.memory());
+      rule_ = make_rule(options_, *k_);
+    }
     rule_->bind(p);
     pieces_.assign(p.slices.size(), 0);
     arrived_.assign(p.slices.size(), 0);
@@ -51,6 +55,7 @@ class RuleOptimizer final : public Optimizer {
   void reset_momentum() override { rule_->reset_momentum(); }
 
   void archive(Archive& a) override {
+    if (p_) p_->weights.memory().finish();
     std::string name = rule_->name();
     a("rule", name);
     if (name != rule_->name())

@@ -26,7 +26,7 @@ class SgdRule final : public Rule {
 
   void bind(Parameters& p) override {
     p_ = &p;
-    if (keeps_) smoothed_ = FloatBuffer(p.size());
+    if (keeps_) smoothed_ = FloatBuffer(p.size(), p.weights);
   }
 
   void begin_step(const StepScalars& s) override {

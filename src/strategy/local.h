@@ -16,6 +16,7 @@ class Local : public Strategy {
   explicit Local(Communicator& comm) : comm_(comm) {}
   void start(Parameters& parameters) override { broadcast_weights(comm_, parameters); }
   void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  bool follows_device() const override { return true; }  // nobody but the optimizer looks at the gradients
   void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
   void finish_gradients(Tally&) override {}
   std::int64_t shares_from(std::int64_t) const override { return std::numeric_limits<std::int64_t>::max(); }

@@ -113,6 +113,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     }
     tally.samples = batch->samples;
     strategy.finish_gradients(tally);
+    if (!strategy.follows_device()) t.network->finish();
     strategy.exchange_weights(batch->global_samples);
     working += seconds_since(got);
 

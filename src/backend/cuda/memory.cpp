@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/matmul.h"
+#include "base/cuda/queue.h"
 #include "tutti/error.h"
 
 namespace tutti::cuda {
@@ -62,9 +63,14 @@ CudaBackend::CudaBackend(int device, ComputeType type)
       stream_(make_stream()),
       mark_(make_event()),
       matmul_(std::make_unique<Matmul>(type, stream_.get())),
-      images_(std::make_unique<CudaImages>(*this)) {}
+      images_(std::make_unique<CudaImages>(*this)) {
+  set_current_queue(stream());  // optimizers and codecs of this thread follow
+}
 
-CudaBackend::~CudaBackend() { cudaStreamSynchronize(stream()); }
+CudaBackend::~CudaBackend() {
+  cudaStreamSynchronize(stream());
+  if (current_queue() == stream()) set_current_queue(nullptr);
+}
 
 std::string CudaBackend::name() const {
   const char* products = "";
@@ -91,7 +97,8 @@ void CudaBackend::mark() { check(cudaEventRecord(mark_.get(), stream()), "comput
 void CudaBackend::wait_for_mark() { check(cudaEventSynchronize(mark_.get()), "computing"); }
 
 const FloatMemory& CudaBackend::shared_memory() const {
-  static constexpr FloatMemory memory{"managed", allocate_managed, [](float* p) { cudaFree(p); }};
+  static constexpr FloatMemory memory{"managed", allocate_managed, [](float* p) { cudaFree(p); },
+                                      [] { check(cudaStreamSynchronize(current_queue()), "computing"); }};
   return memory;
 }
 

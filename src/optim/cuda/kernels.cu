@@ -296,3 +296,6 @@ const Kernels& kernels() {
 }
 
 }  // namespace tutti::optim::cuda
+
+// What optim/kernels.cpp looks up in the library.
+extern "C" const tutti::optim::Kernels* tutti_cuda_optim_kernels() { return &tutti::optim::cuda::kernels(); }
