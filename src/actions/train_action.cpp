@@ -172,6 +172,21 @@ void make_fault_hook(const ActionContext& context, Training& t) {
                                                        : "start the trainer with mpiexec -n 2"});
 }
 
+// What stands in the block and does nothing, so that nobody waits for it.
+void note_unused_settings(const ActionContext& context, const Training& t) {
+  const auto& parallel = t.sgd.parallel;
+  const char* const method = method_entry(parallel.method).name;
+  if (!parallel.unused_blocks.empty())
+    context.notices->lines.push_back(
+        fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
+                    parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
+                    parallel.unused_blocks.size() == 1 ? "has" : "have", method));
+  if (parallel.method != ParallelMethod::none && parallel.start_epoch > t.sgd.max_epochs)
+    context.notices->lines.push_back(
+        fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: every rank trains alone throughout",
+                    parallel.start_epoch, t.sgd.max_epochs));
+}
+
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   const auto& parallel = t.sgd.parallel;
@@ -183,6 +198,7 @@ void make_exchange(const ActionContext& context, Training& t) {
         fmt::format("{} ranks were started but none shares its work: every rank trains alone on all data (set "
                     "ParallelTrain = [ parallelizationMethod = DataParallelSGD ] in SGD)",
                     ranks));
+  if (context.parallel) note_unused_settings(context, t);
   t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
   t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
   if (together) make_fault_hook(context, t);

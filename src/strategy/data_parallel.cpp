@@ -26,6 +26,13 @@ void clear(Tally& tally, std::size_t evaluations) {
   tally.evaluations.assign(evaluations, {});
 }
 
+// "16 bits" for levels, "float16" for numbers.
+std::string name_of_bits(std::int64_t bits, NumberFormat format) {
+  if (bits == 16 && format == NumberFormat::half) return "float16";
+  if (bits == 16 && format == NumberFormat::brain) return "bfloat16";
+  return fmt::format("{} bit{}", bits, bits == 1 ? "" : "s");
+}
+
 // 64 bits are those of precision = "double", which computes in 32 here.
 int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::int64_t>(bits, 32)); }
 
@@ -71,7 +78,10 @@ void DataParallel::begin_epoch(std::int64_t epoch) {
   const int bits = travelling_bits(options_.gradient_bits.at(at));
   if (options_.announces && (steps_ == 0 || bits != bits_))
     log::line(bits == 32 ? std::string("Initializing dataParallelSGD with FP32 aggregation.")
-                         : fmt::format("Initializing dataParallelSGD for {}-bit quantization.", bits));
+              : bits == 16 && options_.sixteen_bits != NumberFormat::levels
+                  ? fmt::format("Initializing dataParallelSGD with {} aggregation.",
+                                name_of_bits(bits, options_.sixteen_bits))
+                  : fmt::format("Initializing dataParallelSGD for {}-bit quantization.", bits));
   build(bits);
   if (options_.reset_residuals && residual_epoch_ != epoch) {
     clear(local_residual_);
@@ -229,10 +239,12 @@ ExchangeStats DataParallel::take_stats() {
 }
 
 std::string DataParallel::describe() const {
+  const auto& values = options_.gradient_bits.values;
   std::string bits;
-  for (const std::int64_t b : options_.gradient_bits.values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
-  return fmt::format("{} on {} rank{}, gradients in {} bit{}{}{}", options_.method, comm_.size(),
-                     comm_.size() == 1 ? "" : "s", bits, bits == "1" ? "" : "s",
+  for (const std::int64_t b : values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
+  return fmt::format("{} on {} rank{}, gradients in {}{}{}", options_.method, comm_.size(),
+                     comm_.size() == 1 ? "" : "s",
+                     values.size() == 1 ? name_of_bits(values[0], options_.sixteen_bits) : bits + " bits",
                      bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "",
                      options_.buffered_async ? ", one minibatch behind" : "");
 }

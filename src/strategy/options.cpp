@@ -21,6 +21,19 @@ void DataParallelOptions::describe(config::Fields& f) {
   f("useBufferedAsyncGradientAggregation", buffered_async,
     "exchange gradients while the next minibatch computes; updates come one minibatch late");
   f("resetResidualsEachEpoch", reset_residuals, "forget at each epoch's start what quantisation has left behind");
+  describe_exchange_bits(f);
+}
+
+// The word of all other methods. It has 16-bit floats, where gradientBits = 16 means levels.
+void DataParallelOptions::describe_exchange_bits(config::Fields& f) {
+  ExchangeBits bits;
+  bits.describe(f);
+  if (!f.given("exchangeBits")) return;
+  if (f.given("gradientBits"))
+    f.problem("exchangeBits", "both gradientBits and exchangeBits are given",
+              "keep one of the two; gradientBits may change from epoch to epoch");
+  gradient_bits = bits.codec().bits;
+  sixteen_bits = bits.codec().format;
 }
 
 void ParallelTrainOptions::describe(config::Fields& f) {
@@ -49,6 +62,10 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   f.block("EASGD", easgd, "ranks and a centre pull each other");
   f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.no_effect("DataParallelASGD", "this version does not run that method");
+  unused_blocks.clear();
+  for (const MethodEntry& entry : methods())
+    if (entry.make && entry.method != method && entry.method != ParallelMethod::none && f.given(entry.name))
+      unused_blocks.emplace_back(entry.name);
 }
 
 }  // namespace tutti

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "strategy/asa_options.h"
 #include "strategy/block_options.h"
+#include "strategy/exchange_bits.h"
 #include "strategy/fault_hook.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
@@ -27,6 +30,9 @@ struct DataParallelOptions {
   bool double_precision = false;  // set by the owner of the block before reading: precision = "double" allows 64 bits
 
   void describe(config::Fields& f);
+
+ private:
+  void describe_exchange_bits(config::Fields& f);
 };
 
 struct ParallelTrainOptions {
@@ -42,6 +48,7 @@ struct ParallelTrainOptions {
   AsaOptions asa;
   EasgdOptions easgd;
   std::optional<FaultHookOptions> fault_hook;
+  std::vector<std::string> unused_blocks;  // of methods other than this one, as written
 
   void describe(config::Fields& f);
   // Whether the ranks work together in this epoch, which counts from 0.

@@ -63,13 +63,10 @@ inline std::string in_parallel_block(const std::string& settings) {
   return "Train=[SGD=[ParallelTrain=[" + settings + "]]]";
 }
 
-// `exchange` is 32, 16, bf16, 8, 4, 2 or 1. DataParallelSGD has no bf16; ask with a method of 32 bits only for 32.
+// `exchange` is 32, 16, bf16, 8, 4, 2 or 1; nothing for a method of 32 bits only.
 inline std::string in_parallel_block(const Method& m, const std::string& exchange = "") {
-  const std::string bits =
-      exchange.empty() || m.bits.empty()
-          ? ""
-          : fmt::format(";{}=[{}={}]", m.bits, m.bits == "DataParallelSGD" ? "gradientBits" : "exchangeBits", exchange);
-  return in_parallel_block(m.settings + bits);
+  const bool given = !exchange.empty() && !m.bits.empty();
+  return in_parallel_block(m.settings + (given ? fmt::format(";{}=[exchangeBits={}]", m.bits, exchange) : ""));
 }
 
 }  // namespace tutti::actions

@@ -47,6 +47,25 @@ TEST(ParallelTrainOptions, NothingIsNone) {
   EXPECT_EQ(read("DataParallelSGD=[gradientBits=1]").options.method, ParallelMethod::none);
 }
 
+TEST(ParallelTrainOptions, GradientsTakeTheBitsOfAnyExchange) {
+  const Result brain = read("parallelizationMethod=DataParallelSGD;DataParallelSGD=[exchangeBits=bf16]");
+  EXPECT_EQ(brain.errors, "");
+  EXPECT_EQ(brain.options.data_parallel.gradient_bits.values, std::vector<std::int64_t>{16});
+  EXPECT_EQ(brain.options.data_parallel.sixteen_bits, NumberFormat::brain);
+  EXPECT_EQ(read("DataParallelSGD=[gradientBits=16]").options.data_parallel.sixteen_bits, NumberFormat::levels);
+  EXPECT_EQ(read("DataParallelSGD=[exchangeBits=1]").options.data_parallel.gradient_bits.at(7), 1);
+  EXPECT_THAT(read("DataParallelSGD=[exchangeBits=1;gradientBits=1]").errors,
+              HasSubstr("both gradientBits and exchangeBits are given"));
+}
+
+TEST(ParallelTrainOptions, BlocksOfOtherMethodsAreTold) {
+  const Result r = read("parallelizationMethod=EASGD;EASGD=[period=2];ASA=[];modelaveragingsgd=[blockSize=9]");
+  EXPECT_EQ(r.errors, "");
+  EXPECT_THAT(r.options.unused_blocks, testing::UnorderedElementsAre("ASA", "ModelAveragingSGD"));
+  EXPECT_THAT(read("DataParallelSGD=[gradientBits=1]").options.unused_blocks, testing::ElementsAre("DataParallelSGD"));
+  EXPECT_TRUE(read("parallelizationMethod=ASA").options.unused_blocks.empty());
+}
+
 TEST(ParallelTrainOptions, EverythingIsRead) {
   const Result r = read(
       "parallelizationMethod=dataparallelsgd\nparallelizationStartEpoch=2\ndistributedMBReading=true\nsyncPerfStats=5\n"
