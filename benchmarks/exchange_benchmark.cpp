@@ -6,49 +6,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <vector>
 
 #include "comm/session.h"
+#include "mlp_parameters.h"
 #include "strategy/data_parallel.h"
 #include "tutti/log.h"
 
 namespace tutti {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-Parameters network(std::size_t columns_per_piece) {
-  Parameters p;
-  std::size_t size = 0;
-  for (const auto& [rows, columns] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {10, 1}, {10, 2048}, {2048, 1}, {2048, 2048}, {2048, 1}, {2048, 2048}, {2048, 1}, {2048, 784}}) {
-    Slice slice;
-    slice.offset = size, slice.rows = rows, slice.columns = columns;
-    for (std::size_t c = 0; c < columns; c += columns_per_piece)
-      p.pieces.push_back({p.slices.size(), c, std::min(columns_per_piece, columns - c)});
-    size += (rows * columns + 15) / 16 * 16;
-    p.slices.push_back(slice);
-  }
-  p.weights = FloatBuffer(size);
-  p.gradients = FloatBuffer(size);
-  return p;
-}
-
-class Ignore : public GlobalSink {
- public:
-  void global_ready(std::size_t, std::int64_t) override {}
-};
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 void run(Communicator& comm, int bits, int steps, std::size_t columns) {
-  Parameters p = network(columns);
+  Parameters p = mlp_parameters(columns);
   std::vector<float> source(1 << 16);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<float>((i * 7919) % 2003) - 1001;
   DataParallelOptions options;
@@ -56,7 +26,7 @@ void run(Communicator& comm, int bits, int steps, std::size_t columns) {
   DataParallel strategy(options, 0, comm);
   strategy.start(p);
   strategy.begin_epoch(0);
-  Ignore sink;
+  IgnoreGradients sink;
   std::vector<double> seconds;
   for (int t = 0; t < steps; ++t) {
     comm.barrier();
@@ -75,13 +45,8 @@ void run(Communicator& comm, int bits, int steps, std::size_t columns) {
     seconds.push_back(spent + since(start));
   }
   const ExchangeStats stats = strategy.take_stats();
-  const auto slowest_rank = [&](double mine) {
-    std::vector<double> all(static_cast<std::size_t>(comm.size()));
-    comm.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-    return *std::max_element(all.begin(), all.end());
-  };
-  const double usual = slowest_rank(median(seconds)),
-               best = slowest_rank(*std::min_element(seconds.begin(), seconds.end()));
+  const double usual = largest_of_ranks(comm, median(seconds)),
+               best = largest_of_ranks(comm, *std::min_element(seconds.begin(), seconds.end()));
   if (comm.rank() != 0) return;
   const double n = steps;
   fmt::print(

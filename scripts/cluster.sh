@@ -62,7 +62,9 @@ bits_per_second() {
   echo $((BASH_REMATCH[1] * unit))
 }
 
-# Both ends of every link: what a host sends and what it gets. The bucket holds a millisecond of data, the queue 50.
+# Both ends of every link: what a host sends and what it gets. The bucket holds a millisecond of data, the queue 50. Hosts
+# hand over a few packets at a time, as to a card that segments by itself: the bucket would cut anything larger than itself
+# into packets with a timer for each, which costs the cores a third of their time.
 set_rate() {
   local host bits burst=0
   if [ "$rate" != none ]; then
@@ -74,9 +76,11 @@ set_rate() {
     if [ "$rate" = none ]; then
       tc qdisc del dev "$host" root 2>/dev/null || true
       tc -n "$host" qdisc del dev eth0 root 2>/dev/null || true
+      ip -n "$host" link set eth0 gso_max_size 65536
     else
       tc qdisc replace dev "$host" root tbf rate "$rate" burst $burst latency 50ms
       tc -n "$host" qdisc replace dev eth0 root tbf rate "$rate" burst $burst latency 50ms
+      ip -n "$host" link set eth0 gso_max_size $((burst * 4 / 5 < 65536 ? burst * 4 / 5 : 65536))
     fi
   done
   echo "$rate" >"$base/$name/rate"

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long the sum of one buffer over all ranks takes, with nothing to hide behind: by MPI_Allreduce, and by ASA's
+// all-to-all, sum and all-gather in 32 and 16 bits. All ways take turns; medians of the slowest rank, and ratios of
+// times within a turn:
+//   scripts/cluster.sh up 4 --rate 1gbit && scripts/cluster.sh run build/benchmarks/sums_benchmark [turns] [columns]
+// `columns` is the size of a piece. The buffer has the 10.0 million weights of a network 784-3x2048-10.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "comm/session.h"
+#include "mlp_parameters.h"
+#include "strategy/asa_options.h"
+#include "strategy/data_parallel.h"
+#include "strategy/gradient_sums.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+struct Way {
+  const char* name;
+  std::unique_ptr<Strategy> strategy;
+  std::unique_ptr<Parameters> parameters;
+  std::vector<double> seconds = {};
+};
+
+std::unique_ptr<Strategy> asa(Communicator& comm, AsaOptions::Road road, ExchangeBits::Kind kind) {
+  AsaOptions options;
+  options.road = road;
+  options.bits.kind = kind;
+  return make_asa(options, 0, comm);
+}
+
+double once(Communicator& comm, Way& way) {
+  Parameters& p = *way.parameters;
+  for (std::size_t i = 0; i < p.gradients.size(); ++i) p.gradients.data()[i] = static_cast<float>(i % 2003);
+  IgnoreGradients sink;
+  comm.barrier();
+  const auto start = Clock::now();
+  way.strategy->begin_step(1, sink);
+  for (std::size_t i = 0; i < p.pieces.size(); ++i) way.strategy->piece_ready(i);
+  Tally tally;
+  way.strategy->finish_gradients(tally);
+  return largest_of_ranks(comm, since(start));
+}
+
+void run(Communicator& comm, int turns, std::size_t columns) {
+  std::vector<Way> ways;
+  ways.push_back({"MPI_Allreduce", asa(comm, AsaOptions::Road::library, ExchangeBits::Kind::full), nullptr});
+  ways.push_back({"ASA, 32 bits", asa(comm, AsaOptions::Road::stripes, ExchangeBits::Kind::full), nullptr});
+  ways.push_back({"ASA, 16 bits", asa(comm, AsaOptions::Road::stripes, ExchangeBits::Kind::half), nullptr});
+  for (Way& way : ways) {
+    way.parameters = std::make_unique<Parameters>(mlp_parameters(columns));
+    way.strategy->start(*way.parameters);
+    way.strategy->begin_epoch(0);
+    once(comm, way);
+  }
+  for (int t = 0; t < turns; ++t)
+    for (Way& way : ways) way.seconds.push_back(once(comm, way));
+  if (comm.rank() != 0) return;
+  for (const Way& way : ways) {
+    std::vector<double> ratios;
+    for (std::size_t t = 0; t < way.seconds.size(); ++t) ratios.push_back(ways[0].seconds[t] / way.seconds[t]);
+    fmt::print("{:14} {:8.1f} ms, {:.3f} times as fast as {}\n", way.name, median(way.seconds) * 1e3, median(ratios),
+               ways[0].name);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  tutti::MpiSession mpi(&argc, &argv);
+  try {
+    if (mpi.world().rank() > 0) tutti::log::open({.rank = mpi.world().rank(), .quiet = true});
+    const auto argument = [&](int i, int otherwise) { return argc > i ? std::atoi(argv[i]) : otherwise; };
+    tutti::run(mpi.world(), argument(1, 9), static_cast<std::size_t>(argument(2, 256)));
+  } catch (const std::exception& error) {
+    mpi.abort(error.what());
+  }
+}
