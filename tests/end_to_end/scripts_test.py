@@ -6,6 +6,8 @@ import struct
 import subprocess
 import sys
 import tarfile
+import unittest
+import xml.etree.ElementTree
 import zlib
 
 import support
@@ -67,6 +69,26 @@ class SummaryTest(support.TrainerTest):
         self.assertRegex(done.stdout, r'Training speed +20,000 samples/s on 2 ranks')  # the first epoch warms up
         self.assertRegex(done.stdout, r'Sent by each rank +2\.0 MB; as float32 it would be 56\.0 MB, 28\.0 times')
         self.assertRegex(done.stdout, r'Model +m\.dnn')
+
+
+class ExchangeReportTest(unittest.TestCase):
+    def test_rows(self):
+        sys.path.insert(0, str(support.SOURCE / 'benchmarks'))
+        self.addCleanup(sys.path.pop, 0)
+        import exchange_report as report
+        run = report.Run
+        found = {('a', 'none'): [run(0.1, 1e6, 0), run(0.2, 1e6, 0), run(0.1, 1e6, 0)], ('a', '100mbit'): [run(0.2, 1e6, 0.02)], ('b', '100mbit'): [run(1, 0, 0)]}
+        rows = report.rows(found, {'a': 'A', 'b': 'B'}, {'none': None, '100mbit': 10**8}, {'a': 30, 'b': None}, 256)
+        self.assertEqual([(r.label, r.speed, round(r.rate)) for r in rows], [('A', 'none', 2560), ('A', '100mbit', 1280), ('B', '100mbit', 256)])
+        self.assertEqual(rows[1].of_unlimited, 0.5)
+        self.assertAlmostEqual(rows[1].hidden, 1 - 0.02 / 0.08)
+        self.assertEqual((rows[0].hidden, rows[2].of_unlimited), (None, None))
+        self.assertAlmostEqual(rows[1].seconds_to_loss, 6)
+        lines = report.table(rows, 0.5).splitlines()
+        self.assertEqual(len({line.count('|') for line in lines}), 1)
+        self.assertEqual(lines[3], '|  | 100mbit | 200.0 | 1280 | 50.0 % | 1 | 75.0 % | 6.0 |')
+        drawn = xml.etree.ElementTree.fromstring(report.drawing(rows))
+        self.assertEqual(sum(e.text in ('2560', '1280', '256') for e in drawn.iter() if e.get('font-size') == '10'), 3)
 
 
 def script(name, *args):
