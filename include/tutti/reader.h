@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // reader.h -- minibatches. Every rank walks the same global minibatch order and takes its share of each, perhaps empty,
-// so every rank makes the same number of steps and no end-of-data protocol exists.
+// so every rank makes the same number of steps and no end-of-data protocol exists. Where lots are dealt (lots.h) ranks
+// walk the same order with different steps.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tutti/config.h"
+#include "tutti/lots.h"
 
 namespace tutti {
 
@@ -47,6 +50,8 @@ struct Batch {
   std::int64_t global_samples = 0;      // of the whole minibatch
   std::int64_t global_columns = 0;      // with packing gaps, summed over ranks (semantics 6 and 8.3)
   std::int64_t position = 0;            // samples of the epoch delivered before this minibatch, over all ranks
+  std::int64_t minibatch = 0;           // its number, from 0 where the plan starts
+  std::int64_t offset = 0;              // what tells apart, in samples, the lots that one rank has of a minibatch
 };
 
 // One epoch as the step loop wants it. An epoch covers the global sample positions
@@ -56,7 +61,11 @@ struct EpochPlan {
   std::int64_t samples = 0;      // over all ranks; 0 = one sweep
   std::int64_t minibatch = 256;  // over all ranks
   std::int64_t start = 0;        // samples of this epoch already done (resume in mid-epoch)
-  int rank = 0, ranks = 1;       // which share; a rank that trains alone passes 0 of 1
+  // No minibatch begins at or after this sample of the epoch.
+  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+  int rank = 0, ranks = 1;  // which share; a rank that trains alone passes 0 of 1, one that takes none -1
+  // Instead of its share of every minibatch a rank takes the lots that it is dealt; it skips those that are empty.
+  LotDealer* dealer = nullptr;
 };
 
 class Reader {
@@ -66,8 +75,11 @@ class Reader {
   virtual std::int64_t sweep_samples() = 0;  // samples in one pass; may scan the data on the first call
   // Starts reading ahead. Called before the first next() of each epoch, and again to start anew at any place.
   virtual void start_epoch(const EpochPlan&) = 0;
-  // The next minibatch, or nullptr at the end of the epoch; the same number of calls on every rank.
+  // The next minibatch, or nullptr at the end of the epoch; the same number of calls on every rank, unless lots are
+  // dealt.
   virtual const Batch* next() = 0;
+  // Whether EpochPlan::dealer may be given: not where a minibatch continues the sequences of the one before.
+  virtual bool takes_lots() const = 0;
 };
 
 // What a reader is made with, beside its own block.

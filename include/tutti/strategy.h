@@ -9,6 +9,7 @@
 
 #include "tutti/archive.h"
 #include "tutti/communicator.h"
+#include "tutti/lots.h"
 #include "tutti/parameters.h"
 
 namespace tutti {
@@ -80,6 +81,14 @@ class Strategy : public PieceSink {
     return 0;
   }
   virtual void begin_sharing(std::int64_t epoch) { (void)epoch; }
+  // Which share of shared minibatches this rank takes: share `rank` of `ranks`, none if `rank` is -1.
+  struct Share {
+    int rank = 0, ranks = 1;
+  };
+  virtual Share share(int rank, int ranks) const { return {rank, ranks}; }
+  // Where given, the shares are dealt as lots instead (from start() on): ranks make different numbers of steps. No hook
+  // of a step may then wait for what another rank does in its steps; they meet in settle(), when the data are used up.
+  virtual LotDealer* dealer() { return nullptr; }
   // The whole epoch.
   bool shares_data(std::int64_t epoch) const { return shares_from(epoch) == 0; }
   virtual void archive(Archive&) {}         // residuals and whatever else the next step depends on; this rank's part

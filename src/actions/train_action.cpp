@@ -202,9 +202,10 @@ void make_exchange(const ActionContext& context, Training& t) {
   t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
   t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
   if (together) make_fault_hook(context, t);
+  const int sharing = t.strategy->share(t.world->rank(), ranks).ranks;
   bool always_shares = true;
   for (std::int64_t e = 0; e < t.sgd.max_epochs; ++e) always_shares = always_shares && t.strategy->shares_data(e);
-  const std::int64_t share = largest_share(t.sgd, always_shares ? ranks : 1);
+  const std::int64_t share = largest_share(t.sgd, always_shares ? sharing : 1);
   std::size_t weights = 0;
   for (const auto& slice : t.network->parameters().slices) weights += slice.size();
   t.threads = threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share), context.command);

@@ -126,7 +126,7 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   const bool sequential = e.program.sequential();
   if (sequential) attach_sequences(e, tensor, stream, part);
   e.run.columns[t.axis] = count;
-  e.run.position = std::max(e.run.position, static_cast<std::uint64_t>(batch.position) + c.first);
+  e.run.position = std::max(e.run.position, static_cast<std::uint64_t>(batch.position + batch.offset) + c.first);
   if (stream.column_begin.empty()) {
     const float* values = stream.dense.data() + c.first * t.elements;
     if (!backend->is_host()) {

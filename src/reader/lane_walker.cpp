@@ -9,7 +9,8 @@
 namespace tutti::reader {
 
 void LaneWalker::start(const EpochPlan& plan) {
-  assert(plan.ranks > 0 && plan.rank >= 0 && plan.rank < plan.ranks && plan.epoch >= 0);
+  assert(plan.ranks > 0 && plan.rank >= -1 && plan.rank < plan.ranks && plan.epoch >= 0);
+  assert(!plan.dealer);
   plan_ = plan;
   const std::int64_t minibatch = std::max<std::int64_t>(plan.minibatch, 1);
   length_ = truncation_.lanes > 0 ? minibatch : truncation_.length;
@@ -23,6 +24,7 @@ void LaneWalker::start(const EpochPlan& plan) {
   // What the lanes hold in the middle of an epoch is known only by going there; no data are read on the way.
   for (LaneStep step; done_ < plan.start && next(step);) {
   }
+  minibatches_ = 0;
 }
 
 void LaneWalker::fill(Lane& lane) {
@@ -56,6 +58,7 @@ bool LaneWalker::next(LaneStep& step) {
   step.mine.clear();
   step.global_samples = 0;
   step.position = done_;
+  if (done_ >= plan_.end) return false;
   if (std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.left == 0; })) {
     if (cursor_.position() >= epoch_end_) return false;
     if (cursor_.at_sweep_end()) cursor_.next_sweep();
@@ -67,8 +70,10 @@ bool LaneWalker::next(LaneStep& step) {
   }
   // As in the original, the block is as wide and as long as it may be, however much of it is used.
   step.global_columns = static_cast<std::int64_t>(lanes_.size()) * length_;
-  step.columns = (static_cast<std::int64_t>(lanes_.size()) + plan_.ranks - 1 - plan_.rank) / plan_.ranks * length_;
+  const std::int64_t lanes = static_cast<std::int64_t>(lanes_.size());
+  step.columns = plan_.rank >= 0 ? (lanes + plan_.ranks - 1 - plan_.rank) / plan_.ranks * length_ : 0;
   done_ += step.global_samples;
+  step.minibatch = minibatches_++;
   return true;
 }
 

@@ -29,7 +29,7 @@ struct LaneStep {
   std::vector<Piece> mine;  // lane by lane
   std::int64_t global_samples = 0;
   std::int64_t columns = 0, global_columns = 0;  // of this rank, of all
-  std::int64_t position = 0;
+  std::int64_t position = 0, minibatch = 0, offset = 0;
   std::int64_t sweep = 0;
 };
 
@@ -57,7 +57,7 @@ class LaneWalker {
   EpochPlan plan_;
   std::int64_t length_ = 0;
   std::vector<Lane> lanes_;
-  std::int64_t epoch_end_ = 0, done_ = 0;
+  std::int64_t epoch_end_ = 0, done_ = 0, minibatches_ = 0;
 };
 
 }  // namespace tutti::reader

@@ -10,6 +10,8 @@ void describe_step(const auto& step, Batch& batch) {
   batch.global_samples = step.global_samples;
   batch.global_columns = step.global_columns;
   batch.position = step.position;
+  batch.minibatch = step.minibatch;
+  batch.offset = step.offset;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ class MinibatchMaker {
       : source_(std::move(source)), randomization_(randomization), truncation_(truncation) {}
   const std::vector<StreamInfo>& streams() const { return source_->streams(); }
   std::int64_t sweep_samples() { return source_->index().samples(); }
+  bool takes_lots() const { return !truncated(); }
   void start(const EpochPlan&);
   bool make(Share&);  // the next minibatch; false at the end of the epoch
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // minibatch_walker.h -- cuts the endless sequence of sweeps into epochs and minibatches and deals their sequences to
-// the ranks. Every rank walks alike and keeps its own share, so all make the same number of steps.
+// the ranks. Every rank walks alike and keeps its own share, so all make the same number of steps, or the shares that
+// it is dealt.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ namespace tutti::reader {
 struct Step {
   std::vector<std::uint32_t> mine;  // sequences of this rank, in order
   std::int64_t global_samples = 0;
-  std::int64_t columns = 0, global_columns = 0;  // of this rank, of all
-  std::int64_t position = 0;
-  std::int64_t sweep = 0;  // that all of them belong to
+  std::int64_t columns = 0, global_columns = 0;          // of this rank, of all
+  std::int64_t position = 0, minibatch = 0, offset = 0;  // as in Batch
+  std::int64_t sweep = 0;                                // that all of them belong to
 };
 
 class MinibatchWalker {
@@ -27,11 +28,18 @@ class MinibatchWalker {
   bool next(Step&);  // false at the end of the epoch
 
  private:
-  void count_columns(std::size_t first_place, Step&);
+  bool cut(Step&);
+  void keep(int share, Step&);
+  void count_columns(int share, Step&);
 
   OrderCursor cursor_;
   EpochPlan plan_;
   std::int64_t epoch_begin_ = 0, epoch_end_ = 0;
+  std::int64_t end_ = 0;          // no minibatch begins there or later
+  std::int64_t minibatches_ = 0;  // cut since start()
+  // The one cut last.
+  std::uint32_t first_place_ = 0;
+  std::vector<std::uint32_t> sequences_;
   std::vector<std::int64_t> lengths_, rank_lengths_;
   Packing packing_;
 };

@@ -37,6 +37,9 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
   halt(lock);
   made_ = taken_ = 0;
   failure_ = nullptr;
+  dealt_ = plan.dealer != nullptr;
+  early_ = false;
+  given_ = Clock::now();
   maker_.start(plan);
   running_ = true;
   if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
@@ -46,7 +49,13 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
 const Batch* PrefetchReader::next() {
   std::unique_lock lock(mutex_);
   // The share given out last is free again once its successor is asked for: it is the ring's spare place.
+  // A twentieth of the time is worth having lots that the others must wait for when this rank is held up.
+  early_ = taken_ > 0 && making_ * 20 > Clock::now() - given_;
+  waits_ = true;
+  if (dealt_) wake_worker_.notify_one();
   wake_caller_.wait(lock, [&] { return made_ > taken_ || !running_; });
+  waits_ = false;
+  given_ = Clock::now();
   if (made_ == taken_) {
     if (failure_) std::rethrow_exception(failure_);
     return nullptr;
@@ -57,17 +66,23 @@ const Batch* PrefetchReader::next() {
   return &share.finish();
 }
 
+// How many are to be ready beside the one in use.
+std::size_t PrefetchReader::wanted() const {
+  if (dealt_) return waits_ || early_ ? 1 : 0;
+  return ring_.size() - 1;  // one place stays with the caller, who may still be reading the share taken last
+}
+
 void PrefetchReader::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    // One place stays with the caller, who may still be reading the share taken last.
-    wake_worker_.wait(lock, [&] { return quit_ || (running_ && made_ - taken_ < ring_.size() - 1); });
+    wake_worker_.wait(lock, [&] { return quit_ || (running_ && made_ - taken_ < wanted()); });
     if (quit_) return;
     Share& share = ring_[made_ % ring_.size()];
     busy_ = true;
     lock.unlock();
     bool more = false;
     std::exception_ptr failure;
+    const auto start = Clock::now();
     try {
       more = maker_.make(share);
     } catch (...) {
@@ -75,6 +90,7 @@ void PrefetchReader::work() {
     }
     lock.lock();
     busy_ = false;
+    making_ = Clock::now() - start;
     if (running_) {
       if (more) ++made_;
       running_ = more;

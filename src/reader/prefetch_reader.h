@@ -2,6 +2,7 @@
 // prefetch_reader.h -- a Reader whose thread prepares the next minibatches while the current one computes.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -13,17 +14,21 @@ namespace tutti::reader {
 
 class PrefetchReader final : public Reader {
  public:
-  // `depth` minibatches are kept ready beside the one in use.
+  // `depth` minibatches are kept ready beside the one in use; of lots that are dealt one at most, because what waits
+  // here is work that no other rank can take.
   explicit PrefetchReader(MinibatchMaker maker, std::size_t depth = 2);
   ~PrefetchReader() override;
   const std::vector<StreamInfo>& streams() const override { return maker_.streams(); }
   std::int64_t sweep_samples() override;
   void start_epoch(const EpochPlan&) override;
   const Batch* next() override;
+  bool takes_lots() const override { return maker_.takes_lots(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
   void work();
   void halt(std::unique_lock<std::mutex>&);
+  std::size_t wanted() const;
 
   MinibatchMaker maker_;  // the thread's while busy_, else the caller's
   std::vector<Share> ring_;
@@ -34,6 +39,11 @@ class PrefetchReader final : public Reader {
   bool running_ = false;              // there is more to make
   bool busy_ = false;                 // the thread is making one, without the lock
   bool quit_ = false;
+  bool waits_ = false;  // the caller has nothing to do
+  // Where lots are dealt: whether one is made ready while the caller works, from how long making and working take.
+  bool dealt_ = false, early_ = false;
+  Clock::time_point given_;
+  Clock::duration making_{};
   std::exception_ptr failure_;
   std::thread worker_;
 };

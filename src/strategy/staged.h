@@ -55,6 +55,8 @@ class Staged : public Strategy {
     if (epoch == first_epoch_) return first_sample_;
     return epoch < first_epoch_ ? before_->shares_from(epoch) : after_->shares_from(epoch);
   }
+  Share share(int rank, int ranks) const override { return after_->share(rank, ranks); }
+  LotDealer* dealer() override { return after_->dealer(); }
   void archive(Archive& a) override {
     before_->archive(a);
     after_->archive(a);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "optim/optimizer_options.h"
 #include "train/checkpoint.h"
@@ -124,6 +125,13 @@ bool checkpoint_due(const Training& t, std::int64_t samples_of_step) {
   const std::int64_t every = t.sgd.checkpoint_every_samples, now = t.progress.samples_in_epoch;
   if (every <= 0 || now >= t.samples_per_epoch) return false;  // the epoch's own checkpoint follows at once
   return now / every != (now - samples_of_step) / every;
+}
+
+std::int64_t next_checkpoint(const Training& t) {
+  const std::int64_t every = t.sgd.checkpoint_every_samples, never = std::numeric_limits<std::int64_t>::max();
+  if (every <= 0) return never;
+  const std::int64_t next = (t.progress.samples_in_epoch / every + 1) * every;
+  return next < t.samples_per_epoch ? next : never;
 }
 
 void checkpoint(Training& t) {

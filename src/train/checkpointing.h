@@ -27,6 +27,8 @@ void checkpoint_at_epoch_end(Training&);  // progress already says the next epoc
 // After a step: whether `checkpointEverySamples` are full, and the checkpoint in mid-epoch. What the strategy has in
 // flight must have been settled. Collective.
 bool checkpoint_due(const Training&, std::int64_t samples_of_step);
+// The samples of this epoch with which the next one is due; the largest number there is when none will be.
+std::int64_t next_checkpoint(const Training&);
 void checkpoint(Training&);
 // Running statistics become equal on all ranks: before they are evaluated or stored. Collective.
 void share_statistics(Training&);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/printf.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -80,6 +81,12 @@ bool Report::line_due(std::int64_t minibatch) const {
   return interval_ > 0 && (minibatch <= first_ || minibatch % interval_ == 0);
 }
 
+bool Report::line_due_between(std::int64_t before, std::int64_t now) const {
+  while (before < now)
+    if (line_due(++before)) return true;
+  return false;
+}
+
 void Report::add(const Tally& tally) {
   epoch_ += tally;
   since_ += tally;
@@ -87,13 +94,18 @@ void Report::add(const Tally& tally) {
 
 void Report::add_to_epoch(const Tally& tally) { epoch_ += tally; }
 
-void Report::step(const Tally& tally, std::int64_t samples) {
+void Report::step(const Tally& tally, std::int64_t samples, std::int64_t minibatches) {
   add(tally);
+  const std::int64_t before = minibatch_;
+  pass(samples, minibatches);
+  if (line_due_between(before, minibatch_)) interval_line();
+  progress_line();
+}
+
+void Report::pass(std::int64_t samples, std::int64_t minibatches) {
   samples_here_ += samples;
   samples_done_ += samples;
-  ++minibatch_;
-  if (line_due(minibatch_)) interval_line();
-  progress_line();
+  minibatch_ += minibatches;
 }
 
 std::string Report::results(const Tally& tally) const {
@@ -187,6 +199,7 @@ void Report::times(const EpochTimes& t, int ranks) const {
     log::line(fmt::format("Exchange of {}: {} sent by this rank of {}, {:.3f} bits per value, 1/{:.1f} of float32",
                           heading(), bytes(static_cast<double>(x.bytes_sent)), ranks, bits, 32 / bits));
   }
+  if (!t.lots.empty()) log::line(fmt::format("Lots of {} by rank: {}", heading(), fmt::join(t.lots, ", ")));
 }
 
 }  // namespace tutti

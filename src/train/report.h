@@ -33,6 +33,7 @@ struct EpochHeading {
 // Where the time of an epoch went, on this rank.
 struct EpochTimes {
   double total = 0, read = 0, network = 0, update = 0;
+  std::vector<std::int64_t> lots;  // that each rank has worked on, where they are dealt
   ExchangeStats exchange;
 };
 
@@ -45,8 +46,11 @@ class Report {
   // After begin_epoch, when the epoch was taken up in its middle: what had been summed by then.
   void continue_epoch(std::int64_t minibatches_done, const Tally& epoch, const Tally& interval);
   // One step of `samples` over all ranks, with the tally of all, or of this rank where each trains alone. Prints the
-  // interval line when it is due.
-  void step(const Tally&, std::int64_t samples);
+  // interval line when it is due. Where lots are dealt, a step of this rank may be several `minibatches` on in the
+  // data, or none.
+  void step(const Tally&, std::int64_t samples, std::int64_t minibatches = 1);
+  // The other ranks have brought the epoch this much further on.
+  void pass(std::int64_t samples, std::int64_t minibatches);
   // Sums that belong to steps already counted.
   void add(const Tally&);
   void add_to_epoch(const Tally&);                        // by other ranks: no part of the interval lines
@@ -62,6 +66,7 @@ class Report {
 
  private:
   bool line_due(std::int64_t minibatch) const;
+  bool line_due_between(std::int64_t before, std::int64_t now) const;
   void interval_line();
   void progress_line();
   std::string results(const Tally&) const;

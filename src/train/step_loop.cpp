@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -73,69 +76,146 @@ Tally announce_nan(Training& t, const Batch& batch) {
   return tally;
 }
 
+// What the steps of one run_epoch() share.
+struct Loop {
+  Loop(Training& training, const StepScalarsOfEpoch& s) : t(training), scalars(s), update(*training.optimizer, s) {}
+
+  Training& t;
+  const StepScalarsOfEpoch& scalars;
+  Update update;
+  std::int64_t minibatches_before = 0;  // of the epoch, where the reader began
+  std::int64_t steps = 0;               // since then
+  double reading = 0, working = 0;
+};
+
+void start_reading(Loop& loop, const EpochPlan& plan) {
+  loop.minibatches_before = loop.t.progress.minibatches_in_epoch;
+  loop.steps = 0;
+  loop.t.reader->start_epoch(plan);
+}
+
+const Batch* read(Loop& loop) {
+  const auto asked = Clock::now();
+  const Batch* batch = loop.t.reader->next();
+  loop.reading += seconds_since(asked);
+  return batch;
+}
+
+Tally forward_backward(Loop& loop, const Batch& batch) {
+  Training& t = loop.t;
+  try {
+    return t.network->forward_backward(batch, *t.strategy);
+  } catch (const NumericError& e) {
+    if (!loop.scalars.bears_nan) stop_at_nan(t, e.what());
+    return announce_nan(t, batch);
+  }
+}
+
+void step(Loop& loop, const Batch& batch) {
+  Training& t = loop.t;
+  const auto start = Clock::now();
+  t.fault_hook.before_step();
+  if (t.traces) trace_nodes(t, batch);
+  if (t.sgd.gradient_check) check_gradients_or_stop(t, batch);
+  loop.update.next_step();
+  t.strategy->begin_step(t.strategy->steps_alone() ? batch.columns : batch.global_columns, loop.update);
+  Tally tally = forward_backward(loop, batch);
+  tally.samples = batch.samples;
+  t.strategy->finish_gradients(tally);
+  if (!t.strategy->follows_device()) t.network->finish();
+  t.strategy->exchange_weights(batch.global_samples);
+  loop.working += seconds_since(start);
+  ++loop.steps;
+
+  if (std::isnan(tally.criterion) && !loop.scalars.bears_nan) stop_at_nan(t, "The sum over the ranks is not a number");
+  const std::int64_t samples = batch.position + batch.global_samples;
+  const std::int64_t minibatches = loop.minibatches_before + batch.minibatch + 1;
+  t.report->step(tally, samples - std::exchange(t.progress.samples_in_epoch, samples),
+                 minibatches - std::exchange(t.progress.minibatches_in_epoch, minibatches));
+}
+
+void settle(Loop& loop) {
+  Training& t = loop.t;
+  loop.update.next_step();
+  t.strategy->settle(loop.update);
+  t.report->add(t.strategy->take_pending_tally());
+  t.report->add_to_epoch(t.strategy->take_tally_of_others());
+  t.progress.epoch_tally = t.report->epoch_tally();
+}
+
+void checkpoint_common_weights(Training& t) {
+  t.strategy->show_common_weights();
+  checkpoint(t);
+  t.strategy->take_back_weights();
+}
+
+// Every rank takes its share of each minibatch.
+void work_on_shares(Loop& loop, const EpochPlan& plan, std::int64_t until) {
+  Training& t = loop.t;
+  start_reading(loop, plan);
+  while (t.progress.samples_in_epoch < until) {
+    const Batch* batch = read(loop);
+    if (!batch) break;
+    step(loop, *batch);
+    if (loop.scalars.trial || !checkpoint_due(t, batch->global_samples)) continue;
+    settle(loop);
+    checkpoint_common_weights(t);
+  }
+  settle(loop);
+}
+
+// Ranks that were dealt lots stand at different places; what has been dealt ends where the foremost is.
+void agree_on_progress(Loop& loop) {
+  Training& t = loop.t;
+  using Place = std::array<std::int64_t, 3>;
+  const Place mine{t.progress.samples_in_epoch, t.progress.minibatches_in_epoch, loop.steps};
+  std::vector<Place> all(static_cast<std::size_t>(t.world->size()));
+  t.world->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  t.times.lots.resize(all.size());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    t.progress.samples_in_epoch = std::max(t.progress.samples_in_epoch, all[r][0]);
+    t.progress.minibatches_in_epoch = std::max(t.progress.minibatches_in_epoch, all[r][1]);
+    t.times.lots[r] += all[r][2];
+  }
+  t.report->pass(t.progress.samples_in_epoch - mine[0], t.progress.minibatches_in_epoch - mine[1]);
+}
+
+// Every rank takes what it is dealt. A checkpoint needs all ranks at one place, so lots are dealt as far as the next.
+void work_on_lots(Loop& loop, EpochPlan plan, std::int64_t until) {
+  Training& t = loop.t;
+  for (bool more = true; more;) {
+    const std::int64_t before = t.progress.samples_in_epoch;
+    plan.start = before;
+    plan.end = loop.scalars.trial ? until : std::min(until, next_checkpoint(t));
+    plan.dealer->begin_stretch();
+    start_reading(loop, plan);
+    while (const Batch* batch = read(loop)) step(loop, *batch);
+    settle(loop);
+    agree_on_progress(loop);
+    const std::int64_t done = t.progress.samples_in_epoch - before;
+    if (!loop.scalars.trial && checkpoint_due(t, done)) checkpoint_common_weights(t);
+    more = plan.end < until && done > 0;
+  }
+}
+
 }  // namespace
 
 void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& scalars, std::int64_t until) {
-  Strategy& strategy = *t.strategy;
-  Update update(*t.optimizer, scalars);
+  Loop loop(t, scalars);
   const auto start = Clock::now();
-  const bool alone = strategy.steps_alone();
-  double reading = 0, working = 0;
-  const auto settle = [&] {
-    update.next_step();
-    strategy.settle(update);
-    t.report->add(strategy.take_pending_tally());
-    t.report->add_to_epoch(strategy.take_tally_of_others());
-    t.progress.epoch_tally = t.report->epoch_tally();
-  };
-
   t.network->forget_states();
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
-  t.reader->start_epoch(plan);
-  while (t.progress.samples_in_epoch < until) {
-    const auto asked = Clock::now();
-    const Batch* batch = t.reader->next();
-    const auto got = Clock::now();
-    reading += std::chrono::duration<double>(got - asked).count();
-    if (!batch) break;
-
-    t.fault_hook.before_step();
-    if (t.traces) trace_nodes(t, *batch);
-    if (t.sgd.gradient_check) check_gradients_or_stop(t, *batch);
-    update.next_step();
-    strategy.begin_step(alone ? batch->columns : batch->global_columns, update);
-    Tally tally;
-    try {
-      tally = t.network->forward_backward(*batch, strategy);
-    } catch (const NumericError& e) {
-      if (!scalars.bears_nan) stop_at_nan(t, e.what());
-      tally = announce_nan(t, *batch);
-    }
-    tally.samples = batch->samples;
-    strategy.finish_gradients(tally);
-    if (!strategy.follows_device()) t.network->finish();
-    strategy.exchange_weights(batch->global_samples);
-    working += seconds_since(got);
-
-    if (std::isnan(tally.criterion) && !scalars.bears_nan) stop_at_nan(t, "The sum over the ranks is not a number");
-    t.progress.samples_in_epoch = batch->position + batch->global_samples;
-    ++t.progress.minibatches_in_epoch;
-    t.report->step(tally, batch->global_samples);
-    if (!scalars.trial && checkpoint_due(t, batch->global_samples)) {
-      settle();
-      strategy.show_common_weights();
-      checkpoint(t);
-      strategy.take_back_weights();
-    }
-  }
-  settle();
-  strategy.end_epoch(update);
-  const ExchangeStats exchange = strategy.take_stats();
+  if (plan.dealer)
+    work_on_lots(loop, plan, until);
+  else
+    work_on_shares(loop, plan, until);
+  t.strategy->end_epoch(loop.update);
+  const ExchangeStats exchange = t.strategy->take_stats();
   t.times.total += seconds_since(start);
-  t.times.read += reading;
-  t.times.update += update.seconds();
+  t.times.read += loop.reading;
+  t.times.update += loop.update.seconds();
   t.times.exchange += exchange;
-  t.times.network += working - update.seconds() - exchange.encode - exchange.wait - exchange.decode;
+  t.times.network += loop.working - loop.update.seconds() - exchange.encode - exchange.wait - exchange.decode;
 }
 
 }  // namespace tutti

@@ -83,8 +83,11 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   plan.samples = t.sgd.epoch_size;
   plan.minibatch = minibatch;
   plan.start = t.progress.samples_in_epoch;
-  plan.rank = shares ? t.world->rank() : 0;
-  plan.ranks = shares ? t.world->size() : 1;
+  if (!shares) return plan;
+  const Strategy::Share share = t.strategy->share(t.world->rank(), t.world->size());
+  plan.rank = share.rank;
+  plan.ranks = share.ranks;
+  if (t.reader->takes_lots()) plan.dealer = t.strategy->dealer();
   return plan;
 }
 
@@ -105,6 +108,10 @@ StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) 
 }
 
 void advise(const Training& t) {
+  if (t.strategy->dealer() && !t.reader->takes_lots())
+    log::warning(
+        "truncated sequences go on from minibatch to minibatch, so they cannot be dealt to whoever is free: every rank "
+        "gets an equal share, and a slow one keeps the others waiting at the end of each epoch");
   const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
   const std::string advice = t.strategy->advice((t.sgd.max_epochs - first) * t.samples_per_epoch);
   if (!advice.empty()) log::warning(advice);

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,7 +71,7 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-inline std::vector<Seen> read_epoch(Reader& reader, const EpochPlan& plan) {
+inline std::vector<Seen> read_epoch(Reader& reader, const EpochPlan& plan, const std::function<void()>& work = {}) {
   std::vector<Seen> all;
   reader.start_epoch(plan);
   while (const Batch* b = reader.next()) {
@@ -80,6 +81,7 @@ inline std::vector<Seen> read_epoch(Reader& reader, const EpochPlan& plan) {
       seen.sequences.push_back(
           static_cast<std::uint32_t>(x.dense[static_cast<std::size_t>(x.sequence_begin[static_cast<std::size_t>(s)])]));
     all.push_back(std::move(seen));
+    if (work) work();
   }
   return all;
 }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dealt lots: whatever the delays, every sequence is read once in an epoch, by one rank; who is held up holds up no
+// more than the lot it works on and one that is ready.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "../support/lot_counter.h"
+#include "reader/prefetch_reader.h"
+#include "reader_support.h"
+
+namespace tutti::reader {
+namespace {
+
+std::vector<std::uint32_t> lengths_of(std::size_t n, unsigned seed, unsigned longest) {
+  std::mt19937 random(seed);
+  std::vector<std::uint32_t> lengths(n);
+  for (auto& l : lengths) l = 1 + random() % longest;
+  return lengths;
+}
+
+std::unique_ptr<Reader> prefetching(const std::vector<std::uint32_t>& lengths) {
+  return std::make_unique<PrefetchReader>(
+      MinibatchMaker(std::make_unique<NumberedSource>(lengths, 5), Randomization{true, 20, 3}));
+}
+
+// What static shares deliver, by minibatch and share.
+using Shares = std::map<std::pair<std::int64_t, int>, Seen>;
+
+Shares shares_of(const std::vector<std::uint32_t>& lengths, EpochPlan plan) {
+  Shares all;
+  const auto reader = prefetching(lengths);
+  for (plan.rank = 0; plan.rank < plan.ranks; ++plan.rank) {
+    std::int64_t minibatch = 0;
+    for (Seen& seen : read_epoch(*reader, plan)) {
+      if (!seen.sequences.empty()) all[{minibatch, plan.rank}] = std::move(seen);
+      ++minibatch;
+    }
+  }
+  return all;
+}
+
+// Ranks as threads, each with its own reader of the same data; a rank sleeps now and then.
+std::vector<std::vector<Seen>> dealt(const std::vector<std::uint32_t>& lengths, EpochPlan plan, unsigned seed) {
+  LotCounter counter;
+  std::vector<std::vector<Seen>> by_rank(static_cast<std::size_t>(plan.ranks));
+  {
+    std::vector<std::jthread> ranks;
+    for (int r = 0; r < plan.ranks; ++r)
+      ranks.emplace_back([&, r] {
+        CountingDealer dealer(counter);
+        EpochPlan mine = plan;
+        mine.rank = r, mine.dealer = &dealer;
+        const auto reader = prefetching(lengths);
+        std::mt19937 random(seed + static_cast<unsigned>(r));
+        dealer.begin_stretch();
+        by_rank[static_cast<std::size_t>(r)] = read_epoch(*reader, mine, [&] {
+          if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+        });
+      });
+  }
+  return by_rank;
+}
+
+TEST(Lots, EveryShareGoesToOneRankWhateverTheDelays) {
+  unsigned seed = 0;
+  for (const unsigned longest : {1u, 7u})
+    for (const std::size_t sequences : {1u, 2u, 11u, 60u}) {
+      const auto lengths = lengths_of(sequences, 17, longest);
+      for (const std::int64_t minibatch : {1, 4, 10, 1000})
+        for (const int ranks : {1, 2, 3, 4}) {
+          const EpochPlan plan{.epoch = 1, .minibatch = minibatch, .ranks = ranks};
+          const Shares expected = shares_of(lengths, plan);
+          std::map<std::uint32_t, int> read;
+          std::size_t lots = 0;
+          for (const auto& rank : dealt(lengths, plan, ++seed)) {
+            std::int64_t before = -1;
+            for (const Seen& seen : rank) {
+              ++lots;
+              EXPECT_GE(seen.position, before) << "a rank goes forward only";
+              before = seen.position;
+              for (const std::uint32_t s : seen.sequences) ++read[s];
+              EXPECT_TRUE(std::any_of(expected.begin(), expected.end(), [&](const auto& e) {
+                return e.second == seen;
+              })) << "a lot is a share of the static dealing";
+            }
+          }
+          EXPECT_EQ(lots, expected.size());
+          EXPECT_EQ(read.size(), sequences);
+          for (const auto& [sequence, times] : read) EXPECT_EQ(times, 1) << sequence;
+        }
+    }
+}
+
+// Two stretches with a meeting between them cover the epoch once, wherever they meet.
+TEST(Lots, StretchesJoinWithoutGap) {
+  const auto lengths = lengths_of(40, 5, 6);
+  for (const std::int64_t meet : {1, 17, 50, 1000}) {
+    EpochPlan plan{.epoch = 2, .minibatch = 9, .end = meet, .ranks = 3};
+    std::map<std::uint32_t, int> read;
+    const auto count = [&](const EpochPlan& stretch) {
+      std::int64_t reached = stretch.start;
+      for (const auto& rank : dealt(lengths, stretch, 7))
+        for (const Seen& seen : rank) {
+          EXPECT_LT(seen.position, stretch.end);
+          EXPECT_GE(seen.position, stretch.start);
+          reached = std::max(reached, seen.position + seen.global_samples);
+          for (const std::uint32_t s : seen.sequences) ++read[s];
+        }
+      return reached;
+    };
+    plan.start = count(plan);
+    plan.end = std::numeric_limits<std::int64_t>::max();
+    count(plan);
+    EXPECT_EQ(read.size(), lengths.size());
+    for (const auto& [sequence, times] : read) EXPECT_EQ(times, 1) << sequence;
+  }
+}
+
+// Rank 0 is stopped in its second step until all the others are done.
+TEST(Lots, AHeldRankKeepsAtMostTwo) {
+  constexpr int ranks = 3;
+  constexpr std::int64_t minibatches = 50;
+  const std::vector<std::uint32_t> lengths(ranks * minibatches, 1);
+  LotCounter counter;
+  std::promise<void> others_done;
+  std::vector<std::int64_t> steps(ranks);
+  std::atomic<int> left = ranks - 1;
+  {
+    std::vector<std::jthread> threads;
+    for (int r = 0; r < ranks; ++r)
+      threads.emplace_back([&, r] {
+        CountingDealer dealer(counter);
+        const auto reader = prefetching(lengths);
+        dealer.begin_stretch();
+        reader->start_epoch({.minibatch = ranks, .ranks = ranks, .dealer = &dealer});
+        while (reader->next())
+          if (++steps[static_cast<std::size_t>(r)] == 2 && r == 0) {
+            others_done.get_future().wait();
+            EXPECT_GE(steps[1] + steps[2], ranks * minibatches - 3) << "the first, this one, and one that is ready";
+          }
+        if (r > 0 && --left == 0) others_done.set_value();
+      });
+  }
+  EXPECT_EQ(steps[0] + steps[1] + steps[2], ranks * minibatches);
+}
+
+TEST(Lots, ARankWithoutShareGetsNothing) {
+  const auto reader = prefetching(lengths_of(20, 1, 3));
+  EXPECT_TRUE(reader->takes_lots());
+  const auto all = read_epoch(*reader, {.minibatch = 5, .rank = -1, .ranks = 2});
+  EXPECT_GT(all.size(), 3U);
+  for (const Seen& seen : all) {
+    EXPECT_TRUE(seen.sequences.empty());
+    EXPECT_EQ(seen.columns, 0);
+    EXPECT_GT(seen.global_columns, 0);
+  }
+}
+
+TEST(Lots, TruncatedSequencesAreNotDealt) {
+  const MinibatchMaker maker(std::make_unique<NumberedSource>(lengths_of(20, 1, 30)), {}, {10, 0});
+  EXPECT_FALSE(maker.takes_lots());
+}
+
+}  // namespace
+}  // namespace tutti::reader
