@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// images.h -- the image operations on a GPU.
+// images.h -- the image operations on a GPU: convolutions by cuDNN, own kernels for the rest.
 #pragma once
 
+#include "backend/cuda/algorithms.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cudnn.h"
 #include "tutti/image_backend.h"
 
 namespace tutti::cuda {
 
 class CudaImages : public ImageBackend {
  public:
-  explicit CudaImages(CudaBackend& backend) : backend_(backend) {}
+  CudaImages(const std::string& device, ComputeType, cudaStream_t);
 
   // Values lie as everywhere: plain. The networks' planner sees that no format fits.
   std::size_t channel_block() const override { return 0; }
@@ -34,8 +36,22 @@ class CudaImages : public ImageBackend {
   void pool_regions_gradient(const RegionPooling&, const float* dy, const float* work, float* dimage,
                              bool accumulate) override;
 
+  // What the plans share.
+  cudaStream_t stream() const { return stream_; }
+  cudnnHandle_t cudnn() const { return cudnn_.get(); }
+  ComputeType compute_type() const { return compute_type_; }
+  Algorithms& algorithms() { return algorithms_; }
+  Scratch& workspace() {
+    return workspace_;
+  }  // both free again when a call returns, because the stream keeps the order
+  Scratch& padded() { return padded_; }
+
  private:
-  CudaBackend& backend_;
+  const ComputeType compute_type_;
+  const cudaStream_t stream_;
+  Cudnn cudnn_;
+  Algorithms algorithms_;
+  Scratch workspace_, padded_, sums_;
 };
 
 }  // namespace tutti::cuda

@@ -63,7 +63,7 @@ CudaBackend::CudaBackend(int device, ComputeType type)
       stream_(make_stream()),
       mark_(make_event()),
       matmul_(std::make_unique<Matmul>(type, stream_.get())),
-      images_(std::make_unique<CudaImages>(*this)) {
+      images_(std::make_unique<CudaImages>(device_name_, type, stream_.get())) {
   set_current_queue(stream());  // optimizers and codecs of this thread follow
 }
 

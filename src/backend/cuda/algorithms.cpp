@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/algorithms.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+namespace tutti::cuda {
+namespace {
+
+std::optional<std::filesystem::path> folder() {
+  if (const char* named = std::getenv("TUTTI_CACHE")) {
+    if (*named == 0) return std::nullopt;
+    return named;
+  }
+  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches && *caches)
+    return std::filesystem::path(caches) / "tutti";
+  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "tutti";
+  return std::nullopt;
+}
+
+std::string file_name(std::string device) {
+  for (char& c : device)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.') c = '-';
+  return "algorithms-" + device + ".txt";
+}
+
+}  // namespace
+
+Algorithms::Algorithms(const std::string& device) {
+  if (const auto f = folder()) path_ = (*f / file_name(device)).string();
+  read();
+}
+
+// Of several lines for a shape the first counts: whoever measured at the same time reads the same.
+void Algorithms::read() {
+  if (path_.empty()) return;
+  std::ifstream file(path_);
+  std::map<std::string, Choice> first;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string shape;
+    Choice c;
+    if (words >> shape >> c.algorithm >> c.math) first.emplace(shape, c);
+  }
+  for (const auto& [shape, choice] : first) known_.insert_or_assign(shape, choice);
+}
+
+Algorithms::Choice Algorithms::at(const std::string& shape, const std::function<Choice()>& measure) {
+  if (const auto found = known_.find(shape); found != known_.end()) return found->second;
+  const Choice measured = measure();
+  known_[shape] = measured;
+  if (path_.empty()) return measured;
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  // One write of a short line at the end of the file: lines of several ranks do not mix.
+  const int file = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  if (file < 0) return measured;
+  const std::string line = fmt::format("{} {} {}\n", shape, measured.algorithm, measured.math);
+  const bool written = write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  close(file);
+  if (written) read();
+  return known_[shape];
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// algorithms.h -- which of several algorithms a shape takes. Measured once for each kind of device and kept in a file,
+// so that a run, its repetition and its ranks take the same one: their sums differ in the last bits.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+namespace tutti::cuda {
+
+class Algorithms {
+ public:
+  struct Choice {
+    int algorithm = 0, math = 0;
+  };
+  // A file in the folder that TUTTI_CACHE names; without it in XDG_CACHE_HOME/tutti or ~/.cache/tutti. An empty name,
+  // or a folder that cannot be written, keeps choices in memory.
+  explicit Algorithms(const std::string& device);
+
+  Choice at(const std::string& shape, const std::function<Choice()>& measure);
+
+ private:
+  void read();
+
+  std::string path_;
+  std::map<std::string, Choice> known_;
+};
+
+}  // namespace tutti::cuda

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/cudnn.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::cuda {
+
+Cudnn make_cudnn(cudaStream_t stream) {
+  Cudnn handle;
+  check(cudnnCreate(handle.out()), "starting cuDNN");
+  check(cudnnSetStream(handle.get(), stream), "starting cuDNN");
+  return handle;
+}
+
+std::string cudnn_library() {
+  const std::size_t version = cudnnGetVersion();
+  return fmt::format("cuDNN {}.{}", version / 10000, version / 100 % 100);
+}
+
+std::vector<int> spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) {
+  std::vector<int> result;
+  for (std::size_t axis = std::max<std::size_t>(w.rank, 2); axis-- > 0;)
+    result.push_back(static_cast<int>(sizes[axis]));
+  return result;
+}
+
+TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes) {
+  std::vector<int> dims{static_cast<int>(columns), static_cast<int>(channels)};
+  dims.insert(dims.end(), sizes.begin(), sizes.end());
+  std::vector<int> strides(dims.size(), 1);
+  for (std::size_t axis = dims.size() - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * dims[axis + 1];
+  TensorDescriptor d;
+  check(cudnnCreateTensorDescriptor(d.out()), "describing an image");
+  check(
+      cudnnSetTensorNdDescriptor(d.get(), CUDNN_DATA_FLOAT, static_cast<int>(dims.size()), dims.data(), strides.data()),
+      "describing an image");
+  return d;
+}
+
+}  // namespace tutti::cuda

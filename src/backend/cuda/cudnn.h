@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// cudnn.h -- cuDNN's handles, descriptors and checked calls.
+#pragma once
+
+#include <cudnn.h>
+
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "base/cuda/runtime.h"
+#include "tutti/image_backend.h"
+
+namespace tutti::cuda {
+
+inline void check(cudnnStatus_t status, const char* doing,
+                  const std::source_location& at = std::source_location::current()) {
+  if (status != CUDNN_STATUS_SUCCESS) fail(cudnnGetErrorString(status), doing, at);
+}
+
+using Cudnn = Handle<cudnnHandle_t, cudnnDestroy>;
+using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor = Handle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+Cudnn make_cudnn(cudaStream_t);
+std::string cudnn_library();  // "cuDNN 9.1"
+
+// Sizes in cuDNN's order, the fastest axis last; images of one axis get a second one of size 1.
+std::vector<int> spatial(const ImageWindow&, const ImageWindow::Sizes&);
+TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes);
+
+}  // namespace tutti::cuda

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// cudnn.h -- a stand-in for the header of that name: the part of cuDNN that this project uses, written plainly on the
+// host. Only arrays of float without gaps, as the project describes them.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda_runtime.h"
+
+enum cudnnStatus_t { CUDNN_STATUS_SUCCESS, CUDNN_STATUS_BAD_PARAM };
+enum cudnnDataType_t { CUDNN_DATA_FLOAT };
+enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW };
+enum cudnnConvolutionMode_t { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION };
+enum cudnnMathType_t {
+  CUDNN_DEFAULT_MATH,
+  CUDNN_TENSOR_OP_MATH,
+  CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
+  CUDNN_FMA_MATH
+};
+enum cudnnDeterminism_t { CUDNN_NON_DETERMINISTIC, CUDNN_DETERMINISTIC };
+enum cudnnConvolutionFwdAlgo_t {
+  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+  CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD = 6,
+  CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
+};
+enum cudnnConvolutionBwdDataAlgo_t {
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD = 4,
+  CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED
+};
+enum cudnnConvolutionBwdFilterAlgo_t {
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD = 4,
+  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED
+};
+
+using cudnnHandle_t = struct CudnnDoubleHandle*;
+using cudnnTensorDescriptor_t = struct CudnnDoubleTensor*;
+using cudnnFilterDescriptor_t = struct CudnnDoubleFilter*;
+using cudnnConvolutionDescriptor_t = struct CudnnDoubleConvolution*;
+
+template <class Algorithm>
+struct CudnnDoublePerformance {
+  Algorithm algo;
+  cudnnStatus_t status;
+  float time;
+  std::size_t memory;
+  cudnnDeterminism_t determinism;
+  cudnnMathType_t mathType;
+};
+using cudnnConvolutionFwdAlgoPerf_t = CudnnDoublePerformance<cudnnConvolutionFwdAlgo_t>;
+using cudnnConvolutionBwdDataAlgoPerf_t = CudnnDoublePerformance<cudnnConvolutionBwdDataAlgo_t>;
+using cudnnConvolutionBwdFilterAlgoPerf_t = CudnnDoublePerformance<cudnnConvolutionBwdFilterAlgo_t>;
+
+const char* cudnnGetErrorString(cudnnStatus_t);
+std::size_t cudnnGetVersion();
+cudnnStatus_t cudnnCreate(cudnnHandle_t*);
+cudnnStatus_t cudnnDestroy(cudnnHandle_t);
+cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t);
+
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t*);
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t);
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t, cudnnDataType_t, int rank, const int* dims,
+                                         const int* strides);
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t*);
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t);
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int rank,
+                                         const int* dims);
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t*);
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t);
+cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t, int rank, const int* pads,
+                                              const int* strides, const int* dilations, cudnnConvolutionMode_t,
+                                              cudnnDataType_t);
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t, int groups);
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMathType_t);
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                                                   cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t y, int most,
+                                                   int* found, cudnnConvolutionFwdAlgoPerf_t*);
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(cudnnHandle_t, cudnnFilterDescriptor_t w,
+                                                        cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t,
+                                                        cudnnTensorDescriptor_t dx, int most, int* found,
+                                                        cudnnConvolutionBwdDataAlgoPerf_t*);
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(cudnnHandle_t, cudnnTensorDescriptor_t x,
+                                                          cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t,
+                                                          cudnnFilterDescriptor_t dw, int most, int* found,
+                                                          cudnnConvolutionBwdFilterAlgoPerf_t*);
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+                                                      cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,
+                                                      cudnnConvolutionFwdAlgo_t, std::size_t* bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t,
+                                                           cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                           cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t,
+                                                           std::size_t* bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t,
+                                                             cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                             cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t,
+                                                             std::size_t* bytes);
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void* alpha, cudnnTensorDescriptor_t, const void* x,
+                                      cudnnFilterDescriptor_t, const void* w, cudnnConvolutionDescriptor_t,
+                                      cudnnConvolutionFwdAlgo_t, void* workspace, std::size_t bytes, const void* beta,
+                                      cudnnTensorDescriptor_t, void* y);
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void* alpha, cudnnFilterDescriptor_t, const void* w,
+                                           cudnnTensorDescriptor_t, const void* dy, cudnnConvolutionDescriptor_t,
+                                           cudnnConvolutionBwdDataAlgo_t, void* workspace, std::size_t bytes,
+                                           const void* beta, cudnnTensorDescriptor_t, void* dx);
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void* alpha, cudnnTensorDescriptor_t, const void* x,
+                                             cudnnTensorDescriptor_t, const void* dy, cudnnConvolutionDescriptor_t,
+                                             cudnnConvolutionBwdFilterAlgo_t, void* workspace, std::size_t bytes,
+                                             const void* beta, cudnnFilterDescriptor_t, void* dw);
