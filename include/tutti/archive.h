@@ -23,4 +23,15 @@ class Archive {
   virtual bool has(std::string_view name) const = 0;
 };
 
+// Names that say what becomes of a rank's entry when a run goes on with another number of ranks. Everything else comes
+// from rank r modulo the old number.
+//   own    this rank's alone: ranks that are new find no such entry (has() is false)
+//   owed   its sum over the ranks is to be kept: ranks that go on find theirs, new ones none; what the ranks that are
+//          gone have left is found as `inherited` by those that go on, and is to be added
+//   owned  of parts that each belong to one rank, zero elsewhere: every rank finds the sum and keeps its new part
+inline std::string own_name(std::string_view name) { return "own/" + std::string(name); }
+inline std::string owed_name(std::string_view name) { return "owed/" + std::string(name); }
+inline std::string inherited_name(std::string_view name) { return "inherited/" + std::string(name); }
+inline std::string owned_name(std::string_view name) { return "owned/" + std::string(name); }
+
 }  // namespace tutti

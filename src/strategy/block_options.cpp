@@ -142,11 +142,6 @@ std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std
       o.nesterov ? ", using Nesterov-style block momentum" : "",
       o.reset_sgd_momentum ? ", resetting SGD momentum after sync." : ".");
   if (m == 0) s.once_text = "WARNING: blockMomentum equals to zero.";
-  if (m > 0 && o.bits.kind == ExchangeBits::Kind::one)
-    s.once_text += fmt::format(
-        "{}WARNING: block momentum makes the rounding of 1 bit swing; training may diverge. fix: exchangeBits = 2 or "
-        "more, or ModelAveragingSGD, which 1 bit suits",
-        s.once_text.empty() ? "" : "\n");
   if (const double step = (1 - m) * o.learning_rate * ranks; step >= 2)
     s.once_text += fmt::format(
         "{}WARNING: (1 - block momentum) * block learning rate * workers = {:g}: a block goes {:g} times as far as the "

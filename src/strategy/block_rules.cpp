@@ -12,28 +12,49 @@ void archive_by_slice(Archive& a, const char* what, const Parameters& p, FloatBu
   for (const Slice& s : p.slices) a(fmt::format("{}/{}", what, s.name), buffer.span().subspan(s.offset, s.size()));
 }
 
-// All but the elastic rule leave every rank with the common weights.
+// All but the elastic rule leave every rank with the common weights, or less what rounding has left out of its offers.
 class CommonRule : public BlockRule {
  public:
   void offer(std::size_t begin, std::size_t end) override {
     const float* w = live_->weights.data();
     const float* p = block_->weights.data();
     float* out = block_->gradients.data();
-    for (std::size_t i = begin; i < end; ++i) out[i] = factor_ * (p[i] - w[i]);
+    if (!carries()) {
+      for (std::size_t i = begin; i < end; ++i) out[i] = factor_ * (p[i] - w[i]);
+      return;
+    }
+    for (std::size_t i = begin; i < end; ++i) out[i] = factor_ * ((p[i] - carry_ * residual_[i]) - w[i]);
+  }
+  void take(std::size_t begin, std::size_t end) override {
+    common(begin, end);
+    if (!carries()) return;
+    float* w = live_->weights.data();
+    const float* p = block_->weights.data();
+    for (std::size_t i = begin; i < end; ++i) w[i] = p[i] - carry_ * residual_[i];
+  }
+  bool carries() const override { return residual_ && carry_ != 0; }
+  void inherit(const float* more, float* residual) override {
+    BlockRule::inherit(more, residual);
+    if (!carries()) return;
+    float* w = live_->weights.data();
+    for (std::size_t i = 0; i < live_->size(); ++i) w[i] -= carry_ * more[i];
   }
 
  protected:
+  virtual void common(std::size_t begin, std::size_t end) = 0;
+
   float factor_ = 1;  // of this rank's P - W
+  float carry_ = 0;   // weights per unit of an offer
 };
 
 class Averaging final : public CommonRule {
  public:
-  explicit Averaging(int ranks) : ranks_(ranks) {}
+  explicit Averaging(int ranks) : ranks_(ranks) { carry_ = static_cast<float>(ranks); }
   void begin(const BlockSamples& n) override {
     factor_ = n.all > 0 ? static_cast<float>(static_cast<double>(n.mine) / static_cast<double>(n.all))
                         : 1.0f / static_cast<float>(ranks_);
   }
-  void take(std::size_t begin, std::size_t end) override {
+  void common(std::size_t begin, std::size_t end) override {
     float* w = live_->weights.data();
     float* p = block_->weights.data();
     const float* sum = block_->gradients.data();
@@ -51,12 +72,13 @@ class BlockMomentum final : public CommonRule {
   explicit BlockMomentum(const BlockMomentumTerms& terms)
       : terms_(terms), momentum_(static_cast<float>(terms.momentum)) {
     factor_ = static_cast<float>((1 - terms.momentum) * terms.rate);
+    if (factor_ > 0) carry_ = 1 / factor_;
   }
-  void bind(Parameters& live, Parameters& block) override {
-    BlockRule::bind(live, block);
+  void bind(Parameters& live, Parameters& block, const float* residual) override {
+    BlockRule::bind(live, block, residual);
     smoothed_ = FloatBuffer(live.size());
   }
-  void take(std::size_t begin, std::size_t end) override {
+  void common(std::size_t begin, std::size_t end) override {
     float* w = live_->weights.data();
     float* p = block_->weights.data();
     float* s = smoothed_.data();
@@ -83,8 +105,9 @@ class OuterSgd final : public CommonRule {
  public:
   OuterSgd(const OuterTerms& terms, int ranks) : rate_(static_cast<float>(terms.rate)) {
     factor_ = 1.0f / static_cast<float>(ranks);
+    carry_ = static_cast<float>(ranks);
   }
-  void take(std::size_t begin, std::size_t end) override {
+  void common(std::size_t begin, std::size_t end) override {
     float* w = live_->weights.data();
     float* p = block_->weights.data();
     const float* g = block_->gradients.data();
@@ -101,12 +124,13 @@ class OuterNesterov final : public CommonRule {
   OuterNesterov(const OuterTerms& terms, int ranks)
       : rate_(static_cast<float>(terms.rate)), momentum_(static_cast<float>(terms.momentum)) {
     factor_ = 1.0f / static_cast<float>(ranks);
+    carry_ = static_cast<float>(ranks);
   }
-  void bind(Parameters& live, Parameters& block) override {
-    BlockRule::bind(live, block);
+  void bind(Parameters& live, Parameters& block, const float* residual) override {
+    BlockRule::bind(live, block, residual);
     velocity_ = FloatBuffer(live.size());
   }
-  void take(std::size_t begin, std::size_t end) override {
+  void common(std::size_t begin, std::size_t end) override {
     float* w = live_->weights.data();
     float* p = block_->weights.data();
     float* v = velocity_.data();
@@ -128,14 +152,14 @@ class OuterNesterov final : public CommonRule {
 
 class OuterAdam final : public CommonRule {
  public:
-  OuterAdam(const OuterTerms& terms, int ranks) : terms_(terms) { factor_ = 1.0f / static_cast<float>(ranks); }
-  void bind(Parameters& live, Parameters& block) override {
-    BlockRule::bind(live, block);
+  OuterAdam(const OuterTerms& terms, int ranks) : terms_(terms) { factor_ = 1.0f / static_cast<float>(ranks); carry_ = static_cast<float>(ranks); }
+  void bind(Parameters& live, Parameters& block, const float* residual) override {
+    BlockRule::bind(live, block, residual);
     mean_ = FloatBuffer(live.size());
     square_ = FloatBuffer(live.size());
   }
   void begin(const BlockSamples&) override { ++steps_; }
-  void take(std::size_t begin, std::size_t end) override {
+  void common(std::size_t begin, std::size_t end) override {
     float* w = live_->weights.data();
     float* p = block_->weights.data();
     float* m = mean_.data();
@@ -192,6 +216,10 @@ class Elastic final : public BlockRule {
 };
 
 }  // namespace
+
+void BlockRule::inherit(const float* more, float* residual) {
+  for (std::size_t i = 0; i < live_->size(); ++i) residual[i] += more[i];
+}
 
 std::unique_ptr<BlockRule> make_averaging_rule(int ranks) { return std::make_unique<Averaging>(ranks); }
 

@@ -22,20 +22,29 @@ struct BlockSamples {
 class BlockRule {
  public:
   virtual ~BlockRule() = default;
-  virtual void bind(Parameters& live, Parameters& block) { live_ = &live, block_ = &block; }
+  // `residual`: what rounding has left out of this rank's offers, in their units; null where nothing is lost.
+  virtual void bind(Parameters& live, Parameters& block, const float* residual) {
+    live_ = &live, block_ = &block, residual_ = residual;
+  }
   virtual void begin(const BlockSamples&) {}
   // [begin, end) of the buffers: from the weights to the offer, and from the sum to the common and the own weights.
   virtual void offer(std::size_t begin, std::size_t end) = 0;
   virtual void take(std::size_t begin, std::size_t end) = 0;
+  // Whether a rank goes on from the common weights less what it could not deliver (P - R in the units of weights), so
+  // that it does not learn again what is under way already.
+  virtual bool carries() const { return false; }
   // Whether ranks keep weights of their own after an exchange, and whether one rank alone has nothing to do in it.
-  virtual bool keeps_apart() const { return false; }
+  virtual bool keeps_apart() const { return carries(); }
   virtual bool nothing_alone() const { return false; }
+  // Adds to this rank's residual what a rank that is gone owed.
+  virtual void inherit(const float* more, float* residual);
   virtual void archive(Archive&) {}  // equal on every rank
   virtual std::string describe() const = 0;
 
  protected:
   Parameters* live_ = nullptr;
   Parameters* block_ = nullptr;
+  const float* residual_ = nullptr;
 };
 
 // W = sum_k (n_k / sum n) W_k, as a step from the common weights.

@@ -56,12 +56,13 @@ void BlockSteps::start(Parameters& parameters) {
   std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());
   codec_ = make_codec(settings_.codec);
   stripes_ = std::make_unique<StripeExchange>(comm_, block_, *codec_);
+  if (codec_->lossy()) residual_ = FloatBuffer(parameters.size());
+  rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
   if (codec_->lossy()) {
-    local_residual_ = FloatBuffer(parameters.size());
-    owner_residual_ = FloatBuffer(parameters.size());
-    stripes_->use({local_residual_.data(), owner_residual_.data()});
+    // A rank that keeps in its weights what has not been delivered keeps there what it owes as an owner, too.
+    if (!rule_->carries()) owner_residual_ = FloatBuffer(parameters.size());
+    stripes_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
   }
-  rule_->bind(parameters, block_);
   since_ = {};
   minibatches_ = 0;
   apart_ = shown_ = false;
@@ -212,20 +213,39 @@ void BlockSteps::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
   const auto key = [&](const char* what) { return fmt::format("{}.{}", settings_.name, what); };
   if (a.loading()) std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
+  if (a.has(own_name(key("samples"))))
+    a(own_name(key("samples")), since_.mine);
+  else
+    since_.mine = 0;
   a(key("apart"), apart_);
-  a(key("samples"), since_.mine);
-  if (apart_) {
-    FloatBuffer& own = a.loading() ? live_->weights : block_.weights;
-    for (const Slice& s : live_->slices)
-      a(fmt::format("{}/{}", key("weights"), s.name), own.span().subspan(s.offset, s.size()));
+  FloatBuffer& own = a.loading() ? live_->weights : block_.weights;
+  for (const Slice& s : live_->slices) {
+    const std::string name = own_name(fmt::format("{}/{}", key("weights"), s.name));
+    if (apart_ && a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
   }
-  bool lossy = codec_->lossy();
-  a(key("quantised"), lossy);
-  if (!lossy) return;
+  archive_residuals(a, key("residual"), key("ownerResidual"));
+}
+
+// A run may go on in other numbers of bits; then what an earlier one owes is of no use.
+void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, const std::string& owner_name) {
+  bool carries = rule_->carries(), lossy = codec_->lossy();
+  a(rank_name + ".quantised", lossy);
+  a(rank_name + ".carries", carries);
   FloatBuffer unused;
-  if (!codec_->lossy()) unused = FloatBuffer(live_->size());
-  a(key("residual"), codec_->lossy() ? local_residual_.span() : unused.span());
-  a(key("ownerResidual"), codec_->lossy() ? owner_residual_.span() : unused.span());
+  const auto room = [&](FloatBuffer& buffer) {
+    if (buffer.size() > 0) return buffer.span();
+    if (unused.size() == 0) unused = FloatBuffer(live_->size());
+    return unused.span();
+  };
+  if (lossy && a.has(owed_name(rank_name))) a(owed_name(rank_name), room(residual_));
+  if (lossy && a.loading() && a.has(inherited_name(rank_name))) {
+    FloatBuffer inherited(live_->size());
+    a(inherited_name(rank_name), inherited.span());
+    if (residual_.size() > 0) rule_->inherit(inherited.data(), residual_.data());
+  }
+  if (!lossy || carries) return;
+  a(owned_name(owner_name), room(owner_residual_));
+  if (a.loading() && owner_residual_.size() > 0) stripes_->keep_own_columns(owner_residual_.data());
 }
 
 void BlockSteps::archive_common(Archive& a) {

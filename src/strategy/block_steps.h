@@ -54,6 +54,7 @@ class BlockSteps : public Strategy {
 
  private:
   void exchange(GlobalSink&);
+  void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
   bool due() const;
   void exchange_pieces();
   void exchange_by_library();
@@ -67,7 +68,7 @@ class BlockSteps : public Strategy {
   Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<StripeExchange> stripes_;
-  FloatBuffer local_residual_, owner_residual_;
+  FloatBuffer residual_, owner_residual_;  // what rounding has left out: of offers, of sums
 
   GlobalSink* global_ = nullptr;
   std::int64_t columns_ = 0;

@@ -225,8 +225,18 @@ void DataParallel::archive(Archive& a) {
     clear(owner_residual_);
   } else {
     need_residuals();  // a checkpoint of a quantised run may be continued in 32 bits
-    a("dataParallelSGD.residual", local_residual_.span());
-    a("dataParallelSGD.ownerResidual", owner_residual_.span());
+    const char *rank = "dataParallelSGD.residual", *owner = "dataParallelSGD.ownerResidual";
+    if (a.has(owed_name(rank)))
+      a(owed_name(rank), local_residual_.span());
+    else
+      clear(local_residual_);
+    if (a.loading() && a.has(inherited_name(rank))) {
+      FloatBuffer inherited(parameters_->size());
+      a(inherited_name(rank), inherited.span());
+      for (std::size_t i = 0; i < inherited.size(); ++i) local_residual_.data()[i] += inherited.data()[i];
+    }
+    a(owned_name(owner), owner_residual_.span());
+    if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
   }
   if (a.loading() && exchange_) hand_out_residuals();
 }

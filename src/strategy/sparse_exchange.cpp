@@ -353,4 +353,13 @@ void SparseExchange::flush() {
       if (t) t->wait();
 }
 
+void SparseExchange::keep_own_lines(float* owner_residual) const {
+  const bool rows = parameters_.slices[slice_].lines_are_rows;
+  for (std::size_t line = 0; line < lines_; ++line) {
+    if (owner(static_cast<std::uint32_t>(line)) == me_) continue;
+    float* first = owner_residual + offset_ + line * (rows ? 1 : line_size_);
+    for (std::size_t i = 0; i < line_size_; ++i) first[i * (rows ? lines_ : 1)] = 0;
+  }
+}
+
 }  // namespace tutti

@@ -38,6 +38,8 @@ class SparseExchange {
   void decode();                   // into Parameters::gradients and Parameters::touched
   void flush();                    // own messages have left
 
+  void keep_own_lines(float* owner_residual) const;  // zeroes those of other owners
+
  private:
   // Lines of one block belong to one rank: a list need not be known to find an owner, and runs of lines stay together.
   static constexpr std::uint32_t kBlock = 16;

@@ -94,6 +94,21 @@ void StripeExchange::plan_messages(std::size_t g) {
   }
 }
 
+void StripeExchange::keep_own_columns(float* owner_residual) const {
+  for (std::size_t i = 0; i < parameters_.pieces.size(); ++i) {
+    const Piece& piece = parameters_.pieces[i];
+    if (groups_[group_of(i)].sparse) {
+      groups_[group_of(i)].sparse->keep_own_lines(owner_residual);
+      continue;
+    }
+    const Stripe& mine = plan_.stripe(i, me_);
+    const std::size_t rows = parameters_.slices[piece.slice].rows;
+    float* begin = owner_residual + parameters_.offset(piece);
+    std::fill_n(begin, mine.first * rows, 0.0f);
+    std::fill_n(begin + (mine.first + mine.columns) * rows, (piece.columns - mine.first - mine.columns) * rows, 0.0f);
+  }
+}
+
 void StripeExchange::arm(std::size_t g) {
   Group& group = groups_[g];
   assert(group.state == State::idle);

@@ -33,6 +33,9 @@ class StripeExchange {
   std::size_t first_piece(std::size_t group) const { return plan_.groups[group].first_piece; }
   std::size_t end_piece(std::size_t group) const { return plan_.groups[group].end_piece; }
 
+  // Zeroes in a buffer of owners' residuals what this rank does not own.
+  void keep_own_columns(float* owner_residual) const;
+
   // The life of a group: arm (messages may come in), announce, encode each piece, launch, complete, decode each piece.
   void arm(std::size_t group);
   void announce(std::size_t group);  // what is to be known of sparse gradients before they are complete

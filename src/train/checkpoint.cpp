@@ -163,19 +163,23 @@ std::string load_rank_state(const ResumePoint& point, const Visit& visit, const 
                             Communicator& comm) {
   if (point.checkpoint.empty()) return point.epoch == 0 ? "" : "there is no checkpoint beside the model";
   std::string reason;
+  std::int64_t ranks = 0;
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   on_rank_0(comm, [&] {
     const std::string stored = reader->text("rank state of");
-    const std::int64_t ranks = reader->integer("ranks");
+    ranks = reader->integer("ranks");
     if (stored.empty())
       reason = "the checkpoint holds none";
     else if (stored != rank_state_name)
       reason = fmt::format("the checkpoint was written by {}", stored);
-    else if (ranks != comm.size())
-      reason = fmt::format("the checkpoint was written by {} ranks, not {}", ranks, comm.size());
   });
   broadcast_text(comm, reason);
-  if (reason.empty()) deal_state(comm, reader.get(), visit);
+  comm.broadcast(0, std::as_writable_bytes(std::span(&ranks, 1)));
+  if (!reason.empty()) return reason;
+  if (ranks == comm.size())
+    deal_state(comm, reader.get(), visit);
+  else
+    redeal_state(comm, reader.get(), static_cast<int>(ranks), visit);
   return reason;
 }
 

@@ -91,8 +91,8 @@ void load_model(const ResumePoint&, ModelView&, Communicator&);
 CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
 // Collective. The common state of the exchange. Returns "" or why it is lost (no checkpoint, another name).
 std::string load_common_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
-// Collective. What each rank had for itself. Returns "" or why it is lost (no checkpoint, another name, another number
-// of ranks).
+// Collective. What each rank had for itself, dealt anew if there were more or fewer of them. Returns "" or why it is
+// lost (no checkpoint, another name).
 std::string load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 
 }  // namespace tutti

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "train/redeal.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -74,10 +75,11 @@ class SendingArchive final : public Archive {
   Communicator& comm_;
 };
 
-// A rank's loading archive: what rank 0 sent, looked up by name.
+// A rank's loading archive: what it was given, looked up by name.
 class ReceivedArchive final : public Archive {
  public:
-  explicit ReceivedArchive(Communicator& comm) : rank_(comm.rank()) {
+  explicit ReceivedArchive(int rank) : rank_(rank) {}
+  void receive_all(Communicator& comm) {
     EntryHeader h;
     std::string name;
     while (receive_head(comm, 0, h, name)) {
@@ -85,6 +87,9 @@ class ReceivedArchive final : public Archive {
       receive(comm, 0, r.bytes);
       entries_.emplace(name, std::move(r));
     }
+  }
+  void add(std::string_view name, EntryType type, std::span<const std::byte> bytes) {
+    entries_.emplace(name, Received{type, {bytes.begin(), bytes.end()}});
   }
   bool loading() const override { return true; }
   bool has(std::string_view n) const override { return entries_.contains(n); }
@@ -244,12 +249,32 @@ void gather_state(Communicator& comm, ContainerWriter* writer, const Visit& visi
 
 void deal_state(Communicator& comm, const ContainerReader* reader, const Visit& visit) {
   if (comm.rank() != 0) {
-    ReceivedArchive a(comm);
+    ReceivedArchive a(comm.rank());
+    a.receive_all(comm);
     visit(a);
     return a.finish();
   }
   for (int r = 1; r < comm.size(); ++r) send_stored(comm, r, *reader, rank_prefix(r));
   LoadingArchive a(*reader, rank_prefix(0));
+  visit(a);
+  a.finish();
+}
+
+void redeal_state(Communicator& comm, const ContainerReader* reader, int old_ranks, const Visit& visit) {
+  ReceivedArchive a(comm.rank());
+  if (comm.rank() == 0) {
+    for (int r = 1; r < comm.size(); ++r) {
+      redeal(*reader, old_ranks, comm.size(), r, [&](std::string_view name, EntryType type, auto bytes) {
+        send_head(comm, r, name, type, bytes.size());
+        send(comm, r, bytes);
+      });
+      send_head(comm, r, "", EntryType::text, 0);
+    }
+    redeal(*reader, old_ranks, comm.size(), 0,
+           [&](std::string_view name, EntryType type, auto bytes) { a.add(name, type, bytes); });
+  } else {
+    a.receive_all(comm);
+  }
   visit(a);
   a.finish();
 }

@@ -25,6 +25,8 @@ void broadcast_values(ModelView&, Communicator&);
 void gather_state(Communicator&, ContainerWriter* writer, const Visit&);
 // Collective, the way back; `reader` is null on the other ranks.
 void deal_state(Communicator&, const ContainerReader* reader, const Visit&);
+// Collective, the way back to another number of ranks than the `old_ranks` that wrote: see redeal.h.
+void redeal_state(Communicator&, const ContainerReader* reader, int old_ranks, const Visit&);
 // Collective: every rank loads the same entries "<prefix><name>".
 void broadcast_state(Communicator&, const ContainerReader* reader, const std::string& prefix, const Visit&);
 

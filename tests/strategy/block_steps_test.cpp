@@ -409,15 +409,77 @@ TEST(ExchangeBits, NothingIsLost) {
         for (int t = 0; t < run.steps; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
         strategy->end_epoch(sink);
         MemoryArchive archive;
+        strategy->show_common_weights();
         strategy->archive(archive);
         const std::lock_guard lock(mutex);
         for (std::size_t i = 0; i < p.size(); ++i)
           arrived[i] -= (comm.rank() == 0 ? p.weights.data()[i] : 0) -
-                        archive.floats.at("ModelAveragingSGD.residual")[i] -
-                        archive.floats.at("ModelAveragingSGD.ownerResidual")[i];
+                        archive.floats.at("owed/ModelAveragingSGD.residual")[i];
       });
       for (std::size_t i = 0; i < arrived.size(); ++i) ASSERT_NEAR(arrived[i], 0, 2e-5) << i;
     }
+}
+
+// A rank keeps in its weights what it could not deliver, so whatever arrives, an exchange moves the ranks towards each
+// other and not their mean, which is what 32 bits would have made of them.
+TEST(ExchangeBits, AnExchangeKeepsTheMeanOfTheRanks) {
+  for (const auto bits : kFewBits)
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks");
+      const Course run{.ranks = ranks, .epochs = 1, .steps = 3};
+      auto few = averaging(1000), outer_few = outer(1000, {.kind = OuterOptimizer::sgd, .rate = 1});
+      auto filtered = momentum(1000, 0, 1.0 / ranks);
+      few.model_averaging->bits.kind = bits;
+      outer_few.block_momentum->bits.kind = filtered.block_momentum->bits.kind = bits;
+      const auto expected = train(run, averaging(1000))[0];
+      for (const auto& o : {few, outer_few, filtered}) {
+        const Weights own = train(run, o, false);
+        double apart = 0;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          double mean = 0;
+          for (const auto& w : own) mean += w[i] / ranks, apart += std::abs(w[i] - own[0][i]);
+          ASSERT_NEAR(mean, expected[i], 2e-5) << i;
+        }
+        EXPECT_EQ(apart > 0, ranks > 1);
+      }
+    }
+}
+
+// A rank that is gone has left what it owed to one that goes on, in whose weights it stands from then on.
+TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
+  run_ranks(1, [&](Communicator& comm) {
+    auto o = momentum(10, 0.5, 1);
+    o.block_momentum->bits.kind = ExchangeBits::Kind::one;
+    const Course run{.ranks = 1};
+    Parameters p = parameters_of(kShapes);
+    auto strategy = make_strategy(o, comm);
+    strategy->start(p);
+    strategy->begin_epoch(0);
+    Descent sink(p);
+    one_step(run, *strategy, p, sink, 0, 0);
+    const std::vector<float> own(p.weights.data(), p.weights.data() + p.size());
+    strategy->show_common_weights();
+    const std::vector<float> model(p.weights.data(), p.weights.data() + p.size());
+    MemoryArchive archive;
+    strategy->archive(archive);
+    auto& more = archive.floats["inherited/BlockMomentumSGD.residual"];
+    more.assign(p.size(), 0);
+    for (std::size_t i = 0; i < 33; ++i) more[i] = static_cast<float>(i);
+    const std::vector<float> owed = archive.floats.at("owed/BlockMomentumSGD.residual");
+    std::copy(model.begin(), model.end(), p.weights.data());
+    archive.rewind_to_load();
+    strategy = make_strategy(o, comm);
+    strategy->start(p);
+    strategy->archive(archive);
+    // An offer is half the way, so weights move twice as far.
+    for (std::size_t i = 0; i < p.size(); ++i)
+      EXPECT_EQ(p.weights.data()[i], own[i] - 2 * (i < 33 ? static_cast<float>(i) : 0.0f)) << i;
+    strategy->show_common_weights();
+    MemoryArchive again;
+    strategy->archive(again);
+    for (std::size_t i = 0; i < 33; ++i)
+      EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], owed[i] + static_cast<float>(i));
+  });
 }
 
 TEST(ExchangeBits, RanksAgreeWhateverArrives) {

@@ -346,7 +346,7 @@ TEST(DataParallel, OwnerResidualsAreDisjoint) {
     step(*strategy, p, sink, gradient(p, comm.rank(), 0), tally(comm.rank(), 0), 1);
     MemoryArchive archive;
     strategy->archive(archive);
-    owner[static_cast<std::size_t>(comm.rank())] = archive.floats.at("dataParallelSGD.ownerResidual");
+    owner[static_cast<std::size_t>(comm.rank())] = archive.floats.at("owned/dataParallelSGD.ownerResidual");
   });
   int everywhere = 0;
   for (std::size_t i = 0; i < owner[0].size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <thread>
 
 #include "comm/threads.h"
@@ -353,26 +354,73 @@ TEST(Checkpoint, RealKillsAtRandomMomentsNeverCostTheResult) {
   EXPECT_EQ(slurp(d / "m") + slurp(d / "m.ckp"), expected);
 }
 
-TEST(Checkpoint, AnotherNumberOfRanksKeepsWhatIsCommon) {
-  const Directory d;
-  run_ranks(3, [&](Communicator& comm) {
-    Trial run(d / "m", 4, comm);
-    run.start();
-    run.epochs(2);
-  });
-  run_ranks(2, [&](Communicator& comm) {
-    Trial run(d / "m", 4, comm);
-    std::vector<std::string> warnings;
-    const auto point = find_resume_point(d / "m", 4, comm, warnings);
-    ASSERT_TRUE(point);
-    load_model(*point, run.model.view, comm);
-    run.state = load_state(*point, *run.optimizer, comm);
-    EXPECT_EQ(run.state.epoch, 2);
-    const Visit visit = [&](Archive& a) { a("residual", run.residual); };
-    EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm), "the checkpoint was written by 3 ranks, not 2");
-    EXPECT_EQ(load_rank_state(*point, visit, "other", comm), "the checkpoint was written by residuals");
-    EXPECT_EQ(run.residual, std::vector<float>(5));
-  });
+// What the ranks have for themselves, and what becomes of it: owed values keep their sum over the ranks, owned ones
+// theirs and their places, own ones go on only with their rank.
+struct Dealt {
+  explicit Dealt(int rank) {
+    const auto r = static_cast<float>(rank);
+    owed = {1 + r, 0.5f * r}, own = {10 + r}, plain = {100 + r};
+    owned = std::vector<float>(4);
+    owned[static_cast<std::size_t>(rank)] = 7 + r;
+  }
+  void archive(Archive& a) {
+    for (auto [name, v] : {std::pair{owed_name("debt"), &owed}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
+      const bool inherits = name.starts_with("inherited");
+      if (a.loading() ? a.has(name) : !inherits)
+        a(name, *v);
+      else
+        v->assign(v->size(), 0);
+    }
+    a(owned_name("sum"), owned);
+    a("inner/plain", plain);
+  }
+  std::vector<float> owed, own, plain, owned, more = std::vector<float>(2);
+};
+
+TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
+  for (int before = 1; before <= 4; ++before)
+    for (int after = 1; after <= 5; ++after) {
+      SCOPED_TRACE(testing::Message() << before << " to " << after << " ranks");
+      const Directory d;
+      run_ranks(before, [&](Communicator& comm) {
+        Trial run(d / "m", 4, comm);
+        run.start();
+        while (run.state.minibatches_in_epoch < run.steps) run.step();
+        run.state = {};
+        run.state.epoch = 2;
+        Dealt mine(comm.rank());
+        auto parts = run.parts();
+        parts.rank_state = [&](Archive& a) { mine.archive(a); };
+        save_checkpoint(run.files, run.state, parts, comm);
+      });
+      std::mutex mutex;
+      std::vector<float> sum(2);
+      run_ranks(after, [&](Communicator& comm) {
+        Trial run(d / "m", 4, comm);
+        std::vector<std::string> warnings;
+        const auto point = find_resume_point(d / "m", 4, comm, warnings);
+        ASSERT_TRUE(point);
+        load_model(*point, run.model.view, comm);
+        run.state = load_state(*point, *run.optimizer, comm);
+        EXPECT_EQ(run.state.epoch, 2);
+        Dealt mine(3);
+        const Visit visit = [&](Archive& a) { mine.archive(a); };
+        EXPECT_EQ(load_rank_state(*point, visit, "other", comm), "the checkpoint was written by residuals");
+        EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm), "");
+        const int r = comm.rank();
+        const bool is_new = r >= before;
+        EXPECT_EQ(mine.own[0], is_new ? 0 : 10 + r);
+        EXPECT_EQ(mine.plain[0], 100 + r % before);
+        EXPECT_EQ(mine.owed[0], is_new ? 0 : 1 + r);
+        for (int o = 0; o < 4; ++o)
+          EXPECT_EQ(mine.owned[static_cast<std::size_t>(o)],
+                    o < before && (before != after || o == r) ? 7 + o : 0);
+        const std::lock_guard lock(mutex);
+        for (std::size_t i = 0; i < 2; ++i) sum[i] += mine.owed[i] + mine.more[i];
+      });
+      EXPECT_EQ(sum[0], static_cast<float>(before * (before + 1)) / 2);
+      EXPECT_EQ(sum[1], static_cast<float>(before * (before - 1)) / 4);
+    }
 }
 
 TEST(Checkpoint, EveryRankThrowsWhatRankZeroCannotLoad) {
