@@ -152,7 +152,10 @@ class OuterNesterov final : public CommonRule {
 
 class OuterAdam final : public CommonRule {
  public:
-  OuterAdam(const OuterTerms& terms, int ranks) : terms_(terms) { factor_ = 1.0f / static_cast<float>(ranks); carry_ = static_cast<float>(ranks); }
+  OuterAdam(const OuterTerms& terms, int ranks) : terms_(terms) {
+    factor_ = 1.0f / static_cast<float>(ranks);
+    carry_ = static_cast<float>(ranks);
+  }
   void bind(Parameters& live, Parameters& block, const float* residual) override {
     BlockRule::bind(live, block, residual);
     mean_ = FloatBuffer(live.size());

@@ -128,9 +128,10 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("traceNodeNamesSparse", trace_sparse, "the same, as index:value of what is not 0");
   f("truncated", truncated, "truncated back-propagation through time; the reader is told the length of a stretch");
   if (truncated && checkpoint_every_samples > 0)
-    f.problem("checkpointEverySamples",
-              "a checkpoint within an epoch does not hold the states of truncated sequences, so it could not be resumed",
-              "leave it out: truncated trainings are checkpointed at the ends of epochs");
+    f.problem(
+        "checkpointEverySamples",
+        "a checkpoint within an epoch does not hold the states of truncated sequences, so it could not be resumed",
+        "leave it out: truncated trainings are checkpointed at the ends of epochs");
 }
 
 void SgdOptions::describe_legacy(config::Fields& f) {

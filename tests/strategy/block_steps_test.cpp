@@ -413,8 +413,8 @@ TEST(ExchangeBits, NothingIsLost) {
         strategy->archive(archive);
         const std::lock_guard lock(mutex);
         for (std::size_t i = 0; i < p.size(); ++i)
-          arrived[i] -= (comm.rank() == 0 ? p.weights.data()[i] : 0) -
-                        archive.floats.at("owed/ModelAveragingSGD.residual")[i];
+          arrived[i] -=
+              (comm.rank() == 0 ? p.weights.data()[i] : 0) - archive.floats.at("owed/ModelAveragingSGD.residual")[i];
       });
       for (std::size_t i = 0; i < arrived.size(); ++i) ASSERT_NEAR(arrived[i], 0, 2e-5) << i;
     }

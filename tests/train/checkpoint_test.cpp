@@ -364,7 +364,8 @@ struct Dealt {
     owned[static_cast<std::size_t>(rank)] = 7 + r;
   }
   void archive(Archive& a) {
-    for (auto [name, v] : {std::pair{owed_name("debt"), &owed}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
+    for (auto [name, v] :
+         {std::pair{owed_name("debt"), &owed}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
       const bool inherits = name.starts_with("inherited");
       if (a.loading() ? a.has(name) : !inherits)
         a(name, *v);
@@ -380,7 +381,7 @@ struct Dealt {
 TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
   for (int before = 1; before <= 4; ++before)
     for (int after = 1; after <= 5; ++after) {
-      SCOPED_TRACE(testing::Message() << before << " to " << after << " ranks");
+      SCOPED_TRACE(::testing::Message() << before << " to " << after << " ranks");
       const Directory d;
       run_ranks(before, [&](Communicator& comm) {
         Trial run(d / "m", 4, comm);
@@ -413,8 +414,7 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
         EXPECT_EQ(mine.plain[0], 100 + r % before);
         EXPECT_EQ(mine.owed[0], is_new ? 0 : 1 + r);
         for (int o = 0; o < 4; ++o)
-          EXPECT_EQ(mine.owned[static_cast<std::size_t>(o)],
-                    o < before && (before != after || o == r) ? 7 + o : 0);
+          EXPECT_EQ(mine.owned[static_cast<std::size_t>(o)], o < before && (before != after || o == r) ? 7 + o : 0);
         const std::lock_guard lock(mutex);
         for (std::size_t i = 0; i < 2; ++i) sum[i] += mine.owed[i] + mine.more[i];
       });
