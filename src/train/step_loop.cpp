@@ -136,8 +136,10 @@ void step(Loop& loop, const Batch& batch) {
 
 void settle(Loop& loop) {
   Training& t = loop.t;
+  const auto start = Clock::now();
   loop.update.next_step();
   t.strategy->settle(loop.update);
+  loop.working += seconds_since(start);
   t.report->add(t.strategy->take_pending_tally());
   t.report->add_to_epoch(t.strategy->take_tally_of_others());
   t.progress.epoch_tally = t.report->epoch_tally();
@@ -209,7 +211,9 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
     work_on_lots(loop, plan, until);
   else
     work_on_shares(loop, plan, until);
+  const auto ending = Clock::now();
   t.strategy->end_epoch(loop.update);
+  loop.working += seconds_since(ending);
   const ExchangeStats exchange = t.strategy->take_stats();
   t.times.total += seconds_since(start);
   t.times.read += loop.reading;

@@ -41,7 +41,7 @@ class SamplesTest(support.TrainerTest):
         for name in names:
             with self.subTest(name):
                 self.run_trainer([f'configFile={folder / name}.cntk', 'OutputDir=out', 'makeMode=false', 'numCPUThreads=1', 'Train=[SGD=[maxEpochs=4]]',
-                                  'trainData=readerType=SyntheticReader; kind=digits; samples=4000'], 2)
+                                  'trainData="readerType=SyntheticReader; kind=digits; samples=4000"'], 2)
                 log = (self.directory / 'out' / f'{name}.log').read_text(encoding='utf-8')
                 shutil.rmtree(self.directory / 'out')
                 self.assertLess(support.final_results(log)['errs'][0], 0.3, log)
