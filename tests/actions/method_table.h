@@ -17,6 +17,7 @@ struct Method {
   bool repeats = true;       // the same bits in every run
   bool settles = false;      // a checkpoint within an epoch waits for what is on its way, and so changes numbers
   bool plain_alone = false;  // one rank trains as with none
+  bool sums = false;         // any number of ranks trains as one, but for the order of sums
 };
 
 inline std::string block_momentum(const std::string& settings) {
@@ -27,13 +28,13 @@ inline std::string block_momentum(const std::string& settings) {
 inline const std::vector<Method>& methods() {
   static const std::vector<Method> table{
       {"none", "parallelizationMethod=none", "", true, false, true},
-      {"gradients", "parallelizationMethod=DataParallelSGD", "DataParallelSGD", true, false, true},
+      {"gradients", "parallelizationMethod=DataParallelSGD", "DataParallelSGD", true, false, true, true},
       {"one-bit", "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]", ""},
       {"late", "parallelizationMethod=DataParallelSGD;DataParallelSGD=[useBufferedAsyncGradientAggregation=true]",
        "DataParallelSGD", true, true},
-      {"asa", "parallelizationMethod=ASA", "ASA", true, false, true},
+      {"asa", "parallelizationMethod=ASA", "ASA", true, false, true, true},
       {"asa-weights", "parallelizationMethod=ASA;ASA=[exchange=weights;exchangeBits=16]", "ASA"},
-      {"asa-library", "parallelizationMethod=ASA;ASA=[allReduce=library]", "", true, false, true},
+      {"asa-library", "parallelizationMethod=ASA;ASA=[allReduce=library]", "", true, false, true, true},
       {"asa-weights-library", "parallelizationMethod=ASA;ASA=[exchange=weights;allReduce=library]", "", true, false,
        true},
       {"averaging-each", "parallelizationMethod=ModelAveragingSGD", "", true, false, true},

@@ -26,6 +26,28 @@ TEST_F(Methods, OfOneRankWithAveragingArePlainTraining) {
   }
 }
 
+// P ranks x B/P samples = 1 rank x B, to the last bit: data and rate are such that no sum is rounded.
+TEST_F(Methods, ThatSumGradientsAreOneRank) {
+  write_whole_numbers(24);
+  const std::string exact = R"(
+    Train=[ BrainScriptNetworkBuilder = [ x = Input {3} ; y = Input {2} ; m = Input {1}
+      W = ParameterTensor {(2:3), init = 'fixedValue', value = 0}
+      z = W * x
+      error = SquareError (y, z)
+      criterionNodes = (error) ; outputNodes = (z) ]
+      SGD = [ learningRatesPerMB = 0.25 ; momentumPerMB = 0 ] ]
+)";
+  run(1, config(kDense, "alone", 8, 1) + exact);
+  for (const Method& m : methods())
+    for (const int ranks : {1, 2, 3, 4, 5}) {
+      if (!m.sums) continue;
+      const std::string model = fmt::format("{}-{}", m.name, ranks);
+      run(ranks, config(kDense, model, 8, 1) + exact + in_parallel_block(m));
+      EXPECT_TRUE(same(model, "alone")) << model;
+      expect_trained(model);
+    }
+}
+
 TEST_F(Methods, ResumeExactly) {
   for (const Method& m : methods()) {
     train(3, m.name, in_parallel_block(m));

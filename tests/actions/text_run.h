@@ -41,6 +41,17 @@ class TextRun : public TrainRun {
     }
   }
 
+  // Features of -1, 0 and 1.
+  void write_whole_numbers(int samples) {
+    std::mt19937 random(7);
+    std::ofstream out(path("data"));
+    for (int i = 0; i < samples; ++i) {
+      out << "|x";
+      for (int k = 0; k < 3; ++k) out << ' ' << static_cast<int>(random() % 3) - 1;
+      out << (random() % 2 ? " |y 1 0" : " |y 0 1") << " |m 0\n";
+    }
+  }
+
   // Without dropout, in a random order.
   std::string config(const Kind& kind, const std::string& model, int minibatch, int epochs) const {
     return fmt::format(R"(
