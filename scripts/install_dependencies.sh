@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # install_dependencies.sh -- installs what building and testing need on Debian 12, Ubuntu 24.04 or newer: only what is
-# missing, as root or through sudo. Says nothing and takes no time when everything is there.
+# missing, as root or through sudo. Says nothing and takes no time when everything is there. The part for GPUs is built when
+# the CUDA toolkit and cuDNN 9 are there; they come from NVIDIA (cuda-toolkit, libcudnn9-dev-cuda-13), not from here.
 set -euo pipefail
 
 packages=(

@@ -29,6 +29,7 @@ struct ActionContext {
   bool parallel = true;   // parallelTrain: false = every rank by itself
   bool all_ranks = true;  // the action runs on every rank, not on rank 0 alone
   bool constant_seed = false;
+  std::string device = "cpu";  // of make_backend
   bool progress_tracing = false;
   // For making actions only: what they point to is gone when actions run.
   Problems* problems = nullptr;

@@ -4,11 +4,22 @@
 namespace tutti::actions {
 
 void describe_compute_type(config::Fields& f, ComputeType& type) {
-  f.choice("computeType", type, {{"float32", ComputeType::float32}, {"bfloat16", ComputeType::bfloat16}},
+  f.choice("computeType", type,
+           {{"float32", ComputeType::float32},
+            {"tf32", ComputeType::tf32},
+            {"bfloat16", ComputeType::bfloat16},
+            {"float16", ComputeType::float16}},
            "numbers of products and convolutions; weights, sums and everything else are float32");
-  if (!supports("cpu", type))
-    f.problem("computeType", "this processor does not compute in bfloat16: that needs AVX-512 with BF16",
-              "write computeType = float32, or leave the key out");
+}
+
+void check_compute_type(const ActionContext& context, ComputeType type) {
+  if (supports(context.device, type)) return;
+  const auto value = context.command.find("computeType");
+  context.problems->add(Diagnostic{value ? value->where : context.command.where(),
+                                   type == ComputeType::bfloat16
+                                       ? "this processor does not compute in bfloat16: that needs AVX-512 with BF16"
+                                       : "the CPU computes in float32 and bfloat16; tf32 and float16 are for GPUs",
+                                   "write computeType = float32, or leave the key out"});
 }
 
 ComputeType compute_type_of(const config::Record& command) {

@@ -2,13 +2,16 @@
 // compute_type.h -- computeType of a command block, or of what stands around it: the numbers of products.
 #pragma once
 
+#include "actions/action.h"
 #include "tutti/backend.h"
 #include "tutti/config.h"
 
 namespace tutti::actions {
 
-// As one key of an action's table; a type that this machine does not compute in is a mistake.
+// As one key of an action's table.
 void describe_compute_type(config::Fields&, ComputeType&);
+// A type that the device does not compute in is a mistake.
+void check_compute_type(const ActionContext&, ComputeType);
 // Of a block that was checked before.
 ComputeType compute_type_of(const config::Record& command);
 

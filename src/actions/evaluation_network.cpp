@@ -106,6 +106,7 @@ std::unique_ptr<Network> evaluation_network(const ActionContext& context, const 
   }
   NetworkOptions options;
   options.evaluations = std::move(nodes);
+  options.device = context.device;
   options.compute_type = compute_type_of(context.command);
   auto network = std::make_unique<Network>(std::move(graph), options);
   if (model_path.empty()) {

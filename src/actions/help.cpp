@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actions/action.h"
+#include "actions/device.h"
 #include "brainscript/keras.h"
 #include "brainscript/simple_network.h"
 #include "comm/session.h"
@@ -59,7 +60,7 @@ std::vector<Topic> topics() {
 }  // namespace
 
 std::string version_text() {
-  return fmt::format("Tutti {}: {}, {}, CUDA not built in", TUTTI_VERSION, mpi_library(), compute_text());
+  return fmt::format("Tutti {}: {}, {}, {}", TUTTI_VERSION, mpi_library(), compute_text(), gpu_text());
 }
 
 std::string compute_text() { return make_backend("cpu")->name(); }

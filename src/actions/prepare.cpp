@@ -49,8 +49,8 @@ void prepare_command(const ActionContext& base, const std::string& name, std::ve
 
 }  // namespace
 
-std::vector<Prepared> prepare(const config::CommandLine& line, const config::TopLevel& top, Communicator& world,
-                              Problems& problems, config::Notices& notices) {
+std::vector<Prepared> prepare(const config::CommandLine& line, const config::TopLevel& top, const std::string& device,
+                              Communicator& world, Problems& problems, config::Notices& notices) {
   std::vector<Prepared> prepared;
   std::set<std::string> models_to_come;
   std::int64_t seed = 1;
@@ -58,6 +58,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   base.world = &world;
   base.parallel = top.parallel_train;
   base.constant_seed = top.constant_seed;
+  base.device = device;
   base.progress_tracing = top.progress_tracing;
   base.problems = &problems;
   base.notices = &notices;

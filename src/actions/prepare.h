@@ -18,8 +18,8 @@ struct Prepared {
   std::unique_ptr<Action> what;
 };
 
-// Makes all actions of all commands. Mistakes land in `problems`, remarks in `notices`.
-std::vector<Prepared> prepare(const config::CommandLine&, const config::TopLevel&, Communicator&, Problems&,
-                              config::Notices&);
+// Makes all actions of all commands, on this device. Mistakes land in `problems`, remarks in `notices`.
+std::vector<Prepared> prepare(const config::CommandLine&, const config::TopLevel&, const std::string& device,
+                              Communicator&, Problems&, config::Notices&);
 
 }  // namespace tutti::actions

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "actions/cpu.h"
+#include "actions/device.h"
 #include "actions/help.h"
 #include "actions/prepare.h"
 #include "actions/together.h"
@@ -49,11 +50,12 @@ std::string now_text() {
 
 // What is really on: printed before anything runs, and by --check.
 std::vector<std::string> settings_lines(const std::vector<Prepared>& actions, const CpuPlan& cpu,
-                                        const HostPlace& place, Communicator& world) {
+                                        const DevicePlan& device, const HostPlace& place, Communicator& world) {
   std::vector<std::string> lines{"Effective settings:"};
   lines.push_back(fmt::format("  ranks      {} on {} host{} (rank {} on {})", world.size(), place.hosts,
                               place.hosts == 1 ? "" : "s", world.rank(), world.host()));
   lines.push_back(fmt::format("  processor  {}, {}", cpu.text, compute_text()));
+  if (!device.text.empty()) lines.push_back(fmt::format("  device     {}", device.text));
   for (const auto& p : actions) {
     if (!p.what) continue;
     lines.push_back(fmt::format("{}, action {}", p.command, p.action));
@@ -142,24 +144,24 @@ int run(int argc, const char* const* argv, Communicator& world) {
   Problems problems;
   HostPlace place = find_place(world);
   CpuPlan cpu;
+  DevicePlan device;
   std::vector<Prepared> actions;
   const bool ready = together(world, [&] {
     notices = line.notices;
     // Whoever starts one rank under mpiexec wants the parallel path too, as a measure of what it costs.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
     top = config::read_top_level(line.config, ranks, problems, notices);
-    if (top.device() == config::TopLevel::Device::gpu)
-      notices.lines.push_back(fmt::format(
-          "deviceId = {} has no effect here because this build has no CUDA: the run is on the CPU", top.device_id));
+    device = plan_device(top, place);
+    if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(top.cpu_threads, place, top.deterministic);
-    actions = prepare(line, top, world, problems, notices);
+    actions = prepare(line, top, device.device, world, problems, notices);
     problems.throw_if_any();
   });
   if (!ready) return wrong_configuration;
   if (line.check) {
     if (world.rank() == 0) {
       for (const auto& n : notices.lines) log::result(fmt::format("Note: {}", n));
-      for (const auto& l : settings_lines(actions, cpu, place, world)) log::result(l);
+      for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::result(l);
       for (const auto& p : actions)
         if (const std::string options = p.what->options(); !options.empty())
           log::result(fmt::format("\n{}, action {}:\n{}", p.command, p.action, options));
@@ -174,7 +176,7 @@ int run(int argc, const char* const* argv, Communicator& world) {
   if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));
   print_notices(notices);
   if (!cpu.advice.empty()) log::warning(cpu.advice);
-  for (const auto& l : settings_lines(actions, cpu, place, world)) log::line(l);
+  for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::line(l);
 
   run_actions(actions, top, world);
   write_done_file(top, world);

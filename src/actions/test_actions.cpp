@@ -162,6 +162,7 @@ template <class Options, class Made>
 std::unique_ptr<Action> make(const ActionContext& context, const char* action, bool needs_model_now) {
   const auto before = context.problems->count();
   auto options = read_command<Options>(context);
+  check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", action, static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, needs_model_now);
   if (context.problems->count() > before) return nullptr;

@@ -82,6 +82,7 @@ void make_network(const ActionContext& context, ComputeType compute_type, Traini
   if (context.problems->count() > before) return;
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;
+  options.device = context.device;
   if (supports(options.device, compute_type)) options.compute_type = compute_type;
   options.regularize_normalization = !t.sgd.no_regularization_in_normalization;
   if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
@@ -247,6 +248,7 @@ class LaterTraining final : public Action {
 std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   Training t;
   const auto options = read_command<TrainOptions>(context);
+  check_compute_type(context, options.compute_type);
   t.world = context.world;
   t.command = context.command_name;
   t.model_path = options.model_path;

@@ -165,6 +165,7 @@ class DumpNodeAction final : public Action {
 std::unique_ptr<Action> make_write_action(const ActionContext& context) {
   const auto before = context.problems->count();
   auto options = read_command<WriteOptions>(context);
+  check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);
   if (context.problems->count() > before) return nullptr;

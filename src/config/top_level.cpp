@@ -42,7 +42,11 @@ void TopLevel::describe(Fields& f) {
   f("command", command, "command blocks to run, in order: Train:Test");
   f.choice("precision", precision, {{"float", Precision::float32}, {"double", Precision::float64}},
            "numbers of the model; double computes in float32");
-  f.choice("computeType", compute_type, {{"float32", Compute::float32}, {"bfloat16", Compute::bfloat16}},
+  f.choice("computeType", compute_type,
+           {{"float32", Compute::float32},
+            {"tf32", Compute::tf32},
+            {"bfloat16", Compute::bfloat16},
+            {"float16", Compute::float16}},
            "numbers of products and convolutions; weights, sums and everything else are float32");
   f("deviceId", device_id, "cpu, auto, or the index of a GPU; -1 is cpu");
   f("traceLevel", trace_level, "verbosity of the log");

@@ -11,7 +11,7 @@ namespace tutti::config {
 
 struct TopLevel {
   enum class Precision { float32, float64 };
-  enum class Compute { float32, bfloat16 };
+  enum class Compute { float32, tf32, bfloat16, float16 };
   enum class Device { automatic, cpu, gpu };
 
   std::vector<std::string> command = {"train"};

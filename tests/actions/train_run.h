@@ -70,7 +70,7 @@ Train = [
       top.parallel_train = true;
       Problems problems;
       config::Notices notices;
-      const auto actions = prepare(line, top, world, problems, notices);
+      const auto actions = prepare(line, top, "cpu", world, problems, notices);
       problems.throw_if_any();
       for (const auto& a : actions) a.what->run();
     });

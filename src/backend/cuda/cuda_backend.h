@@ -4,7 +4,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "backend/cuda/groups.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
 
@@ -85,7 +88,9 @@ class CudaBackend : public Backend {
   Event mark_;
   Staging staging_;
   Scratch scratch_;   // results in between: free again when the call returns, because the stream keeps the order
-  Scratch lists_[4];  // host arrays of a call
+  Scratch lists_[5];  // host arrays of a call
+  Groups groups_;
+  std::vector<std::int32_t> columns_;
   std::unique_ptr<Matmul> matmul_;
   std::unique_ptr<ImageBackend> images_;
 };

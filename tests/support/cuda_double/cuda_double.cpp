@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "fiber.h"
+#include "queue.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -149,15 +150,19 @@ const Exchange& exchange(std::uint64_t mine) {
 
 void warp_barrier() { exchange(0); }
 
-cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
-  static thread_local Block own;
+namespace {
+
+bool fits(const cudaLaunchConfig_t& config) {
   const std::size_t threads = std::size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
-  if (threads == 0 || threads > kMostThreads || config.dynamicSmemBytes > kMostShared || config.gridDim.x == 0 ||
-      config.gridDim.y == 0 || config.gridDim.z == 0 || config.gridDim.y > 65535 || config.gridDim.z > 65535)
-    return cudaErrorInvalidConfiguration;
+  return threads > 0 && threads <= kMostThreads && config.dynamicSmemBytes <= kMostShared && config.gridDim.x > 0 &&
+         config.gridDim.y > 0 && config.gridDim.z > 0 && config.gridDim.y <= 65535 && config.gridDim.z <= 65535;
+}
+
+void run(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+  static thread_local Block own;
   block = &own;
   own.thread = &thread;
-  own.threads = static_cast<unsigned>(threads);
+  own.threads = config.blockDim.x * config.blockDim.y * config.blockDim.z;
   own.shared.assign(config.dynamicSmemBytes + 16, 0xee);
   blockDim = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
   gridDim = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
@@ -168,6 +173,13 @@ cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& t
         run_block();
         if (own.failure) std::rethrow_exception(std::exchange(own.failure, nullptr));
       }
+}
+
+}  // namespace
+
+cudaError_t enqueue(const cudaLaunchConfig_t& config, std::function<void()> thread) {
+  if (!fits(config)) return cudaErrorInvalidConfiguration;
+  enqueue(config.stream, [config, thread = std::move(thread)] { run(config, thread); });
   return cudaSuccess;
 }
 
@@ -198,33 +210,27 @@ const char* cudaGetErrorString(cudaError_t e) {
 }
 const char* cudaGetErrorName(cudaError_t e) { return e == cudaSuccess ? "cudaSuccess" : "cudaError"; }
 
-// Fresh memory holds no zeros, so that nobody comes to rely on them.
-cudaError_t cudaMalloc(void** p, std::size_t bytes) {
-  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + (bytes == 0 ? 256 : 0));
-  if (!*p) return cudaErrorMemoryAllocation;
-  std::memset(*p, 0xee, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* p) {
-  std::free(p);
-  return cudaSuccess;
-}
-cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned) { return cudaMalloc(p, bytes); }
-cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return cudaMalloc(p, bytes); }
-cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return cudaMalloc(p, bytes); }
-cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  if (bytes > 0) std::memmove(to, from, bytes);
+using cuda_double::enqueue;
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (bytes > 0) enqueue(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
 }
-cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t) {
-  if (bytes > 0) std::memset(p, value, bytes);
+cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream) {
+  if (bytes > 0) enqueue(stream, [=] { std::memset(p, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* p, int value, std::size_t bytes) { return cudaMemsetAsync(p, value, bytes, nullptr); }
+cudaError_t cudaMemset2DAsync(void* p, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                              cudaStream_t stream) {
+  enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<char*>(p) + row * pitch, value, width);
+  });
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
   *available = *total = std::size_t{1} << 30;
   return cudaSuccess;
@@ -239,30 +245,12 @@ cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {"stand-in on the CPU", 0, 0, 1};
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-
-// Streams and events are there to be made and given back: what leaks is seen by whoever looks for leaks.
-struct CudaDoubleStream {};
-struct CudaDoubleEvent {};
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-  *s = new CudaDoubleStream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t s) {
-  delete s;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
-  *e = new CudaDoubleEvent;
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t e) {
-  delete e;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }

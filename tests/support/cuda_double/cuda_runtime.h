@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuda_runtime.h -- a stand-in for the header of that name: the part of the CUDA runtime that this project uses, on the
 // host, so that a plain C++ compiler builds the .cu files and their kernels run on the CPU, one block after the other,
-// threads as fibers that change at barriers and warp exchanges. Streams are in order because calls finish at once.
+// threads as fibers that change at barriers and warp exchanges. What goes into a stream waits there until somebody
+// waits for it, and device memory cannot be touched by the host in between: who forgets to wait or to copy finds out
+// here.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include "device_words.h"
@@ -40,6 +43,12 @@ constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDe
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
 constexpr unsigned cudaMemAttachGlobal = 1;
 
+enum cudaDeviceAttr { cudaDevAttrConcurrentManagedAccess = 89 };
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor, multiProcessorCount;
+};
+
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
@@ -67,7 +76,15 @@ const char* cudaGetErrorString(cudaError_t);
 const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaMalloc(void** p, std::size_t bytes);
 cudaError_t cudaFree(void* p);
+template <class T>
+cudaError_t cudaMalloc(T** p, std::size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(p), bytes);
+}
 cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned flags = cudaMemAttachGlobal);
+template <class T>
+cudaError_t cudaMallocManaged(T** p, std::size_t bytes, unsigned flags = cudaMemAttachGlobal) {
+  return cudaMallocManaged(reinterpret_cast<void**>(p), bytes, flags);
+}
 cudaError_t cudaMallocHost(void** p, std::size_t bytes);
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* p);
@@ -75,11 +92,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind);
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t = nullptr);
 cudaError_t cudaMemset(void* p, int value, std::size_t bytes);
+cudaError_t cudaMemset2DAsync(void* p, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                              cudaStream_t = nullptr);
 cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total);
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int device);
 cudaError_t cudaGetLastError();
 cudaError_t cudaDeviceSynchronize();
 
@@ -97,12 +118,13 @@ cudaError_t cudaEventQuery(cudaEvent_t);
 
 namespace cuda_double {
 
-// Runs `thread` for every thread of every block.
-cudaError_t run(const cudaLaunchConfig_t&, const std::function<void()>& thread);
+// Takes a kernel into the queue of its stream; `thread` is run for every thread of every block.
+cudaError_t enqueue(const cudaLaunchConfig_t&, std::function<void()> thread);
 
 }  // namespace cuda_double
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... given) {
-  return cuda_double::run(*config, [&] { kernel(static_cast<Parameters>(given)...); });
+  return cuda_double::enqueue(*config,
+                              [kernel, values = std::tuple<Parameters...>(given...)] { std::apply(kernel, values); });
 }

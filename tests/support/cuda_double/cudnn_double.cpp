@@ -6,7 +6,11 @@
 #include <array>
 #include <vector>
 
-struct CudnnDoubleHandle {};
+#include "queue.h"
+
+struct CudnnDoubleHandle {
+  cudaStream_t stream = nullptr;
+};
 struct CudnnDoubleTensor {
   std::vector<int> dims;
 };
@@ -77,13 +81,18 @@ std::size_t elements(const std::vector<int>& dims) {
 
 constexpr std::size_t workspace_bytes = 64;
 
-// Sums in double, then alpha and beta.
-cudnnStatus_t add_up(const std::vector<double>& sums, const void* alpha, const void* beta, void* to,
-                     const void* workspace, std::size_t bytes) {
-  if (!workspace || bytes < workspace_bytes) return CUDNN_STATUS_BAD_PARAM;
+// Into the queue: sums in double, add(sums, index in x, index in w, index in y), then alpha and beta.
+template <class Add>
+cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, std::size_t count, const void* alpha, const void* beta,
+                       void* to, const void* workspace, std::size_t bytes, const Add& add) {
+  if (!g.valid || !workspace || bytes < workspace_bytes) return CUDNN_STATUS_BAD_PARAM;
   const float a = *static_cast<const float*>(alpha), b = *static_cast<const float*>(beta);
   auto* y = static_cast<float*>(to);
-  for (std::size_t i = 0; i < sums.size(); ++i) y[i] = a * static_cast<float>(sums[i]) + (b == 0.0f ? 0.0f : b * y[i]);
+  cuda_double::enqueue(handle->stream, [=] {
+    std::vector<double> sums(count);
+    g.each([&](int i, int k, int o) { add(sums, i, k, o); });
+    for (std::size_t i = 0; i < count; ++i) y[i] = a * static_cast<float>(sums[i]) + (b == 0.0f ? 0.0f : b * y[i]);
+  });
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -126,7 +135,10 @@ const char* cudnnGetErrorString(cudnnStatus_t s) {
 std::size_t cudnnGetVersion() { return 90000; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* p) { return make(p); }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t p) { return drop(p); }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) {
+  h->stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* p) { return make(p); }
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t p) { return drop(p); }
@@ -201,37 +213,37 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudn
   return workspace(algorithm, bytes);
 }
 
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
                                       cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
                                       cudnnConvolutionFwdAlgo_t, void* space, std::size_t bytes, const void* beta,
                                       cudnnTensorDescriptor_t yd, void* y) {
   const Geometry g(*xd, *wd, *c, *yd);
-  if (!g.valid) return CUDNN_STATUS_BAD_PARAM;
-  std::vector<double> sums(elements(yd->dims));
   const auto *from = static_cast<const float*>(x), *by = static_cast<const float*>(w);
-  g.each([&](int i, int k, int o) { sums[static_cast<std::size_t>(o)] += double{from[i]} * by[k]; });
-  return add_up(sums, alpha, beta, y, space, bytes);
+  return convolve(h, g, elements(yd->dims), alpha, beta, y, space, bytes,
+                  [from, by](std::vector<double>& sums, int i, int k, int o) {
+                    static_cast<void>(i + k + o), sums[static_cast<std::size_t>(o)] += double{from[i]} * by[k];
+                  });
 }
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void* alpha, cudnnFilterDescriptor_t wd, const void* w,
-                                           cudnnTensorDescriptor_t yd, const void* dy, cudnnConvolutionDescriptor_t c,
-                                           cudnnConvolutionBwdDataAlgo_t, void* space, std::size_t bytes,
-                                           const void* beta, cudnnTensorDescriptor_t xd, void* dx) {
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha, cudnnFilterDescriptor_t wd,
+                                           const void* w, cudnnTensorDescriptor_t yd, const void* dy,
+                                           cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t, void* space,
+                                           std::size_t bytes, const void* beta, cudnnTensorDescriptor_t xd, void* dx) {
   const Geometry g(*xd, *wd, *c, *yd);
-  if (!g.valid) return CUDNN_STATUS_BAD_PARAM;
-  std::vector<double> sums(elements(xd->dims));
   const auto *from = static_cast<const float*>(dy), *by = static_cast<const float*>(w);
-  g.each([&](int i, int k, int o) { sums[static_cast<std::size_t>(i)] += double{from[o]} * by[k]; });
-  return add_up(sums, alpha, beta, dx, space, bytes);
+  return convolve(h, g, elements(xd->dims), alpha, beta, dx, space, bytes,
+                  [from, by](std::vector<double>& sums, int i, int k, int o) {
+                    static_cast<void>(i + k + o), sums[static_cast<std::size_t>(i)] += double{from[o]} * by[k];
+                  });
 }
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void* alpha, cudnnTensorDescriptor_t xd,
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd,
                                              const void* x, cudnnTensorDescriptor_t yd, const void* dy,
                                              cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdFilterAlgo_t,
                                              void* space, std::size_t bytes, const void* beta,
                                              cudnnFilterDescriptor_t wd, void* dw) {
   const Geometry g(*xd, *wd, *c, *yd);
-  if (!g.valid) return CUDNN_STATUS_BAD_PARAM;
-  std::vector<double> sums(elements(wd->dims));
   const auto *from = static_cast<const float*>(x), *by = static_cast<const float*>(dy);
-  g.each([&](int i, int k, int o) { sums[static_cast<std::size_t>(k)] += double{from[i]} * by[o]; });
-  return add_up(sums, alpha, beta, dw, space, bytes);
+  return convolve(h, g, elements(wd->dims), alpha, beta, dw, space, bytes,
+                  [from, by](std::vector<double>& sums, int i, int k, int o) {
+                    static_cast<void>(i + k + o), sums[static_cast<std::size_t>(k)] += double{from[i]} * by[o];
+                  });
 }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/device.h"
+
+#include <fmt/format.h>
+
+#include "base/cuda_library.h"
+#include "tutti/backend.h"
+#include "tutti/error.h"
+
+namespace tutti::actions {
+
+DevicePlan plan_device(const config::TopLevel& top, const HostPlace& place) {
+  using Device = config::TopLevel::Device;
+  DevicePlan plan;
+  const Device wanted = top.device();
+  if (cuda_library_path().empty()) {
+    if (wanted == Device::gpu)
+      plan.notice = fmt::format(
+          "deviceId = {} has no effect here because this build has no CUDA: the run is on the CPU", top.device_id);
+    return plan;
+  }
+  plan.text = "cpu";
+  if (wanted == Device::cpu) return plan;
+  const CudaDevices devices = cuda_devices();
+  if (devices.count == 0 && wanted == Device::automatic) {
+    plan.text = fmt::format("cpu (no GPU: {})", devices.problem);
+    return plan;
+  }
+  const int index = wanted == Device::gpu ? top.gpu_index() : place.local_rank % devices.count;
+  plan.device = fmt::format("cuda:{}", index);
+  try {
+    plan.text = make_backend(plan.device)->name();
+  } catch (const Error& e) {
+    throw Error(
+        fmt::format("deviceId = {} cannot be had on this host: {}\nfix: write deviceId = cpu, or auto to take a "
+                    "GPU only where there is one",
+                    top.device_id, e.what()));
+  }
+  const int users =
+      wanted == Device::gpu ? place.local_ranks : (place.local_ranks - index + devices.count - 1) / devices.count;
+  if (users > 1)
+    plan.notice = fmt::format(
+        "{} ranks of this host share GPU {}: they take turns, and each keeps its own copy of the "
+        "weights there",
+        users, index);
+  return plan;
+}
+
+std::string gpu_text() {
+  if (cuda_library_path().empty()) return "CUDA not built in";
+  const CudaDevices devices = cuda_devices();
+  if (devices.count == 0) return fmt::format("CUDA built in, no GPU ({})", devices.problem);
+  return fmt::format("CUDA built in, {} GPU{}", devices.count, devices.count == 1 ? "" : "s");
+}
+
+}  // namespace tutti::actions

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values set and strided copies: slices, stacks, transposed and repeated values, and their gradients.
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/fold.h"
+#include "base/cuda/launch.h"
+
+namespace tutti::cuda {
+namespace {
+
+__global__ void fill_each(float value, float* x, std::size_t count) {
+  for (std::size_t i = first_element(); i < count; i += element_step()) x[i] = value;
+}
+
+struct Value {
+  const float* x;
+  __device__ float operator()(const Places& p) const { return x[p.at[0]]; }
+};
+
+__global__ void copy_each(Walk walk, const float* x, float* y, bool add) {
+  for (std::size_t i = first_element(); i < walk.count; i += element_step()) {
+    Places p;
+    advance(walk, i, p);
+    y[p.at[3]] = add ? y[p.at[3]] + x[p.at[0]] : x[p.at[0]];
+  }
+}
+
+// Tiles through shared memory where the fast axes of both sides differ: y[i * ys + j] = x[i + j * xs].
+constexpr unsigned tile = 32, rows_at_once = 8;
+__global__ void transpose_tile(std::size_t n, std::size_t m, const float* x, std::size_t xs, float* y, std::size_t ys,
+                               bool add) {
+  __shared__ float values[tile][tile + 1];
+  const std::size_t i0 = static_cast<std::size_t>(blockIdx.x) * tile, j0 = static_cast<std::size_t>(blockIdx.y) * tile;
+  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once)
+    if (i0 + threadIdx.x < n && j0 + r < m) values[r][threadIdx.x] = x[i0 + threadIdx.x + (j0 + r) * xs];
+  __syncthreads();
+  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once)
+    if (i0 + r < n && j0 + threadIdx.x < m) {
+      float& to = y[(i0 + r) * ys + j0 + threadIdx.x];
+      to = add ? to + values[threadIdx.x][r] : values[threadIdx.x][r];
+    }
+}
+
+// The longer axis goes along the grid's first dimension, which may be large.
+bool transposes(const Layout& l) {
+  constexpr std::size_t most_blocks = 65535;
+  return l.rank == 2 && l.stride[0][0] == 1 && l.stride[3][1] == 1 && l.stride[0][1] > 0 && l.stride[3][0] > 0 &&
+         (l.size[1] + tile - 1) / tile <= most_blocks;
+}
+
+}  // namespace
+
+void CudaBackend::fill(float value, float* x, std::size_t count) {
+  if (count) launch(fill_each, blocks_for(count), threads_per_block, stream(), value, x, count);
+}
+
+void CudaBackend::copy(const Layout& layout, const float* x, float* y, bool accumulate) {
+  Layout l = cpu::joined(layout, 1);
+  if (cpu::elements(l) == 0) return;
+  for (std::size_t k = 1; k < 3; ++k) l.stride[k] = {};
+  if (accumulate && cpu::repeats(l, 3)) return fold(l, 3, Value{x}, y, true, stream());
+  if (transposes(l))
+    return launch(transpose_tile,
+                  dim3(static_cast<unsigned>((l.size[0] + tile - 1) / tile),
+                       static_cast<unsigned>((l.size[1] + tile - 1) / tile)),
+                  dim3(tile, rows_at_once), stream(), l.size[0], l.size[1], x, l.stride[0][1], y, l.stride[3][0],
+                  accumulate);
+  const Walk walk = whole(l);
+  launch(copy_each, blocks_for(walk.count), threads_per_block, stream(), walk, x, y, accumulate);
+}
+
+}  // namespace tutti::cuda

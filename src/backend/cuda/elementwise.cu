@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise operations: maps, broadcast combinations, fused bias and activation, dropout; and their gradients.
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/fold.h"
+#include "backend/cuda/math.h"
+#include "base/cuda/launch.h"
+
+namespace tutti::cuda {
+namespace {
+
+__global__ void map_each(UnaryOp op, const float* x, float* y, std::size_t count) {
+  for (std::size_t i = first_element(); i < count; i += element_step()) y[i] = mapped(op, x[i]);
+}
+
+__global__ void map_gradient_each(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
+                                  std::size_t count, bool add) {
+  const DerivedFrom from = derived_from(op);
+  for (std::size_t i = first_element(); i < count; i += element_step()) {
+    const float g =
+        derivative(op, from == DerivedFrom::operand ? x[i] : 0.0f, from == DerivedFrom::result ? y[i] : 0.0f, dy[i]);
+    dx[i] = add ? dx[i] + g : g;
+  }
+}
+
+struct Operands {
+  const float* x[3] = {};
+  unsigned count = 0;
+};
+
+Operands operands_of(std::span<const float* const> in) {
+  Operands o;
+  for (const float* x : in) o.x[o.count++] = x;
+  return o;
+}
+
+__device__ float truth(bool v) { return v ? 1.0f : 0.0f; }
+
+__device__ float combined(PointOp op, float a, float b, float c) {
+  switch (op) {
+    case PointOp::plus:
+      return a + b;
+    case PointOp::minus:
+      return a - b;
+    case PointOp::times:
+      return a * b;
+    case PointOp::log_plus:
+      return log_plus(a, b);
+    case PointOp::less:
+      return truth(a < b);
+    case PointOp::equal:
+      return truth(a == b);
+    case PointOp::greater:
+      return truth(a > b);
+    case PointOp::greater_equal:
+      return truth(a >= b);
+    case PointOp::not_equal:
+      return truth(a != b);
+    case PointOp::less_equal:
+      return truth(a <= b);
+    case PointOp::choose:
+      return a != 0.0f ? b : c;
+    case PointOp::clip:
+      return c < a ? a : c > b ? b : c;
+    case PointOp::normalize:
+      return (a - b) * c;
+    case PointOp::denormalize:
+      return a / c + b;
+  }
+  return 0.0f;
+}
+
+// Whether the derivative looks at the operands.
+__device__ bool reads_operands(PointOp op) {
+  switch (op) {
+    case PointOp::times:
+    case PointOp::log_plus:
+    case PointOp::choose:
+    case PointOp::clip:
+    case PointOp::normalize:
+    case PointOp::denormalize:
+      return true;
+    case PointOp::plus:
+    case PointOp::minus:
+    case PointOp::less:
+    case PointOp::equal:
+    case PointOp::greater:
+    case PointOp::greater_equal:
+    case PointOp::not_equal:
+    case PointOp::less_equal:
+      return false;
+  }
+  return false;
+}
+
+__device__ float combined_derivative(PointOp op, unsigned k, float a, float b, float c, float d) {
+  switch (op) {
+    case PointOp::plus:
+      return d;
+    case PointOp::minus:
+      return k == 0 ? d : -d;
+    case PointOp::times:
+      return d * (k == 0 ? b : a);
+    case PointOp::log_plus:
+      return d * sigmoid(k == 0 ? a - b : b - a);
+    case PointOp::less:
+    case PointOp::equal:
+    case PointOp::greater:
+    case PointOp::greater_equal:
+    case PointOp::not_equal:
+    case PointOp::less_equal:
+      return 0.0f;
+    case PointOp::choose: {
+      const float first = a != 0.0f ? d : 0.0f;
+      return k == 0 ? 0.0f : k == 1 ? first : d - first;
+    }
+    case PointOp::clip:
+      return k == 2 && !(c < a) && !(c > b) ? d : 0.0f;
+    case PointOp::normalize:
+      return k == 0 ? d * c : k == 1 ? -(d * c) : d * (a - b);
+    case PointOp::denormalize:
+      return k == 0 ? d / c : k == 1 ? d : -(d * a / (c * c));
+  }
+  return 0.0f;
+}
+
+__global__ void combine_each(PointOp op, Walk walk, Operands in, float* y) {
+  for (std::size_t i = first_element(); i < walk.count; i += element_step()) {
+    Places p;
+    advance(walk, i, p);
+    const float a = in.x[0][p.at[0]], b = in.x[1][p.at[1]], c = in.count > 2 ? in.x[2][p.at[2]] : 0.0f;
+    y[p.at[3]] = combined(op, a, b, c);
+  }
+}
+
+// What an element adds to the gradient of its operand k.
+struct Contribution {
+  PointOp op;
+  unsigned k;
+  Operands in;
+  const float* dy;
+  __device__ float operator()(const Places& p) const {
+    float a = 0, b = 0, c = 0;
+    if (reads_operands(op)) {
+      a = in.x[0][p.at[0]], b = in.x[1][p.at[1]];
+      if (in.count > 2) c = in.x[2][p.at[2]];
+    }
+    return combined_derivative(op, k, a, b, c, dy[p.at[3]]);
+  }
+};
+
+__global__ void combine_gradient_each(Contribution contribution, Walk walk, float* dx, bool add) {
+  for (std::size_t i = first_element(); i < walk.count; i += element_step()) {
+    Places p;
+    advance(walk, i, p);
+    float* target = dx + p.at[contribution.k];
+    const float g = contribution(p);
+    *target = add ? *target + g : g;
+  }
+}
+
+__global__ void bias_activation_each(UnaryOp op, std::size_t count, std::size_t n, const float* bias, float* y) {
+  for (std::size_t i = first_element(); i < count; i += element_step()) y[i] = mapped(op, y[i] + bias[i % n]);
+}
+
+// A block takes 32 columns and the rows of a chunk; its sums go to row `blockIdx.y` of `sums`.
+constexpr unsigned columns_of_block = 32, rows_of_block = 16;
+__global__ void bias_gradient_tile(UnaryOp op, std::size_t rows, std::size_t n, std::size_t chunk, const float* y,
+                                   float* dy, float* sums, bool add) {
+  __shared__ float partial[rows_of_block][columns_of_block];
+  const std::size_t column = static_cast<std::size_t>(blockIdx.x) * columns_of_block + threadIdx.x;
+  const std::size_t behind = (blockIdx.y + 1) * chunk, end = behind < rows ? behind : rows;
+  float sum = 0;
+  if (column < n)
+    for (std::size_t r = blockIdx.y * chunk + threadIdx.y; r < end; r += rows_of_block) {
+      float& d = dy[r * n + column];
+      const float g = op == UnaryOp::copy ? d : derivative(op, 0.0f, y[r * n + column], d);
+      if (op != UnaryOp::copy) d = g;
+      sum += g;
+    }
+  partial[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || column >= n) return;
+  for (unsigned r = 1; r < rows_of_block; ++r) sum += partial[r][threadIdx.x];
+  float& target = sums[blockIdx.y * n + column];
+  target = add ? target + sum : sum;
+}
+
+__global__ void sum_rows(std::size_t rows, std::size_t n, const float* x, float* y, bool add) {
+  for (std::size_t i = first_element(); i < n; i += element_step()) {
+    float sum = 0;
+    for (std::size_t r = 0; r < rows; ++r) sum += x[r * n + i];
+    y[i] = add ? y[i] + sum : sum;
+  }
+}
+
+__device__ std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+__global__ void dropout_each(DropoutMask mask, const float* x, float* y, std::size_t count, bool add) {
+  constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
+  const std::uint64_t key = mixed(mask.seed + golden);
+  const float keep = 1.0f / (1.0f - mask.rate);
+  for (std::size_t i = first_element(); i < count; i += element_step()) {
+    const std::uint64_t r = mixed(key + (mask.first + i) * golden);
+    const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 5.9604644775390625e-8f;  // 2^-24
+    const float value = u <= mask.rate ? 0.0f : x[i] * keep;
+    y[i] = add ? y[i] + value : value;
+  }
+}
+
+}  // namespace
+
+void CudaBackend::map(UnaryOp op, const float* x, float* y, std::size_t count) {
+  if (count) launch(map_each, blocks_for(count), threads_per_block, stream(), op, x, y, count);
+}
+
+void CudaBackend::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
+                               std::size_t count, bool accumulate) {
+  if (count)
+    launch(map_gradient_each, blocks_for(count), threads_per_block, stream(), op, x, y, dy, dx, count, accumulate);
+}
+
+void CudaBackend::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
+  const Walk walk = whole(cpu::joined(layout, in.size()));
+  if (walk.count == 0) return;
+  launch(combine_each, blocks_for(walk.count), threads_per_block, stream(), op, walk, operands_of(in), y);
+}
+
+void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
+                                   const float* dy, float* dx, bool accumulate) {
+  const Layout l = cpu::joined(layout, in.size());
+  if (cpu::elements(l) == 0) return;
+  const Contribution contribution{op, static_cast<unsigned>(k), operands_of(in), dy};
+  if (cpu::repeats(l, k)) return fold(l, k, contribution, dx, accumulate, stream());
+  const Walk walk = whole(l);
+  launch(combine_gradient_each, blocks_for(walk.count), threads_per_block, stream(), contribution, walk, dx,
+         accumulate);
+}
+
+void CudaBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y) {
+  if (const std::size_t count = rows * n)
+    launch(bias_activation_each, blocks_for(count), threads_per_block, stream(), op, count, n, bias, y);
+}
+
+void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
+                                           float* dbias, bool accumulate) {
+  if (n == 0) return;
+  if (!dbias) {
+    if (op != UnaryOp::copy) map_gradient(op, y, y, dy, dy, rows * n, false);
+    return;
+  }
+  if (rows == 0) {
+    if (!accumulate) fill(0, dbias, n);
+    return;
+  }
+  constexpr std::size_t rows_of_chunk = 128, most_chunks = 256;
+  const std::size_t chunks = std::min((rows + rows_of_chunk - 1) / rows_of_chunk, most_chunks);
+  const std::size_t chunk = (rows + chunks - 1) / chunks;
+  float* sums = chunks == 1 ? dbias : scratch_.room<float>(chunks * n);
+  launch(bias_gradient_tile,
+         dim3(static_cast<unsigned>((n + columns_of_block - 1) / columns_of_block), static_cast<unsigned>(chunks)),
+         dim3(columns_of_block, rows_of_block), stream(), op, rows, n, chunk, y, dy, sums, chunks == 1 && accumulate);
+  if (chunks > 1) launch(sum_rows, blocks_for(n, 64), 64, stream(), chunks, n, sums, dbias, accumulate);
+}
+
+void CudaBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate) {
+  if (count) launch(dropout_each, blocks_for(count), threads_per_block, stream(), mask, x, y, count, accumulate);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent cells: a thread for each cell of each row.
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/math.h"
+#include "base/cuda/launch.h"
+
+namespace tutti::cuda {
+namespace {
+
+__global__ void lstm_step_each(LstmRows r) {
+  const std::size_t c = r.cells, count = r.rows * c;
+  for (std::size_t e = first_element(); e < count; e += element_step()) {
+    const std::size_t row = e / c, j = e % c;
+    const float* p = r.projected + row * 4 * c + j;
+    const float* s = r.from_state + row * r.from_state_step + j;
+    float* g = r.gates + row * 4 * c + j;
+    const float i = sigmoid(p[0] + s[0]);
+    const float candidate = tangent_h(p[c] + s[c]);
+    const float f = sigmoid(p[2 * c] + s[2 * c]);
+    const float o = sigmoid(p[3 * c] + s[3 * c]);
+    const float now = f * r.cell_before[row * r.cell_before_step + j] + i * candidate;
+    g[0] = i, g[c] = candidate, g[2 * c] = f, g[3 * c] = o;
+    r.cell[e] = now;
+    r.output[e] = o * tangent_h(now);
+  }
+}
+
+__global__ void lstm_step_gradient_each(LstmRowsGradient r) {
+  const std::size_t c = r.cells, count = r.rows * c;
+  for (std::size_t e = first_element(); e < count; e += element_step()) {
+    const std::size_t row = e / c, j = e % c;
+    const float* g = r.gates + row * 4 * c + j;
+    float* dg = r.gates_gradient + row * 4 * c + j;
+    const float i = g[0], candidate = g[c], f = g[2 * c], o = g[3 * c];
+    const float before = r.cell_before[row * r.cell_before_step + j];
+    const float t = tangent_h(r.cell[e]), d = r.output_gradient[e];
+    const float total = r.cell_gradient[e] + d * o * (1.0f - t * t);
+    dg[0] = total * candidate * i * (1.0f - i);
+    dg[c] = total * i * (1.0f - candidate * candidate);
+    dg[2 * c] = total * before * f * (1.0f - f);
+    dg[3 * c] = d * t * o * (1.0f - o);
+    r.cell_before_gradient[e] = total * f;
+  }
+}
+
+}  // namespace
+
+void CudaBackend::lstm_step(const LstmRows& r) {
+  if (const std::size_t count = r.rows * r.cells)
+    launch(lstm_step_each, blocks_for(count), threads_per_block, stream(), r);
+}
+
+void CudaBackend::lstm_step_gradient(const LstmRowsGradient& r) {
+  if (const std::size_t count = r.rows * r.cells)
+    launch(lstm_step_gradient_each, blocks_for(count), threads_per_block, stream(), r);
+}
+
+}  // namespace tutti::cuda

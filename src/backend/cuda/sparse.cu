@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse inputs: products with their weight, line by line of the weight, and the dense form for everything else. What
+// the host has listed is uploaded with each call.
+#include "backend/cuda/cuda_backend.h"
+#include "base/cuda/launch.h"
+
+namespace tutti::cuda {
+namespace {
+
+// Offsets in `begin` count from the stream's start, values and indices from the first of these columns.
+struct Columns {
+  std::size_t columns;
+  const float* values;
+  const std::int32_t* indices;
+  const std::int64_t* begin;
+  std::int64_t first;
+};
+
+__global__ void times_each(Columns x, SparseWeight s, const float* w, float* y) {
+  for (std::size_t e = first_element(); e < x.columns * s.out; e += element_step()) {
+    const std::size_t c = e / s.out, o = e % s.out;
+    float sum = 0;
+    for (auto i = x.begin[c] - x.first; i < x.begin[c + 1] - x.first; ++i)
+      sum += x.values[i] * w[static_cast<std::size_t>(x.indices[i]) * s.index_stride + o * s.out_stride];
+    y[e] = sum;
+  }
+}
+
+struct Touches {
+  std::size_t groups;
+  const std::int32_t *place, *entries, *column;
+  const std::int64_t* begin;
+  const float* values;
+};
+
+__global__ void gradient_each(Touches t, SparseWeight s, const float* dy, float* dw) {
+  for (std::size_t i = first_element(); i < t.groups * s.out; i += element_step()) {
+    const std::size_t group = i / s.out, o = i % s.out;
+    float& to = dw[static_cast<std::size_t>(t.place[group]) * s.index_stride + o * s.out_stride];
+    float sum = to;
+    for (auto e = t.begin[group]; e < t.begin[group + 1]; ++e) {
+      const std::int32_t entry = t.entries[e];
+      sum += t.values[entry] * dy[static_cast<std::size_t>(t.column[entry]) * s.out + o];
+    }
+    to = sum;
+  }
+}
+
+__global__ void densify_columns(Columns x, std::size_t dim, float* y) {
+  for (std::size_t c = first_element(); c < x.columns; c += element_step())
+    for (auto i = x.begin[c] - x.first; i < x.begin[c + 1] - x.first; ++i)
+      y[c * dim + static_cast<std::size_t>(x.indices[i])] += x.values[i];
+}
+
+std::size_t entries_of(const SparseView& x) { return static_cast<std::size_t>(x.begin[x.columns] - x.begin[0]); }
+
+}  // namespace
+
+void CudaBackend::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
+  if (x.columns * s.out == 0) return;
+  const std::size_t n = entries_of(x);
+  const Columns columns{x.columns, uploaded(x.values + x.begin[0], n, lists_[0]),
+                        uploaded(x.indices + x.begin[0], n, lists_[1]), uploaded(x.begin, x.columns + 1, lists_[2]),
+                        x.begin[0]};
+  launch(times_each, blocks_for(x.columns * s.out), threads_per_block, stream(), columns, s, w, y);
+}
+
+void CudaBackend::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
+  if (x.columns == 0) return;
+  const std::size_t n = entries_of(x);
+  groups_.assign({x.indices + x.begin[0], n});
+  if (groups_.place.size() * s.out == 0) return;
+  columns_.clear();
+  for (std::size_t c = 0; c < x.columns; ++c)
+    columns_.resize(static_cast<std::size_t>(x.begin[c + 1] - x.begin[0]), static_cast<std::int32_t>(c));
+  const Touches touches{groups_.place.size(),
+                        uploaded(groups_.place.data(), groups_.place.size(), lists_[0]),
+                        uploaded(groups_.entries.data(), n, lists_[1]),
+                        uploaded(columns_.data(), n, lists_[2]),
+                        uploaded(groups_.begin.data(), groups_.begin.size(), lists_[3]),
+                        uploaded(x.values + x.begin[0], n, lists_[4])};
+  launch(gradient_each, blocks_for(touches.groups * s.out), threads_per_block, stream(), touches, s, dy, dw);
+}
+
+void CudaBackend::densify(const SparseView& x, std::size_t dim, float* y) {
+  if (x.columns * dim == 0) return;
+  fill(0, y, x.columns * dim);
+  const std::size_t n = entries_of(x);
+  const Columns columns{x.columns, uploaded(x.values + x.begin[0], n, lists_[0]),
+                        uploaded(x.indices + x.begin[0], n, lists_[1]), uploaded(x.begin, x.columns + 1, lists_[2]),
+                        x.begin[0]};
+  launch(densify_columns, blocks_for(x.columns), threads_per_block, stream(), columns, dim, y);
+}
+
+}  // namespace tutti::cuda

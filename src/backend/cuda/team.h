@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// team.h -- threads that work on one line together: one thread, a warp, or a block. Every member gets the result; the
+// order of the sums depends on the size of the team alone.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "base/cuda/launch.h"
+
+namespace tutti::cuda {
+
+struct Plus {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+// NaN wins.
+struct Larger {
+  __device__ float operator()(float a, float b) const { return b > a ? b : b != b ? b : a; }
+};
+struct Smaller {
+  __device__ float operator()(float a, float b) const { return b < a ? b : b != b ? b : a; }
+};
+struct Least {
+  __device__ unsigned operator()(unsigned a, unsigned b) const { return b < a ? b : a; }
+};
+
+template <int Team, class T, class Op>
+__device__ inline T together(T v, Op op) {
+  if constexpr (Team == 1) return v;
+  constexpr int lanes = Team < 32 ? Team : 32;
+  for (int by = lanes / 2; by > 0; by /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, by));
+  if constexpr (Team > 32) {
+    __shared__ T of_warp[Team / 32];
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = of_warp[0];
+    for (int w = 1; w < Team / 32; ++w) v = op(v, of_warp[w]);
+    __syncthreads();
+  }
+  return v;
+}
+
+// How lines are dealt to teams: blocks of `threads`, teams in a block, the member's number.
+template <int Team>
+struct Dealt {
+  static constexpr unsigned threads = Team > 128 ? Team : 128;
+  static constexpr unsigned teams = threads / Team;
+  static unsigned blocks(std::size_t lines) { return blocks_for(lines, teams); }
+  __device__ static std::size_t first() { return static_cast<std::size_t>(blockIdx.x) * teams + threadIdx.x / Team; }
+  __device__ static std::size_t step() { return static_cast<std::size_t>(gridDim.x) * teams; }
+  __device__ static unsigned member() { return threadIdx.x % Team; }
+};
+
+// Lines of `size` along the middle of an extent.
+struct Lines {
+  std::size_t count, size, inner;
+  __device__ std::size_t at(std::size_t line) const { return line / inner * size * inner + line % inner; }
+};
+inline Lines lines_of(const Extent& e) { return {e.outer * e.inner, e.size, e.inner}; }
+
+// Starts the kernel whose team reads these lines best (of one thread, a warp, a block): neighbouring threads should
+// read neighbouring floats.
+template <class... Wanted, class... Given>
+void launch_on_lines(void (*one)(Lines, Wanted...), void (*warp)(Lines, Wanted...), void (*block)(Lines, Wanted...),
+                     const Lines& lines, cudaStream_t stream, const Given&... given) {
+  if (lines.inner >= 32 || lines.size == 1)
+    launch(one, Dealt<1>::blocks(lines.count), Dealt<1>::threads, stream, lines, given...);
+  else if (lines.size <= 2048)
+    launch(warp, Dealt<32>::blocks(lines.count), Dealt<32>::threads, stream, lines, given...);
+  else
+    launch(block, Dealt<256>::blocks(lines.count), Dealt<256>::threads, stream, lines, given...);
+}
+
+}  // namespace tutti::cuda

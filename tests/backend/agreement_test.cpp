@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every operation on a GPU against the CPU: the same bits for what works element by element, a stated bound for sums
+// whose order differs. Runs on a GPU when there is one, else it says so; and always over the stand-in of the CUDA
+// libraries.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/cuda_library.h"
+#include "tutti/backend.h"
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats random(std::size_t n, unsigned seed, float low = -2, float high = 2) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> draw(low, high);
+  Floats v(n);
+  for (auto& x : v) x = draw(engine);
+  return v;
+}
+
+// Numbers at which formulas change.
+Floats with_edges(std::size_t n, unsigned seed) {
+  Floats v = random(n, seed, -6, 6);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const float edges[] = {0.0f,   -0.0f, 1.0f,  -1.0f,  0.5f,   -0.5f, 2.5f, 1e-30f, -1e-30f,
+                         1e-40f, 88.3f, 89.0f, -87.3f, -90.0f, 1e30f, inf,  -inf};
+  for (std::size_t i = 0; i < std::size(edges) && i * 3 < n; ++i) v[i * 3] = edges[i];
+  return v;
+}
+
+// Operands of an operation in the memory of a backend.
+class Desk {
+ public:
+  explicit Desk(Backend& b) : backend(b) {}
+  ~Desk() {
+    for (float* p : rooms_) backend.release(p);
+  }
+  Desk(const Desk&) = delete;
+  float* put(const Floats& values) {
+    float* p = backend.allocate(values.size());
+    rooms_.push_back(p);
+    backend.upload(values.data(), p, values.size());
+    return p;
+  }
+  void take(const float* p, std::size_t n) {
+    const std::size_t at = results.size();
+    results.resize(at + n);
+    backend.download(p, results.data() + at, n);
+  }
+  Backend& backend;
+  Floats results;
+
+ private:
+  std::vector<float*> rooms_;
+};
+
+class Agreement : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+    gpu = make_backend("cuda:0");
+    cpu = make_backend("cpu");
+  }
+  using Work = std::function<void(Desk&)>;
+  static Floats run(Backend& backend, const Work& work) {
+    Desk desk(backend);
+    work(desk);
+    return desk.results;
+  }
+  // Differences of up to `bound`, absolute for small results and relative for large ones; 0 asks for the same bits.
+  void compare(double bound, const Work& work) {
+    const Floats expected = run(*cpu, work), got = run(*gpu, work);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const float a = expected[i], b = got[i];
+      if (std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b)) continue;
+      ASSERT_TRUE(bound > 0 && std::abs(static_cast<double>(a) - b) <= bound * (1 + std::abs(static_cast<double>(a))))
+          << "result " << i << " is " << b << " instead of " << a;
+    }
+    // And again: every run gives the same bits.
+    const Floats again = run(*gpu, work);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(again[i]), std::bit_cast<std::uint32_t>(got[i])) << i;
+  }
+  std::unique_ptr<Backend> gpu, cpu;
+};
+
+constexpr std::size_t sizes[] = {0, 1, 31, 256, 1025};
+
+TEST_F(Agreement, MemoryKeepsWhatItGets) {
+  compare(0, [](Desk& d) {
+    for (const std::size_t n : sizes) {
+      float* x = d.put(random(n, 1));
+      d.take(x, n);
+      d.backend.fill(2.5f, x, n);
+      d.take(x, n);
+    }
+  });
+  // More than the pinned memory holds at once.
+  const std::size_t many = (std::size_t{9} << 20) + 3;
+  Floats big(many);
+  for (std::size_t i = 0; i < many; ++i) big[i] = static_cast<float>(i % 1000003);
+  Desk d(*gpu);
+  d.take(d.put(big), many);
+  EXPECT_TRUE(d.results == big);
+}
+
+TEST_F(Agreement, SharedMemoryIsSeenByBoth) {
+  FloatBuffer x(1000, gpu->shared_memory());
+  for (const float v : x.span()) ASSERT_EQ(v, 0.0f);
+  for (std::size_t i = 0; i < x.size(); ++i) x.data()[i] = static_cast<float>(i);
+  gpu->map(UnaryOp::negate, x.data(), x.data(), x.size());
+  gpu->finish();
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x.data()[i], -static_cast<float>(i));
+}
+
+constexpr UnaryOp unary[] = {UnaryOp::copy,  UnaryOp::negate, UnaryOp::reciprocal, UnaryOp::sigmoid, UnaryOp::tanh,
+                             UnaryOp::relu,  UnaryOp::exp,    UnaryOp::log,        UnaryOp::sqrt,    UnaryOp::abs,
+                             UnaryOp::floor, UnaryOp::ceil,   UnaryOp::round,      UnaryOp::sin,     UnaryOp::cosine};
+
+// The sine of the device's library differs in the last bit.
+double bound_of(UnaryOp op) { return op == UnaryOp::sin || op == UnaryOp::cosine ? 1e-6 : 0; }
+
+TEST_F(Agreement, Maps) {
+  for (const UnaryOp op : unary)
+    compare(bound_of(op), [op](Desk& d) {
+      const bool periodic = bound_of(op) > 0;
+      for (const std::size_t n : sizes) {
+        const Floats values = periodic ? random(n, 7, -6, 6) : with_edges(n, 7);
+        float *x = d.put(values), *y = d.put(values), *dy = d.put(random(n, 8)), *dx = d.put(random(n, 9));
+        d.backend.map(op, x, y, n);
+        d.take(y, n);
+        for (const bool add : {false, true}) {
+          d.backend.map_gradient(op, x, y, dy, dx, n, add);
+          d.take(dx, n);
+        }
+        d.backend.map(op, x, x, n);
+        d.take(x, n);
+      }
+    });
+}
+
+constexpr PointOp point[] = {PointOp::plus,      PointOp::minus,      PointOp::times,   PointOp::log_plus,
+                             PointOp::less,      PointOp::equal,      PointOp::greater, PointOp::greater_equal,
+                             PointOp::not_equal, PointOp::less_equal, PointOp::choose,  PointOp::clip,
+                             PointOp::normalize, PointOp::denormalize};
+std::size_t operands_of(PointOp op) { return op >= PointOp::choose ? 3 : 2; }
+
+// size and strides, operand by operand; a repeated operand has strides of 0.
+struct Shapes {
+  std::vector<std::size_t> size;
+  std::vector<std::vector<std::size_t>> stride;  // of three operands and the result
+};
+const std::vector<Shapes>& layouts() {
+  static const std::vector<Shapes> all = {
+      {{1000}, {{1}, {1}, {1}, {1}}},
+      {{33, 70}, {{1, 33}, {1, 0}, {0, 1}, {1, 33}}},                      // a row, a column
+      {{7, 5, 60}, {{1, 7, 35}, {1, 0, 7}, {0, 1, 0}, {1, 7, 35}}},        // axes in between
+      {{40, 3, 2}, {{1, 40, 120}, {0, 0, 0}, {3, 1, 120}, {1, 40, 120}}},  // one number; transposed
+      {{0, 4}, {{1, 0}, {1, 0}, {1, 0}, {1, 0}}},
+      {{1}, {{0}, {0}, {0}, {1}}},
+  };
+  return all;
+}
+Layout layout_of(const Shapes& s) {
+  Layout l;
+  l.rank = s.size.size();
+  for (std::size_t a = 0; a < l.rank; ++a) {
+    l.size[a] = s.size[a];
+    for (std::size_t k = 0; k < 4; ++k) l.stride[k][a] = s.stride[k][a];
+  }
+  return l;
+}
+constexpr std::size_t room = 33 * 70;
+
+TEST_F(Agreement, Combinations) {
+  for (const PointOp op : point)
+    for (const Shapes& shapes : layouts())
+      compare(2e-5, [&](Desk& d) {
+        const Layout l = layout_of(shapes);
+        const Floats positive = random(room, 3, 0.1f, 2);
+        const std::vector<const float*> in = {d.put(op == PointOp::clip ? random(room, 1, -2, -1) : random(room, 1)),
+                                              d.put(op == PointOp::clip ? random(room, 2, 1, 2) : random(room, 2)),
+                                              d.put(positive)};
+        const std::span<const float* const> used(in.data(), operands_of(op));
+        float *y = d.put(Floats(room)), *dy = d.put(random(room, 4)), *dx = d.put(random(room, 5));
+        d.backend.combine(op, l, used, y);
+        d.take(y, room);
+        for (std::size_t k = 0; k < used.size(); ++k)
+          for (const bool add : {true, false}) {
+            d.backend.combine_gradient(op, k, l, used, dy, dx, add);
+            d.take(dx, room);
+          }
+      });
+}
+
+TEST_F(Agreement, CombinationsOfEqualShapesHaveTheSameBits) {
+  for (const PointOp op : point)
+    compare(0, [&](Desk& d) {
+      Layout l;
+      l.rank = 1, l.size[0] = 777;
+      for (auto& s : l.stride) s[0] = 1;
+      const std::vector<const float*> in = {d.put(with_edges(777, 1)), d.put(with_edges(777, 2)),
+                                            d.put(random(777, 3))};
+      const std::span<const float* const> used(in.data(), operands_of(op));
+      float *y = d.put(Floats(777)), *dy = d.put(random(777, 4));
+      d.backend.combine(op, l, used, y);
+      d.take(y, 777);
+      for (std::size_t k = 0; k < used.size(); ++k) {
+        d.backend.combine_gradient(op, k, l, used, dy, y, false);
+        d.take(y, 777);
+      }
+    });
+}
+
+TEST_F(Agreement, BiasAndActivation) {
+  for (const UnaryOp op : {UnaryOp::copy, UnaryOp::relu, UnaryOp::sigmoid, UnaryOp::tanh})
+    for (const auto& [rows, n] :
+         {std::pair<std::size_t, std::size_t>{1, 1}, {3, 40}, {127, 33}, {128, 64}, {129, 10}, {1000, 70}})
+      compare(1e-4, [&, rows = rows, n = n](Desk& d) {
+        float *y = d.put(random(rows * n, 1)), *bias = d.put(random(n, 2)), *dy = d.put(random(rows * n, 3));
+        float* dbias = d.put(random(n, 4));
+        d.backend.bias_activation(op, rows, n, bias, y);
+        d.take(y, rows * n);
+        d.backend.bias_activation_gradient(op, rows, n, y, dy, dbias, true);
+        d.take(dy, rows * n), d.take(dbias, n);
+        d.backend.bias_activation_gradient(op, rows, n, y, dy, dbias, false);
+        d.take(dy, rows * n), d.take(dbias, n);
+        d.backend.bias_activation_gradient(op, rows, n, y, dy, nullptr, false);
+        d.take(dy, rows * n);
+      });
+}
+
+TEST_F(Agreement, DropoutDropsTheSame) {
+  compare(0, [](Desk& d) {
+    for (const std::size_t n : sizes)
+      for (const bool add : {false, true}) {
+        float *x = d.put(random(n, 1)), *y = d.put(random(n, 2));
+        d.backend.dropout({77, 1234567890123ull, 0.3f}, x, y, n, add);
+        d.take(y, n);
+        d.backend.dropout({5, 3, 0.0f}, x, x, n, false);
+        d.take(x, n);
+      }
+  });
+}
+
+TEST_F(Agreement, Copies) {
+  struct Case {
+    std::vector<std::size_t> size, from, to;
+  };
+  const std::vector<Case> cases = {{{100}, {1}, {1}},
+                                   {{100}, {0}, {1}},
+                                   {{40, 65}, {1, 40}, {65, 1}},
+                                   {{33, 20}, {1, 50}, {1, 33}},
+                                   {{5, 6, 7}, {42, 7, 1}, {1, 5, 30}},
+                                   {{9, 0}, {1, 9}, {1, 9}}};
+  const std::vector<Case> sums = {{{100, 40}, {1, 100}, {1, 0}},
+                                  {{100, 40}, {1, 100}, {0, 1}},
+                                  {{3000}, {1}, {0}},
+                                  {{6, 5, 4}, {1, 6, 30}, {1, 0, 6}},
+                                  {{2, 700}, {1, 2}, {0, 0}}};
+  const auto layout = [](const Case& c) {
+    Layout l;
+    l.rank = c.size.size();
+    for (std::size_t a = 0; a < l.rank; ++a)
+      l.size[a] = c.size[a], l.stride[0][a] = c.from[a], l.stride[3][a] = c.to[a];
+    return l;
+  };
+  for (const Case& c : cases)
+    compare(0, [&](Desk& d) {
+      for (const bool add : {false, true}) {
+        float *x = d.put(random(4000, 1)), *y = d.put(random(4000, 2));
+        d.backend.copy(layout(c), x, y, add);
+        d.take(y, 4000);
+      }
+    });
+  for (const Case& c : sums)
+    compare(1e-5, [&](Desk& d) {
+      float *x = d.put(random(4000, 1)), *y = d.put(random(4000, 2));
+      d.backend.copy(layout(c), x, y, true);
+      d.take(y, 4000);
+    });
+}
+
+TEST_F(Agreement, ColumnsByNumber) {
+  compare(0, [](Desk& d) {
+    const std::vector<std::int32_t> list = {3, -1, 0, 3, 7, 3, 0, -1};
+    for (const std::size_t width : {1, 5, 300}) {
+      float *x = d.put(random(8 * width, 1)), *y = d.put(random(8 * width, 2));
+      d.backend.gather_columns(list, width, x, y);
+      d.take(y, 8 * width);
+      d.backend.scatter_columns(list, width, y, x);
+      d.take(x, 8 * width);
+      d.backend.gather_columns({}, width, x, y);
+      d.backend.scatter_columns({}, width, y, x);
+      d.take(x, 8 * width);
+    }
+  });
+}
+
+TEST_F(Agreement, Products) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const bool accumulate : {false, true})
+        for (const auto& [m, n, k] : {std::tuple<std::size_t, std::size_t, std::size_t>{1, 1, 1},
+                                      {17, 5, 33},
+                                      {64, 64, 64},
+                                      {2, 100, 3},
+                                      {0, 3, 4}})
+          compare(1e-4, [&, m = m, n = n, k = k](Desk& d) {
+            Gemm g{.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k};
+            g.lda = (ta ? m : k) + 2, g.ldb = (tb ? k : n) + 1, g.ldc = n + 3, g.accumulate = accumulate;
+            const std::size_t most = 110 * 110;
+            float *a = d.put(random(most, 1)), *b = d.put(random(most, 2)), *c = d.put(random(most, 3));
+            d.backend.gemm(g, a, b, c);
+            d.take(c, most);
+          });
+}
+
+TEST_F(Agreement, ProductsRoundTheirOperands) {
+  const std::size_t n = 64;
+  const Gemm g{.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n};
+  const auto product = [&](Backend& backend) {
+    return run(backend, [&](Desk& d) {
+      float *a = d.put(random(n * n, 1)), *b = d.put(random(n * n, 2)), *c = d.put(Floats(n * n));
+      d.backend.gemm(g, a, b, c);
+      d.take(c, n * n);
+    });
+  };
+  const Floats exact = product(*cpu);
+  for (const auto& [type, bits] :
+       {std::pair{ComputeType::tf32, 10}, {ComputeType::bfloat16, 7}, {ComputeType::float16, 10}}) {
+    const auto backend = make_backend("cuda:0", type);
+    EXPECT_EQ(backend->compute_type(), type);
+    const Floats rounded = product(*backend);
+    double worst = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) worst = std::max(worst, std::abs(double{exact[i]} - rounded[i]));
+    EXPECT_LT(worst, 64 * 8 * std::ldexp(1, -bits - 1)) << backend->name();
+    EXPECT_GT(worst, 0) << backend->name();
+  }
+}
+
+TEST_F(Agreement, SparseInputs) {
+  const std::vector<std::int32_t> indices = {9, 9, 2, 0, 4, 2, 4, 4, 1, 7};
+  const Floats values = random(indices.size(), 1);
+  const std::vector<std::int64_t> begin = {0, 2, 5, 5, 9, 10};  // the third column is empty
+  for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
+    const SparseView x{5 - first, values.data(), indices.data(), begin.data() + first};
+    for (const bool transposed : {false, true})
+      compare(0, [&](Desk& d) {
+        const std::size_t out = 37, dim = 10;
+        const SparseWeight s{out, transposed ? 1 : out, transposed ? dim : 1};
+        float *w = d.put(random(out * dim, 2)), *y = d.put(random(out * 5, 3)), *dense = d.put(random(dim * 5, 4));
+        d.backend.sparse_times(x, s, w, y);
+        d.take(y, out * 5);
+        d.backend.sparse_times_gradient(x, s, y, w);
+        d.take(w, out * dim);
+        d.backend.densify(x, dim, dense);
+        d.take(dense, dim * 5);
+      });
+  }
+}
+
+// Lines for a thread, a warp and a block; one that hardly fills any of them.
+const std::vector<Extent>& extents() {
+  static const std::vector<Extent> all = {{1, 1, 1},    {70, 10, 1}, {3, 100, 40}, {5, 33, 2},
+                                          {2, 3001, 1}, {300, 1, 1}, {0, 7, 1}};
+  return all;
+}
+
+TEST_F(Agreement, Reductions) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::log_sum, ReduceOp::mean, ReduceOp::min, ReduceOp::max})
+    for (const Extent& e : extents())
+      compare(1e-5, [&](Desk& d) {
+        const std::size_t lines = e.outer * e.inner;
+        float *x = d.put(random(e.count(), 1)), *y = d.put(random(lines, 2)), *dy = d.put(random(lines, 3)),
+              *dx = d.put(random(e.count(), 4));
+        d.backend.reduce(op, e, x, y);
+        d.take(y, lines);
+        // The gradients of minimum and maximum compare with the result itself.
+        for (const bool add : {true, false}) {
+          d.backend.reduce_gradient(op, e, x, y, dy, dx, add);
+          d.take(dx, e.count());
+        }
+      });
+}
+
+TEST_F(Agreement, Softmaxes) {
+  for (const SoftmaxOp op : {SoftmaxOp::softmax, SoftmaxOp::log_softmax, SoftmaxOp::hardmax})
+    for (const Extent& e : extents())
+      compare(1e-5, [&](Desk& d) {
+        Floats values = random(e.count(), 1);
+        if (op == SoftmaxOp::hardmax)
+          for (auto& v : values) v = std::round(v);  // ties
+        float *x = d.put(values), *y = d.put(random(e.count(), 2)), *dy = d.put(random(e.count(), 3)),
+              *dx = d.put(random(e.count(), 4));
+        d.backend.softmax(op, e, x, y);
+        d.take(y, e.count());
+        for (const bool add : {true, false}) {
+          d.backend.softmax_gradient(op, e, y, dy, dx, add);
+          d.take(dx, e.count());
+        }
+      });
+}
+
+TEST_F(Agreement, NumbersThatAreNone) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Extent e{3, 50, 1};
+  Floats values = random(e.count(), 1), labels(e.count());
+  values[20] = nan, values[50] = nan;
+  for (std::size_t line = 0; line < 3; ++line) labels[line * 50 + 3] = 1;
+  compare(1e-5, [&](Desk& d) {
+    float *x = d.put(values), *y = d.put(Floats(e.count()));
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::log_sum, ReduceOp::min, ReduceOp::max}) {
+      d.backend.reduce(op, e, x, y);
+      d.take(y, 3);
+    }
+    d.backend.softmax(SoftmaxOp::hardmax, e, x, y);
+    d.take(y, e.count());
+  });
+  const auto sums = gpu->make_sums(1);
+  Desk d(*gpu);
+  const std::vector<const float*> in = {d.put(labels), d.put(values)};
+  gpu->loss({.op = LossOp::cross_entropy_with_softmax, .extent = e}, in, d.put(Floats(e.count())), sums.get(),
+            d.put(Floats(1)));
+  gpu->finish();
+  EXPECT_TRUE(std::isnan(sums[0]));
+}
+
+constexpr LossOp losses[] = {LossOp::cross_entropy_with_softmax,
+                             LossOp::classification_error,
+                             LossOp::cross_entropy,
+                             LossOp::square_error,
+                             LossOp::logistic,
+                             LossOp::weighted_logistic,
+                             LossOp::sum,
+                             LossOp::sum_abs};
+
+TEST_F(Agreement, Criteria) {
+  for (const LossOp op : losses)
+    for (const Extent& e : extents())
+      for (const std::size_t top : {1, 3})
+        compare(1e-4, [&](Desk& d) {
+          const std::size_t n = e.count(), sample = e.size * e.inner;
+          const bool probabilities =
+              op == LossOp::cross_entropy || op == LossOp::logistic || op == LossOp::weighted_logistic;
+          Floats labels = random(n, 1);
+          if (probabilities || op == LossOp::cross_entropy_with_softmax)
+            for (auto& l : labels) l = l > 1 ? 1.0f : 0.0f;
+          const std::vector<const float*> in = {d.put(labels),
+                                                d.put(probabilities ? random(n, 2, 0.01f, 0.99f) : random(n, 2)),
+                                                d.put(random(top == 1 ? e.outer : n, 3, 0.1f, 2))};
+          const std::size_t operands = op == LossOp::weighted_logistic ? 3 : op >= LossOp::sum ? 1 : 2;
+          const std::span<const float* const> used(in.data(), operands);
+          Loss loss{.op = op, .extent = e, .top = top};
+          loss.weight_size = top == 1 ? 1 : sample;
+          const auto sums = d.backend.make_sums(2);
+          float *work = d.put(Floats(n)), *y = d.put(Floats(1)), *dy = d.put({1.5f}), *dx = d.put(random(n, 5));
+          d.backend.loss(loss, used, work, &sums[1], y);
+          d.backend.mark();
+          d.take(y, 1);
+          d.backend.wait_for_mark();
+          d.results.push_back(static_cast<float>(sums[1]));
+          for (std::size_t k = 0; k < used.size(); ++k) {
+            d.backend.loss_gradient(loss, k, used, work, dy, dx, k == 1);
+            d.take(dx, n);
+          }
+        });
+}
+
+TEST_F(Agreement, LstmSteps) {
+  for (const bool stands : {false, true})
+    for (const std::size_t cells : {1, 16, 37})
+      compare(0, [&](Desk& d) {
+        const std::size_t rows = 7, n = rows * cells;
+        LstmRows r{.rows = rows, .cells = cells};
+        r.projected = d.put(random(4 * n, 1)), r.from_state = d.put(random(4 * n, 2));
+        r.from_state_step = stands ? 0 : 4 * cells, r.cell_before_step = stands ? 0 : cells;
+        r.cell_before = d.put(random(n, 3));
+        r.gates = d.put(Floats(4 * n)), r.cell = d.put(Floats(n)), r.output = d.put(Floats(n));
+        d.backend.lstm_step(r);
+        d.take(r.gates, 4 * n), d.take(r.cell, n), d.take(r.output, n);
+        LstmRowsGradient g{.rows = rows, .cells = cells, .gates = r.gates, .cell_before = r.cell_before};
+        g.cell_before_step = r.cell_before_step, g.cell = r.cell;
+        g.output_gradient = d.put(random(n, 4)), g.cell_gradient = d.put(random(n, 5));
+        g.gates_gradient = d.put(Floats(4 * n)), g.cell_before_gradient = d.put(Floats(n));
+        d.backend.lstm_step_gradient(g);
+        d.take(g.gates_gradient, 4 * n), d.take(g.cell_before_gradient, n);
+      });
+}
+
+TEST_F(Agreement, DevicesThatAreNotThere) {
+  EXPECT_THROW(make_backend("cuda:99"), Error);
+  EXPECT_THROW(make_backend("cuda:"), Error);
+  EXPECT_THROW(make_backend("cuda:x"), Error);
+  EXPECT_TRUE(supports("cuda:0", ComputeType::float16));
+  EXPECT_FALSE(supports("cpu", ComputeType::float16));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stand-in of cuBLASLt: products by plain loops, operands rounded as the compute type says.
+#include <cublasLt.h>
+
+#include <bit>
+#include <vector>
+
+#include "queue.h"
+
+namespace {
+
+// To the nearest number with `bits` bits behind the point, of two the even one.
+float rounded(float v, int bits) {
+  if (v != v || v - v != 0) return v;
+  const auto b = std::bit_cast<std::uint32_t>(v);
+  const int cut = 23 - bits;
+  const std::uint32_t half = (1u << (cut - 1)) - 1 + (b >> cut & 1u);
+  return std::bit_cast<float>((b + half) >> cut << cut);
+}
+
+// Half precision: as above, with a smaller range.
+float half(float v) {
+  const float r = rounded(v, 10), size = r < 0 ? -r : r;
+  constexpr float largest = 65504.0f, normal = 6.103515625e-5f, step = 5.9604644775390625e-8f;
+  if (size > largest) return r < 0 ? -HUGE_VALF : HUGE_VALF;
+  return size < normal ? std::nearbyint(v / step) * step : r;
+}
+
+float operand(float v, cublasComputeType_t type) {
+  switch (type) {
+    case CUBLAS_COMPUTE_32F:
+      return v;
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+      return rounded(v, 10);
+    case CUBLAS_COMPUTE_32F_FAST_16BF:
+      return rounded(v, 7);
+    case CUBLAS_COMPUTE_32F_FAST_16F:
+      return half(v);
+  }
+  return v;
+}
+
+struct Product {
+  CublasLtDoubleProduct how;
+  CublasLtDoubleMatrix a, b, d;
+  const float *from_a, *from_b;
+  float* to;
+  float before;
+
+  // Column by column of the result; `left` holds the left operand column by column too.
+  void run() const {
+    const bool ta = how.a == CUBLAS_OP_T, tb = how.b == CUBLAS_OP_T;
+    const std::size_t m = d.rows, n = d.columns, k = ta ? a.rows : a.columns;
+    std::vector<float> left(m * k);
+    for (std::size_t p = 0; p < k; ++p)
+      for (std::size_t i = 0; i < m; ++i)
+        left[p * m + i] = operand(from_a[ta ? i * step(a) + p : p * step(a) + i], how.compute);
+    for (std::size_t j = 0; j < n; ++j) {
+      float* column = to + j * step(d);
+      for (std::size_t i = 0; i < m; ++i) column[i] = before == 0 ? 0.0f : before * column[i];
+      for (std::size_t p = 0; p < k; ++p) {
+        const float factor = operand(from_b[tb ? p * step(b) + j : j * step(b) + p], how.compute);
+        for (std::size_t i = 0; i < m; ++i) column[i] += left[p * m + i] * factor;
+      }
+    }
+  }
+  static std::size_t step(const CublasLtDoubleMatrix& x) { return static_cast<std::size_t>(x.step); }
+};
+
+template <class T, class... A>
+cublasStatus_t make(T** p, A... a) {
+  *p = new T{a...};
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class T>
+cublasStatus_t destroy(T* p) {
+  delete p;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool fits(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix& a, const CublasLtDoubleMatrix& b,
+          const CublasLtDoubleMatrix& d) {
+  const bool ta = how.a == CUBLAS_OP_T, tb = how.b == CUBLAS_OP_T;
+  const auto stored = [](const CublasLtDoubleMatrix& x) { return x.step >= static_cast<std::int64_t>(x.rows); };
+  return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
+         (ta ? a.rows : a.columns) == (tb ? b.columns : b.rows) && stored(a) && stored(b) && stored(d);
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) { return make(h); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return destroy(h); }
+std::size_t cublasLtGetVersion() { return 0; }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t type, cudaDataType_t) {
+  return make(d, type);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return destroy(d); }
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes) {
+  if (bytes != sizeof(cublasOperation_t)) return CUBLAS_STATUS_INVALID_VALUE;
+  (attribute == CUBLASLT_MATMUL_DESC_TRANSA ? d->a : d->b) = *static_cast<const cublasOperation_t*>(value);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataType_t, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t step) {
+  return make(m, rows, columns, step);
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) { return destroy(m); }
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) { return make(p); }
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return destroy(p); }
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void*,
+                                                    std::size_t bytes) {
+  const bool size = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+  return bytes == (size ? sizeof(std::uint64_t) : sizeof(std::uint32_t)) ? CUBLAS_STATUS_SUCCESS
+                                                                         : CUBLAS_STATUS_INVALID_VALUE;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulHeuristicResult_t* result, int* found) {
+  if (!fits(*how, *a, *b, *d)) return CUBLAS_STATUS_INVALID_VALUE;
+  *result = {}, *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
+                              const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*, std::size_t,
+                              cudaStream_t stream) {
+  if (!fits(*how, *layout_a, *layout_b, *layout_d) || *static_cast<const float*>(alpha) != 1)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const Product product{*how,
+                        *layout_a,
+                        *layout_b,
+                        *layout_d,
+                        static_cast<const float*>(a),
+                        static_cast<const float*>(b),
+                        static_cast<float*>(d),
+                        *static_cast<const float*>(beta)};
+  cuda_double::enqueue(stream, [product] { product.run(); });
+  return CUBLAS_STATUS_SUCCESS;
+}

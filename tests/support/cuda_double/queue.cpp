@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams, events and memory. Memory of the device is closed to the host except while the device works; what the device
+// still has to do when memory is given back is done first, as the runtime does.
+#include "queue.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+
+struct CudaDoubleStream {
+  std::deque<std::function<void()>> work;
+};
+struct CudaDoubleEvent {
+  CudaDoubleStream* stream = nullptr;
+  std::uint64_t recorded = 0, reached = 0;
+};
+
+namespace cuda_double {
+namespace {
+
+// One device does one thing at a time, whichever thread waits for it.
+struct Device {
+  std::recursive_mutex mutex;
+  std::set<CudaDoubleStream*> streams;
+  std::map<void*, std::size_t> memory;
+  int working = 0;
+
+  void protect(int how) {
+    for (const auto& [p, bytes] : memory) mprotect(p, bytes, how);
+  }
+};
+Device& device() {
+  static Device& d = *new Device;
+  return d;
+}
+
+class Working {
+ public:
+  Working() {
+    if (device().working++ == 0) device().protect(PROT_READ | PROT_WRITE);
+  }
+  ~Working() {
+    if (--device().working == 0) device().protect(PROT_NONE);
+  }
+  Working(const Working&) = delete;
+};
+
+bool next(CudaDoubleStream& s) {
+  if (s.work.empty()) return false;
+  const auto work = std::move(s.work.front());
+  s.work.pop_front();
+  work();
+  return true;
+}
+
+void drain(CudaDoubleStream& s) {
+  const std::lock_guard lock(device().mutex);
+  if (s.work.empty()) return;
+  const Working now;
+  while (next(s)) {
+  }
+}
+
+void drain_all() {
+  const std::lock_guard lock(device().mutex);
+  const std::set<CudaDoubleStream*> streams = device().streams;
+  for (auto* s : streams) drain(*s);
+}
+
+void reach(CudaDoubleEvent& e, std::uint64_t number) {
+  const std::lock_guard lock(device().mutex);
+  if (e.reached >= number) return;
+  const Working now;
+  while (e.reached < number && next(*e.stream)) {
+  }
+}
+
+std::size_t pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+}
+
+}  // namespace
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  const std::lock_guard lock(device().mutex);
+  if (stream) return stream->work.push_back(std::move(work));
+  const Working now;
+  work();
+}
+
+}  // namespace cuda_double
+
+using namespace cuda_double;
+
+// Fresh memory holds no zeros, so that nobody comes to rely on them; behind it lies a page that nobody may touch.
+cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+  const std::lock_guard lock(device().mutex);
+  const std::size_t size = pages(bytes), guard = pages(1);
+  void* block = mmap(nullptr, size + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (block == MAP_FAILED) return cudaErrorMemoryAllocation;
+  mprotect(block, size, PROT_READ | PROT_WRITE);
+  std::memset(block, 0xee, size);
+  if (device().working == 0) mprotect(block, size, PROT_NONE);
+  device().memory[block] = size;
+  *p = block;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  drain_all();
+  const std::lock_guard lock(device().mutex);
+  const auto found = device().memory.find(p);
+  if (found == device().memory.end()) {
+    std::free(p);
+    return cudaSuccess;
+  }
+  munmap(p, found->second + pages(1));
+  device().memory.erase(found);
+  return cudaSuccess;
+}
+
+static cudaError_t allocate_for_both(void** p, std::size_t bytes) {
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256;
+  *p = std::aligned_alloc(256, size);
+  if (!*p) return cudaErrorMemoryAllocation;
+  std::memset(*p, 0xee, size);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned) { return allocate_for_both(p, bytes); }
+cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return allocate_for_both(p, bytes); }
+cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return allocate_for_both(p, bytes); }
+cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
+
+cudaError_t cudaDeviceSynchronize() {
+  drain_all();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  const std::lock_guard lock(device().mutex);
+  *s = new CudaDoubleStream;
+  device().streams.insert(*s);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  drain(*s);
+  const std::lock_guard lock(device().mutex);
+  device().streams.erase(s);
+  delete s;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (s) drain(*s);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  enqueue(s, [e, number = e->recorded] { reach(*e, number); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  *e = new CudaDoubleEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  reach(*e, e->recorded);
+  delete e;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  e->stream = s;
+  enqueue(s, [e, number = ++e->recorded] { e->reached = number; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  reach(*e, e->recorded);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) { return e->reached >= e->recorded ? cudaSuccess : cudaErrorNotReady; }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// queue.h -- the streams of the stand-in. Work lies in its stream until somebody waits for it; then it is done by
+// whoever waits. The default stream does its work at once, and waits for no other one.
+#pragma once
+
+#include <functional>
+
+#include "cuda_runtime.h"
+
+namespace cuda_double {
+
+void enqueue(cudaStream_t, std::function<void()> work);
+
+}  // namespace cuda_double
