@@ -262,6 +262,10 @@ class MpiCommunicator : public Communicator {
   int rank_ = 0, size_ = 1;
 };
 
+// Open MPI writes long messages over TCP into the receiver's memory, after asking for the place; between two ranks whose
+// messages cross, the line stands still meanwhile. Sent in fragments the same messages fill it. Whoever set it keeps it.
+void choose_transport() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0); }
+
 }  // namespace
 
 MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().present) {
@@ -269,6 +273,7 @@ MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().pres
     world_ = make_solo_communicator();
     return;
   }
+  choose_transport();
   int provided = 0;
   // Servers of weights talk beside the main thread; a library that cannot have that runs all other strategies.
   check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), [] { return "starting MPI"; });
