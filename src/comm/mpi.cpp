@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "comm/session.h"
@@ -22,6 +23,8 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kLargestMessage = std::size_t{1} << 30;
+// To other hosts: messages below Open MPI's eager limit leave at once, without asking the receiver, who computes.
+constexpr std::size_t kLargestToOtherHosts = 61440;
 
 // `doing` is only called on failure: texts cost nothing in the step loop.
 template <class Doing>
@@ -179,6 +182,7 @@ class MpiCommunicator : public Communicator {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), [] { return "setting the error handler"; });
     check(MPI_Comm_rank(comm_, &rank_), [] { return "asking for the rank"; });
     check(MPI_Comm_size(comm_, &size_), [] { return "asking for the number of ranks"; });
+    find_neighbours();
   }
   ~MpiCommunicator() override {
     if (owned_ && !finalized()) MPI_Comm_free(&comm_);
@@ -192,12 +196,12 @@ class MpiCommunicator : public Communicator {
 
   std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
     // Sent bytes are never written; one class serves both directions.
-    return std::make_unique<MpiTransfer>(true, to, tag, const_cast<std::byte*>(bytes.data()), bytes.size(), largest_,
-                                         comm_);
+    return std::make_unique<MpiTransfer>(true, to, tag, const_cast<std::byte*>(bytes.data()), bytes.size(),
+                                         largest_message(to), comm_);
   }
 
   std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
-    return std::make_unique<MpiTransfer>(false, from, tag, bytes.data(), bytes.size(), largest_, comm_);
+    return std::make_unique<MpiTransfer>(false, from, tag, bytes.data(), bytes.size(), largest_message(from), comm_);
   }
 
   void barrier() override {
@@ -256,14 +260,37 @@ class MpiCommunicator : public Communicator {
   }
 
  private:
+  // Collective, as the making of every communicator is.
+  void find_neighbours() {
+    const auto doing = [] { return "asking which ranks share a host"; };
+    MPI_Comm host = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host), doing);
+    MPI_Group all = MPI_GROUP_NULL, near = MPI_GROUP_NULL;
+    check(MPI_Comm_group(comm_, &all), doing);
+    check(MPI_Comm_group(host, &near), doing);
+    std::vector<int> ranks(static_cast<std::size_t>(size_)), there(ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    check(MPI_Group_translate_ranks(all, size_, ranks.data(), near, there.data()), doing);
+    for (const int r : there) neighbour_.push_back(r != MPI_UNDEFINED);
+    MPI_Group_free(&all);
+    MPI_Group_free(&near);
+    MPI_Comm_free(&host);
+  }
+
+  std::size_t largest_message(int peer) const {
+    return neighbour_[static_cast<std::size_t>(peer)] ? largest_ : std::min(largest_, kLargestToOtherHosts);
+  }
+
   MPI_Comm comm_;
   bool owned_;
   std::size_t largest_;
   int rank_ = 0, size_ = 1;
+  std::vector<bool> neighbour_;  // by rank: on this host
 };
 
-// Open MPI writes long messages over TCP into the receiver's memory, after asking for the place; between two ranks whose
-// messages cross, the line stands still meanwhile. Sent in fragments the same messages fill it. Whoever set it keeps it.
+// Open MPI writes long messages over TCP into the receiver's memory, after asking for the place; between two ranks
+// whose messages cross, the line stands still meanwhile. Sent in fragments the same messages fill it. Whoever set it
+// keeps it.
 void choose_transport() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0); }
 
 }  // namespace
