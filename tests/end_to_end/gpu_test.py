@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""deviceId: networks of every kind trained by the GPU part over the stand-in of the CUDA libraries, against the CPU; and errors of devices
+that cannot be had. Meson names the stand-in in TUTTI_STAND_IN."""
+import os
+import random
+import re
+
+import support
+
+CONFIG = '''
+command = Train:Test
+precision = "float"
+modelPath = "$OutputDir$/models/net.dnn"
+traceLevel = 1
+Train = [
+  action = "train"
+  BrainScriptNetworkBuilder = { %s
+    ce = CrossEntropyWithSoftmax (labels, z); errs = ClassificationError (labels, z)
+    featureNodes = (x); labelNodes = (labels); criterionNodes = (ce); evaluationNodes = (errs); outputNodes = (z)
+  }
+  SGD = [ maxEpochs = 2; minibatchSize = 48; learningRatesPerSample = 0.01; momentumPerMB = 0.5; numMBsToShowResult = 0; %s ]
+  reader = [ readerType = "CNTKTextFormatReader"; file = "$OutputDir$/data.ctf"; randomize = true
+             input = [ x = [ alias = "x"; dim = 36; format = "%s" ]; labels = [ alias = "y"; dim = 4; format = "sparse" ] ] ]
+]
+Test = [ action = "test"; minibatchSize = 100
+  reader = [ readerType = "CNTKTextFormatReader"; file = "$OutputDir$/data.ctf"
+             input = [ x = [ alias = "x"; dim = 36; format = "%s" ]; labels = [ alias = "y"; dim = 4; format = "sparse" ] ] ] ]
+'''
+DENSE = '''x = Input {36}; labels = SparseInput {4}
+    h = BatchNormalizationLayer {} (DenseLayer {20, activation = Tanh} (x))
+    z = LinearLayer {4} (Dropout (Sigmoid (h)))'''
+IMAGE = '''x = Input {6:6:1}; labels = SparseInput {4}
+    c = ConvolutionalLayer {8, (3:3), pad = true, activation = ReLU} (x)
+    z = LinearLayer {4} (MaxPoolingLayer {(2:2), stride = (2:2)} (c))'''
+RECURRENT = '''x = Input {36}; labels = SparseInput {4}
+    R = ParameterTensor {12:12, init='glorotUniform'}
+    h = Tanh (DenseLayer {12} (x) + R * PastValue (0, h))
+    z = LinearLayer {4} (Splice (h : RecurrentLSTMLayer {6, goBackwards=true} (x)))'''
+WORDS = '''x = SparseInput {36}; labels = SparseInput {4}
+    E = ParameterTensor {10:36, init='glorotUniform'}
+    z = LinearLayer {4} (Tanh (E * x))'''
+NUMBER = r'[-+]?\d+\.\d+'
+
+
+def make_data(path, sequences, steps, sparse):
+    draw = random.Random(3)
+    with open(path, 'w', encoding='utf-8') as out:
+        for s in range(sequences):
+            for _ in range(draw.randint(1, steps)):
+                label = draw.randrange(4)
+                if sparse:
+                    values = ' '.join(f'{i}:1' for i in sorted(draw.sample(range(label * 9, label * 9 + 9), 3)))
+                else:
+                    values = ' '.join(f'{draw.gauss(1.0 if i % 4 == label else 0.0, 1):.3f}' for i in range(36))
+                out.write(f'{s} |x {values} |y {label}:1\n')
+
+
+class GpuTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.stand_in = os.environ.get('TUTTI_STAND_IN', '')
+        if not self.stand_in:
+            self.skipTest('TUTTI_STAND_IN does not name the stand-in of the CUDA libraries')
+        os.environ['TUTTI_CUDA_LIBRARY'] = self.stand_in
+        os.environ['TUTTI_CACHE'] = ''
+        self.addCleanup(os.environ.pop, 'TUTTI_CUDA_LIBRARY', None)
+
+    def criteria(self, network, device, ranks=None, sparse=False, steps=1, sgd=''):
+        form = 'sparse' if sparse else 'dense'
+        (self.directory / 'net.cntk').write_text(CONFIG % (network, sgd, form, form), encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 120, steps, sparse)
+        out = f'{device}-{ranks}'
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', f'modelPath=models/{out}/net.dnn', 'makeMode=false', f'deviceId={device}'], ranks)
+        self.assertIn('cuda:0' if device == '0' else 'backend: cpu', result.text)
+        found = re.findall(rf'(?:Finished Epoch.*?|Final Results.*?)\bce = ({NUMBER})', result.text)
+        self.assertEqual(len(found), 3, result)
+        return [float(v) for v in found]
+
+    def agree(self, network, **options):
+        for cpu, gpu in zip(self.criteria(network, '-1', **options), self.criteria(network, '0', **options)):
+            self.assertAlmostEqual(cpu, gpu, delta=2e-4)
+
+    def test_dense(self):
+        self.agree(DENSE, sgd='dropoutRate = 0.2')
+
+    def test_images(self):
+        self.agree(IMAGE)
+
+    def test_recurrent(self):
+        self.agree(RECURRENT, steps=6)
+
+    def test_sparse(self):
+        self.agree(WORDS, sparse=True)
+
+    def test_optimizers(self):
+        self.agree(DENSE, sgd='gradUpdateType = "adagrad"; L2RegWeight = 0.001; gradientClippingWithTruncation = true; clippingThresholdPerSample = 0.1')
+
+    def test_two_ranks_share_a_gpu(self):
+        cpu = self.criteria(DENSE, '-1', ranks=2)
+        gpu = self.criteria(DENSE, '0', ranks=2)
+        for a, b in zip(cpu, gpu):
+            self.assertAlmostEqual(a, b, delta=2e-4)
+        for method in ('DataParallelSGD = [ gradientBits = 1 ]', 'ASA = []', 'BlockMomentumSGD = [ blockSize = 96 ]'):
+            with self.subTest(method):
+                sgd = f'ParallelTrain = [ {method} ]'
+                for a, b in zip(self.criteria(DENSE, '-1', ranks=2, sgd=sgd), self.criteria(DENSE, '0', ranks=2, sgd=sgd)):
+                    self.assertAlmostEqual(a, b, delta=5e-3)
+
+    def test_a_gpu_that_is_not_there(self):
+        (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 10, 1, False)
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=7'], ranks=2, expect=None)
+        self.assertIn('starting GPU 7: device: there is 1, numbered from 0', result.text)
+        self.assertFalse((self.directory / 'models').exists())
+        os.environ['TUTTI_CUDA_LIBRARY'] = '/nowhere/libtutti_cuda.so'
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
+        self.assertIn('loading the GPU part: /nowhere/libtutti_cuda.so', result.text)
+
+    def test_compute_types_that_the_cpu_has_not(self):
+        (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 10, 1, False)
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=-1', 'computeType=tf32'], expect=None)
+        self.assertIn('tf32 and float16 are for GPUs', result.text)
+
+
+if __name__ == '__main__':
+    support.main()
