@@ -35,8 +35,8 @@ CONTRACT = {
     'communicator': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
     'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'image_backend': 'backend', 'strategy': 'strategy',
 }
-# A network eats what a reader delivers: the one contract that is shared between peers.
-SHARED = {'graph': ['reader']}
+# A network eats what a reader delivers, servers of weights update them: the contracts that are shared between peers.
+SHARED = {'graph': ['reader'], 'strategy': ['optim']}
 QUARANTINE = [
     (re.compile(r'^mpi\.h$'), 'src/comm/', 'MPI'),
     (re.compile(r'^(oneapi/)?dnnl'), 'src/backend/cpu/', 'oneDNN'),

@@ -26,6 +26,8 @@ class Optimizer {
   virtual void update(std::size_t piece) = 0;          // gradients of the piece are global; may use them as scratch
   virtual void reset_momentum() = 0;
   virtual void archive(Archive&) = 0;
+  // Whether parts of a parameter, each updated by an optimizer of its own, come out as the whole would.
+  virtual bool works_on_parts() const { return true; }
   virtual std::string describe() const = 0;
 };
 

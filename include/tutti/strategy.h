@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,13 @@
 
 namespace tutti {
 
+class Optimizer;
+
+// Learning rate and momentum of a sample; a rate of 0 updates nothing.
+struct StepRates {
+  double learning_rate = 0, momentum_per_sample = 0;
+};
+
 // Where global gradients go: the optimizer's update. `columns` is the N of the step they belong to (semantics 8.3),
 // which in the buffered asynchronous mode is the step before.
 class GlobalSink {
@@ -22,6 +30,15 @@ class GlobalSink {
   virtual void global_ready(std::size_t piece, std::int64_t columns) = 0;
   // The optimizer is to forget its momentum: the weights have been moved by something else.
   virtual void reset_momentum() {}
+  // With what updates are made in this epoch, for strategies that make them elsewhere.
+  virtual StepRates rates() const { return {}; }
+};
+
+// Optimizers for strategies that update elsewhere than in the step loop: that of the run, whose state is saved, and new
+// ones of the same kind.
+struct OptimizerSource {
+  std::function<Optimizer&()> of_run;
+  std::function<std::unique_ptr<Optimizer>()> make;
 };
 
 // Seconds and bytes of the exchange since the last take(); a report adds them up per epoch.
@@ -46,6 +63,8 @@ struct ExchangeStats {
 // A piece may be updated while backward still runs: the network announces it only after its last use of those weights.
 class Strategy : public PieceSink {
  public:
+  // Before start().
+  virtual void lend(const OptimizerSource&) {}
   // Leaves every rank with equal weights (broadcast from rank 0). Buffers are planned here, once.
   virtual void start(Parameters&) = 0;
   virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }
@@ -53,6 +72,12 @@ class Strategy : public PieceSink {
   // `columns` is this step's N over all ranks, known to every rank from the reader's global order, or this rank's own
   // if steps_alone().
   virtual void begin_step(std::int64_t columns, GlobalSink& global) = 0;
+  // Whether this rank computes its share, of so many samples, of the step that comes now; asked before begin_step(). A
+  // rank that does not leaves the step out, up to its report.
+  virtual bool joins_step(std::int64_t samples) {
+    (void)samples;
+    return true;
+  }
   // The local gradient of a piece is complete (the network's call); its exchange may start.
   void piece_ready(std::size_t piece) override = 0;
   // All pieces were announced. Delivers the outstanding global pieces and makes this step's tally global.
@@ -86,6 +111,8 @@ class Strategy : public PieceSink {
     int rank = 0, ranks = 1;
   };
   virtual Share share(int rank, int ranks) const { return {rank, ranks}; }
+  // Samples of all ranks that were computed or left out in vain since the last call; after settle().
+  virtual std::int64_t take_dropped_samples() { return 0; }
   // Where given, the shares are dealt as lots instead (from start() on): ranks make different numbers of steps. No hook
   // of a step may then wait for what another rank does in its steps; they meet in settle(), when the data are used up.
   virtual LotDealer* dealer() { return nullptr; }

@@ -65,6 +65,8 @@ class RuleOptimizer final : public Optimizer {
     rule_->archive(a);
   }
 
+  bool works_on_parts() const override { return !waits(); }
+
   std::string describe() const override {
     std::string text = rule_->describe();
     if (clips())

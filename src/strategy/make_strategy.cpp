@@ -35,6 +35,10 @@ std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, Comm
   return make_easgd(options.easgd, comm);
 }
 
+std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, Communicator& comm) {
+  return make_parameter_server(options.servers, options.sync_perf_stats, comm);
+}
+
 }  // namespace
 
 const std::vector<MethodEntry>& methods() {
@@ -44,7 +48,7 @@ const std::vector<MethodEntry>& methods() {
        "gradients are exchanged after every minibatch"},
       {ParallelMethod::model_averaging, "ModelAveragingSGD", make_averaging, "weights are averaged every so often"},
       {ParallelMethod::block_momentum, "BlockMomentumSGD", make_blocks, "averaged weights are smoothed block by block"},
-      {ParallelMethod::asgd, "DataParallelASGD", nullptr, "workers push to and pull from parameter servers"},
+      {ParallelMethod::asgd, "DataParallelASGD", make_servers, "workers push to and pull from parameter servers"},
       {ParallelMethod::asa, "ASA", make_all_to_all, "gradients summed, or weights averaged, in every minibatch"},
       {ParallelMethod::easgd, "EASGD", make_elastic, "ranks train alone and are pulled to a common centre"},
   };
@@ -61,6 +65,7 @@ const MethodEntry& method_entry(ParallelMethod method) {
 std::vector<std::pair<std::string, ParallelMethod>> method_words() {
   std::vector<std::pair<std::string, ParallelMethod>> words;
   for (const MethodEntry& entry : methods()) words.emplace_back(entry.name, entry.method);
+  words.emplace_back("ASGD", ParallelMethod::asgd);
   return words;
 }
 

@@ -61,7 +61,8 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   f.block("ASA", asa, "gradients or weights go round all ranks in stripes");
   f.block("EASGD", easgd, "ranks and a centre pull each other");
   f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
-  f.no_effect("DataParallelASGD", "this version does not run that method");
+  f.alias("ASGD", "DataParallelASGD");
+  f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
   unused_blocks.clear();
   for (const MethodEntry& entry : methods())
     if (entry.make && entry.method != method && entry.method != ParallelMethod::none && f.given(entry.name))

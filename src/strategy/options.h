@@ -11,6 +11,7 @@
 #include "strategy/block_options.h"
 #include "strategy/exchange_bits.h"
 #include "strategy/fault_hook.h"
+#include "strategy/server_options.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
 
@@ -47,6 +48,7 @@ struct ParallelTrainOptions {
   std::optional<BlockMomentumOptions> block_momentum;
   AsaOptions asa;
   EasgdOptions easgd;
+  ServerOptions servers;
   std::optional<FaultHookOptions> fault_hook;
   std::vector<std::string> unused_blocks;  // of methods other than this one, as written
 

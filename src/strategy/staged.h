@@ -23,6 +23,7 @@ class Staged : public Strategy {
         comm_(comm),
         now_(before_.get()) {}
 
+  void lend(const OptimizerSource& optimizers) override { after_->lend(optimizers); }
   void start(Parameters& parameters) override {
     parameters_ = &parameters;
     before_->start(parameters);
@@ -39,6 +40,8 @@ class Staged : public Strategy {
     now_->begin_epoch(epoch);
   }
   void begin_step(std::int64_t columns, GlobalSink& global) override { now_->begin_step(columns, global); }
+  bool joins_step(std::int64_t samples) override { return now_->joins_step(samples); }
+  std::int64_t take_dropped_samples() override { return now_->take_dropped_samples(); }
   void piece_ready(std::size_t piece) override { now_->piece_ready(piece); }
   void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }

@@ -119,6 +119,7 @@ void CheckpointState::archive(Archive& a) {
   archive_tally(a, "epoch tally", epoch_tally);
   archive_tally(a, "interval tally", interval_tally);
   if (a.has("adjust/learning rate")) adjust.archive(a);
+  if (a.has("dropped samples")) a("dropped samples", dropped_samples);
 }
 
 void save_checkpoint(const CheckpointFiles& f, CheckpointState state, CheckpointParts& parts, Communicator& comm) {

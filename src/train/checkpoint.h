@@ -28,6 +28,7 @@ struct CheckpointState {
   double learning_rate = 0;  // per sample
   double previous_criterion = 0;
   Tally epoch_tally;     // of samples_in_epoch
+  std::int64_t dropped_samples = 0;
   Tally interval_tally;  // of the minibatches not reported yet
   AdjustState adjust;
 

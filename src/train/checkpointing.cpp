@@ -26,6 +26,7 @@ CheckpointState state_of(const Training& t) {
   s.previous_criterion = t.adjust.previous_criterion;
   s.adjust = t.adjust;
   s.epoch_tally = t.progress.epoch_tally;
+  s.dropped_samples = t.progress.dropped_samples;
   s.interval_tally = t.report->interval_tally();
   return s;
 }
@@ -51,7 +52,8 @@ void load(Training& t, const ResumePoint& point) {
   auto view = view_model(*t.network);
   load_model(point, view, *t.world);
   const CheckpointState s = load_state(point, *t.optimizer, *t.world);
-  t.progress = {s.epoch, s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen, s.epoch_tally};
+  t.progress = {s.epoch,       s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
+                s.epoch_tally, s.dropped_samples};
   t.adjust = s.adjust;
   t.resumed = Resumed{point, s.interval_tally};
 }
@@ -94,6 +96,7 @@ void save_final_model(Training& t) {
   t.progress.epoch = t.sgd.max_epochs;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
   t.progress.epoch_tally = {};
+  t.progress.dropped_samples = 0;
   t.strategy->show_common_weights();
   store(t);
   t.strategy->take_back_weights();

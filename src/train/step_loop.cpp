@@ -31,6 +31,10 @@ class Update final : public GlobalSink {
     seconds_ += seconds_since(start);
   }
   void reset_momentum() override { optimizer_.reset_momentum(); }
+  StepRates rates() const override {
+    if (!scalars_.update) return {};
+    return {scalars_.learning_rate, scalars_.momentum_per_sample};
+  }
   double seconds() const { return seconds_; }
 
  private:
@@ -111,9 +115,8 @@ Tally forward_backward(Loop& loop, const Batch& batch) {
   }
 }
 
-void step(Loop& loop, const Batch& batch) {
+Tally compute_and_exchange(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
-  const auto start = Clock::now();
   t.fault_hook.before_step();
   if (t.traces) trace_nodes(t, batch);
   if (t.sgd.gradient_check) check_gradients_or_stop(t, batch);
@@ -124,6 +127,14 @@ void step(Loop& loop, const Batch& batch) {
   t.strategy->finish_gradients(tally);
   if (!t.strategy->follows_device()) t.network->finish();
   t.strategy->exchange_weights(batch.global_samples);
+  return tally;
+}
+
+void step(Loop& loop, const Batch& batch) {
+  Training& t = loop.t;
+  const auto start = Clock::now();
+  Tally tally;
+  if (t.strategy->joins_step(batch.samples)) tally = compute_and_exchange(loop, batch);
   loop.working += seconds_since(start);
   ++loop.steps;
 
@@ -142,6 +153,7 @@ void settle(Loop& loop) {
   loop.working += seconds_since(start);
   t.report->add(t.strategy->take_pending_tally());
   t.report->add_to_epoch(t.strategy->take_tally_of_others());
+  t.progress.dropped_samples += t.strategy->take_dropped_samples();
   t.progress.epoch_tally = t.report->epoch_tally();
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optim/optimizer_options.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
 #include "tutti/log.h"
@@ -138,7 +139,8 @@ void run_parts(Training& t, const StepScalarsOfEpoch& scalars, std::int64_t mini
 
 // Readers name each sample that they leave out because its data are damaged, on the rank that met it; this is the sum.
 void count_left_out(const Training& t) {
-  const std::int64_t left_out = t.progress.samples_in_epoch - t.report->epoch_tally().samples;
+  const std::int64_t left_out =
+      t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_tally().samples;
   if (left_out > 0)
     log::warning(fmt::format("{} of {} samples were left out of epoch {}: their data are damaged", left_out,
                              t.progress.samples_in_epoch, t.progress.epoch + 1));
@@ -197,6 +199,7 @@ bool train_epoch(Training& t) {
   if (verdict == Verdict::go_on) ++t.progress.epoch;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
   t.progress.epoch_tally = {};
+  t.progress.dropped_samples = 0;
   t.strategy->show_common_weights();
   checkpoint_at_epoch_end(t);
   t.strategy->take_back_weights();
@@ -234,6 +237,7 @@ void train(Training& t) {
                t.sgd.minibatch_size.at(0));
     save_initial_model(t);
   }
+  t.strategy->lend({[&t]() -> Optimizer& { return *t.optimizer; }, [&t] { return make_optimizer(t.sgd.optimizer); }});
   t.strategy->start(t.network->parameters());
   if (start == Start::resumed) restore_strategy(t);
   advise(t);

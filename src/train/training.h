@@ -27,6 +27,7 @@ struct Progress {
   std::int64_t minibatches_in_epoch = 0;
   std::int64_t total_samples_seen = 0;  // by finished epochs, as the log counts them
   Tally epoch_tally;                    // of the samples_in_epoch
+  std::int64_t dropped_samples = 0;     // of them: computed or left out in vain
 };
 
 struct Resumed {

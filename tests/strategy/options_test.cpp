@@ -90,12 +90,55 @@ TEST(ParallelTrainOptions, BitsThatNoCodecHasAreErrors) {
   EXPECT_EQ(read("DataParallelSGD=[\ngradientBits=64\n]", true).errors, "");
 }
 
-TEST(ParallelTrainOptions, MethodsThatDoNotRunAreErrorsTheirBlocksAreNot) {
-  EXPECT_THAT(read("parallelizationMethod=DataParallelASGD").errors, HasSubstr("does not run DataParallelASGD"));
-  const Result r = read("parallelizationMethod=DataParallelSGD\nDataParallelASGD=[\nsyncPeriod=1000\n]");
-  EXPECT_EQ(r.errors, "");
-  ASSERT_EQ(r.notices.size(), 1u);
-  EXPECT_THAT(r.notices[0], HasSubstr("DataParallelASGD"));
+Result servers(const std::string& settings) {
+  return read("parallelizationMethod=asgd\nDataParallelASGD=[\n" + settings + "\n]");
+}
+
+TEST(ParallelTrainOptions, ParameterServers) {
+  const Result plain = servers("");
+  EXPECT_EQ(plain.errors, "");
+  EXPECT_EQ(plain.options.method, ParallelMethod::asgd);
+  EXPECT_EQ(plain.options.servers.sync_period.at(0), 256);
+  EXPECT_FALSE(plain.options.servers.young);
+  // Names of the documents, of the block too.
+  const Result old = read(
+      "parallelizationMethod=dataParallelASGD\nASGD=[\nsyncPeriodPerWorkers=100:200\nusePipeline=true\n"
+      "AdjustLearningRateAtBeginning=[\nadjustCoefficient=0.2\nadjustNBMiniBatch=1024\n]\n]");
+  EXPECT_EQ(old.errors, "");
+  EXPECT_EQ(old.options.servers.sync_period.at(7), 200);
+  EXPECT_TRUE(old.options.servers.pipeline);
+  ASSERT_TRUE(old.options.servers.young);
+  EXPECT_EQ(old.options.servers.young->per_minibatches, 1024);
+  EXPECT_TRUE(servers("push=gradients").options.servers.every_minibatch);
+  EXPECT_FALSE(servers("push=gradients\nsyncPeriodPerWorker=64").options.servers.every_minibatch);
+  EXPECT_EQ(servers("SimModelAverage=true\nusePipeline=true").options.servers.policy, ServerOptions::Policy::sync);
+  for (const auto& [settings, words] : std::vector<std::pair<std::string, std::string>>{
+           {"syncPeriod=0", "at least 1 sample"},
+           {"maxStaleness=2\npolicy=sync", "policy = async"},
+           {"maxStaleness=-3", "counts pushes"},
+           {"policy=sync\nusePipeline=true", "usePipeline needs"},
+           {"backupWorkers=1", "push = gradients"},
+           {"softSync=2", "policy = mixed"},
+           {"servers=-1", "negative"},
+           {"fetchPeriod=64\npolicy=sync", "with every push"},
+           {"SimModelAverage=true\npush=gradients", "made of weights"},
+           {"SimModelAverage=true\npolicy=async", "wait for all"},
+           {"AdjustLearningRateAtBeginning=[\nadjustCoefficient=0\n]", "(0, 1]"},
+           {"synPeriod=3", "syncPeriod"}})
+    EXPECT_THAT(servers(settings).errors, HasSubstr(words)) << settings;
+}
+
+TEST(ParallelTrainOptions, PushesComeToCountFully) {
+  YoungRate rate;
+  rate.coefficient = 0.25, rate.per_minibatches = 4;
+  for (const auto& [pushes, factor] :
+       std::vector<std::pair<int, double>>{{1, 0.25}, {3, 0.25}, {4, 0.5}, {11, 0.75}, {12, 1}, {99, 1}})
+    EXPECT_EQ(rate.factor(pushes), factor) << pushes;
+  rate.shape = YoungRate::Shape::linearly;
+  EXPECT_EQ(rate.factor(2), 0.625);
+  EXPECT_EQ(rate.factor(5), 1);
+  rate.shape = YoungRate::Shape::none;
+  EXPECT_EQ(rate.factor(1), 1);
 }
 
 Result averaging(const std::string& settings) {
@@ -198,7 +241,8 @@ TEST(ParallelTrainOptions, WrongNumbersAndKeysAreErrors) {
 
 TEST(ParallelTrainOptions, EveryMethodHasItsLine) {
   for (const MethodEntry& entry : methods()) EXPECT_EQ(&method_entry(entry.method), &entry);
-  EXPECT_EQ(runnable_methods(), "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD, ASA, EASGD");
+  EXPECT_EQ(runnable_methods(),
+            "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD, DataParallelASGD, ASA, EASGD");
 }
 
 }  // namespace

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/parameter_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "strategy/local.h"
+#include "strategy/server_optimizer.h"
+#include "tutti/error.h"
+#include "tutti/log.h"
+#include "tutti/optimizer.h"
+
+namespace tutti {
+namespace {
+
+using Time = std::chrono::steady_clock;
+double since(Time::time_point start) { return std::chrono::duration<double>(Time::now() - start).count(); }
+
+void copy(const FloatBuffer& from, FloatBuffer& to) {
+  if (to.size() > 0) std::copy_n(from.data(), from.size(), to.data());
+}
+
+// What the others added to `all`, which contains `mine`.
+Tally difference(Tally all, const Tally& mine) {
+  all.samples -= mine.samples, all.columns -= mine.columns;
+  all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;
+  for (std::size_t i = 0; i < std::min(all.evaluations.size(), mine.evaluations.size()); ++i)
+    all.evaluations[i].sum -= mine.evaluations[i].sum, all.evaluations[i].count -= mine.evaluations[i].count;
+  return all;
+}
+
+void clear(Tally& tally) {
+  tally.samples = tally.columns = 0;
+  tally.criterion = tally.criterion_count = 0;
+  for (auto& e : tally.evaluations) e = {};
+}
+
+}  // namespace
+
+ParameterServer::ParameterServer(const ServerOptions& options, std::int64_t print_every, Communicator& comm)
+    : options_(options),
+      print_every_(print_every),
+      comm_(comm),
+      servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm.size()),
+      workers_(options.servers > 0 ? comm.size() - servers_ : comm.size()),
+      accrues_(options.push == ServerOptions::Push::gradients && !options.every_minibatch),
+      pipelined_(options.pipeline && workers_ > 1),
+      alone_(workers_ == 1 && options.bits.kind == ExchangeBits::Kind::full && !accrues_ &&
+             options.push == ServerOptions::Push::deltas),
+      tallies_(comm) {}
+
+ParameterServer::~ParameterServer() = default;
+
+Strategy::Share ParameterServer::share(int rank, int) const { return {rank < workers_ ? rank : -1, workers_}; }
+
+void ParameterServer::start(Parameters& parameters) {
+  if (server_) comm_.barrier();  // a run that was rolled back: nobody asks the old servers any more
+  live_ = &parameters;
+  broadcast_weights(comm_, parameters);
+  codec_ = make_codec(options_.bits.codec());
+  build();
+  const std::size_t n = parameters.size();
+  const bool lossy = codec_->lossy(), shifted = pipelined_ || options_.fetch_period > 0;
+  if (works() && (!pushes_gradients() || lossy)) base_ = FloatBuffer(n);
+  if (works() && lossy && shifted) known_ = FloatBuffer(n);
+  if (works() && lossy) residual_ = FloatBuffer(n);
+  if (works() && accrues_) accrued_ = FloatBuffer(n);
+  std::size_t largest = 0;
+  for (const ShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
+  value_ = FloatBuffer(largest);
+  common_ = FloatBuffer(largest);
+  fresh_optimizer_ = true;
+  begun_ = under_way_ = has_accrued_ = false;
+  syncs_ = 0;
+}
+
+void ParameterServer::build() {
+  meeting_.reset();
+  server_ = std::make_unique<Server>(comm_);
+  add_shards();
+  add_admission();
+  meeting_ = std::make_unique<Meeting>(*server_, workers_ < comm_.size() ? workers_ : 0);
+  server_->open();
+}
+
+void ParameterServer::add_shards() {
+  std::vector<int> owners;
+  for (int s = 0; s < servers_; ++s) owners.push_back(workers_ < comm_.size() ? workers_ + s : s);
+  std::unique_ptr<Optimizer> sample;
+  if (pushes_gradients()) sample = optimizers_.make();
+  plans_ = plan_shards(*live_, owners, sample && !sample->works_on_parts());
+  const int gathers = options_.policy == ServerOptions::Policy::mixed
+                          ? static_cast<int>(std::max<std::int64_t>(1, workers_ / options_.soft_sync))
+                          : 1;
+  desks_.clear();
+  shards_.clear();
+  for (const ShardPlan& plan : plans_) {
+    std::unique_ptr<Shard> shard;
+    if (plan.owner == comm_.rank())
+      shard = std::make_unique<Shard>(plan, *live_, codec_, make_rule(), workers_, gathers);
+    shards_.push_back(shard.get());
+    desks_.push_back(server_->add({.owner = plan.owner, .bytes = plan.bytes(*codec_), .clients = workers_, .lane = 0},
+                                  std::move(shard)));
+  }
+}
+
+void ParameterServer::add_admission() {
+  admission_ = nullptr;
+  admission_number_ = -1;
+  if (options_.max_staleness < 0 && options_.backup_workers == 0) return;
+  const int owner = workers_ < comm_.size() ? workers_ : 0;
+  std::unique_ptr<AdmissionDesk> desk;
+  if (comm_.rank() == owner)
+    desk = options_.backup_workers > 0 ? make_backup_admission(workers_, options_.backup_workers)
+                                       : make_bounded_admission(workers_, options_.max_staleness);
+  admission_ = desk.get();
+  admission_number_ = server_->add({.owner = owner, .bytes = kAdmissionBytes, .clients = workers_}, std::move(desk));
+}
+
+std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
+  if (pushes_gradients()) return std::make_unique<OptimizerRule>(optimizers_.make());
+  return options_.average ? make_mean_rule() : make_sum_rule();
+}
+
+void ParameterServer::load_shards() {
+  server_->exclusively([&] {
+    for (Shard* shard : shards_)
+      if (shard) shard->load(live_->weights.data());
+    if (admission_) admission_->restart();
+  });
+}
+
+void ParameterServer::begin_epoch(std::int64_t epoch) {
+  epoch_ = epoch;
+  period_ = options_.every_minibatch ? 0 : options_.sync_period.at(static_cast<std::size_t>(epoch));
+  if (!std::exchange(told_, true)) log::line(describe());
+  if (pushes_gradients() && std::exchange(fresh_optimizer_, false))
+    spread_optimizer(optimizers_.of_run(), *server_, shards_);
+  begun_ = true;
+  collected_ = false;
+  dropped_in_epoch_ = 0;
+  all_counts_ = {};
+  load_shards();
+  forget_what_was_pushed();
+  comm_.barrier();  // all servers have the weights from which workers start
+}
+
+// Where the common weights have just become those of all ranks.
+void ParameterServer::forget_what_was_pushed() {
+  copy(live_->weights, base_);
+  copy(live_->weights, known_);
+  since_mine_ = since_all_ = since_fetch_ = columns_since_ = 0;
+  batch_ = step_ = wanted_ = 0;
+  under_way_ = has_accrued_ = false;
+}
+
+bool ParameterServer::joins_step(std::int64_t samples) {
+  if (!works()) return false;
+  if (step_ >= wanted_) return true;
+  ++step_;
+  dropped_mine_ += samples;
+  return false;
+}
+
+void ParameterServer::piece_ready(std::size_t piece) {
+  if (!pushes_gradients()) global_->global_ready(piece, columns_);
+}
+
+void ParameterServer::finish_gradients(Tally& tally) {
+  step_tally_ = tally;
+  since_mine_ += tally.samples;
+  since_fetch_ += tally.samples;
+  columns_since_ += columns_;
+  if (options_.backup_workers == 0) return;
+  sync(live_->gradients.data(), true);  // now, so that what is dropped is not reported
+  if (dropped_now_) clear(tally);
+}
+
+bool ParameterServer::due() const {
+  if (waits_for_all()) return period_ == 0 || since_all_ >= period_ * workers_;
+  return since_mine_ > 0 && since_mine_ >= period_;
+}
+
+void ParameterServer::exchange_weights(std::int64_t global_samples) {
+  since_all_ += global_samples;
+  Parameters& p = *live_;
+  if (options_.backup_workers > 0) {
+    // Has been exchanged.
+  } else if (due()) {
+    if (std::exchange(has_accrued_, false))
+      for (std::size_t i = 0; i < p.size(); ++i) p.gradients.data()[i] += accrued_.data()[i];
+    sync(p.gradients.data(), options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
+  } else if (pushes_gradients() && step_tally_.samples > 0) {
+    // The worker goes on alone with its own updates; the servers get the sum.
+    for (std::size_t i = 0; i < p.size(); ++i)
+      accrued_.data()[i] = p.gradients.data()[i] + (has_accrued_ ? accrued_.data()[i] : 0.0f);
+    has_accrued_ = true;
+    for (std::size_t i = 0; i < p.pieces.size(); ++i) global_->global_ready(i, columns_);
+  }
+  ++step_;
+  if (!std::exchange(dropped_now_, false)) mine_ += step_tally_;
+}
+
+// One push, and unless it is pipelined its answer. Rounds over the servers begin with this rank's own.
+template <class Visit>
+void ParameterServer::each_shard(const Visit& visit) {
+  const auto servers = static_cast<std::size_t>(servers_), first = static_cast<std::size_t>(comm_.rank()) % servers;
+  for (std::size_t round = 0; round < plans_.size(); round += servers)
+    for (std::size_t i = 0; i < servers; ++i)
+      if (const std::size_t shard = round + (first + i) % servers; shard < plans_.size()) visit(shard);
+}
+
+void ParameterServer::sync(const float* gradients, bool fetches) {
+  const ExchangeStats before = stats_;
+  ++syncs_;
+  factor_ = options_.young ? options_.young->factor(syncs_) : 1;
+  PushHead head;
+  head.samples = since_mine_, head.columns = columns_since_;
+  const StepRates rates = global_->rates();
+  head.learning_rate = rates.learning_rate * factor_, head.momentum_per_sample = rates.momentum_per_sample;
+  head.fetches = fetches;
+  head.replaces = alone_ && factor_ == 1;
+  head.late = pipelined_;
+  dropped_now_ = !admit(head);
+  if (dropped_now_) {
+    head.pushes = 0, head.fetches = 1;
+    dropped_mine_ += since_mine_;
+  }
+  if (pipelined_ && fetches) {
+    each_shard([&](std::size_t s) { turn(s, head, gradients); });
+    under_way_ = true;
+  } else {
+    each_shard([&](std::size_t s) { push(s, head, gradients); });
+    each_shard([&](std::size_t s) { take(s, head); });
+  }
+  since_mine_ = since_all_ = columns_since_ = 0;
+  if (fetches) since_fetch_ = 0;
+  ++stats_.exchanges;
+  tell_push(before);
+}
+
+// Whether the push counts, and with which others together.
+bool ParameterServer::admit(PushHead& head) {
+  head.apart = 0;
+  if (options_.backup_workers > 0) {
+    const AdmissionAnswer a = ask_admission({step_, since_mine_, 0});
+    wanted_ = a.step;
+    head.batch = a.batch >= 0 ? a.batch : a.step;
+    head.batch_size = static_cast<std::int32_t>(a.size);
+    return a.batch >= 0;
+  }
+  if (options_.max_staleness >= 0) {
+    const AdmissionAnswer a = ask_admission({0, since_mine_, 0});
+    counts_.add(a.staleness);
+    head.batch = a.batch;
+    head.batch_size = static_cast<std::int32_t>(a.size);
+  } else if (waits_for_all()) {
+    head.batch = batch_++;
+    head.batch_size = workers_;
+  } else {
+    head.apart = 1;
+  }
+  return true;
+}
+
+AdmissionAnswer ParameterServer::ask_admission(const AdmissionRequest& request) {
+  const auto start = Time::now();
+  std::memcpy(server_->message(admission_number_).data(), &request, sizeof request);
+  server_->ask(admission_number_, sizeof(AdmissionAnswer));
+  AdmissionAnswer answer;
+  std::memcpy(&answer, server_->wait(admission_number_).data(), sizeof answer);
+  stats_.wait += since(start);
+  return answer;
+}
+
+void ParameterServer::push(std::size_t shard, const PushHead& head, const float* gradients) {
+  const auto start = Time::now();
+  std::byte* out = server_->message(desks_[shard]).data();
+  std::memcpy(out, &head, sizeof head);
+  out += kHeadBytes;
+  if (head.pushes)
+    for (const ShardRun& run : plans_[shard].runs) {
+      encode(run, head, gradients, out);
+      out += codec_->bytes(run.rows, run.columns);
+    }
+  stats_.encode += since(start);
+  server_->ask(desks_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
+  count_bytes(shard);
+}
+
+void ParameterServer::encode(const ShardRun& run, const PushHead& head, const float* gradients, std::byte* out) {
+  float* residual = residual_.size() > 0 ? residual_.data() + run.offset : nullptr;
+  const float* value = pushes_gradients() ? gradients + run.offset : value_.data();
+  if (!pushes_gradients()) {
+    const float* w = live_->weights.data() + run.offset;
+    float* base = base_.data() + run.offset;
+    float* delta = value_.data();
+    const auto f = static_cast<float>(factor_);
+    if (head.replaces)
+      value = w;
+    else
+      for (std::size_t i = 0; i < run.size(); ++i) delta[i] = f * (base[i] - w[i]);
+    if (!head.fetches) std::copy_n(w, run.size(), base);
+  }
+  codec_->encode(run.rows, run.columns, value, residual, out);
+}
+
+std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool counts) {
+  const auto start = Time::now();
+  const auto bytes = server_->wait(desks_[shard]);
+  stats_.wait += since(start);
+  AnswerHead head;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (counts && shard == 0 && options_.max_staleness < 0) counts_.add(head.staleness);
+  return bytes.subspan(kHeadBytes);
+}
+
+// The common weights of an answer, as they are sent or as differences from the last ones.
+const float* ParameterServer::common_run(const ShardRun& run, const std::byte* in) {
+  if (!codec_->lossy()) {
+    codec_->decode(run.rows, run.columns, in, common_.data());
+    return common_.data();
+  }
+  float* known = (known_.size() > 0 ? known_ : base_).data() + run.offset;
+  codec_->decode_add(run.rows, run.columns, in, known);
+  return known;
+}
+
+void ParameterServer::take(std::size_t shard, const PushHead& head) {
+  const std::byte* in = wait_for(shard, head.pushes).data();
+  if (!head.fetches) return;
+  const auto start = Time::now();
+  for (const ShardRun& run : plans_[shard].runs) {
+    const float* common = common_run(run, in);
+    std::copy_n(common, run.size(), live_->weights.data() + run.offset);
+    if (float* base = base_.data(); base && base + run.offset != common)
+      std::copy_n(common, run.size(), base + run.offset);
+    in += codec_->bytes(run.rows, run.columns);
+  }
+  stats_.decode += since(start);
+}
+
+// Pipelined: takes the answer of the push before and pushes again. What the servers had not got by then stays.
+void ParameterServer::turn(std::size_t shard, const PushHead& head, const float* gradients) {
+  const std::byte* in = under_way_ ? wait_for(shard, true).data() : nullptr;
+  const auto start = Time::now();
+  std::byte* out = server_->message(desks_[shard]).data();
+  std::memcpy(out, &head, sizeof head);
+  std::size_t at = kHeadBytes;
+  for (const ShardRun& run : plans_[shard].runs) {
+    turn_run(run, head, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
+    at += codec_->bytes(run.rows, run.columns);
+  }
+  stats_.encode += since(start);
+  server_->ask(desks_[shard], plans_[shard].bytes(*codec_));
+  count_bytes(shard);
+}
+
+// Question and answer may share their memory: a run is read before it is written.
+void ParameterServer::turn_run(const ShardRun& run, const PushHead& head, const float* gradients, const std::byte* in,
+                               std::byte* out) {
+  const float* common = in ? common_run(run, in) : nullptr;
+  encode(run, head, gradients, out);
+  float* w = live_->weights.data() + run.offset;
+  if (pushes_gradients()) {
+    if (common) std::copy_n(common, run.size(), w);
+    return;
+  }
+  if (common)
+    for (std::size_t i = 0; i < run.size(); ++i) w[i] = common[i] - value_.data()[i];
+  std::copy_n(w, run.size(), base_.data() + run.offset);
+}
+
+void ParameterServer::count_bytes(std::size_t shard) {
+  if (shards_[shard]) return;
+  stats_.bytes_sent += static_cast<std::int64_t>(plans_[shard].bytes(*codec_));
+  stats_.values_sent += static_cast<std::int64_t>(plans_[shard].values);
+}
+
+void ParameterServer::settle(GlobalSink& global) {
+  if (works()) finish_pushes(global);
+  meeting_->meet();
+  server_->exclusively([&] {
+    for (Shard* shard : shards_)
+      if (shard) shard->flush();
+  });
+  share_weights();
+  load_shards();
+  forget_what_was_pushed();
+  collected_ = false;
+  tallies_.begin(mine_);
+  Tally all = tallies_.finish();
+  others_ += difference(all, mine_);
+  clear(mine_);
+  add_up_counts();
+}
+
+// All that this worker has learned goes to the servers.
+void ParameterServer::finish_pushes(GlobalSink& global) {
+  global_ = &global;
+  if (std::exchange(under_way_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
+  const bool left = waits_for_all() ? since_all_ > 0 : since_mine_ > 0;
+  if (left && options_.backup_workers == 0) {
+    if (pushes_gradients() && !has_accrued_) std::fill_n(accrued_.data(), accrued_.size(), 0.0f);
+    has_accrued_ = false;
+    sync(accrued_.data(), false);
+  }
+  if (options_.max_staleness >= 0) ask_admission({0, 0, 1});
+}
+
+void ParameterServer::share_weights() {
+  const auto start = Time::now();
+  server_->exclusively([&] {
+    for (const Shard* shard : shards_)
+      if (shard) shard->store(live_->weights.data());
+  });
+  for (const ShardPlan& plan : plans_) {
+    for (const ShardRun& run : plan.runs)
+      comm_.broadcast(plan.owner, std::as_writable_bytes(live_->weights.span().subspan(run.offset, run.size())));
+    if (plan.owner != comm_.rank()) continue;
+    const auto copies = static_cast<std::int64_t>(comm_.size() - 1);
+    stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.values * sizeof(float));
+    stats_.values_sent += copies * static_cast<std::int64_t>(plan.values);
+  }
+  stats_.wait += since(start);
+}
+
+void ParameterServer::add_up_counts() {
+  counts_.add_up(comm_);
+  all_counts_ += std::exchange(counts_, {});
+  comm_.all_reduce_sum(std::span(&dropped_mine_, 1));
+  dropped_in_epoch_ += dropped_mine_;
+  dropped_ += std::exchange(dropped_mine_, 0);
+}
+
+void ParameterServer::tell_push(const ExchangeStats& before) const {
+  if (print_every_ == 0 || syncs_ % print_every_ != 0) return;
+  const double wait = stats_.wait - before.wait, work = stats_.encode + stats_.decode - before.encode - before.decode;
+  log::line(fmt::format("\t\t(parameter server stats) push {}: {:.6g} seconds, {:.6g} of them waiting", syncs_,
+                        wait + work, wait));
+}
+
+Tally ParameterServer::take_tally_of_others() { return std::exchange(others_, {}); }
+std::int64_t ParameterServer::take_dropped_samples() { return std::exchange(dropped_, 0); }
+
+void ParameterServer::end_epoch(GlobalSink&) {
+  if (!waits_for_all() || options_.max_staleness >= 0)
+    log::line(fmt::format("Staleness in epoch {}: {}", epoch_ + 1, all_counts_.text()));
+  if (options_.backup_workers > 0)
+    log::line(fmt::format("Dropped in epoch {}: {} samples whose gradients would have come too late", epoch_ + 1,
+                          dropped_in_epoch_));
+}
+
+void ParameterServer::show_common_weights() {
+  if (!pushes_gradients() || !begun_ || std::exchange(collected_, true)) return;
+  collect_optimizer(optimizers_.of_run(), *server_, shards_, plans_, comm_, *live_);
+}
+
+void ParameterServer::archive(Archive& a) {
+  a("DataParallelASGD.pushes", syncs_);
+  if (a.loading()) fresh_optimizer_ = true;
+  bool lossy = residual_.size() > 0;
+  a("DataParallelASGD.quantised", lossy);
+  if (!lossy) {
+    if (a.loading()) std::fill_n(residual_.data(), residual_.size(), 0.0f);
+    return;
+  }
+  FloatBuffer unused;
+  if (residual_.size() == 0) unused = FloatBuffer(live_->size());
+  a("DataParallelASGD.residual", residual_.size() > 0 ? residual_.span() : unused.span());
+}
+
+ExchangeStats ParameterServer::take_stats() {
+  ExchangeStats stats = std::exchange(stats_, {});
+  stats.bytes_sent += tallies_.take_bytes();
+  return stats;
+}
+
+std::string ParameterServer::describe() const {
+  std::string text =
+      fmt::format("DataParallelASGD with {} worker{} and {} server{}{}, ", workers_, workers_ == 1 ? "" : "s", servers_,
+                  servers_ == 1 ? "" : "s", options_.servers > 0 ? " of their own" : " beside them");
+  text += pushes_gradients() ? "gradients pushed" : options_.average ? "weights averaged" : "deltas pushed";
+  text += options_.every_minibatch
+              ? " after every minibatch"
+              : fmt::format(" every {} samples of {}", options_.sync_period.at(static_cast<std::size_t>(epoch_)),
+                            waits_for_all() ? "each worker" : "a worker");
+  text += fmt::format(" in {}", make_codec(options_.bits.codec())->name());
+  switch (options_.policy) {
+    case ServerOptions::Policy::async:
+      text += options_.max_staleness >= 0
+                  ? fmt::format(", asynchronously, at most {} pushes stale", options_.max_staleness)
+                  : ", asynchronously";
+      break;
+    case ServerOptions::Policy::sync:
+      text += options_.backup_workers > 0 ? fmt::format(", synchronously, {} of them backup", options_.backup_workers)
+                                          : ", synchronously";
+      break;
+    case ServerOptions::Policy::mixed:
+      text += fmt::format(", {} pushes to an update", std::max<std::int64_t>(1, workers_ / options_.soft_sync));
+      break;
+  }
+  if (pipelined_) text += ", fetched one push late";
+  return text;
+}
+
+std::string ParameterServer::loop_text(std::int64_t epoch) const {
+  return fmt::format(", DataParallelASGD training (myRank = {}, numNodes = {}, SamplesSyncToServer = {}){}",
+                     comm_.rank(), comm_.size(),
+                     options_.every_minibatch ? 0 : options_.sync_period.at(static_cast<std::size_t>(epoch)),
+                     pipelined_ ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
+}
+
+void StalenessCounts::add(std::int64_t staleness) {
+  ++bins[std::min(static_cast<std::size_t>(staleness), kBins - 1)];
+  ++pushes;
+  sum += staleness;
+  largest = std::max(largest, staleness);
+}
+
+StalenessCounts& StalenessCounts::operator+=(const StalenessCounts& o) {
+  for (std::size_t i = 0; i < kBins; ++i) bins[i] += o.bins[i];
+  pushes += o.pushes, sum += o.sum, largest = std::max(largest, o.largest);
+  return *this;
+}
+
+void StalenessCounts::add_up(Communicator& comm) {
+  comm.all_reduce_sum(std::span(bins));
+  comm.all_reduce_sum(std::span(&pushes, 1));
+  comm.all_reduce_sum(std::span(&sum, 1));
+  std::vector<std::int64_t> all(static_cast<std::size_t>(comm.size()));
+  comm.all_gather(std::as_bytes(std::span(&largest, 1)), std::as_writable_bytes(std::span(all)));
+  largest = *std::max_element(all.begin(), all.end());
+}
+
+std::string StalenessCounts::text() const {
+  std::string text =
+      fmt::format("mean {:.2f}, max {}; {} pushes",
+                  static_cast<double>(sum) / std::max<double>(1, static_cast<double>(pushes)), largest, pushes);
+  const char* sign = ": ";
+  for (std::size_t i = 0; i < kBins; ++i)
+    if (bins[i] > 0)
+      text += fmt::format("{}{}{}: {}", std::exchange(sign, ", "), i, i + 1 == kBins ? "+" : "", bins[i]);
+  return text;
+}
+
+std::unique_ptr<Strategy> make_parameter_server(const ServerOptions& o, std::int64_t print_every, Communicator& comm) {
+  if (o.servers > 0 && o.servers >= comm.size())
+    throw Error(
+        fmt::format("starting DataParallelASGD: servers = {} leaves no worker among {} rank{}. fix: start more "
+                    "ranks, or servers = 0, where ranks serve beside their work",
+                    o.servers, comm.size(), comm.size() == 1 ? "" : "s"));
+  const std::int64_t workers = comm.size() - o.servers;
+  if (o.backup_workers > 0 && o.backup_workers >= workers)
+    throw Error(
+        fmt::format("starting DataParallelASGD: backupWorkers = {} leaves none of {} worker{} to wait for. fix: "
+                    "backupWorkers = {} or less",
+                    o.backup_workers, workers, workers == 1 ? "" : "s", workers - 1));
+  return std::make_unique<ParameterServer>(o, print_every, comm);
+}
+
+}  // namespace tutti

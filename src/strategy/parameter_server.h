@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// parameter_server.h -- DataParallelASGD: the common weights live at servers, workers push what they have learned and
+// fetch what all have learned (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; semantics 11.6). This
+// class is the worker; shards (server_shard.h) are the servers, a desk of admission stands before them where pushes
+// depend on each other.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategy/server_admission.h"
+#include "strategy/server_options.h"
+#include "strategy/server_shard.h"
+#include "strategy/tally_exchange.h"
+#include "tutti/codec.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// How stale pushes were: one count for each number of pushes of others that they missed, the last for all above.
+struct StalenessCounts {
+  static constexpr std::size_t kBins = 64;
+  std::vector<std::int64_t> bins = std::vector<std::int64_t>(kBins);
+  std::int64_t pushes = 0, sum = 0, largest = 0;
+  void add(std::int64_t staleness);
+  StalenessCounts& operator+=(const StalenessCounts&);
+  void add_up(Communicator&);  // collective
+  std::string text() const;    // "mean 1.50, max 3; 12 pushes: 0: 2, 1: 4, ..."
+};
+
+class ParameterServer : public Strategy {
+ public:
+  ParameterServer(const ServerOptions&, std::int64_t print_every, Communicator&);
+  ~ParameterServer() override;
+
+  void lend(const OptimizerSource& optimizers) override { optimizers_ = optimizers; }
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  bool joins_step(std::int64_t samples) override;
+  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void piece_ready(std::size_t piece) override;
+  void finish_gradients(Tally&) override;
+  void exchange_weights(std::int64_t global_samples) override;
+  void settle(GlobalSink&) override;
+  Tally take_tally_of_others() override;
+  std::int64_t take_dropped_samples() override;
+  void end_epoch(GlobalSink&) override;
+  void show_common_weights() override;
+  bool steps_alone() const override { return true; }
+  Share share(int rank, int ranks) const override;
+  void archive(Archive&) override;
+  ExchangeStats take_stats() override;
+  std::string describe() const override;
+  std::string loop_text(std::int64_t epoch) const override;
+
+ private:
+  bool works() const { return comm_.rank() < workers_; }
+  bool pushes_gradients() const { return options_.push == ServerOptions::Push::gradients; }
+  bool waits_for_all() const { return options_.policy == ServerOptions::Policy::sync; }
+  void build();
+  void add_shards();
+  void add_admission();
+  std::unique_ptr<ShardRule> make_rule() const;
+  void load_shards();
+
+  bool due() const;
+  void sync(const float* gradients, bool fetches);
+  bool admit(PushHead&);
+  AdmissionAnswer ask_admission(const AdmissionRequest&);
+  template <class Visit>
+  void each_shard(const Visit&);
+  void push(std::size_t shard, const PushHead&, const float* gradients);
+  void encode(const ShardRun&, const PushHead&, const float* gradients, std::byte* out);
+  void take(std::size_t shard, const PushHead&);
+  void turn(std::size_t shard, const PushHead&, const float* gradients);
+  void turn_run(const ShardRun&, const PushHead&, const float* gradients, const std::byte* in, std::byte* out);
+  const float* common_run(const ShardRun&, const std::byte* in);
+  std::span<const std::byte> wait_for(std::size_t shard, bool counts);
+  void count_bytes(std::size_t shard);
+
+  void finish_pushes(GlobalSink&);
+  void share_weights();
+  void forget_what_was_pushed();
+  void add_up_counts();
+  void tell_push(const ExchangeStats& before) const;
+
+  ServerOptions options_;
+  const std::int64_t print_every_;
+  Communicator& comm_;
+  const int servers_, workers_;
+  OptimizerSource optimizers_;
+  Parameters* live_ = nullptr;
+
+  std::shared_ptr<const Codec> codec_;
+  std::vector<ShardPlan> plans_;
+  std::vector<int> desks_;      // by shard
+  std::vector<Shard*> shards_;  // by shard, null where another rank serves it
+  AdmissionDesk* admission_ = nullptr;
+  int admission_number_ = -1;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Meeting> meeting_;
+
+  // The worker's weights at its last push or fetch: deltas count from there.
+  FloatBuffer base_;
+  FloatBuffer known_;  // the common weights as this worker last had them, where that is something else
+  FloatBuffer residual_, accrued_, value_, common_;
+  const bool accrues_, pipelined_, alone_;
+  bool has_accrued_ = false;
+  bool under_way_ = false;  // pushes whose answers have not been taken
+
+  std::int64_t period_ = 0;
+  std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch
+  std::int64_t columns_since_ = 0;
+  std::int64_t syncs_ = 0;   // pushes of this worker, in all
+  std::int64_t batch_ = 0;   // policy sync: the next update
+  std::int64_t step_ = 0;    // backup workers: minibatches since the workers were together
+  std::int64_t wanted_ = 0;  // likewise: the one whose gradients are wanted
+  double factor_ = 1;        // by which the push counts
+  bool dropped_now_ = false;
+  std::int64_t dropped_mine_ = 0, dropped_ = 0, dropped_in_epoch_ = 0;  // samples
+
+  std::int64_t epoch_ = 0;
+  std::int64_t columns_ = 0;
+  GlobalSink* global_ = nullptr;
+  TallyExchange tallies_;
+  Tally step_tally_, mine_, others_;
+  StalenessCounts counts_, all_counts_;
+  ExchangeStats stats_;
+  bool told_ = false, begun_ = false;
+  bool fresh_optimizer_ = true;  // the state of the run's optimizer is newer than that of the servers
+  bool collected_ = false;       // they are the same
+};
+
+}  // namespace tutti
