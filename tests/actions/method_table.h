@@ -24,6 +24,10 @@ inline std::string block_momentum(const std::string& settings) {
   return "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80;" + settings + "]";
 }
 
+inline std::string servers(const std::string& settings) {
+  return "parallelizationMethod=ASGD;DataParallelASGD=[" + settings + "]";
+}
+
 // Blocks that end within epochs or not, momentum of SGD kept and reset.
 inline const std::vector<Method>& methods() {
   static const std::vector<Method> table{
@@ -48,6 +52,13 @@ inline const std::vector<Method>& methods() {
       {"outer-sgd", block_momentum("outerOptimizer=sgd;resetSGDMomentum=false"), "BlockMomentumSGD"},
       {"outer-adam", block_momentum("outerOptimizer=adam;outerLearningRate=0.001"), "BlockMomentumSGD"},
       {"elastic", "parallelizationMethod=EASGD;EASGD=[period=3]", "EASGD"},
+      {"servers", servers("syncPeriod=20"), "DataParallelASGD", false, true, true},
+      {"servers-late", servers("syncPeriod=20;usePipeline=true"), "DataParallelASGD", false, true, true},
+      {"servers-bounded", servers("maxStaleness=1;syncPeriod=10"), "DataParallelASGD", false, true, true},
+      {"servers-gradients", servers("push=gradients"), "DataParallelASGD", false, true, true},
+      {"servers-mixed", servers("push=gradients;policy=mixed"), "DataParallelASGD", false, true, true},
+      {"servers-sync", servers("push=gradients;policy=sync"), "DataParallelASGD", true, true, true},
+      {"servers-averaging", servers("SimModelAverage=true;syncPeriod=30"), "DataParallelASGD", true, true, true},
   };
   return table;
 }
