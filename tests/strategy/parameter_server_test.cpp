@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstring>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "../support/run_ranks.h"
@@ -64,7 +67,7 @@ struct Course {
   bool whole_numbers = false;
   OptimizerOptions optimizer = {};
   int slow_rank = -1;
-  std::size_t columns_per_piece = 1000;
+  Shapes shapes = kShapes;
 
   std::int64_t share(int rank, int t) const {
     const bool empty = std::find(empty_ranks.begin(), empty_ranks.end(), rank) != empty_ranks.end();
@@ -83,7 +86,7 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
   out.residuals.resize(static_cast<std::size_t>(run.ranks));
   std::mutex mutex;
   run_ranks(run.ranks, [&](Communicator& comm) {
-    Parameters p = parameters_of(kShapes, run.columns_per_piece);
+    Parameters p = parameters_of(run.shapes);
     p.touched.resize(p.slices.size());
     const auto start = gradient(p, 77, 0, true);
     std::copy(start.begin(), start.end(), p.weights.data());
@@ -260,6 +263,59 @@ TEST(ParameterServer, ranks_that_do_not_suffice_are_refused) {
   });
 }
 
+TEST(ShardPlans, hold_every_column_once_and_weigh_about_the_same) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 50; ++round) {
+    Shapes shapes;
+    for (unsigned s = 0; s < 1 + random() % 6; ++s) shapes.emplace_back(1 + random() % 700, 1 + random() % 2000);
+    const Parameters p = parameters_of(shapes);
+    std::vector<int> owners(1 + random() % 5);
+    std::iota(owners.begin(), owners.end(), 3);
+    for (const bool whole : {false, true}) {
+      std::vector<int> seen(p.size());
+      std::vector<std::size_t> load(owners.size());
+      for (const ShardPlan& plan : plan_shards(p, owners, whole)) {
+        std::size_t values = 0;
+        for (const ShardRun& run : plan.runs) {
+          EXPECT_EQ(run.offset, p.slices[run.slice].offset + run.first_column * run.rows);
+          if (whole) {
+            EXPECT_EQ(run.columns, p.slices[run.slice].columns);
+          }
+          for (std::size_t i = 0; i < run.size(); ++i) ++seen[run.offset + i];
+          values += run.size();
+        }
+        EXPECT_EQ(plan.values, values);
+        load[static_cast<std::size_t>(plan.owner - 3)] += values;
+      }
+      std::size_t values = 0;
+      for (const Slice& s : p.slices) {
+        values += s.size();
+        for (std::size_t i = 0; i < s.size(); ++i) EXPECT_EQ(seen[s.offset + i], 1);
+      }
+      const double even = static_cast<double>(values) / static_cast<double>(owners.size());
+      if (!whole)
+        for (const std::size_t l : load) EXPECT_NEAR(static_cast<double>(l), even, 4000.0) << "a few columns";
+    }
+  }
+}
+
+// Many shards to a server, more than are on their way at a time.
+TEST(ParameterServer, large_weights_travel_in_many_shards) {
+  OptimizerOptions plain;
+  plain.momentum = false;
+  const Course run{.ranks = 3,
+                   .epochs = 1,
+                   .steps = 2,
+                   .whole_numbers = true,
+                   .optimizer = plain,
+                   .shapes = {{700, 900}, {1, 300}, {300, 1000}}};
+  const auto expected = train(run, method(ParallelMethod::data_parallel)).weights;
+  for (const Policy policy : {Policy::async, Policy::sync}) {
+    EXPECT_EQ(train(run, servers(policy, Push::gradients)).weights, expected);
+    EXPECT_EQ(train(run, servers(policy, Push::deltas, 1)).weights, expected);
+  }
+}
+
 // Workers in random order at a desk of admission: nobody misses more than allowed, and all get on.
 TEST(Admission, keeps_the_bound_and_lets_everybody_go_on) {
   for (const int workers : {1, 2, 3, 6})
@@ -290,7 +346,9 @@ TEST(Admission, keeps_the_bound_and_lets_everybody_go_on) {
         for (std::size_t i = 0; i < waits.size(); ++i) {
           AdmissionAnswer answer;
           std::memcpy(&answer, messages[i].data(), sizeof answer);
-          if (!waits[i] && left[i] >= 0 && left[i] < 50) EXPECT_LE(answer.staleness, most);
+          if (!waits[i] && left[i] >= 0 && left[i] < 50) {
+            EXPECT_LE(answer.staleness, most);
+          }
         }
       }
       EXPECT_EQ(away, workers) << "with at most " << most;

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataParallelASGD over MPI: every policy ends and uses every sample once, synchronous ones have the numbers of simpler methods, staleness
+and dropped samples are told, and ranks that do not suffice are refused."""
+import re
+import examples
+import support
+
+STALENESS = re.compile(r'Staleness in epoch (\d+): mean (\S+), max (\d+); (\d+) pushes: (.*)')
+DROPPED = re.compile(r'Dropped in epoch (\d+): (\d+) samples')
+
+
+class ServersTest(support.TrainerTest):
+    def train(self, ranks, parallel, samples=50, expect=0):
+        self.write('train.ctf', examples.points(samples))
+        self.write('run.cntk', examples.config(minibatch=12, epochs=2, bits=32))
+        return self.run_trainer(['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[ParallelTrain=[{parallel}]]]'], ranks, expect=expect)
+
+    def servers(self, ranks, settings, samples=50):
+        result = self.train(ranks, f'parallelizationMethod=asgd;DataParallelASGD=[{settings}]', samples)
+        found = support.epochs(result.text)
+        self.assertEqual([e['epoch'] for e in found], [1, 2], str(result))
+        return found, result.text
+
+    def numbers(self, epochs):
+        return [(e['CrossEntropyWithSoftmax'], e['EvalClassificationError']) for e in epochs]
+
+    def test_every_policy_uses_every_sample(self):
+        for settings in ('syncPeriod=4', 'syncPeriod=4;usePipeline=true', 'push=gradients', 'push=gradients;policy=mixed', 'policy=sync;syncPeriod=4',
+                         'maxStaleness=1;syncPeriod=4', 'SimModelAverage=true', 'servers=1', 'servers=2;push=gradients;exchangeBits=1'):
+            for samples in (2, 50):
+                with self.subTest(settings=settings, samples=samples):
+                    found, _ = self.servers(3, settings, samples)
+                    for number, epoch in enumerate(found, 1):
+                        self.assertEqual(epoch['CrossEntropyWithSoftmax'][1], samples, epoch['line'])
+                        self.assertEqual(epoch['totalSamplesSeen'], number * samples)
+
+    def test_synchronous_gradients_have_the_numbers_of_DataParallelSGD(self):
+        expected = self.numbers(support.epochs(self.train(2, 'parallelizationMethod=DataParallelSGD').text))
+        self.assertEqual(self.numbers(self.servers(2, 'policy=sync;push=gradients')[0]), expected)
+        self.assertEqual(self.numbers(self.servers(3, 'policy=sync;push=gradients;servers=1')[0]), expected)
+
+    def test_one_worker_has_the_numbers_of_training_alone(self):
+        expected = self.numbers(support.epochs(self.train(1, 'parallelizationMethod=none').text))
+        self.assertEqual(self.numbers(self.servers(1, 'syncPeriod=12')[0]), expected)
+        self.assertEqual(self.numbers(self.servers(2, 'servers=1;syncPeriod=12')[0]), expected)
+
+    def test_staleness_keeps_its_bound(self):
+        for bound in (0, 1, 3):
+            _, text = self.servers(3, f'maxStaleness={bound};push=gradients')
+            lines = STALENESS.findall(text)
+            self.assertEqual(len(lines), 2, text)
+            for _, _, largest, pushes, counts in lines:
+                self.assertLessEqual(int(largest), bound)
+                self.assertEqual(sum(int(c.split(': ')[1]) for c in counts.split(', ')), int(pushes))
+
+    def test_backup_workers_go_on_without_the_slowest(self):
+        result = self.train(3, 'parallelizationMethod=asgd;faultHook=[rank=2;sleep=0.1];DataParallelASGD=[policy=sync;push=gradients;backupWorkers=1]')
+        found, dropped = support.epochs(result.text), DROPPED.findall(result.text)
+        self.assertEqual(len(dropped), 2, str(result))
+        for epoch, (_, samples) in zip(found, dropped):
+            self.assertEqual(epoch['CrossEntropyWithSoftmax'][1] + int(samples), 50, epoch['line'])
+            self.assertGreaterEqual(int(samples), 12)
+        self.assertNotIn('damaged', result.text)
+
+    def test_ranks_that_do_not_suffice(self):
+        result = self.train(2, 'parallelizationMethod=asgd;DataParallelASGD=[servers=2]', expect=None)
+        self.assertIn('servers = 2 leaves no worker among 2 ranks', result.text)
+
+
+if __name__ == '__main__':
+    support.main()
