@@ -81,10 +81,13 @@ void ParameterServer::start(Parameters& parameters) {
 
 void ParameterServer::build() {
   meeting_.reset();
+  lots_.reset();
   server_ = std::make_unique<Server>(comm_);
   add_shards();
   add_admission();
-  meeting_ = std::make_unique<Meeting>(*server_, workers_ < comm_.size() ? workers_ : 0);
+  const int owner = workers_ < comm_.size() ? workers_ : 0;
+  meeting_ = std::make_unique<Meeting>(*server_, owner);
+  if (!waits_for_all() && workers_ > 1) lots_ = std::make_unique<ServedLots>(*server_, owner, workers_);
   server_->open();
 }
 

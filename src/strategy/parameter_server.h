@@ -49,6 +49,7 @@ class ParameterServer : public Strategy {
   void show_common_weights() override;
   bool steps_alone() const override { return true; }
   Share share(int rank, int ranks) const override;
+  LotDealer* dealer() override { return lots_.get(); }
   void archive(Archive&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;
@@ -100,6 +101,7 @@ class ParameterServer : public Strategy {
   int admission_number_ = -1;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<ServedLots> lots_;  // where nobody waits for all
 
   // The worker's weights at its last push or fetch: deltas count from there.
   FloatBuffer base_;

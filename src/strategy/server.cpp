@@ -7,6 +7,7 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "tutti/error.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kMostDesks = 16000;  // two tags each
 constexpr int kDriveTag = 32766;
+constexpr std::int64_t kBehindAll = std::numeric_limits<std::int64_t>::max() / 2;
 
 }  // namespace
 
@@ -317,5 +319,16 @@ void Meeting::meet() {
   server_.ask(number_, 1);
   server_.wait(number_);
 }
+
+ServedLots::ServedLots(Server& server, int owner, int workers)
+    : tickets_(server, owner), meeting_(server, owner), works_(server.rank() < workers) {}
+
+void ServedLots::begin_stretch() {
+  meeting_.meet();
+  tickets_.restart(0, kBehindAll);
+  meeting_.meet();
+}
+
+std::int64_t ServedLots::next() { return works_ ? tickets_.take() : kBehindAll; }
 
 }  // namespace tutti

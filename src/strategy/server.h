@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tutti/communicator.h"
+#include "tutti/lots.h"
 
 namespace tutti {
 
@@ -157,6 +158,19 @@ class Meeting {
  private:
   Server& server_;
   int number_;
+};
+
+// Deals lots of data to the first `workers` ranks as they ask; the others get one that lies behind all data.
+class ServedLots : public LotDealer {
+ public:
+  ServedLots(Server&, int owner, int workers);  // adds desks; before Server::open()
+  void begin_stretch() override;
+  std::int64_t next() override;
+
+ private:
+  Tickets tickets_;
+  Meeting meeting_;
+  const bool works_;
 };
 
 }  // namespace tutti

@@ -41,8 +41,10 @@ class ServersTest(support.TrainerTest):
 
     def test_one_worker_has_the_numbers_of_training_alone(self):
         expected = self.numbers(support.epochs(self.train(1, 'parallelizationMethod=none').text))
-        self.assertEqual(self.numbers(self.servers(1, 'syncPeriod=12')[0]), expected)
-        self.assertEqual(self.numbers(self.servers(2, 'servers=1;syncPeriod=12')[0]), expected)
+        for ranks, settings in ((1, 'syncPeriod=12'), (2, 'servers=1;syncPeriod=12')):  # a rank on shared cores has fewer threads
+            for a, b in zip(expected, self.numbers(self.servers(ranks, settings)[0])):
+                self.assertAlmostEqual(a[0][0], b[0][0], delta=1e-6)
+                self.assertEqual(a[1], b[1])
 
     def test_staleness_keeps_its_bound(self):
         for bound in (0, 1, 3):
