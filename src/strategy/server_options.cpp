@@ -67,6 +67,8 @@ void ServerOptions::check(config::Fields& f) const {
   if (max_staleness >= 0 && !async)
     f.problem("maxStaleness", "maxStaleness needs policy = async", "policy = sync has no staleness");
   if (pipeline && !async) f.problem("usePipeline", "usePipeline needs policy = async");
+  if (pipeline && max_staleness >= 0)
+    f.problem("usePipeline", "usePipeline makes every push staler than maxStaleness could tell", "keep one of the two");
   if (backup_workers > 0 && !(sync && push == Push::gradients))
     f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients");
   if (backup_workers > 0 && !every_minibatch)

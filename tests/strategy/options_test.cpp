@@ -117,6 +117,7 @@ TEST(ParallelTrainOptions, ParameterServers) {
            {"maxStaleness=2\npolicy=sync", "policy = async"},
            {"maxStaleness=-3", "counts pushes"},
            {"policy=sync\nusePipeline=true", "usePipeline needs"},
+           {"maxStaleness=4\nusePipeline=true", "keep one of the two"},
            {"backupWorkers=1", "push = gradients"},
            {"softSync=2", "policy = mixed"},
            {"servers=-1", "negative"},

@@ -294,7 +294,7 @@ TEST(ShardPlans, hold_every_column_once_and_weigh_about_the_same) {
       }
       const double even = static_cast<double>(values) / static_cast<double>(owners.size());
       if (whole) continue;
-        for (const std::size_t l : load) EXPECT_NEAR(static_cast<double>(l), even, 4000.0) << "a few columns";
+      for (const std::size_t l : load) EXPECT_NEAR(static_cast<double>(l), even, 4000.0) << "a few columns";
     }
   }
 }
