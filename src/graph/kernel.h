@@ -82,6 +82,7 @@ struct Run {
   bool first_part = true, last_part = true;  // of a share that is worked off in parts
   std::uint64_t weights_version = 0;         // Gemm::b_version of what lasts through this step
   PieceSink* sink = nullptr;
+  float gradient_scale = 1;  // of the criterion, so that gradients keep clear of the smallest numbers of float16
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
   std::uint64_t position = 0;                                              // number of the first column in this epoch

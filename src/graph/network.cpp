@@ -180,7 +180,9 @@ void Network::Impl::lay_out_state() {
     if (!(is_statistic(node) || is_parameter(node) || counts) || slice_of[index] != none) continue;
     const Shape shape = counts ? Shape{{2}} : values[index].shape;
     store_of[index] = stored.size();
-    stored.push_back({index, FloatBuffer(shape.elements(), backend->shared_memory()), node.name, shape});
+    // Counts are the host's business alone: memory that both look at would travel in every step.
+    const FloatMemory& memory = counts ? host_memory() : backend->shared_memory();
+    stored.push_back({index, FloatBuffer(shape.elements(), memory), node.name, shape});
   }
 }
 

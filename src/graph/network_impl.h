@@ -61,6 +61,7 @@ struct Network::Impl {
   std::vector<std::size_t> slice_of, store_of;  // by node; none where it has no such place
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
+  DeviceBuffer unscale;  // one number, where gradients are scaled
   std::unique_ptr<Executable> training, evaluation, output, statistics;
   NetworkMode mode;
   bool keeps_states = true;

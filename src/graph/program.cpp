@@ -333,7 +333,7 @@ void Program::backward(Run& run) const {
     for (const auto& piece : run.pieces[tensor]) run.sink->piece_ready(piece.index);
   };
   if (!code_.tensors[criterion_->tensor].trained)
-    run.backend.fill(1, run.gradient(*criterion_), run.count(*criterion_));
+    run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
   std::size_t done = none;  // the loop that has run
   for (const auto i : active_) {
     if (loop_of_[i] == none) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <functional>
@@ -42,21 +43,38 @@ std::size_t default_axis(const graph::Lowered& code) {
   return 0;
 }
 
+// Criteria are sums over samples, not means, so their gradients are near 1; a little is enough, and leaves room above.
+constexpr float float16_scale = 256;
+
 // Stands between the program and whoever takes the pieces.
 class Announcer : public PieceSink {
  public:
   Announcer(PieceSink& to, Backend& backend, std::function<void()> first) : to_(to), backend_(backend), first_(first) {}
   bool follows_device() const override { return to_.follows_device(); }
+  // Pieces are multiplied by a number in the memory of the backend before they are announced.
+  void unscale(Parameters& parameters, const float* by) { parameters_ = &parameters, by_ = by; }
   void piece_ready(std::size_t piece) override {
     if (first_) std::exchange(first_, nullptr)();
+    if (parameters_) unscale(parameters_->pieces[piece]);
     if (!to_.follows_device()) backend_.finish();
     to_.piece_ready(piece);
   }
 
  private:
+  void unscale(const Piece& piece) {
+    float* gradient = parameters_->gradients.data() + parameters_->offset(piece);
+    Layout l;
+    l.rank = 1, l.size[0] = parameters_->count(piece);
+    l.stride[0][0] = l.stride[3][0] = 1;
+    const std::array<const float*, 2> in = {gradient, by_};
+    backend_.combine(PointOp::times, l, in, gradient);
+  }
+
   PieceSink& to_;
   Backend& backend_;
   std::function<void()> first_;
+  Parameters* parameters_ = nullptr;
+  const float* by_ = nullptr;
 };
 
 }  // namespace
@@ -256,6 +274,12 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   };
   Announcer announcer(pieces, *m.backend, std::ref(tell));
   e.run.sink = &announcer;
+  if (m.options.compute_type == ComputeType::float16) {
+    e.run.gradient_scale = float16_scale;
+    float* by = m.unscale.room(*m.backend, 1);
+    m.backend->fill(1 / float16_scale, by, 1);
+    announcer.unscale(m.parameters, by);
+  }
   const auto& parts = m.parts(e, batch);
   if (m.touched.any()) m.backend->finish();
   m.touched.list(m.streams, batch, m.parameters);

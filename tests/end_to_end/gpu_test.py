@@ -65,12 +65,12 @@ class GpuTest(support.TrainerTest):
         os.environ['TUTTI_CACHE'] = ''
         self.addCleanup(os.environ.pop, 'TUTTI_CUDA_LIBRARY', None)
 
-    def criteria(self, network, device, ranks=None, sparse=False, steps=1, sgd=''):
+    def criteria(self, network, device, ranks=None, sparse=False, steps=1, sgd='', extra=()):
         form = 'sparse' if sparse else 'dense'
         (self.directory / 'net.cntk').write_text(CONFIG % (network, sgd, form, form), encoding='utf-8')
         make_data(self.directory / 'data.ctf', 120, steps, sparse)
         out = f'{device}-{ranks}'
-        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', f'modelPath=models/{out}/net.dnn', 'makeMode=false', f'deviceId={device}'], ranks)
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', f'modelPath=models/{out}/net.dnn', 'makeMode=false', f'deviceId={device}', *extra], ranks)
         self.assertIn('cuda:0' if device == '0' else 'backend: cpu', result.text)
         found = re.findall(rf'(?:Finished Epoch.*?|Final Results.*?)\bce = ({NUMBER})', result.text)
         self.assertEqual(len(found), 3, result)
@@ -94,6 +94,15 @@ class GpuTest(support.TrainerTest):
 
     def test_optimizers(self):
         self.agree(DENSE, sgd='gradUpdateType = "adagrad"; L2RegWeight = 0.001; gradientClippingWithTruncation = true; clippingThresholdPerSample = 0.1')
+
+    def test_compute_types(self):
+        exact = self.criteria(DENSE, '0')
+        for kind in ('tf32', 'bfloat16', 'float16'):
+            with self.subTest(kind):
+                rounded = self.criteria(DENSE, '0', extra=[f'computeType={kind}'])
+                self.assertNotEqual(rounded, exact)
+                for a, b in zip(exact, rounded):
+                    self.assertAlmostEqual(a, b, delta=2e-2)
 
     def test_two_ranks_share_a_gpu(self):
         cpu = self.criteria(DENSE, '-1', ranks=2)
