@@ -24,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import exchange_report
 
@@ -59,6 +60,10 @@ STRATEGIES = {
                          'blockSizePerWorker={block};outerOptimizer=nesterov;resetSGDMomentum=false', 32, BLOCK),
     'diloco1': Strategy('DiLoCo (outer Nesterov), 1 bit', 'BlockMomentumSGD',
                         'blockSizePerWorker={block};outerOptimizer=nesterov;resetSGDMomentum=false;exchangeBits=1', 1, BLOCK),
+    'diloco1-streamed': Strategy('DiLoCo, 1 bit, 4 fragments, hidden', 'BlockMomentumSGD',
+                                 'blockSizePerWorker={block};outerOptimizer=nesterov;resetSGDMomentum=false;exchangeBits=1;fragments=4;overlap=4', 1, BLOCK),
+    'asgd32': Strategy('DataParallelASGD every 10 steps, 32 bits', 'DataParallelASGD', 'syncPeriod={block}', 32, 10),
+    'asgd1': Strategy('DataParallelASGD every 10 steps, 1 bit', 'DataParallelASGD', 'syncPeriod={block};exchangeBits=1', 1, 10),
     'easgd32': Strategy('EASGD every 10 steps, 32 bits', 'EASGD', 'period=10', 32, 10),
     'easgd1': Strategy('EASGD every 10 steps, 1 bit', 'EASGD', 'period=10;exchangeBits=1', 1, 10),
 }
@@ -126,11 +131,36 @@ def bits_per_second(speed):
     return int(found[1]) * {'kbit': 10**3, 'mbit': 10**6, 'gbit': 10**9}[found[2]]
 
 
+class Turn:
+    """Holds a lock file for some runs in a row, then lets others have it."""
+
+    LONGEST = 40
+
+    def __init__(self, path):
+        self.path, self.file, self.since = path, None, 0
+
+    def take(self):
+        if self.path and not self.file:
+            self.file = open(self.path, 'a', encoding='utf-8')
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+            self.since = time.monotonic()
+
+    def give_soon(self):
+        if time.monotonic() - self.since > self.LONGEST:
+            self.give()
+
+    def give(self):
+        if self.file:
+            self.file.close()
+            self.file = None
+
+
 class Cluster:
     """Hosts that are there from `with` to its end, however it ends."""
 
     def __init__(self, hosts, arguments):
-        self.name, self.hosts, self.prefix, self.lock = f'x{os.getpid() % 1000000}', hosts, arguments.prefix.split(), arguments.lock
+        self.name, self.hosts, self.prefix = f'x{os.getpid() % 1000000}', hosts, arguments.prefix.split()
+        self.turn = Turn(arguments.lock)
 
     def words(self, *words):
         return [str(w) for w in (CLUSTER, '--name', self.name, *words)]
@@ -140,6 +170,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_):
+        self.turn.give()
         subprocess.run(self.words('down'), check=False)
 
     def rate(self, speed):
@@ -149,11 +180,11 @@ class Cluster:
         # mpiexec's own options stand before the program, so they come with it.
         at = 2 if program[0] == '-n' else 0
         words = self.words('run', *program[:at], *self.prefix, *program[at:])
-        if not self.lock:
+        self.turn.take()
+        try:
             return call(words, **options)
-        with open(self.lock, 'a', encoding='utf-8') as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            return call(words, **options)
+        finally:
+            self.turn.give_soon()
 
 
 def call(command, **options):
@@ -264,7 +295,7 @@ def read_arguments():
     parser.add_argument('--sums', action='store_true', help='only: sums of one buffer on four hosts')
     parser.add_argument('--pytorch', help='a Python with PyTorch: beside DDP')
     parser.add_argument('--prefix', default='', help='words before every program, "chrt -r 5" for instance')
-    parser.add_argument('--lock', help='a file that is locked while ranks run, where several people measure on one machine')
+    parser.add_argument('--lock', help='a file that is locked while ranks run, where several people measure on one machine; let go of now and then')
     parser.add_argument('--write', action='store_true', help='results into docs/results/exchange.md and .svg')
     arguments = parser.parse_args()
     arguments.trainer = arguments.build.resolve() / 'trainer'
@@ -290,8 +321,7 @@ def main():
         print('\n'.join(sums(arguments)))
         return
     with Cluster(arguments.hosts, arguments) as cluster:
-        bench = Bench(arguments, cluster)
-        steps = {}
+        bench, steps = Bench(arguments, cluster), {}
         if not arguments.no_loss:
             for name in arguments.names:
                 steps[name] = bench.steps_to(STRATEGIES[name], arguments.target)
