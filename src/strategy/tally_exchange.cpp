@@ -18,14 +18,21 @@ constexpr std::size_t kFixedWords = 5;  // samples, columns, number of evaluatio
 
 }  // namespace
 
-// The first tally fixes the length of the messages. A rank without samples may not know its evaluations yet.
-void TallyExchange::plan(std::size_t evaluations) {
-  planned_ = true;
+// The first tally with samples fixes the length of the messages. A rank without any may not know its evaluations yet.
+void TallyExchange::plan(const Tally& tally) {
   const auto ranks = static_cast<std::size_t>(comm_.size());
-  std::vector<std::int64_t> counts(ranks);
-  const auto mine = static_cast<std::int64_t>(evaluations);
-  comm_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(counts)));
-  evaluations_ = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
+  struct Known {
+    std::int64_t evaluations = 0, samples = 0;
+  };
+  const Known mine{static_cast<std::int64_t>(tally.evaluations.size()), tally.samples};
+  std::vector<Known> all(ranks);
+  comm_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  evaluations_ = 0;
+  for (const Known& k : all) {
+    evaluations_ = std::max(evaluations_, static_cast<std::size_t>(k.evaluations));
+    planned_ = planned_ || k.evaluations > 0 || k.samples > 0;
+  }
+  transfers_.clear();
   words_ = kFixedWords + 2 * evaluations_;
   all_.assign(words_ * ranks, 0);
   sum_.evaluations.reserve(evaluations_);
@@ -44,7 +51,7 @@ void TallyExchange::plan(std::size_t evaluations) {
 
 void TallyExchange::begin(const Tally& tally) {
   assert(!pending_);
-  if (!planned_) plan(tally.evaluations.size());
+  if (!planned_) plan(tally);
   if (tally.evaluations.size() > evaluations_)
     throw Error(fmt::format("a minibatch reports {} evaluations where the first one reported {}",
                             tally.evaluations.size(), evaluations_));

@@ -20,7 +20,7 @@ class TallyExchange {
   std::int64_t take_bytes();
 
  private:
-  void plan(std::size_t evaluations);
+  void plan(const Tally&);
   void write(const Tally&, std::size_t rank);
   void add(std::size_t rank);
 
