@@ -34,18 +34,39 @@ void BlockSize::describe(config::Fields& f) {
   at_least_one(f, "blockSize", total);
 }
 
+void StreamOptions::describe(config::Fields& f) {
+  f("fragments", settings.fragments, "parts of the weights, exchanged one after the other in the course of a block");
+  f("overlap", settings.overlap, "minibatches that are trained while an exchange is under way; 0 = training waits");
+  f("overlapMixing", settings.mixing,
+    "share of the rank's own weights in what it goes on with, 0 to 1; -1 = what it has learned meanwhile is added");
+  if (settings.fragments < 1) f.problem("fragments", "fragments must be at least 1");
+  if (settings.overlap < 0) f.problem("overlap", "a number of minibatches cannot be negative");
+  if (!f.given("overlapMixing")) return;
+  if (settings.overlap < 1) f.problem("overlapMixing", "overlapMixing needs overlap = 1 or more", "leave the key out");
+  if (settings.mixing != -1 && !(settings.mixing >= 0 && settings.mixing <= 1))
+    f.problem("overlapMixing", "overlapMixing must lie in [0, 1]", "write -1 to add what was learned meanwhile");
+}
+
 void ModelAveragingOptions::describe(config::Fields& f) {
   f.alias("syncFrequencyInFrames", "blockSizePerWorker", "the old name");
   f.alias("syncPeriod", "blockSizePerWorker", "samples of each rank between two exchanges");
   block.describe(f);
   bits.describe(f);
+  stream.describe(f);
 }
 
 void BlockMomentumOptions::describe(config::Fields& f) {
   f.alias("syncPeriod", "blockSizePerWorker", "the old name");
   block.describe(f);
   bits.describe(f);
-  f("resetSGDMomentum", reset_sgd_momentum, "every exchange sets the momentum of SGD to 0");
+  stream.describe(f);
+  f("resetSGDMomentum", reset_sgd_momentum,
+    "every exchange sets the momentum of SGD to 0; default false with fragments or overlap, true without");
+  if (stream.settings.streams() && !f.given("resetSGDMomentum")) reset_sgd_momentum = false;
+  if (stream.settings.streams() && reset_sgd_momentum)
+    f.problem("resetSGDMomentum",
+              "with fragments or overlap an exchange meets weights in motion and keeps the momentum",
+              "leave the key out, or fragments and overlap");
   f("useNesterovMomentum", nesterov, "go ahead along the block momentum after every exchange");
   f("blockLearningRate", learning_rate, "of the sum of what the ranks have learned in a block");
   f("blockMomentumAsTimeConstant", time_constant, "in samples over all ranks; -1 = from the number of ranks");
@@ -110,7 +131,7 @@ std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* give
   BlockSettings s;
   s.name = "ModelAveragingSGD";
   s.block_size = given ? given->block.all(comm.size()) : 0;
-  if (given) s.codec = given->bits.codec();
+  if (given) s.codec = given->bits.codec(), s.stream = given->stream.settings;
   s.once_text = fmt::format("Parallel training ({} workers) using ModelAveraging", comm.size());
   s.tells_exchanges = true;
   s.print_every = print_every;
@@ -124,6 +145,7 @@ std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std
   s.name = "BlockMomentumSGD";
   s.block_size = o.block.all(ranks);
   s.codec = o.bits.codec();
+  s.stream = o.stream.settings;
   s.reset_momentum = o.reset_sgd_momentum;
   s.tells_exchanges = true;
   s.print_every = print_every;

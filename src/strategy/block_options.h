@@ -7,6 +7,7 @@
 
 #include "strategy/block_rules.h"
 #include "strategy/exchange_bits.h"
+#include "strategy/fragment_stream.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
 #include "tutti/strategy.h"
@@ -22,15 +23,23 @@ struct BlockSize {
   std::int64_t each(int ranks) const { return total > 0 ? total / ranks : per_worker; }
 };
 
+// Weights that travel in parts while training goes on.
+struct StreamOptions {
+  StreamSettings settings;
+  void describe(config::Fields& f);
+};
+
 struct ModelAveragingOptions {
   BlockSize block{40000};
   ExchangeBits bits;
+  StreamOptions stream;
   void describe(config::Fields& f);
 };
 
 struct BlockMomentumOptions {
   BlockSize block{120000};
   ExchangeBits bits;
+  StreamOptions stream;
   bool reset_sgd_momentum = true;
   bool nesterov = true;
   double learning_rate = 1;

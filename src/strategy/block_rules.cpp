@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -50,7 +51,7 @@ class CommonRule : public BlockRule {
 class Averaging final : public CommonRule {
  public:
   explicit Averaging(int ranks) : ranks_(ranks) { carry_ = static_cast<float>(ranks); }
-  void begin(const BlockSamples& n) override {
+  void begin(const BlockSamples& n, std::size_t) override {
     factor_ = n.all > 0 ? static_cast<float>(static_cast<double>(n.mine) / static_cast<double>(n.all))
                         : 1.0f / static_cast<float>(ranks_);
   }
@@ -161,14 +162,16 @@ class OuterAdam final : public CommonRule {
     mean_ = FloatBuffer(live.size());
     square_ = FloatBuffer(live.size());
   }
-  void begin(const BlockSamples&) override { ++steps_; }
+  void plan_fragments(std::size_t n) override { steps_.assign(n, 0); }
+  void begin(const BlockSamples&, std::size_t fragment) override { ++steps_[now_ = fragment]; }
+  void resume(std::size_t fragment) override { now_ = fragment; }
   void common(std::size_t begin, std::size_t end) override {
     float* w = live_->weights.data();
     float* p = block_->weights.data();
     float* m = mean_.data();
     float* v = square_.data();
     const float* g = block_->gradients.data();
-    const auto t = static_cast<double>(steps_);
+    const auto t = static_cast<double>(steps_[now_]);
     const auto rate = static_cast<float>(terms_.rate / (1 - std::pow(terms_.beta1, t)));
     const auto unbias = static_cast<float>(1 / (1 - std::pow(terms_.beta2, t)));
     const auto b1 = static_cast<float>(terms_.beta1), b2 = static_cast<float>(terms_.beta2);
@@ -180,7 +183,8 @@ class OuterAdam final : public CommonRule {
     }
   }
   void archive(Archive& a) override {
-    a("outer steps", steps_);
+    for (std::size_t f = 0; f < steps_.size(); ++f)
+      a(f == 0 ? std::string("outer steps") : fmt::format("outer steps {}", f), steps_[f]);
     archive_by_slice(a, "outer mean", *live_, mean_);
     archive_by_slice(a, "outer square", *live_, square_);
   }
@@ -190,7 +194,8 @@ class OuterAdam final : public CommonRule {
 
  private:
   OuterTerms terms_;
-  std::int64_t steps_ = 0;
+  std::vector<std::int64_t> steps_ = {0};  // by fragment
+  std::size_t now_ = 0;                    // the fragment
   FloatBuffer mean_, square_;
 };
 

@@ -26,7 +26,10 @@ class BlockRule {
   virtual void bind(Parameters& live, Parameters& block, const float* residual) {
     live_ = &live, block_ = &block, residual_ = residual;
   }
-  virtual void begin(const BlockSamples&) {}
+  // Weights may be exchanged in fragments, one at a time, each from its own begin() to its take().
+  virtual void plan_fragments(std::size_t) {}
+  virtual void begin(const BlockSamples&, std::size_t /*fragment*/) {}
+  virtual void resume(std::size_t /*fragment*/) {}  // after begin() and offer() of an interrupted run
   // [begin, end) of the buffers: from the weights to the offer, and from the sum to the common and the own weights.
   virtual void offer(std::size_t begin, std::size_t end) = 0;
   virtual void take(std::size_t begin, std::size_t end) = 0;

@@ -55,7 +55,11 @@ void BlockSteps::start(Parameters& parameters) {
   block_.gradients = FloatBuffer(parameters.size());
   std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());
   codec_ = make_codec(settings_.codec);
-  stripes_ = std::make_unique<StripeExchange>(comm_, block_, *codec_);
+  // Fragments are made of groups, so of small ones where the network is small.
+  const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
+  stripes_ = settings_.stream.fragments > 1
+                 ? std::make_unique<StripeExchange>(comm_, block_, *codec_, parameters.size() / parts)
+                 : std::make_unique<StripeExchange>(comm_, block_, *codec_);
   if (codec_->lossy()) residual_ = FloatBuffer(parameters.size());
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
   if (codec_->lossy()) {
@@ -63,9 +67,23 @@ void BlockSteps::start(Parameters& parameters) {
     if (!rule_->carries()) owner_residual_ = FloatBuffer(parameters.size());
     stripes_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
   }
+  stream_.reset();
+  if (settings_.stream.streams())
+    stream_ =
+        std::make_unique<FragmentStream>(settings_.stream, settings_.block_size, *stripes_, *rule_, parameters, block_);
   since_ = {};
   minibatches_ = 0;
   apart_ = shown_ = false;
+}
+
+void BlockSteps::begin_step(std::int64_t columns, GlobalSink& global) {
+  columns_ = columns, global_ = &global;
+  if (stream_) stream_->advance();
+}
+
+void BlockSteps::piece_ready(std::size_t piece) {
+  global_->global_ready(piece, columns_);
+  if (stream_) stream_->advance();
 }
 
 void BlockSteps::begin_epoch(std::int64_t) {
@@ -81,6 +99,7 @@ void BlockSteps::begin_epoch(std::int64_t) {
 void BlockSteps::finish_gradients(Tally& tally) {
   mine_ += tally;
   since_.mine += tally.samples;
+  minibatch_samples_ = tally.samples;
   told_mine_ += tally.samples;
 }
 
@@ -90,7 +109,23 @@ void BlockSteps::exchange_weights(std::int64_t global_samples) {
   told_samples_ += global_samples;
   ++minibatches_;
   tallied_ = false;
-  if (due()) exchange(*global_);
+  if (stream_)
+    stream_step({minibatch_samples_, global_samples});
+  else if (due())
+    exchange(*global_);
+}
+
+void BlockSteps::stream_step(const BlockSamples& n) {
+  if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy()) return;
+  if (stream_->step(n)) stream_exchanged(stream_->take_seconds());
+}
+
+void BlockSteps::stream_exchanged(double seconds) {
+  ExchangeStats spent = stripes_->take_stats();
+  // Sums made between the steps of training are not in the seconds; the passes over the weights are.
+  spent.decode = std::max(spent.decode, seconds - spent.encode - spent.wait);
+  stats_ += spent;
+  tell_exchange(seconds, since_);
 }
 
 bool BlockSteps::due() const {
@@ -112,10 +147,12 @@ BlockSamples BlockSteps::count_samples() {
 void BlockSteps::exchange(GlobalSink& global) {
   assert(!shown_);
   const double start = now();
-  const BlockSamples n = count_samples();
-  rule_->begin(n);
+  const BlockSamples n = stream_ ? since_ : count_samples();
+  if (!stream_) rule_->begin(n, 0);
   if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy())
     std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
+  else if (stream_)
+    stream_->exchange_all();
   else if (settings_.library_sums)
     exchange_by_library();
   else
@@ -188,6 +225,7 @@ void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
 }
 
 void BlockSteps::settle(GlobalSink&) {
+  if (stream_) stream_->settle();
   if (std::exchange(tallied_, true)) return;
   tallies_.begin(mine_);
   others_ += without(tallies_.finish(), mine_);
@@ -223,6 +261,7 @@ void BlockSteps::archive(Archive& a) {
     const std::string name = own_name(fmt::format("{}/{}", key("weights"), s.name));
     if (apart_ && a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
   }
+  if (stream_) stream_->archive(a);
   archive_residuals(a, key("residual"), key("ownerResidual"));
 }
 
@@ -241,7 +280,10 @@ void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, con
   if (lossy && a.loading() && a.has(inherited_name(rank_name))) {
     FloatBuffer inherited(live_->size());
     a(inherited_name(rank_name), inherited.span());
+    FloatBuffer before(live_->size());
+    std::copy_n(live_->weights.data(), live_->size(), before.data());
     if (residual_.size() > 0) rule_->inherit(inherited.data(), residual_.data());
+    if (stream_) stream_->moved(before.data());
   }
   if (!lossy || carries) return;
   a(owned_name(owner_name), room(owner_residual_));
@@ -252,6 +294,12 @@ void BlockSteps::archive_common(Archive& a) {
   a("samples since exchange", since_.all);
   a("minibatches since exchange", minibatches_);
   rule_->archive(a);
+  bool streams = stream_ != nullptr;
+  a("streams", streams);
+  if (streams && !stream_)
+    throw Error(
+        "the checkpoint was written with fragments or overlap, this run has none; go on with the settings of then");
+  if (streams) stream_->archive_common(a);
 }
 
 ExchangeStats BlockSteps::take_stats() {
@@ -273,8 +321,11 @@ std::string BlockSteps::describe() const {
   const std::string when = settings_.every > 1        ? fmt::format("every {} minibatches", settings_.every)
                            : settings_.block_size > 1 ? fmt::format("every {} samples of all", settings_.block_size)
                                                       : std::string("after every minibatch");
-  return fmt::format("{} on {} rank{}, weights exchanged {} in {}: {}", settings_.name, comm_.size(),
-                     comm_.size() == 1 ? "" : "s", when,
+  std::string streamed;
+  if (settings_.stream.fragments > 1) streamed += fmt::format(" in {} fragments", settings_.stream.fragments);
+  if (settings_.stream.overlap > 0) streamed += fmt::format(", used {} minibatches later,", settings_.stream.overlap);
+  return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}: {}", settings_.name, comm_.size(),
+                     comm_.size() == 1 ? "" : "s", when, streamed,
                      settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
                      rule_->describe());
 }

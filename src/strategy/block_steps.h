@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strategy/block_rules.h"
+#include "strategy/fragment_stream.h"
 #include "strategy/stripe_exchange.h"
 #include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
@@ -27,6 +28,7 @@ struct BlockSettings {
   std::int64_t print_every = 0;       // with it: more about every n-th
   bool filters = false;               // takes ranks exchanges to come into effect: see advice()
   CodecOptions codec;
+  StreamSettings stream;
   bool library_sums = false;  // by MPI_Allreduce instead of stripes
 };
 
@@ -36,8 +38,8 @@ class BlockSteps : public Strategy {
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
-  void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
+  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void piece_ready(std::size_t piece) override;
   void finish_gradients(Tally&) override;
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink&) override;
@@ -56,6 +58,8 @@ class BlockSteps : public Strategy {
   void exchange(GlobalSink&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
   bool due() const;
+  void stream_step(const BlockSamples&);
+  void stream_exchanged(double seconds);
   void exchange_pieces();
   void exchange_by_library();
   BlockSamples count_samples();
@@ -68,13 +72,15 @@ class BlockSteps : public Strategy {
   Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<StripeExchange> stripes_;
-  FloatBuffer residual_, owner_residual_;  // what rounding has left out: of offers, of sums
+  std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
+  FloatBuffer residual_, owner_residual_;   // what rounding has left out: of offers, of sums
 
   GlobalSink* global_ = nullptr;
   std::int64_t columns_ = 0;
-  BlockSamples since_;            // the last exchange
-  std::int64_t minibatches_ = 0;  // likewise
-  bool apart_ = false;            // this rank's weights may differ from the common ones
+  BlockSamples since_;                  // the last exchange
+  std::int64_t minibatches_ = 0;        // likewise
+  std::int64_t minibatch_samples_ = 0;  // of this rank
+  bool apart_ = false;                  // this rank's weights may differ from the common ones
   bool shown_ = false;
 
   TallyExchange tallies_;

@@ -38,13 +38,15 @@ class Patience {
 
 }  // namespace
 
-StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const Codec& codec)
+StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const Codec& codec, std::size_t group_values)
     : comm_(comm),
       parameters_(parameters),
       codec_(codec),
       me_(comm.rank()),
       ranks_(comm.size()),
-      plan_(plan_stripes(parameters, codec, ranks_, std::max(kGroupValues, parameters.size() / kMostGroups))),
+      plan_(plan_stripes(parameters, codec, ranks_,
+                         std::max(group_values > 0 ? std::min(group_values, kGroupValues) : kGroupValues,
+                                  parameters.size() / kMostGroups))),
       groups_(plan_.groups.size()),
       launched_(plan_.groups.size()) {
   std::size_t scratch = 0;

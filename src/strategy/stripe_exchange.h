@@ -21,7 +21,8 @@ namespace tutti {
 class StripeExchange {
  public:
   // Buffers and messages are planned here. Parameters, communicator and codec outlive the exchange.
-  StripeExchange(Communicator&, Parameters&, const Codec&);
+  // Groups have at least `group_values` values, where there are as many; 0 leaves the number to the exchange.
+  StripeExchange(Communicator&, Parameters&, const Codec&, std::size_t group_values = 0);
   ~StripeExchange();
 
   void use(Residuals residuals) { residuals_ = residuals; }

@@ -493,6 +493,84 @@ TEST(ExchangeBits, RanksAgreeWhateverArrives) {
   }
 }
 
+ParallelTrainOptions streamed(ParallelTrainOptions o, StreamSettings stream) {
+  if (o.model_averaging) o.model_averaging->stream.settings = stream;
+  if (o.block_momentum) o.block_momentum->stream.settings = stream, o.block_momentum->reset_sgd_momentum = false;
+  return o;
+}
+
+// Blocks of one minibatch: every fragment is exchanged after every minibatch, so cutting changes nothing.
+TEST(Stream, FragmentsOfBlocksOfOneMinibatchAreTheWhole) {
+  for (const int ranks : {1, 2, 3})
+    for (const auto& o : {averaging(1), momentum(1, 0.5, 1, true), outer(1, {}),
+                          outer(1, {.kind = OuterOptimizer::adam, .rate = 0.01})}) {
+      const auto whole = train({.ranks = ranks, .columns_per_piece = 3}, o);
+      for (const std::int64_t fragments : {2, 3, 5, 100})
+        EXPECT_EQ(train({.ranks = ranks, .columns_per_piece = 3}, streamed(o, {.fragments = fragments})), whole)
+            << fragments;
+    }
+}
+
+// At the end of an epoch of one block all fragments are exchanged, with what was learned since the last time.
+TEST(Stream, AFragmentIsExchangedWhenItsPartOfTheBlockIsOver) {
+  for (const int ranks : {2, 3}) {
+    const Course run{.ranks = ranks, .epochs = 1, .steps = 3, .columns_per_piece = 1000};
+    // Two fragments of blocks of four minibatches: the first is exchanged after two of three, the second at the end.
+    const auto found = train(run, streamed(momentum(40, 0.5, 1), {.fragments = 2}));
+    const auto once = train(run, momentum(1000, 0.5, 1));
+    int step = 0;
+    std::vector<float> smoothed(parameters_of(kShapes).size());
+    const auto half = [](int) { return 0.5f; };
+    Plain plain(run, 20 * ranks, half, [&](std::vector<float>& common, const std::vector<float>& sum) {
+      ++step;
+      for (std::size_t i = 0; i < common.size(); ++i) {
+        smoothed[i] = 0.5f * smoothed[i] + sum[i];
+        common[i] -= smoothed[i];
+      }
+    });
+    const auto twice = plain.train();
+    EXPECT_EQ(step, 2);
+    std::size_t first = 0, second = 0;
+    for (std::size_t i = 0; i < twice.size(); ++i) {
+      if (twice[i] == once[0][i]) continue;
+      EXPECT_TRUE(found[0][i] == twice[i] || found[0][i] == once[0][i]) << i;
+      ++(found[0][i] == twice[i] ? first : second);
+    }
+    EXPECT_GT(first, 100u);
+    EXPECT_GT(second, 100u);
+  }
+}
+
+// What was learned while an exchange was under way is neither lost nor counted twice: with averaging the mean of the
+// ranks is the one of ranks that never exchange (their gradients do not depend on their weights here).
+TEST(Stream, OverlapKeepsTheMeanOfTheRanks) {
+  for (const auto bits : {ExchangeBits::Kind::full, ExchangeBits::Kind::one})
+    for (const int ranks : {1, 2, 4})
+      for (const StreamSettings stream : {StreamSettings{1, 1}, {1, 2}, {3, 1}, {2, 3}}) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << stream.fragments << ", " << stream.overlap);
+        const Course run{.ranks = ranks, .epochs = 2, .steps = 7, .columns_per_piece = 3};
+        auto o = streamed(averaging(20), stream);
+        o.model_averaging->bits.kind = bits;
+        const auto own = train(run, o, false), alone = train(run, elastic(0, 100), false);
+        for (std::size_t i = 0; i < own[0].size(); ++i) {
+          double mean = 0, expected = 0;
+          for (int r = 0; r < ranks; ++r)
+            mean += own[static_cast<std::size_t>(r)][i], expected += alone[static_cast<std::size_t>(r)][i];
+          ASSERT_NEAR(mean / ranks, expected / ranks, 5e-5) << i;
+        }
+        const auto shown = train(run, o);
+        for (const auto& w : shown) EXPECT_EQ(w, shown[0]);
+      }
+}
+
+TEST(Stream, MixingAllOfTheOwnWeightsLeavesThemAlone) {
+  const Course run{.ranks = 3, .epochs = 1, .steps = 7};
+  const auto own = [&](const ParallelTrainOptions& o) { return train(run, o, false); };
+  // The exchange at the end of the epoch waits, and brings all ranks together.
+  EXPECT_EQ(own(streamed(averaging(20), {1, 1, 1.0}))[0], own(streamed(averaging(20), {1, 1, 1.0}))[1]);
+  EXPECT_NE(own(streamed(averaging(20), {1, 1, 1.0})), own(streamed(averaging(20), {1, 1, 0.0})));
+}
+
 TEST(BlockSteps, NumbersDoNotDependOnPieces) {
   for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true)}) {
     const auto whole = train({.ranks = 3}, o);
@@ -606,8 +684,11 @@ TEST(BlockSteps, ContinuesFromItsArchives) {
   one_bit.block_momentum->bits.kind = ExchangeBits::Kind::one;
   elastic_bits.easgd.bits.kind = ExchangeBits::Kind::four;
   for (const int at : {3, 4})  // within a block, and between two
-    for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true), one_bit, elastic(0.2, 3), elastic_bits,
-                          outer(20, {}), outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01})})
+    for (const auto& o :
+         {averaging(20), momentum(20, 0.5, 1, true), one_bit, elastic(0.2, 3), elastic_bits,
+          streamed(one_bit, {.fragments = 3}), streamed(one_bit, {1, 2}), streamed(averaging(20), {2, 1}),
+          streamed(outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01}), {3, 3, 0.5}), outer(20, {}),
+          outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01})})
       expect_exact_resume(o, at);
 }
 

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/fragment_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total) : total_(total) {}
+  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  double& total_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t block_size, StripeExchange& stripes,
+                               BlockRule& rule, Parameters& live, Parameters& block)
+    : settings_(settings), block_size_(block_size), stripes_(stripes), rule_(rule), live_(live), block_(block) {
+  const std::size_t groups = stripes.groups();
+  const std::size_t n =
+      std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(settings.fragments), groups));
+  std::size_t values = 0, group = 0;
+  for (std::size_t f = 0; f < n; ++f) {
+    Fragment fragment{group, group, {}};
+    // About equal numbers of values, at least one group each.
+    while (group < groups && groups - group > n - f - 1 &&
+           (fragment.end_group == fragment.first_group || values * n < live.size() * (f + 1))) {
+      for (std::size_t i = stripes.first_piece(group); i < stripes.end_piece(group); ++i)
+        values += block.count(block.pieces[i]);
+      fragment.end_group = ++group;
+    }
+    if (f + 1 == n) fragment.end_group = group = groups;
+    fragments_.push_back(fragment);
+  }
+  rule.plan_fragments(n);
+  if (settings.overlap > 0) offered_ = FloatBuffer(live.size());
+}
+
+template <class Body>
+void FragmentStream::for_pieces(std::size_t fragment, const Body& body) const {
+  for (std::size_t g = fragments_[fragment].first_group; g < fragments_[fragment].end_group; ++g)
+    for (std::size_t i = stripes_.first_piece(g); i < stripes_.end_piece(g); ++i) {
+      const std::size_t at = block_.offset(block_.pieces[i]);
+      body(i, at, at + block_.count(block_.pieces[i]));
+    }
+}
+
+void FragmentStream::advance() {
+  if (under_way_ != kNone && !arrived_) stripes_.advance();
+}
+
+bool FragmentStream::due() const {
+  return position_ * static_cast<std::int64_t>(fragments_.size()) >= block_size_ * (next_ + 1);
+}
+
+bool FragmentStream::step(const BlockSamples& n) {
+  const Stopwatch watch(seconds_);
+  position_ += n.all;
+  for (Fragment& f : fragments_) f.since.mine += n.mine, f.since.all += n.all;
+  bool taken = false;
+  if (under_way_ != kNone && ++waited_ >= settings_.overlap) finish(), taken = true;
+  while (due()) {
+    finish();
+    begin(static_cast<std::size_t>(next_));
+    if (settings_.overlap == 0) finish(), taken = true;
+    if (++next_ < static_cast<std::int64_t>(fragments_.size())) continue;
+    next_ = position_ = 0;
+    break;
+  }
+  return taken;
+}
+
+void FragmentStream::begin(std::size_t fragment) {
+  Fragment& f = fragments_[fragment];
+  rule_.begin(std::exchange(f.since, {}), fragment);
+  for (std::size_t g = f.first_group; g < f.end_group; ++g) {
+    stripes_.arm(g);
+    for (std::size_t i = stripes_.first_piece(g); i < stripes_.end_piece(g); ++i) {
+      const std::size_t at = block_.offset(block_.pieces[i]), n = block_.count(block_.pieces[i]);
+      rule_.offer(at, at + n);
+      if (settings_.overlap > 0) std::copy_n(live_.weights.data() + at, n, offered_.data() + at);
+      stripes_.encode(i);
+    }
+    stripes_.launch(g);
+    stripes_.advance();
+  }
+  under_way_ = static_cast<std::int64_t>(fragment);
+  waited_ = 0, arrived_ = false;
+}
+
+void FragmentStream::settle() {
+  if (under_way_ == kNone || arrived_) return;
+  const Stopwatch watch(seconds_);
+  const Fragment& f = fragments_[static_cast<std::size_t>(under_way_)];
+  for (std::size_t g = f.first_group; g < f.end_group; ++g) stripes_.complete(g);
+  for_pieces(static_cast<std::size_t>(under_way_),
+             [&](std::size_t i, std::size_t, std::size_t) { stripes_.decode(i); });
+  arrived_ = true;
+}
+
+void FragmentStream::finish() {
+  if (under_way_ == kNone) return;
+  settle();
+  const auto mixing = static_cast<float>(settings_.mixing);
+  float* w = live_.weights.data();
+  float* was = offered_.data();
+  for_pieces(static_cast<std::size_t>(under_way_), [&](std::size_t, std::size_t begin, std::size_t end) {
+    if (waited_ == 0) return rule_.take(begin, end);
+    for (std::size_t i = begin; i < end; ++i) was[i] = mixing < 0 ? w[i] - was[i] : w[i];
+    rule_.take(begin, end);
+    for (std::size_t i = begin; i < end; ++i) w[i] = mixing < 0 ? w[i] + was[i] : mixing * was[i] + (1 - mixing) * w[i];
+  });
+  under_way_ = kNone;
+}
+
+void FragmentStream::exchange_all() {
+  const Stopwatch watch(seconds_);
+  finish();
+  for (std::size_t f = 0; f < fragments_.size(); ++f) {
+    begin(f);
+    finish();
+  }
+  next_ = position_ = 0;
+}
+
+void FragmentStream::moved(const float* before) {
+  if (under_way_ == kNone || offered_.size() == 0) return;
+  for (std::size_t i = 0; i < live_.size(); ++i) offered_.data()[i] += live_.weights.data()[i] - before[i];
+}
+
+void FragmentStream::archive(Archive& a) {
+  for (std::size_t f = 0; f < fragments_.size(); ++f) {
+    const std::string name = own_name(fmt::format("fragment {}/samples", f));
+    if (a.has(name)) a(name, fragments_[f].since.mine);
+  }
+  if (under_way_ == kNone) return;
+  if (a.loading()) std::copy_n(live_.weights.data(), live_.size(), offered_.data());
+  if (a.has(own_name("offered weights"))) a(own_name("offered weights"), offered_.span());
+}
+
+void FragmentStream::archive_common(Archive& a) {
+  auto n = static_cast<std::int64_t>(fragments_.size());
+  a("fragments", n);
+  a("fragment under way", under_way_);
+  if (n != static_cast<std::int64_t>(fragments_.size()) || (under_way_ != kNone && offered_.size() == 0))
+    throw Error(
+        fmt::format("the checkpoint was written with {} fragments{}, this run has {} and an overlap of {}; go on "
+                    "with the settings of then",
+                    n, under_way_ != kNone ? " and an overlap" : "", fragments_.size(), settings_.overlap));
+  a("position in block", position_);
+  a("next fragment", next_);
+  a("minibatches under way", waited_);
+  for (std::size_t f = 0; f < fragments_.size(); ++f)
+    a(fmt::format("fragment {}/samples of all", f), fragments_[f].since.all);
+  arrived_ = under_way_ != kNone;
+  if (!arrived_) return;
+  for (const Slice& s : block_.slices)
+    a("sums under way/" + s.name, block_.gradients.span().subspan(s.offset, s.size()));
+  if (a.loading()) rule_.resume(static_cast<std::size_t>(under_way_));
+}
+
+double FragmentStream::take_seconds() { return std::exchange(seconds_, 0); }
+
+}  // namespace tutti
