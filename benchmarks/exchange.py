@@ -277,6 +277,12 @@ def sums(arguments):
     return [line for line in text.splitlines() if ' ms, ' in line]
 
 
+def known(trainer, strategy):
+    """Whether this trainer has all options of a strategy; an older one is measured with what it has."""
+    text = subprocess.run([trainer, f'help={strategy.method}'], capture_output=True, text=True, check=False).stdout
+    return all(re.search(rf'\b{key}\b', text) for key in re.findall(r'(\w+)=', strategy.options))
+
+
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build', help='build directory')
@@ -311,6 +317,9 @@ def read_arguments():
             strategy.every = min(strategy.every, 20)
     if not arguments.trainer.exists():
         sys.exit(f'{arguments.trainer} is not there: ninja -C {arguments.build} trainer first, or name another --build')
+    for name in [n for n in arguments.names if not known(arguments.trainer, STRATEGIES[n])]:
+        print(f'{name} is left out: this trainer does not know its options', file=sys.stderr)
+        arguments.names.remove(name)
     return arguments
 
 
