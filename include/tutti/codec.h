@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+
+#include "tutti/parameters.h"
 
 namespace tutti {
 
@@ -25,6 +28,18 @@ class Codec {
                       std::byte* out) const = 0;
   virtual void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
   virtual void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
+
+  // A codec of a device queues its work and returns. Bytes are complete, and buffers may be used for something else,
+  // once the device has passed the mark behind the call. The codecs of the host are always done.
+  virtual std::uint64_t mark() const { return 0; }
+  virtual bool passed(std::uint64_t mark) const {
+    (void)mark;
+    return true;
+  }
+  // Where encoded bytes have to lie.
+  virtual const FloatMemory& memory() const { return host_memory(); }
+  // The same codec for values and bytes that the host works on.
+  virtual const Codec& on_host() const { return *this; }
 };
 
 // What 16 bits mean.
@@ -37,5 +52,22 @@ struct CodecOptions {
       NumberFormat::levels;  // 16 bits: uniform levels, IEEE half precision or bfloat16, with residual
 };
 std::unique_ptr<Codec> make_codec(const CodecOptions&);
+// For values in that memory. `device_messages`: the transport takes bytes in memory of a device as they are.
+std::unique_ptr<Codec> make_codec(const CodecOptions&, const FloatMemory& values, bool device_messages);
+
+// Encoded bytes, in memory that the codec and the transport both see.
+class MessageBytes {
+ public:
+  MessageBytes() = default;
+  MessageBytes(std::size_t bytes, const Codec& codec)
+      : floats_((bytes + sizeof(float) - 1) / sizeof(float), codec.memory()), bytes_(bytes) {}
+  std::byte* data() { return reinterpret_cast<std::byte*>(floats_.data()); }
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(floats_.data()); }
+  std::span<std::byte> span() { return {data(), bytes_}; }
+
+ private:
+  FloatBuffer floats_;
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace tutti

@@ -31,6 +31,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string host() const = 0;
+  // Whether messages may lie in memory of a GPU; asked of the transport when the program runs.
+  virtual bool takes_device_memory() const { return false; }
 
   // Point to point. Tags are 0..32767; messages of one pair and tag arrive in the order in which they were started.
   // Both sides must name the same number of bytes; any number is fine, also more than 2 GB.

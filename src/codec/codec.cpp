@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/cuda_library.h"
 #include "codec/kernels.h"
 #include "codec/make_codec.h"
 #include "tutti/error.h"
@@ -140,5 +141,11 @@ std::unique_ptr<Codec> make_codec(const CodecOptions& options, const codec::Kern
 }
 
 std::unique_ptr<Codec> make_codec(const CodecOptions& options) { return make_codec(options, codec::best_kernels()); }
+
+std::unique_ptr<Codec> make_codec(const CodecOptions& options, const FloatMemory& values, bool device_messages) {
+  if (is_host(values)) return make_codec(options);
+  return std::unique_ptr<Codec>(
+      cuda_function<Codec*(const CodecOptions&, bool)>("tutti_cuda_make_codec")(options, device_messages));
+}
 
 }  // namespace tutti

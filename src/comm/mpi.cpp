@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 #include <unistd.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <algorithm>
 #include <cassert>
@@ -193,6 +196,13 @@ class MpiCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string host() const override { return host_name(); }
+  bool takes_device_memory() const override {
+#if defined(OMPI_HAVE_MPI_EXT_CUDA)
+    return MPIX_Query_cuda_support() == 1;
+#else
+    return false;
+#endif
+  }
 
   std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
     // Sent bytes are never written; one class serves both directions.

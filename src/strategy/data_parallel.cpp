@@ -15,10 +15,14 @@ namespace tutti {
 namespace {
 
 bool any_nonzero(const FloatBuffer& buffer) {
+  buffer.memory().finish();
   return std::any_of(buffer.data(), buffer.data() + buffer.size(), [](float v) { return v != 0; });
 }
 
-void clear(FloatBuffer& buffer) { std::fill_n(buffer.data(), buffer.size(), 0.0f); }
+void clear(FloatBuffer& buffer) {
+  buffer.memory().finish();
+  std::fill_n(buffer.data(), buffer.size(), 0.0f);
+}
 
 void clear(Tally& tally, std::size_t evaluations) {
   tally.samples = tally.columns = 0;
@@ -50,8 +54,8 @@ void DataParallel::start(Parameters& parameters) {
 }
 
 void DataParallel::need_residuals() {
-  if (local_residual_.size() == 0) local_residual_ = FloatBuffer(parameters_->size());
-  if (owner_residual_.size() == 0) owner_residual_ = FloatBuffer(parameters_->size());
+  if (local_residual_.size() == 0) local_residual_ = FloatBuffer(parameters_->size(), parameters_->gradients);
+  if (owner_residual_.size() == 0) owner_residual_ = FloatBuffer(parameters_->size(), parameters_->gradients);
 }
 
 void DataParallel::build(int bits) {
@@ -59,7 +63,8 @@ void DataParallel::build(int bits) {
   if (exchange_) earlier_ += exchange_->take_stats();
   bits_ = bits;
   exchange_.reset();
-  codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits});
+  codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits}, parameters_->gradients.memory(),
+                      comm_.takes_device_memory());
   exchange_ = std::make_unique<StripeExchange>(comm_, *parameters_, *codec_);
   worked_before_ = waited_before_ = 0;
   hand_out_residuals();
@@ -216,6 +221,7 @@ void DataParallel::print_times() {
 }
 
 void DataParallel::archive(Archive& a) {
+  if (parameters_) parameters_->gradients.memory().finish();
   if (pending_.any) throw Error("a checkpoint was asked for while gradients were under way");
   a("dataParallelSGD.residualEpoch", residual_epoch_);
   bool quantised = local_residual_.size() > 0;

@@ -21,6 +21,7 @@ class DataParallel : public Strategy {
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override;
+  bool follows_device() const override { return parameters_ && !is_host(parameters_->gradients.memory()); }
   void piece_ready(std::size_t piece) override;
   void finish_gradients(Tally&) override;
   void settle(GlobalSink& global) override;

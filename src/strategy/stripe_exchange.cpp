@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 namespace tutti {
@@ -21,7 +22,8 @@ constexpr std::size_t kBlockValues = 4096;
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-std::size_t block_columns(std::size_t rows) {
+std::size_t block_columns(std::size_t rows, const Codec& codec) {
+  if (&codec.on_host() != &codec) return std::numeric_limits<std::size_t>::max();  // a device wants few large calls
   return std::max<std::size_t>(1, kBlockValues / std::max<std::size_t>(1, rows));
 }
 
@@ -53,9 +55,9 @@ StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const
   for (const Piece& piece : parameters.pieces) {
     if (parameters.slices[piece.slice].sparse_gradient) continue;
     const std::size_t rows = parameters.slices[piece.slice].rows;
-    scratch = std::max(scratch, rows * std::min(piece.columns, block_columns(rows)));
+    scratch = std::max(scratch, rows * std::min(piece.columns, block_columns(rows, codec)));
   }
-  scratch_ = FloatBuffer(scratch);
+  scratch_ = FloatBuffer(scratch, parameters.gradients);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     plan_messages(g);
     if (groups_[g].sparse) sparse_groups_.push_back(g);
@@ -69,18 +71,17 @@ void StripeExchange::plan_messages(std::size_t g) {
   Group& group = groups_[g];
   const int tag = static_cast<int>(2 * g);
   if (plan.sparse) {
-    group.sparse = std::make_unique<SparseExchange>(comm_, parameters_, codec_,
+    group.sparse = std::make_unique<SparseExchange>(comm_, parameters_, codec_.on_host(),
                                                     parameters_.pieces[plan.first_piece].slice, tag, stats_);
     return;
   }
-  group.own.resize(plan.section_begin.back());
-  group.sums.resize(plan.section_begin.back());
+  group.own = MessageBytes(plan.section_begin.back(), codec_);
+  group.sums = MessageBytes(plan.section_begin.back(), codec_);
   if (ranks_ == 1) return;
   const std::size_t mine = plan.section_bytes(me_);
-  group.others.resize(mine * static_cast<std::size_t>(ranks_));
-  const auto section = [&](std::vector<std::byte>& bytes, int owner) {
-    return std::span<std::byte>(bytes).subspan(plan.section_begin[static_cast<std::size_t>(owner)],
-                                               plan.section_bytes(owner));
+  group.others = MessageBytes(mine * static_cast<std::size_t>(ranks_), codec_);
+  const auto section = [&](MessageBytes& bytes, int owner) {
+    return bytes.span().subspan(plan.section_begin[static_cast<std::size_t>(owner)], plan.section_bytes(owner));
   };
   for (int step = 1; step < ranks_; ++step) {
     // Rank r starts with r + 1: not everybody talks to the same rank at once.
@@ -89,7 +90,7 @@ void StripeExchange::plan_messages(std::size_t g) {
     if (plan.section_bytes(from) > 0)
       group.receive_sums.push_back(comm_.plan_receive(from, tag + 1, section(group.sums, from)));
     if (mine > 0) {
-      const auto slot = std::span<std::byte>(group.others).subspan(mine * static_cast<std::size_t>(from), mine);
+      const auto slot = group.others.span().subspan(mine * static_cast<std::size_t>(from), mine);
       group.receive_others.push_back(comm_.plan_receive(from, tag, slot));
       group.send_sums.push_back(comm_.plan_send(to, tag + 1, section(group.sums, me_)));
     }
@@ -122,7 +123,9 @@ void StripeExchange::arm(std::size_t g) {
 }
 
 void StripeExchange::announce(std::size_t g) {
-  if (groups_[g].sparse) groups_[g].sparse->announce(residuals_);
+  if (!groups_[g].sparse) return;
+  host_looks();
+  groups_[g].sparse->announce(residuals_);
 }
 
 void StripeExchange::encode(std::size_t piece) {
@@ -132,7 +135,7 @@ void StripeExchange::encode(std::size_t piece) {
   const StripeGroup& plan = plan_.groups[group_of(piece)];
   Group& group = groups_[group_of(piece)];
   assert(group.state == State::armed);
-  if (group.sparse) group.sparse->encode(residuals_);
+  if (group.sparse) host_looks(), group.sparse->encode(residuals_);
   for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
     const Stripe& stripe = plan_.stripe(piece, owner);
     const std::size_t at = offset + stripe.first * rows;
@@ -151,20 +154,32 @@ void StripeExchange::launch(std::size_t g) {
   ++stats_.exchanges;
   if (group.sparse) group.sparse->launch();
   if (ranks_ == 1) {
-    group.own.swap(group.sums);  // until the next launch, while own is filled anew
+    std::swap(group.own, group.sums);  // until the next launch, while own is filled anew
     group.state = State::summed;
     return;
   }
-  // Nobody can know a sum before our part of it is on its way.
-  for (auto& t : group.receive_sums) t->start();
-  for (auto& t : group.send_own) t->start();
   for (int owner = 0; owner < ranks_; ++owner) {
     if (owner == me_) continue;
     stats_.bytes_sent += static_cast<std::int64_t>(plan.section_bytes(owner));
     stats_.values_sent += static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(owner)]);
   }
-  group.state = State::launched;
   launched_[(launched_head_ + launched_count_++) % launched_.size()] = g;
+  ++unsent_;
+  group.state = State::encoding;
+  if (!group.sparse) group.mark = codec_.mark();
+  send_when_encoded();
+}
+
+// In the order of launches, which is that of the device's queue.
+void StripeExchange::send_when_encoded() {
+  for (; unsent_ > 0; --unsent_) {
+    Group& group = groups_[launched_[(launched_head_ + launched_count_ - unsent_) % launched_.size()]];
+    if (!group.sparse && !codec_.passed(group.mark)) return;
+    // Nobody can know a sum before our part of it is on its way. What the sums' place held before has been decoded.
+    for (auto& t : group.receive_sums) t->start();
+    for (auto& t : group.send_own) t->start();
+    group.state = State::launched;
+  }
 }
 
 bool StripeExchange::others_are_here(Group& group) {
@@ -176,7 +191,8 @@ bool StripeExchange::others_are_here(Group& group) {
 void StripeExchange::advance() {
   for (const std::size_t g : sparse_groups_)
     if (groups_[g].state == State::armed) groups_[g].sparse->advance(residuals_);
-  while (launched_count_ > 0 && sum_when_here(launched_[launched_head_])) {
+  send_when_encoded();
+  while (launched_count_ > unsent_ && sum_when_here(launched_[launched_head_])) {
     launched_head_ = (launched_head_ + 1) % launched_.size();
     --launched_count_;
   }
@@ -185,8 +201,13 @@ void StripeExchange::advance() {
 bool StripeExchange::sum_when_here(std::size_t g) {
   Group& group = groups_[g];
   if (!group.sparse) {
-    if (!others_are_here(group)) return false;
-    sum(g);
+    if (group.state == State::launched) {
+      if (!others_are_here(group)) return false;
+      sum(g);
+    }
+    if (!codec_.passed(group.mark)) return false;
+    for (auto& t : group.send_sums) t->start();
+    group.state = State::summed;
     return true;
   }
   const auto start = Clock::now();
@@ -205,11 +226,11 @@ void StripeExchange::sum(std::size_t g) {
   const std::size_t section = plan.section_begin[static_cast<std::size_t>(me_)];
   for (std::size_t p = plan.first_piece; p < plan.end_piece; ++p)
     sum_stripe(p, group, section, plan.section_bytes(me_));
-  for (auto& t : group.send_sums) t->start();
+  group.mark = codec_.mark();
   const auto copies = static_cast<std::int64_t>(ranks_ - 1);
   stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(me_));
   stats_.values_sent += copies * static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(me_)]);
-  group.state = State::summed;
+  group.state = State::summing;
   const double seconds = since(start);
   stats_.decode += seconds, worked_ += seconds;
 }
@@ -218,9 +239,9 @@ void StripeExchange::sum_stripe(std::size_t piece, Group& group, std::size_t sec
   const Stripe& stripe = plan_.stripe(piece, me_);
   const Piece& p = parameters_.pieces[piece];
   const std::size_t rows = parameters_.slices[p.slice].rows;
-  const std::size_t offset = parameters_.offset(p) + stripe.first * rows, block = block_columns(rows);
-  for (std::size_t c = 0; c < stripe.columns; c += block) {
-    const std::size_t n = std::min(block, stripe.columns - c);
+  const std::size_t offset = parameters_.offset(p) + stripe.first * rows, block = block_columns(rows, codec_);
+  for (std::size_t c = 0, n = 0; c < stripe.columns; c += n) {
+    n = std::min(block, stripe.columns - c);
     const std::size_t at = stripe.bytes_before + codec_.bytes(rows, c);
     for (int r = 0; r < ranks_; ++r) {
       const std::byte* from =
@@ -263,7 +284,7 @@ void StripeExchange::decode(std::size_t piece) {
   const StripeGroup& plan = plan_.groups[group_of(piece)];
   const Group& group = groups_[group_of(piece)];
   const std::byte* from = group.sums.data();
-  if (group.sparse) group.sparse->decode();
+  if (group.sparse) host_looks(), group.sparse->decode();
   for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
     const Stripe& stripe = plan_.stripe(piece, owner);
     codec_.decode(rows, stripe.columns,

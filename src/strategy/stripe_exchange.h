@@ -55,17 +55,21 @@ class StripeExchange {
   double seconds_waited() const { return waited_; }
 
  private:
-  enum class State { idle, armed, launched, summed };
+  // A codec of a device goes on by itself: after launching its bytes are awaited, and after summing.
+  enum class State { idle, armed, encoding, launched, summing, summed };
   struct Group {
     State state = State::idle;
     std::unique_ptr<SparseExchange> sparse;  // does all the work of its group
-    std::vector<std::byte> own;              // this rank's version, a section per owner
-    std::vector<std::byte> others;           // the other ranks' versions of this rank's section, a slot per rank
-    std::vector<std::byte> sums;             // encoded sums, a section per owner
+    std::uint64_t mark = 0;                  // of the codec: what was encoded last
+    MessageBytes own;                        // this rank's version, a section per owner
+    MessageBytes others;                     // the other ranks' versions of this rank's section, a slot per rank
+    MessageBytes sums;                       // encoded sums, a section per owner
     std::vector<std::unique_ptr<Transfer>> send_own, receive_others, send_sums, receive_sums;
   };
 
   void plan_messages(std::size_t group);
+  void host_looks() const { parameters_.gradients.memory().finish(); }
+  void send_when_encoded();
   bool others_are_here(Group&);
   bool sum_when_here(std::size_t group);
   void sum(std::size_t group);
@@ -78,8 +82,8 @@ class StripeExchange {
   StripePlan plan_;
   std::vector<Group> groups_;
   std::vector<std::size_t> sparse_groups_;
-  std::vector<std::size_t> launched_;  // ring of groups that wait for their sum
-  std::size_t launched_head_ = 0, launched_count_ = 0;
+  std::vector<std::size_t> launched_;                                // ring of groups that wait for their sum
+  std::size_t launched_head_ = 0, launched_count_ = 0, unsent_ = 0;  // unsent: the last ones of the ring
   FloatBuffer scratch_;
   Residuals residuals_;
   ExchangeStats stats_;

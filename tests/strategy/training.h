@@ -16,6 +16,9 @@ namespace tutti::training {
 
 using Shapes = std::vector<std::pair<std::size_t, std::size_t>>;  // rows, columns
 
+// Where parameters lie; another memory than the host's is a device's.
+inline const FloatMemory* parameter_memory = &host_memory();
+
 // Pieces of at most `columns_per_piece` columns.
 inline Parameters parameters_of(const Shapes& shapes, std::size_t columns_per_piece = 1000) {
   Parameters p;
@@ -30,8 +33,8 @@ inline Parameters parameters_of(const Shapes& shapes, std::size_t columns_per_pi
     size += (rows * columns + 15) / 16 * 16;
     p.slices.push_back(slice);
   }
-  p.weights = FloatBuffer(size);
-  p.gradients = FloatBuffer(size);
+  p.weights = FloatBuffer(size, *parameter_memory);
+  p.gradients = FloatBuffer(size, *parameter_memory);
   return p;
 }
 

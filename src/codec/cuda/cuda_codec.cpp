@@ -1,31 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/cuda/cuda_codec.h"
 
+#include <algorithm>
 #include <cassert>
+#include <cstring>
+#include <vector>
 
+#include "base/cuda/queue.h"
+#include "base/cuda/runtime.h"
 #include "codec/cuda/kernels.h"
 #include "codec/make_codec.h"
 
 namespace tutti::cuda {
 namespace {
 
+float* allocate_pinned(std::size_t count) {
+  void* p = nullptr;
+  if (cudaHostAlloc(&p, std::max<std::size_t>(count, 1) * sizeof(float), cudaHostAllocPortable) != cudaSuccess)
+    return nullptr;
+  std::memset(p, 0, count * sizeof(float));
+  return static_cast<float*>(p);
+}
+
+float* allocate_device(std::size_t count) {
+  void* p = nullptr;
+  const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
+  if (cudaMalloc(&p, bytes) != cudaSuccess) return nullptr;
+  if (cudaMemset(p, 0, bytes) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
+    cudaFree(p);
+    return nullptr;
+  }
+  return static_cast<float*>(p);
+}
+
+void finish() { check(cudaStreamSynchronize(current_queue()), "exchanging gradients"); }
+
+constexpr FloatMemory pinned_memory{"pinned", allocate_pinned, [](float* p) { cudaFreeHost(p); }, finish};
+constexpr FloatMemory device_memory{"device", allocate_device, [](float* p) { cudaFree(p); }, finish};
+
+// Events in the order of the queue, so the oldest one is passed first. They are taken again.
+class Marks {
+ public:
+  std::uint64_t add(cudaStream_t stream) {
+    if (waiting_ == events_.size()) grow();
+    check(cudaEventRecord(at(waiting_).get(), stream), "marking the end of an encoding");
+    ++waiting_;
+    return passed_ + waiting_;
+  }
+  bool passed(std::uint64_t mark) {
+    while (waiting_ > 0 && passed_ < mark) {
+      const cudaError_t status = cudaEventQuery(at(0).get());
+      if (status == cudaErrorNotReady) return false;
+      check(status, "exchanging gradients");
+      first_ = (first_ + 1) % events_.size(), --waiting_, ++passed_;
+    }
+    return true;
+  }
+
+ private:
+  Event& at(std::size_t i) { return events_[(first_ + i) % events_.size()]; }
+  void grow() {
+    std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(first_), events_.end());
+    first_ = 0;
+    events_.push_back(make_event());
+  }
+
+  std::vector<Event> events_;
+  std::size_t first_ = 0, waiting_ = 0;
+  std::uint64_t passed_ = 0;
+};
+
 // Names and sizes are the host codec's.
 class CudaCodec : public Codec {
  public:
-  CudaCodec(const CodecOptions& options, cudaStream_t stream) : host_(tutti::make_codec(options)), stream_(stream) {}
+  CudaCodec(const CodecOptions& options, cudaStream_t stream, bool device_messages)
+      : host_(tutti::make_codec(options)), stream_(stream), memory_(device_messages ? device_memory : pinned_memory) {}
   std::string name() const override { return host_->name(); }
   bool lossy() const override { return host_->lossy(); }
   std::size_t bytes(std::size_t rows, std::size_t columns) const override { return host_->bytes(rows, columns); }
+  std::uint64_t mark() const override { return marks_.add(stream_); }
+  bool passed(std::uint64_t mark) const override { return marks_.passed(mark); }
+  const FloatMemory& memory() const override { return memory_; }
+  const Codec& on_host() const override { return *host_; }
 
  protected:
   std::unique_ptr<Codec> host_;
   cudaStream_t stream_;
+
+ private:
+  const FloatMemory& memory_;
+  mutable Marks marks_;
 };
 
 class Quantizing : public CudaCodec {
  public:
-  Quantizing(const CodecOptions& options, cudaStream_t stream)
-      : CudaCodec(options, stream),
+  Quantizing(const CodecOptions& options, cudaStream_t stream, bool device_messages)
+      : CudaCodec(options, stream, device_messages),
         bits_(options.bits),
         statistic_(options.bits > 1         ? codec::cuda::Statistic::spread
                    : options.zero_threshold ? codec::cuda::Statistic::zero_threshold
@@ -49,8 +119,8 @@ class Quantizing : public CudaCodec {
 
 class Halves : public CudaCodec {
  public:
-  Halves(const CodecOptions& options, cudaStream_t stream)
-      : CudaCodec(options, stream),
+  Halves(const CodecOptions& options, cudaStream_t stream, bool device_messages)
+      : CudaCodec(options, stream, device_messages),
         format_(options.format == NumberFormat::half ? codec::Half::ieee : codec::Half::brain) {}
   void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
               std::byte* out) const override {
@@ -84,10 +154,16 @@ class Floats : public CudaCodec {
 
 }  // namespace
 
-std::unique_ptr<Codec> make_codec(const CodecOptions& options, cudaStream_t stream) {
-  if (options.bits == 32) return std::make_unique<Floats>(options, stream);
-  if (options.bits == 16 && options.format != NumberFormat::levels) return std::make_unique<Halves>(options, stream);
-  return std::make_unique<Quantizing>(options, stream);
+std::unique_ptr<Codec> make_codec(const CodecOptions& options, cudaStream_t stream, bool device_messages) {
+  if (options.bits == 32) return std::make_unique<Floats>(options, stream, device_messages);
+  if (options.bits == 16 && options.format != NumberFormat::levels)
+    return std::make_unique<Halves>(options, stream, device_messages);
+  return std::make_unique<Quantizing>(options, stream, device_messages);
 }
 
 }  // namespace tutti::cuda
+
+// What codec/codec.cpp looks up in the library.
+extern "C" tutti::Codec* tutti_cuda_make_codec(const tutti::CodecOptions& options, bool device_messages) {
+  return tutti::cuda::make_codec(options, tutti::cuda::current_queue(), device_messages).release();
+}

@@ -11,6 +11,8 @@
 
 namespace tutti::cuda {
 
-std::unique_ptr<Codec> make_codec(const CodecOptions&, cudaStream_t);
+// `device_messages`: bytes lie in memory of the device, else in pinned memory of the host that the kernels write to and
+// read from directly.
+std::unique_ptr<Codec> make_codec(const CodecOptions&, cudaStream_t, bool device_messages = false);
 
 }  // namespace tutti::cuda
