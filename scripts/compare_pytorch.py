@@ -9,6 +9,9 @@ Rates are also shown as a share of the rate of a large matrix product on that co
   scripts/compare_pytorch.py                              all networks, float32; makes a virtual environment with PyTorch once
   scripts/compare_pytorch.py --models lenet,vgg16 --dtype bfloat16 --seconds 10 --rounds 5
   scripts/compare_pytorch.py --venv PATH --write          uses an environment that is there; writes docs/results/pytorch.md
+  scripts/compare_pytorch.py --device cuda --dtype tf32   on the first GPU, with the batches of the field; --write: docs/results/gpu.md
+
+On a GPU no core is pinned and no product is measured, and peak memory is not shown.
 """
 import argparse
 import json
@@ -23,7 +26,7 @@ import tempfile
 import venv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RESULTS = ROOT / 'docs' / 'results' / 'pytorch.md'
+RESULTS = {'cpu': ROOT / 'docs' / 'results' / 'pytorch.md', 'cuda': ROOT / 'docs' / 'results' / 'gpu.md'}
 WARM_UP = 3  # steps that do not count
 
 
@@ -48,6 +51,9 @@ MODELS = {
 }
 
 
+BATCHES_ON_GPU = {'lenet': 512, 'resnet20': 512, 'alexnet': 128, 'googlenet': 128, 'vgg16': 64, 'resnet50': 128}
+
+
 class Measurement:
     """Samples per second of every interval or step, peak memory in MB, trained parameters, multiply-adds per row."""
 
@@ -56,12 +62,13 @@ class Measurement:
 
 
 def run(command, cpu, **options):
-    """Runs the command on one core; returns its output and its peak memory in MB."""
+    """Runs the command, on one core if `cpu` is its number; returns its output and its peak memory in MB."""
     env = dict(os.environ, OMP_NUM_THREADS='1')
+    pinned = [] if cpu is None else ['taskset', '-c', str(cpu)]
     if os.geteuid() == 0:
         env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
     with tempfile.TemporaryFile('w+') as output:
-        child = subprocess.Popen(['taskset', '-c', str(cpu), *map(str, command)], stdout=output, stderr=subprocess.STDOUT, env=env, **options)
+        child = subprocess.Popen([*pinned, *map(str, command)], stdout=output, stderr=subprocess.STDOUT, env=env, **options)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
@@ -81,8 +88,10 @@ def measure_trainer(arguments, model, step_seconds):
         sgd = f'minibatchSize={model.batch * model.steps};epochSize={rows * model.steps};maxEpochs=1;numMBsToShowResult={model.interval}'
         options = [f'Synthetic=[SGD=[{sgd}];reader=[samples={rows}]]', 'numCPUThreads=1', 'traceLevel=1', 'makeMode=false',
                    f'OutputDir={folder}', f'stderr={folder}/run.log', 'command=Synthetic']
-        if arguments.dtype == 'bfloat16':
-            options.append('computeType=bfloat16')
+        if arguments.dtype != 'float32':
+            options.append(f'computeType={arguments.dtype}')
+        if arguments.device == 'cuda':
+            options.append('deviceId=0')
         _, memory = run([arguments.trainer, f'configFile={model.config}', *model.options, *options], arguments.cpu)
         log = (pathlib.Path(folder) / 'run.log').read_text(encoding='utf-8')
     rates = [float(r) for r in re.findall(r'samplesPerSecond = ([\d.]+)', log)][math.ceil(WARM_UP / model.interval):]
@@ -95,10 +104,12 @@ def measure_trainer(arguments, model, step_seconds):
 def measure_pytorch(arguments, name, model, channels_last):
     command = [arguments.python, ROOT / 'scripts' / 'pytorch_models.py', name, '--batch', model.batch, '--seconds', arguments.seconds]
     command += ['--channels-last'] if channels_last else []
-    command += ['--bfloat16'] if arguments.dtype == 'bfloat16' else []
+    command += ['--dtype', arguments.dtype, '--device', arguments.device]
     text, memory = run(command, arguments.cpu)
     found = json.loads(text.strip().splitlines()[-1])
     rate = model.batch * model.steps / statistics.median(found['seconds'])
+    if arguments.device == 'cuda':
+        arguments.processor = found['device']
     return Measurement(rate, memory, found['parameters'], found['multiply_adds'], found['version'])
 
 
@@ -131,7 +142,8 @@ class Comparison:
         ours = measure_trainer(arguments, model, step)
         if not self.ours:  # the first run only told how long a step takes
             ours = measure_trainer(arguments, model, model.batch * model.steps / ours.rate)
-        self.products.append(product_rate(arguments))
+        if arguments.device == 'cpu':
+            self.products.append(product_rate(arguments))
         for layout, found in self.tried.items():
             found.append(measure_pytorch(arguments, self.name, model, layout))
         pytorch = self.pytorch[-1]
@@ -154,9 +166,11 @@ class Comparison:
     def cells(self):
         ours, pytorch = (statistics.median(m.rate for m in side) for side in (self.ours, self.pytorch))
         memory = [max(m.memory for m in side) for side in (self.ours, self.pytorch)]
+        speed = ['', '', '', ''] if not self.products else [
+            f'{self.share(self.ours):.0%}', f'{self.share(self.pytorch):.0%}', f'{memory[0]:,.0f}', f'{memory[1]:,.0f}']
         return [self.model.title, f'{self.model.batch}' + (f' x {self.model.steps}' if self.model.steps > 1 else ''),
                 f'{self.ours[0].parameters:,}', f'{ours:,.1f}', f'{pytorch:,.1f}', 'channels last' if self.channels_last else 'plain',
-                f'{self.ratio():.2f}', f'{self.share(self.ours):.0%}', f'{self.share(self.pytorch):.0%}', f'{memory[0]:,.0f}', f'{memory[1]:,.0f}']
+                f'{self.ratio():.2f}', *speed]
 
 
 HEADERS = ['network', 'batch', 'parameters', 'samples/s', 'PyTorch', 'its layout', 'ratio', 'of product', "PyTorch's", 'peak MB', "PyTorch's"]
@@ -171,8 +185,10 @@ def summary(comparisons):
     ratios = [c.ratio() for c in comparisons]
     products = [p for c in comparisons for p in c.products]
     mean = math.exp(statistics.fmean(math.log(r) for r in ratios))
-    return (f'Geometric mean of the ratios {mean:.2f}, smallest {min(ratios):.2f}. '
-            f'Matrix product on the core: {statistics.median(products):.1f} GFLOP/s ({min(products):.1f} to {max(products):.1f}).')
+    text = f'Geometric mean of the ratios {mean:.2f}, smallest {min(ratios):.2f}.'
+    if not products:
+        return text
+    return (f'{text} Matrix product on the core: {statistics.median(products):.1f} GFLOP/s ({min(products):.1f} to {max(products):.1f}).')
 
 
 def processor():
@@ -185,15 +201,17 @@ def processor():
 def write_results(arguments, comparisons):
     """Puts the table of this number type into the page; the other table stays."""
     begin, end = f'<!-- {arguments.dtype} -->', f'<!-- end of {arguments.dtype} -->'
-    command = f'scripts/compare_pytorch.py --dtype {arguments.dtype} --seconds {arguments.seconds:g} --rounds {arguments.rounds}'
+    results = RESULTS[arguments.device]
+    command = f'scripts/compare_pytorch.py --device {arguments.device} --dtype {arguments.dtype} --seconds {arguments.seconds:g} --rounds {arguments.rounds}'
+    where = f'one core of an {processor()}' if arguments.device == 'cpu' else arguments.processor
     section = '\n'.join([begin, f'## {arguments.dtype}', '', table(comparisons), '', summary(comparisons), '',
-                         f'`{command}` on one core of an {processor()}, PyTorch {comparisons[0].pytorch[0].version}.', end])
-    text = RESULTS.read_text(encoding='utf-8') if RESULTS.exists() else '# Speed against PyTorch\n'
+                         f'`{command}` on {where}, PyTorch {comparisons[0].pytorch[0].version}.', end])
+    text = results.read_text(encoding='utf-8') if results.exists() else '# Speed against PyTorch\n'
     old = re.search(re.escape(begin) + '.*?' + re.escape(end), text, re.DOTALL)
     text = text[:old.start()] + section + text[old.end():] if old else text.rstrip() + '\n\n' + section + '\n'
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(text, encoding='utf-8')
-    print(f'written to {RESULTS}')
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text(text, encoding='utf-8')
+    print(f'written to {results}')
 
 
 def environment_with_pytorch(folder):
@@ -216,17 +234,25 @@ def environment_with_pytorch(folder):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--models', default=','.join(MODELS), help='names, separated by commas: ' + ', '.join(MODELS))
-    parser.add_argument('--dtype', choices=('float32', 'bfloat16'), default='float32')
+    parser.add_argument('--dtype', choices=('float32', 'tf32', 'bfloat16', 'float16'), default='float32')
+    parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu')
     parser.add_argument('--seconds', type=float, default=5, help='of training in each run')
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--cpu', type=int, default=max(os.sched_getaffinity(0)), help='the core')
     parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build')
     parser.add_argument('--venv', type=pathlib.Path, default=ROOT / 'build' / 'pytorch', help='virtual environment; made if it is not there')
-    parser.add_argument('--write', action='store_true', help=f'writes the table to {RESULTS.relative_to(ROOT)}')
+    parser.add_argument('--write', action='store_true', help='writes the table to docs/results')
     arguments = parser.parse_args()
     arguments.trainer = arguments.build.resolve() / 'trainer'
     arguments.gemm = arguments.build.resolve() / 'benchmarks' / 'gemm_rate'
-    for program in (arguments.trainer, arguments.gemm):
+    on_gpu = arguments.device == 'cuda'
+    if not on_gpu and arguments.dtype in ('tf32', 'float16'):
+        parser.error(f'the CPU does not compute in {arguments.dtype}: add --device cuda')
+    if on_gpu:
+        arguments.cpu = None
+        for name, batch in BATCHES_ON_GPU.items():
+            MODELS[name].batch = batch
+    for program in [arguments.trainer] if on_gpu else [arguments.trainer, arguments.gemm]:
         if not program.exists():
             parser.error(f'{program} is not there: ninja -C {arguments.build} trainer benchmarks/gemm_rate, or name another --build')
     arguments.names = arguments.models.split(',')

@@ -212,41 +212,59 @@ def make_batches(name, batch, count):
     return batches
 
 
-def train(name, batch, seconds, channels_last, bfloat16):
+LOWER = {'bfloat16': torch.bfloat16, 'float16': torch.float16}  # products in these types run under autocast
+
+
+def train(name, batch, seconds, channels_last, dtype, device):
     torch.manual_seed(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype != 'float32'
+    torch.backends.cudnn.benchmark = True
     make, loss_of, shape, _ = MODELS[name]
     model = make()
     work = multiply_adds(model, make_batches(name, 2, 1)[0][0])
+    model = model.to(device)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
-    batches = make_batches(name, batch, 2)
+    batches = [(x.to(device), y.to(device)) for x, y in make_batches(name, batch, 2)]
     if channels_last:
         batches = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in batches]
     try:
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=True)
     except (RuntimeError, TypeError):  # older versions update on the CPU one by one
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    total = torch.zeros(())
+    scaler = torch.amp.GradScaler(device, enabled=dtype == 'float16')
+    total = torch.zeros((), device=device)
 
     def step(i):
         x, y = batches[i % len(batches)]
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(device, dtype=LOWER.get(dtype), enabled=dtype in LOWER):
             loss = loss_of(model(x), y)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         total.add_(loss.detach())
 
+    def finish():
+        if device == 'cuda':
+            torch.cuda.synchronize()
+
     times = []
+    at_once = 10 if device == 'cuda' else 1  # the host runs ahead of a GPU
     for i in range(3):
         step(i)
+    finish()
     start = time.perf_counter()
     while len(times) < 3 or time.perf_counter() - start < seconds:
         begin = time.perf_counter()
-        step(len(times))
-        times.append(time.perf_counter() - begin)
+        for i in range(at_once):
+            step(i)
+        finish()
+        times.append((time.perf_counter() - begin) / at_once)
     return {'seconds': times, 'parameters': sum(p.numel() for p in model.parameters()), 'multiply_adds': work,
-            'loss': float(total) / (len(times) + 3), 'version': torch.__version__}
+            'loss': float(total) / (len(times) * at_once + 3), 'version': torch.__version__,
+            'device': torch.cuda.get_device_name(0) if device == 'cuda' else 'cpu',
+            'peak': torch.cuda.max_memory_allocated() / 2**20 if device == 'cuda' else 0}
 
 
 def main():
@@ -255,12 +273,13 @@ def main():
     parser.add_argument('--batch', type=int, required=True)
     parser.add_argument('--seconds', type=float, default=5)
     parser.add_argument('--channels-last', action='store_true')
-    parser.add_argument('--bfloat16', action='store_true')
+    parser.add_argument('--dtype', choices=('float32', 'tf32', 'bfloat16', 'float16'), default='float32')
+    parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu')
     arguments = parser.parse_args()
     threads = len(os.sched_getaffinity(0))
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
-    print(json.dumps(train(arguments.model, arguments.batch, arguments.seconds, arguments.channels_last, arguments.bfloat16)))
+    print(json.dumps(train(arguments.model, arguments.batch, arguments.seconds, arguments.channels_last, arguments.dtype, arguments.device)))
 
 
 if __name__ == '__main__':
