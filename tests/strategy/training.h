@@ -67,6 +67,7 @@ class Collector : public GlobalSink {
     EXPECT_EQ(columns, columns_of.back());
     const Piece& p = parameters_.pieces[piece];
     const std::size_t at = parameters_.offset(p);
+    parameters_.gradients.memory().finish();
     for (std::size_t i = at; i < at + parameters_.count(p); ++i) sums.back()[i] = parameters_.gradients.data()[i];
   }
   std::vector<std::vector<float>> sums;  // one per update
