@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linked to a test of a strategy, puts its parameters into memory of a device: the stand-in of one, whose queue is late,
-// so the strategy works through the codecs of the GPU part, loaded as a library.
-#include <cstdlib>
+// Linked to a test of a strategy, puts its parameters into memory of a GPU, so the strategy works through the codecs of
+// the GPU part. Every rank is a thread with a backend, and so a queue, of its own.
+#include <gtest/gtest.h>
 
 #include "../training.h"
+#include "tutti/backend.h"
 
 namespace tutti {
 namespace {
 
-const FloatMemory device{"stand-in", host_memory().allocate, host_memory().release, [] {}};
+const FloatMemory& memory() {
+  static thread_local const std::unique_ptr<Backend> device = make_backend("cuda:0");
+  return device->shared_memory();
+}
+
+const FloatMemory on_device{"of this thread's device", [](std::size_t n) { return memory().allocate(n); },
+                            [](float* p) { memory().release(p); }, [] { memory().finish(); }};
 
 const bool chosen = [] {
-  setenv("TUTTI_CUDA_LIBRARY", CUDA_LIBRARY, 1);
-  training::parameter_memory = &device;
+  training::parameter_memory = &on_device;
   return true;
 }();
 

@@ -179,4 +179,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   reach(*e, e->recorded);
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t e) { return e->reached >= e->recorded ? cudaSuccess : cudaErrorNotReady; }
+// Whoever asks again and again is answered at last: each time the stream does a little.
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  const std::lock_guard lock(device().mutex);
+  if (e->reached >= e->recorded) return cudaSuccess;
+  const Working now;
+  next(*e->stream);
+  return e->reached >= e->recorded ? cudaSuccess : cudaErrorNotReady;
+}
