@@ -110,6 +110,12 @@ class ResumeTest(support.TrainerTest):
         method = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=1000;resetSGDMomentum=false]'
         self.disturb_and_compare(2, 'all', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
 
+    def test_one_bit_in_fragments_under_way(self):
+        """Checkpoints meet an exchange whose result is used two minibatches later, and weights that hold residuals."""
+        method = ('parallelizationMethod=BlockMomentumSGD;'
+                  'BlockMomentumSGD=[blockSize=1000;exchangeBits=1;fragments=2;overlap=2]')
+        self.disturb_and_compare(2, 'all', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
+
     def interrupted(self, options=()):
         """A run of two ranks that was stopped after its fourth epoch. Returns (arguments, folder of models, expected bytes)."""
         expected, _ = self.undisturbed(2, list(options))
