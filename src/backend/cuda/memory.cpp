@@ -2,6 +2,8 @@
 // Making the backend, memory, and the queue.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/matmul.h"
@@ -43,7 +45,7 @@ std::string name_of(int device) {
 }
 
 float* allocate_managed(std::size_t count) {
-  float* p = nullptr;
+  void* p = nullptr;
   const std::size_t bytes = count * sizeof(float);
   if (cudaMallocManaged(&p, bytes, cudaMemAttachGlobal) != cudaSuccess) return nullptr;
   // Zeroed by the default stream, which no other one waits for: so it is waited for here.
@@ -51,7 +53,7 @@ float* allocate_managed(std::size_t count) {
     cudaFree(p);
     return nullptr;
   }
-  return p;
+  return static_cast<float*>(p);
 }
 
 }  // namespace
@@ -113,7 +115,7 @@ std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
 }
 
 float* CudaBackend::allocate(std::size_t count) {
-  float* p = nullptr;
+  void* p = nullptr;
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
   if (const auto status = cudaMalloc(&p, bytes); status != cudaSuccess) {
     cudaGetLastError();  // an allocation that failed does not spoil what follows
@@ -123,7 +125,7 @@ float* CudaBackend::allocate(std::size_t count) {
                             device_, bytes, free, total));
   }
   check(cudaMemsetAsync(p, 0, bytes, stream()), "clearing memory");
-  return p;
+  return static_cast<float*>(p);
 }
 
 // Waits for the device, so nothing that is under way loses its memory.

@@ -76,15 +76,7 @@ const char* cudaGetErrorString(cudaError_t);
 const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaMalloc(void** p, std::size_t bytes);
 cudaError_t cudaFree(void* p);
-template <class T>
-cudaError_t cudaMalloc(T** p, std::size_t bytes) {
-  return cudaMalloc(reinterpret_cast<void**>(p), bytes);
-}
 cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned flags = cudaMemAttachGlobal);
-template <class T>
-cudaError_t cudaMallocManaged(T** p, std::size_t bytes, unsigned flags = cudaMemAttachGlobal) {
-  return cudaMallocManaged(reinterpret_cast<void**>(p), bytes, flags);
-}
 cudaError_t cudaMallocHost(void** p, std::size_t bytes);
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* p);
