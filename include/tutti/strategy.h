@@ -118,6 +118,8 @@ class Strategy : public PieceSink {
   virtual LotDealer* dealer() { return nullptr; }
   // The whole epoch.
   bool shares_data(std::int64_t epoch) const { return shares_from(epoch) == 0; }
+  // Whose state the archives hold, where the name of the method does not say it.
+  virtual std::string state_name() const { return {}; }
   virtual void archive(Archive&) {}         // residuals and whatever else the next step depends on; this rank's part
   virtual void archive_common(Archive&) {}  // what is equal on every rank, and serves any number of them
   // What a user should know before training so many samples (over all ranks); "" = nothing.

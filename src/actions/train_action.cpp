@@ -200,8 +200,15 @@ void make_exchange(const ActionContext& context, Training& t) {
                     "ParallelTrain = [ parallelizationMethod = DataParallelSGD ] in SGD)",
                     ranks));
   if (context.parallel) note_unused_settings(context, t);
-  t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
-  t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
+  try {
+    t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
+  } catch (const Error& e) {  // these settings do not go with this run's ranks
+    const auto sgd = context.command.block("SGD");
+    context.problems->add(Diagnostic{sgd.block("ParallelTrain").where(), e.what(), {}});
+    return;
+  }
+  t.strategy_name = t.strategy->state_name();
+  if (t.strategy_name.empty()) t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
   if (together) make_fault_hook(context, t);
   const int sharing = t.strategy->share(t.world->rank(), ranks).ranks;
   bool always_shares = true;
@@ -279,6 +286,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
   make_exchange(context, t);
+  if (!t.strategy) return nullptr;
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
   std::string readers = reader_options(context, "reader", "train");

@@ -5,6 +5,7 @@
 
 #include "strategy/block_steps.h"
 #include "strategy/data_parallel.h"
+#include "strategy/elastic_server.h"
 #include "strategy/gradient_sums.h"
 
 namespace tutti {
@@ -22,7 +23,18 @@ void AsaOptions::describe(config::Fields& f) {
 void EasgdOptions::describe(config::Fields& f) {
   f("movingRate", moving_rate, "how far ranks and centre go towards each other, 0 to 1; -1 = 0.9/ranks");
   f("period", period, "minibatches between two exchanges");
+  f.choice<Policy>("policy", policy, {{"sync", Policy::sync}, {"async", Policy::async}},
+                   "sync: all ranks exchange together; async: each goes to the centre when it has made its steps");
+  f("servers", servers,
+    "async: so many of the ranks hold the centre and do nothing else; 0 = it lies beside the workers");
+  f.choice<Dealing>("dealing", dealing, {{"dynamic", Dealing::lots}, {"static", Dealing::shares}},
+                    "async: dynamic = a rank takes the next part of the data when it is free; static = equal parts");
   bits.describe(f);
+  if (servers < 0)
+    f.problem("servers", "a number of ranks cannot be negative", "write 0 for a centre beside the workers");
+  for (const char* key : {"servers", "dealing"})
+    if (policy == Policy::sync && f.given(key))
+      f.problem(key, fmt::format("{} needs policy = async", key), "leave the key out, or add policy = async");
   if (f.given("movingRate") && !(moving_rate >= 0 && moving_rate <= 1))
     f.problem("movingRate", "movingRate must lie in [0, 1]");
   if (period < 1) f.problem("period", "period must be at least 1 minibatch");
@@ -49,6 +61,7 @@ std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every
 
 std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Communicator& comm) {
   const int ranks = comm.size();
+  if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, comm);
   BlockSettings s;
   s.name = "EASGD";
   s.every = o.period;

@@ -25,15 +25,6 @@ void copy(const FloatBuffer& from, FloatBuffer& to) {
   if (to.size() > 0) std::copy_n(from.data(), from.size(), to.data());
 }
 
-// What the others added to `all`, which contains `mine`.
-Tally difference(Tally all, const Tally& mine) {
-  all.samples -= mine.samples, all.columns -= mine.columns;
-  all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;
-  for (std::size_t i = 0; i < std::min(all.evaluations.size(), mine.evaluations.size()); ++i)
-    all.evaluations[i].sum -= mine.evaluations[i].sum, all.evaluations[i].count -= mine.evaluations[i].count;
-  return all;
-}
-
 void clear(Tally& tally) {
   tally.samples = tally.columns = 0;
   tally.criterion = tally.criterion_count = 0;
@@ -51,8 +42,7 @@ ParameterServer::ParameterServer(const ServerOptions& options, std::int64_t prin
       accrues_(options.push == ServerOptions::Push::gradients && !options.every_minibatch),
       pipelined_(options.pipeline && workers_ > 1),
       alone_(workers_ == 1 && options.bits.kind == ExchangeBits::Kind::full && !accrues_ &&
-             options.push == ServerOptions::Push::deltas),
-      tallies_(comm) {}
+             options.push == ServerOptions::Push::deltas) {}
 
 ParameterServer::~ParameterServer() = default;
 
@@ -396,9 +386,7 @@ void ParameterServer::settle(GlobalSink& global) {
   load_shards();
   forget_what_was_pushed();
   collected_ = false;
-  tallies_.begin(mine_);
-  Tally all = tallies_.finish();
-  others_ += difference(all, mine_);
+  others_ += tally_of_others(comm_, mine_);
   clear(mine_);
   add_up_counts();
 }
@@ -479,9 +467,7 @@ void ParameterServer::archive(Archive& a) {
 }
 
 ExchangeStats ParameterServer::take_stats() {
-  ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += tallies_.take_bytes();
-  return stats;
+  return std::exchange(stats_, {});
 }
 
 std::string ParameterServer::describe() const {

@@ -125,7 +125,6 @@ class ParameterServer : public Strategy {
   std::int64_t epoch_ = 0;
   std::int64_t columns_ = 0;
   GlobalSink* global_ = nullptr;
-  TallyExchange tallies_;
   Tally step_tally_, mine_, others_;
   StalenessCounts counts_, all_counts_;
   ExchangeStats stats_;

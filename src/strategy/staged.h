@@ -60,6 +60,7 @@ class Staged : public Strategy {
   }
   Share share(int rank, int ranks) const override { return after_->share(rank, ranks); }
   LotDealer* dealer() override { return after_->dealer(); }
+  std::string state_name() const override { return after_->state_name(); }
   void archive(Archive& a) override {
     before_->archive(a);
     after_->archive(a);

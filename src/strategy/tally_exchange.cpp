@@ -98,4 +98,29 @@ void TallyExchange::add(std::size_t rank) {
 
 std::int64_t TallyExchange::take_bytes() { return std::exchange(bytes_, 0); }
 
+Tally tally_of_others(Communicator& comm, const Tally& mine) {
+  const auto ranks = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());
+  auto evaluations = static_cast<std::int64_t>(mine.evaluations.size());
+  std::vector<std::int64_t> counts(ranks);
+  comm.all_gather(std::as_bytes(std::span(&evaluations, 1)), std::as_writable_bytes(std::span(counts)));
+  evaluations = *std::max_element(counts.begin(), counts.end());
+
+  const std::size_t words = 4 + 2 * static_cast<std::size_t>(evaluations);
+  std::vector<double> own{static_cast<double>(mine.samples), static_cast<double>(mine.columns), mine.criterion,
+                          mine.criterion_count};
+  for (const auto& e : mine.evaluations) own.insert(own.end(), {e.sum, e.count});
+  own.resize(words);
+  std::vector<double> all(words * ranks);
+  comm.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  Tally sum;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (r == me) continue;
+    const double* at = all.data() + words * r;
+    Tally theirs{static_cast<std::int64_t>(at[0]), static_cast<std::int64_t>(at[1]), at[2], at[3], {}};
+    for (at += 4; at < all.data() + words * (r + 1); at += 2) theirs.evaluations.push_back({at[0], at[1]});
+    sum += theirs;
+  }
+  return sum;
+}
+
 }  // namespace tutti

@@ -33,4 +33,7 @@ class TallyExchange {
   std::int64_t bytes_ = 0;
 };
 
+// What the other ranks pass; lists of evaluations may be shorter at ranks that have had no step. Collective.
+Tally tally_of_others(Communicator&, const Tally& mine);
+
 }  // namespace tutti

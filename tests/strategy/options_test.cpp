@@ -246,5 +246,27 @@ TEST(ParallelTrainOptions, EveryMethodHasItsLine) {
             "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD, DataParallelASGD, ASA, EASGD");
 }
 
+TEST(ParallelTrainOptions, EasgdThatWaitsForNobody) {
+  const std::string method = "parallelizationMethod=EASGD\n";
+  const Result r = read(method + "EASGD=[policy=async;servers=2;dealing=static;exchangeBits=1]");
+  EXPECT_EQ(r.errors, "");
+  EXPECT_EQ(r.options.easgd.policy, EasgdOptions::Policy::async);
+  EXPECT_EQ(r.options.easgd.servers, 2);
+  EXPECT_EQ(r.options.easgd.dealing, EasgdOptions::Dealing::shares);
+  EXPECT_THAT(read(method + "EASGD=[servers=1]").errors, HasSubstr("servers needs policy = async"));
+  EXPECT_THAT(read(method + "EASGD=[dealing=static]").errors, HasSubstr("dealing needs policy = async"));
+  EXPECT_THAT(read(method + "EASGD=[policy=async;servers=-1]").errors, HasSubstr("cannot be negative"));
+}
+
+TEST(ParallelTrainOptions, FaultHook) {
+  const Result r = read("faultHook=[rank=2;sleep=0.5;every=3;firstStep=4;steps=5]");
+  EXPECT_EQ(r.errors, "");
+  ASSERT_TRUE(r.options.fault_hook);
+  EXPECT_EQ(r.options.fault_hook->text(), "rank 2 sleeps 0.5 s in one step of 3, from step 5 on, 5 times");
+  EXPECT_THAT(read("faultHook=[sleep=-1]").errors, HasSubstr("0 or more"));
+  EXPECT_THAT(read("faultHook=[every=0]").errors, HasSubstr("at least 1 step"));
+  EXPECT_FALSE(read("").options.fault_hook);
+}
+
 }  // namespace
 }  // namespace tutti

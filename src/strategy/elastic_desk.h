@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// elastic_desk.h -- a part of the centre of EASGD at the rank that serves it. A worker sends its weights and gets the
+// centre as it was; both go towards each other by the same step, which neither has to be told.
+//   32 bits: weights and centre travel as they are.
+//   Fewer: both sides keep what the worker's weights and the centre are to the other, and what travels is the
+//   difference to that. What rounding leaves out remains part of the difference and travels the next time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "strategy/server.h"
+#include "strategy/server_shard.h"
+#include "tutti/codec.h"
+
+namespace tutti {
+
+// Bytes of a message, either way.
+std::size_t elastic_bytes(const ShardPlan&, const Codec&);
+
+class ElasticDesk final : public Desk {
+ public:
+  ElasticDesk(const ShardPlan&, std::shared_ptr<const Codec>, double moving_rate, int clients);
+  std::size_t answer(int client, std::span<std::byte> message) override;
+
+  // The rest inside Server::exclusively() only.
+  void load(const float* flat);   // the centre, which every worker knows
+  void start(const float* flat);  // the same, and the workers stand there too as far as anybody knows
+  void store(float* flat) const;
+  std::int64_t take_answers_to_others() { return std::exchange(answers_, 0); }
+
+ private:
+  // What a worker takes the centre for, and the desk its weights.
+  struct Known {
+    FloatBuffer centre, weights;
+  };
+  void turn_whole(const ShardRun&, std::byte* message);
+  void turn_differences(const ShardRun&, Known&, std::byte* message);
+
+  const ShardPlan plan_;
+  std::shared_ptr<const Codec> codec_;
+  const float rate_;
+  FloatBuffer centre_;
+  std::vector<Known> known_;  // by client; none where nothing is lost
+  FloatBuffer values_, lost_;
+  std::int64_t answers_ = 0;  // to clients other than the owner
+};
+
+// The worker's side of the same.
+class ElasticWorker {
+ public:
+  ElasticWorker(std::shared_ptr<const Codec>, double moving_rate, std::size_t size, std::size_t largest_run);
+  void load(const float* flat);
+  void start(const float* flat);
+  void write(const ShardPlan&, const float* weights, std::byte* message);
+  void take(const ShardPlan&, const std::byte* message, float* weights);
+
+ private:
+  std::shared_ptr<const Codec> codec_;
+  const float rate_;
+  FloatBuffer centre_, weights_;  // as ElasticDesk::Known; empty where nothing is lost
+  FloatBuffer values_, lost_;
+};
+
+}  // namespace tutti

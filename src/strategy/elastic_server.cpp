@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/elastic_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <utility>
+
+#include "strategy/local.h"
+#include "tutti/error.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+using Time = std::chrono::steady_clock;
+
+// Seconds since `from`, which becomes now.
+double lap(Time::time_point& from) {
+  const auto now = Time::now();
+  return std::chrono::duration<double>(now - std::exchange(from, now)).count();
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions& o, Communicator& comm) {
+  if (o.servers >= comm.size())
+    throw Error(
+        fmt::format("EASGD wants {} ranks for the centre alone and this run has {}. fix: servers = 0, or start "
+                    "the trainer with mpiexec -n {} or more",
+                    o.servers, comm.size(), o.servers + 1));
+  if (comm.size() > 1 && !comm.threads_may_talk())
+    throw Error(
+        "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE). fix: policy = "
+        "sync, or another library");
+  return std::make_unique<ElasticServer>(o, comm);
+}
+
+ElasticServer::ElasticServer(const EasgdOptions& options, Communicator& comm)
+    : options_(options),
+      comm_(comm),
+      workers_(comm.size() - static_cast<int>(options.servers)),
+      servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm.size()),
+      rate_(options.rate(workers_)) {}
+
+ElasticServer::~ElasticServer() = default;
+
+void ElasticServer::start(Parameters& parameters) {
+  if (server_) comm_.barrier();  // nobody asks the old desks any more
+  live_ = &parameters;
+  broadcast_weights(comm_, parameters);
+  codec_ = make_codec(options_.bits.codec());
+  build();
+  centre_ = FloatBuffer(parameters.size());
+  mine_ = others_ = {};
+  steps_ = 0;
+  apart_ = shown_ = false;
+  strangers_ = true;
+}
+
+void ElasticServer::build() {
+  lots_.reset();
+  meeting_.reset();
+  server_ = std::make_unique<Server>(comm_);
+  std::vector<int> owners;
+  for (int s = 0; s < servers_; ++s) owners.push_back(workers_ < comm_.size() ? workers_ + s : s);
+  plans_ = plan_shards(*live_, owners, false);
+  desks_.clear();
+  numbers_.clear();
+  std::size_t largest = 0;
+  for (const ShardPlan& plan : plans_) {
+    std::unique_ptr<ElasticDesk> desk;
+    if (plan.owner == comm_.rank()) desk = std::make_unique<ElasticDesk>(plan, codec_, rate_, workers_);
+    desks_.push_back(desk.get());
+    numbers_.push_back(server_->add(
+        {.owner = plan.owner, .bytes = elastic_bytes(plan, *codec_), .clients = workers_, .lane = 0}, std::move(desk)));
+    largest = std::max(largest, plan.largest_run);
+  }
+  meeting_ = std::make_unique<Meeting>(*server_, owners[0]);
+  if (options_.dealing == EasgdOptions::Dealing::lots)
+    lots_ = std::make_unique<ServedLots>(*server_, owners[0], workers_);
+  server_->open();
+  worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->size(), largest);
+}
+
+void ElasticServer::begin_epoch(std::int64_t) {
+  // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
+  if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
+  if (!std::exchange(told_, true)) log::line(describe());
+  load_centre();
+  meeting_->meet();
+}
+
+void ElasticServer::load_centre() {
+  // What the two sides have told each other lasts as long as both remember it.
+  const bool anew = std::exchange(strangers_, false);
+  const float* centre = centre_.data();
+  server_->exclusively([&] {
+    for (ElasticDesk* desk : desks_)
+      if (desk) anew ? desk->start(centre) : desk->load(centre);
+  });
+  anew ? worker_->start(centre) : worker_->load(centre);
+}
+
+void ElasticServer::exchange_weights(std::int64_t) {
+  if (comm_.rank() >= workers_) return;
+  apart_ = true;
+  if (++steps_ < options_.period) return;
+  steps_ = 0;
+  exchange();
+}
+
+// All parts travel at once; none waits for another rank, only for the threads that serve.
+void ElasticServer::exchange() {
+  assert(!shown_);
+  auto at = Time::now();
+  float* weights = live_->weights.data();
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    const std::size_t bytes = elastic_bytes(plans_[i], *codec_);
+    worker_->write(plans_[i], weights, server_->message(numbers_[i]).data());
+    stats_.encode += lap(at);
+    server_->ask(numbers_[i], bytes);
+    stats_.wait += lap(at);
+    if (desks_[i]) continue;
+    stats_.bytes_sent += static_cast<std::int64_t>(bytes);
+    stats_.values_sent += static_cast<std::int64_t>(plans_[i].values);
+  }
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    const auto answer = server_->wait(numbers_[i]);
+    stats_.wait += lap(at);
+    worker_->take(plans_[i], answer.data(), weights);
+    stats_.decode += lap(at);
+  }
+  ++stats_.exchanges;
+}
+
+void ElasticServer::settle(GlobalSink&) {
+  meeting_->meet();  // asleep, while the last ones still work
+  fetch_centre();
+  load_centre();
+  if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
+  others_ += tally_of_others(comm_, mine_);
+  mine_ = {};
+}
+
+void ElasticServer::fetch_centre() {
+  server_->exclusively([&] {
+    for (const ElasticDesk* desk : desks_)
+      if (desk) desk->store(centre_.data());
+  });
+  if (comm_.size() == 1) return;
+  for (const ShardPlan& plan : plans_)
+    for (const ShardRun& run : plan.runs)
+      comm_.broadcast(plan.owner, std::as_writable_bytes(centre_.span().subspan(run.offset, run.size())));
+}
+
+Tally ElasticServer::take_tally_of_others() { return std::exchange(others_, {}); }
+
+void ElasticServer::show_common_weights() {
+  assert(!shown_);
+  shown_ = true;
+  if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
+}
+
+void ElasticServer::take_back_weights() {
+  assert(shown_);
+  shown_ = false;
+  if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
+}
+
+// Saved while the centre is shown; this rank's own weights then stand in centre_.
+void ElasticServer::archive(Archive& a) {
+  assert(a.loading() ? !shown_ : shown_ || !apart_);
+  if (a.loading()) {
+    std::copy_n(live_->weights.data(), live_->size(), centre_.data());
+    strangers_ = true;
+  }
+  a("elastic.apart", apart_);
+  a("elastic.steps", steps_);
+  if (!apart_) return;
+  FloatBuffer& own = a.loading() ? live_->weights : centre_;
+  for (const Slice& s : live_->slices) a("elastic.weights/" + s.name, own.span().subspan(s.offset, s.size()));
+}
+
+ExchangeStats ElasticServer::take_stats() {
+  // What this rank has answered is sent by it as well.
+  server_->exclusively([&] {
+    for (std::size_t i = 0; i < desks_.size(); ++i) {
+      if (!desks_[i]) continue;
+      const std::int64_t answers = desks_[i]->take_answers_to_others();
+      stats_.bytes_sent += answers * static_cast<std::int64_t>(elastic_bytes(plans_[i], *codec_));
+      stats_.values_sent += answers * static_cast<std::int64_t>(plans_[i].values);
+    }
+  });
+  return std::exchange(stats_, {});
+}
+
+std::string ElasticServer::describe() const {
+  return fmt::format(
+      "EASGD on {} worker{}, asynchronous, an exchange every {} minibatches in {}: moving rate {:g}, {}", workers_,
+      workers_ == 1 ? "" : "s", options_.period, make_codec(options_.bits.codec())->name(), rate_,
+      workers_ < comm_.size() ? fmt::format("the centre on {} rank{} more", servers_, servers_ == 1 ? "" : "s")
+                              : std::string("the centre beside the workers"));
+}
+
+}  // namespace tutti

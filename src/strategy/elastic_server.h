@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// elastic_server.h -- EASGD in which no rank waits for another: the centre lies in parts at serving ranks, and a worker
+// that has made its steps exchanges with it at once (Zhang, Choromanska, LeCun, NIPS 2015, algorithms 1 and 2).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategy/asa_options.h"
+#include "strategy/elastic_desk.h"
+#include "strategy/server.h"
+#include "strategy/tally_exchange.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+class ElasticServer final : public Strategy {
+ public:
+  ElasticServer(const EasgdOptions&, Communicator&);
+  ~ElasticServer() override;
+
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
+  void finish_gradients(Tally& tally) override { mine_ += tally; }
+  void exchange_weights(std::int64_t global_samples) override;
+  void settle(GlobalSink&) override;
+  Tally take_tally_of_others() override;
+  void show_common_weights() override;
+  void take_back_weights() override;
+  bool steps_alone() const override { return true; }
+  Share share(int rank, int) const override { return {rank < workers_ ? rank : -1, workers_}; }
+  LotDealer* dealer() override { return lots_.get(); }
+  void archive(Archive&) override;
+  std::string state_name() const override { return "asynchronous EASGD"; }
+  ExchangeStats take_stats() override;
+  std::string describe() const override;
+
+ private:
+  void build();
+  void exchange();
+  void load_centre();
+  void fetch_centre();
+
+  const EasgdOptions options_;
+  Communicator& comm_;
+  const int workers_;  // ranks 0 to workers_ - 1; those behind serve
+  const int servers_;
+  const double rate_;
+  Parameters* live_ = nullptr;
+
+  std::shared_ptr<const Codec> codec_;
+  std::vector<ShardPlan> plans_;
+  std::vector<int> numbers_;         // of the desks, by part
+  std::vector<ElasticDesk*> desks_;  // by part, null where another rank serves it
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<ServedLots> lots_;
+  std::unique_ptr<ElasticWorker> worker_;
+
+  FloatBuffer centre_;  // as it was when the ranks met last
+  bool apart_ = false;  // this rank has weights of its own
+  bool shown_ = false;
+  bool strangers_ = true;   // desks and workers know nothing of each other
+  std::int64_t steps_ = 0;  // since the last exchange
+  std::int64_t columns_ = 0;
+  GlobalSink* global_ = nullptr;
+  Tally mine_, others_;  // since the last settle(); of the others, not taken yet
+  ExchangeStats stats_;
+  bool told_ = false;
+};
+
+// Error when the ranks do not suffice, or may not talk beside the main thread.
+std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions&, Communicator&);
+
+}  // namespace tutti
