@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -71,5 +72,7 @@ struct HostPlace {
   int fair_cores = 1;         // what this rank may use without taking from another, at least 1
 };
 HostPlace find_place(Communicator&);  // collective
+// By rank; collective.
+std::vector<std::string> hosts_of(Communicator&);
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "tutti/archive.h"
@@ -68,9 +69,13 @@ class Strategy : public PieceSink {
   // Leaves every rank with equal weights (broadcast from rank 0). Buffers are planned here, once.
   virtual void start(Parameters&) = 0;
   virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }
+  // Told before begin_step() what this rank, and what all ranks have of the coming minibatch.
+  virtual std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) {
+    (void)samples;
+    return steps_alone() ? columns : global_columns;
+  }
   // `global` receives each piece as soon as its global gradient stands in Parameters::gradients.
-  // `columns` is this step's N over all ranks, known to every rank from the reader's global order, or this rank's own
-  // if steps_alone().
+  // `columns` is the N of this step over the ranks that make one update together: what step_columns() has said.
   virtual void begin_step(std::int64_t columns, GlobalSink& global) = 0;
   // Whether this rank computes its share, of so many samples, of the step that comes now; asked before begin_step(). A
   // rank that does not leaves the step out, up to its report.
@@ -90,12 +95,24 @@ class Strategy : public PieceSink {
   // After settle(), where the tallies of finish_gradients() are this rank's own: what the others have added since the
   // last call.
   virtual Tally take_tally_of_others() { return {}; }
+  // Whether those tallies, added up over the ranks, count every sample once: false where another rank tells the same.
+  virtual bool counts_once() const { return true; }
   // The epoch has no more steps: what the ranks still owe each other for it.
   virtual void end_epoch(GlobalSink& global) { (void)global; }
   // Puts the weights that the run stands for (a centre, those of the last exchange) in the place of this rank's own,
   // and takes them back.
   virtual void show_common_weights() {}
   virtual void take_back_weights() {}
+  // Between the two: somebody else has moved the weights that are shown, from `before`, for all ranks alike; they are
+  // to stay so, and what ranks have of their own moves along.
+  virtual void adopt_common_weights(std::span<const float> before) { (void)before; }
+  // How often the ranks' weights have been changed by an exchange so far; equal on all ranks unless each goes its way.
+  virtual std::int64_t weight_moves() const { return 0; }
+  // Whether exchange_weights(global_samples), called now, may do so.
+  virtual bool may_move_weights(std::int64_t global_samples) const {
+    (void)global_samples;
+    return true;
+  }
   // Whether each rank updates with its own gradients, so that optimizer state belongs to the rank.
   virtual bool steps_alone() const { return false; }
   // The sample of this epoch from which on the ranks share every minibatch (each reads its part of it, share rank of

@@ -202,6 +202,13 @@ void make_exchange(const ActionContext& context, Training& t) {
   if (context.parallel) note_unused_settings(context, t);
   try {
     t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
+  } catch (const ConfigError& e) {
+    const auto block = context.command.block("SGD").block("ParallelTrain");
+    for (Diagnostic d : e.diagnostics()) {
+      d.where = block.has_own("groups") ? block.value("groups").where : block.where();
+      context.problems->add(std::move(d));
+    }
+    return;
   } catch (const Error& e) {  // these settings do not go with this run's ranks
     const auto sgd = context.command.block("SGD");
     context.problems->add(Diagnostic{sgd.block("ParallelTrain").where(), e.what(), {}});
@@ -209,6 +216,9 @@ void make_exchange(const ActionContext& context, Training& t) {
   }
   t.strategy_name = t.strategy->state_name();
   if (t.strategy_name.empty()) t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
+  // Which ranks have which state depends on who forms a group.
+  if (together && parallel.groups.any())
+    t.strategy_name = fmt::format("{}, {}", parallel.name(), lay_out_groups(parallel.groups, *t.world).text());
   if (together) make_fault_hook(context, t);
   const int sharing = t.strategy->share(t.world->rank(), ranks).ranks;
   bool always_shares = true;

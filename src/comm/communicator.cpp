@@ -81,4 +81,17 @@ HostPlace find_place(Communicator& comm) {
   return place;
 }
 
+std::vector<std::string> hosts_of(Communicator& comm) {
+  struct Name {
+    char text[256];
+  } mine{};
+  const std::string host = comm.host();
+  std::memcpy(mine.text, host.data(), std::min(host.size(), sizeof mine.text - 1));
+  std::vector<Name> all(static_cast<std::size_t>(comm.size()));
+  comm.all_gather(std::as_bytes(std::span<Name>(&mine, 1)), std::as_writable_bytes(std::span<Name>(all)));
+  std::vector<std::string> names;
+  for (const Name& name : all) names.emplace_back(name.text);
+  return names;
+}
+
 }  // namespace tutti

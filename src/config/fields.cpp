@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "config/inheritance.h"
 #include "config/state.h"
 #include "config/table.h"
 #include "config/values.h"
@@ -44,7 +45,7 @@ bool one_slip(std::string a, std::string b) {
   return i + 1 < a.size() && a[i] == b[i + 1] && a[i + 1] == b[i] && a.substr(i + 2) == b.substr(i + 2);
 }
 
-class Reading : public Fields {
+class Reading : public Fields, public Inheriting {
  public:
   Reading(StatePtr state, std::string name, std::shared_ptr<const Table> table, Problems& problems, Notices& notices)
       : state_(std::move(state)),
@@ -71,6 +72,7 @@ class Reading : public Fields {
 
   void alias(std::string_view, std::string_view, std::string_view) override {}  // known from the table
   void no_effect(std::string_view, std::string_view) override {}
+  void inherit_nothing() override { alone_ = true; }
   void required(std::string_view key) override {
     if (given(key) || bad_.contains(to_lower(key))) return;
     problems_.add(
@@ -80,7 +82,7 @@ class Reading : public Fields {
     try {
       const Row* row = table_->row(key);
       if (row && row->nested) {
-        const auto found = find_block(state_, table_->names_of(key));
+        const auto found = nearest_block(key);
         return found && found->resolved.block;
       }
       return find_scalar(key).has_value();
@@ -174,8 +176,14 @@ class Reading : public Fields {
     return found;
   }
 
+  std::optional<FoundBlock> nearest_block(std::string_view key) const {
+    auto found = find_block(state_, table_->names_of(key));
+    if (alone_ && found && found->level != state_) found.reset();
+    return found;
+  }
+
   std::optional<Scalar> find_scalar(std::string_view key) const {
-    for (const Record::State* s = state_.get(); s; s = s->parent.get()) {
+    for (const Record::State* s = state_.get(); s; s = alone_ ? nullptr : s->parent.get()) {
       const Entry* e = latest(*s, key);
       if (!e) continue;
       const Resolved r = s->resolve(*e);
@@ -222,7 +230,7 @@ class Reading : public Fields {
     described_.insert(to_lower(key));
     StatePtr child;
     guarded(key, [&] {
-      const auto found = find_block(state_, table_->names_of(key));
+      const auto found = nearest_block(key);
       if (!found) return;
       if (!found->resolved.block) {
         const Value v = found->resolved.value();
@@ -296,6 +304,7 @@ class Reading : public Fields {
   Problems& problems_;
   Notices& notices_;
   std::set<std::string> described_, bad_;  // lower case
+  bool alone_ = false;                     // what stands further out is no concern of this block
 };
 
 void read_block(const Record& record, std::string_view name, const std::function<void(Fields&)>& describe,

@@ -24,15 +24,6 @@ void clear(Tally& tally) {
   for (auto& e : tally.evaluations) e = {};
 }
 
-// What the others added to `all`, which contains `mine`.
-Tally without(Tally all, const Tally& mine) {
-  all.samples -= mine.samples, all.columns -= mine.columns;
-  all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;
-  for (std::size_t i = 0; i < std::min(all.evaluations.size(), mine.evaluations.size()); ++i)
-    all.evaluations[i].sum -= mine.evaluations[i].sum, all.evaluations[i].count -= mine.evaluations[i].count;
-  return all;
-}
-
 }  // namespace
 
 BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, Communicator& comm)
@@ -111,7 +102,7 @@ void BlockSteps::exchange_weights(std::int64_t global_samples) {
   tallied_ = false;
   if (stream_)
     stream_step({minibatch_samples_, global_samples});
-  else if (due())
+  else if (due(0, 0))
     exchange(*global_);
 }
 
@@ -128,8 +119,9 @@ void BlockSteps::stream_exchanged(double seconds) {
   tell_exchange(seconds, since_);
 }
 
-bool BlockSteps::due() const {
-  return settings_.every > 0 ? minibatches_ >= settings_.every : since_.all >= settings_.block_size;
+bool BlockSteps::due(std::int64_t more_minibatches, std::int64_t more_samples) const {
+  return settings_.every > 0 ? minibatches_ + more_minibatches >= settings_.every
+                             : since_.all + more_samples >= settings_.block_size;
 }
 
 void BlockSteps::end_epoch(GlobalSink& global) {
@@ -164,6 +156,7 @@ void BlockSteps::exchange(GlobalSink& global) {
   since_ = {};
   minibatches_ = 0;
   apart_ = rule_->keeps_apart();
+  ++moves_;
   if (settings_.reset_momentum) global.reset_momentum();
   tell_exchange(seconds, n);
 }
@@ -244,6 +237,14 @@ void BlockSteps::take_back_weights() {
   assert(shown_);
   if (apart_) std::swap_ranges(live_->weights.data(), live_->weights.data() + live_->size(), block_.weights.data());
   shown_ = false;
+}
+
+void BlockSteps::adopt_common_weights(std::span<const float> before) {
+  assert(shown_);
+  const float* common = live_->weights.data();
+  float* own = block_.weights.data();
+  if (!apart_) std::copy_n(common, live_->size(), own);
+  for (std::size_t i = 0; i < before.size() && apart_; ++i) own[i] += common[i] - before[i];
 }
 
 // Saved while the common weights are shown, so that the model is theirs; this rank's own then stand in block_.

@@ -47,6 +47,9 @@ class BlockSteps : public Strategy {
   void end_epoch(GlobalSink&) override;
   void show_common_weights() override;
   void take_back_weights() override;
+  void adopt_common_weights(std::span<const float> before) override;
+  std::int64_t weight_moves() const override { return moves_; }
+  bool may_move_weights(std::int64_t global_samples) const override { return due(1, global_samples); }
   bool steps_alone() const override { return true; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
@@ -57,7 +60,7 @@ class BlockSteps : public Strategy {
  private:
   void exchange(GlobalSink&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
-  bool due() const;
+  bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
   void stream_step(const BlockSamples&);
   void stream_exchanged(double seconds);
   void exchange_pieces();
@@ -82,6 +85,7 @@ class BlockSteps : public Strategy {
   std::int64_t minibatch_samples_ = 0;  // of this rank
   bool apart_ = false;                  // this rank's weights may differ from the common ones
   bool shown_ = false;
+  std::int64_t moves_ = 0;  // exchanges so far
 
   TallyExchange tallies_;
   bool tallied_ = true;

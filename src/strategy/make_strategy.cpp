@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "strategy/data_parallel.h"
+#include "strategy/grouped.h"
 #include "strategy/local.h"
 #include "strategy/staged.h"
 
@@ -76,10 +77,23 @@ std::string runnable_methods() {
   return names;
 }
 
-std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {
+bool sums_gradients(const ParallelTrainOptions& options) {
+  if (options.groups.any() && !sums_gradients(options.inside())) return false;
+  return options.method == ParallelMethod::data_parallel ||
+         (options.method == ParallelMethod::asa && options.asa.what == AsaOptions::What::gradients);
+}
+
+bool deals_lots(const ParallelTrainOptions& options) { return options.method == ParallelMethod::asgd; }
+
+std::unique_ptr<Strategy> make_method(const ParallelTrainOptions& options, Communicator& comm) {
+  if (options.groups.any()) return make_grouped(options, comm);
   const MethodEntry& entry = method_entry(options.method);
   assert(entry.make);
-  auto strategy = entry.make(options, comm);
+  return entry.make(options, comm);
+}
+
+std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {
+  auto strategy = make_method(options, comm);
   if (options.method == ParallelMethod::none) return strategy;
   return std::make_unique<Staged>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1,
                                   options.start_sample, comm);

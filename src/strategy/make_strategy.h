@@ -28,6 +28,12 @@ std::string runnable_methods();
 // The strategy of the block, with parallelizationStartEpoch. The options have been read without problems; the
 // communicator outlives the strategy.
 std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions&, Communicator&);
+// The same from the first epoch on.
+std::unique_ptr<Strategy> make_method(const ParallelTrainOptions&, Communicator&);
+// Whether all ranks make one update from the sum of their gradients; other methods exchange weights.
+bool sums_gradients(const ParallelTrainOptions&);
+// Whether ranks go each their own way within an epoch and take lots as they get on.
+bool deals_lots(const ParallelTrainOptions&);
 // No exchange: a process without parallelTrain.
 std::unique_ptr<Strategy> make_local_strategy(Communicator&);
 

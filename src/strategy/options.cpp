@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "config/inheritance.h"
 #include "strategy/make_strategy.h"
 
 namespace tutti {
@@ -36,11 +37,33 @@ void DataParallelOptions::describe_exchange_bits(config::Fields& f) {
   sixteen_bits = bits.codec().format;
 }
 
-void ParallelTrainOptions::describe(config::Fields& f) {
-  f.choice("parallelizationMethod", method, method_words(), "how the ranks exchange what they learned");
-  if (const MethodEntry& entry = method_entry(method); !entry.make)
-    f.problem("parallelizationMethod", fmt::format("this version does not run {}", entry.name),
-              fmt::format("choose one of: {}", runnable_methods()));
+namespace {
+
+ParallelTrainOptions default_inside(int depth) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::data_parallel;
+  o.depth = depth;
+  return o;
+}
+
+}  // namespace
+
+void InsideGroups::describe(config::Fields& f) {
+  if (level.empty()) level.push_back(default_inside(depth));
+  level[0].describe(f);
+}
+
+ParallelTrainOptions ParallelTrainOptions::inside() const {
+  return inside_groups.level.empty() ? default_inside(depth + 1) : inside_groups.level[0];
+}
+
+std::string ParallelTrainOptions::name() const {
+  std::string text = method_entry(method).name;
+  if (groups.any()) text += fmt::format(" between groups ({}) with {}", groups.text(), inside().name());
+  return text;
+}
+
+void ParallelTrainOptions::describe_start(config::Fields& f) {
   f("parallelizationStartEpoch", start_epoch,
     "first epoch of parallel training, from 1; before it every rank trains alone");
   if (start_epoch < 1) f.problem("parallelizationStartEpoch", "epochs count from 1", "write 1 or more");
@@ -49,6 +72,43 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   f("distributedMBReading", distributed_reading,
     "accepted either way: here a rank always reads its own part of a minibatch");
   distributed_reading_given = f.given("distributedMBReading");
+}
+
+// Settings of ParallelTrain are about the exchange between groups and mean nothing within them.
+void ParallelTrainOptions::describe_groups(config::Fields& f) {
+  groups.describe(f);
+  if (groups.any() && method == ParallelMethod::none)
+    f.problem("groups", "groups need a method that works between them",
+              "add parallelizationMethod = DataParallelSGD (or another one)");
+  constexpr const char* help = "what ParallelTrain says, for the ranks of a group; may have groups again";
+  if (groups.any()) {
+    inside_groups.depth = depth + 1;
+    if (inside_groups.level.empty()) inside_groups.level.push_back(inside());
+    inside_groups.level[0].data_parallel.double_precision = data_parallel.double_precision;
+    f.block("insideGroups", inside_groups, help);
+  } else if (depth == 0) {  // the first level is always explained, deeper ones where there are some
+    std::optional<InsideGroups> unused;
+    f.block("insideGroups", unused, help);
+    if (unused) f.problem("insideGroups", "there are no groups", "add groups = byNode, size:4 or n:2");
+  }
+  for (const bool between : {true, false})
+    if (groups.any() && (between ? method : inside().method) == ParallelMethod::asgd)
+      f.problem(between ? "parallelizationMethod" : "insideGroups",
+                "parameter servers do not work between or within groups: their workers are single ranks",
+                "use another method there, or leave groups out");
+  if (groups.any() && inside().method == ParallelMethod::none)
+    f.problem("insideGroups", "ranks of a group must work together",
+              "choose another method in insideGroups, or leave groups out");
+}
+
+void ParallelTrainOptions::describe(config::Fields& f) {
+  if (depth > 0) config::inherit_nothing(f);
+  f.choice("parallelizationMethod", method, method_words(), "how the ranks exchange what they learned");
+  if (const MethodEntry& entry = method_entry(method); !entry.make)
+    f.problem("parallelizationMethod", fmt::format("this version does not run {}", entry.name),
+              fmt::format("choose one of: {}", runnable_methods()));
+  describe_groups(f);
+  if (depth == 0) describe_start(f);
   f("syncPerfStats", sync_perf_stats, "n > 0: every n-th exchange prints how long it took");
   if (sync_perf_stats < 0)
     f.problem("syncPerfStats", "a number of minibatches cannot be negative", "write 0 for no timing lines");
@@ -60,7 +120,8 @@ void ParallelTrainOptions::describe(config::Fields& f) {
               "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
   f.block("ASA", asa, "gradients or weights go round all ranks in stripes");
   f.block("EASGD", easgd, "ranks and a centre pull each other");
-  f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
+  if (depth == 0)
+    f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.alias("ASGD", "DataParallelASGD");
   f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
   unused_blocks.clear();

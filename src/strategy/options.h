@@ -11,6 +11,7 @@
 #include "strategy/block_options.h"
 #include "strategy/exchange_bits.h"
 #include "strategy/fault_hook.h"
+#include "strategy/group_options.h"
 #include "strategy/server_options.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
@@ -36,6 +37,15 @@ struct DataParallelOptions {
   void describe_exchange_bits(config::Fields& f);
 };
 
+struct ParallelTrainOptions;
+
+// The method within groups.
+struct InsideGroups {
+  std::vector<ParallelTrainOptions> level;  // one; empty = DataParallelSGD in 32 bits
+  int depth = 1;
+  void describe(config::Fields& f);
+};
+
 struct ParallelTrainOptions {
   ParallelMethod method = ParallelMethod::none;
   std::int64_t start_epoch = 1;   // counts from 1, as written
@@ -51,10 +61,19 @@ struct ParallelTrainOptions {
   ServerOptions servers;
   std::optional<FaultHookOptions> fault_hook;
   std::vector<std::string> unused_blocks;  // of methods other than this one, as written
+  GroupOptions groups;                     // with them `method` works between the groups
+  InsideGroups inside_groups;
+  int depth = 0;  // of the block: 0 = ParallelTrain, 1 = its insideGroups, ...
 
   void describe(config::Fields& f);
+  ParallelTrainOptions inside() const;  // what works within the groups
+  std::string name() const;             // of the method, with those within its groups
   // Whether the ranks work together in this epoch, which counts from 0.
   bool parallel_at(std::int64_t epoch) const { return method != ParallelMethod::none && epoch + 1 >= start_epoch; }
+
+ private:
+  void describe_start(config::Fields& f);
+  void describe_groups(config::Fields& f);
 };
 
 }  // namespace tutti

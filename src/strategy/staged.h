@@ -39,6 +39,9 @@ class Staged : public Strategy {
     now_ = after_.get();
     now_->begin_epoch(epoch);
   }
+  std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) override {
+    return now_->step_columns(samples, columns, global_columns);
+  }
   void begin_step(std::int64_t columns, GlobalSink& global) override { now_->begin_step(columns, global); }
   bool joins_step(std::int64_t samples) override { return now_->joins_step(samples); }
   std::int64_t take_dropped_samples() override { return now_->take_dropped_samples(); }

@@ -18,6 +18,14 @@ constexpr std::size_t kFixedWords = 5;  // samples, columns, number of evaluatio
 
 }  // namespace
 
+Tally without(Tally all, const Tally& mine) {
+  all.samples -= mine.samples, all.columns -= mine.columns;
+  all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;
+  for (std::size_t i = 0; i < std::min(all.evaluations.size(), mine.evaluations.size()); ++i)
+    all.evaluations[i].sum -= mine.evaluations[i].sum, all.evaluations[i].count -= mine.evaluations[i].count;
+  return all;
+}
+
 // The first tally with samples fixes the length of the messages. A rank without any may not know its evaluations yet.
 void TallyExchange::plan(const Tally& tally) {
   const auto ranks = static_cast<std::size_t>(comm_.size());

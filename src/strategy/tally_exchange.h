@@ -11,6 +11,9 @@
 
 namespace tutti {
 
+// What the others added to `all`, which contains `mine`.
+Tally without(Tally all, const Tally& mine);
+
 class TallyExchange {
  public:
   explicit TallyExchange(Communicator& comm) : comm_(comm) {}

@@ -121,7 +121,7 @@ Tally compute_and_exchange(Loop& loop, const Batch& batch) {
   if (t.traces) trace_nodes(t, batch);
   if (t.sgd.gradient_check) check_gradients_or_stop(t, batch);
   loop.update.next_step();
-  t.strategy->begin_step(t.strategy->steps_alone() ? batch.columns : batch.global_columns, loop.update);
+  t.strategy->begin_step(t.strategy->step_columns(batch.samples, batch.columns, batch.global_columns), loop.update);
   Tally tally = forward_backward(loop, batch);
   tally.samples = batch.samples;
   t.strategy->finish_gradients(tally);

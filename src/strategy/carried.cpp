@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/carried.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+// Fewer values than this do not deserve a message of their own.
+constexpr std::size_t kRunValues = 65536;
+// Two tags per run, the rest of the range is for others.
+constexpr std::size_t kMostRuns = 16000;
+
+std::size_t aligned(std::size_t n) { return (n + 15) / 16 * 16; }
+
+}  // namespace
+
+CarriedColumns::CarriedColumns(Communicator& group, Parameters& whole, int carriers)
+    : comm_(group),
+      whole_(whole),
+      me_(group.rank()),
+      carriers_(carriers),
+      floats_(make_codec({})),
+      plan_(plan_stripes(whole, *floats_, carriers, std::max(kRunValues, whole.size() / kMostRuns))),
+      run_(plan_.groups.size()) {
+  assert(carriers >= 1 && carriers <= group.size());
+  for (std::size_t p = 0; p < whole.pieces.size(); ++p)
+    if (whole.slices[whole.pieces[p].slice].sparse_gradient) lists_known_at_ = p + 1;
+  if (carrier()) lay_out();
+  for (std::size_t r = 0; r < run_.size(); ++r) plan_messages(r);
+}
+
+void CarriedColumns::lay_out() {
+  mine_.slices = whole_.slices;
+  for (std::size_t s = 0; s < mine_.slices.size(); ++s) {
+    Slice& slice = mine_.slices[s];
+    if (slice.sparse_gradient && sparse_carrier(s) == me_) continue;
+    slice.columns = 0;
+    slice.sparse_gradient = slice.lines_are_rows = false;
+  }
+  for (std::size_t p = 0; p < whole_.pieces.size(); ++p) {
+    Piece piece = whole_.pieces[p];
+    Slice& slice = mine_.slices[piece.slice];
+    if (!slice.sparse_gradient) {
+      const bool elsewhere = whole_.slices[piece.slice].sparse_gradient;
+      piece.first_column = slice.columns;
+      piece.columns = elsewhere ? 0 : plan_.stripe(p, me_).columns;
+      slice.columns += piece.columns;
+    }
+    mine_.pieces.push_back(piece);
+  }
+  std::size_t size = 0;
+  for (Slice& slice : mine_.slices) {
+    slice.offset = size;
+    slice.shape.dims = {slice.rows, slice.columns};
+    size += aligned(slice.size());
+  }
+  mine_.weights = FloatBuffer(size);
+  mine_.gradients = FloatBuffer(size);
+  mine_.touched.assign(mine_.slices.size(), {});
+}
+
+void CarriedColumns::plan_messages(std::size_t r) {
+  const StripeGroup& plan = plan_.groups[r];
+  Run& run = run_[r];
+  const int tag = static_cast<int>(2 * r);
+  if (plan.sparse) {
+    const std::size_t slice = whole_.pieces[plan.first_piece].slice;
+    run.sparse = std::make_unique<SparseShare>(comm_, whole_, slice, sparse_carrier(slice), tag);
+    return;
+  }
+  if (comm_.size() == 1) return;
+  run.bytes.resize(plan.section_begin.back());
+  for (int step = 1; step < comm_.size(); ++step) {
+    const int to = (me_ + step) % comm_.size(), from = (me_ + comm_.size() - step) % comm_.size();
+    if (carrier() && plan.section_bytes(me_) > 0)
+      run.sends.push_back(
+          comm_.plan_send(to, tag, std::span<std::byte>(run.bytes).subspan(section(r, me_), plan.section_bytes(me_))));
+    if (from < carriers_ && plan.section_bytes(from) > 0)
+      run.receives.push_back(comm_.plan_receive(
+          from, tag, std::span<std::byte>(run.bytes).subspan(section(r, from), plan.section_bytes(from))));
+  }
+}
+
+float* CarriedColumns::place(Parameters& p, std::size_t piece) const {
+  return p.gradients.data() + p.offset(p.pieces[piece]);
+}
+
+void CarriedColumns::load_lists() {
+  for (std::size_t s = 0; s < mine_.slices.size(); ++s) {
+    if (!mine_.slices[s].sparse_gradient) continue;
+    clear_lines(mine_.slices[s], mine_.touched[s], mine_.gradients);
+    mine_.touched[s] = whole_.touched[s];
+  }
+}
+
+void CarriedColumns::load(std::size_t piece) {
+  if (!carrier()) return;
+  const Piece& own = mine_.pieces[piece];
+  const Slice& slice = mine_.slices[own.slice];
+  if (!slice.sparse_gradient) {
+    const float* from = place(whole_, piece) + plan_.stripe(piece, me_).first * slice.rows;
+    std::copy_n(from, own.columns * slice.rows, place(mine_, piece));
+    return;
+  }
+  const float* from = place(whole_, piece);
+  float* to = place(mine_, piece);
+  for (const std::uint32_t line : mine_.touched[own.slice])
+    for (std::size_t i = 0; i < slice.line_size(); ++i) {
+      const std::size_t at = slice.lines_are_rows ? line + i * slice.rows : line * slice.rows + i;
+      to[at] = from[at];
+    }
+}
+
+void CarriedColumns::arm() {
+  for (Run& run : run_) {
+    run.sent = false;
+    if (run.sparse) run.sparse->arm();
+    if (run.sparse || std::exchange(run.armed, true)) continue;
+    for (auto& t : run.receives) t->start();
+  }
+}
+
+void CarriedColumns::send(std::size_t piece) {
+  const std::size_t r = plan_.group_of[piece];
+  Run& run = run_[r];
+  const StripeGroup& plan = plan_.groups[r];
+  if (run.sparse) {
+    if (sparse_carrier(whole_.pieces[piece].slice) == me_) run.sparse->send(mine_);
+  } else if (!run.bytes.empty()) {
+    const Stripe& stripe = plan_.stripe(piece, me_);
+    const std::size_t bytes = mine_.count(mine_.pieces[piece]) * sizeof(float);
+    if (bytes > 0) std::memcpy(run.bytes.data() + section(r, me_) + stripe.bytes_before, place(mine_, piece), bytes);
+  }
+  if (plan.end_piece != piece + 1) return;
+  run.sent = true;
+  if (run.sparse) return;
+  for (auto& t : run.sends) t->start();
+  bytes_ += static_cast<std::int64_t>(plan.section_bytes(me_) * run.sends.size());
+}
+
+bool CarriedColumns::try_complete(std::size_t r) {
+  Run& run = run_[r];
+  if (carrier() && !run.sent) return false;
+  if (run.sparse) return run.sparse->try_complete();
+  return std::all_of(run.receives.begin(), run.receives.end(), [](auto& t) { return t->done(); });
+}
+
+void CarriedColumns::complete(std::size_t r) {
+  Run& run = run_[r];
+  assert(!carrier() || run.sent);
+  if (run.sparse) return run.sparse->complete();
+  for (auto& t : run.receives) t->wait();
+}
+
+void CarriedColumns::store(std::size_t r) {
+  Run& run = run_[r];
+  run.armed = false;
+  if (run.sparse) return run.sparse->store();
+  for (std::size_t p = first_piece(r); p < end_piece(r); ++p) {
+    const std::size_t rows = whole_.slices[whole_.pieces[p].slice].rows;
+    for (int c = 0; c < carriers_; ++c) {
+      const Stripe& stripe = plan_.stripe(p, c);
+      if (stripe.columns == 0) continue;
+      const void* from =
+          c == me_ ? static_cast<const void*>(place(mine_, p)) : run.bytes.data() + section(r, c) + stripe.bytes_before;
+      std::memcpy(place(whole_, p) + stripe.first * rows, from, stripe.columns * rows * sizeof(float));
+    }
+  }
+}
+
+void CarriedColumns::flush() {
+  for (Run& run : run_) {
+    if (run.sparse) run.sparse->flush();
+    for (auto& t : run.sends) t->wait();
+  }
+}
+
+std::int64_t CarriedColumns::take_bytes() {
+  std::int64_t bytes = std::exchange(bytes_, 0);
+  for (Run& run : run_)
+    if (run.sparse) bytes += run.sparse->take_bytes();
+  return bytes;
+}
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// carried.h -- the way of gradients between groups: the columns of every piece are divided over the first ranks of a
+// group, the carriers. Each exchanges its own columns with its peers in the other groups and tells its group the sums.
+// Columns stay whole, so the numbers do not depend on how many carriers there are.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "strategy/sparse_share.h"
+#include "strategy/stripes.h"
+#include "tutti/codec.h"
+#include "tutti/communicator.h"
+#include "tutti/parameters.h"
+
+namespace tutti {
+
+class CarriedColumns {
+ public:
+  // Every rank of the group makes one; `whole` outlives it. Tags from 0 on are used.
+  CarriedColumns(Communicator& group, Parameters& whole, int carriers);
+
+  bool carrier() const { return me_ < carriers_; }
+  // What this rank carries: as many pieces as the whole has, in the same order, some perhaps without columns.
+  Parameters& mine() { return mine_; }
+  // Pieces from which on all lists of sparse gradients are known; 0 = there are none.
+  std::size_t lists_known_at() const { return lists_known_at_; }
+
+  void load_lists();             // of the lines that the group has touched
+  void load(std::size_t piece);  // the group's sum from the whole
+
+  // A run of pieces travels together: arm, send each of its pieces (carriers), complete, store.
+  std::size_t runs() const { return plan_.groups.size(); }
+  std::size_t first_piece(std::size_t run) const { return plan_.groups[run].first_piece; }
+  std::size_t end_piece(std::size_t run) const { return plan_.groups[run].end_piece; }
+  void arm();
+  void send(std::size_t piece);  // its sum over the groups stands in mine()
+  bool try_complete(std::size_t run);
+  void complete(std::size_t run);
+  void store(std::size_t run);  // all columns into the whole
+  void flush();                 // own messages have left
+  std::int64_t take_bytes();    // of messages within the group
+
+ private:
+  struct Run {
+    std::vector<std::byte> bytes;  // a section per carrier
+    std::vector<std::unique_ptr<Transfer>> sends, receives;
+    std::unique_ptr<SparseShare> sparse;
+    bool armed = false, sent = false;
+  };
+  int sparse_carrier(std::size_t slice) const { return static_cast<int>(slice) % carriers_; }
+  void lay_out();
+  void plan_messages(std::size_t run);
+  float* place(Parameters&, std::size_t piece) const;
+  std::size_t section(std::size_t run, int carrier) const {
+    return plan_.groups[run].section_begin[static_cast<std::size_t>(carrier)];
+  }
+
+  Communicator& comm_;
+  Parameters& whole_;
+  const int me_, carriers_;
+  std::unique_ptr<Codec> floats_;
+  StripePlan plan_;
+  Parameters mine_;
+  std::size_t lists_known_at_ = 0;
+  std::vector<Run> run_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace tutti

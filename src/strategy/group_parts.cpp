@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/group_parts.h"
+
+#include <array>
+#include <bit>
+
+namespace tutti {
+
+void LeaderNews::pass_on(bool& delivered, std::int64_t& columns, Tally& tally) {
+  const bool leads = comm_.rank() == 0;
+  std::array<std::int64_t, 5> fixed{delivered, columns, static_cast<std::int64_t>(tally.evaluations.size()),
+                                    tally.samples, tally.columns};
+  comm_.broadcast(0, std::as_writable_bytes(std::span(fixed)));
+  delivered = fixed[0] != 0, columns = fixed[1];
+  tally.evaluations.resize(static_cast<std::size_t>(fixed[2]));
+  tally.samples = fixed[3], tally.columns = fixed[4];
+
+  words_.clear();
+  const auto add = [&](double v) { words_.push_back(std::bit_cast<std::int64_t>(v)); };
+  add(tally.criterion), add(tally.criterion_count);
+  for (const auto& e : tally.evaluations) add(e.sum), add(e.count);
+  comm_.broadcast(0, std::as_writable_bytes(std::span(words_)));
+  if (leads) return;
+  const std::int64_t* at = words_.data();
+  const auto take = [&](double& v) { v = std::bit_cast<double>(*at++); };
+  take(tally.criterion), take(tally.criterion_count);
+  for (auto& e : tally.evaluations) take(e.sum), take(e.count);
+}
+
+}  // namespace tutti

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// group_parts.h -- what strategies over groups are made of, and how their states share one archive.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strategy/group_options.h"
+#include "tutti/archive.h"
+#include "tutti/communicator.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+struct GroupParts {
+  GroupLayout layout;
+  std::unique_ptr<Communicator> group;  // this rank's, for `inside`
+  std::unique_ptr<Communicator> tells;  // the same, for what the ranks of a group tell each other about sums
+  std::unique_ptr<Communicator> peers;  // ranks of other groups that `between` talks to
+  std::unique_ptr<Strategy> inside;
+  std::unique_ptr<Strategy> between;  // null on ranks that leave this to others of their group
+};
+
+// The entries of one level, under a name of their own.
+class LevelArchive : public Archive {
+ public:
+  LevelArchive(Archive& a, std::string prefix) : a_(a), prefix_(std::move(prefix)) {}
+  bool loading() const override { return a_.loading(); }
+  bool has(std::string_view name) const override { return a_.has(full(name)); }
+  void operator()(std::string_view name, bool& v) override { a_(full(name), v); }
+  void operator()(std::string_view name, std::int64_t& v) override { a_(full(name), v); }
+  void operator()(std::string_view name, double& v) override { a_(full(name), v); }
+  void operator()(std::string_view name, std::string& v) override { a_(full(name), v); }
+  void operator()(std::string_view name, std::span<float> v) override { a_(full(name), v); }
+
+ private:
+  std::string full(std::string_view name) const { return prefix_ + std::string(name); }
+  Archive& a_;
+  std::string prefix_;
+};
+
+// Collective in the group: the first rank tells the others whether sums have come, for how many columns, and the tally.
+class LeaderNews {
+ public:
+  explicit LeaderNews(Communicator& group) : comm_(group) {}
+  void pass_on(bool& delivered, std::int64_t& columns, Tally&);
+
+ private:
+  Communicator& comm_;
+  std::vector<std::int64_t> words_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/grouped.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "strategy/grouped_gradients.h"
+#include "strategy/grouped_weights.h"
+#include "strategy/make_strategy.h"
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+ParallelTrainOptions without_groups(ParallelTrainOptions o) {
+  o.groups = {};
+  return o;
+}
+
+std::string text_of(const GroupLayout& layout, const Strategy* between, const Strategy* inside) {
+  return fmt::format("{}: between them {}; within them {}", layout.text(),
+                     between ? between->describe() : "carried by other ranks",
+                     inside ? inside->describe() : "carried by other ranks");
+}
+
+// The first ranks of every group, as many as the smallest has, divide the columns among themselves.
+std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions& o, GroupLayout layout,
+                                                      Communicator& comm) {
+  GroupParts parts;
+  const int carriers = layout.smallest();
+  parts.group = comm.split(layout.group);
+  parts.peers = comm.split(std::min(layout.local, carriers));
+  parts.tells = parts.group->split(0);
+  parts.inside = make_method(o.inside(), *parts.group);
+  if (layout.local < carriers) parts.between = make_method(without_groups(o), *parts.peers);
+  parts.layout = std::move(layout);
+  return std::make_unique<GroupedGradients>(std::move(parts), carriers);
+}
+
+// The first rank of a group exchanges weights for all of it.
+std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const GroupLayout& layout,
+                                          Communicator& comm) {
+  WeightLevels levels;
+  levels.lower_ranks = comm.split(layout.group);
+  levels.upper_ranks = comm.split(layout.local == 0 ? 0 : 1);
+  levels.lower = make_method(o.inside(), *levels.lower_ranks);
+  if (layout.local == 0) levels.upper = make_method(without_groups(o), *levels.upper_ranks);
+  levels.counts = levels.lower->steps_alone() ? levels.lower->counts_once() : layout.local == 0;
+  levels.text = text_of(layout, levels.upper.get(), levels.lower.get());
+  return std::make_unique<GroupedWeights>(std::move(levels), comm);
+}
+
+// Peers with the same place in their groups train as one; within a group weights meet. Groups do all the same then.
+std::unique_ptr<Strategy> gradients_between_weights(const ParallelTrainOptions& o, const GroupLayout& layout,
+                                                    Communicator& comm) {
+  if (!layout.even())
+    throw ConfigError({},
+                      fmt::format("{} between groups that exchange weights needs groups of one size, and there are {}",
+                                  method_entry(o.method).name, layout.text()),
+                      "start as many ranks on every node, or exchange gradients in insideGroups");
+  WeightLevels levels;
+  levels.lower_ranks = comm.split(layout.local);
+  levels.upper_ranks = comm.split(layout.group);
+  levels.lower = make_method(without_groups(o), *levels.lower_ranks);
+  levels.upper = make_method(o.inside(), *levels.upper_ranks);
+  levels.leaders_act = false;
+  levels.counts = layout.group == 0;
+  levels.text = text_of(layout, levels.lower.get(), levels.upper.get());
+  return std::make_unique<GroupedWeights>(std::move(levels), comm);
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_grouped(const ParallelTrainOptions& o, Communicator& comm) {
+  const GroupLayout layout = lay_out_groups(o.groups, comm);
+  if (deals_lots(o.inside()) && layout.groups() > 1 && layout.groups() < comm.size())
+    throw ConfigError({},
+                      fmt::format("{} within groups lets the ranks of a group go each its own way, so that there is no "
+                                  "moment at which groups could exchange",
+                                  o.inside().name()),
+                      "exchange the two: the asynchronous method between the groups, another one in insideGroups");
+  if (layout.groups() == 1) return make_method(o.inside(), comm);
+  if (layout.groups() == comm.size()) return make_method(without_groups(o), comm);
+  if (!sums_gradients(without_groups(o))) return weights_between(o, layout, comm);
+  return sums_gradients(o.inside()) ? gradients_between_gradients(o, layout, comm)
+                                    : gradients_between_weights(o, layout, comm);
+}
+
+}  // namespace tutti

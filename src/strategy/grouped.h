@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped.h -- one method within groups of ranks and another between the groups. Two kinds of methods exist, those that
+// sum gradients and those that exchange weights; what works together is decided here.
+#pragma once
+
+#include <memory>
+
+#include "strategy/options.h"
+#include "tutti/communicator.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// Collective. The communicator outlives the strategy. Groups that cannot be are a ConfigError.
+std::unique_ptr<Strategy> make_grouped(const ParallelTrainOptions&, Communicator&);
+
+}  // namespace tutti

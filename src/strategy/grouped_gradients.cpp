@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// A piece goes through the strategy within the group; the group's sum of the carried columns through the one between
+// groups; the result back to all ranks of the group. Each of the two may run a minibatch behind.
+#include "strategy/grouped_gradients.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <utility>
+
+#include "strategy/local.h"
+
+namespace tutti {
+
+GroupedGradients::GroupedGradients(GroupParts parts, int carriers)
+    : parts_(std::move(parts)), carriers_(carriers), news_(*parts_.tells) {}
+
+void GroupedGradients::start(Parameters& parameters) {
+  parameters_ = &parameters;
+  // From rank 0 to the leaders, from there to their groups.
+  if (parts_.layout.local == 0) broadcast_weights(*parts_.peers, parameters);
+  parts_.inside->start(parameters);
+  // Exchanges keep their buffers when a run begins again.
+  if (!columns_) columns_ = std::make_unique<CarriedColumns>(*parts_.tells, parameters, carriers_);
+  if (parts_.between) parts_.between->start(columns_->mine());
+}
+
+void GroupedGradients::begin_epoch(std::int64_t epoch) {
+  parts_.inside->begin_epoch(epoch);
+  if (parts_.between) parts_.between->begin_epoch(epoch);
+}
+
+void GroupedGradients::begin_step(std::int64_t columns, GlobalSink& global) {
+  sink_ = &global;
+  parts_.inside->begin_step(columns, from_inside_);
+}
+
+void GroupedGradients::piece_ready(std::size_t piece) {
+  parts_.inside->piece_ready(piece);
+  if (open_) deliver_what_is_there();
+}
+
+void GroupedGradients::open(std::int64_t columns) {
+  assert(!open_);
+  open_ = true;
+  summed_ = fed_ = sent_ = next_run_ = 0;
+  columns_->arm();
+  if (parts_.between) parts_.between->begin_step(columns, from_between_);
+}
+
+void GroupedGradients::group_sum(std::size_t piece, std::int64_t columns) {
+  if (piece == 0) open(columns);
+  assert(piece == summed_);
+  summed_ = piece + 1;
+  feed();
+}
+
+// The lists of sparse gradients must be known before the first piece is announced.
+void GroupedGradients::feed() {
+  if (summed_ < columns_->lists_known_at() || !parts_.between) return;
+  if (fed_ == 0) columns_->load_lists();
+  while (fed_ < summed_) {
+    columns_->load(fed_);
+    parts_.between->piece_ready(fed_++);
+  }
+}
+
+void GroupedGradients::world_sum(std::size_t piece, std::int64_t columns) {
+  assert(piece == sent_);
+  sent_ = piece + 1;
+  sent_columns_ = columns;
+  columns_->send(piece);
+}
+
+void GroupedGradients::deliver_run() {
+  columns_->store(next_run_);
+  for (std::size_t p = columns_->first_piece(next_run_); p < columns_->end_piece(next_run_); ++p)
+    sink_->global_ready(p, sent_columns_);
+  ++next_run_;
+}
+
+// Sums that come a minibatch late may take the place of gradients only once these have been given on.
+void GroupedGradients::deliver_what_is_there() {
+  while (next_run_ < columns_->runs() && columns_->end_piece(next_run_) <= fed_ && columns_->try_complete(next_run_))
+    deliver_run();
+}
+
+void GroupedGradients::deliver_rest(Tally& tally) {
+  bool delivered = parts_.between && sent_ == parameters_->pieces.size();
+  assert(delivered || !parts_.between || sent_ == 0);
+  if (carriers_ < parts_.layout.size()) news_.pass_on(delivered, sent_columns_, tally);
+  if (!delivered) return;
+  for (; next_run_ < columns_->runs(); deliver_run()) columns_->complete(next_run_);
+  columns_->flush();
+  sent_ = next_run_ = 0;
+}
+
+void GroupedGradients::finish_gradients(Tally& tally) {
+  parts_.inside->finish_gradients(tally);
+  if (!std::exchange(open_, false)) return;  // nothing has come out of the group yet
+  assert(summed_ == parameters_->pieces.size());
+  if (parts_.between) parts_.between->finish_gradients(tally);
+  deliver_rest(tally);
+}
+
+void GroupedGradients::settle(GlobalSink& global) {
+  sink_ = &global;
+  late_ = {};
+  parts_.inside->settle(from_inside_);
+  if (std::exchange(open_, false)) {  // a minibatch that the group has only summed now
+    Tally tally = parts_.inside->take_pending_tally();
+    if (parts_.between) parts_.between->finish_gradients(tally);
+    deliver_rest(tally);
+    late_ = tally;
+  }
+  columns_->arm();
+  sent_ = next_run_ = 0;
+  Tally tally;
+  if (parts_.between) {
+    parts_.between->settle(from_between_);
+    tally = parts_.between->take_pending_tally();
+  }
+  deliver_rest(tally);
+  late_ += tally;
+}
+
+void GroupedGradients::end_epoch(GlobalSink& global) {
+  sink_ = &global;
+  parts_.inside->end_epoch(from_inside_);
+  if (parts_.between) parts_.between->end_epoch(from_between_);
+}
+
+void GroupedGradients::archive(Archive& a) {
+  LevelArchive inside(a, "inside/"), between(a, "between/");
+  parts_.inside->archive(inside);
+  if (!parts_.between) return;
+  parts_.between->archive(between);
+  // Each carrier has the state of its columns alone.
+  LevelArchive common(a, "between common/");
+  parts_.between->archive_common(common);
+}
+
+void GroupedGradients::archive_common(Archive& a) {
+  LevelArchive inside(a, "inside/");
+  parts_.inside->archive_common(inside);
+}
+
+std::string GroupedGradients::advice(std::int64_t samples) const {
+  const std::string text = parts_.inside->advice(samples);
+  return text.empty() && parts_.between ? parts_.between->advice(samples) : text;
+}
+
+ExchangeStats GroupedGradients::take_stats() {
+  ExchangeStats all = parts_.inside->take_stats();
+  if (parts_.between) all += parts_.between->take_stats();
+  return all;
+}
+
+std::string GroupedGradients::describe() const {
+  return fmt::format("{}: between them {}; within them {}", parts_.layout.text(),
+                     parts_.between ? parts_.between->describe() : "carried by other ranks", parts_.inside->describe());
+}
+
+std::string GroupedGradients::loop_text(std::int64_t epoch) const {
+  return parts_.inside->loop_text(epoch) + (parts_.between ? " between groups" + parts_.between->loop_text(epoch) : "");
+}
+
+}  // namespace tutti

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped_gradients.h -- gradients summed within groups by one strategy, and the groups' sums over the groups by
+// another: one bit between nodes over a sum in full within, for instance. All ranks make the same update.
+#pragma once
+
+#include <memory>
+
+#include "strategy/carried.h"
+#include "strategy/group_parts.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+class GroupedGradients : public Strategy {
+ public:
+  // `between` exists on the first `carriers` ranks of every group.
+  GroupedGradients(GroupParts parts, int carriers);
+
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void piece_ready(std::size_t piece) override;
+  void finish_gradients(Tally&) override;
+  void settle(GlobalSink& global) override;
+  Tally take_pending_tally() override { return std::exchange(late_, {}); }
+  void end_epoch(GlobalSink& global) override;
+  void archive(Archive&) override;
+  void archive_common(Archive&) override;
+  std::string advice(std::int64_t samples) const override;
+  ExchangeStats take_stats() override;
+  std::string describe() const override;
+  std::string loop_text(std::int64_t epoch) const override;
+
+ private:
+  struct FromInside : GlobalSink {
+    explicit FromInside(GroupedGradients& o) : owner(o) {}
+    void global_ready(std::size_t piece, std::int64_t columns) override { owner.group_sum(piece, columns); }
+    void reset_momentum() override { owner.sink_->reset_momentum(); }
+    GroupedGradients& owner;
+  };
+  struct FromBetween : GlobalSink {
+    explicit FromBetween(GroupedGradients& o) : owner(o) {}
+    void global_ready(std::size_t piece, std::int64_t columns) override { owner.world_sum(piece, columns); }
+    void reset_momentum() override { owner.sink_->reset_momentum(); }
+    GroupedGradients& owner;
+  };
+
+  void group_sum(std::size_t piece, std::int64_t columns);
+  void world_sum(std::size_t piece, std::int64_t columns);
+  void open(std::int64_t columns);
+  void feed();
+  void deliver_run();
+  void deliver_what_is_there();
+  void deliver_rest(Tally&);
+
+  GroupParts parts_;
+  int carriers_;
+  Parameters* parameters_ = nullptr;
+  std::unique_ptr<CarriedColumns> columns_;
+  LeaderNews news_;
+  FromInside from_inside_{*this};
+  FromBetween from_between_{*this};
+
+  GlobalSink* sink_ = nullptr;
+  bool open_ = false;                    // a step between the groups is under way
+  std::size_t summed_ = 0, fed_ = 0;     // pieces that the group has summed, and that have been given on
+  std::size_t sent_ = 0, next_run_ = 0;  // pieces with their sum over the groups, and the run to be delivered next
+  std::int64_t sent_columns_ = 0;
+  Tally late_;
+  ExchangeStats own_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the lower ranks exchange weights too, they do so before each upper exchange, as at the end of an epoch, and the
+// upper exchange works on what they have in common then.
+#include "strategy/grouped_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <chrono>
+#include <utility>
+
+#include "strategy/local.h"
+#include "strategy/packed_state.h"
+
+namespace tutti {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+GroupedWeights::GroupedWeights(WeightLevels levels, Communicator& all)
+    : levels_(std::move(levels)),
+      all_(all),
+      sizes_(2 * static_cast<std::size_t>(levels_.lower_ranks->size())),
+      tallies_(all) {}
+
+void GroupedWeights::start(Parameters& parameters) {
+  parameters_ = &parameters;
+  broadcast_weights(all_, parameters);
+  levels_.lower->start(parameters);
+  if (levels_.upper) levels_.upper->start(parameters);
+  if (lower_has_weights() && before_.size() == 0)
+    before_ = FloatBuffer(parameters.size()), move_ = FloatBuffer(parameters.size());
+}
+
+void GroupedWeights::begin_epoch(std::int64_t epoch) {
+  levels_.lower->begin_epoch(epoch);
+  levels_.lower->show_common_weights();
+  if (levels_.upper) levels_.upper->begin_epoch(epoch);
+  levels_.lower->take_back_weights();
+}
+
+std::int64_t GroupedWeights::step_columns(std::int64_t samples, std::int64_t columns, std::int64_t) {
+  const std::array<std::int64_t, 2> mine{samples, columns};
+  levels_.lower_ranks->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(sizes_)));
+  lower_samples_ = 0;
+  std::int64_t lower_columns = 0;
+  for (std::size_t i = 0; i < sizes_.size(); i += 2) lower_samples_ += sizes_[i], lower_columns += sizes_[i + 1];
+  return levels_.lower->step_columns(samples, columns, lower_columns);
+}
+
+void GroupedWeights::begin_step(std::int64_t columns, GlobalSink& global) {
+  sink_ = &global;
+  columns_ = columns;
+  if (levels_.upper) levels_.upper->begin_step(columns, from_upper_);
+  levels_.lower->begin_step(columns, from_lower_);
+}
+
+void GroupedWeights::lower_ready(std::size_t piece, std::int64_t columns) {
+  columns_ = columns;
+  if (levels_.upper && !lower_has_weights())
+    levels_.upper->piece_ready(piece);
+  else
+    sink_->global_ready(piece, columns);
+}
+
+void GroupedWeights::finish_gradients(Tally& tally) {
+  levels_.lower->finish_gradients(tally);
+  mine_ += tally;
+  if (!levels_.upper) return;
+  if (!lower_has_weights()) {
+    Tally copy = tally;
+    return levels_.upper->finish_gradients(copy);
+  }
+  clear(nothing_);
+  nothing_.samples = lower_samples_;
+  levels_.upper->finish_gradients(nothing_);
+}
+
+void GroupedWeights::clear(Tally& tally) const {
+  tally.samples = tally.columns = 0;
+  tally.criterion = tally.criterion_count = 0;
+  for (auto& e : tally.evaluations) e = {};
+}
+
+template <class Act>
+void GroupedWeights::raise(const Act& act) {
+  const std::int64_t before = levels_.upper ? levels_.upper->weight_moves() : 0;
+  resets_ = false;
+  if (levels_.upper) act(*levels_.upper);
+  std::int64_t moved = levels_.upper ? levels_.upper->weight_moves() - before : 0;
+  if (passes_on()) {
+    const double start = now();
+    std::array<std::int64_t, 2> news{moved, resets_};
+    levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(news)));
+    moved = news[0];
+    if (!levels_.upper && news[1] != 0) sink_->reset_momentum();
+    if (moved > 0) pass_weights_on();
+    passing_ += now() - start;
+  }
+  moves_ += moved;
+}
+
+void GroupedWeights::pass_weights_on() {
+  if (passes_on()) levels_.lower_ranks->broadcast(0, std::as_writable_bytes(parameters_->weights.span()));
+}
+
+void GroupedWeights::exchange_weights(std::int64_t global_samples) {
+  tallied_ = false;
+  const auto give = [&](Strategy& upper) { upper.exchange_weights(global_samples); };
+  if (!lower_has_weights()) return raise(give);
+  const std::int64_t met = levels_.lower->weight_moves();
+  levels_.lower->exchange_weights(lower_samples_);
+  if (!upper_may_move(global_samples)) {
+    if (levels_.upper) give(*levels_.upper);
+    return;
+  }
+  if (levels_.lower->weight_moves() == met) levels_.lower->end_epoch(from_lower_);
+  levels_.lower->show_common_weights();
+  raise_from_lower(give);
+  levels_.lower->take_back_weights();
+}
+
+template <class Act>
+void GroupedWeights::raise_from_lower(const Act& act) {
+  const std::int64_t moves = moves_;
+  std::copy_n(parameters_->weights.data(), parameters_->size(), before_.data());
+  raise(act);
+  if (moves_ != moves) levels_.lower->adopt_common_weights(before_.span());
+}
+
+bool GroupedWeights::upper_may_move(std::int64_t global_samples) {
+  std::int64_t may = levels_.upper && levels_.upper->may_move_weights(global_samples);
+  if (passes_on()) levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&may, 1)));
+  return may != 0;
+}
+
+// The tallies of all ranks, however their strategies have counted.
+void GroupedWeights::settle(GlobalSink& global) {
+  sink_ = &global;
+  levels_.lower->settle(from_lower_);
+  late_ = levels_.lower->take_pending_tally();
+  levels_.lower->take_tally_of_others();
+  if (levels_.upper) {
+    if (late_.samples > 0) {
+      Tally copy = late_;
+      levels_.upper->finish_gradients(copy);
+    }
+    levels_.upper->settle(from_upper_);
+    levels_.upper->take_tally_of_others();
+  }
+  if (std::exchange(tallied_, true)) return;
+  mine_ += late_;
+  clear(nothing_);
+  tallies_.begin(levels_.counts ? mine_ : nothing_);
+  others_ += without(tallies_.finish(), mine_);
+  clear(mine_);
+}
+
+void GroupedWeights::end_epoch(GlobalSink& global) {
+  sink_ = &global;
+  const std::int64_t met = levels_.lower->weight_moves(), moves = moves_;
+  levels_.lower->end_epoch(from_lower_);
+  const auto end = [&](Strategy& upper) { upper.end_epoch(from_upper_); };
+  if (!lower_has_weights()) return raise(end);
+  levels_.lower->show_common_weights();
+  raise_from_lower(end);
+  // A method that has everything in common after every minibatch has no exchange at the end of its own.
+  if (levels_.lower->weight_moves() != met && moves_ == moves && upper_may_move(0))
+    raise_from_lower([](Strategy& upper) { upper.exchange_weights(0); });
+  levels_.lower->take_back_weights();
+}
+
+void GroupedWeights::show_common_weights() {
+  levels_.lower->show_common_weights();
+  if (levels_.upper) levels_.upper->show_common_weights();
+  pass_weights_on();
+}
+
+void GroupedWeights::take_back_weights() {
+  if (levels_.upper) levels_.upper->take_back_weights();
+  pass_weights_on();
+  if (std::exchange(adopted_, false)) let_lower_adopt();
+  levels_.lower->take_back_weights();
+}
+
+// What the lower strategy has in common is shown only when the upper one has taken back its own.
+void GroupedWeights::adopt_common_weights(std::span<const float> before) {
+  if (levels_.upper) levels_.upper->adopt_common_weights(before);
+  if (!lower_has_weights()) return;
+  adopted_ = true;
+  for (std::size_t i = 0; i < before.size(); ++i) move_.data()[i] = parameters_->weights.data()[i] - before[i];
+}
+
+void GroupedWeights::let_lower_adopt() {
+  for (std::size_t i = 0; i < move_.size(); ++i) before_.data()[i] = parameters_->weights.data()[i] - move_.data()[i];
+  levels_.lower->adopt_common_weights(before_.span());
+}
+
+void GroupedWeights::archive(Archive& a) {
+  LevelArchive lower(a, "inside/"), upper(a, "between/"), common(a, "inside common/");
+  // From the weights of all to those of the groups to those of the ranks.
+  if (levels_.upper) levels_.upper->archive(upper);
+  if (a.loading()) pass_weights_on();
+  // Other groups than that of rank 0 have other values.
+  if (lower_has_weights()) levels_.lower->archive_common(common);
+  levels_.lower->archive(lower);
+}
+
+void GroupedWeights::archive_common(Archive& a) {
+  LevelArchive lower(a, "inside/");
+  levels_.lower->archive_common(lower);
+  archive_packed(a, "between", levels_.upper != nullptr, [&](Archive& p) { levels_.upper->archive_common(p); });
+}
+
+std::string GroupedWeights::advice(std::int64_t samples) const {
+  const std::string text = levels_.upper ? levels_.upper->advice(samples) : std::string();
+  return text.empty() ? levels_.lower->advice(samples) : text;
+}
+
+ExchangeStats GroupedWeights::take_stats() {
+  ExchangeStats all = levels_.lower->take_stats();
+  if (levels_.upper) all += levels_.upper->take_stats();
+  all.wait += std::exchange(passing_, 0);
+  return all;
+}
+
+std::string GroupedWeights::describe() const { return levels_.text; }
+
+std::string GroupedWeights::loop_text(std::int64_t epoch) const {
+  return levels_.lower->loop_text(epoch) + (levels_.upper ? levels_.upper->loop_text(epoch) : "");
+}
+
+}  // namespace tutti

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped_weights.h -- two strategies one above the other, of which the upper exchanges weights. Below it the ranks of
+// a group train together, by gradients or by weights of their own; their first rank takes part in the upper exchange
+// for all of them. Or, the other way round, the ranks below are peers in different groups and each group exchanges
+// weights.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "strategy/group_parts.h"
+#include "strategy/tally_exchange.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+struct WeightLevels {
+  std::unique_ptr<Communicator> lower_ranks, upper_ranks;
+  std::unique_ptr<Strategy> lower;
+  std::unique_ptr<Strategy> upper;  // null on ranks that others act for
+  bool leaders_act = true;          // for all `lower_ranks`; otherwise every rank acts for itself
+  bool counts = true;               // the tally that this rank sees is to be counted, not a copy of another one's
+  std::string text;                 // about the groups
+};
+
+class GroupedWeights : public Strategy {
+ public:
+  GroupedWeights(WeightLevels levels, Communicator& all);
+
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) override;
+  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void piece_ready(std::size_t piece) override { levels_.lower->piece_ready(piece); }
+  void finish_gradients(Tally&) override;
+  void exchange_weights(std::int64_t global_samples) override;
+  void settle(GlobalSink& global) override;
+  Tally take_pending_tally() override { return std::exchange(late_, {}); }
+  Tally take_tally_of_others() override { return std::exchange(others_, {}); }
+  void end_epoch(GlobalSink& global) override;
+  void show_common_weights() override;
+  void take_back_weights() override;
+  void adopt_common_weights(std::span<const float> before) override;
+  std::int64_t weight_moves() const override { return moves_; }
+  bool counts_once() const override { return levels_.counts; }
+  bool steps_alone() const override { return true; }
+  void archive(Archive&) override;
+  void archive_common(Archive&) override;
+  std::string advice(std::int64_t samples) const override;
+  ExchangeStats take_stats() override;
+  std::string describe() const override;
+  std::string loop_text(std::int64_t epoch) const override;
+
+ private:
+  struct FromLower : GlobalSink {
+    explicit FromLower(GroupedWeights& o) : owner(o) {}
+    void global_ready(std::size_t piece, std::int64_t columns) override { owner.lower_ready(piece, columns); }
+    void reset_momentum() override { owner.sink_->reset_momentum(); }
+    GroupedWeights& owner;
+  };
+  struct FromUpper : GlobalSink {
+    explicit FromUpper(GroupedWeights& o) : owner(o) {}
+    void global_ready(std::size_t piece, std::int64_t) override { owner.sink_->global_ready(piece, owner.columns_); }
+    void reset_momentum() override {
+      owner.resets_ = true;
+      owner.sink_->reset_momentum();
+    }
+    GroupedWeights& owner;
+  };
+
+  bool lower_has_weights() const { return levels_.lower->steps_alone(); }
+  bool passes_on() const { return levels_.leaders_act && levels_.lower_ranks->size() > 1; }
+  void lower_ready(std::size_t piece, std::int64_t columns);
+  // `act` is what the upper strategy does, on ranks that take part; the others get what comes of it.
+  template <class Act>
+  void raise(const Act& act);
+  template <class Act>
+  void raise_from_lower(const Act& act);  // where that has weights
+  void let_lower_adopt();
+  void pass_weights_on();
+  bool upper_may_move(std::int64_t global_samples);
+  void clear(Tally&) const;
+
+  WeightLevels levels_;
+  Communicator& all_;
+  Parameters* parameters_ = nullptr;
+  std::vector<std::int64_t> sizes_;  // samples and columns of this step, by lower rank
+  // Where the lower strategy has weights: what it had in common before they were moved, and by how much they were.
+  FloatBuffer before_, move_;
+  bool adopted_ = false;
+  FromLower from_lower_{*this};
+  FromUpper from_upper_{*this};
+  GlobalSink* sink_ = nullptr;
+  std::int64_t columns_ = 0;        // of the gradients that are being applied
+  std::int64_t lower_samples_ = 0;  // of this step, of all lower ranks
+  std::int64_t moves_ = 0;
+  bool resets_ = false;  // the upper strategy has asked for it
+
+  TallyExchange tallies_;
+  bool tallied_ = true;
+  Tally mine_, nothing_, late_, others_;  // mine: since the last settle()
+  double passing_ = 0;                    // seconds
+};
+
+}  // namespace tutti

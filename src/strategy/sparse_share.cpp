@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two messages, because the number of lines must be known before they can come.
+#include "strategy/sparse_share.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace tutti {
+
+SparseShare::SparseShare(Communicator& group, Parameters& whole, std::size_t slice, int carrier, int tag)
+    : comm_(group),
+      whole_(whole),
+      slice_(slice),
+      lines_(whole.slices[slice].lines()),
+      line_size_(whole.slices[slice].line_size()),
+      carrier_(carrier),
+      message_(new std::byte[bytes_for(lines_)]) {
+  const std::span<std::byte> head = std::as_writable_bytes(std::span(&count_, 1)),
+                             body(message_.get(), bytes_for(lines_));
+  for (int r = 0; r < comm_.size(); ++r) {
+    if (r == carrier_ || (comm_.rank() != carrier_ && r != comm_.rank())) continue;
+    const bool sends = comm_.rank() == carrier_;
+    heads_.push_back(sends ? comm_.plan_send(r, tag, head) : comm_.plan_receive(carrier_, tag, head));
+    bodies_.push_back(sends ? comm_.plan_send(r, tag + 1, body) : comm_.plan_receive(carrier_, tag + 1, body));
+  }
+}
+
+std::size_t SparseShare::bytes_for(std::size_t lines) const {
+  return lines * (sizeof(std::uint32_t) + line_size_ * sizeof(float));
+}
+
+void SparseShare::arm() {
+  if (comm_.rank() == carrier_ || std::exchange(armed_, true)) return;
+  here_ = false;
+  heads_[0]->start();
+}
+
+void SparseShare::pack(const Slice& slice, const Parameters& from) {
+  const auto& lines = from.touched[slice_];
+  const float* base = from.gradients.data() + slice.offset;
+  std::memcpy(message_.get(), lines.data(), lines.size() * sizeof(std::uint32_t));
+  std::byte* to = message_.get() + lines.size() * sizeof(std::uint32_t);
+  for (const std::uint32_t line : lines)
+    for (std::size_t i = 0; i < line_size_; ++i, to += sizeof(float)) {
+      const std::size_t at = slice.lines_are_rows ? line + i * slice.rows : line * line_size_ + i;
+      std::memcpy(to, base + at, sizeof(float));
+    }
+}
+
+void SparseShare::send(const Parameters& from) {
+  assert(comm_.rank() == carrier_);
+  count_ = static_cast<std::int64_t>(from.touched[slice_].size());
+  pack(from.slices[slice_], from);
+  const std::size_t bytes = bytes_for(from.touched[slice_].size());
+  for (auto& t : heads_) t->start();
+  for (auto& t : bodies_) t->start(bytes);
+  bytes_ += static_cast<std::int64_t>((bytes + sizeof count_) * heads_.size());
+  here_ = true;
+}
+
+void SparseShare::receive_lines() { bodies_[0]->start(bytes_for(static_cast<std::size_t>(count_))); }
+
+bool SparseShare::try_complete() {
+  if (here_) return true;
+  if (comm_.rank() == carrier_) return false;
+  if (armed_) {
+    if (!heads_[0]->done()) return false;
+    armed_ = false;
+    receive_lines();
+  }
+  return here_ = bodies_[0]->done();
+}
+
+void SparseShare::complete() {
+  if (here_) return;
+  assert(comm_.rank() != carrier_);
+  if (std::exchange(armed_, false)) {
+    heads_[0]->wait();
+    receive_lines();
+  }
+  bodies_[0]->wait();
+  here_ = true;
+}
+
+void SparseShare::store() {
+  assert(here_);
+  here_ = false;
+  const Slice& slice = whole_.slices[slice_];
+  float* base = whole_.gradients.data() + slice.offset;
+  auto& listed = whole_.touched[slice_];
+  listed.resize(static_cast<std::size_t>(count_));
+  std::memcpy(listed.data(), message_.get(), listed.size() * sizeof(std::uint32_t));
+  const std::byte* from = message_.get() + listed.size() * sizeof(std::uint32_t);
+  for (const std::uint32_t line : listed)
+    for (std::size_t i = 0; i < line_size_; ++i, from += sizeof(float)) {
+      const std::size_t at = slice.lines_are_rows ? line + i * slice.rows : line * line_size_ + i;
+      std::memcpy(base + at, from, sizeof(float));
+    }
+}
+
+void SparseShare::flush() {
+  if (comm_.rank() != carrier_) return;
+  for (auto& t : heads_) t->wait();
+  for (auto& t : bodies_) t->wait();
+}
+
+std::int64_t SparseShare::take_bytes() { return std::exchange(bytes_, 0); }
+
+}  // namespace tutti

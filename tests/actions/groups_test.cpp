@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole training runs with one method within groups of ranks and another between them: they end, count each sample
+// once, resume exactly, and checkpoints within epochs disturb nothing.
+#include "method_table.h"
+
+namespace tutti::actions {
+namespace {
+
+struct Level {
+  std::string name, settings;
+  bool gradients = false;
+};
+
+const std::vector<Level>& levels() {
+  static const std::vector<Level> all{
+      {"gradients", "parallelizationMethod=DataParallelSGD", true},
+      {"onebit", "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]", true},
+      {"late",
+       "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=4;useBufferedAsyncGradientAggregation="
+       "true]",
+       true},
+      {"asa", "parallelizationMethod=ASA;ASA=[exchangeBits=16]", true},
+      {"weights", "parallelizationMethod=ASA;ASA=[exchange=weights]"},
+      {"averaging", "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=60]"},
+      {"blocks", "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80;resetSGDMomentum=false]"},
+      {"elastic", "parallelizationMethod=EASGD;EASGD=[period=3]"},
+  };
+  return all;
+}
+
+std::string in_groups(const Level& between, const std::string& groups, const Level& inside) {
+  return in_parallel_block(between.settings + ";groups=" + groups + ";insideGroups=[" + inside.settings + "]");
+}
+
+bool may_be(const Level& between, const Level& inside, bool even) {
+  return even || !between.gradients || inside.gradients;
+}
+
+// Minibatches of 4: an epoch of less than one, of one, of uneven ones; with fewer samples than ranks.
+TEST_F(TrainRun, EverySampleCountsOnceAnEpochWithGroups) {
+  for (const Level& between : levels())
+    for (const Level& inside : levels())
+      for (const auto& [ranks, groups] :
+           {std::pair(4, "n:2"), std::pair(3, "size:2"), std::pair(6, "size:4"), std::pair(1, "byNode")})
+        for (const int samples : {2, 7}) {
+          if (!may_be(between, inside, ranks != 3 && ranks != 6)) continue;
+          if (ranks == 6 && samples == 7 && between.name != "blocks") continue;
+          const std::string model = fmt::format("{}-{}-{}-{}", between.name, inside.name, ranks, samples);
+          log::open({path(model + ".log"), false, 0, false});
+          train(
+              ranks, model,
+              in_groups(between, groups, inside) +
+                  fmt::format("\nTrain=[SGD=[minibatchSize=4;epochSize=0;maxEpochs=1];reader=[samples={}]]", samples));
+          log::close();
+          const std::string text = bytes(model + ".log");
+          const auto line = text.find("Finished Epoch[ 1 of 1]");
+          ASSERT_NE(line, std::string::npos) << model;
+          EXPECT_NE(text.substr(line, 400).find(fmt::format(" * {}; ", samples)), std::string::npos) << model << text;
+        }
+}
+
+TEST_F(TrainRun, GroupsResumeExactlyAndCheckpointsDisturbNothing) {
+  for (const Level& between : levels())
+    for (const Level& inside : levels())
+      for (const auto& [ranks, groups] : {std::pair(4, "n:2"), std::pair(3, "n:2")}) {
+        if (!may_be(between, inside, ranks == 4)) continue;
+        if (ranks == 3 && inside.name != "gradients" && inside.name != "averaging") continue;
+        const std::string settings = in_groups(between, groups, inside);
+        const std::string model = fmt::format("{}-{}-{}", between.name, inside.name, ranks);
+        train(ranks, model, settings);
+        const std::string undisturbed = bytes(model);
+        forget_after_second_epoch(path(model));
+        train(ranks, model, settings);
+        EXPECT_EQ(bytes(model), undisturbed) << model;
+        if (between.name == "late" || inside.name == "late") continue;  // they make a pause at each checkpoint
+        train(ranks, model + "-often", settings + "\nTrain=[SGD=[checkpointEverySamples=40]]");
+        EXPECT_EQ(bytes(model + "-often"), undisturbed) << model;
+      }
+}
+
+TEST_F(TrainRun, GroupsGoOnWithAnotherNumberOfRanks) {
+  for (const Level& between : levels()) {
+    const std::string settings = in_groups(between, "n:2", levels().front());
+    train(4, between.name, settings);
+    forget_after_second_epoch(path(between.name));
+    train(3, between.name, settings);
+    EXPECT_FALSE(bytes(between.name).empty());
+  }
+}
+
+}  // namespace
+}  // namespace tutti::actions
