@@ -124,6 +124,15 @@ void ParallelTrainOptions::describe(config::Fields& f) {
     f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.alias("ASGD", "DataParallelASGD");
   f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
+  const auto streams = [](const ParallelTrainOptions& o) {
+    return (o.method == ParallelMethod::model_averaging && o.model_averaging &&
+            o.model_averaging->stream.settings.streams()) ||
+           (o.method == ParallelMethod::block_momentum && o.block_momentum &&
+            o.block_momentum->stream.settings.streams());
+  };
+  if (groups.any() && (streams(*this) || streams(inside())))
+    f.problem("groups", "fragments that travel while training goes on do not work with groups",
+              "leave the fragments out, or the groups");
   unused_blocks.clear();
   for (const MethodEntry& entry : methods())
     if (entry.make && entry.method != method && entry.method != ParallelMethod::none && f.given(entry.name))
