@@ -91,11 +91,6 @@ void ParallelTrainOptions::describe_groups(config::Fields& f) {
     f.block("insideGroups", unused, help);
     if (unused) f.problem("insideGroups", "there are no groups", "add groups = byNode, size:4 or n:2");
   }
-  for (const bool between : {true, false})
-    if (groups.any() && (between ? method : inside().method) == ParallelMethod::asgd)
-      f.problem(between ? "parallelizationMethod" : "insideGroups",
-                "parameter servers do not work between or within groups: their workers are single ranks",
-                "use another method there, or leave groups out");
   if (groups.any() && inside().method == ParallelMethod::none)
     f.problem("insideGroups", "ranks of a group must work together",
               "choose another method in insideGroups, or leave groups out");
@@ -124,6 +119,13 @@ void ParallelTrainOptions::describe(config::Fields& f) {
     f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.alias("ASGD", "DataParallelASGD");
   f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
+  const auto single_workers = [](const ParallelTrainOptions& o) {
+    return o.method == ParallelMethod::asgd ||
+           (o.method == ParallelMethod::easgd && o.easgd.policy == EasgdOptions::Policy::async);
+  };
+  if (groups.any() && (single_workers(*this) || single_workers(inside())))
+    f.problem("groups", "methods that go through servers have single ranks for workers and do not work with groups",
+              "use another method, or leave groups out");
   const auto streams = [](const ParallelTrainOptions& o) {
     return (o.method == ParallelMethod::model_averaging && o.model_averaging &&
             o.model_averaging->stream.settings.streams()) ||
