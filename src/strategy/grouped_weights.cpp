@@ -61,6 +61,7 @@ void GroupedWeights::begin_step(std::int64_t columns, GlobalSink& global) {
 
 void GroupedWeights::lower_ready(std::size_t piece, std::int64_t columns) {
   columns_ = columns;
+  updated_ = true;
   if (levels_.upper && !lower_has_weights())
     levels_.upper->piece_ready(piece);
   else
@@ -141,6 +142,7 @@ bool GroupedWeights::upper_may_move(std::int64_t global_samples) {
 // The tallies of all ranks, however their strategies have counted.
 void GroupedWeights::settle(GlobalSink& global) {
   sink_ = &global;
+  updated_ = false;
   levels_.lower->settle(from_lower_);
   late_ = levels_.lower->take_pending_tally();
   levels_.lower->take_tally_of_others();
@@ -149,6 +151,10 @@ void GroupedWeights::settle(GlobalSink& global) {
       Tally copy = late_;
       levels_.upper->finish_gradients(copy);
     }
+  }
+  // An update that came a minibatch late has taken the ranks away from what they had in common.
+  if (updated_) raise([](Strategy& upper) { upper.exchange_weights(0); });
+  if (levels_.upper) {
     levels_.upper->settle(from_upper_);
     levels_.upper->take_tally_of_others();
   }

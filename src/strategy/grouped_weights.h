@@ -88,6 +88,7 @@ class GroupedWeights : public Strategy {
   // Where the lower strategy has weights: what it had in common before they were moved, and by how much they were.
   FloatBuffer before_, move_;
   bool adopted_ = false;
+  bool updated_ = false;  // the lower strategy has delivered gradients
   FromLower from_lower_{*this};
   FromUpper from_upper_{*this};
   GlobalSink* sink_ = nullptr;
