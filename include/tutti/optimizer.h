@@ -18,6 +18,14 @@ struct StepScalars {
   std::int64_t columns = 0;        // N
 };
 
+// What the ranks are to sum in a step.
+enum class Summed {
+  gradients,
+  gradients_in_full,  // in 32 bits, whatever the exchange is set to
+  contributions,      // what Optimizer::contribute() has made of them
+  nothing             // the step changes neither weights nor state
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -25,6 +33,15 @@ class Optimizer {
   virtual void begin_step(const StepScalars&) = 0;     // before the first update of a step
   virtual void update(std::size_t piece) = 0;          // gradients of the piece are global; may use them as scratch
   virtual void reset_momentum() = 0;
+  // In the step that comes now; the answer follows from what all ranks have alike.
+  virtual Summed summed() const { return Summed::gradients; }
+  // Whether it ever asks for contributions.
+  virtual bool wants_contributions() const { return false; }
+  // Turns this rank's gradient of a piece into its part of a sum over `ranks` ranks; after begin_step(). update() finds
+  // the sum in the place of the gradient.
+  virtual void contribute(std::size_t piece, int ranks) { (void)piece, (void)ranks; }
+  // In the layout of the parameters: where it is 0, so is every contribution, and the sum will not be used. May be null.
+  virtual const float* mask() const { return nullptr; }
   virtual void archive(Archive&) = 0;
   // Whether parts of a parameter, each updated by an optimizer of its own, come out as the whole would.
   virtual bool works_on_parts() const { return true; }

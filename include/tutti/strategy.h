@@ -12,11 +12,10 @@
 #include "tutti/archive.h"
 #include "tutti/communicator.h"
 #include "tutti/lots.h"
+#include "tutti/optimizer.h"
 #include "tutti/parameters.h"
 
 namespace tutti {
-
-class Optimizer;
 
 // Learning rate and momentum of a sample; a rate of 0 updates nothing.
 struct StepRates {
@@ -29,6 +28,16 @@ class GlobalSink {
  public:
   virtual ~GlobalSink() = default;
   virtual void global_ready(std::size_t piece, std::int64_t columns) = 0;
+  // What the optimizer wants summed in this step, of so many columns. Whoever can sum contributions asks in
+  // begin_step(), and calls contribute() for a piece before it travels, or becomes global as it is.
+  virtual Summed summed(std::int64_t columns) const {
+    (void)columns;
+    return Summed::gradients;
+  }
+  virtual void contribute(std::size_t piece, std::int64_t columns, int ranks) {
+    (void)piece, (void)columns, (void)ranks;
+  }
+  virtual const float* mask() const { return nullptr; }
   // The optimizer is to forget its momentum: the weights have been moved by something else.
   virtual void reset_momentum() {}
   // With what updates are made in this epoch, for strategies that make them elsewhere.
@@ -113,6 +122,8 @@ class Strategy : public PieceSink {
     (void)global_samples;
     return true;
   }
+  // Whether the answers of GlobalSink::summed() are acted upon.
+  virtual bool sums_contributions() const { return false; }
   // Whether each rank updates with its own gradients, so that optimizer state belongs to the rank.
   virtual bool steps_alone() const { return false; }
   // The sample of this epoch from which on the ranks share every minibatch (each reads its part of it, share rank of

@@ -188,6 +188,20 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
                     parallel.start_epoch, t.sgd.max_epochs));
 }
 
+// What an optimizer asks of the exchange, it gets in every step or the run does not start.
+void check_contributions(const ActionContext& context, Training& t) {
+  if (!t.optimizer->wants_contributions()) return;
+  const SourcePos where = context.command.block("SGD").value("gradUpdateType").where;
+  if (!t.strategy->sums_contributions())
+    context.problems->add(Diagnostic{
+        where, "oneBitAdam sums momentum over the ranks, and this exchange does not sum gradients step by step",
+        "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or ASA with exchange = "
+        "gradients and allReduce = stripes, or choose gradUpdateType = adam"});
+  if (!is_host(t.network->parameters().weights.memory()))
+    context.problems->add(
+        Diagnostic{where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam"});
+}
+
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   const auto& parallel = t.sgd.parallel;
@@ -214,6 +228,7 @@ void make_exchange(const ActionContext& context, Training& t) {
     context.problems->add(Diagnostic{sgd.block("ParallelTrain").where(), e.what(), {}});
     return;
   }
+  check_contributions(context, t);
   t.strategy_name = t.strategy->state_name();
   if (t.strategy_name.empty()) t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
   // Which ranks have which state depends on who forms a group.

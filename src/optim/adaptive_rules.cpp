@@ -214,6 +214,8 @@ std::unique_ptr<Rule> make_rule(const OptimizerOptions& o, const Kernels& k) {
       return std::make_unique<Adam>(o, k);
     case UpdateRule::rms_prop_textbook:
       return std::make_unique<RmsPropTextbook>(o, k);
+    case UpdateRule::one_bit_adam:
+      return make_one_bit_adam_rule(o, k);
   }
   throw Error("unknown update rule");
 }

@@ -54,6 +54,12 @@ struct Kernels {
   void (*fs_adagrad)(float* w, const float* g, float* a, float* m, std::size_t n, const FsAdagradConstants&);
   void (*adam)(float* w, const float* g, float* m, float* v, std::size_t n, const AdamConstants&);
   void (*rms_prop_textbook)(float* w, const float* g, float* a, std::size_t n, const TextbookConstants&);
+
+  // Adam whose v stands still. Null on devices.
+  // g = share m + fresh g, 0 where v is 0
+  void (*contribute)(float* g, const float* m, const float* v, std::size_t n, float share, float fresh);
+  // m = beta1 m + g, 0 where v is 0; w -= rate m / (sqrt(v) root_correction + epsilon)
+  void (*frozen_adam)(float* w, const float* g, float* m, const float* v, std::size_t n, const AdamConstants&);
 };
 
 const Kernels& portable_kernels();

@@ -182,6 +182,23 @@ void adam(float* w, const float* g, float* m, float* v, std::size_t n, const Ada
   });
 }
 
+void contribute(float* g, const float* m, const float* v, std::size_t n, float share, float fresh) {
+  each(n, [=](std::size_t i) {
+    const float part = share * m[i] + fresh * g[i];
+    g[i] = v[i] != 0.0f ? part : 0.0f;
+  });
+}
+
+void frozen_adam(float* w, const float* g, float* m, const float* v, std::size_t n, const AdamConstants& constants) {
+  const AdamConstants c = constants;
+  each(n, [=](std::size_t i) {
+    const float square = v[i], sum = c.beta1 * m[i] + g[i];
+    const float mean = square != 0.0f ? sum : 0.0f;
+    m[i] = mean;
+    w[i] -= c.rate * mean / (root(square) * c.root_correction + c.epsilon);
+  });
+}
+
 void rms_prop_textbook(float* w, const float* g, float* a, std::size_t n, const TextbookConstants& constants) {
   const TextbookConstants c = constants;
   each(n, [=](std::size_t i) {
@@ -198,9 +215,9 @@ void clear(float* s, std::size_t n) {
 
 constexpr Kernels make_table(const char* name) {
   constexpr std::size_t block = 2048;  // four streams of them fit the first cache
-  return {name,     block,    descend,    momentum, nesterov,         sparse_momentum, sparse_nesterov,
-          truncate, scale,    add_scaled, shrink,   sum_of_squares,   clear,           add_noise,
-          adagrad,  rms_prop, fs_adagrad, adam,     rms_prop_textbook};
+  return {name,     block,    descend,    momentum, nesterov,          sparse_momentum, sparse_nesterov,
+          truncate, scale,    add_scaled, shrink,   sum_of_squares,    clear,           add_noise,
+          adagrad,  rms_prop, fs_adagrad, adam,     rms_prop_textbook, contribute,      frozen_adam};
 }
 
 }  // namespace

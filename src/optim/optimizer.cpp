@@ -54,6 +54,15 @@ class RuleOptimizer final : public Optimizer {
 
   void reset_momentum() override { rule_->reset_momentum(); }
 
+  Summed summed() const override { return rule_->summed(); }
+  bool wants_contributions() const override { return rule_->wants_contributions(); }
+  const float* mask() const override { return rule_->mask(); }
+  void contribute(std::size_t index, int ranks) override {
+    if (skip_) return;
+    const Piece& piece = p_->pieces[index];
+    for_runs(piece.slice, piece.first_column, piece.columns, [&](const Run& r) { rule_->contribute(r, ranks); });
+  }
+
   void archive(Archive& a) override {
     if (p_) p_->weights.memory().finish();
     std::string name = rule_->name();
@@ -121,7 +130,7 @@ class RuleOptimizer final : public Optimizer {
   void before_rule(const Slice& s, const Run& r) {
     float* g = p_->gradients.data() + r.offset;
     if (clips() && options_.clip_by_truncation) k_->truncate(g, r.count, static_cast<float>(limit_));
-    const double l2 = options_.l2 * s.regularization_multiplier * static_cast<double>(step_.columns);
+    const double l2 = options_.l2 * s.regularization_multiplier * static_cast<double>(step_.columns) * rule_->unit();
     if (l2 > 0) k_->add_scaled(g, p_->weights.data() + r.offset, r.count, static_cast<float>(l2));
   }
 

@@ -41,6 +41,24 @@ void check_ranges(config::Fields& f, const OptimizerOptions& o) {
               "leave the key out for no clipping");
 }
 
+void check_one_bit(config::Fields& f, const OptimizerOptions& o) {
+  if (o.rule != UpdateRule::one_bit_adam) {
+    if (o.warmup_samples != 0)
+      f.problem("warmupSamples", "warmupSamples belongs to gradUpdateType = oneBitAdam",
+                "leave the key out, or choose that rule");
+    return;
+  }
+  if (!f.given("warmupSamples"))
+    f.problem("gradUpdateType", "oneBitAdam has to be told when its variance is to stand still",
+              "add warmupSamples = ..., an eighth to a quarter of all samples of the training");
+  else if (o.warmup_samples < 1)
+    f.problem("warmupSamples", "warmupSamples must be at least 1: without a variance no weight would move");
+  if (std::isfinite(o.clipping_per_sample))
+    f.problem("clippingThresholdPerSample",
+              "oneBitAdam cannot clip: behind its warm-up momentum is summed, and no gradient is seen by anybody",
+              "leave clippingThresholdPerSample out, or use gradUpdateType = adam");
+}
+
 }  // namespace
 
 void OptimizerOptions::describe(config::Fields& f) {
@@ -52,7 +70,8 @@ void OptimizerOptions::describe(config::Fields& f) {
                         {"fsAdagrad", UpdateRule::fs_adagrad},
                         {"rmsProp", UpdateRule::rms_prop},
                         {"adam", UpdateRule::adam},
-                        {"rmsPropTextbook", UpdateRule::rms_prop_textbook}},
+                        {"rmsPropTextbook", UpdateRule::rms_prop_textbook},
+                        {"oneBitAdam", UpdateRule::one_bit_adam}},
                        "update rule; none is SGD with unit-gain momentum");
   f("useNAG", nesterov, "Nesterov momentum (gradUpdateType none)");
   f("normWithAveMultiplier", norm_with_average, "adagrad, rmsProp: divide by the parameter's mean multiplier");
@@ -69,12 +88,15 @@ void OptimizerOptions::describe(config::Fields& f) {
   f("rms_wgt_dec", rms_decrease, "rmsProp: step factor when the sign changes");
   f("rms_wgt_max", rms_max, "rmsProp: largest step");
   f("rms_wgt_min", rms_min, "rmsProp: smallest step");
-  f("beta1", beta1, "adam: decay of the mean gradient per minibatch");
-  f("beta2", beta2, "adam: decay of the squared mean gradient per minibatch");
+  f("beta1", beta1, "adam, oneBitAdam: decay of the mean gradient per minibatch");
+  f("beta2", beta2, "adam, oneBitAdam: decay of the squared mean gradient per minibatch");
   f("decay", decay, "rmsPropTextbook: decay of the squared mean gradient per minibatch");
-  f("epsilon", epsilon, "adam, rmsPropTextbook: added to the denominator");
+  f("epsilon", epsilon, "adam, oneBitAdam, rmsPropTextbook: added to the denominator");
+  f("warmupSamples", warmup_samples,
+    "oneBitAdam: samples over all ranks after which the variance stands still and momentum travels");
   check_ranges(f, *this);
   check_adaptive_ranges(f, *this);
+  check_one_bit(f, *this);
 }
 
 }  // namespace tutti

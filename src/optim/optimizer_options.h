@@ -3,6 +3,7 @@
 // (src/train/sgd_options.h) reads these keys together with its own; docs/optimizers.md explains them.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <memory>
 
@@ -11,7 +12,7 @@
 
 namespace tutti {
 
-enum class UpdateRule { sgd, adagrad, fs_adagrad, rms_prop, adam, rms_prop_textbook };
+enum class UpdateRule { sgd, adagrad, fs_adagrad, rms_prop, adam, rms_prop_textbook, one_bit_adam };
 
 struct OptimizerOptions {
   UpdateRule rule = UpdateRule::sgd;
@@ -27,6 +28,7 @@ struct OptimizerOptions {
   double target_average = 1;
   double rms_gamma = 0.99, rms_increase = 1.2, rms_decrease = 0.75, rms_max = 10, rms_min = 0.1;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0.9;
+  std::int64_t warmup_samples = 0;
 
   // Not keys of this table; whoever reads the schedules sets them. `momentum` is false when the whole momentum schedule
   // is 0, which saves the memory of the smoothed gradient and its traffic.

@@ -29,11 +29,18 @@ class Rule {
   virtual double scale(const Run&) { return 0; }
   virtual void apply(const Run&, float rate) = 0;
   virtual void reset_momentum() {}
+  // Of rules that exchange more than gradients: see Optimizer. What apply() finds is `unit()` times a sum of gradients.
+  virtual Summed summed() const { return Summed::gradients; }
+  virtual bool wants_contributions() const { return false; }
+  virtual void contribute(const Run& run, int ranks) { (void)run, (void)ranks; }
+  virtual const float* mask() const { return nullptr; }
+  virtual double unit() const { return 1; }
   virtual void archive(Archive&) = 0;
 };
 
 std::unique_ptr<Rule> make_rule(const OptimizerOptions&, const Kernels&);
 std::unique_ptr<Rule> make_sgd_rule(const OptimizerOptions&, const Kernels&);
+std::unique_ptr<Rule> make_one_bit_adam_rule(const OptimizerOptions&, const Kernels&);
 // The optimizer over a chosen set of kernels, for tests that compare them.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&, const Kernels&);
 

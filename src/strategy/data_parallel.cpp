@@ -50,7 +50,8 @@ void DataParallel::start(Parameters& parameters) {
   broadcast_weights(comm_, parameters);
   const auto& bits = options_.gradient_bits.values;
   if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
-  build(travelling_bits(options_.gradient_bits.at(0)));
+  bits_of_epoch_ = travelling_bits(options_.gradient_bits.at(0));
+  build(bits_of_epoch_);
 }
 
 void DataParallel::need_residuals() {
@@ -74,20 +75,21 @@ void DataParallel::build(int bits) {
 void DataParallel::hand_out_residuals() {
   left_over_ = !codec_->lossy() && (any_nonzero(local_residual_) || any_nonzero(owner_residual_));
   const bool used = codec_->lossy() || left_over_;
-  exchange_->use({used ? local_residual_.data() : nullptr, used ? owner_residual_.data() : nullptr});
+  exchange_->use({used ? local_residual_.data() : nullptr, used ? owner_residual_.data() : nullptr, mask_});
 }
 
 void DataParallel::begin_epoch(std::int64_t epoch) {
   assert(!pending_.any);
   const auto at = static_cast<std::size_t>(std::max<std::int64_t>(0, epoch));
   const int bits = travelling_bits(options_.gradient_bits.at(at));
-  if (options_.announces && (steps_ == 0 || bits != bits_))
+  if (options_.announces && (steps_ == 0 || bits != bits_of_epoch_))
     log::line(bits == 32 ? std::string("Initializing dataParallelSGD with FP32 aggregation.")
               : bits == 16 && options_.sixteen_bits != NumberFormat::levels
                   ? fmt::format("Initializing dataParallelSGD with {} aggregation.",
                                 name_of_bits(bits, options_.sixteen_bits))
                   : fmt::format("Initializing dataParallelSGD for {}-bit quantization.", bits));
-  build(bits);
+  bits_of_epoch_ = bits;
+  build(summed_ == Summed::gradients_in_full ? 32 : bits);
   if (options_.reset_residuals && residual_epoch_ != epoch) {
     clear(local_residual_);
     clear(owner_residual_);
@@ -96,9 +98,19 @@ void DataParallel::begin_epoch(std::int64_t epoch) {
   hand_out_residuals();
 }
 
-// One rank and nothing to quantise: the gradients are global as they are.
+// What the optimizer wants of this step; the same on every rank.
+void DataParallel::ask(std::int64_t columns, const GlobalSink& global) {
+  summed_ = global.summed(columns);
+  if (summed_ == Summed::nothing) return;
+  build(summed_ == Summed::gradients_in_full ? 32 : bits_of_epoch_);
+  const float* const mask = summed_ == Summed::contributions ? global.mask() : nullptr;
+  if (std::exchange(mask_, mask) != mask) hand_out_residuals();
+}
+
+// One rank and nothing to quantise, or nothing to be done with them: the gradients are global as they are.
 bool DataParallel::passes_through() const {
-  return comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async;
+  return summed_ == Summed::nothing ||
+         (comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async);
 }
 
 void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
@@ -106,6 +118,7 @@ void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
   columns_ = columns;
   global_ = &global;
   announced_ = delivered_ = 0;
+  if (!options_.buffered_async) ask(columns, global);
   if (options_.buffered_async) {
     exchange_->advance();
     return;
@@ -122,6 +135,7 @@ void DataParallel::deliver(std::size_t piece, std::int64_t columns, GlobalSink& 
 void DataParallel::piece_ready(std::size_t piece) {
   assert(piece == announced_);
   announced_ = piece + 1;
+  if (summed_ == Summed::contributions) global_->contribute(piece, columns_, comm_.size());
   if (passes_through())
     global_->global_ready(piece, columns_);
   else if (options_.buffered_async)

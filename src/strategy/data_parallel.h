@@ -26,6 +26,7 @@ class DataParallel : public Strategy {
   void finish_gradients(Tally&) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override;
+  bool sums_contributions() const override { return !options_.buffered_async; }
   void archive(Archive&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;
@@ -41,6 +42,7 @@ class DataParallel : public Strategy {
   void build(int bits);
   void need_residuals();
   void hand_out_residuals();
+  void ask(std::int64_t columns, const GlobalSink& global);
   bool passes_through() const;
   void ready_in_step(std::size_t piece);
   void ready_behind(std::size_t piece);
@@ -53,7 +55,9 @@ class DataParallel : public Strategy {
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
 
-  int bits_ = 0;
+  int bits_ = 0, bits_of_epoch_ = 0;
+  Summed summed_ = Summed::gradients;
+  const float* mask_ = nullptr;  // while contributions are summed
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<StripeExchange> exchange_;
   TallyExchange tallies_;

@@ -15,9 +15,16 @@ class Local : public Strategy {
  public:
   explicit Local(Communicator& comm) : comm_(comm) {}
   void start(Parameters& parameters) override { broadcast_weights(comm_, parameters); }
-  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void begin_step(std::int64_t columns, GlobalSink& global) override {
+    columns_ = columns, global_ = &global;
+    contributes_ = global.summed(columns) == Summed::contributions;
+  }
   bool follows_device() const override { return true; }  // nobody but the optimizer looks at the gradients
-  void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
+  void piece_ready(std::size_t piece) override {
+    if (contributes_) global_->contribute(piece, columns_, 1);
+    global_->global_ready(piece, columns_);
+  }
+  bool sums_contributions() const override { return true; }
   void finish_gradients(Tally&) override {}
   std::int64_t shares_from(std::int64_t) const override { return std::numeric_limits<std::int64_t>::max(); }
   std::string describe() const override { return "no exchange"; }
@@ -25,6 +32,7 @@ class Local : public Strategy {
  private:
   Communicator& comm_;
   std::int64_t columns_ = 0;
+  bool contributes_ = false;
   GlobalSink* global_ = nullptr;
 };
 

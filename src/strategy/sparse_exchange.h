@@ -21,6 +21,8 @@ namespace tutti {
 struct Residuals {
   float* local = nullptr;  // of this rank's gradients
   float* owner = nullptr;  // of the sums, at the lines this rank owns
+  // Where it is 0, dense gradients are 0 by agreement, and quantisation leaves no residual; may be null.
+  const float* mask = nullptr;
 };
 
 class SparseExchange {

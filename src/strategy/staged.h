@@ -56,6 +56,7 @@ class Staged : public Strategy {
   void take_back_weights() override { after_->take_back_weights(); }
   // Ranks that work through the same data have the same optimizer state anyway.
   bool steps_alone() const override { return before_->steps_alone() || after_->steps_alone(); }
+  bool sums_contributions() const override { return before_->sums_contributions() && after_->sums_contributions(); }
   Tally take_pending_tally() override { return now_->take_pending_tally(); }
   std::int64_t shares_from(std::int64_t epoch) const override {
     if (epoch == first_epoch_) return first_sample_;

@@ -27,6 +27,11 @@ std::size_t block_columns(std::size_t rows, const Codec& codec) {
   return std::max<std::size_t>(1, kBlockValues / std::max<std::size_t>(1, rows));
 }
 
+// Values of which everybody knows that they are 0.
+void clear_masked(float* values, const float* mask, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) values[i] = mask[i] == 0.0f ? 0.0f : values[i];
+}
+
 // Waiting ranks may sit on one core with the rank they wait for.
 class Patience {
  public:
@@ -142,6 +147,8 @@ void StripeExchange::encode(std::size_t piece) {
     codec_.encode(rows, stripe.columns, parameters_.gradients.data() + at,
                   residuals_.local ? residuals_.local + at : nullptr,
                   group.own.data() + plan.section_begin[static_cast<std::size_t>(owner)] + stripe.bytes_before);
+    if (residuals_.mask && residuals_.local)
+      clear_masked(residuals_.local + at, residuals_.mask + at, rows * stripe.columns);
   }
   const double seconds = since(start);
   stats_.encode += seconds, worked_ += seconds;
@@ -251,8 +258,12 @@ void StripeExchange::sum_stripe(std::size_t piece, Group& group, std::size_t sec
       else
         codec_.decode_add(rows, n, from, scratch_.data());
     }
-    codec_.encode(rows, n, scratch_.data(), residuals_.owner ? residuals_.owner + offset + c * rows : nullptr,
+    const std::size_t first = offset + c * rows;
+    const bool masked = residuals_.mask && residuals_.owner;
+    if (masked) clear_masked(scratch_.data(), residuals_.mask + first, rows * n);
+    codec_.encode(rows, n, scratch_.data(), residuals_.owner ? residuals_.owner + first : nullptr,
                   group.sums.data() + section + at);
+    if (masked) clear_masked(residuals_.owner + first, residuals_.mask + first, rows * n);
   }
 }
 

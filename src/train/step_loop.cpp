@@ -25,11 +25,21 @@ class Update final : public GlobalSink {
   void global_ready(std::size_t piece, std::int64_t columns) override {
     if (!scalars_.update || columns == 0) return;
     const auto start = Clock::now();
-    if (!begun_) optimizer_.begin_step({scalars_.learning_rate, scalars_.momentum_per_sample, columns});
-    begun_ = true;
+    begin(columns);
     optimizer_.update(piece);
     seconds_ += seconds_since(start);
   }
+  Summed summed(std::int64_t columns) const override {
+    const Summed wanted = optimizer_.summed();
+    return wanted == Summed::gradients || (scalars_.update && columns > 0) ? wanted : Summed::nothing;
+  }
+  void contribute(std::size_t piece, std::int64_t columns, int ranks) override {
+    const auto start = Clock::now();
+    begin(columns);
+    optimizer_.contribute(piece, ranks);
+    seconds_ += seconds_since(start);
+  }
+  const float* mask() const override { return optimizer_.mask(); }
   void reset_momentum() override { optimizer_.reset_momentum(); }
   StepRates rates() const override {
     if (!scalars_.update) return {};
@@ -38,6 +48,11 @@ class Update final : public GlobalSink {
   double seconds() const { return seconds_; }
 
  private:
+  void begin(std::int64_t columns) {
+    if (std::exchange(begun_, true)) return;
+    optimizer_.begin_step({scalars_.learning_rate, scalars_.momentum_per_sample, columns});
+  }
+
   Optimizer& optimizer_;
   StepScalarsOfEpoch scalars_;
   bool begun_ = false;

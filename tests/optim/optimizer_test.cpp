@@ -112,6 +112,7 @@ struct Reference {
         w -= lr * g;
         break;
       }
+      case UpdateRule::one_bit_adam:  // in its warm-up
       case UpdateRule::adam: {
         const float b1 = static_cast<float>(o.beta1), b2 = static_cast<float>(o.beta2);
         g *= static_cast<float>(1 / n);
@@ -164,6 +165,8 @@ std::vector<Case> cases() {
   add("fsAdagrad", [](O& o) { o.rule = UpdateRule::fs_adagrad, o.variance_time_constant = 100; });
   add("adam", [](O& o) { o.rule = UpdateRule::adam; });
   add("adam, all", [](O& o) { o.rule = UpdateRule::adam, o.clipping_per_sample = 0.02, o.l2 = 0.01, o.l1 = 0.3; });
+  add("oneBitAdam, warming up",
+      [](O& o) { o.rule = UpdateRule::one_bit_adam, o.warmup_samples = 1000000, o.l2 = 0.01, o.l1 = 0.3; });
   add("rmsPropTextbook", [](O& o) { o.rule = UpdateRule::rms_prop_textbook; });
   return all;
 }

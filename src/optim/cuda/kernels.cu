@@ -291,7 +291,9 @@ const Kernels& kernels() {
                                     rms_prop,
                                     fs_adagrad,
                                     adam,
-                                    rms_prop_textbook};
+                                    rms_prop_textbook,
+                                    nullptr,
+                                    nullptr};
   return table;
 }
 
