@@ -193,10 +193,10 @@ void check_contributions(const ActionContext& context, Training& t) {
   if (!t.optimizer->wants_contributions()) return;
   const SourcePos where = context.command.block("SGD").value("gradUpdateType").where;
   if (!t.strategy->sums_contributions())
-    context.problems->add(Diagnostic{
-        where, "oneBitAdam sums momentum over the ranks, and this exchange does not sum gradients step by step",
-        "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or ASA with exchange = "
-        "gradients and allReduce = stripes, or choose gradUpdateType = adam"});
+    context.problems->add(
+        Diagnostic{where, "oneBitAdam sums momentum over the ranks in every step, which this exchange does not do",
+                   "use it with DataParallelSGD (neither useBufferedAsyncGradientAggregation nor groups) or with ASA "
+                   "(exchange = gradients, allReduce = stripes), or choose gradUpdateType = adam"});
   if (!is_host(t.network->parameters().weights.memory()))
     context.problems->add(
         Diagnostic{where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam"});

@@ -101,7 +101,7 @@ TEST_F(OneBitAdamRuns, WhatDoesNotGoTogetherIsRefusedAtOnce) {
         "parallelizationMethod=ASA;ASA=[exchange=weights]", "parallelizationMethod=ASA;ASA=[allReduce=library]",
         "parallelizationMethod=DataParallelSGD;DataParallelSGD=["
         "useBufferedAsyncGradientAggregation=true]"})
-    says(settings(rule, method), "does not sum gradients step by step");
+    says(settings(rule, method), "which this exchange does not do");
   says(settings(rule + ";clippingThresholdPerSample=1", in_bits(1)), "cannot clip");
   says(settings("gradUpdateType=oneBitAdam", in_bits(1)), "warmupSamples = ...");
   says(settings(one_bit(0), in_bits(1)), "at least 1");

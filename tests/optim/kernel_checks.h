@@ -36,10 +36,6 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign) {
     k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.9f, 0.01f});
     k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.0f, 0.01f});
     k.adam(w, g, c, b, n, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f});
-    if (k.contribute) {  // devices have neither
-      k.contribute(g, c, b, n, 0.3f, 0.1f);
-      k.frozen_adam(w, g, c, b, n, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f});
-    }
     k.rms_prop_textbook(w, g, a, n, {0.9f, 0.01f, 0.1f, 1e-8f});
     sums.push_back(static_cast<float>(k.adagrad(g, a, n)));
     sums.push_back(static_cast<float>(k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f})));

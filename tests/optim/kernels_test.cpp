@@ -27,6 +27,35 @@ TEST(Kernels, GiveTheSameBitsInEveryWidth) {
     }
 }
 
+// Two loops that devices do not have.
+TEST(Kernels, OfAStandingVarianceGiveTheSameBitsInEveryWidth) {
+  for (const std::size_t n : {0, 1, 15, 16, 17, 33, 1000, 4099}) {
+    Floats before;
+    for (const Kernels* k : available()) {
+      std::mt19937 engine(static_cast<unsigned>(n));
+      std::normal_distribution<float> normal;
+      Floats w(n), g(n), m(n), v(n);
+      for (Floats* f : {&w, &g, &m, &v})
+        for (float& x : *f) x = normal(engine);
+      for (float& x : v) x = engine() % 5 ? x * x : 0.0f;
+      const Floats weights = w;
+      for (int round = 0; round < 3; ++round) {
+        k->contribute(g.data(), m.data(), v.data(), n, 0.3f, 0.1f);
+        k->frozen_adam(w.data(), g.data(), m.data(), v.data(), n, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f});
+      }
+      for (std::size_t i = 0; i < n; ++i) {
+        if (v[i] != 0) continue;
+        EXPECT_EQ(w[i], weights[i]);
+        EXPECT_EQ(m[i], 0.0f);
+        EXPECT_EQ(g[i], 0.0f);
+      }
+      for (const Floats* f : {&g, &m}) w.insert(w.end(), f->begin(), f->end());
+      if (k == available()[0]) before = w;
+      EXPECT_EQ(w, before) << k->name << " " << n;
+    }
+  }
+}
+
 TEST(Kernels, SumsRunInSixteenLanes) {
   Floats g(1003);
   std::mt19937 engine(2);
