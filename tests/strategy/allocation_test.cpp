@@ -2,6 +2,7 @@
 // A training step allocates nothing: operator new is counted while ranks exchange gradients.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -31,7 +32,21 @@ class Ignore : public GlobalSink {
   void global_ready(std::size_t, std::int64_t) override {}
 };
 
-void expect_no_allocation(int ranks, int bits, bool async) {
+// Wants contributions from its third step on.
+class Contributions : public Ignore {
+ public:
+  explicit Contributions(std::size_t size) : mask_(size) { std::fill_n(mask_.data(), size / 2, 1.0f); }
+  Summed summed(std::int64_t) const override { return step_ < 3 ? Summed::gradients_in_full : Summed::contributions; }
+  void contribute(std::size_t, std::int64_t, int) override {}
+  void global_ready(std::size_t piece, std::int64_t) override { step_ += piece == 0; }
+  const float* mask() const override { return mask_.data(); }
+
+ private:
+  FloatBuffer mask_;
+  int step_ = 1;
+};
+
+void expect_no_allocation(int ranks, int bits, bool async, bool contributions = false) {
   run_ranks(ranks, [&](Communicator& comm) {
     ParallelTrainOptions o;
     o.method = ParallelMethod::data_parallel;
@@ -49,7 +64,9 @@ void expect_no_allocation(int ranks, int bits, bool async) {
     const auto strategy = make_strategy(o, comm);
     strategy->start(p);
     strategy->begin_epoch(0);
-    Ignore sink;
+    Ignore ignore;
+    Contributions contributing(p.size());
+    GlobalSink& sink = contributions ? static_cast<GlobalSink&>(contributing) : ignore;
     Tally tally = training::tally(comm.rank(), 0);
     const auto one_step = [&] {
       strategy->begin_step(10, sink);
@@ -59,7 +76,7 @@ void expect_no_allocation(int ranks, int bits, bool async) {
       for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy->piece_ready(i);
       strategy->finish_gradients(tally);
     };
-    for (int t = 0; t < 3; ++t) one_step();
+    for (int t = 0; t < 4; ++t) one_step();
     comm.barrier();
     const long before = allocations;
     comm.barrier();
@@ -75,6 +92,12 @@ TEST(Allocation, AStepAllocatesNothing) {
   for (const int ranks : {1, 2, 3})
     for (const int bits : {1, 32})
       for (const bool async : {false, true}) expect_no_allocation(ranks, bits, async);
+}
+
+// But for the first that wants them.
+TEST(Allocation, AStepWithContributionsAllocatesNothing) {
+  for (const int ranks : {1, 2, 3})
+    for (const int bits : {1, 32}) expect_no_allocation(ranks, bits, false, true);
 }
 
 // An exchange of weights with every minibatch, but for the line that tells of it.
