@@ -125,6 +125,13 @@ class GpuTest(support.TrainerTest):
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
         self.assertIn('loading the GPU part: /nowhere/libtutti_cuda.so', result.text)
 
+    def test_one_bit_adam_is_refused(self):
+        (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, 'gradUpdateType = oneBitAdam; warmupSamples = 48', 'dense', 'dense'), encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 10, 1, False)
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
+        self.assertIn('oneBitAdam does not run on a GPU', result.text)
+        self.assertFalse((self.directory / 'models').exists())
+
     def test_compute_types_that_the_cpu_has_not(self):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
         make_data(self.directory / 'data.ctf', 10, 1, False)
