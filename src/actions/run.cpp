@@ -151,7 +151,7 @@ int run(int argc, const char* const* argv, Communicator& world) {
     // Whoever starts one rank under mpiexec wants the parallel path too, as a measure of what it costs.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
     top = config::read_top_level(line.config, ranks, problems, notices);
-    device = plan_device(top, place);
+    if (problems.empty()) device = plan_device(top, place);
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(top.cpu_threads, place, top.deterministic);
     actions = prepare(line, top, device.device, world, problems, notices);
