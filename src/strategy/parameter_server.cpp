@@ -457,18 +457,23 @@ void ParameterServer::archive(Archive& a) {
   if (a.loading()) fresh_optimizer_ = true;
   bool lossy = residual_.size() > 0;
   a("DataParallelASGD.quantised", lossy);
-  if (!lossy) {
-    if (a.loading()) std::fill_n(residual_.data(), residual_.size(), 0.0f);
-    return;
-  }
+  if (a.loading()) std::fill_n(residual_.data(), residual_.size(), 0.0f);
+  if (!lossy) return;
+  const char* name = "DataParallelASGD.residual";
   FloatBuffer unused;
-  if (residual_.size() == 0) unused = FloatBuffer(live_->size());
-  a("DataParallelASGD.residual", residual_.size() > 0 ? residual_.span() : unused.span());
+  const auto room = [&] {
+    if (residual_.size() > 0) return residual_.span();
+    if (unused.size() == 0) unused = FloatBuffer(live_->size());
+    return unused.span();
+  };
+  if (a.has(owed_name(name))) a(owed_name(name), room());
+  if (!a.loading() || !a.has(inherited_name(name))) return;
+  FloatBuffer inherited(live_->size());
+  a(inherited_name(name), inherited.span());
+  for (std::size_t i = 0; i < residual_.size(); ++i) residual_.data()[i] += inherited.data()[i];
 }
 
-ExchangeStats ParameterServer::take_stats() {
-  return std::exchange(stats_, {});
-}
+ExchangeStats ParameterServer::take_stats() { return std::exchange(stats_, {}); }
 
 std::string ParameterServer::describe() const {
   std::string text =
