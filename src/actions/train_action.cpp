@@ -230,10 +230,11 @@ void make_exchange(const ActionContext& context, Training& t) {
   }
   check_contributions(context, t);
   t.strategy_name = t.strategy->state_name();
-  if (t.strategy_name.empty()) t.strategy_name = method_entry(together ? parallel.method : ParallelMethod::none).name;
+  const bool grouped = together && parallel.groups.any();
+  if (t.strategy_name.empty())
+    t.strategy_name = grouped ? parallel.name() : method_entry(together ? parallel.method : ParallelMethod::none).name;
   // Which ranks have which state depends on who forms a group.
-  if (together && parallel.groups.any())
-    t.strategy_name = fmt::format("{}, {}", parallel.name(), lay_out_groups(parallel.groups, *t.world).text());
+  if (grouped) t.strategy_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
   if (together) make_fault_hook(context, t);
   const int sharing = t.strategy->share(t.world->rank(), ranks).ranks;
   bool always_shares = true;

@@ -134,6 +134,7 @@ void ElasticServer::exchange() {
     stats_.decode += lap(at);
   }
   ++stats_.exchanges;
+  ++moves_;
 }
 
 void ElasticServer::settle(GlobalSink&) {

@@ -49,6 +49,13 @@ std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const G
   if (layout.local == 0) levels.upper = make_method(without_groups(o), *levels.upper_ranks);
   levels.counts = levels.lower->steps_alone() ? levels.lower->counts_once() : layout.local == 0;
   levels.text = text_of(layout, levels.upper.get(), levels.lower.get());
+  if (meets_at_servers(o)) {
+    levels.free = true;
+    levels.runs_behind = runs_behind(o.inside());
+    levels.updates_above = o.method == ParallelMethod::asgd && o.servers.push == ServerOptions::Push::gradients;
+    levels.state = "servers: " + o.name();
+    levels.text += "; every rank has its share of each minibatch";
+  }
   return std::make_unique<GroupedWeights>(std::move(levels), comm);
 }
 

@@ -64,7 +64,7 @@ void GroupedWeights::lower_ready(std::size_t piece, std::int64_t columns) {
   updated_ = true;
   if (levels_.upper && !lower_has_weights())
     levels_.upper->piece_ready(piece);
-  else
+  else if (!levels_.updates_above)
     sink_->global_ready(piece, columns);
 }
 
@@ -153,11 +153,15 @@ void GroupedWeights::settle(GlobalSink& global) {
     }
   }
   // An update that came a minibatch late has taken the ranks away from what they had in common.
-  if (updated_) raise([](Strategy& upper) { upper.exchange_weights(0); });
+  const bool last = levels_.free ? levels_.runs_behind && !tallied_ : updated_;
+  // Servers that wait for all groups must know in each of them that there is something left, though it be nothing.
+  const std::int64_t some = levels_.free ? 1 : 0;
+  if (last) raise([&](Strategy& upper) { upper.exchange_weights(some); });
   if (levels_.upper) {
     levels_.upper->settle(from_upper_);
     levels_.upper->take_tally_of_others();
   }
+  if (levels_.free) pass_weights_on();
   if (std::exchange(tallied_, true)) return;
   mine_ += late_;
   clear(nothing_);

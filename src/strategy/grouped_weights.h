@@ -20,6 +20,10 @@ struct WeightLevels {
   std::unique_ptr<Strategy> upper;  // null on ranks that others act for
   bool leaders_act = true;          // for all `lower_ranks`; otherwise every rank acts for itself
   bool counts = true;               // the tally that this rank sees is to be counted, not a copy of another one's
+  bool free = false;                // the upper exchange waits for no other group; settling it moves weights
+  bool runs_behind = false;         // the lower strategy updates a minibatch late; told where the upper one is free
+  bool updates_above = false;       // gradients are applied by the upper strategy, not by the ranks
+  std::string state;                // whose state it is, where the name of the method does not say it
   std::string text;                 // about the groups
 };
 
@@ -27,6 +31,9 @@ class GroupedWeights : public Strategy {
  public:
   GroupedWeights(WeightLevels levels, Communicator& all);
 
+  void lend(const OptimizerSource& optimizers) override {
+    if (levels_.upper) levels_.upper->lend(optimizers);
+  }
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) override;
@@ -44,6 +51,7 @@ class GroupedWeights : public Strategy {
   std::int64_t weight_moves() const override { return moves_; }
   bool counts_once() const override { return levels_.counts; }
   bool steps_alone() const override { return true; }
+  std::string state_name() const override { return levels_.state; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
   std::string advice(std::int64_t samples) const override;
@@ -65,6 +73,7 @@ class GroupedWeights : public Strategy {
       owner.resets_ = true;
       owner.sink_->reset_momentum();
     }
+    StepRates rates() const override { return owner.sink_->rates(); }
     GroupedWeights& owner;
   };
 

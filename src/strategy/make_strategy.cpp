@@ -85,6 +85,16 @@ bool sums_gradients(const ParallelTrainOptions& options) {
 
 bool deals_lots(const ParallelTrainOptions& options) { return options.method == ParallelMethod::asgd; }
 
+bool meets_at_servers(const ParallelTrainOptions& options) {
+  return options.method == ParallelMethod::asgd ||
+         (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async);
+}
+
+bool runs_behind(const ParallelTrainOptions& options) {
+  return (options.method == ParallelMethod::data_parallel && options.data_parallel.buffered_async) ||
+         (options.groups.any() && runs_behind(options.inside()));
+}
+
 std::unique_ptr<Strategy> make_method(const ParallelTrainOptions& options, Communicator& comm) {
   if (options.groups.any()) return make_grouped(options, comm);
   const MethodEntry& entry = method_entry(options.method);

@@ -34,6 +34,10 @@ std::unique_ptr<Strategy> make_method(const ParallelTrainOptions&, Communicator&
 bool sums_gradients(const ParallelTrainOptions&);
 // Whether ranks go each their own way within an epoch and take lots as they get on.
 bool deals_lots(const ParallelTrainOptions&);
+// Whether ranks push to and fetch from servers rather than talk to each other.
+bool meets_at_servers(const ParallelTrainOptions&);
+// Whether updates come a minibatch late.
+bool runs_behind(const ParallelTrainOptions&);
 // No exchange: a process without parallelTrain.
 std::unique_ptr<Strategy> make_local_strategy(Communicator&);
 

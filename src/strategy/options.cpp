@@ -96,6 +96,32 @@ void ParallelTrainOptions::describe_groups(config::Fields& f) {
               "choose another method in insideGroups, or leave groups out");
 }
 
+// Groups that push and fetch as one worker each.
+void ParallelTrainOptions::check_servers(config::Fields& f) const {
+  if (meets_at_servers(inside()))
+    f.problem("insideGroups",
+              "methods that go through servers let every rank go its own way, so a group would never be at one place",
+              "exchange the two: the servers between the groups, a sum of gradients in insideGroups");
+  if (!meets_at_servers(*this)) return;
+  if (!sums_gradients(inside()))
+    f.problem("insideGroups", "a group that meets others at servers is one worker: its ranks must sum gradients",
+              "write insideGroups = [ parallelizationMethod = DataParallelSGD ], or ASA of gradients");
+  if (method == ParallelMethod::easgd) {
+    if (easgd.servers > 0) f.problem("groups", "with groups every rank works, and EASGD has servers", "servers = 0");
+    return;
+  }
+  if (servers.servers > 0)
+    f.problem("groups", "with groups every rank works, and DataParallelASGD has servers", "servers = 0");
+  if (servers.backup_workers > 0)
+    f.problem("groups", "backupWorkers drops gradients of single ranks", "leave backupWorkers out, or the groups");
+  if (servers.push != ServerOptions::Push::gradients) return;
+  if (!servers.every_minibatch)
+    f.problem("groups", "groups push gradients after every minibatch", "leave syncPeriod out, or push = deltas");
+  if (runs_behind(inside()))
+    f.problem("groups", "gradients that come a minibatch late within groups cannot be pushed on",
+              "push = deltas, or leave useBufferedAsyncGradientAggregation out of insideGroups");
+}
+
 void ParallelTrainOptions::describe(config::Fields& f) {
   if (depth > 0) config::inherit_nothing(f);
   f.choice("parallelizationMethod", method, method_words(), "how the ranks exchange what they learned");
@@ -119,13 +145,7 @@ void ParallelTrainOptions::describe(config::Fields& f) {
     f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.alias("ASGD", "DataParallelASGD");
   f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
-  const auto single_workers = [](const ParallelTrainOptions& o) {
-    return o.method == ParallelMethod::asgd ||
-           (o.method == ParallelMethod::easgd && o.easgd.policy == EasgdOptions::Policy::async);
-  };
-  if (groups.any() && (single_workers(*this) || single_workers(inside())))
-    f.problem("groups", "methods that go through servers have single ranks for workers and do not work with groups",
-              "use another method, or leave groups out");
+  if (groups.any()) check_servers(f);
   const auto streams = [](const ParallelTrainOptions& o) {
     return (o.method == ParallelMethod::model_averaging && o.model_averaging &&
             o.model_averaging->stream.settings.streams()) ||

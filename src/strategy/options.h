@@ -74,6 +74,7 @@ struct ParallelTrainOptions {
  private:
   void describe_start(config::Fields& f);
   void describe_groups(config::Fields& f);
+  void check_servers(config::Fields& f) const;
 };
 
 }  // namespace tutti

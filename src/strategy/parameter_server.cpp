@@ -232,7 +232,7 @@ void ParameterServer::sync(const float* gradients, bool fetches) {
     each_shard([&](std::size_t s) { take(s, head); });
   }
   since_mine_ = since_all_ = columns_since_ = 0;
-  if (fetches) since_fetch_ = 0;
+  if (fetches) since_fetch_ = 0, ++moves_;
   ++stats_.exchanges;
   tell_push(before);
 }

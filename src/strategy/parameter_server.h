@@ -48,6 +48,7 @@ class ParameterServer : public Strategy {
   void end_epoch(GlobalSink&) override;
   void show_common_weights() override;
   bool steps_alone() const override { return true; }
+  std::int64_t weight_moves() const override { return moves_; }
   Share share(int rank, int ranks) const override;
   LotDealer* dealer() override { return lots_.get(); }
   void archive(Archive&) override;
@@ -115,6 +116,7 @@ class ParameterServer : public Strategy {
   std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch
   std::int64_t columns_since_ = 0;
   std::int64_t syncs_ = 0;   // pushes of this worker, in all
+  std::int64_t moves_ = 0;   // of them: with new weights
   std::int64_t batch_ = 0;   // policy sync: the next update
   std::int64_t step_ = 0;    // backup workers: minibatches since the workers were together
   std::int64_t wanted_ = 0;  // likewise: the one whose gradients are wanted

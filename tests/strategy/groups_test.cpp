@@ -4,8 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <future>
+
 #include "../support/run_ranks.h"
 #include "config/load.h"
+#include "optim/optimizer_options.h"
 #include "strategy/make_strategy.h"
 #include "training.h"
 
@@ -49,6 +54,7 @@ class Descent : public GlobalSink {
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
   }
   void reset_momentum() override { ++resets; }
+  StepRates rates() const override { return {0.125, 0}; }
   int resets = 0;
   std::int64_t columns_of_updates = 0;
 
@@ -149,7 +155,14 @@ std::vector<Left> train(const Course& run, const std::string& text) {
     p.touched.resize(p.slices.size());
     const auto start = gradient(p, 77, 0, true);
     std::copy(start.begin(), start.end(), p.weights.data());
-    auto s = make_strategy(o, comm);
+    const auto optimizer = make_optimizer(OptimizerOptions());
+    optimizer->bind(p);
+    const auto make = [&] {
+      auto made = make_strategy(o, comm);
+      made->lend({[&]() -> Optimizer& { return *optimizer; }, [] { return make_optimizer(OptimizerOptions()); }});
+      return made;
+    };
+    auto s = make();
     s->start(p);
     Descent sink(p);
     for (int e = 0; e < run.epochs; ++e) {
@@ -161,7 +174,7 @@ std::vector<Left> train(const Course& run, const std::string& text) {
         std::vector<float> weights;
         settle(*s, sink, left);
         save(saved, *s, p, sink, comm, weights);
-        s = make_strategy(o, comm);
+        s = make();
         load(saved, *s, p, comm, weights);
         s->begin_epoch(e);
       }
@@ -428,6 +441,164 @@ TEST(Groups, OfGroups) {
     for (int r = 0; r < 8; ++r)
       expect_equal(is[static_cast<std::size_t>(r)], pairs[static_cast<std::size_t>(r / 2)], r);
   }
+}
+
+// Servers between groups. Descent only adds up, so that neither order nor staleness changes where all arrive.
+TEST(GroupsAtServers, LearnAllThatTheirRanksLearn) {
+  for (const Grouping& g : groupings()) {
+    const auto expected = train({.ranks = g.ranks}, "parallelizationMethod=DataParallelSGD");
+    for (const std::string settings :
+         {"syncPeriod=1", "syncPeriod=20", "syncPeriod=1000", "syncPeriod=10;usePipeline=true", "push=gradients",
+          "syncPeriod=10;fetchPeriod=30", "syncPeriod=10;maxStaleness=1", "syncPeriod=10;policy=sync",
+          "push=gradients;policy=sync", "push=gradients;policy=mixed"})
+      for (const std::string inside : {"DataParallelSGD", "ASA;ASA=[allReduce=library]",
+                                       "DataParallelSGD;DataParallelSGD=[useBufferedAsyncGradientAggregation=true]"}) {
+        if (settings.starts_with("push") && inside.find("Buffered") != std::string::npos) continue;
+        SCOPED_TRACE(g.key + " of " + std::to_string(g.ranks) + ", " + settings + " over " + inside);
+        const auto is = train({.ranks = g.ranks}, "parallelizationMethod=ASGD;ASGD=[" + settings + "];groups=" + g.key +
+                                                      ";insideGroups=[parallelizationMethod=" + inside + "]");
+        for (int r = 0; r < g.ranks; ++r) expect_equal(is[static_cast<std::size_t>(r)], expected[0], r);
+      }
+  }
+}
+
+const std::vector<std::string>& waiting_servers() {
+  static const std::vector<std::string> all{
+      "parallelizationMethod=ASGD;ASGD=[policy=sync;syncPeriod=12]",
+      "parallelizationMethod=ASGD;ASGD=[policy=sync;syncPeriod=12;exchangeBits=2]",
+      "parallelizationMethod=ASGD;ASGD=[SimModelAverage=true;syncPeriod=12]",
+      "parallelizationMethod=ASGD;ASGD=[push=gradients;policy=sync]",
+  };
+  return all;
+}
+
+TEST(GroupsAtServers, ThatWaitAreOneWorkerEach) {
+  for (const Grouping& g : groupings())
+    for (const std::string& method : waiting_servers()) {
+      SCOPED_TRACE(g.key + " of " + std::to_string(g.ranks) + ", " + method);
+      const auto expected = train({.ranks = static_cast<int>(g.groups.size()), .parts = g.groups}, method);
+      const auto is = train({.ranks = g.ranks}, method + ";groups=" + g.key + ";" + kInFull);
+      for (std::size_t group = 0; group < g.groups.size(); ++group)
+        for (const int r : g.groups[group]) expect_equal(is[static_cast<std::size_t>(r)], expected[group], r);
+    }
+}
+
+TEST(GroupsAtServers, ThatDoNotPullTrainAsIfAlone) {
+  const auto is =
+      train({.ranks = 4}, "parallelizationMethod=EASGD;EASGD=[policy=async;movingRate=0;period=2];groups=n:2");
+  for (const int group : {0, 1}) {
+    const auto alone =
+        train({.ranks = 2, .parts = {{2 * group}, {2 * group + 1}}}, "parallelizationMethod=DataParallelSGD");
+    for (const int r : {0, 1}) {
+      const auto& left = is[static_cast<std::size_t>(2 * group + r)];
+      EXPECT_TRUE(reference::same(left.own, alone[static_cast<std::size_t>(r)].own)) << group << r;
+      EXPECT_TRUE(reference::same(left.shown, is[0].shown)) << group << r;
+      EXPECT_EQ(left.samples, is[0].samples);
+    }
+  }
+}
+
+// With one pull to a centre, a group of EASGD has one set of weights, not one for each rank.
+TEST(GroupsAtServers, RanksOfAGroupStayEqualWhenPulled) {
+  for (const Grouping& g : groupings()) {
+    const auto is = train({.ranks = g.ranks},
+                          "parallelizationMethod=EASGD;EASGD=[policy=async;period=2;movingRate=0.25];"
+                          "groups=" +
+                              g.key);
+    const auto unpulled = train({.ranks = g.ranks},
+                                "parallelizationMethod=EASGD;EASGD=[policy=async;movingRate=0];"
+                                "groups=" +
+                                    g.key);
+    for (const auto& group : g.groups)
+      for (const int r : group) {
+        const auto at = static_cast<std::size_t>(r), first = static_cast<std::size_t>(group[0]);
+        EXPECT_TRUE(reference::same(is[at].own, is[first].own)) << g.key << r;
+        EXPECT_TRUE(reference::same(is[at].shown, is[0].shown)) << g.key << r;
+        EXPECT_EQ(is[at].samples, unpulled[at].samples);
+        EXPECT_FALSE(reference::same(is[at].own, unpulled[at].own)) << "nobody was pulled";
+      }
+  }
+}
+
+// A group whose ranks stand still holds the other one back neither in its steps nor in its exchanges.
+TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
+  for (const std::string method :
+       {"parallelizationMethod=ASGD;ASGD=[syncPeriod=5]", "parallelizationMethod=ASGD;ASGD=[push=gradients]",
+        "parallelizationMethod=EASGD;EASGD=[policy=async;period=1]"})
+    for (const int held : {2, 3, 0, 1}) {
+      SCOPED_TRACE(method + ", held: " + std::to_string(held));
+      const ParallelTrainOptions o = options(method + ";groups=n:2");
+      std::promise<void> others_done;
+      const auto released = others_done.get_future().share();
+      std::atomic<int> left = 2;
+      constexpr int steps = 12;
+      std::array<int, 4> made{};
+      run_ranks(4, [&](Communicator& comm) {
+        const auto me = static_cast<std::size_t>(comm.rank());
+        Parameters p = parameters_of(kShapes, 3);
+        p.touched.resize(p.slices.size());
+        const auto optimizer = make_optimizer(OptimizerOptions());
+        optimizer->bind(p);
+        auto s = make_strategy(o, comm);
+        s->lend({[&]() -> Optimizer& { return *optimizer; }, [] { return make_optimizer(OptimizerOptions()); }});
+        s->start(p);
+        Descent sink(p);
+        s->begin_epoch(0);
+        Left unused;
+        for (int t = 0; t < steps; ++t, ++made[me]) {
+          if (t == 1 && comm.rank() == held) released.wait();
+          one_step({}, *s, p, sink, comm.rank(), t, unused);
+        }
+        if (comm.rank() / 2 != held / 2 && --left == 0) others_done.set_value();
+        settle(*s, sink, unused);
+        s->end_epoch(sink);
+      });
+      EXPECT_EQ(made, (std::array<int, 4>{steps, steps, steps, steps}));
+    }
+}
+
+// As the servers do with as many single ranks as groups.
+TEST(GroupsAtServers, SaveAndLoadAsSingleRanksDo) {
+  for (const Grouping& g : groupings())
+    for (const std::string& method : waiting_servers()) {
+      SCOPED_TRACE(g.key + " of " + std::to_string(g.ranks) + ", " + method);
+      const auto expected =
+          train({.ranks = static_cast<int>(g.groups.size()), .parts = g.groups, .save_at = 6}, method);
+      const auto is = train({.ranks = g.ranks, .save_at = 6}, method + ";groups=" + g.key + ";" + kInFull);
+      for (std::size_t group = 0; group < g.groups.size(); ++group)
+        for (const int r : g.groups[group]) expect_equal(is[static_cast<std::size_t>(r)], expected[group], r);
+    }
+}
+
+TEST(GroupsAtServers, SaveAndLoadWithoutABreak) {
+  const std::string inside = ";groups=size:2;insideGroups=[DataParallelSGD=[gradientBits=4]]";
+  const std::string method = "parallelizationMethod=ASGD;ASGD=[push=gradients;policy=sync]";
+  for (const int ranks : {4, 3}) {
+    const auto whole = train({.ranks = ranks, .whole_numbers = false}, method + inside);
+    const auto broken = train({.ranks = ranks, .save_at = 6, .whole_numbers = false}, method + inside);
+    for (int r = 0; r < ranks; ++r)
+      expect_equal(broken[static_cast<std::size_t>(r)], whole[static_cast<std::size_t>(r)], r);
+  }
+}
+
+TEST(GroupsAtServers, SayWhatDoesNotGo) {
+  const std::string asgd = "parallelizationMethod=ASGD;groups=n:2;";
+  EXPECT_EQ(errors_of(asgd), "");
+  EXPECT_EQ(errors_of(asgd + "ASGD=[push=gradients]"), "");
+  EXPECT_EQ(errors_of("parallelizationMethod=EASGD;groups=n:2;EASGD=[policy=async]"), "");
+  EXPECT_THAT(errors_of(asgd + "ASGD=[servers=1]"), HasSubstr("every rank works"));
+  EXPECT_THAT(errors_of(asgd + "ASGD=[policy=sync;push=gradients;backupWorkers=1]"), HasSubstr("backupWorkers drops"));
+  EXPECT_THAT(errors_of(asgd + "ASGD=[push=gradients;syncPeriod=9]"), HasSubstr("after every minibatch"));
+  EXPECT_THAT(
+      errors_of(asgd + "ASGD=[push=gradients];insideGroups=[DataParallelSGD=[useBufferedAsyncGradientAggregation"
+                       "=true]]"),
+      HasSubstr("a minibatch late"));
+  EXPECT_THAT(errors_of(asgd + "insideGroups=[parallelizationMethod=ModelAveragingSGD]"),
+              HasSubstr("must sum gradients"));
+  EXPECT_THAT(errors_of("parallelizationMethod=EASGD;groups=n:2;EASGD=[policy=async;servers=1]"),
+              HasSubstr("every rank works"));
+  EXPECT_THAT(errors_of("parallelizationMethod=DataParallelSGD;groups=n:2;insideGroups=[parallelizationMethod=ASGD]"),
+              HasSubstr("exchange the two"));
 }
 
 TEST(Groups, SaveAndLoadWithoutABreak) {
