@@ -39,6 +39,22 @@ class ServersTest(support.TrainerTest):
         self.assertEqual(self.numbers(self.servers(2, 'policy=sync;push=gradients')[0]), expected)
         self.assertEqual(self.numbers(self.servers(3, 'policy=sync;push=gradients;servers=1')[0]), expected)
 
+    def test_groups_push_as_one_worker_each(self):
+        for ranks, groups in ((4, 'size:2'), (3, 'n:2')):
+            expected = self.numbers(support.epochs(self.train(ranks, 'parallelizationMethod=DataParallelSGD').text))
+            waiting = self.train(ranks, f'parallelizationMethod=asgd;DataParallelASGD=[policy=sync;push=gradients];groups={groups}')
+            for a, b in zip(expected, self.numbers(support.epochs(waiting.text))):
+                self.assertAlmostEqual(a[0][0], b[0][0], delta=1e-6)
+                self.assertEqual(a[1], b[1])
+            for method in ('parallelizationMethod=asgd;DataParallelASGD=[syncPeriod=4]', 'parallelizationMethod=asgd;DataParallelASGD=[push=gradients]',
+                           'parallelizationMethod=EASGD;EASGD=[policy=async;period=2]'):
+                for samples in (2, 50):
+                    with self.subTest(ranks=ranks, method=method, samples=samples):
+                        text = self.train(ranks, f'{method};groups={groups};insideGroups=[parallelizationMethod=DataParallelSGD]', samples).text
+                        found = support.epochs(text)
+                        self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in found], [samples, samples], text)
+                        self.assertIn('2 groups of ', text)
+
     def test_one_worker_has_the_numbers_of_training_alone(self):
         expected = self.numbers(support.epochs(self.train(1, 'parallelizationMethod=none').text))
         for ranks, settings in ((1, 'syncPeriod=12'), (2, 'servers=1;syncPeriod=12')):  # a rank on shared cores has fewer threads
