@@ -126,7 +126,8 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
     const std::lock_guard lock(mutex);
     const auto at = static_cast<std::size_t>(comm.rank());
     out.weights[at].assign(p.weights.data(), p.weights.data() + p.size());
-    out.residuals[at] = state.floats["DataParallelASGD.residual"];
+    if (const auto r = state.floats.find(owed_name("DataParallelASGD.residual")); r != state.floats.end())
+      out.residuals[at] = r->second;
     if (comm.rank() == 0) out.used = used + others, out.dropped = dropped;
   });
   return out;
