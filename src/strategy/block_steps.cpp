@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <utility>
 
 #include "strategy/local.h"
@@ -14,18 +13,6 @@
 #include "tutti/log.h"
 
 namespace tutti {
-namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-void clear(Tally& tally) {
-  tally.samples = tally.columns = 0;
-  tally.criterion = tally.criterion_count = 0;
-  for (auto& e : tally.evaluations) e = {};
-}
-
-}  // namespace
-
 BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, Communicator& comm)
     : settings_(std::move(settings)),
       rule_(std::move(rule)),
@@ -84,7 +71,7 @@ void BlockSteps::begin_epoch(std::int64_t) {
   if (!settings_.epoch_text.empty()) log::line(settings_.epoch_text);
   exchanges_ = told_samples_ = told_mine_ = 0;
   spent_ = told_spent_ = 0;
-  told_at_ = now();
+  told_at_ = Clock::now();
 }
 
 void BlockSteps::finish_gradients(Tally& tally) {
@@ -138,7 +125,7 @@ BlockSamples BlockSteps::count_samples() {
 
 void BlockSteps::exchange(GlobalSink& global) {
   assert(!shown_);
-  const double start = now();
+  const auto start = Clock::now();
   const BlockSamples n = stream_ ? since_ : count_samples();
   if (!stream_) rule_->begin(n, 0);
   if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy())
@@ -150,7 +137,7 @@ void BlockSteps::exchange(GlobalSink& global) {
   else
     exchange_pieces();
   ExchangeStats spent = stripes_->take_stats();
-  const double seconds = now() - start;
+  const double seconds = seconds_since(start);
   spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
   stats_ += spent;
   since_ = {};
@@ -202,7 +189,7 @@ void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
                    "time; accumulated time on sync point = %.2f seconds , average latency = %.2f seconds",
                    exchanges_, seconds, spent_, spent_ / static_cast<double>(exchanges_)));
   if (settings_.print_every == 0 || (exchanges_ > 5 && exchanges_ % settings_.print_every != 0)) return;
-  const double since = now() - told_at_;
+  const double since = seconds_since(told_at_);
   log::line(
       fmt::sprintf("\t\t(model aggregation stats) %d-th sync: %8.2f seconds since last report (%.2f seconds on comm.); "
                    "%d samples processed by %d workers (%d by me);",
@@ -212,7 +199,7 @@ void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
       fmt::sprintf("\t\t(model aggregation stats) %d-th sync: totalThroughput = %.2fk samplesPerSecond , "
                    "throughputPerWorker = %.2fk samplesPerSecond",
                    exchanges_, rate, rate / comm_.size()));
-  told_at_ = now();
+  told_at_ = Clock::now();
   told_spent_ = spent_;
   told_samples_ = told_mine_ = 0;
 }

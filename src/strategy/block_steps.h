@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "strategy/block_rules.h"
 #include "strategy/fragment_stream.h"
 #include "strategy/stripe_exchange.h"
@@ -96,7 +97,8 @@ class BlockSteps : public Strategy {
   bool told_ = false;
   // For the lines about exchanges, in this epoch.
   std::int64_t exchanges_ = 0, told_samples_ = 0, told_mine_ = 0;
-  double spent_ = 0, told_spent_ = 0, told_at_ = 0;
+  double spent_ = 0, told_spent_ = 0;
+  Clock::time_point told_at_;
 };
 
 }  // namespace tutti

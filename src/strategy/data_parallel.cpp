@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "strategy/local.h"
+#include "strategy/owed.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -25,9 +26,8 @@ void clear(FloatBuffer& buffer) {
 }
 
 void clear(Tally& tally, std::size_t evaluations) {
-  tally.samples = tally.columns = 0;
-  tally.criterion = tally.criterion_count = 0;
-  tally.evaluations.assign(evaluations, {});
+  tally.evaluations.resize(evaluations);
+  tutti::clear(tally);
 }
 
 // "16 bits" for levels, "float16" for numbers.
@@ -118,11 +118,11 @@ void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
   columns_ = columns;
   global_ = &global;
   announced_ = delivered_ = 0;
-  if (!options_.buffered_async) ask(columns, global);
   if (options_.buffered_async) {
     exchange_->advance();
     return;
   }
+  ask(columns, global);
   if (!passes_through())
     for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->arm(g);
 }
@@ -245,17 +245,8 @@ void DataParallel::archive(Archive& a) {
     clear(owner_residual_);
   } else {
     need_residuals();  // a checkpoint of a quantised run may be continued in 32 bits
-    const char *rank = "dataParallelSGD.residual", *owner = "dataParallelSGD.ownerResidual";
-    if (a.has(owed_name(rank)))
-      a(owed_name(rank), local_residual_.span());
-    else
-      clear(local_residual_);
-    if (a.loading() && a.has(inherited_name(rank))) {
-      FloatBuffer inherited(parameters_->size());
-      a(inherited_name(rank), inherited.span());
-      for (std::size_t i = 0; i < inherited.size(); ++i) local_residual_.data()[i] += inherited.data()[i];
-    }
-    a(owned_name(owner), owner_residual_.span());
+    archive_owed(a, "dataParallelSGD.residual", local_residual_.span());
+    a(owned_name("dataParallelSGD.ownerResidual"), owner_residual_.span());
     if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
   }
   if (a.loading() && exchange_) hand_out_residuals();

@@ -36,7 +36,7 @@ ElasticDesk::ElasticDesk(const ShardPlan& plan, std::shared_ptr<const Codec> cod
 }
 
 void ElasticDesk::load(const float* flat) {
-  for (const ShardRun& run : plan_.runs) std::copy_n(flat + run.offset, run.size(), centre_.data() + run.local);
+  plan_.gather(flat, centre_.data());
   for (Known& k : known_) std::copy_n(centre_.data(), centre_.size(), k.centre.data());
 }
 
@@ -45,9 +45,7 @@ void ElasticDesk::start(const float* flat) {
   for (Known& k : known_) std::copy_n(centre_.data(), centre_.size(), k.weights.data());
 }
 
-void ElasticDesk::store(float* flat) const {
-  for (const ShardRun& run : plan_.runs) std::copy_n(centre_.data() + run.local, run.size(), flat + run.offset);
-}
+void ElasticDesk::store(float* flat) const { plan_.scatter(centre_.data(), flat); }
 
 std::size_t ElasticDesk::answer(int client, std::span<std::byte> message) {
   if (client != plan_.owner) ++answers_;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "strategy/local.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
@@ -15,11 +16,9 @@
 namespace tutti {
 namespace {
 
-using Time = std::chrono::steady_clock;
-
 // Seconds since `from`, which becomes now.
-double lap(Time::time_point& from) {
-  const auto now = Time::now();
+double lap(Clock::time_point& from) {
+  const auto now = Clock::now();
   return std::chrono::duration<double>(now - std::exchange(from, now)).count();
 }
 
@@ -115,7 +114,7 @@ void ElasticServer::exchange_weights(std::int64_t) {
 // All parts travel at once; none waits for another rank, only for the threads that serve.
 void ElasticServer::exchange() {
   assert(!shown_);
-  auto at = Time::now();
+  auto at = Clock::now();
   float* weights = live_->weights.data();
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const std::size_t bytes = elastic_bytes(plans_[i], *codec_);

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <numeric>
 #include <utility>
 
+#include "base/clock.h"
 #include "strategy/local.h"
 
 namespace tutti {
@@ -24,9 +24,9 @@ void LibrarySums::start(Parameters& parameters) {
 
 void LibrarySums::finish_gradients(Tally& tally) {
   tallies_.begin(tally);
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   comm_.all_reduce_sum(parameters_->gradients.span());
-  stats_.wait += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats_.wait += seconds_since(start);
   ++stats_.exchanges;
   if (comm_.size() > 1) {  // of an all-reduce in stripes; the library may do something else
     const auto values = static_cast<std::int64_t>(parameters_->size()) * 2 * (comm_.size() - 1) / comm_.size();

@@ -8,18 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "strategy/local.h"
 #include "strategy/packed_state.h"
 
 namespace tutti {
-namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 GroupedWeights::GroupedWeights(WeightLevels levels, Communicator& all)
     : levels_(std::move(levels)),
@@ -81,12 +76,6 @@ void GroupedWeights::finish_gradients(Tally& tally) {
   levels_.upper->finish_gradients(nothing_);
 }
 
-void GroupedWeights::clear(Tally& tally) const {
-  tally.samples = tally.columns = 0;
-  tally.criterion = tally.criterion_count = 0;
-  for (auto& e : tally.evaluations) e = {};
-}
-
 template <class Act>
 void GroupedWeights::raise(const Act& act) {
   const std::int64_t before = levels_.upper ? levels_.upper->weight_moves() : 0;
@@ -94,13 +83,13 @@ void GroupedWeights::raise(const Act& act) {
   if (levels_.upper) act(*levels_.upper);
   std::int64_t moved = levels_.upper ? levels_.upper->weight_moves() - before : 0;
   if (passes_on()) {
-    const double start = now();
+    const auto start = Clock::now();
     std::array<std::int64_t, 2> news{moved, resets_};
     levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(news)));
     moved = news[0];
     if (!levels_.upper && news[1] != 0) sink_->reset_momentum();
     if (moved > 0) pass_weights_on();
-    passing_ += now() - start;
+    passing_ += seconds_since(start);
   }
   moves_ += moved;
 }

@@ -88,7 +88,6 @@ class GroupedWeights : public Strategy {
   void let_lower_adopt();
   void pass_weights_on();
   bool upper_may_move(std::int64_t global_samples);
-  void clear(Tally&) const;
 
   WeightLevels levels_;
   Communicator& all_;

@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "strategy/local.h"
+#include "strategy/owed.h"
 #include "strategy/server_optimizer.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
@@ -18,17 +19,8 @@
 namespace tutti {
 namespace {
 
-using Time = std::chrono::steady_clock;
-double since(Time::time_point start) { return std::chrono::duration<double>(Time::now() - start).count(); }
-
 void copy(const FloatBuffer& from, FloatBuffer& to) {
   if (to.size() > 0) std::copy_n(from.data(), from.size(), to.data());
-}
-
-void clear(Tally& tally) {
-  tally.samples = tally.columns = 0;
-  tally.criterion = tally.criterion_count = 0;
-  for (auto& e : tally.evaluations) e = {};
 }
 
 }  // namespace
@@ -262,17 +254,17 @@ bool ParameterServer::admit(PushHead& head) {
 }
 
 AdmissionAnswer ParameterServer::ask_admission(const AdmissionRequest& request) {
-  const auto start = Time::now();
+  const auto start = Clock::now();
   std::memcpy(server_->message(admission_number_).data(), &request, sizeof request);
   server_->ask(admission_number_, sizeof(AdmissionAnswer));
   AdmissionAnswer answer;
   std::memcpy(&answer, server_->wait(admission_number_).data(), sizeof answer);
-  stats_.wait += since(start);
+  stats_.wait += seconds_since(start);
   return answer;
 }
 
 void ParameterServer::push(std::size_t shard, const PushHead& head, const float* gradients) {
-  const auto start = Time::now();
+  const auto start = Clock::now();
   std::byte* out = server_->message(desks_[shard]).data();
   std::memcpy(out, &head, sizeof head);
   out += kHeadBytes;
@@ -281,7 +273,7 @@ void ParameterServer::push(std::size_t shard, const PushHead& head, const float*
       encode(run, head, gradients, out);
       out += codec_->bytes(run.rows, run.columns);
     }
-  stats_.encode += since(start);
+  stats_.encode += seconds_since(start);
   server_->ask(desks_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
   count_bytes(shard);
 }
@@ -304,9 +296,9 @@ void ParameterServer::encode(const ShardRun& run, const PushHead& head, const fl
 }
 
 std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool counts) {
-  const auto start = Time::now();
+  const auto start = Clock::now();
   const auto bytes = server_->wait(desks_[shard]);
-  stats_.wait += since(start);
+  stats_.wait += seconds_since(start);
   AnswerHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (counts && shard == 0 && options_.max_staleness < 0) counts_.add(head.staleness);
@@ -327,7 +319,7 @@ const float* ParameterServer::common_run(const ShardRun& run, const std::byte* i
 void ParameterServer::take(std::size_t shard, const PushHead& head) {
   const std::byte* in = wait_for(shard, head.pushes).data();
   if (!head.fetches) return;
-  const auto start = Time::now();
+  const auto start = Clock::now();
   for (const ShardRun& run : plans_[shard].runs) {
     const float* common = common_run(run, in);
     std::copy_n(common, run.size(), live_->weights.data() + run.offset);
@@ -335,13 +327,13 @@ void ParameterServer::take(std::size_t shard, const PushHead& head) {
       std::copy_n(common, run.size(), base + run.offset);
     in += codec_->bytes(run.rows, run.columns);
   }
-  stats_.decode += since(start);
+  stats_.decode += seconds_since(start);
 }
 
 // Pipelined: takes the answer of the push before and pushes again. What the servers had not got by then stays.
 void ParameterServer::turn(std::size_t shard, const PushHead& head, const float* gradients) {
   const std::byte* in = under_way_ ? wait_for(shard, true).data() : nullptr;
-  const auto start = Time::now();
+  const auto start = Clock::now();
   std::byte* out = server_->message(desks_[shard]).data();
   std::memcpy(out, &head, sizeof head);
   std::size_t at = kHeadBytes;
@@ -349,7 +341,7 @@ void ParameterServer::turn(std::size_t shard, const PushHead& head, const float*
     turn_run(run, head, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
     at += codec_->bytes(run.rows, run.columns);
   }
-  stats_.encode += since(start);
+  stats_.encode += seconds_since(start);
   server_->ask(desks_[shard], plans_[shard].bytes(*codec_));
   count_bytes(shard);
 }
@@ -405,7 +397,7 @@ void ParameterServer::finish_pushes(GlobalSink& global) {
 }
 
 void ParameterServer::share_weights() {
-  const auto start = Time::now();
+  const auto start = Clock::now();
   server_->exclusively([&] {
     for (const Shard* shard : shards_)
       if (shard) shard->store(live_->weights.data());
@@ -418,7 +410,7 @@ void ParameterServer::share_weights() {
     stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.values * sizeof(float));
     stats_.values_sent += copies * static_cast<std::int64_t>(plan.values);
   }
-  stats_.wait += since(start);
+  stats_.wait += seconds_since(start);
 }
 
 void ParameterServer::add_up_counts() {
@@ -459,18 +451,9 @@ void ParameterServer::archive(Archive& a) {
   a("DataParallelASGD.quantised", lossy);
   if (a.loading()) std::fill_n(residual_.data(), residual_.size(), 0.0f);
   if (!lossy) return;
-  const char* name = "DataParallelASGD.residual";
   FloatBuffer unused;
-  const auto room = [&] {
-    if (residual_.size() > 0) return residual_.span();
-    if (unused.size() == 0) unused = FloatBuffer(live_->size());
-    return unused.span();
-  };
-  if (a.has(owed_name(name))) a(owed_name(name), room());
-  if (!a.loading() || !a.has(inherited_name(name))) return;
-  FloatBuffer inherited(live_->size());
-  a(inherited_name(name), inherited.span());
-  for (std::size_t i = 0; i < residual_.size(); ++i) residual_.data()[i] += inherited.data()[i];
+  if (residual_.size() == 0) unused = FloatBuffer(live_->size());
+  archive_owed(a, "DataParallelASGD.residual", residual_.size() > 0 ? residual_.span() : unused.span());
 }
 
 ExchangeStats ParameterServer::take_stats() { return std::exchange(stats_, {}); }

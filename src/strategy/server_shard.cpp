@@ -27,6 +27,14 @@ void add_run(ShardPlan& shard, const Parameters& p, std::size_t slice, std::size
 
 }  // namespace
 
+void ShardPlan::gather(const float* flat, float* local) const {
+  for (const ShardRun& run : runs) std::copy_n(flat + run.offset, run.size(), local + run.local);
+}
+
+void ShardPlan::scatter(const float* local, float* flat) const {
+  for (const ShardRun& run : runs) std::copy_n(local + run.local, run.size(), flat + run.offset);
+}
+
 std::size_t ShardPlan::bytes(const Codec& codec) const {
   std::size_t bytes = kHeadBytes;
   for (const ShardRun& run : runs) bytes += codec.bytes(run.rows, run.columns);
@@ -110,7 +118,7 @@ Shard::Shard(const ShardPlan& plan, const Parameters& flat, std::shared_ptr<cons
 }
 
 void Shard::load(const float* flat) {
-  for (const ShardRun& run : plan_.runs) std::copy_n(flat + run.offset, run.size(), p_.weights.data() + run.local);
+  plan_.gather(flat, p_.weights.data());
   batches_ = pushes_ = gathered_ = 0;
   for (Slot& slot : slots_) {
     assert(!slot.here);
@@ -119,9 +127,7 @@ void Shard::load(const float* flat) {
   }
 }
 
-void Shard::store(float* flat) const {
-  for (const ShardRun& run : plan_.runs) std::copy_n(p_.weights.data() + run.local, run.size(), flat + run.offset);
-}
+void Shard::store(float* flat) const { plan_.scatter(p_.weights.data(), flat); }
 
 std::size_t Shard::answer(int client, std::span<std::byte> message) {
   Slot& slot = slots_[static_cast<std::size_t>(client)];

@@ -26,6 +26,9 @@ struct ShardPlan {
   std::vector<ShardRun> runs;
   std::size_t values = 0, largest_run = 0;
   std::size_t bytes(const Codec&) const;  // of a message: head and encoded values
+  // Between all weights and the shard's own memory.
+  void gather(const float* flat, float* local) const;
+  void scatter(const float* local, float* flat) const;
 };
 
 // The same on every rank. Shards go round `owners`; they have about as many values each, and few enough that one is

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <limits>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace tutti {
 namespace {
@@ -18,9 +19,6 @@ constexpr std::size_t kGroupValues = 65536;
 constexpr std::size_t kMostGroups = 16000;
 // Sums are made in blocks that stay in the first-level cache.
 constexpr std::size_t kBlockValues = 4096;
-
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::size_t block_columns(std::size_t rows, const Codec& codec) {
   if (&codec.on_host() != &codec) return std::numeric_limits<std::size_t>::max();  // a device wants few large calls
@@ -150,7 +148,7 @@ void StripeExchange::encode(std::size_t piece) {
     if (residuals_.mask && residuals_.local)
       clear_masked(residuals_.local + at, residuals_.mask + at, rows * stripe.columns);
   }
-  const double seconds = since(start);
+  const double seconds = seconds_since(start);
   stats_.encode += seconds, worked_ += seconds;
 }
 
@@ -219,7 +217,7 @@ bool StripeExchange::sum_when_here(std::size_t g) {
   }
   const auto start = Clock::now();
   const bool summed = group.sparse->advance(residuals_);
-  const double seconds = since(start);
+  const double seconds = seconds_since(start);
   if (!summed) return false;
   group.state = State::summed;
   stats_.decode += seconds, worked_ += seconds;
@@ -238,7 +236,7 @@ void StripeExchange::sum(std::size_t g) {
   stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(me_));
   stats_.values_sent += copies * static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(me_)]);
   group.state = State::summing;
-  const double seconds = since(start);
+  const double seconds = seconds_since(start);
   stats_.decode += seconds, worked_ += seconds;
 }
 
@@ -284,7 +282,7 @@ void StripeExchange::complete(std::size_t g) {
   const auto start = Clock::now();
   const double worked = worked_;
   for (Patience patience; !try_complete(g);) patience.nothing_happened();
-  const double seconds = since(start) - (worked_ - worked);  // sums made while waiting are work
+  const double seconds = seconds_since(start) - (worked_ - worked);  // sums made while waiting are work
   stats_.wait += seconds, waited_ += seconds;
 }
 
@@ -302,7 +300,7 @@ void StripeExchange::decode(std::size_t piece) {
                   from + plan.section_begin[static_cast<std::size_t>(owner)] + stripe.bytes_before,
                   parameters_.gradients.data() + offset + stripe.first * rows);
   }
-  const double seconds = since(start);
+  const double seconds = seconds_since(start);
   stats_.decode += seconds, worked_ += seconds;
 }
 

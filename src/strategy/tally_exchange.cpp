@@ -18,6 +18,12 @@ constexpr std::size_t kFixedWords = 5;  // samples, columns, number of evaluatio
 
 }  // namespace
 
+void clear(Tally& tally) {
+  tally.samples = tally.columns = 0;
+  tally.criterion = tally.criterion_count = 0;
+  for (auto& e : tally.evaluations) e = {};
+}
+
 Tally without(Tally all, const Tally& mine) {
   all.samples -= mine.samples, all.columns -= mine.columns;
   all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;

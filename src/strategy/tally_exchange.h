@@ -11,6 +11,9 @@
 
 namespace tutti {
 
+// Zeros, of as many evaluations.
+void clear(Tally&);
+
 // What the others added to `all`, which contains `mine`.
 Tally without(Tally all, const Tally& mine);
 

@@ -2,19 +2,16 @@
 // report.h -- the lines a training or test run prints (semantics 15), and the progress line with its ETA.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "tutti/network.h"
 #include "tutti/parameters.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
-
-using Clock = std::chrono::steady_clock;
-inline double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // "name = V * count" with the original's number rules: %.8f, %.8e where %.8g would need an exponent, and a percentage
 // for names that end in 's'.

@@ -12,6 +12,7 @@
 
 #include "backend/cpu/bfloat16_matmul.h"
 #include "backend/cpu/cpu_backend.h"
+#include "base/handle.h"
 #include "tutti/error.h"
 
 namespace tutti::cpu {
@@ -22,25 +23,6 @@ void check(dnnl_status_t status, const char* doing, std::source_location at = st
     throw Error(fmt::format("oneDNN failed while {} (status {}, {}:{})", doing, static_cast<int>(status),
                             at.file_name(), at.line()));
 }
-
-template <class T, auto Destroy>
-class Handle {
- public:
-  Handle() = default;
-  Handle(Handle&& o) noexcept : value_(o.value_) { o.value_ = nullptr; }
-  Handle& operator=(Handle&& o) noexcept {
-    std::swap(value_, o.value_);
-    return *this;
-  }
-  ~Handle() {
-    if (value_) Destroy(value_);
-  }
-  T get() const { return value_; }
-  T* out() { return &value_; }
-
- private:
-  T value_ = nullptr;
-};
 
 using Engine = Handle<dnnl_engine_t, dnnl_engine_destroy>;
 using Stream = Handle<dnnl_stream_t, dnnl_stream_destroy>;

@@ -7,7 +7,8 @@
 
 #include <cstddef>
 #include <source_location>
-#include <utility>
+
+#include "base/handle.h"
 
 namespace tutti::cuda {
 
@@ -17,25 +18,6 @@ inline void check(cudaError_t status, const char* doing,
                   const std::source_location& at = std::source_location::current()) {
   if (status != cudaSuccess) fail(cudaGetErrorString(status), doing, at);
 }
-
-template <class T, auto Destroy>
-class Handle {
- public:
-  Handle() = default;
-  Handle(Handle&& o) noexcept : value_(std::exchange(o.value_, nullptr)) {}
-  Handle& operator=(Handle&& o) noexcept {
-    std::swap(value_, o.value_);
-    return *this;
-  }
-  ~Handle() {
-    if (value_) Destroy(value_);
-  }
-  T get() const { return value_; }
-  T* out() { return &value_; }
-
- private:
-  T value_ = nullptr;
-};
 
 using Stream = Handle<cudaStream_t, cudaStreamDestroy>;
 using Event = Handle<cudaEvent_t, cudaEventDestroy>;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// owed.h -- residuals of a rank in checkpoints: their sum over the ranks survives a change of the number of ranks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "tutti/archive.h"
+#include "tutti/parameters.h"
+
+namespace tutti {
+
+// This rank's part of an owed entry (tutti/archive.h). Loading: what was saved by this rank, or zeros if it is new, and
+// what ranks that are gone have left to it.
+inline void archive_owed(Archive& a, std::string_view name, std::span<float> values) {
+  if (a.has(owed_name(name)))
+    a(owed_name(name), values);
+  else
+    std::fill(values.begin(), values.end(), 0.0f);
+  if (!a.loading() || !a.has(inherited_name(name))) return;
+  FloatBuffer inherited(values.size());
+  a(inherited_name(name), inherited.span());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += inherited.data()[i];
+}
+
+}  // namespace tutti
