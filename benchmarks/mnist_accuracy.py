@@ -13,16 +13,13 @@ order of the images; all methods start from the same ones. The settings are thos
 Logs and models stay in the folder --runs; a run that is already there is not repeated.
 """
 import argparse
-import os
 import pathlib
 import re
-import shlex
 import statistics
-import subprocess
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SAMPLES = ROOT / 'samples/methods'
+import runs
+
+SAMPLES = runs.ROOT / 'samples/methods'
 PLAIN = 'plain'  # on one rank: what the others are compared with
 
 
@@ -62,33 +59,22 @@ def train(options, method, ranks, bits, seed):
     directory = options.runs / f'{method}-{ranks}-ranks-{bits}-bits-seed-{seed}'
     if error(directory) is None:
         directory.mkdir(parents=True, exist_ok=True)
-        env = dict(os.environ)
-        if os.geteuid() == 0:  # Open MPI wants this said twice
-            env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
-        binding = ['--bind-to', 'core'] if ranks <= os.cpu_count() else ['--oversubscribe', '--bind-to', 'none']
         settings = [f'configFile={SAMPLES / method}.cntk+{SAMPLES}/mnist.cntk', f'DataDir={options.data.resolve()}', f'Seed={seed}',
                     'modelPath=model.dnn', 'stderr=run.log', 'makeMode=false', 'numCPUThreads=1', *in_bits(method, bits), *options.set]
-        run = [*shlex.split(options.mpiexec), '-n', str(ranks), *binding, str(options.trainer.resolve()), *settings]
-        done = subprocess.run(run, cwd=directory, env=env, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f'{" ".join(run)}\nin {directory} ended with exit code {done.returncode}\n{done.stderr[-2000:]}')
+        runs.call([*runs.on_ranks(ranks, options.mpiexec), options.trainer.resolve(), *settings], cwd=directory)
     return error(directory)
-
-
-def words(text):
-    return text.split(',')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--data', type=pathlib.Path, default=ROOT / 'data/mnist', help='folder with the four files (scripts/get_mnist.sh)')
-    parser.add_argument('--trainer', type=pathlib.Path, default=ROOT / 'build/trainer')
+    parser.add_argument('--data', type=pathlib.Path, default=runs.ROOT / 'data/mnist', help='folder with the four files (scripts/get_mnist.sh)')
+    parser.add_argument('--trainer', type=pathlib.Path, default=runs.ROOT / 'build/trainer')
     parser.add_argument('--mpiexec', default='mpiexec', help='the command that starts ranks')
-    parser.add_argument('--runs', type=pathlib.Path, default=ROOT / 'output/mnist_accuracy')
-    parser.add_argument('--methods', type=words, default=methods(), help='files of samples/methods')
-    parser.add_argument('--ranks', type=lambda t: [int(n) for n in words(t)], default=[4])
-    parser.add_argument('--bits', type=words, default=['32', 'sample'], help='32, 16, bf16, 8, 4, 2, 1, or sample: what the file says')
-    parser.add_argument('--seeds', type=lambda t: [int(n) for n in words(t)], default=[1, 2, 3])
+    parser.add_argument('--runs', type=pathlib.Path, default=runs.ROOT / 'output/mnist_accuracy')
+    parser.add_argument('--methods', type=runs.words, default=methods(), help='files of samples/methods')
+    parser.add_argument('--ranks', type=runs.numbers, default=[4])
+    parser.add_argument('--bits', type=runs.words, default=['32', 'sample'], help='32, 16, bf16, 8, 4, 2, 1, or sample: what the file says')
+    parser.add_argument('--seeds', type=runs.numbers, default=[1, 2, 3])
     parser.add_argument('--set', action='append', default=[], help='more settings, for all runs')
     options = parser.parse_args()
 

@@ -15,11 +15,10 @@ import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import runs
 
 CONFIG = '''
 command = Train
@@ -60,67 +59,40 @@ Train = [
 '''
 
 
-def sizes(text):
-    """'2048*3' or '512:256' as a list."""
-    found = []
-    for part in text.split(':'):
-        value, _, count = part.partition('*')
-        found += [int(value)] * int(count or 1)
-    return found
-
-
 def flop_per_sample(layers):
     """Multiply-adds of forward, weight gradients, and data gradients (not those of the first layer), times two."""
     products = [a * b for a, b in zip(layers, layers[1:])]
     return 2 * (3 * sum(products) - products[0])
 
 
-def environment():
-    env = dict(os.environ, OMP_NUM_THREADS='1')
-    if os.geteuid() == 0:
-        env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
-    return env
-
-
-def run(command, **options):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment(), check=False, **options)
-    if done.returncode != 0:
-        sys.exit(f'{" ".join(str(c) for c in command)}\nended with exit code {done.returncode}:\n{done.stdout}{done.stderr}')
-    return done.stdout + done.stderr
-
-
 def training_rate(arguments, ranks, bits):
     """Median samples per second over the reported intervals, the first left out."""
-    layers = [arguments.inputs, *sizes(arguments.hidden), arguments.outputs]
+    layers = [arguments.inputs, *runs.sizes(arguments.hidden), arguments.outputs]
     minibatch = arguments.per_rank * ranks
     config = CONFIG.format(layers=':'.join(map(str, layers)), samples=minibatch * arguments.minibatches, minibatch=minibatch, bits=bits,
                            interval=arguments.interval, inputs=arguments.inputs, outputs=arguments.outputs)
     with tempfile.TemporaryDirectory(prefix='tutti-throughput-') as folder:
         (pathlib.Path(folder) / 'run.cntk').write_text(config, encoding='utf-8')
-        text = run(['mpiexec', '-n', ranks, '--map-by', 'core', '--bind-to', 'core', arguments.trainer, 'configFile=run.cntk'], cwd=folder)
-    rates = [float(r) for r in re.findall(r'samplesPerSecond = ([\d.]+)', text)][1:]
-    if not rates:
-        sys.exit(f'the trainer printed no minibatch lines:\n{text}')
+        text = runs.call([*runs.on_ranks(ranks), arguments.trainer, 'configFile=run.cntk'], cwd=folder)
     exchanged = re.search(r'([\d.]+) bits per value', text)
-    return statistics.median(rates), float(exchanged.group(1)) if exchanged else None
+    return statistics.median(runs.figures(text, 'samplesPerSecond')[1:]), float(exchanged.group(1)) if exchanged else None
 
 
 def product_rates(arguments):
     """GFLOP/s of oneDNN's product of the widest layer on the core of the first rank: packed weights, plain weights."""
-    widest = max(sizes(arguments.hidden))
+    widest = max(runs.sizes(arguments.hidden))
     first_core = min(os.sched_getaffinity(0))
     seconds = 0.4
-    return [float(r) for r in run(['taskset', '-c', first_core, arguments.gemm, arguments.per_rank, widest, widest, seconds]).split()]
+    return [float(r) for r in runs.call(['taskset', '-c', first_core, arguments.gemm, arguments.per_rank, widest, widest, seconds]).split()]
 
 
 def measure(arguments, settings):
     """Per setting and turn: samples per second and both product rates next to it; and the bits per value on the wire."""
     turns, wire = [], {}
     for turn in range(arguments.repetitions):
-        shift = turn % len(settings)
         found = {}
         before = product_rates(arguments)
-        for ranks, bits in settings[shift:] + settings[:shift]:
+        for ranks, bits in runs.rotated(settings, turn):
             rate, wire[ranks, bits] = training_rate(arguments, ranks, bits)
             after = product_rates(arguments)
             found[ranks, bits] = (rate, *(statistics.mean(pair) for pair in zip(before, after)))
@@ -133,9 +105,9 @@ def measure(arguments, settings):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cores = len(os.sched_getaffinity(0))
-    parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build', help='build directory')
-    parser.add_argument('--ranks', default=','.join(str(r) for r in (1, 2, 4, 8) if r <= cores))
-    parser.add_argument('--bits', default='32,1')
+    parser.add_argument('--build', type=pathlib.Path, default=runs.ROOT / 'build', help='build directory')
+    parser.add_argument('--ranks', type=runs.numbers, default=[r for r in (1, 2, 4, 8) if r <= cores])
+    parser.add_argument('--bits', type=runs.numbers, default=[32, 1])
     parser.add_argument('--inputs', type=int, default=784)
     parser.add_argument('--hidden', default='2048*3')
     parser.add_argument('--outputs', type=int, default=10)
@@ -144,16 +116,12 @@ def main():
     parser.add_argument('--interval', type=int, default=5, help='minibatches per measured interval')
     parser.add_argument('--repetitions', type=int, default=5)
     arguments = parser.parse_args()
-    arguments.trainer = arguments.build.resolve() / 'trainer'
-    arguments.gemm = arguments.build.resolve() / 'benchmarks' / 'gemm_rate'
-    for program in (arguments.trainer, arguments.gemm):
-        if not program.exists():
-            sys.exit(f'{program} is not there: ninja -C {arguments.build} first, or name another --build')
+    arguments.trainer, arguments.gemm = runs.needed(arguments.build, 'trainer', 'benchmarks/gemm_rate')
 
-    settings = [(ranks, bits) for ranks in map(int, arguments.ranks.split(',')) for bits in map(int, arguments.bits.split(','))]
+    settings = [(ranks, bits) for ranks in arguments.ranks for bits in arguments.bits]
     turns, wire = measure(arguments, settings)
 
-    layers = [arguments.inputs, *sizes(arguments.hidden), arguments.outputs]
+    layers = [arguments.inputs, *runs.sizes(arguments.hidden), arguments.outputs]
     gflop = flop_per_sample(layers) / 1e9
     base_setting = (1, 32) if (1, 32) in settings else settings[0]
     everywhere = [found[s] for found in turns for s in settings]
