@@ -32,14 +32,14 @@ from exchange_strategies import BLOCK, DIGITS, RANDOM, STRATEGIES, config
 
 DDP = runs.ROOT / 'benchmarks' / 'pytorch_ddp.py'
 RESULTS = runs.ROOT / 'docs' / 'results'
-TARGET_STEPS = 120
+TARGET_STEPS = 240
 WARM_STEPS = 8  # of strategies that warm up, before what is measured
 
 
 class Bench:
     def __init__(self, arguments, cluster):
         self.arguments, self.cluster, self.layers = arguments, cluster, arguments.layers
-        self.minibatch = arguments.per_rank * cluster.ranks
+        self.minibatch, self.crossed = arguments.per_rank * cluster.ranks, {}
 
     def train(self, strategy, steps, interval, data, warm_steps, epochs=1):
         """The trainer's log."""
@@ -57,7 +57,7 @@ class Bench:
         return max(3 if strategy.every > 1 else 4, min(8, int(self.arguments.seconds / max(compute, on_wire) / interval))) * interval, interval
 
     def measure(self, strategy, speed):
-        """Of one run: seconds of a step, bytes per step and rank, seconds waited per step."""
+        """Of one run: seconds of a step, bytes per step and rank that leave a host, seconds waited per step."""
         steps, interval = self.plan(strategy, speed)
         epochs = 2 if strategy.warm_steps else 1
         log = self.train(strategy, steps, interval, RANDOM, WARM_STEPS, epochs)
@@ -65,7 +65,18 @@ class Bench:
         sent = re.search(r'Exchange of Epoch.*?: ([\d.]+) (B|kB|MB|GB) sent', log)
         size = float(sent[1]) * {'B': 1, 'kB': 10**3, 'MB': 10**6, 'GB': 10**9}[sent[2]] if sent else 0
         waited = re.search(r'wait for ranks ([\d.]+) s', log)
-        return exchange_report.Run(statistics.mean(runs.figures(log, 'time')[1:]) / interval, size / steps, float(waited[1]) / steps if waited else 0)
+        return exchange_report.Run(statistics.mean(runs.figures(log, 'time')[1:]) / interval, self.crossing(strategy) if strategy.several else size / steps,
+                                   float(waited[1]) / steps if waited else 0)
+
+    def crossing(self, strategy):
+        """Bytes per step and rank that leave a host of several ranks, headers included: the log counts what stays there, too, and the link what start and end of a run send."""
+        if strategy.label not in self.crossed:
+            at, steps = [self.cluster.left_last()], 2 * max(4, strategy.every)
+            for times in (1, 2):
+                self.train(strategy, times * steps, steps, RANDOM, 0)
+                at.append(self.cluster.left_last())
+            self.crossed[strategy.label] = (at[2] - 2 * at[1] + at[0]) / steps / self.cluster.ranks_per_host
+        return self.crossed[strategy.label]
 
     def steps_to(self, strategy, target):
         interval = 2
@@ -109,9 +120,9 @@ def measure_all(arguments, bench, names, wanted, keep):
 def rows_of(arguments, bench, found, steps, failed):
     """For the report."""
     labels = {name: STRATEGIES[name].label for name in STRATEGIES} | {'ddp': "PyTorch's DDP over gloo"}
-    ranks = f'{arguments.hosts} × {bench.cluster.ranks_per_host}'
+    layout = (arguments.hosts, bench.cluster.ranks_per_host)
     warm = {name: STRATEGIES[name].warm_steps for name in STRATEGIES}
-    return exchange_report.rows(found, labels, ranks, {s: hosts.bits_per_second(s) for s in arguments.speeds}, steps, warm, bench.minibatch, failed)
+    return exchange_report.rows(found, labels, layout, {s: hosts.bits_per_second(s) for s in arguments.speeds}, steps, warm, bench.minibatch, failed)
 
 
 def measure_table(arguments):
@@ -165,9 +176,9 @@ def parse_arguments():
     parser.add_argument('--hidden', default='2048*3')
     parser.add_argument('--outputs', type=int, default=10)
     parser.add_argument('--rounds', type=int, help='1, or 3 with --must-show')
-    parser.add_argument('--seconds', type=float, default=6, help='about how long a run takes, without whole blocks')
+    parser.add_argument('--seconds', type=float, default=5, help='about how long a run takes, without whole blocks')
     parser.add_argument('--timeout', type=float, default=300, help='seconds after which a run counts as failed')
-    parser.add_argument('--target', type=float, default=0.5, help='training loss (cross entropy) on drawn digits')
+    parser.add_argument('--target', type=float, default=0.1, help='training loss (cross entropy) on drawn digits')
     parser.add_argument('--no-loss', action='store_true', help='without the times to a loss')
     parser.add_argument('--quick', action='store_true', help='short runs, blocks of 20 steps')
     parser.add_argument('--sums', action='store_true', help='only: sums of one buffer on four hosts')

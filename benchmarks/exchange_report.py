@@ -10,7 +10,7 @@ import sys
 @dataclasses.dataclass
 class Run:
     step: float    # seconds
-    sent: float    # bytes per step, by one rank
+    sent: float    # bytes per step that leave a host, by one of its ranks
     waited: float  # seconds per step
 
 
@@ -42,10 +42,10 @@ def reason(said):
     return next((line for line in lines if re.match(r'\[rank|error|.*: error:', line)), lines[-1]).replace('|', '/')[:160]
 
 
-def rows(found, labels, ranks, speeds, steps_to_loss, warm_steps, minibatch, failed):
-    """found: (name, speed) -> runs; speeds: name -> bits per second or None; the other dictionaries go by the name of the strategy, too."""
+def rows(found, labels, layout, speeds, steps_to_loss, warm_steps, minibatch, failed):
+    """found: (name, speed) -> runs; layout: hosts, ranks of each; speeds: name -> bits per second or None; the other dictionaries go by the name of the strategy, too."""
     steps = {key: statistics.median(r.step for r in runs) for key, runs in found.items()}
-    result = []
+    result, ranks = [], f'{layout[0]} × {layout[1]}'
     for name, label in labels.items():
         if name in failed:
             result.append(Row(label, ranks, 'all', 'failed: ' + reason(failed[name]), None, [NONE] * 4))
@@ -55,7 +55,7 @@ def rows(found, labels, ranks, speeds, steps_to_loss, warm_steps, minibatch, fai
                 continue
             step, runs = steps[name, speed], found[name, speed]
             sent, waited = (statistics.median(getattr(r, what) for r in runs) for what in ('sent', 'waited'))
-            on_wire = 8 * sent / bits if bits else 0
+            on_wire = 8 * sent * layout[1] / bits if bits else 0
             needed, warm = steps_to_loss.get(name), warm_steps.get(name, 0)
             loss = NONE
             if needed and (not warm or ('32bit', speed) in steps):

@@ -26,7 +26,7 @@ STRATEGIES = {
     '32bit': Strategy('DataParallelSGD, 32 bits', 'DataParallelSGD', 'gradientBits=32'),
     '1bit': Strategy('DataParallelSGD, 1 bit', 'DataParallelSGD', 'gradientBits=1', 1),
     '1bit-async': Strategy('DataParallelSGD, 1 bit, one step behind', 'DataParallelSGD', 'gradientBits=1;useBufferedAsyncGradientAggregation=true', 1),
-    'adam1': Strategy('1-bit Adam after its warm-up', 'DataParallelSGD', 'gradientBits=1', 1, sgd='gradUpdateType=oneBitAdam;warmupSamples={warm}', rate=0.001, warm_steps=16),
+    'adam1': Strategy('1-bit Adam after its warm-up', 'DataParallelSGD', 'gradientBits=1', 1, sgd='gradUpdateType=oneBitAdam;warmupSamples={warm}', rate=0.0001, warm_steps=40),
     'library': Strategy('ASA by MPI_Allreduce, 32 bits', 'ASA', 'allReduce=library'),
     'asa32': Strategy('ASA, 32 bits', 'ASA', 'exchangeBits=32'),
     'asa16': Strategy('ASA, 16 bits', 'ASA', 'exchangeBits=16', 16),
@@ -50,6 +50,7 @@ STRATEGIES = {
     'groups1': Strategy('1 bit between nodes, sums within', 'DataParallelSGD', 'gradientBits=1', 1, more=f'groups=byNode;{INSIDE}', several=True),
     'groups-easgd': Strategy('EASGD between nodes, sums within', 'EASGD', 'period=10', 32, 10, more=f'groups=byNode;{INSIDE}', several=True),
     'mixed': Strategy('mixed mode: servers between nodes, sums within', 'DataParallelASGD', 'syncPeriod={block}', 32, 10, more=f'groups=byNode;{INSIDE}', several=True),
+    'mixed1': Strategy('mixed mode, 1 bit between nodes', 'DataParallelASGD', 'syncPeriod={block};exchangeBits=1', 1, 10, more=f'groups=byNode;{INSIDE}', several=True),
 }
 
 CONFIG = '''
@@ -95,7 +96,7 @@ Train = [
     ]
 ]
 '''
-RANDOM, DIGITS = 'kind = "random"', 'kind = "digits" ; noise = 0 ; distortion = 0.5'
+RANDOM, DIGITS = 'kind = "random"', 'kind = "digits"'
 
 
 def config(strategy, layers, per_rank, cluster, steps, interval, data, warm_steps, epochs):

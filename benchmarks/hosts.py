@@ -2,6 +2,7 @@
 """hosts.py -- hosts of scripts/cluster.sh for the length of a `with`, and programs on them; for exchange.py."""
 import fcntl
 import os
+import pathlib
 import re
 import sys
 import time
@@ -71,6 +72,10 @@ class Cluster:
 
     def rate(self, speed):
         runs.call(self.words('rate', speed))
+
+    def left_last(self):
+        """Bytes that have left the last host so far, headers included: what its link has brought to the bridge."""
+        return int(pathlib.Path(f'/sys/class/net/{self.name}-{self.hosts}/statistics/rx_bytes').read_text(encoding='ascii'))
 
     def run(self, *program, **options):
         """The words of a program on all ranks."""
