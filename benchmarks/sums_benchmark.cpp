@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the sum of one buffer over all ranks takes, with nothing to hide behind: by MPI_Allreduce, and by ASA's
-// all-to-all, sum and all-gather in 32 and 16 bits. All ways take turns; medians of the slowest rank, and ratios of
-// times within a turn:
+// all-to-all, sum and all-gather in 32 and 16 bits, on one host through shared memory as well. All ways take turns;
+// medians of the slowest rank, and ratios of times within a turn:
 //   scripts/cluster.sh up 4 --rate 1gbit && scripts/cluster.sh run build/benchmarks/sums_benchmark [turns] [columns]
 // `columns` is the size of a piece. The buffer has the 10.0 million weights of a network 784-3x2048-10.
 #include <fmt/format.h>
@@ -27,11 +27,11 @@ struct Way {
   std::vector<double> seconds = {};
 };
 
-std::unique_ptr<Strategy> asa(Communicator& comm, AsaOptions::Road road, ExchangeBits::Kind kind) {
+std::unique_ptr<Strategy> asa(Communicator& comm, Route route, AsaOptions::Road road, ExchangeBits::Kind kind) {
   AsaOptions options;
   options.road = road;
   options.bits.kind = kind;
-  return make_asa(options, 0, comm);
+  return make_asa(options, 0, route, comm);
 }
 
 double once(Communicator& comm, Way& way) {
@@ -49,9 +49,13 @@ double once(Communicator& comm, Way& way) {
 
 void run(Communicator& comm, int turns, std::size_t columns) {
   std::vector<Way> ways;
-  ways.push_back({"MPI_Allreduce", asa(comm, AsaOptions::Road::library, ExchangeBits::Kind::full), nullptr});
-  ways.push_back({"ASA, 32 bits", asa(comm, AsaOptions::Road::stripes, ExchangeBits::Kind::full), nullptr});
-  ways.push_back({"ASA, 16 bits", asa(comm, AsaOptions::Road::stripes, ExchangeBits::Kind::half), nullptr});
+  using Road = AsaOptions::Road;
+  using Bits = ExchangeBits::Kind;
+  ways.push_back({"MPI_Allreduce", asa(comm, Route::stripes, Road::library, Bits::full), nullptr});
+  ways.push_back({"ASA, 32 bits", asa(comm, Route::stripes, Road::stripes, Bits::full), nullptr});
+  ways.push_back({"ASA, 16 bits", asa(comm, Route::stripes, Road::stripes, Bits::half), nullptr});
+  if (resolve_route(Route::automatic, comm) == Route::shared_memory)
+    ways.push_back({"shared memory", asa(comm, Route::shared_memory, Road::stripes, Bits::full), nullptr});
   for (Way& way : ways) {
     way.parameters = std::make_unique<Parameters>(mlp_parameters(columns));
     way.strategy->start(*way.parameters);

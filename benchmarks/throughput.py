@@ -9,6 +9,7 @@ are what is measured.
 
   benchmarks/throughput.py                       1 and 2 ranks (as cores allow), 32 and 1 bits, from build/
   benchmarks/throughput.py --ranks 1,2,4 --bits 32,8,1 --hidden 1024*2 --per-rank 128
+  benchmarks/throughput.py --ranks 2 --routes stripes,sharedMemory      messages against shared memory
 """
 import argparse
 import os
@@ -43,6 +44,7 @@ Train = [
         numMBsToShowResult = {interval}
         ParallelTrain = [
             parallelizationMethod = "DataParallelSGD"
+            route = {route}
             DataParallelSGD = [ gradientBits = {bits} ]
         ]
     ]
@@ -65,11 +67,11 @@ def flop_per_sample(layers):
     return 2 * (3 * sum(products) - products[0])
 
 
-def training_rate(arguments, ranks, bits):
+def training_rate(arguments, ranks, bits, route):
     """Median samples per second over the reported intervals, the first left out."""
     layers = [arguments.inputs, *runs.sizes(arguments.hidden), arguments.outputs]
     minibatch = arguments.per_rank * ranks
-    config = CONFIG.format(layers=':'.join(map(str, layers)), samples=minibatch * arguments.minibatches, minibatch=minibatch, bits=bits,
+    config = CONFIG.format(layers=':'.join(map(str, layers)), samples=minibatch * arguments.minibatches, minibatch=minibatch, bits=bits, route=route,
                            interval=arguments.interval, inputs=arguments.inputs, outputs=arguments.outputs)
     with tempfile.TemporaryDirectory(prefix='tutti-throughput-') as folder:
         (pathlib.Path(folder) / 'run.cntk').write_text(config, encoding='utf-8')
@@ -92,10 +94,10 @@ def measure(arguments, settings):
     for turn in range(arguments.repetitions):
         found = {}
         before = product_rates(arguments)
-        for ranks, bits in runs.rotated(settings, turn):
-            rate, wire[ranks, bits] = training_rate(arguments, ranks, bits)
+        for setting in runs.rotated(settings, turn):
+            rate, wire[setting] = training_rate(arguments, *setting)
             after = product_rates(arguments)
-            found[ranks, bits] = (rate, *(statistics.mean(pair) for pair in zip(before, after)))
+            found[setting] = (rate, *(statistics.mean(pair) for pair in zip(before, after)))
             before = after
         turns.append(found)
         print(f'turn {turn + 1} of {arguments.repetitions}', file=sys.stderr)
@@ -108,6 +110,7 @@ def main():
     parser.add_argument('--build', type=pathlib.Path, default=runs.ROOT / 'build', help='build directory')
     parser.add_argument('--ranks', type=runs.numbers, default=[r for r in (1, 2, 4, 8) if r <= cores])
     parser.add_argument('--bits', type=runs.numbers, default=[32, 1])
+    parser.add_argument('--routes', type=lambda text: text.split(','), default=['auto'], help='roads of the exchange, see docs/strategies.md')
     parser.add_argument('--inputs', type=int, default=784)
     parser.add_argument('--hidden', default='2048*3')
     parser.add_argument('--outputs', type=int, default=10)
@@ -118,12 +121,12 @@ def main():
     arguments = parser.parse_args()
     arguments.trainer, arguments.gemm = runs.needed(arguments.build, 'trainer', 'benchmarks/gemm_rate')
 
-    settings = [(ranks, bits) for ranks in arguments.ranks for bits in arguments.bits]
+    settings = [(ranks, bits, route) for ranks in arguments.ranks for bits in arguments.bits for route in arguments.routes]
     turns, wire = measure(arguments, settings)
 
     layers = [arguments.inputs, *runs.sizes(arguments.hidden), arguments.outputs]
     gflop = flop_per_sample(layers) / 1e9
-    base_setting = (1, 32) if (1, 32) in settings else settings[0]
+    base_setting = next((s for s in settings if s[:2] == (1, 32)), settings[0])
     everywhere = [found[s] for found in turns for s in settings]
     print(f'network {":".join(map(str, layers))}, {arguments.per_rank} samples per rank, {gflop * 1e3:.1f} MFLOP per sample')
     widest = max(layers[1:-1])
@@ -131,18 +134,18 @@ def main():
         values = [f[column] for f in everywhere]
         print(f'oneDNN product {arguments.per_rank} x {widest} x {widest} on one core, {name} weights: '
               f'{statistics.median(values):.1f} GFLOP/s (of {min(values):.1f} to {max(values):.1f})')
-    print(f'{"ranks":>5} {"bits":>4} {"samples/s":>10} {"lowest":>9} {"highest":>9} {"speed-up":>8} {"GFLOP/s per rank":>16} '
+    print(f'{"ranks":>5} {"bits":>4} {"route":>12} {"samples/s":>10} {"lowest":>9} {"highest":>9} {"speed-up":>8} {"GFLOP/s per rank":>16} '
           f'{"of packed":>10} {"of plain":>9} {"bits on wire":>12}')
     for s in settings:
-        ranks, bits = s
+        ranks, bits, route = s
         rates = [found[s][0] for found in turns]
         speedup = statistics.median(found[s][0] / found[base_setting][0] for found in turns)
         of_packed, of_plain = (statistics.median(found[s][0] * gflop / ranks / found[s][c] for found in turns) for c in (1, 2))
         rate = statistics.median(rates)
         on_wire = f'{wire[s]:.3f}' if wire[s] else '-'
-        print(f'{ranks:>5} {bits:>4} {rate:>10.1f} {min(rates):>9.1f} {max(rates):>9.1f} {speedup:>8.3f} '
+        print(f'{ranks:>5} {bits:>4} {route:>12} {rate:>10.1f} {min(rates):>9.1f} {max(rates):>9.1f} {speedup:>8.3f} '
               f'{rate * gflop / ranks:>16.1f} {of_packed:>10.1%} {of_plain:>9.1%} {on_wire:>12}')
-    print(f'speed-up: against {base_setting[0]} rank with {base_setting[1]} bits and {arguments.per_rank} samples per minibatch')
+    print(f'speed-up: against {base_setting[0]} rank{"s" if base_setting[0] > 1 else ""} with {base_setting[1]} bits and {arguments.per_rank} samples per minibatch')
 
 
 if __name__ == '__main__':

@@ -32,7 +32,7 @@ BELOW = {
 # Whose contract a header of include/tutti is.
 CONTRACT = {
     'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'lots': 'base', 'config': 'config',
-    'communicator': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
+    'communicator': 'comm', 'shared_memory': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
     'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'image_backend': 'backend', 'strategy': 'strategy',
 }
 # A network eats what a reader delivers, servers of weights update them: the contracts that are shared between peers.

@@ -14,6 +14,8 @@
 
 namespace tutti {
 
+class SharedMemory;
+
 // A planned transfer between two ranks. Planned once, started as often as wanted: a step loop allocates nothing.
 // From start() until done() or wait() says so, the bytes must stay in place (and, when sending, unchanged).
 class Transfer {
@@ -54,6 +56,9 @@ class Communicator {
   virtual void all_reduce_sum(std::span<float>);
   // A communicator of the ranks that pass the same color, ordered by rank.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
+  // Memory that all ranks see, so many bytes of it brought by this one; collective. Null on every rank where they do
+  // not sit on one host, or the system does not let them share.
+  virtual std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) = 0;
 
   // Whether several threads of a rank may use communicators at the same time, each transfer by one thread at a time. A
   // strategy with threads of its own says no at its start where they may not.

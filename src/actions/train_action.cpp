@@ -204,7 +204,8 @@ void check_contributions(const ActionContext& context, Training& t) {
 
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
-  const auto& parallel = t.sgd.parallel;
+  ParallelTrainOptions parallel = t.sgd.parallel;
+  if (!is_host(t.network->parameters().weights.memory())) parallel.put_on_device();
   const bool together = context.parallel && parallel.method != ParallelMethod::none;
   if (!context.parallel && parallel.method != ParallelMethod::none)
     context.notices->lines.push_back("parallelTrain option is not enabled. ParallelTrain config will be ignored.");
@@ -218,8 +219,9 @@ void make_exchange(const ActionContext& context, Training& t) {
     t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
+    const char* const about = block.has_own("route") ? "route" : "groups";
     for (Diagnostic d : e.diagnostics()) {
-      d.where = block.has_own("groups") ? block.value("groups").where : block.where();
+      d.where = block.has_own(about) ? block.value(about).where : block.where();
       context.problems->add(std::move(d));
     }
     return;

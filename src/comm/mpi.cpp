@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "comm/session.h"
+#include "comm/shared_pages.h"
 #include "comm/threads.h"
 #include "tutti/error.h"
 
@@ -251,6 +252,15 @@ class MpiCommunicator : public Communicator {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), [] { return "splitting a communicator"; });
     return std::make_unique<MpiCommunicator>(part, true, largest_);
+  }
+
+  std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) override {
+    if (std::find(neighbour_.begin(), neighbour_.end(), false) != neighbour_.end()) return nullptr;
+    return share_pages(*this, bytes, [this] {
+      int waits = 0;
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &waits, MPI_STATUS_IGNORE),
+            [] { return "moving messages on"; });
+    });
   }
 
   bool threads_may_talk() const override {

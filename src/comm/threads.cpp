@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "tutti/error.h"
+#include "tutti/parameters.h"
+#include "tutti/shared_memory.h"
 
 namespace tutti {
 namespace {
@@ -69,6 +71,7 @@ struct World {
     std::size_t count = 0;
     int color = 0;
     std::shared_ptr<World> part;
+    std::shared_ptr<FloatBuffer> memory;
   };
   std::vector<Slot> slots;
   int arrived = 0;
@@ -152,6 +155,23 @@ class ThreadTransfer : public Transfer {
   ThreadTransfer** previous_ = nullptr;
 };
 
+class ThreadMemory : public SharedMemory {
+ public:
+  explicit ThreadMemory(std::shared_ptr<Hub> hub) : hub_(std::move(hub)) {}
+  void add(std::shared_ptr<FloatBuffer> part) { parts_.push_back(std::move(part)); }
+  std::span<std::byte> of(int rank) const override {
+    return std::as_writable_bytes(parts_[static_cast<std::size_t>(rank)]->span());
+  }
+  void look_around() override {
+    const std::lock_guard lock(hub_->mutex);
+    if (hub_->failed) throw PeerFailed();
+  }
+
+ private:
+  std::shared_ptr<Hub> hub_;
+  std::vector<std::shared_ptr<FloatBuffer>> parts_;  // by rank
+};
+
 class ThreadCommunicator : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
@@ -220,6 +240,18 @@ class ThreadCommunicator : public Communicator {
     meet(lock);
     slots[me].part.reset();
     return part;
+  }
+
+  std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) override {
+    auto memory = std::make_unique<ThreadMemory>(world_->hub);
+    auto& mine = world_->slots[static_cast<std::size_t>(rank_)].memory;
+    mine = std::make_shared<FloatBuffer>((bytes + sizeof(float) - 1) / sizeof(float));
+    std::unique_lock lock(world_->hub->mutex);
+    meet(lock);
+    for (const World::Slot& slot : world_->slots) memory->add(slot.memory);
+    meet(lock);
+    mine.reset();
+    return memory;
   }
 
   void fail(std::exception_ptr reason) noexcept override { world_->hub->fail(reason); }

@@ -40,13 +40,14 @@ void EasgdOptions::describe(config::Fields& f) {
   if (period < 1) f.problem("period", "period must be at least 1 minibatch");
 }
 
-std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every, Communicator& comm) {
+std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every, Route route, Communicator& comm) {
   const bool library = o.road == AsaOptions::Road::library;
   if (o.what == AsaOptions::What::weights) {
     BlockSettings s;
     s.name = "ASA";
     s.at_epoch_end = false;  // weights are equal after every minibatch
     s.codec = o.bits.codec();
+    s.route = route;
     s.library_sums = library;
     return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
   }
@@ -56,10 +57,10 @@ std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every
   gradients.announces = false;
   gradients.gradient_bits = o.bits.codec().bits;
   gradients.sixteen_bits = o.bits.codec().format;
-  return std::make_unique<DataParallel>(gradients, print_every, comm);
+  return std::make_unique<DataParallel>(gradients, print_every, route, comm);
 }
 
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Communicator& comm) {
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Route route, Communicator& comm) {
   const int ranks = comm.size();
   if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, comm);
   BlockSettings s;
@@ -67,6 +68,7 @@ std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Communicator& comm) 
   s.every = o.period;
   s.at_epoch_end = false;
   s.codec = o.bits.codec();
+  s.route = route;
   s.once_text = fmt::format("Parallel training ({} workers) using EASGD with moving rate = {:g}, every {} minibatches.",
                             ranks, o.rate(ranks), o.period);
   if (const double pull = o.rate(ranks) * ranks; pull > 1)

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "strategy/exchange_bits.h"
+#include "strategy/route.h"
 #include "tutti/communicator.h"
 #include "tutti/strategy.h"
 
@@ -33,7 +34,7 @@ struct EasgdOptions {
   double rate(int ranks) const { return moving_rate >= 0 ? moving_rate : 0.9 / ranks; }
 };
 
-std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, Communicator&);
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, Communicator&);
+std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, Route, Communicator&);
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, Route, Communicator&);
 
 }  // namespace tutti

@@ -127,24 +127,26 @@ double BlockMomentumOptions::time_constant_per_worker(int ranks) const {
 }
 
 std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
-                                               Communicator& comm) {
+                                               Route route, Communicator& comm) {
   BlockSettings s;
   s.name = "ModelAveragingSGD";
   s.block_size = given ? given->block.all(comm.size()) : 0;
   if (given) s.codec = given->bits.codec(), s.stream = given->stream.settings;
   s.once_text = fmt::format("Parallel training ({} workers) using ModelAveraging", comm.size());
+  s.route = route;
   s.tells_exchanges = true;
   s.print_every = print_every;
   return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
 }
 
-std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std::int64_t print_every,
+std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std::int64_t print_every, Route route,
                                               Communicator& comm) {
   const int ranks = comm.size();
   BlockSettings s;
   s.name = "BlockMomentumSGD";
   s.block_size = o.block.all(ranks);
   s.codec = o.bits.codec();
+  s.route = route;
   s.stream = o.stream.settings;
   s.reset_momentum = o.reset_sgd_momentum;
   s.tells_exchanges = true;

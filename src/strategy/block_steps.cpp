@@ -35,9 +35,10 @@ void BlockSteps::start(Parameters& parameters) {
   codec_ = make_codec(settings_.codec);
   // Fragments are made of groups, so of small ones where the network is small.
   const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
-  stripes_ = settings_.stream.fragments > 1
-                 ? std::make_unique<StripeExchange>(comm_, block_, *codec_, parameters.size() / parts)
-                 : std::make_unique<StripeExchange>(comm_, block_, *codec_);
+  stripes_ = std::make_unique<StripeExchange>(
+      comm_, block_, *codec_,
+      StripeSettings{.route = settings_.route,
+                     .group_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
   if (codec_->lossy()) residual_ = FloatBuffer(parameters.size());
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
   if (codec_->lossy()) {
@@ -312,10 +313,10 @@ std::string BlockSteps::describe() const {
   std::string streamed;
   if (settings_.stream.fragments > 1) streamed += fmt::format(" in {} fragments", settings_.stream.fragments);
   if (settings_.stream.overlap > 0) streamed += fmt::format(", used {} minibatches later,", settings_.stream.overlap);
-  return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}: {}", settings_.name, comm_.size(),
+  return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}{}: {}", settings_.name, comm_.size(),
                      comm_.size() == 1 ? "" : "s", when, streamed,
                      settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
-                     rule_->describe());
+                     text_of(settings_.route), rule_->describe());
 }
 
 }  // namespace tutti

@@ -42,8 +42,9 @@ int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::i
 
 }  // namespace
 
-DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Communicator& comm)
-    : options_(options), print_every_(print_every), comm_(comm), tallies_(comm) {}
+DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Route route,
+                           Communicator& comm)
+    : options_(options), print_every_(print_every), route_(route), comm_(comm), tallies_(comm) {}
 
 void DataParallel::start(Parameters& parameters) {
   parameters_ = &parameters;
@@ -66,7 +67,8 @@ void DataParallel::build(int bits) {
   exchange_.reset();
   codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits}, parameters_->gradients.memory(),
                       comm_.takes_device_memory());
-  exchange_ = std::make_unique<StripeExchange>(comm_, *parameters_, *codec_);
+  exchange_ = std::make_unique<StripeExchange>(
+      comm_, *parameters_, *codec_, StripeSettings{.route = route_, .gradients_stay = !options_.buffered_async});
   worked_before_ = waited_before_ = 0;
   hand_out_residuals();
 }
@@ -263,10 +265,10 @@ std::string DataParallel::describe() const {
   const auto& values = options_.gradient_bits.values;
   std::string bits;
   for (const std::int64_t b : values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
-  return fmt::format("{} on {} rank{}, gradients in {}{}{}", options_.method, comm_.size(),
+  return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", options_.method, comm_.size(),
                      comm_.size() == 1 ? "" : "s",
                      values.size() == 1 ? name_of_bits(values[0], options_.sixteen_bits) : bits + " bits",
-                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "",
+                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", text_of(route_),
                      options_.buffered_async ? ", one minibatch behind" : "");
 }
 

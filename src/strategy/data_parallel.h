@@ -15,8 +15,8 @@ namespace tutti {
 
 class DataParallel : public Strategy {
  public:
-  // Every `print_every`-th exchange prints its time; 0 = none does.
-  DataParallel(const DataParallelOptions&, std::int64_t print_every, Communicator&);
+  // Every `print_every`-th exchange prints its time; 0 = none does. `route` as resolve_route() has it.
+  DataParallel(const DataParallelOptions&, std::int64_t print_every, Route route, Communicator&);
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
@@ -52,6 +52,7 @@ class DataParallel : public Strategy {
 
   DataParallelOptions options_;
   std::int64_t print_every_;
+  Route route_;
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
 

@@ -7,6 +7,7 @@
 #include "strategy/grouped.h"
 #include "strategy/local.h"
 #include "strategy/staged.h"
+#include "tutti/error.h"
 
 namespace tutti {
 namespace {
@@ -16,24 +17,25 @@ std::unique_ptr<Strategy> make_local(const ParallelTrainOptions&, Communicator& 
 }
 
 std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options, Communicator& comm) {
-  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, comm);
+  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, options.route, comm);
 }
 
 std::unique_ptr<Strategy> make_averaging(const ParallelTrainOptions& options, Communicator& comm) {
   return make_model_averaging(options.model_averaging ? &*options.model_averaging : nullptr, options.sync_perf_stats,
-                              comm);
+                              options.route, comm);
 }
 
 std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, Communicator& comm) {
-  return make_block_momentum(options.block_momentum.value_or(BlockMomentumOptions{}), options.sync_perf_stats, comm);
+  return make_block_momentum(options.block_momentum.value_or(BlockMomentumOptions{}), options.sync_perf_stats,
+                             options.route, comm);
 }
 
 std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, Communicator& comm) {
-  return make_asa(options.asa, options.sync_perf_stats, comm);
+  return make_asa(options.asa, options.sync_perf_stats, options.route, comm);
 }
 
 std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, Communicator& comm) {
-  return make_easgd(options.easgd, comm);
+  return make_easgd(options.easgd, options.route, comm);
 }
 
 std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, Communicator& comm) {
@@ -90,16 +92,37 @@ bool meets_at_servers(const ParallelTrainOptions& options) {
          (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async);
 }
 
+bool has_routes(const ParallelTrainOptions& options) {
+  const bool library = options.method == ParallelMethod::asa && options.asa.road == AsaOptions::Road::library;
+  return options.method != ParallelMethod::none && !meets_at_servers(options) && !library;
+}
+
 bool runs_behind(const ParallelTrainOptions& options) {
   return (options.method == ParallelMethod::data_parallel && options.data_parallel.buffered_async) ||
          (options.groups.any() && runs_behind(options.inside()));
 }
 
+namespace {
+
+// Bytes that a device makes leave it in messages.
+Route route_of(const ParallelTrainOptions& options, Communicator& comm) {
+  if (!has_routes(options)) return Route::stripes;
+  if (!options.on_device || !sums_gradients(options)) return resolve_route(options.route, comm);
+  if (options.route == Route::shared_memory)
+    throw ConfigError({}, "route = sharedMemory is for gradients in memory of the host, and these are on a GPU",
+                      "route = auto, or deviceId = cpu");
+  return Route::stripes;
+}
+
+}  // namespace
+
 std::unique_ptr<Strategy> make_method(const ParallelTrainOptions& options, Communicator& comm) {
   if (options.groups.any()) return make_grouped(options, comm);
   const MethodEntry& entry = method_entry(options.method);
   assert(entry.make);
-  return entry.make(options, comm);
+  ParallelTrainOptions resolved = options;
+  resolved.route = route_of(options, comm);
+  return entry.make(resolved, comm);
 }
 
 std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {

@@ -36,6 +36,8 @@ bool sums_gradients(const ParallelTrainOptions&);
 bool deals_lots(const ParallelTrainOptions&);
 // Whether ranks push to and fetch from servers rather than talk to each other.
 bool meets_at_servers(const ParallelTrainOptions&);
+// Whether what is exchanged goes in stripes, by one road or another.
+bool has_routes(const ParallelTrainOptions&);
 // Whether updates come a minibatch late.
 bool runs_behind(const ParallelTrainOptions&);
 // No exchange: a process without parallelTrain.

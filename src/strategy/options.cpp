@@ -57,6 +57,11 @@ ParallelTrainOptions ParallelTrainOptions::inside() const {
   return inside_groups.level.empty() ? default_inside(depth + 1) : inside_groups.level[0];
 }
 
+void ParallelTrainOptions::put_on_device() {
+  on_device = true;
+  for (ParallelTrainOptions& level : inside_groups.level) level.put_on_device();
+}
+
 std::string ParallelTrainOptions::name() const {
   std::string text = method_entry(method).name;
   if (groups.any()) text += fmt::format(" between groups ({}) with {}", groups.text(), inside().name());
@@ -94,6 +99,15 @@ void ParallelTrainOptions::describe_groups(config::Fields& f) {
   if (groups.any() && inside().method == ParallelMethod::none)
     f.problem("insideGroups", "ranks of a group must work together",
               "choose another method in insideGroups, or leave groups out");
+}
+
+void ParallelTrainOptions::describe_road(config::Fields& f) {
+  describe_route(f, route);
+  if (route != Route::automatic && method != ParallelMethod::none && !has_routes(*this))
+    f.problem("route",
+              fmt::format("{} with these settings does not exchange stripes, so there is no road to choose",
+                          method_entry(method).name),
+              "leave route out");
 }
 
 // Groups that push and fetch as one worker each.
@@ -145,6 +159,7 @@ void ParallelTrainOptions::describe(config::Fields& f) {
     f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.alias("ASGD", "DataParallelASGD");
   f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
+  describe_road(f);
   if (groups.any()) check_servers(f);
   const auto streams = [](const ParallelTrainOptions& o) {
     return (o.method == ParallelMethod::model_averaging && o.model_averaging &&

@@ -12,6 +12,7 @@
 #include "strategy/exchange_bits.h"
 #include "strategy/fault_hook.h"
 #include "strategy/group_options.h"
+#include "strategy/route.h"
 #include "strategy/server_options.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
@@ -53,6 +54,7 @@ struct ParallelTrainOptions {
   bool distributed_reading = true;
   bool distributed_reading_given = false;
   std::int64_t sync_perf_stats = 0;
+  Route route = Route::automatic;
   DataParallelOptions data_parallel;
   std::optional<ModelAveragingOptions> model_averaging;
   std::optional<BlockMomentumOptions> block_momentum;
@@ -63,9 +65,11 @@ struct ParallelTrainOptions {
   std::vector<std::string> unused_blocks;  // of methods other than this one, as written
   GroupOptions groups;                     // with them `method` works between the groups
   InsideGroups inside_groups;
-  int depth = 0;  // of the block: 0 = ParallelTrain, 1 = its insideGroups, ...
+  int depth = 0;           // of the block: 0 = ParallelTrain, 1 = its insideGroups, ...
+  bool on_device = false;  // the gradients, known when the network is
 
   void describe(config::Fields& f);
+  void put_on_device();                 // all levels
   ParallelTrainOptions inside() const;  // what works within the groups
   std::string name() const;             // of the method, with those within its groups
   // Whether the ranks work together in this epoch, which counts from 0.
@@ -74,6 +78,7 @@ struct ParallelTrainOptions {
  private:
   void describe_start(config::Fields& f);
   void describe_groups(config::Fields& f);
+  void describe_road(config::Fields& f);
   void check_servers(config::Fields& f) const;
 };
 

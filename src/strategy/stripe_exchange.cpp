@@ -20,6 +20,8 @@ constexpr std::size_t kMostGroups = 16000;
 // Sums are made in blocks that stay in the first-level cache.
 constexpr std::size_t kBlockValues = 4096;
 
+int tag_of(std::size_t group) { return static_cast<int>(2 * group); }
+
 std::size_t block_columns(std::size_t rows, const Codec& codec) {
   if (&codec.on_host() != &codec) return std::numeric_limits<std::size_t>::max();  // a device wants few large calls
   return std::max<std::size_t>(1, kBlockValues / std::max<std::size_t>(1, rows));
@@ -43,15 +45,19 @@ class Patience {
 
 }  // namespace
 
-StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const Codec& codec, std::size_t group_values)
+StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const Codec& codec,
+                               const StripeSettings& settings)
     : comm_(comm),
       parameters_(parameters),
       codec_(codec),
       me_(comm.rank()),
       ranks_(comm.size()),
-      plan_(plan_stripes(parameters, codec, ranks_,
-                         std::max(group_values > 0 ? std::min(group_values, kGroupValues) : kGroupValues,
-                                  parameters.size() / kMostGroups))),
+      plain_(settings.gradients_stay && !codec.lossy() && &codec.on_host() == &codec),
+      plan_(plan_stripes(
+          parameters, codec, ranks_,
+          std::max(settings.group_values > 0 ? std::min(settings.group_values, kGroupValues) : kGroupValues,
+                   parameters.size() / kMostGroups))),
+      route_(make_route(settings.route, comm, plan_, codec)),
       groups_(plan_.groups.size()),
       launched_(plan_.groups.size()) {
   std::size_t scratch = 0;
@@ -62,43 +68,14 @@ StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const
   }
   scratch_ = FloatBuffer(scratch, parameters.gradients);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    plan_messages(g);
-    if (groups_[g].sparse) sparse_groups_.push_back(g);
+    if (!plan_.groups[g].sparse) continue;
+    groups_[g].sparse = std::make_unique<SparseExchange>(
+        comm_, parameters_, codec_.on_host(), parameters_.pieces[plan_.groups[g].first_piece].slice, tag_of(g), stats_);
+    sparse_groups_.push_back(g);
   }
 }
 
 StripeExchange::~StripeExchange() = default;
-
-void StripeExchange::plan_messages(std::size_t g) {
-  const StripeGroup& plan = plan_.groups[g];
-  Group& group = groups_[g];
-  const int tag = static_cast<int>(2 * g);
-  if (plan.sparse) {
-    group.sparse = std::make_unique<SparseExchange>(comm_, parameters_, codec_.on_host(),
-                                                    parameters_.pieces[plan.first_piece].slice, tag, stats_);
-    return;
-  }
-  group.own = MessageBytes(plan.section_begin.back(), codec_);
-  group.sums = MessageBytes(plan.section_begin.back(), codec_);
-  if (ranks_ == 1) return;
-  const std::size_t mine = plan.section_bytes(me_);
-  group.others = MessageBytes(mine * static_cast<std::size_t>(ranks_), codec_);
-  const auto section = [&](MessageBytes& bytes, int owner) {
-    return bytes.span().subspan(plan.section_begin[static_cast<std::size_t>(owner)], plan.section_bytes(owner));
-  };
-  for (int step = 1; step < ranks_; ++step) {
-    // Rank r starts with r + 1: not everybody talks to the same rank at once.
-    const int to = (me_ + step) % ranks_, from = (me_ + ranks_ - step) % ranks_;
-    if (plan.section_bytes(to) > 0) group.send_own.push_back(comm_.plan_send(to, tag, section(group.own, to)));
-    if (plan.section_bytes(from) > 0)
-      group.receive_sums.push_back(comm_.plan_receive(from, tag + 1, section(group.sums, from)));
-    if (mine > 0) {
-      const auto slot = group.others.span().subspan(mine * static_cast<std::size_t>(from), mine);
-      group.receive_others.push_back(comm_.plan_receive(from, tag, slot));
-      group.send_sums.push_back(comm_.plan_send(to, tag + 1, section(group.sums, me_)));
-    }
-  }
-}
 
 void StripeExchange::keep_own_columns(float* owner_residual) const {
   for (std::size_t i = 0; i < parameters_.pieces.size(); ++i) {
@@ -119,10 +96,7 @@ void StripeExchange::arm(std::size_t g) {
   Group& group = groups_[g];
   assert(group.state == State::idle);
   group.state = State::armed;
-  if (group.sparse) return group.sparse->arm();
-  for (auto& t : group.send_own) t->wait();
-  for (auto& t : group.send_sums) t->wait();
-  for (auto& t : group.receive_others) t->start();
+  group.sparse ? group.sparse->arm() : route_->arm(g);
 }
 
 void StripeExchange::announce(std::size_t g) {
@@ -135,16 +109,16 @@ void StripeExchange::encode(std::size_t piece) {
   const auto start = Clock::now();
   const Piece& p = parameters_.pieces[piece];
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
-  const StripeGroup& plan = plan_.groups[group_of(piece)];
   Group& group = groups_[group_of(piece)];
   assert(group.state == State::armed);
   if (group.sparse) host_looks(), group.sparse->encode(residuals_);
   for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
+    if (owner == me_ && in_place()) continue;
     const Stripe& stripe = plan_.stripe(piece, owner);
     const std::size_t at = offset + stripe.first * rows;
     codec_.encode(rows, stripe.columns, parameters_.gradients.data() + at,
                   residuals_.local ? residuals_.local + at : nullptr,
-                  group.own.data() + plan.section_begin[static_cast<std::size_t>(owner)] + stripe.bytes_before);
+                  route_->version_for(group_of(piece), owner) + stripe.bytes_before);
     if (residuals_.mask && residuals_.local)
       clear_masked(residuals_.local + at, residuals_.mask + at, rows * stripe.columns);
   }
@@ -159,7 +133,7 @@ void StripeExchange::launch(std::size_t g) {
   ++stats_.exchanges;
   if (group.sparse) group.sparse->launch();
   if (ranks_ == 1) {
-    std::swap(group.own, group.sums);  // until the next launch, while own is filled anew
+    if (!group.sparse) route_->offer(g);
     group.state = State::summed;
     return;
   }
@@ -178,19 +152,14 @@ void StripeExchange::launch(std::size_t g) {
 // In the order of launches, which is that of the device's queue.
 void StripeExchange::send_when_encoded() {
   for (; unsent_ > 0; --unsent_) {
-    Group& group = groups_[launched_[(launched_head_ + launched_count_ - unsent_) % launched_.size()]];
-    if (!group.sparse && !codec_.passed(group.mark)) return;
-    // Nobody can know a sum before our part of it is on its way. What the sums' place held before has been decoded.
-    for (auto& t : group.receive_sums) t->start();
-    for (auto& t : group.send_own) t->start();
+    const std::size_t g = launched_[(launched_head_ + launched_count_ - unsent_) % launched_.size()];
+    Group& group = groups_[g];
+    if (!group.sparse) {
+      if (!codec_.passed(group.mark)) return;
+      route_->offer(g);
+    }
     group.state = State::launched;
   }
-}
-
-bool StripeExchange::others_are_here(Group& group) {
-  bool here = true;
-  for (auto& t : group.receive_others) here = t->done() && here;
-  return here;
 }
 
 void StripeExchange::advance() {
@@ -207,11 +176,11 @@ bool StripeExchange::sum_when_here(std::size_t g) {
   Group& group = groups_[g];
   if (!group.sparse) {
     if (group.state == State::launched) {
-      if (!others_are_here(group)) return false;
+      if (!route_->offered(g)) return false;
       sum(g);
     }
     if (!codec_.passed(group.mark)) return false;
-    for (auto& t : group.send_sums) t->start();
+    route_->publish(g);
     group.state = State::summed;
     return true;
   }
@@ -228,9 +197,7 @@ void StripeExchange::sum(std::size_t g) {
   const auto start = Clock::now();
   const StripeGroup& plan = plan_.groups[g];
   Group& group = groups_[g];
-  const std::size_t section = plan.section_begin[static_cast<std::size_t>(me_)];
-  for (std::size_t p = plan.first_piece; p < plan.end_piece; ++p)
-    sum_stripe(p, group, section, plan.section_bytes(me_));
+  for (std::size_t p = plan.first_piece; p < plan.end_piece; ++p) sum_stripe(p, g);
   group.mark = codec_.mark();
   const auto copies = static_cast<std::int64_t>(ranks_ - 1);
   stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(me_));
@@ -240,28 +207,28 @@ void StripeExchange::sum(std::size_t g) {
   stats_.decode += seconds, worked_ += seconds;
 }
 
-void StripeExchange::sum_stripe(std::size_t piece, Group& group, std::size_t section, std::size_t slot) {
+void StripeExchange::sum_stripe(std::size_t piece, std::size_t g) {
   const Stripe& stripe = plan_.stripe(piece, me_);
   const Piece& p = parameters_.pieces[piece];
   const std::size_t rows = parameters_.slices[p.slice].rows;
   const std::size_t offset = parameters_.offset(p) + stripe.first * rows, block = block_columns(rows, codec_);
   for (std::size_t c = 0, n = 0; c < stripe.columns; c += n) {
     n = std::min(block, stripe.columns - c);
-    const std::size_t at = stripe.bytes_before + codec_.bytes(rows, c);
+    const std::size_t at = stripe.bytes_before + codec_.bytes(rows, c), first = offset + c * rows;
+    float* const own = parameters_.gradients.data() + first;
     for (int r = 0; r < ranks_; ++r) {
       const std::byte* from =
-          r == me_ ? group.own.data() + section + at : group.others.data() + slot * static_cast<std::size_t>(r) + at;
+          r == me_ && in_place() ? reinterpret_cast<const std::byte*>(own) : route_->version_of(g, r) + at;
       if (r == 0)
         codec_.decode(rows, n, from, scratch_.data());
       else
         codec_.decode_add(rows, n, from, scratch_.data());
     }
-    const std::size_t first = offset + c * rows;
     const bool masked = residuals_.mask && residuals_.owner;
     if (masked) clear_masked(scratch_.data(), residuals_.mask + first, rows * n);
-    codec_.encode(rows, n, scratch_.data(), residuals_.owner ? residuals_.owner + first : nullptr,
-                  group.sums.data() + section + at);
+    codec_.encode(rows, n, scratch_.data(), residuals_.owner ? residuals_.owner + first : nullptr, route_->sum(g) + at);
     if (masked) clear_masked(residuals_.owner + first, residuals_.mask + first, rows * n);
+    if (in_place()) std::copy_n(scratch_.data(), rows * n, own);
   }
 }
 
@@ -272,8 +239,7 @@ bool StripeExchange::try_complete(std::size_t g) {
   advance();
   if (group.state != State::summed) return false;
   if (group.sparse && !group.sparse->finished()) return false;
-  for (auto& t : group.receive_sums)
-    if (!t->done()) return false;
+  if (!group.sparse && ranks_ > 1 && !route_->published(g)) return false;
   group.state = State::idle;
   return true;
 }
@@ -281,7 +247,7 @@ bool StripeExchange::try_complete(std::size_t g) {
 void StripeExchange::complete(std::size_t g) {
   const auto start = Clock::now();
   const double worked = worked_;
-  for (Patience patience; !try_complete(g);) patience.nothing_happened();
+  for (Patience patience; !try_complete(g); patience.nothing_happened()) route_->look_around();
   const double seconds = seconds_since(start) - (worked_ - worked);  // sums made while waiting are work
   stats_.wait += seconds, waited_ += seconds;
 }
@@ -290,14 +256,12 @@ void StripeExchange::decode(std::size_t piece) {
   const auto start = Clock::now();
   const Piece& p = parameters_.pieces[piece];
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
-  const StripeGroup& plan = plan_.groups[group_of(piece)];
   const Group& group = groups_[group_of(piece)];
-  const std::byte* from = group.sums.data();
   if (group.sparse) host_looks(), group.sparse->decode();
   for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
+    if (owner == me_ && in_place()) continue;
     const Stripe& stripe = plan_.stripe(piece, owner);
-    codec_.decode(rows, stripe.columns,
-                  from + plan.section_begin[static_cast<std::size_t>(owner)] + stripe.bytes_before,
+    codec_.decode(rows, stripe.columns, route_->sum_of(group_of(piece), owner) + stripe.bytes_before,
                   parameters_.gradients.data() + offset + stripe.first * rows);
   }
   const double seconds = seconds_since(start);
@@ -307,9 +271,7 @@ void StripeExchange::decode(std::size_t piece) {
 void StripeExchange::flush() {
   for (Group& group : groups_) {
     assert(group.state == State::idle);
-    if (group.sparse) group.sparse->flush();
-    for (auto& t : group.send_own) t->wait();
-    for (auto& t : group.send_sums) t->wait();
+    group.sparse ? group.sparse->flush() : route_->flush(static_cast<std::size_t>(&group - groups_.data()));
   }
 }
 

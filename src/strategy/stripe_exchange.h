@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // stripe_exchange.h -- sums gradients over the ranks in any number of bits, piece by piece, while the caller goes on:
-//   1. every rank encodes its whole piece with its residual and sends each stripe to the rank that owns it;
-//   2. the owner decodes all versions in rank order, adds them, encodes the sum with its second residual, sends it to
-//   all;
+//   1. every rank encodes its whole piece with its residual and offers each stripe to the rank that owns it;
+//   2. the owner decodes all versions in rank order, adds them, encodes the sum with its second residual, publishes it;
 //   3. everybody decodes the same bytes, the owner too: the same gradients everywhere.
-// One rank alone encodes and decodes. Sparse gradients go the same way line by line (sparse_exchange.h), as groups of
-// their own. Nothing here blocks except complete() and flush().
+// A StripeRoute carries the bytes. One rank alone encodes and decodes. Sparse gradients go the same way line by line,
+// in messages (sparse_exchange.h), as groups of their own. Nothing here blocks except complete() and flush().
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "strategy/route.h"
 #include "strategy/sparse_exchange.h"
 #include "strategy/stripes.h"
 #include "tutti/communicator.h"
@@ -18,11 +18,16 @@
 
 namespace tutti {
 
+struct StripeSettings {
+  Route route = Route::stripes;  // as resolve_route() has it
+  bool gradients_stay = true;    // nobody writes to the place of a piece between encode() and decode()
+  std::size_t group_values = 0;  // at least so many values per group, where there are as many; 0 = as is best
+};
+
 class StripeExchange {
  public:
-  // Buffers and messages are planned here. Parameters, communicator and codec outlive the exchange.
-  // Groups have at least `group_values` values, where there are as many; 0 leaves the number to the exchange.
-  StripeExchange(Communicator&, Parameters&, const Codec&, std::size_t group_values = 0);
+  // Collective: buffers and messages are planned here. Parameters, communicator and codec outlive the exchange.
+  StripeExchange(Communicator&, Parameters&, const Codec&, const StripeSettings& = {});
   ~StripeExchange();
 
   void use(Residuals residuals) { residuals_ = residuals; }
@@ -61,25 +66,23 @@ class StripeExchange {
     State state = State::idle;
     std::unique_ptr<SparseExchange> sparse;  // does all the work of its group
     std::uint64_t mark = 0;                  // of the codec: what was encoded last
-    MessageBytes own;                        // this rank's version, a section per owner
-    MessageBytes others;                     // the other ranks' versions of this rank's section, a slot per rank
-    MessageBytes sums;                       // encoded sums, a section per owner
-    std::vector<std::unique_ptr<Transfer>> send_own, receive_others, send_sums, receive_sums;
   };
 
-  void plan_messages(std::size_t group);
+  // Bytes that are the values: a rank need not write down for itself what stands in its gradients.
+  bool in_place() const { return plain_ && ranks_ > 1 && !residuals_.local; }
   void host_looks() const { parameters_.gradients.memory().finish(); }
   void send_when_encoded();
-  bool others_are_here(Group&);
   bool sum_when_here(std::size_t group);
   void sum(std::size_t group);
-  void sum_stripe(std::size_t piece, Group&, std::size_t section, std::size_t slot);
+  void sum_stripe(std::size_t piece, std::size_t group);
 
   Communicator& comm_;
   Parameters& parameters_;
   const Codec& codec_;
   const int me_, ranks_;
+  const bool plain_;  // the codec copies, and gradients stay where they are
   StripePlan plan_;
+  std::unique_ptr<StripeRoute> route_;
   std::vector<Group> groups_;
   std::vector<std::size_t> sparse_groups_;
   std::vector<std::size_t> launched_;                                // ring of groups that wait for their sum

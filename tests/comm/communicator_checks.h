@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "tutti/communicator.h"
 #include "tutti/error.h"
+#include "tutti/shared_memory.h"
 
 namespace tutti::checks {
 
@@ -158,6 +160,39 @@ inline void place(Communicator& comm) {
   EXPECT_FALSE(comm.size() == 1 && place.shares_cores);
 }
 
+// Ranks bring parts of different lengths and see those of all, zeroed; a counter says when they have been written, and
+// again when they have been read.
+inline void shared_memory(Communicator& comm) {
+  struct Counters {
+    SharedCounter written, read;
+  };
+  const int n = comm.size(), me = comm.rank();
+  for (const std::size_t most : {std::size_t{0}, std::size_t{999}, std::size_t{5'000'001}}) {
+    const auto length = [&](int rank) { return most / static_cast<std::size_t>(rank + 1); };
+    const auto memory = comm.share_memory(sizeof(Counters) + length(me));
+    ASSERT_NE(memory, nullptr);
+    const auto counters = [&](int rank) { return reinterpret_cast<Counters*>(memory->of(rank).data()); };
+    const auto part = [&](int rank) { return memory->of(rank).subspan(sizeof(Counters), length(rank)); };
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory->of(me).data()) % 64, 0u);
+    for (const std::byte b : part(me)) ASSERT_EQ(b, std::byte{0});
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+      const auto wait = [&](SharedCounter Counters::*which) {
+        for (int r = 0; r < n; ++r)
+          while (!(counters(r)->*which).reached(round)) memory->look_around(), std::this_thread::yield();
+      };
+      std::ranges::copy(pattern(length(me), me + static_cast<int>(round)), part(me).begin());
+      counters(me)->written.raise_to(round);
+      wait(&Counters::written);
+      for (int r = 0; r < n; ++r) {
+        const auto expected = pattern(length(r), r + static_cast<int>(round));
+        EXPECT_TRUE(std::ranges::equal(part(r), expected)) << "of " << r;
+      }
+      counters(me)->read.raise_to(round);
+      wait(&Counters::read);
+    }
+  }
+}
+
 inline void everything(Communicator& comm) {
   transfers(comm);
   shorter_transfers(comm);
@@ -166,6 +201,8 @@ inline void everything(Communicator& comm) {
   sums(comm);
   split(comm);
   place(comm);
+  shared_memory(comm);
+  shared_memory(*comm.split(comm.rank() % 2));
 }
 
 }  // namespace tutti::checks

@@ -60,6 +60,22 @@ TEST(RunRanks, AThrowingRankFreesPolling) {
     }
   });
 }
+TEST(RunRanks, AThrowingRankFreesWhoWaitsForItsCounter) {
+  expect_first([](Communicator& comm) {
+    while (true) comm.share_memory(64)->look_around();
+  });
+  std::atomic<int> shared = 0;
+  EXPECT_THROW(run_ranks(3,
+                         [&](Communicator& comm) {
+                           const auto memory = comm.share_memory(sizeof(SharedCounter));
+                           ++shared;
+                           if (comm.rank() == 2) throw std::runtime_error("rank 2 is out of data");
+                           auto* counter = reinterpret_cast<SharedCounter*>(memory->of(2).data());
+                           while (!counter->reached(1)) memory->look_around();
+                         }),
+               std::runtime_error);
+  EXPECT_EQ(shared, 3);
+}
 
 TEST(RunRanks, DifferentLengthsAreAnError) {
   EXPECT_THROW(run_ranks(2,

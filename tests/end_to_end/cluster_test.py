@@ -138,6 +138,11 @@ class ClusterTest(support.TrainerTest):
         losses = [re.findall(r'Minibatch\[.*?(\w+ = [\d.]+ \* \d+; \w+ = [\d.]+)', t) for t in (text, alone.text)]
         self.assertEqual(len(losses[0]), 10, text)
         self.assertEqual(*losses)
+        self.assertIn('through shared memory', alone.text)
+        self.assertNotIn('through shared memory', text)
+        code, text = cluster('run', support.TRAINER, *options, 'Train=[SGD=[ParallelTrain=[route=sharedMemory]]]')
+        self.assertNotEqual(code, 0, text)
+        self.assertIn('route = sharedMemory is for ranks of one host, and these 2 ranks are on 2', text)
 
     def test_down_ends_what_runs_there(self):
         self.up(1)

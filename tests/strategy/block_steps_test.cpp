@@ -571,6 +571,23 @@ TEST(Stream, MixingAllOfTheOwnWeightsLeavesThemAlone) {
   EXPECT_NE(own(streamed(averaging(20), {1, 1, 1.0})), own(streamed(averaging(20), {1, 1, 0.0})));
 }
 
+TEST(BlockSteps, NumbersDoNotDependOnTheRoad) {
+  const auto by = [](ParallelTrainOptions o, Route route) {
+    o.route = route;
+    return o;
+  };
+  for (const auto bits : {ExchangeBits::Kind::full, ExchangeBits::Kind::half, ExchangeBits::Kind::one})
+    for (int ranks = 2; ranks <= 5; ++ranks) {
+      auto blocks = momentum(20, 0.5, 1, true), parts = streamed(averaging(20), {.fragments = 3, .overlap = 2});
+      auto pulled = elastic(0.2, 2);
+      blocks.block_momentum->bits.kind = parts.model_averaging->bits.kind = pulled.easgd.bits.kind = bits;
+      for (const auto& o : {blocks, parts, pulled}) {
+        const Course run{.ranks = ranks, .columns_per_piece = 3, .empty_ranks = {1}};
+        EXPECT_EQ(train(run, by(o, Route::shared_memory), false), train(run, by(o, Route::stripes), false)) << ranks;
+      }
+    }
+}
+
 TEST(BlockSteps, NumbersDoNotDependOnPieces) {
   for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true)}) {
     const auto whole = train({.ranks = 3}, o);

@@ -9,6 +9,7 @@
 #include "../support/run_ranks.h"
 #include "strategy/make_strategy.h"
 #include "training.h"
+#include "tutti/error.h"
 
 namespace tutti {
 namespace {
@@ -17,8 +18,21 @@ using namespace training;
 
 const Shapes kOdd{{33, 7}, {33, 1}, {10, 20}, {10, 1}, {1, 50}, {2, 3}, {100, 1}, {257, 4}, {1, 1}};
 
+// Every road gives the same numbers.
+Route road = Route::stripes;
+
+class DataParallel : public testing::TestWithParam<Route> {
+  void SetUp() override {
+    road = GetParam();
+    if (road == Route::shared_memory && !is_host(*parameter_memory)) GTEST_SKIP() << "messages only";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Roads, DataParallel, testing::Values(Route::stripes, Route::shared_memory),
+                         [](const auto& i) { return i.param == Route::stripes ? "Stripes" : "SharedMemory"; });
+
 ParallelTrainOptions options(config::Schedule<std::int64_t> bits) {
   ParallelTrainOptions o;
+  o.route = road;
   o.method = ParallelMethod::data_parallel;
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = std::move(bits);
@@ -116,26 +130,26 @@ void expect_reference(const Course& run, int bits, bool zero_threshold = true) {
   }
 }
 
-TEST(DataParallel, EqualsTheReferenceOnAnyNumberOfRanks) {
+TEST_P(DataParallel, EqualsTheReferenceOnAnyNumberOfRanks) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     for (const int bits : {1, 2, 4, 8, 16, 32}) expect_reference({.ranks = ranks}, bits);
     expect_reference({.ranks = ranks}, 1, false);
   }
 }
 
-TEST(DataParallel, NumbersDoNotDependOnPieces) {
+TEST_P(DataParallel, NumbersDoNotDependOnPieces) {
   for (const std::size_t columns : {1, 2, 3, 5, 19})
     for (const int ranks : {1, 2, 4}) expect_reference({.ranks = ranks, .columns_per_piece = columns}, 1);
 }
 
-TEST(DataParallel, ManyGroupsOfMessages) {
+TEST_P(DataParallel, ManyGroupsOfMessages) {
   const Shapes large{{300, 400}, {300, 1}, {500, 600}, {500, 1}, {7, 300}, {7, 1}};
   for (const int bits : {1, 32})
     for (const std::size_t columns : {100, 1000})
       expect_reference({.ranks = 3, .steps = 2, .shapes = large, .columns_per_piece = columns}, bits);
 }
 
-TEST(DataParallel, ThirtyTwoBitsEqualThePlainSum) {
+TEST_P(DataParallel, ThirtyTwoBitsEqualThePlainSum) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     const Course run{.ranks = ranks, .whole_numbers = true};
     const auto sums = train(run, options(32));
@@ -151,13 +165,13 @@ TEST(DataParallel, ThirtyTwoBitsEqualThePlainSum) {
   }
 }
 
-TEST(DataParallel, RanksWithoutSamplesSendTheirResidual) {
+TEST_P(DataParallel, RanksWithoutSamplesSendTheirResidual) {
   expect_reference({.ranks = 3, .empty_ranks = {1}}, 1);
   expect_reference({.ranks = 3, .empty_ranks = {0, 1, 2}}, 1);
   expect_reference({.ranks = 4, .empty_ranks = {0, 3}}, 32);
 }
 
-TEST(DataParallel, AsynchronousIsSynchronousOneStepLater) {
+TEST_P(DataParallel, AsynchronousIsSynchronousOneStepLater) {
   for (const int ranks : {1, 2, 4})
     for (const int bits : {1, 8, 32})
       for (const int per_epoch : {1, 3, 1000}) {
@@ -170,7 +184,7 @@ TEST(DataParallel, AsynchronousIsSynchronousOneStepLater) {
       }
 }
 
-TEST(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
+TEST_P(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of(kOdd);
     auto o = options(1);
@@ -197,7 +211,7 @@ TEST(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
   });
 }
 
-TEST(DataParallel, TalliesAreSummedInRankOrder) {
+TEST_P(DataParallel, TalliesAreSummedInRankOrder) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters_of(kOdd);
@@ -228,7 +242,7 @@ TEST(DataParallel, TalliesAreSummedInRankOrder) {
     });
 }
 
-TEST(DataParallel, StartsFromTheWeightsOfRankZero) {
+TEST_P(DataParallel, StartsFromTheWeightsOfRankZero) {
   run_ranks(3, [](Communicator& comm) {
     Parameters p = parameters_of(kOdd);
     for (float& w : p.weights.span()) w = static_cast<float>(comm.rank() + 1);
@@ -237,7 +251,7 @@ TEST(DataParallel, StartsFromTheWeightsOfRankZero) {
   });
 }
 
-TEST(DataParallel, CountsTheBytesItSends) {
+TEST_P(DataParallel, CountsTheBytesItSends) {
   run_ranks(3, [](Communicator& comm) {
     Parameters p = parameters_of({{64, 6}, {64, 3}});
     const auto strategy = make_strategy(options(1), comm);
@@ -255,7 +269,7 @@ TEST(DataParallel, CountsTheBytesItSends) {
   });
 }
 
-TEST(DataParallel, ResidualsSurviveEpochsUnlessTheyAreReset) {
+TEST_P(DataParallel, ResidualsSurviveEpochsUnlessTheyAreReset) {
   const Course once{.ranks = 2, .steps = 4}, epochs{.ranks = 2, .steps = 4, .steps_per_epoch = 2};
   EXPECT_EQ(train(once, options(1)), train(epochs, options(1)));
   auto reset = options(1);
@@ -271,7 +285,7 @@ TEST(DataParallel, ResidualsSurviveEpochsUnlessTheyAreReset) {
 }
 
 // 1 bit, then 32: what 1 bit left behind arrives once, so that nothing is lost in the end.
-TEST(DataParallel, ChangingToThirtyTwoBitsDeliversTheResiduals) {
+TEST_P(DataParallel, ChangingToThirtyTwoBitsDeliversTheResiduals) {
   for (const int ranks : {1, 3}) {
     const Course run{.ranks = ranks, .steps = 5, .steps_per_epoch = 3};
     config::Schedule<std::int64_t> bits;
@@ -295,7 +309,7 @@ TEST(DataParallel, ChangingToThirtyTwoBitsDeliversTheResiduals) {
 }
 
 // Steps 0..2, save, load into a new strategy, steps 3..5: the same as six steps. Saving changes nothing.
-TEST(DataParallel, ContinuesFromItsArchive) {
+TEST_P(DataParallel, ContinuesFromItsArchive) {
   for (const bool async : {false, true})
     for (const int bits : {1, 4, 32}) {
       auto o = options(bits);
@@ -335,7 +349,7 @@ TEST(DataParallel, ContinuesFromItsArchive) {
 }
 
 // The owners' residuals stand at their columns in the layout of the gradients and nowhere else.
-TEST(DataParallel, OwnerResidualsAreDisjoint) {
+TEST_P(DataParallel, OwnerResidualsAreDisjoint) {
   std::vector<std::vector<float>> owner(3);
   run_ranks(3, [&](Communicator& comm) {
     Parameters p = parameters_of(kOdd, 4);
@@ -357,7 +371,7 @@ TEST(DataParallel, OwnerResidualsAreDisjoint) {
   EXPECT_GT(everywhere, 1000);
 }
 
-TEST(DataParallel, ARankThatThrowsEndsTheRun) {
+TEST_P(DataParallel, ARankThatThrowsEndsTheRun) {
   EXPECT_THROW(run_ranks(3,
                          [](Communicator& comm) {
                            Parameters p = parameters_of(kOdd);
@@ -373,7 +387,65 @@ TEST(DataParallel, ARankThatThrowsEndsTheRun) {
                std::runtime_error);
 }
 
+// While the others wait for its part of a sum.
+TEST_P(DataParallel, ARankThatThrowsInTheMiddleOfAStepFreesTheOthers) {
+  for (const bool async : {false, true}) {
+    auto o = options(1);
+    o.data_parallel.buffered_async = async;
+    EXPECT_THROW(run_ranks(3,
+                           [&](Communicator& comm) {
+                             Parameters p = parameters_of(kOdd);
+                             const auto strategy = make_strategy(o, comm);
+                             strategy->start(p);
+                             strategy->begin_epoch(0);
+                             Collector sink(p);
+                             step(*strategy, p, sink, gradient(p, comm.rank(), 0), tally(comm.rank(), 0), 1);
+                             if (comm.rank() == 1) {
+                               strategy->begin_step(1, sink);
+                               throw std::runtime_error("no more memory");
+                             }
+                             for (int t = 0; t < 3; ++t)
+                               step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 1);
+                             FAIL() << "nobody can pass";
+                           }),
+                 std::runtime_error);
+  }
+}
+
+TEST_P(DataParallel, SaysByWhichRoad) {
+  run_ranks(2, [](Communicator& comm) {
+    const bool shared = make_strategy(options(1), comm)->describe().find("through shared memory") != std::string::npos;
+    EXPECT_EQ(shared, road == Route::shared_memory);
+  });
+  auto o = options(1);
+  o.put_on_device();
+  run_ranks(2, [&](Communicator& comm) {
+    if (road == Route::shared_memory)
+      EXPECT_THROW(make_strategy(o, comm), ConfigError);
+    else
+      EXPECT_NE(make_strategy(o, comm), nullptr);
+  });
+}
+
+TEST(ParallelTrain, TakesSharedMemoryOfItselfWhereItCan) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::data_parallel;
+  const auto text = [&](int ranks) {
+    std::string said;
+    run_ranks(ranks, [&](Communicator& comm) {
+      const std::string text = make_strategy(o, comm)->describe();
+      if (comm.rank() == 0) said = text;
+    });
+    return said;
+  };
+  EXPECT_NE(text(3).find("through shared memory"), std::string::npos);
+  EXPECT_EQ(text(1).find("through shared memory"), std::string::npos) << "one rank shares with nobody";
+  o.put_on_device();
+  EXPECT_EQ(text(3).find("through shared memory"), std::string::npos) << "bytes of a device travel in messages";
+}
+
 TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
+  road = Route::automatic;
   run_ranks(2, [](Communicator& comm) {
     auto o = options(32);
     o.start_epoch = 3;

@@ -217,6 +217,31 @@ const std::vector<Grouping>& groupings() {
 
 const char* kInFull = "insideGroups=[parallelizationMethod=DataParallelSGD]";
 
+// One bit between groups over a sum through shared memory within; late on either level; blocks around both.
+TEST(Groups, EveryLevelMayTakeSharedMemory) {
+  const std::string sums = "insideGroups=[parallelizationMethod=DataParallelSGD;",
+                    late =
+                        "DataParallelSGD=["
+                        "useBufferedAsyncGradientAggregation=true;gradientBits=";
+  for (const std::string& text :
+       {"parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1];" + sums,
+        "parallelizationMethod=DataParallelSGD;" + late + "1];" + sums + "DataParallelSGD=[gradientBits=8];",
+        "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=2];" + sums + late + "32];",
+        "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=70;exchangeBits=4];" + sums})
+    for (const Grouping& g : groupings()) {
+      const auto by = [&](const std::string& between, const std::string& within) {
+        return train({.ranks = g.ranks},
+                     "groups=" + g.key + ";route=" + between + ";" + text + "route=" + within + "]");
+      };
+      const auto plain = by("stripes", "stripes");
+      for (const char* between : {"stripes", "sharedMemory"}) {
+        SCOPED_TRACE(testing::Message() << text << ", " << g.key << " on " << g.ranks << ", between by " << between);
+        const auto shared = by(between, "sharedMemory");
+        for (std::size_t r = 0; r < plain.size(); ++r) expect_equal(shared[r], plain[r], static_cast<int>(r));
+      }
+    }
+}
+
 TEST(GroupLayout, OfSizesNumbersAndNames) {
   for (const Grouping& g : groupings())
     run_ranks(g.ranks, [&](Communicator& comm) {

@@ -2,6 +2,7 @@
 // The ParallelTrain block: what is read, what is refused and with which advice.
 #include "strategy/options.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +46,23 @@ TEST(ParallelTrainOptions, NothingIsNone) {
   EXPECT_FALSE(r.options.parallel_at(0));
   EXPECT_FALSE(r.options.distributed_reading_given);
   EXPECT_EQ(read("DataParallelSGD=[gradientBits=1]").options.method, ParallelMethod::none);
+}
+
+TEST(ParallelTrainOptions, EveryLevelHasItsRoad) {
+  EXPECT_EQ(read("parallelizationMethod=EASGD").options.route, Route::automatic);
+  EXPECT_EQ(read("parallelizationMethod=EASGD;route=stripes").options.route, Route::stripes);
+  const Result levels =
+      read("parallelizationMethod=ASGD;groups=n:2;insideGroups=[parallelizationMethod=ASA;route=sharedMemory]");
+  EXPECT_EQ(levels.errors, "");
+  EXPECT_EQ(levels.options.route, Route::automatic);
+  EXPECT_EQ(levels.options.inside().route, Route::shared_memory);
+  EXPECT_THAT(read("parallelizationMethod=ASA;route=road").errors, HasSubstr("sharedMemory"));
+  for (const char* without : {"ASGD", "EASGD;EASGD=[policy=async]", "ASA;ASA=[allReduce=library]"})
+    for (const char* route : {"stripes", "sharedMemory"})
+      EXPECT_THAT(read(fmt::format("route={};parallelizationMethod={}", route, without)).errors,
+                  HasSubstr("there is no road to choose"));
+  EXPECT_EQ(read("route=auto;parallelizationMethod=ASGD").errors, "");
+  EXPECT_EQ(read("route=sharedMemory").errors, "") << "a method may be switched off from the command line";
 }
 
 TEST(ParallelTrainOptions, GradientsTakeTheBitsOfAnyExchange) {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/route.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "strategy/message_route.h"
+#include "strategy/shared_route.h"
+#include "tutti/error.h"
+#include "tutti/shared_memory.h"
+
+namespace tutti {
+namespace {
+
+struct Entry {
+  Route route;
+  const char* name;
+  const char* text;
+  std::unique_ptr<StripeRoute> (*make)(Communicator&, const StripePlan&, const Codec&);
+};
+
+template <class Made>
+std::unique_ptr<StripeRoute> make(Communicator& comm, const StripePlan& plan, const Codec& codec) {
+  return std::make_unique<Made>(comm, plan, codec);
+}
+
+constexpr Entry kRoutes[] = {
+    {Route::automatic, "auto", "", nullptr},
+    {Route::stripes, "stripes", "", make<MessageRoute>},
+    {Route::shared_memory, "sharedMemory", " through shared memory", make<SharedRoute>},
+};
+
+const Entry& entry(Route route) { return kRoutes[static_cast<std::size_t>(route)]; }
+
+}  // namespace
+
+std::unique_ptr<StripeRoute> make_route(Route route, Communicator& comm, const StripePlan& plan, const Codec& codec) {
+  const bool messages = comm.size() == 1 || !is_host(codec.memory()) || &codec.on_host() != &codec;
+  return entry(messages ? Route::stripes : route).make(comm, plan, codec);
+}
+
+Route resolve_route(Route wanted, Communicator& comm) {
+  if (wanted == Route::stripes || comm.size() == 1) return Route::stripes;
+  if (comm.share_memory(1)) return Route::shared_memory;
+  if (wanted == Route::automatic) return Route::stripes;
+  const auto names = hosts_of(comm);
+  const std::size_t hosts = std::set<std::string>(names.begin(), names.end()).size();
+  throw ConfigError(
+      {},
+      hosts > 1 ? fmt::format("route = sharedMemory is for ranks of one host, and these {} ranks are on {}",
+                              comm.size(), hosts)
+                : fmt::format("route = sharedMemory: this system does not let {} ranks share memory", comm.size()),
+      hosts > 1 ? "route = auto; or groups = byNode, with the route in insideGroups"
+                : "route = auto, or route = stripes");
+}
+
+void describe_route(config::Fields& f, Route& route) {
+  std::vector<std::pair<std::string, Route>> words;
+  for (const Entry& e : kRoutes) words.emplace_back(e.name, e.route);
+  f.choice("route", route, words,
+           "how sums travel: stripes = messages; sharedMemory = ranks of one host read each other's memory; auto = "
+           "sharedMemory where it can be");
+}
+
+const char* text_of(Route route) { return entry(route).text; }
+
+}  // namespace tutti

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// route.h -- by which road encoded stripes go between the ranks: as messages, or through memory that all of them see.
+// Used by StripeExchange, which knows what stands in them; a road changes no number.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "strategy/stripes.h"
+#include "tutti/codec.h"
+#include "tutti/communicator.h"
+#include "tutti/config.h"
+
+namespace tutti {
+
+enum class Route { automatic, stripes, shared_memory };
+
+// A group has a section per owner. Every rank makes its version of each section and offers them; the owner of a section
+// finds there those of all ranks, and publishes their sum.
+class StripeRoute {
+ public:
+  virtual ~StripeRoute() = default;
+  // Where bytes are put, and where they are found once offered() or published() says so.
+  virtual std::byte* version_for(std::size_t group, int owner) = 0;            // of this rank, for each owner
+  virtual const std::byte* version_of(std::size_t group, int rank) const = 0;  // of each rank, for this owner
+  virtual std::byte* sum(std::size_t group) = 0;                               // of this owner
+  virtual const std::byte* sum_of(std::size_t group, int owner) const = 0;
+
+  // In this order, none of them waits. Versions may be filled after arm(), and after the group has been published by
+  // all; sums are read before the next offer().
+  virtual void arm(std::size_t group) = 0;
+  virtual void offer(std::size_t group) = 0;
+  virtual bool offered(std::size_t group) = 0;  // by all ranks
+  virtual void publish(std::size_t group) = 0;
+  virtual bool published(std::size_t group) = 0;  // by all owners
+
+  virtual void flush(std::size_t group) = 0;  // own messages have left
+  virtual void look_around() {}               // while waiting
+};
+
+// `route` as resolve_route() has it. What codecs of a device encode goes in messages whatever it is.
+std::unique_ptr<StripeRoute> make_route(Route route, Communicator&, const StripePlan&, const Codec&);
+// Collective: automatic becomes the road to be taken. One that these ranks do not have is a ConfigError.
+Route resolve_route(Route wanted, Communicator&);
+
+void describe_route(config::Fields& f, Route& route);
+const char* text_of(Route);  // for a line about the exchange; empty for stripes
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/shared_route.h"
+
+#include <fmt/format.h>
+
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+// Bytes of different ranks share no line of the cache.
+std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+SharedRoute::SharedRoute(Communicator& comm, const StripePlan& plan, const Codec&)
+    : plan_(plan), me_(comm.rank()), ranks_(comm.size()), groups_(plan.groups.size()) {
+  std::size_t versions = groups_.size() * sizeof(Counters);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].versions = versions;
+    versions += whole_lines(plan.groups[g].section_begin.back());
+  }
+  std::size_t mine = 0;
+  for (int owner = 0; owner < ranks_; ++owner) {
+    std::size_t at = versions;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      groups_[g].sum.push_back(at);
+      at += whole_lines(plan.groups[g].section_bytes(owner));
+    }
+    if (owner == me_) mine = at;
+  }
+  memory_ = comm.share_memory(mine);
+  if (!memory_)
+    throw Error(
+        fmt::format("{} ranks of this host could not share {} MB of memory for their exchange. fix: route = "
+                    "stripes in ParallelTrain",
+                    ranks_, mine * static_cast<std::size_t>(ranks_) >> 20));
+}
+
+std::byte* SharedRoute::version_for(std::size_t g, int owner) {
+  return part(me_) + groups_[g].versions + plan_.groups[g].section_begin[static_cast<std::size_t>(owner)];
+}
+
+const std::byte* SharedRoute::version_of(std::size_t g, int rank) const {
+  return part(rank) + groups_[g].versions + plan_.groups[g].section_begin[static_cast<std::size_t>(me_)];
+}
+
+void SharedRoute::offer(std::size_t g) {
+  Group& group = groups_[g];
+  group.seen_offered = group.seen_published = 0;
+  counters(g, me_).offered.raise_to(++group.round);
+}
+
+bool SharedRoute::offered(std::size_t g) {
+  Group& group = groups_[g];
+  while (group.seen_offered < ranks_ && counters(g, group.seen_offered).offered.reached(group.round))
+    ++group.seen_offered;
+  return group.seen_offered == ranks_;
+}
+
+void SharedRoute::publish(std::size_t g) { counters(g, me_).published.raise_to(groups_[g].round); }
+
+bool SharedRoute::published(std::size_t g) {
+  Group& group = groups_[g];
+  while (group.seen_published < ranks_ && counters(g, group.seen_published).published.reached(group.round))
+    ++group.seen_published;
+  return group.seen_published == ranks_;
+}
+
+}  // namespace tutti
