@@ -28,10 +28,11 @@ def methods():
 
 
 def block_of(method):
-    """The block of options that the sample of a method sets, as its preset says: the last method named."""
+    """The block of options that the sample of a method sets, as its preset says: the last method named, but for what groups do inside."""
     text = (SAMPLES / f'{method}.cntk').read_text(encoding='utf-8')
     for included in re.findall(r'^include=(\S+)', text, re.MULTILINE):
         text = (SAMPLES / included).read_text(encoding='utf-8') + text
+    text = re.sub(r'insideGroups\s*=\s*\[.*?\]', '', text)
     found = re.findall(r'parallelizationMethod\s*=\s*"?(\w+)', text)
     return {'ASGD': 'DataParallelASGD'}.get(found[-1], found[-1]) if found else None
 
