@@ -146,7 +146,8 @@ def must_show(arguments):
     arguments.speeds, arguments.no_loss = ['none', '1gbit', '100mbit'], True
     with hosts.Cluster(arguments.hosts, 1, arguments.prefix, arguments.lock) as cluster:
         found = measure_all(arguments, Bench(arguments, cluster), names, exchange_rules.needs, lambda *_: None)
-    print('\n'.join(exchange_rules.verdicts(found, {s: hosts.bits_per_second(s) for s in arguments.speeds}) + exchange_rules.verdicts_on_sums(sums(arguments))))
+    print('\n'.join(exchange_rules.verdicts(found, {s: hosts.bits_per_second(s) for s in arguments.speeds})), flush=True)
+    print('\n'.join(exchange_rules.verdicts_on_sums(sums(arguments))))
 
 
 def sums(arguments):
