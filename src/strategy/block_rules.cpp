@@ -90,6 +90,7 @@ class BlockMomentum final : public CommonRule {
       w[i] = p[i] = (p[i] - s[i]) - ahead * s[i];
     }
   }
+  bool nothing_alone() const override { return terms_.momentum == 0 && factor_ == 1; }
   void archive(Archive& a) override { archive_by_slice(a, "block momentum", *live_, smoothed_); }
   std::string describe() const override {
     return fmt::format("block momentum {:g}{}, block learning rate {:g}", terms_.momentum,
@@ -114,6 +115,7 @@ class OuterSgd final : public CommonRule {
     const float* g = block_->gradients.data();
     for (std::size_t i = begin; i < end; ++i) w[i] = p[i] = p[i] - rate_ * g[i];
   }
+  bool nothing_alone() const override { return rate_ == 1; }
   std::string describe() const override { return fmt::format("outer SGD, rate {:g}", rate_); }
 
  private:

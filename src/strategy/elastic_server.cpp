@@ -26,14 +26,13 @@ double lap(Clock::time_point& from) {
 
 std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions& o, Communicator& comm) {
   if (o.servers >= comm.size())
-    throw Error(
-        fmt::format("EASGD wants {} ranks for the centre alone and this run has {}. fix: servers = 0, or start "
-                    "the trainer with mpiexec -n {} or more",
-                    o.servers, comm.size(), o.servers + 1));
+    throw ConfigError({},
+                      fmt::format("EASGD wants {} rank{} for the centre alone and this run has {}", o.servers,
+                                  o.servers == 1 ? "" : "s", comm.size()),
+                      fmt::format("servers = 0, or start the trainer with mpiexec -n {} or more", o.servers + 1));
   if (comm.size() > 1 && !comm.threads_may_talk())
-    throw Error(
-        "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE). fix: policy = "
-        "sync, or another library");
+    throw ConfigError({}, "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE)",
+                      "policy = sync, or another library");
   return std::make_unique<ElasticServer>(o, comm);
 }
 

@@ -528,16 +528,16 @@ std::string StalenessCounts::text() const {
 
 std::unique_ptr<Strategy> make_parameter_server(const ServerOptions& o, std::int64_t print_every, Communicator& comm) {
   if (o.servers > 0 && o.servers >= comm.size())
-    throw Error(
-        fmt::format("starting DataParallelASGD: servers = {} leaves no worker among {} rank{}. fix: start more "
-                    "ranks, or servers = 0, where ranks serve beside their work",
-                    o.servers, comm.size(), comm.size() == 1 ? "" : "s"));
+    throw ConfigError({},
+                      fmt::format("servers = {} leaves no worker among {} rank{}", o.servers, comm.size(),
+                                  comm.size() == 1 ? "" : "s"),
+                      "start more ranks, or servers = 0, where ranks serve beside their work");
   const std::int64_t workers = comm.size() - o.servers;
   if (o.backup_workers > 0 && o.backup_workers >= workers)
-    throw Error(
-        fmt::format("starting DataParallelASGD: backupWorkers = {} leaves none of {} worker{} to wait for. fix: "
-                    "backupWorkers = {} or less",
-                    o.backup_workers, workers, workers == 1 ? "" : "s", workers - 1));
+    throw ConfigError({},
+                      fmt::format("backupWorkers = {} leaves none of {} worker{} to wait for", o.backup_workers,
+                                  workers, workers == 1 ? "" : "s"),
+                      fmt::format("backupWorkers = {} or less, or more ranks", workers - 1));
   return std::make_unique<ParameterServer>(o, print_every, comm);
 }
 

@@ -59,7 +59,10 @@ class ParameterServer : public Strategy {
  private:
   bool works() const { return comm_.rank() < workers_; }
   bool pushes_gradients() const { return options_.push == ServerOptions::Push::gradients; }
-  bool waits_for_all() const { return options_.policy == ServerOptions::Policy::sync; }
+  bool waits_for_all() const {
+    return options_.policy == ServerOptions::Policy::sync ||
+           (options_.max_staleness == 0 && options_.fetch_period == 0);
+  }
   void build();
   void add_shards();
   void add_admission();

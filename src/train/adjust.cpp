@@ -106,6 +106,10 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
   a.rates.push_back(settings.learning_rate);
   if (a.rates.size() > static_cast<std::size_t>(o.num_prev_learn_rates)) a.rates.erase(a.rates.begin());
   if (o.method == Method::none) return Verdict::go_on;
+  // Behind the list the rate itself goes on, also where the minibatch size of a rate per minibatch changes.
+  if (o.method == Method::after_epoch &&
+      static_cast<std::size_t>(t.progress.epoch) + 1 >= t.sgd.listed_learning_rates())
+    a.learning_rate = settings.learning_rate;
 
   // Sums differ in the last digit where a rank adds its own part first.
   t.world->broadcast(0, std::as_writable_bytes(std::span(&criterion, 1)));

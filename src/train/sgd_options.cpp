@@ -30,9 +30,12 @@ bool is_momentum(double v) { return v >= 0 && static_cast<float>(v) < 1.0f; }
 void AutoAdjustOptions::describe(config::Fields& f) {
   f.choice<Method>("autoAdjustLR", method,
                    {{"none", Method::none},
+                    {"false", Method::none},
                     {"adjustAfterEpoch", Method::after_epoch},
+                    {"afterEpoch", Method::after_epoch},
                     {"after", Method::after_epoch},
                     {"searchBeforeEpoch", Method::before_epoch},
+                    {"beforeEpoch", Method::before_epoch},
                     {"before", Method::before_epoch}},
                    "learning rates that adjust themselves, in epochs behind the end of the list of rates");
   f("reduceLearnRateIfImproveLessThan", reduce_if_improve_less, "relative improvement");

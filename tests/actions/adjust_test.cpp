@@ -105,6 +105,17 @@ TEST_F(Adjust, IntervalsAreTakenBackAsAWhole) {
   for (const int epoch : {7, 8, 9}) EXPECT_EQ(count(text, fmt::format("Finished Epoch[ {} of 9]", epoch)), 2);
 }
 
+// The rate is one per sample: a larger minibatch does not lower it, as it would a listed rate per minibatch.
+TEST_F(Adjust, TheRateGoesOnBehindTheList) {
+  const std::string text = train_logged(
+      2, "m",
+      "Train=[SGD=[learningRatesPerMB=0.2:0.4;minibatchSize=40:50:80]]" +
+          adjust("autoAdjustLR=afterEpoch;reduceLearnRateIfImproveLessThan=-100;learnRateAdjustInterval=3"));
+  const auto near = [](double rate) { return testing::DoubleNear(rate, 1e-8); };
+  EXPECT_THAT(rates(text), testing::ElementsAre(testing::Pair(1, near(0.005)), testing::Pair(2, near(0.008)),
+                                                testing::Pair(3, near(0.008)), testing::Pair(4, near(0.008))));
+}
+
 TEST_F(Adjust, ContinueReduceEndsTheTrainingTheSecondTime) {
   const std::string text =
       train_logged(2, "m",

@@ -24,6 +24,21 @@ TEST_F(Methods, OfOneRankWithAveragingArePlainTraining) {
     train(1, m.name, in_parallel_block(m));
     EXPECT_TRUE(same(m.name, "plain")) << m.name;
   }
+  for (const char* mean : {"blockMomentumPerSync=0", "outerOptimizer=sgd;outerLearningRate=1"}) {
+    train(1, mean, in_parallel_block(block_momentum(mean + std::string(";resetSGDMomentum=false"))));
+    EXPECT_TRUE(same(mean, "plain")) << mean;
+  }
+}
+
+// Shares of a minibatch differ, so that ranks come to the end of a period at different places.
+TEST_F(Methods, WithoutStalenessAreSynchronous) {
+  for (const int ranks : {2, 3, 4})
+    for (const char* push : {"syncPeriod=25", "push=gradients", "push=gradients;syncPeriod=25"}) {
+      train(ranks, "sync", in_parallel_block(servers(push + std::string(";policy=sync"))) + "\nTrain=[makeMode=false]");
+      train(ranks, "none",
+            in_parallel_block(servers(push + std::string(";maxStaleness=0"))) + "\nTrain=[makeMode=false]");
+      EXPECT_TRUE(same("sync", "none")) << ranks << " " << push;
+    }
 }
 
 // P ranks x B/P samples = 1 rank x B, to the last bit: data and rate are such that no sum is rounded.

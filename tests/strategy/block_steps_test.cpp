@@ -223,17 +223,18 @@ TEST(BlockMomentum, FollowsItsFormula) {
 }
 
 TEST(BlockMomentum, ZeroWithRateOneOverRanksIsModelAveraging) {
-  for (int ranks = 2; ranks <= 5; ++ranks) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
     const Course run{.ranks = ranks, .columns_per_piece = 3};
     for (const bool nesterov : {false, true})
       EXPECT_EQ(train(run, momentum(20, 0, 1.0 / ranks, nesterov)), train(run, averaging(20)));
   }
 }
 
-// In whole numbers of eighths, so that the way there and back over the common weights is exact.
 TEST(BlockMomentum, ZeroOnOneRankIsPlainTraining) {
-  const Course run{.ranks = 1, .whole_numbers = true};
-  EXPECT_EQ(train(run, momentum(20, 0, 1)), train(run, ParallelTrainOptions{}));
+  const Course run{.ranks = 1};
+  for (const std::int64_t block : {1, 20, 1000})
+    for (const bool nesterov : {false, true})
+      EXPECT_EQ(train(run, momentum(block, 0, 1, nesterov)), train(run, ParallelTrainOptions{}));
 }
 
 TEST(BlockMomentum, ABlockWithoutSamplesStillMoves) {
@@ -266,7 +267,7 @@ TEST(BlockMomentum, ResetsTheMomentumOfSgdOnDemand) {
 }
 
 TEST(OuterOptimizer, SgdWithRateOneIsModelAveraging) {
-  for (int ranks = 2; ranks <= 4; ++ranks) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
     const Course run{.ranks = ranks};
     EXPECT_EQ(train(run, outer(20, {.kind = OuterOptimizer::sgd, .rate = 1})), train(run, averaging(20)));
   }

@@ -292,7 +292,7 @@ TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {
     EXPECT_EQ(share.ranks, 2);
     EXPECT_EQ(share.rank, comm.rank() < 2 ? comm.rank() : -1);
     EXPECT_NE(strategy->describe().find("moving rate 0.45"), std::string::npos) << strategy->describe();
-    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), Route::stripes, comm), Error);
+    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), Route::stripes, comm), ConfigError);
   });
 }
 
