@@ -49,6 +49,7 @@ std::vector<Topic> topics() {
       topic<BlockMomentumOptions>("BlockMomentumSGD", "block in ParallelTrain: averaged weights smoothed by blocks"));
   all.push_back(topic<AsaOptions>("ASA", "block in ParallelTrain: all-to-all, sum, all-gather in every minibatch"));
   all.push_back(topic<ServerOptions>("DataParallelASGD", "block in ParallelTrain: workers and parameter servers"));
+  all.push_back(topic<ServerOptions>("ASGD", "the same block under its second name"));
   all.push_back(topic<EasgdOptions>("EASGD", "block in ParallelTrain: elastic averaging around a centre"));
   all.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
                                                          "feed-forward networks from a list of layer sizes"));

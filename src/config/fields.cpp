@@ -282,20 +282,30 @@ class Reading : public Fields, public Inheriting {
     problems_.add(Diagnostic{entry.written.back().key.where(), fmt::format("{} has no '{}'", name_, entry.key), fix});
   }
 
+  void note(const Entry& entry, std::string message, std::string fix) {
+    std::string line = render(Diagnostic{entry.written.back().key.where(), std::move(message), std::move(fix)}, "note");
+    while (!line.empty() && line.back() == '\n') line.pop_back();
+    add_once(notices_, std::move(line));
+  }
+
+  // a.b.c names no setting within blocks, though other programs would take it so.
+  void dotted(const Entry& entry) {
+    std::string nested = entry.key, ends;
+    for (std::size_t dot; (dot = nested.find('.')) != std::string::npos; ends += ']') nested.replace(dot, 1, "=[");
+    note(entry, fmt::format("'{}' is a variable of that name and changes nothing in a block", entry.key),
+         fmt::format("write {}=...{}", nested, ends));
+  }
+
   // Among user variables only a slip of a letter or two is worth a word.
   void near_miss(const Entry& entry, const std::vector<std::string>& also) {
+    if (entry.key.find('.') != std::string::npos) return dotted(entry);
     std::vector<std::string> keys = table_->keys();
     keys.insert(keys.end(), also.begin(), also.end());
     const std::string near = nearest(entry.key, keys);
     const std::size_t longer = std::max(near.size(), entry.key.size()),
                       shorter = std::min(near.size(), entry.key.size());
     if (near.empty() || longer - shorter > 2 || (shorter < 10 && !one_slip(entry.key, near))) return;
-    const SourcePos where = entry.written.back().key.where();
-    std::string line = render(
-        Diagnostic{where, fmt::format("'{}' is read by nobody", entry.key), fmt::format("did you mean '{}'?", near)},
-        "note");
-    while (!line.empty() && line.back() == '\n') line.pop_back();
-    add_once(notices_, std::move(line));
+    note(entry, fmt::format("'{}' is read by nobody", entry.key), fmt::format("did you mean '{}'?", near));
   }
 
   StatePtr state_;

@@ -35,8 +35,8 @@ void EasgdOptions::describe(config::Fields& f) {
   for (const char* key : {"servers", "dealing"})
     if (policy == Policy::sync && f.given(key))
       f.problem(key, fmt::format("{} needs policy = async", key), "leave the key out, or add policy = async");
-  if (f.given("movingRate") && !(moving_rate >= 0 && moving_rate <= 1))
-    f.problem("movingRate", "movingRate must lie in [0, 1]");
+  if (moving_rate != -1 && !(moving_rate >= 0 && moving_rate <= 1))
+    f.problem("movingRate", "movingRate must lie in [0, 1]", "write -1 for 0.9/ranks");
   if (period < 1) f.problem("period", "period must be at least 1 minibatch");
 }
 

@@ -74,8 +74,8 @@ void BlockMomentumOptions::describe(config::Fields& f) {
   if (f.given("blockMomentumAsTimeConstant") && f.given("blockMomentumPerSync"))
     f.problem("blockMomentumPerSync", "both blockMomentumAsTimeConstant and blockMomentumPerSync are given",
               "keep one of the two");
-  fraction(f, "blockMomentumPerSync", per_sync);
-  if (f.given("blockMomentumAsTimeConstant") && !(time_constant >= 0 && std::isfinite(time_constant)))
+  if (per_sync != -1) fraction(f, "blockMomentumPerSync", per_sync);
+  if (time_constant != -1 && !(time_constant >= 0 && std::isfinite(time_constant)))
     f.problem("blockMomentumAsTimeConstant", "a time constant is a number of samples, 0 or more");
   if (!(learning_rate >= 0 && std::isfinite(learning_rate)))
     f.problem("blockLearningRate", "blockLearningRate must not be negative");

@@ -202,6 +202,8 @@ TEST(ParallelTrainOptions, BlockMomentumComesFromRanksTimeConstantOrAsItIs) {
   EXPECT_EQ(momentum("blockMomentumAsTimeConstant=0").options.block_momentum->momentum(4), 0);
   EXPECT_EQ(momentum("blockMomentumPerSync=0.25").options.block_momentum->momentum(4), 0.25);
   EXPECT_THAT(momentum("blockMomentumPerSync=1").errors, HasSubstr("[0, 1)"));
+  EXPECT_EQ(momentum("blockMomentumPerSync=-1").options.block_momentum->momentum(4), 0.75);
+  EXPECT_EQ(momentum("blockMomentumAsTimeConstant=-1").errors, "") << "the default";
   EXPECT_THAT(momentum("blockMomentumPerSync=0.5\nblockMomentumAsTimeConstant=9").errors, HasSubstr("keep one"));
   EXPECT_THAT(momentum("blockMomentumAsTimeConstant=-5").errors, HasSubstr("number of samples"));
   EXPECT_THAT(momentum("blockLearningRate=-1").errors, HasSubstr("must not be negative"));
@@ -233,6 +235,7 @@ TEST(ParallelTrainOptions, AsaAndEasgd) {
   EXPECT_EQ(e.options.easgd.rate(4), 0.25);
   EXPECT_EQ(e.options.easgd.period, 4);
   EXPECT_DOUBLE_EQ(EasgdOptions{}.rate(3), 0.3);
+  EXPECT_EQ(read("EASGD=[ movingRate=-1 ]").errors, "") << "the default, as help and settings show it";
   EXPECT_THAT(read("EASGD=[\nmovingRate=2\n]").errors, HasSubstr("[0, 1]"));
   EXPECT_THAT(read("EASGD=[\nperiod=0\n]").errors, HasSubstr("at least 1"));
   EXPECT_EQ(read("parallelizationStartSample=700").options.start_sample, 700);
