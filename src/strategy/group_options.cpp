@@ -101,9 +101,10 @@ GroupLayout group_by_name(const std::vector<std::string>& names, int rank) {
 
 GroupLayout lay_out_groups(const GroupOptions& o, Communicator& comm) {
   if (o.kind == GroupOptions::Kind::number && o.count > comm.size())
-    throw ConfigError(
-        {}, fmt::format("groups = {} asks for {} groups, and there are {} ranks", o.text(), o.count, comm.size()),
-        fmt::format("groups = n:{} or less, or start more ranks", comm.size()));
+    throw ConfigError({},
+                      fmt::format("groups = {} asks for {} groups, and there {}", o.text(), o.count,
+                                  comm.size() == 1 ? "is 1 rank" : fmt::format("are {} ranks", comm.size())),
+                      fmt::format("groups = n:{} or less, or start more ranks", comm.size()));
   return group_by_name(names_of_groups(o, comm), comm.rank());
 }
 

@@ -104,7 +104,7 @@ class Unpacking : public Archive {
 
 void archive_packed(Archive& a, const std::string& name, bool understands, const std::function<void(Archive&)>& visit) {
   Packing packed;
-  if (!a.loading()) visit(packed);
+  if (!a.loading() && understands) visit(packed);
   auto count = static_cast<std::int64_t>(packed.values.size());
   a(name + ".index", packed.index);
   a(name + ".words", count);

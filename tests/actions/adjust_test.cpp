@@ -164,6 +164,29 @@ TEST_F(Adjust, SearchedRatesTrainLikeASchedule) {
   }
 }
 
+// Three ranks in groups of two and one: not all of them take part in the exchange between groups.
+TEST_F(Adjust, SearchedRatesOfGroupsTrainLikeASchedule) {
+  const std::string between[] = {"parallelizationMethod=DataParallelSGD", block_momentum(""),
+                                 "parallelizationMethod=EASGD;EASGD=[period=2]", servers("policy=sync;syncPeriod=30")};
+  int run = 0;
+  for (const std::string& method : between)
+    for (const char* inside : {"DataParallelSGD", "ModelAveragingSGD"}) {
+      if (method == between[3] && inside[0] == 'M') continue;  // a group is one worker
+      if (method == between[0] && inside[0] == 'M') continue;  // wants groups of one size
+      const std::string block =
+          in_parallel_block(method + fmt::format(";groups=size:2;insideGroups=[parallelizationMethod={}]", inside));
+      const std::string name = fmt::format("m{}", ++run);
+      const std::string text =
+          train_logged(3, name, block + adjust("autoAdjustLR=searchBeforeEpoch;numSamples4Search=100"));
+      const auto found = by_epoch(text, R"(SearchForBestLearnRate Epoch\[(\d+)\]: Best)", "learningRatePerSample");
+      ASSERT_EQ(found.size(), 3u) << text;
+      std::string schedule = "0.2";
+      for (const auto& [epoch, rate] : found) schedule += fmt::format(":{:.12g}", rate * 40);
+      train(3, name + "-schedule", block + "\nTrain=[SGD=[learningRatesPerMB=" + schedule + "]]");
+      EXPECT_TRUE(bytes(name) == bytes(name + "-schedule")) << block << " " << schedule;
+    }
+}
+
 TEST_F(Adjust, SearchedMinibatchSizesTrainLikeASchedule) {
   for (const auto& [name, settings] : exact_methods()) {
     const std::string block = in_parallel_block(settings) + "\nTrain=[SGD=[momentumPerMB=0;minibatchSize=64]]";
