@@ -67,9 +67,10 @@ Local local(const Course& run, const Parameters& p, int rank, int step) {
   return l;
 }
 
-// As the network does: zero what is listed, list, compute, announce.
+// As the network does: wait for what still reads gradients, zero what is listed, list, compute, announce.
 void step(Strategy& strategy, Parameters& p, GlobalSink& sink, const Local& l, int t) {
   strategy.begin_step(100 + t, sink);
+  p.gradients.memory().finish();
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     if (!p.slices[s].sparse_gradient) continue;
     clear_lines(p.slices[s], p.touched[s], p.gradients);

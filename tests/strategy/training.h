@@ -78,10 +78,12 @@ class Collector : public GlobalSink {
   std::size_t next_ = 0;
 };
 
-// One step: the local gradient is produced piece by piece, as the network does.
+// One step: the local gradient is produced piece by piece, as the network does. On a device the network's writing would
+// queue up behind what still reads the gradients; the host's has to wait for it.
 inline Tally step(Strategy& strategy, Parameters& p, GlobalSink& sink, const std::vector<float>& local, Tally mine,
                   std::int64_t columns) {
   strategy.begin_step(columns, sink);
+  p.gradients.memory().finish();
   for (std::size_t i = 0; i < p.pieces.size(); ++i) {
     const std::size_t at = p.offset(p.pieces[i]), n = p.count(p.pieces[i]);
     std::copy_n(local.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);

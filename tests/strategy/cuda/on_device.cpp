@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linked to a test of a strategy, puts its parameters into memory that is not the host's, so the strategy works through
-// the codecs of the GPU part. The memory is one that both see, and the queue the default one, which is never late.
+// Linked to a test of a strategy, puts its parameters into memory of a GPU, so the strategy works through the codecs of
+// the GPU part. Every rank is a thread with a backend, and so a queue, of its own.
 #include <gtest/gtest.h>
 
 #include "../training.h"
+#include "tutti/backend.h"
 
 namespace tutti {
 namespace {
 
-const FloatMemory on_device{"stand-in", host_memory().allocate, host_memory().release, [] {}};
+const FloatMemory& memory() {
+  static thread_local const std::unique_ptr<Backend> device = make_backend("cuda:0");
+  return device->shared_memory();
+}
+
+const FloatMemory on_device{"of this thread's device", [](std::size_t n) { return memory().allocate(n); },
+                            [](float* p) { memory().release(p); }, [] { memory().finish(); }};
 
 const bool chosen = [] {
   training::parameter_memory = &on_device;
