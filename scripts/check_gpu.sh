@@ -1,27 +1,172 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_gpu.sh -- runs the tests of the GPU part on this machine's GPU, then again under compute-sanitizer.
-#   scripts/check_gpu.sh [BUILD]          BUILD is the build directory, build by default
-set -euo pipefail
+# check_gpu.sh -- everything that is to be checked on a GPU, in the order of its worth, in about half an hour.
+#   scripts/check_gpu.sh [PART...]                 all parts, or those named
+#   BUILD=DIR scripts/check_gpu.sh [PART...]       in another build directory than build/
+#   BASE=ORIGIN scripts/check_gpu.sh ...           data from ORIGIN/mnist and ORIGIN/cifar10 instead of data/
+# Parts: build agreement codecs ranks mnist speed resnet20 sanitizer
+# Every part has a limit and a log in BUILD/gpu/; one that fails does not keep the others from running. What they found is
+# written to docs/results/gpu.md, or to BUILD/gpu/ when TUTTI_CUDA_LIBRARY names the stand-in.
+set -uo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 case ${1:-} in
-  -h | --help) sed -n '3,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  -h | --help) sed -n '4,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
 esac
-build=${1:-build}
-test=$build/tests/backend/agreement_test
-[ -x "$test" ] || die "there is no $test: build it first (scripts/test.sh)"
-[ -e "$build/libtutti_cuda.so" ] || die "$build has no part for GPUs: configure it with -Dcuda=enabled"
-export TUTTI_CUDA_LIBRARY=$root/$build/libtutti_cuda.so
+build=${BUILD:-build}
+data=${BASE:-data}
+logs=$build/gpu
+mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
+rows=$logs/rows
+: >"$rows"
+parts=("$@")
+[ $# -gt 0 ] || parts=(build agreement codecs ranks mnist speed resnet20 sanitizer)
 
-say "Agreement with the CPU"
-"$test" 2>&1 | tee "$build/gpu_agreement.log"
-! grep -q 'SKIPPED' "$build/gpu_agreement.log" || die "there is no GPU that works here (see above)"
+page=docs/results/gpu.md
+case ${TUTTI_CUDA_LIBRARY:-} in
+  *stand_in*) page=$logs/gpu.md ;;
+esac
 
-sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-[ -x "$sanitizer" ] || die "compute-sanitizer of the CUDA toolkit is not there"
-for tool in memcheck racecheck initcheck synccheck; do
-  say "compute-sanitizer, $tool"
-  "$sanitizer" --tool "$tool" --error-exitcode 1 "$test"
+# row WHAT RESULT: a line of the page's table.
+row() { printf '| %s | %s |\n' "$1" "$2" | tee -a "$rows"; }
+# within SECONDS COMMAND...: with the log of the part that runs.
+within() { timeout --kill-after=10 "$@" >>"$logs/$part.log" 2>&1; }
+trainer() { within "$1" "$build/trainer" "${@:2}" numCPUThreads=0; }
+# "1.730" from the last line of results of a run.
+errors_of() { grep 'Final Results' "$1" | tail -n 1 | sed -n 's/.*errs = \([0-9.]*\)%.*/\1/p'; }
+close() { awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= most && -d <= most) }'; }
+
+part_build() {
+  within 900 meson setup "$build" --buildtype=release -Dcuda=enabled || [ -f "$build/build.ninja" ] || return 1
+  within 900 ninja -C "$build" trainer libtutti_cuda.so tests/backend/agreement_test benchmarks/device_codec_benchmark
+}
+
+part_agreement() {
+  within 300 "$build/tests/backend/agreement_test" || return 1
+  ! grep -q SKIPPED "$logs/agreement.log" || { grep -m 1 'no GPU' "$logs/agreement.log"; return 1; }
+  row 'agreement with the CPU, every operation' "$(grep -c '^\[       OK' "$logs/agreement.log") tests pass"
+}
+
+part_codecs() {
+  within 240 "$build/benchmarks/device_codec_benchmark" || return 1
+  local worst
+  worst=$(sed -n 's/.*| \([0-9]*\) % |$/\1/p' "$logs/codecs.log" | sort -n | head -n 1)
+  row 'codecs against a copy of device memory, the slowest (aim: 80 %)' "$worst %"
+  [ "${worst:-0}" -ge 80 ]
+}
+
+# Two ranks on this GPU give the numbers of two ranks on the CPU.
+part_ranks() {
+  local device losses=()
+  for device in cpu 0; do
+    rm -rf "$logs/ranks-$device"
+    mkdir "$logs/ranks-$device"
+    within 120 mpiexec -n 2 --oversubscribe "$build/trainer" configFile=samples/digits/digits.cntk "OutputDir=$logs/ranks-$device" \
+      "stderr=$logs/ranks-$device/run" deviceId=$device makeMode=false numCPUThreads=1 command=Train:Test || return 1
+    losses+=("$(errors_of_run "$logs/ranks-$device")")
+  done
+  row 'two ranks sharing the GPU, two on the CPU: test errors of samples/digits' "${losses[1]} %, ${losses[0]} %"
+  close "${losses[0]}" "${losses[1]}" 1
+}
+
+# The log of rank 0.
+errors_of_run() { errors_of "$(grep -l 'Final Results' "$1"/run* | sort | head -n 1)"; }
+
+# sample NAME CONFIG LIMIT DIFFERENCE OPTIONS...: on the CPU and on the GPU, with the test errors of both.
+sample() {
+  local name=$1 config=$2 limit=$3 most=$4 device errors=() seconds=() start
+  shift 4
+  for device in cpu 0; do
+    rm -rf "${logs:?}/$name-$device"
+    mkdir "$logs/$name-$device"
+    start=$SECONDS
+    trainer "$limit" "configFile=$config" "OutputDir=$logs/$name-$device" \
+      "stderr=$logs/$name-$device/run" deviceId=$device makeMode=false "$@" || return 1
+    seconds+=($((SECONDS - start)))
+    errors+=("$(errors_of_run "$logs/$name-$device")")
+  done
+  row "$name: test errors on the GPU, on the CPU" "${errors[1]} % in ${seconds[1]} s, ${errors[0]} % in ${seconds[0]} s"
+  close "${errors[0]}" "${errors[1]}" "$most"
+}
+
+part_mnist() {
+  [ -d "$data/mnist" ] || within 60 scripts/get_mnist.sh || return 1
+  sample mnist samples/mnist/mnist.cntk 300 0.3 "DataDir=$data/mnist"
+}
+
+part_resnet20() {
+  [ -d "$data/cifar10" ] || within 120 scripts/get_cifar10.sh || return 1
+  sample resnet20 samples/cifar10/resnet20.cntk 420 4 "DataDir=$data/cifar10" "Train=[SGD=[maxEpochs=2;learningRatesPerMB=0.5:0.05]]"
+}
+
+part_speed() {
+  local type written=(--write) failed=0
+  [ "$page" = docs/results/gpu.md ] || written=()
+  for type in tf32 bfloat16 float32 float16; do
+    within 240 scripts/compare_pytorch.py --build "$build" --device cuda --dtype $type --models alexnet,googlenet,vgg16,resnet50 \
+      --seconds 3 --rounds 2 "${written[@]}" || failed=1
+    ! grep -q '^skipped' "$logs/speed.log" || { grep '^skipped' "$logs/speed.log"; return 1; }
+    row "images/s against PyTorch in $type (aim: 1.00)" "$(grep -o 'Geometric mean.*' "$logs/speed.log" | tail -n 1)"
+  done
+  return $failed
+}
+
+part_sanitizer() {
+  local tool sanitizer failed=0
+  sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+  [ -x "$sanitizer" ] || { echo 'compute-sanitizer of the CUDA toolkit is not there'; return 1; }
+  for tool in memcheck racecheck initcheck synccheck; do
+    if within 200 "$sanitizer" --tool $tool --error-exitcode 1 "$build/tests/backend/agreement_test"; then
+      row "compute-sanitizer, $tool" 'no error'
+    else
+      row "compute-sanitizer, $tool" "errors, or no end in time (exit $?): see the log"
+      failed=1
+    fi
+  done
+  return $failed
+}
+
+# Between two marks of the page, with what was run on what; the rest of the page stays.
+write_page() {
+  local mark='<!-- checks -->' section=$logs/section
+  {
+    echo "$mark"
+    echo "## Checks"
+    echo
+    echo "\`scripts/check_gpu.sh ${parts[*]}\` on $(device), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%Y-%m-%d)."
+    echo
+    echo '| what | result |'
+    echo '|---|---|'
+    cat "$rows"
+    if [ -s "$logs/codecs.log" ] && [[ " ${parts[*]} " = *' codecs '* ]]; then echo && sed -n '/^| matrix/,$p' "$logs/codecs.log"; fi
+    echo "${mark/checks/end of checks}"
+  } >"$section"
+  [ -f "$page" ] || echo '# On a GPU' >"$page"
+  sed -i '/^<!-- checks -->$/,/^<!-- end of checks -->$/d' "$page"
+  { echo && cat "$section"; } >>"$page"
+  say "written to $page"
+}
+device() {
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 | grep . || echo 'the stand-in'
+}
+
+bad=()
+for part in "${parts[@]}"; do
+  declare -F "part_$part" >/dev/null || die "there is no part '$part': see scripts/check_gpu.sh --help"
 done
+for part in "${parts[@]}"; do
+  say "$part"
+  : >"$logs/$part.log"
+  begun=$SECONDS
+  if "part_$part"; then
+    echo "done in $((SECONDS - begun)) s"
+  else
+    tail -n 15 "$logs/$part.log"
+    row "**$part**" "failed after $((SECONDS - begun)) s: see its log"
+    bad+=("$part")
+  fi
+done
+write_page
+[ ${#bad[@]} -eq 0 ] || die "failed: ${bad[*]} (logs in $logs)"

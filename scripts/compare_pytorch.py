@@ -214,14 +214,21 @@ def write_results(arguments, comparisons):
     print(f'written to {results}')
 
 
+def has_pytorch(python):
+    return subprocess.run([python, '-c', 'import torch'], capture_output=True, check=False).returncode == 0
+
+
 def environment_with_pytorch(folder):
-    """The interpreter of a virtual environment that has PyTorch, made when it is not there; None, and why, when that fails."""
+    """The interpreter of a virtual environment that has PyTorch; our own where that has it and there is no such environment, which else is
+    made. None, and why, when that fails."""
     python = folder / 'bin' / 'python'
     try:
+        if not python.exists() and has_pytorch(sys.executable):
+            return pathlib.Path(sys.executable), ''
         if not python.exists():
             print(f'making a virtual environment in {folder}', file=sys.stderr)
             venv.create(folder, with_pip=True)
-        if subprocess.run([python, '-c', 'import torch'], capture_output=True, check=False).returncode != 0:
+        if not has_pytorch(python):
             print('installing PyTorch (some hundred MB)', file=sys.stderr)
             done = subprocess.run([python, '-m', 'pip', 'install', '--quiet', 'torch', 'numpy'], capture_output=True, text=True, check=False)
             if done.returncode != 0:
