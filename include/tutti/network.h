@@ -35,6 +35,7 @@ struct NetworkOptions {
   bool regularize_normalization = true;  // off: scale and bias of batch normalisation are left out of L1 and L2
   bool winograd = true;       // 3 x 3 convolutions may go the way with fewer multiplications and coarser rounding
   bool image_layouts = true;  // off: images stay plain; slower, to compare
+  bool repeat_steps = true;   // off: a device is told everything anew in each step, also what it could repeat
   bool reuse_memory = true;   // off: every value keeps memory of its own (to find faults of the planner)
 };
 
@@ -92,6 +93,10 @@ class Network {
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
   Tally forward_backward(const Batch&, PieceSink& pieces);
+  // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced.
+  void scale_gradients(double scale);
+  bool gradients_are_finite();  // all of those that stand in parameters().gradients; waits for the device
+  void clear_gradients();
   // Criterion and evaluations without training (dropout off, running statistics).
   Tally evaluate(const Batch&);
   // Forward up to the nodes of plan_evaluation; their values (columns x elements) until the next call.

@@ -92,6 +92,12 @@ class Strategy : public PieceSink {
     (void)samples;
     return true;
   }
+  // Where gradients may be of no use (loss scaling). Whether a step is left out altogether by all ranks that make one
+  // update together: such a strategy is told begin_step() after backward, when GlobalSink::summed() says `nothing` if
+  // so. Elsewhere gradients of no use count as zeros.
+  virtual bool leaves_out_steps() const { return false; }
+  // Whether the gradients of all these ranks can be used. Before begin_step(), in every step.
+  virtual bool agree(bool usable) { return usable; }
   // The local gradient of a piece is complete (the network's call); its exchange may start.
   void piece_ready(std::size_t piece) override = 0;
   // All pieces were announced. Delivers the outstanding global pieces and makes this step's tally global.

@@ -25,6 +25,12 @@ void TrainOptions::describe(config::Fields& f) {
   f("makeMode", make_mode, "continue from the newest checkpoint; false starts from scratch");
   f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
   describe_compute_type(f, compute_type);
+  f("cudaGraphs", cuda_graphs,
+    "a GPU repeats steps of the same shape from a recording; false tells it everything anew");
+  f("lossScale", loss_scale, "of computeType = float16: by what gradients are multiplied on their way; auto finds it");
+  if (!LossScale::parse(loss_scale))
+    f.problem("lossScale", fmt::format("'{}' is no scale", loss_scale),
+              "write auto, or a power of two: lossScale = 1024");
 }
 
 namespace {
@@ -75,7 +81,7 @@ SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
   return context.command.where();
 }
 
-void make_network(const ActionContext& context, ComputeType compute_type, Training& t) {
+void make_network(const ActionContext& context, const TrainOptions& of_action, Training& t) {
   const auto before = context.problems->count();
   graph::Graph graph = build_network(
       context.command, {context.problems, context.notices, context.constant_seed, context.seed, model_loader(context)});
@@ -83,7 +89,8 @@ void make_network(const ActionContext& context, ComputeType compute_type, Traini
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;
   options.device = context.device;
-  if (supports(options.device, compute_type)) options.compute_type = compute_type;
+  if (supports(options.device, of_action.compute_type)) options.compute_type = of_action.compute_type;
+  options.repeat_steps = of_action.cuda_graphs;
   options.regularize_normalization = !t.sgd.no_regularization_in_normalization;
   if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
   try {
@@ -298,10 +305,14 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   } else {
     t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
   }
+  if (options.compute_type == ComputeType::float16)
+    t.loss_scale = LossScale::parse(options.loss_scale).value_or(LossScale());
+  else if (context.command.find("lossScale"))
+    context.notices->lines.push_back("lossScale has no effect: it belongs to computeType = float16");
   std::optional<ModelToCome> awaited;
   const std::int64_t seed = *context.seed;
   try {
-    make_network(context, options.compute_type, t);
+    make_network(context, options, t);
   } catch (const ModelToCome& model) {
     awaited = model;
     *context.seed = seed;  // what was built in vain takes none

@@ -12,6 +12,8 @@ struct TrainOptions {
   bool make_mode = true;
   std::int64_t trace_level = 0;
   ComputeType compute_type = ComputeType::float32;
+  std::string loss_scale = "auto";
+  bool cuda_graphs = true;
   void describe(config::Fields&);
 };
 std::unique_ptr<Action> make_train_action(const ActionContext&);

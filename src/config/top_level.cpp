@@ -28,6 +28,8 @@ const std::vector<std::string> inherited_keys = {"configFile",
                                                  "outputNodeNames",
                                                  "evalNodeNames",
                                                  "truncated",
+                                                 "lossScale",
+                                                 "cudaGraphs",
                                                  "maxEpochs",
                                                  "randomize"};
 

@@ -53,6 +53,7 @@ class BlockSteps : public Strategy {
   std::int64_t weight_moves() const override { return moves_; }
   bool may_move_weights(std::int64_t global_samples) const override { return due(1, global_samples); }
   bool steps_alone() const override { return true; }
+  bool leaves_out_steps() const override { return true; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
   ExchangeStats take_stats() override;

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "strategy/local.h"
 #include "strategy/options.h"
 #include "strategy/stripe_exchange.h"
 #include "strategy/tally_exchange.h"
@@ -22,6 +23,8 @@ class DataParallel : public Strategy {
   void begin_epoch(std::int64_t epoch) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override;
   bool follows_device() const override { return parameters_ && !is_host(parameters_->gradients.memory()); }
+  bool leaves_out_steps() const override { return !options_.buffered_async; }
+  bool agree(bool usable) override { return all_agree(comm_, usable); }
   void piece_ready(std::size_t piece) override;
   void finish_gradients(Tally&) override;
   void settle(GlobalSink& global) override;

@@ -32,6 +32,7 @@ class ElasticServer final : public Strategy {
   void show_common_weights() override;
   void take_back_weights() override;
   bool steps_alone() const override { return true; }
+  bool leaves_out_steps() const override { return true; }
   std::int64_t weight_moves() const override { return moves_; }
   Share share(int rank, int) const override { return {rank < workers_ ? rank : -1, workers_}; }
   LotDealer* dealer() override { return lots_.get(); }

@@ -10,6 +10,8 @@ namespace tutti {
 
 // Rank 0's weights to every rank.
 void broadcast_weights(Communicator&, Parameters&);
+// Whether every rank says yes. Collective.
+bool all_agree(Communicator&, bool mine);
 
 class Local : public Strategy {
  public:
@@ -19,6 +21,7 @@ class Local : public Strategy {
     columns_ = columns, global_ = &global;
     contributes_ = global.summed(columns) == Summed::contributions;
   }
+  bool leaves_out_steps() const override { return true; }
   bool follows_device() const override { return true; }  // nobody but the optimizer looks at the gradients
   void piece_ready(std::size_t piece) override {
     if (contributes_) global_->contribute(piece, columns_, 1);

@@ -31,7 +31,10 @@ CheckpointState state_of(const Training& t) {
   return s;
 }
 
-void archive_common_state(Training& t, Archive& a) { t.strategy->archive_common(a); }
+void archive_common_state(Training& t, Archive& a) {
+  t.strategy->archive_common(a);
+  t.loss_scale.archive(a);
+}
 
 void archive_rank_state(Training& t, Archive& a) {
   t.strategy->archive(a);

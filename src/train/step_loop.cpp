@@ -12,6 +12,7 @@
 #include "train/checkpointing.h"
 #include "train/training.h"
 #include "tutti/gradient_check.h"
+#include "tutti/log.h"
 
 namespace tutti {
 namespace {
@@ -21,15 +22,18 @@ class Update final : public GlobalSink {
  public:
   Update(Optimizer& optimizer, const StepScalarsOfEpoch& scalars) : optimizer_(optimizer), scalars_(scalars) {}
 
-  void next_step() { begun_ = false; }
+  void next_step() { begun_ = left_out_ = false; }
+  // Nothing is updated until the next step.
+  void leave_out() { left_out_ = true; }
   void global_ready(std::size_t piece, std::int64_t columns) override {
-    if (!scalars_.update || columns == 0) return;
+    if (!scalars_.update || left_out_ || columns == 0) return;
     const auto start = Clock::now();
     begin(columns);
     optimizer_.update(piece);
     seconds_ += seconds_since(start);
   }
   Summed summed(std::int64_t columns) const override {
+    if (left_out_) return Summed::nothing;
     const Summed wanted = optimizer_.summed();
     return wanted == Summed::gradients || (scalars_.update && columns > 0) ? wanted : Summed::nothing;
   }
@@ -55,8 +59,15 @@ class Update final : public GlobalSink {
 
   Optimizer& optimizer_;
   StepScalarsOfEpoch scalars_;
-  bool begun_ = false;
+  bool begun_ = false, left_out_ = false;
   double seconds_ = 0;
+};
+
+// Gradients that are looked at before anybody gets them. They are announced as always, and handed on later.
+class Held final : public PieceSink {
+ public:
+  bool follows_device() const override { return true; }
+  void piece_ready(std::size_t) override {}
 };
 
 [[noreturn]] void stop_at_nan(const Training& t, const std::string& what) {
@@ -81,12 +92,12 @@ void check_gradients_or_stop(Training& t, const Batch& batch) {
 }
 
 // Every rank goes on with its exchange, and all see that the result is no number.
-Tally announce_nan(Training& t, const Batch& batch) {
+Tally announce_nan(Training& t, const Batch& batch, PieceSink& pieces) {
   Parameters& p = t.network->parameters();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Slice& s : p.slices)
     if (!s.sparse_gradient) std::fill_n(p.gradients.data() + s.offset, s.size(), nan);
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) t.strategy->piece_ready(i);
+  for (std::size_t i = 0; i < p.pieces.size(); ++i) pieces.piece_ready(i);
   Tally tally;
   tally.criterion = nan;
   tally.criterion_count = static_cast<double>(batch.samples);
@@ -120,14 +131,50 @@ const Batch* read(Loop& loop) {
   return batch;
 }
 
-Tally forward_backward(Loop& loop, const Batch& batch) {
+Tally forward_backward(Loop& loop, const Batch& batch, PieceSink& pieces) {
   Training& t = loop.t;
   try {
-    return t.network->forward_backward(batch, *t.strategy);
+    return t.network->forward_backward(batch, pieces);
   } catch (const NumericError& e) {
     if (!loop.scalars.bears_nan) stop_at_nan(t, e.what());
-    return announce_nan(t, batch);
+    return announce_nan(t, batch, pieces);
   }
+}
+
+void tell_left_out(const Training& t, double scale) {
+  log::line(fmt::format(
+      "Epoch[{:2} of {}]-Minibatch[{:4}]: a gradient is not finite in float16 with lossScale {:g}: "
+      "the update is left out, and the scale is {:g} now.",
+      t.progress.epoch + 1, t.sgd.max_epochs, t.progress.minibatches_in_epoch + 1, scale, t.loss_scale.value()));
+}
+
+// While the scale of float16 is sought: nobody gets a gradient before all are known to be finite.
+Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
+  Training& t = loop.t;
+  const bool together = t.strategy->leaves_out_steps();
+  if (!together) t.strategy->begin_step(columns, loop.update);
+  Held held;
+  const double scale = t.loss_scale.value();
+  t.network->scale_gradients(scale);
+  const Tally tally = forward_backward(loop, batch, held);
+  if (t.loss_scale.leaves_out(t.strategy->agree(t.network->gradients_are_finite()))) {
+    tell_left_out(t, scale);
+    t.network->clear_gradients();
+    if (together) loop.update.leave_out();
+  }
+  if (together) t.strategy->begin_step(columns, loop.update);
+  if (!t.strategy->follows_device()) t.network->finish();
+  const std::size_t pieces = t.network->parameters().pieces.size();
+  for (std::size_t i = 0; i < pieces; ++i) t.strategy->piece_ready(i);
+  return tally;
+}
+
+Tally local_gradients(Loop& loop, const Batch& batch) {
+  Training& t = loop.t;
+  const std::int64_t columns = t.strategy->step_columns(batch.samples, batch.columns, batch.global_columns);
+  if (t.loss_scale.seeks()) return look_and_hand_on(loop, batch, columns);
+  t.strategy->begin_step(columns, loop.update);
+  return forward_backward(loop, batch, *t.strategy);
 }
 
 Tally compute_and_exchange(Loop& loop, const Batch& batch) {
@@ -136,8 +183,7 @@ Tally compute_and_exchange(Loop& loop, const Batch& batch) {
   if (t.traces) trace_nodes(t, batch);
   if (t.sgd.gradient_check) check_gradients_or_stop(t, batch);
   loop.update.next_step();
-  t.strategy->begin_step(t.strategy->step_columns(batch.samples, batch.columns, batch.global_columns), loop.update);
-  Tally tally = forward_backward(loop, batch);
+  Tally tally = local_gradients(loop, batch);
   tally.samples = batch.samples;
   t.strategy->finish_gradients(tally);
   if (!t.strategy->follows_device()) t.network->finish();
@@ -233,6 +279,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   Loop loop(t, scalars);
   const auto start = Clock::now();
   t.network->forget_states();
+  t.network->scale_gradients(t.loss_scale.value());
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
   if (plan.dealer)
     work_on_lots(loop, plan, until);

@@ -10,6 +10,7 @@
 
 #include "train/adjust.h"
 #include "train/checkpoint.h"
+#include "train/loss_scale.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
 #include "tutti/communicator.h"
@@ -54,6 +55,7 @@ struct Training {
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was taken up
   AdjustState adjust;
+  LossScale loss_scale;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
   int threads = 1;

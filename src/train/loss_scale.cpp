@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loss_scale.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace tutti {
+
+std::optional<LossScale> LossScale::parse(const std::string& text) {
+  LossScale scale;
+  if (text == "auto") {
+    scale.value_ = first, scale.seeks_ = true;
+    return scale;
+  }
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, scale.value_);
+  int exponent = 0;
+  const bool power = error == std::errc{} && stop == end && std::frexp(scale.value_, &exponent) == 0.5;
+  if (!power || scale.value_ < 1 || scale.value_ > most) return {};
+  return scale;
+}
+
+bool LossScale::leaves_out(bool finite) {
+  if (!seeks_) return false;
+  if (finite) {
+    if (++good_steps_ < steps_until_doubled) return false;
+    good_steps_ = 0;
+    value_ = std::min(2 * value_, most);
+    return false;
+  }
+  good_steps_ = 0;
+  if (value_ == 1) return false;
+  value_ /= 2;
+  return true;
+}
+
+void LossScale::archive(Archive& a) {
+  if (!seeks_ || !a.has("lossScale.value")) return;
+  a("lossScale.value", value_);
+  a("lossScale.goodSteps", good_steps_);
+}
+
+}  // namespace tutti
