@@ -49,6 +49,8 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
                                         .reuse_memory = options.reuse_memory,
                                         .winograd = options.winograd,
                                         .image_layouts = options.image_layouts});
+    if (auto* recorder = dynamic_cast<Recorder*>(backend.get()); recorder && options.repeat_steps)
+      training->repeater.use(*recorder);
     lay_out_parameters();
   }
   lay_out_state();

@@ -32,6 +32,7 @@ struct Executable {
   }
   graph::Program program;
   graph::Run run;
+  graph::Repeater repeater;
   std::vector<std::size_t> roots;
   std::vector<DeviceBuffer> dense;       // by tensor: streams uploaded, sparse ones that are read as dense values
   graph::PackedInputs packed;            // of programs that work in packed order
@@ -61,7 +62,9 @@ struct Network::Impl {
   std::vector<std::size_t> slice_of, store_of;  // by node; none where it has no such place
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  DeviceBuffer unscale;  // one number, where gradients are scaled
+  float gradient_scale = 1;
+  DeviceBuffer unscale;  // its reciprocal; and a number that nobody reads
+  std::shared_ptr<double[]> gradient_sum;
   std::unique_ptr<Executable> training, evaluation, output, statistics;
   NetworkMode mode;
   bool keeps_states = true;

@@ -45,6 +45,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   completes_.resize(kernels_.size());
   flow_gradients();
   find_ready();
+  find_stretches();
   plan_lifetimes();
 }
 
@@ -283,8 +284,39 @@ void Program::find_ready() {
       if (code_.tensors[t].trained && last[t] == none) add(t);
 }
 
-void Program::forward(Run& run) const {
-  for (std::size_t i = 0; i < kernels_.size(); ++i) i = forward_one(run, i);
+// A stretch of a few calls is not worth a recording. Backward is cut where much has become complete, so that pieces can
+// travel while the rest is computed.
+void Program::find_stretches() {
+  constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
+  const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {
+    std::vector<Stretch> stretches;
+    std::size_t complete = 0;
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::size_t kernel = kernel_at(n);
+      const bool same = loop_of_[kernel] == none && !backward_only_[kernel] && graph::repeats(kernels_[kernel]->code);
+      if (stretches.empty() || stretches.back().repeats != same || complete >= much)
+        stretches.push_back({n, n, same}), complete = 0;
+      stretches.back().last = n + 1;
+      if (!backward || !same) continue;
+      for (const auto tensor : completes_[kernel]) complete += code_.tensors[tensor].elements;
+    }
+    for (Stretch& s : stretches) s.repeats = s.repeats && s.last - s.first >= fewest;
+    return stretches;
+  };
+  forward_stretches_ = cut(
+      kernels_.size(), [](std::size_t n) { return n; }, false);
+  backward_stretches_ = cut(
+      active_.size(), [this](std::size_t n) { return active_[n]; }, true);
+}
+
+void Program::forward(Run& run, Repeater* repeater) const {
+  for (std::size_t n = 0; n < forward_stretches_.size(); ++n) {
+    const Stretch& s = forward_stretches_[n];
+    const auto work = [&] {
+      for (std::size_t i = s.first; i < s.last; ++i) i = forward_one(run, i);
+    };
+    repeater&& s.repeats ? repeater->run(n, run, work) : work();
+  }
 }
 
 // Runs a kernel, or the loop that begins with it; returns the last one that has run.
@@ -327,30 +359,37 @@ void Program::backward_one(Run& run, const Kernel& kernel) const {
     for (const auto& piece : run.pieces[kernel.code.in[0].tensor]) run.sink->piece_ready(piece.index);
 }
 
-void Program::backward(Run& run) const {
-  const bool announcing = run.last_part && run.sink;
-  const auto announce = [&](std::size_t tensor) {
-    for (const auto& piece : run.pieces[tensor]) run.sink->piece_ready(piece.index);
-  };
-  if (!code_.tensors[criterion_->tensor].trained)
-    run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
-  std::size_t done = none;  // the loop that has run
-  for (const auto i : active_) {
+void Program::backward_stretch(Run& run, const Stretch& s) const {
+  std::size_t done = none;  // the loop that has run; no stretch cuts one
+  for (std::size_t n = s.first; n < s.last; ++n) {
+    const std::size_t i = active_[n];
     if (loop_of_[i] == none) {
       backward_one(run, *kernels_[i]);
     } else if (loop_of_[i] != done) {
       done = loop_of_[i];
       loops_[done].backward(run, kernels_);
     }
-    if (!announcing) continue;
+    if (!run.last_part || !run.sink) continue;
     for (const auto tensor : completes_[i])
-      if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor)) announce(tensor);
+      if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor))
+        for (const auto& piece : run.pieces[tensor]) run.sink->piece_ready(piece.index);
+  }
+}
+
+void Program::backward(Run& run, Repeater* repeater) const {
+  if (!code_.tensors[criterion_->tensor].trained)
+    run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
+  for (std::size_t n = 0; n < backward_stretches_.size(); ++n) {
+    const Stretch& s = backward_stretches_[n];
+    const auto work = [&] { backward_stretch(run, s); };
+    repeater&& s.repeats ? repeater->run(forward_stretches_.size() + n, run, work) : work();
   }
   std::size_t flowing = 0;
   for (const auto& tensors : completes_) flowing += tensors.size();
   for (std::size_t r = flowing; r < ready_.size(); ++r) {
     run.backend.fill(0, run.gradients[ready_[r].tensor], code_.tensors[ready_[r].tensor].elements);
-    if (announcing) announce(ready_[r].tensor);
+    if (!run.last_part || !run.sink) continue;
+    for (const auto& piece : run.pieces[ready_[r].tensor]) run.sink->piece_ready(piece.index);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "graph/loop_run.h"
 #include "graph/lower.h"
 #include "graph/memory_plan.h"
+#include "graph/repeater.h"
 
 namespace tutti::graph {
 
@@ -32,12 +33,13 @@ class Program {
   std::size_t planned_columns() const { return columns_; }
   std::size_t memory() const { return memory_; }  // floats
 
-  void forward(Run& run) const;
+  // With a repeater: stretches that it has recorded are repeated; begin() of it comes before forward.
+  void forward(Run& run, Repeater* repeater = nullptr) const;
   // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
   // none.
   std::string first_not_finite(Run& run) const;
   // Announces the pieces of parameters as they become complete, in the last part of a share.
-  void backward(Run& run) const;
+  void backward(Run& run, Repeater* repeater = nullptr) const;
   // Announces everything in the same order as backward, without computing.
   void announce_all(const Run& run) const;
   // Run with the sizes of this program and its buffers.
@@ -63,6 +65,12 @@ class Program {
   bool sequential() const { return code_.sequential; }  // wants its columns in packed order
 
  private:
+  // Kernels [first, last), or as many of active_, that may be repeated as one or have to be told one by one.
+  struct Stretch {
+    std::size_t first = 0, last = 0;
+    bool repeats = false;
+  };
+  void find_stretches();
   void flow_gradients();
   void find_ready();
   void make_kernels();
@@ -73,6 +81,7 @@ class Program {
   void place_value(std::size_t i, std::vector<std::size_t>& last_use);
   void place_gradients();
   std::size_t forward_one(Run& run, std::size_t i) const;
+  void backward_stretch(Run& run, const Stretch&) const;
   void backward_one(Run& run, const Kernel& kernel) const;
   std::size_t begin_of(std::size_t kernel) const;
   std::size_t end_of(std::size_t kernel) const;
@@ -90,8 +99,9 @@ class Program {
   std::vector<std::size_t> loop_of_;  // by kernel; none outside of loops
   std::vector<bool> backward_only_;   // by kernel: the weight gradient of a product in a loop, over all steps at once
   std::optional<Operand> criterion_;
-  std::vector<bool> needs_gradient_;                 // by tensor
-  std::vector<std::size_t> active_;                  // instructions that take part in backward, last first
+  std::vector<bool> needs_gradient_;  // by tensor
+  std::vector<std::size_t> active_;   // instructions that take part in backward, last first
+  std::vector<Stretch> forward_stretches_, backward_stretches_;
   std::vector<std::vector<std::size_t>> completes_;  // by instruction: trained tensors complete after it
   std::vector<Ready> ready_;
   std::vector<std::size_t> dense_inputs_;

@@ -43,9 +43,6 @@ std::size_t default_axis(const graph::Lowered& code) {
   return 0;
 }
 
-// Criteria are sums over samples, not means, so their gradients are near 1; a little is enough, and leaves room above.
-constexpr float float16_scale = 256;
-
 // Stands between the program and whoever takes the pieces.
 class Announcer : public PieceSink {
  public:
@@ -274,10 +271,10 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   };
   Announcer announcer(pieces, *m.backend, std::ref(tell));
   e.run.sink = &announcer;
-  if (m.options.compute_type == ComputeType::float16) {
-    e.run.gradient_scale = float16_scale;
-    float* by = m.unscale.room(*m.backend, 1);
-    m.backend->fill(1 / float16_scale, by, 1);
+  e.run.gradient_scale = m.gradient_scale;
+  if (m.gradient_scale != 1) {
+    float* by = m.unscale.room(*m.backend, 2);
+    m.backend->fill(1 / m.gradient_scale, by, 1);
     announcer.unscale(m.parameters, by);
   }
   const auto& parts = m.parts(e, batch);
@@ -295,15 +292,35 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     m.attach(e, batch, parts[p]);
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
-    e.program.forward(e.run);
+    e.repeater.begin(e.run);
+    e.program.forward(e.run, &e.repeater);
     m.backend->mark();
     untold = parts[p];
     if (m.backend->is_host()) tell();
-    e.program.backward(e.run);
+    e.program.backward(e.run, &e.repeater);
     tell();
   }
   if (!pieces.follows_device()) m.backend->finish();
   return tally;
+}
+
+void Network::scale_gradients(double scale) { impl_->gradient_scale = static_cast<float>(scale); }
+
+// The sum of their sizes: in double it overflows for no number of finite floats.
+bool Network::gradients_are_finite() {
+  Impl& m = *impl_;
+  if (!m.gradient_sum) m.gradient_sum = m.backend->make_sums(1);
+  Loss sum;
+  sum.op = LossOp::sum_abs;
+  sum.extent.size = m.parameters.size();
+  const float* const gradients = m.parameters.gradients.data();
+  m.backend->loss(sum, std::span(&gradients, 1), nullptr, m.gradient_sum.get(), m.unscale.room(*m.backend, 2) + 1);
+  m.backend->finish();
+  return std::isfinite(m.gradient_sum[0]);
+}
+
+void Network::clear_gradients() {
+  impl_->backend->fill(0, impl_->parameters.gradients.data(), impl_->parameters.size());
 }
 
 Tally Network::evaluate(const Batch& batch) {

@@ -8,12 +8,21 @@
 
 #include "base/clock.h"
 #include "strategy/local.h"
+#include "tutti/log.h"
 
 namespace tutti {
 
 void LibrarySums::start(Parameters& parameters) {
   parameters_ = &parameters;
   broadcast_weights(comm_, parameters);
+  device_sums_.reset();
+  if (comm_.size() > 1 && !is_host(parameters.gradients.memory())) {
+    std::string why;
+    device_sums_ = make_device_sums(comm_, why);
+    if (comm_.rank() == 0)
+      log::line(device_sums_ ? fmt::format("ASA: gradients are summed by {}.", device_sums_->name())
+                             : fmt::format("ASA: gradients are summed by the MPI library, not by NCCL: {}.", why));
+  }
   all_lines_.assign(parameters.slices.size(), {});
   for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
     if (!parameters.slices[s].sparse_gradient) continue;
@@ -25,7 +34,10 @@ void LibrarySums::start(Parameters& parameters) {
 void LibrarySums::finish_gradients(Tally& tally) {
   tallies_.begin(tally);
   const auto start = Clock::now();
-  comm_.all_reduce_sum(parameters_->gradients.span());
+  if (device_sums_)
+    device_sums_->sum(parameters_->gradients.data(), parameters_->size());
+  else
+    comm_.all_reduce_sum(parameters_->gradients.span());
   stats_.wait += seconds_since(start);
   ++stats_.exchanges;
   if (comm_.size() > 1) {  // of an all-reduce in stripes; the library may do something else
@@ -46,7 +58,7 @@ ExchangeStats LibrarySums::take_stats() {
 }
 
 std::string LibrarySums::describe() const {
-  return fmt::format("ASA on {} rank{}, gradients summed by the MPI library", comm_.size(),
+  return fmt::format("ASA on {} rank{}, gradients summed by the MPI library (on GPUs by NCCL, if it can)", comm_.size(),
                      comm_.size() == 1 ? "" : "s");
 }
 

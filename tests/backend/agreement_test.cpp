@@ -9,11 +9,13 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/cuda_library.h"
 #include "tutti/backend.h"
 #include "tutti/error.h"
+#include "tutti/recorder.h"
 
 namespace tutti {
 namespace {
@@ -113,6 +115,82 @@ TEST_F(Agreement, MemoryKeepsWhatItGets) {
   Desk d(*gpu);
   d.take(d.put(big), many);
   EXPECT_TRUE(d.results == big);
+}
+
+// Of every size, one after the other into the same place while earlier values wait to be read: none overtakes.
+TEST_F(Agreement, UploadsKeepTheOrder) {
+  const std::size_t most = (std::size_t{5} << 20) + 3;  // more than a block of pinned memory
+  Desk desk(*gpu);
+  Floats values(most, 0.0f);
+  float* x = desk.put(values);
+  std::vector<std::pair<float*, std::size_t>> copies;
+  unsigned round = 0;
+  for (const std::size_t n : {most, std::size_t{1}, std::size_t{20000}, most, std::size_t{16384}, std::size_t{16383}}) {
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 1000 + 1000 * round);
+    gpu->upload(values.data(), x, n);
+    std::fill(values.begin(), values.end(), -1.0f);  // may be reused at once
+    float* copy = desk.put({0.0f, 0.0f});
+    gpu->gather_columns(std::vector<std::int32_t>{0, static_cast<std::int32_t>(n - 1)}, 1, x, copy);
+    copies.emplace_back(copy, n), ++round;
+  }
+  for (std::size_t r = 0; r < copies.size(); ++r) {
+    float ends[2];
+    gpu->download(copies[r].first, ends, 2);
+    EXPECT_EQ(ends[0], static_cast<float>(1000 * r));
+    EXPECT_EQ(ends[1], static_cast<float>((copies[r].second - 1) % 1000 + 1000 * r));
+  }
+}
+
+TEST_F(Agreement, CallsAreRecordedAndRepeated) {
+  auto* const recorder = dynamic_cast<Recorder*>(gpu.get());
+  ASSERT_TRUE(recorder);
+  constexpr std::size_t n = 1000;
+  const Floats start = random(n, 1), other = random(n, 2);
+  Desk desk(*gpu);
+  float *x = desk.put(start), *y = desk.put(other), *z = desk.put(start);
+  const auto values = [&](const float* p) {
+    Floats v(n);
+    gpu->download(p, v.data(), n);
+    return v;
+  };
+  const auto work = [&] {
+    gpu->map(UnaryOp::tanh, x, z, n);
+    gpu->gemm({.m = 10, .n = 100, .k = 10, .lda = 10, .ldb = 100, .ldc = 100, .accumulate = true}, y, z, x);
+  };
+  work();
+  const Floats once = values(x);
+  work();
+  const Floats twice = values(x);
+  gpu->upload(start.data(), x, n);
+
+  auto recording = recorder->record(work);
+  ASSERT_TRUE(recording);
+  EXPECT_EQ(values(x), start) << "noted, not made";
+  EXPECT_TRUE(recording->repeat());
+  EXPECT_EQ(values(x), once);
+  EXPECT_TRUE(recording->repeat());
+  EXPECT_EQ(values(x), twice);
+
+  // The same calls with other places, and other calls, take the place of what was recorded.
+  float* const first = std::exchange(x, desk.put(start));
+  recording = recorder->record(work, std::move(recording));
+  ASSERT_TRUE(recording && recording->repeat());
+  EXPECT_EQ(values(x), once);
+  EXPECT_EQ(values(first), twice);
+  recording = recorder->record([&] { gpu->fill(3, y, n); }, std::move(recording));
+  ASSERT_TRUE(recording && recording->repeat());
+  EXPECT_EQ(values(y), Floats(n, 3.0f));
+
+  // What waits, or brings values of the host.
+  EXPECT_FALSE(recorder->record([&] { gpu->finish(); }));
+  EXPECT_FALSE(recorder->record([&] { gpu->fill(1, x, n), gpu->upload(start.data(), y, n); }));
+  EXPECT_FALSE(recorder->record([&] { gpu->gather_columns(std::vector<std::int32_t>{1, 0}, 1, x, y); }));
+  EXPECT_EQ(values(x), once);
+  EXPECT_EQ(values(y), Floats(n, 3.0f));
+
+  EXPECT_TRUE(recording->repeat());
+  gpu->release(gpu->allocate(1));
+  EXPECT_FALSE(recording->repeat()) << "it might use memory that is gone";
 }
 
 TEST_F(Agreement, SharedMemoryIsSeenByBoth) {

@@ -99,10 +99,57 @@ class GpuTest(support.TrainerTest):
         exact = self.criteria(DENSE, '0')
         for kind in ('tf32', 'bfloat16', 'float16'):
             with self.subTest(kind):
-                rounded = self.criteria(DENSE, '0', extra=[f'computeType={kind}'])
+                rounded = self.criteria(DENSE, '0', extra=[f'computeType={kind}', *(['lossScale=256'] if kind == 'float16' else [])])
                 self.assertNotEqual(rounded, exact)
                 for a, b in zip(exact, rounded):
                     self.assertAlmostEqual(a, b, delta=2e-2)
+
+    def test_recorded_steps_give_the_same_bits(self):
+        for network, ranks in ((DENSE, None), (IMAGE, None), (DENSE, 2)):
+            with self.subTest(network=network, ranks=ranks):
+                recorded, told = ([self.criteria(network, '0', ranks=ranks, extra=[f'cudaGraphs={on}', 'Train=[SGD=[minibatchSize=8]]']),
+                                   (self.directory / f'models/0-{ranks}/net.dnn').read_bytes()] for on in ('true', 'false'))
+                self.assertEqual(recorded, told)
+
+    def losses_of_float16(self, directory, stop, ranks, scale, extra=()):
+        """Criteria of the epochs, and the lines about updates that were left out."""
+        sgd = f'maxEpochs = {stop}; keepCheckPointFiles = true; ParallelTrain = [ DataParallelSGD = [ gradientBits = 32 ] ]'
+        network = DENSE.replace('z = Lin', 'large = Constant (30); z = large .* Lin')
+        text = (CONFIG % (network, sgd, 'dense', 'dense')).replace('maxEpochs = 2; ', '')
+        (self.directory / 'net.cntk').write_text(text, encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 120, 1, False)
+        result = self.run_trainer(['configFile=net.cntk', 'command=Train', 'OutputDir=.', f'modelPath=models/{directory}/net.dnn', 'deviceId=0',
+                                   'computeType=float16', f'lossScale={scale}', *extra], ranks)
+        return re.findall(rf'Finished Epoch.*?\bce = ({NUMBER})', result.text), re.findall(r'Minibatch\[ *\d+\]: a gradient is not finite in float16 with lossScale \d+: .* (\d+) now', result.text)
+
+    def test_the_loss_scale_is_sought(self):
+        for ranks in (None, 2):
+            with self.subTest(ranks=ranks):
+                losses, scales = self.losses_of_float16(f'whole-{ranks}', 3, ranks, 'auto')
+                self.assertEqual(len(losses), 3)
+                self.assertTrue(scales)
+                self.assertTrue(set(scales) <= {str(65536 // 2 ** i) for i in range(1, 16)}, scales)
+                # With the scale that was found from the start, nothing is left out; too large a fixed one shows.
+                again, none = self.losses_of_float16(f'fixed-{ranks}', 3, ranks, scales[-1])
+                self.assertEqual((len(again), none), (3, []))
+                # A run that is taken up behind its first epoch goes on with the scale that it had.
+                for path in (self.directory / f'models/whole-{ranks}').iterdir():
+                    if not path.name.startswith('net.dnn.1'):
+                        path.unlink()
+                rest, more = self.losses_of_float16(f'whole-{ranks}', 3, ranks, 'auto')
+                self.assertEqual(rest, losses[1:])
+                self.assertEqual(more, scales[-len(more):] if more else [])
+                self.assertLess(len(more), len(scales))
+
+    def test_loss_scales_that_are_none(self):
+        (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 10, 1, False)
+        for scale in ('1000', '0.5', 'much'):
+            result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0', 'computeType=float16', f'lossScale={scale}'], expect=None)
+            self.assertIn(f"'{scale}' is no scale", result.text)
+            self.assertIn('write auto, or a power of two', result.text)
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0', 'lossScale=64'])
+        self.assertIn('lossScale has no effect', result.text)
 
     def test_two_ranks_share_a_gpu(self):
         cpu = self.criteria(DENSE, '-1', ranks=2)

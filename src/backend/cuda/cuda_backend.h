@@ -10,12 +10,13 @@
 #include "backend/cuda/groups.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
+#include "tutti/recorder.h"
 
 namespace tutti::cuda {
 
 class Matmul;  // matmul.h
 
-class CudaBackend : public Backend {
+class CudaBackend : public Backend, public Recorder {
  public:
   // Throws Error that says which step failed: driver, device or memory.
   CudaBackend(int device, ComputeType);
@@ -31,6 +32,8 @@ class CudaBackend : public Backend {
   void wait_for_mark() override;
   const FloatMemory& shared_memory() const override;
   std::shared_ptr<double[]> make_sums(std::size_t count) override;
+
+  std::unique_ptr<Recording> record(const std::function<void()>& work, std::unique_ptr<Recording> before) override;
 
   float* allocate(std::size_t count) override;
   void release(float*) override;
@@ -81,11 +84,15 @@ class CudaBackend : public Backend {
   template <class T>
   const T* uploaded(const T* host, std::size_t count, Scratch& room);
 
+  // For what cannot be recorded: ends a recording that is going on.
+  void only_when_not_recording() const;
+
   const int device_;
   const ComputeType compute_type_;
   std::string device_name_;
   Stream stream_;
   Event mark_;
+  bool recording_ = false;
   Staging staging_;
   Scratch scratch_;   // results in between: free again when the call returns, because the stream keeps the order
   Scratch lists_[5];  // host arrays of a call
@@ -97,6 +104,7 @@ class CudaBackend : public Backend {
 
 template <class T>
 const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& room) {
+  only_when_not_recording();
   T* device = room.room<T>(count);
   staging_.upload(host, device, count * sizeof(T), stream());
   return device;

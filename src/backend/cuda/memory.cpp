@@ -94,9 +94,18 @@ std::string CudaBackend::name() const {
 
 ImageBackend& CudaBackend::images() { return *images_; }
 
-void CudaBackend::finish() { check(cudaStreamSynchronize(stream()), "computing"); }
-void CudaBackend::mark() { check(cudaEventRecord(mark_.get(), stream()), "computing"); }
-void CudaBackend::wait_for_mark() { check(cudaEventSynchronize(mark_.get()), "computing"); }
+void CudaBackend::finish() {
+  only_when_not_recording();
+  check(cudaStreamSynchronize(stream()), "computing");
+}
+void CudaBackend::mark() {
+  only_when_not_recording();
+  check(cudaEventRecord(mark_.get(), stream()), "computing");
+}
+void CudaBackend::wait_for_mark() {
+  only_when_not_recording();
+  check(cudaEventSynchronize(mark_.get()), "computing");
+}
 
 const FloatMemory& CudaBackend::shared_memory() const {
   static constexpr FloatMemory memory{"managed", allocate_managed, [](float* p) { cudaFree(p); },
@@ -115,6 +124,7 @@ std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
 }
 
 float* CudaBackend::allocate(std::size_t count) {
+  only_when_not_recording();
   void* p = nullptr;
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
   if (const auto status = cudaMalloc(&p, bytes); status != cudaSuccess) {
@@ -129,9 +139,13 @@ float* CudaBackend::allocate(std::size_t count) {
 }
 
 // Waits for the device, so nothing that is under way loses its memory.
-void CudaBackend::release(float* p) { cudaFree(p); }
+void CudaBackend::release(float* p) {
+  cudaFree(p);
+  count_giving_back();
+}
 
 void CudaBackend::upload(const float* host, float* device, std::size_t count) {
+  only_when_not_recording();
   if (count) staging_.upload(host, device, count * sizeof(float), stream());
 }
 

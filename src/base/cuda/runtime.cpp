@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "tutti/error.h"
@@ -11,7 +12,11 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t staging_half = std::size_t{16} << 20;
+constexpr std::size_t staging_block = std::size_t{16} << 20, most_blocks = 64;
+// Fewer bytes than this are on the device before another stream has been told to wait for them.
+constexpr std::size_t worth_a_journey = std::size_t{64} << 10;
+
+std::atomic<std::uint64_t> given_back{0};
 
 }  // namespace
 
@@ -31,43 +36,70 @@ Event make_event() {
   return e;
 }
 
+std::uint64_t times_given_back() { return given_back; }
+void count_giving_back() { ++given_back; }
+
 Scratch::~Scratch() {
-  if (data_) cudaFree(data_);
+  if (!data_) return;
+  cudaFree(data_);
+  count_giving_back();
 }
 
 void* Scratch::bytes(std::size_t count) {
   if (count <= bytes_) return data_;
-  // cudaFree waits for the device, so nothing that is under way loses its memory.
-  if (data_) check(cudaFree(std::exchange(data_, nullptr)), "giving back scratch memory");
-  bytes_ = 0;
+  if (data_) {
+    // cudaFree waits for the device, so nothing that is under way loses its memory.
+    check(cudaFree(data_), "giving back scratch memory");
+    data_ = nullptr, bytes_ = 0;
+    count_giving_back();
+  }
   check(cudaMalloc(&data_, count), "taking scratch memory");
   bytes_ = count;
   return data_;
 }
 
-Staging::Staging() {
-  check(cudaHostAlloc(&pinned_, halves * staging_half, cudaHostAllocDefault), "taking pinned memory");
-  for (auto& event : free_) event = make_event();
-}
+Staging::Staging() : journey_(make_stream()) {}
 Staging::~Staging() {
-  for (auto& event : free_) cudaEventSynchronize(event.get());
-  cudaFreeHost(pinned_);
+  for (auto& block : blocks_) cudaEventSynchronize(block.free.get());
+  cudaStreamSynchronize(journey_.get());
+}
+
+// The oldest block if it is free again, else a new one.
+void Staging::next_block(cudaStream_t stream) {
+  if (!blocks_.empty()) {
+    check(cudaEventRecord(blocks_[at_].free.get(), stream), "uploading");
+    at_ = (at_ + 1) % blocks_.size();
+    used_ = 0;
+    const cudaError_t status = cudaEventQuery(blocks_[at_].free.get());
+    if (status != cudaErrorNotReady) return check(status, "uploading");
+    if (blocks_.size() == most_blocks) return check(cudaEventSynchronize(blocks_[at_].free.get()), "uploading");
+  }
+  Block fresh;
+  check(cudaHostAlloc(fresh.pinned.out(), staging_block, cudaHostAllocDefault), "taking pinned memory");
+  fresh.arrived = make_event(), fresh.free = make_event();
+  blocks_.insert(blocks_.begin() + static_cast<std::ptrdiff_t>(at_), std::move(fresh));
 }
 
 void Staging::upload(const void* host, void* device, std::size_t bytes, cudaStream_t stream) {
   const auto* from = static_cast<const char*>(host);
   auto* to = static_cast<char*>(device);
+  const bool travels = bytes >= worth_a_journey;
   while (bytes > 0) {
-    if (used_ == staging_half) {
-      check(cudaEventRecord(free_[half_].get(), stream), "uploading");
-      half_ = (half_ + 1) % halves, used_ = 0;
-      check(cudaEventSynchronize(free_[half_].get()), "uploading");
-    }
-    const std::size_t n = std::min(bytes, staging_half - used_);
-    char* pinned = static_cast<char*>(pinned_) + half_ * staging_half + used_;
+    if (blocks_.empty() || used_ == staging_block) next_block(stream);
+    Block& block = blocks_[at_];
+    const std::size_t n = std::min(bytes, staging_block - used_);
+    char* pinned = static_cast<char*>(block.pinned.get()) + used_;
     std::memcpy(pinned, from, n);
-    check(cudaMemcpyAsync(to, pinned, n, cudaMemcpyHostToDevice, stream), "uploading");
-    used_ = std::min(staging_half, (used_ + n + 63) / 64 * 64);
+    if (travels) {
+      char* landing = static_cast<char*>(block.landing.bytes(staging_block)) + used_;
+      check(cudaMemcpyAsync(landing, pinned, n, cudaMemcpyHostToDevice, journey_.get()), "uploading");
+      check(cudaEventRecord(block.arrived.get(), journey_.get()), "uploading");
+      check(cudaStreamWaitEvent(stream, block.arrived.get(), 0), "uploading");
+      check(cudaMemcpyAsync(to, landing, n, cudaMemcpyDeviceToDevice, stream), "uploading");
+    } else {
+      check(cudaMemcpyAsync(to, pinned, n, cudaMemcpyHostToDevice, stream), "uploading");
+    }
+    used_ = std::min(staging_block, (used_ + n + 63) / 64 * 64);
     from += n, to += n, bytes -= n;
   }
 }

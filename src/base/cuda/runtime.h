@@ -6,7 +6,9 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
+#include <vector>
 
 #include "base/handle.h"
 
@@ -21,15 +23,24 @@ inline void check(cudaError_t status, const char* doing,
 
 using Stream = Handle<cudaStream_t, cudaStreamDestroy>;
 using Event = Handle<cudaEvent_t, cudaEventDestroy>;
+using Pinned = Handle<void*, cudaFreeHost>;
 
 Stream make_stream();
 Event make_event();  // without a time, to be waited for
+
+// How often memory that work in a stream may have used was given back.
+std::uint64_t times_given_back();
+void count_giving_back();
 
 // Memory of the device that grows when asked and does not keep what it held. Waits for the device when it grows.
 class Scratch {
  public:
   Scratch() = default;
   Scratch(Scratch&& o) noexcept : data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
+  Scratch& operator=(Scratch&& o) noexcept {
+    std::swap(data_, o.data_), std::swap(bytes_, o.bytes_);
+    return *this;
+  }
   ~Scratch();
   void* bytes(std::size_t count);
   template <class T>
@@ -42,8 +53,10 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-// Small pieces of host memory on their way to the device: copied into pinned memory at once, so that the caller may
-// reuse what he gave, and from there asynchronously, in the order of the stream.
+// Host memory on its way to the device: copied into pinned memory at once, so that the caller may reuse what he gave.
+// From there small pieces go in the order of the stream. Large ones travel in a stream of their own, while the other
+// one still computes what it was given before, to a landing place on the device, and in the order of the stream from
+// there to where they belong. Blocks are added while the earlier ones are in use, so that nobody waits.
 class Staging {
  public:
   Staging();
@@ -52,10 +65,17 @@ class Staging {
   void upload(const void* host, void* device, std::size_t bytes, cudaStream_t stream);
 
  private:
-  static constexpr std::size_t halves = 2;
-  void* pinned_ = nullptr;
-  std::size_t half_ = 0, used_ = 0;
-  Event free_[halves];  // recorded behind the last copy out of a half
+  struct Block {
+    Pinned pinned;
+    Scratch landing;
+    Event arrived;  // behind the last journey to the landing place
+    Event free;     // behind the last use of the block
+  };
+  void next_block(cudaStream_t);
+
+  std::vector<Block> blocks_;  // a ring
+  std::size_t at_ = 0, used_ = 0;
+  Stream journey_;
 };
 
 }  // namespace tutti::cuda

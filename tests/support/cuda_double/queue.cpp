@@ -9,11 +9,19 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
+// Work that was noted while its stream was captured; the same for a graph that can be launched.
+struct CudaDoubleGraph {
+  std::vector<std::function<void()>> work;
+};
 struct CudaDoubleStream {
   std::deque<std::function<void()>> work;
+  std::unique_ptr<CudaDoubleGraph> captured;  // while it is
+  bool broken = false;                        // the capture
 };
 struct CudaDoubleEvent {
   CudaDoubleStream* stream = nullptr;
@@ -22,6 +30,13 @@ struct CudaDoubleEvent {
 
 namespace cuda_double {
 namespace {
+
+// The stream that this thread captures. Whoever does in between what cannot be captured has broken the capture.
+thread_local CudaDoubleStream* capturing = nullptr;
+bool breaks_capture() {
+  if (capturing) capturing->broken = true;
+  return capturing;
+}
 
 // One device does one thing at a time, whichever thread waits for it.
 struct Device {
@@ -89,9 +104,17 @@ std::size_t pages(std::size_t bytes) {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
+  if (stream && stream->captured) return stream->captured->work.push_back(std::move(work));
   if (stream) return stream->work.push_back(std::move(work));
   const Working now;
   work();
+}
+
+void drive(cudaStream_t stream, const std::function<bool()>& done) {
+  const std::lock_guard lock(device().mutex);
+  const Working now;
+  while (!done() && next(*stream)) {
+  }
 }
 
 }  // namespace cuda_double
@@ -100,6 +123,7 @@ using namespace cuda_double;
 
 // Fresh memory holds no zeros, so that nobody comes to rely on them; behind it lies a page that nobody may touch.
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   const std::lock_guard lock(device().mutex);
   const std::size_t size = pages(bytes), guard = pages(1);
   void* block = mmap(nullptr, size + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -112,6 +136,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   drain_all();
   const std::lock_guard lock(device().mutex);
   const auto found = device().memory.find(p);
@@ -125,6 +150,7 @@ cudaError_t cudaFree(void* p) {
 }
 
 static cudaError_t allocate_for_both(void** p, std::size_t bytes) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   const std::size_t size = (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256;
   *p = std::aligned_alloc(256, size);
   if (!*p) return cudaErrorMemoryAllocation;
@@ -137,6 +163,7 @@ cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return alloca
 cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   drain_all();
   return cudaSuccess;
 }
@@ -154,10 +181,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   if (s) drain(*s);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   enqueue(s, [e, number = e->recorded] { reach(*e, number); });
   return cudaSuccess;
 }
@@ -171,19 +200,60 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   e->stream = s;
   enqueue(s, [e, number = ++e->recorded] { e->reached = number; });
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   reach(*e, e->recorded);
   return cudaSuccess;
 }
 // Whoever asks again and again is answered at last: each time the stream does a little.
 cudaError_t cudaEventQuery(cudaEvent_t e) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   const std::lock_guard lock(device().mutex);
   if (e->reached >= e->recorded) return cudaSuccess;
   const Working now;
   next(*e->stream);
   return e->reached >= e->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  if (!s || breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(device().mutex);
+  s->captured = std::make_unique<CudaDoubleGraph>(), s->broken = false;
+  capturing = s;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+  if (capturing != s) return cudaErrorInvalidValue;
+  const std::lock_guard lock(device().mutex);
+  capturing = nullptr;
+  const std::unique_ptr<CudaDoubleGraph> captured = std::move(s->captured);
+  *graph = s->broken ? nullptr : new CudaDoubleGraph(*captured);
+  return s->broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new CudaDoubleGraph(*graph);
+  return cudaSuccess;
+}
+// Other numbers, but not other calls.
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo*) {
+  if (exec->work.size() != graph->work.size()) return cudaErrorGraphExecUpdateFailure;
+  exec->work = graph->work;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+  for (const auto& work : exec->work) enqueue(s, work);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
 }

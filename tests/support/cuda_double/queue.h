@@ -10,5 +10,7 @@
 namespace cuda_double {
 
 void enqueue(cudaStream_t, std::function<void()> work);
+// For work that needs what another stream does first: that stream goes on until `done`.
+void drive(cudaStream_t, const std::function<bool()>& done);
 
 }  // namespace cuda_double

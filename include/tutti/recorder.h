@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// recorder.h -- what a backend may be able to do as well: note a run of calls once, and make them again at the price of
+// one call. Asked for by dynamic_cast.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace tutti {
+
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // Makes the calls, behind what is in the queue. False, and nothing is done, when memory has been given back since the
+  // recording that they may use: record anew.
+  virtual bool repeat() = 0;
+};
+
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  // The calls of the backend in `work` are noted instead of made. Null when one of them cannot be noted, such as those
+  // that wait for the device or bring values of the host. `before`: a recording that this one takes the place of.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work,
+                                            std::unique_ptr<Recording> before = {}) = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/repeater.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+namespace tutti::graph {
+namespace {
+
+// Whole minibatches and the last one of an epoch, in one part or several.
+constexpr std::size_t most_shapes = 4;
+
+// Notes pieces that are announced while nothing has been computed yet.
+class Notes final : public PieceSink {
+ public:
+  explicit Notes(std::vector<std::size_t>& pieces) : pieces_(pieces) {}
+  bool follows_device() const override { return true; }
+  void piece_ready(std::size_t piece) override { pieces_.push_back(piece); }
+
+ private:
+  std::vector<std::size_t>& pieces_;
+};
+
+}  // namespace
+
+// Left out: what draws numbers, counts samples, keeps states, or sends lists of the host (sparse inputs, sequences).
+bool repeats(const Instruction& i) {
+  static const std::set<std::string> same = {"Times",
+                                             "TransposeTimes",
+                                             "BiasActivation",
+                                             "Plus",
+                                             "Minus",
+                                             "ElementTimes",
+                                             "LogPlus",
+                                             "Less",
+                                             "Equal",
+                                             "Greater",
+                                             "GreaterEqual",
+                                             "NotEqual",
+                                             "LessEqual",
+                                             "If",
+                                             "Clip",
+                                             "PerDimMeanVarNormalization",
+                                             "PerDimMeanVarDeNormalization",
+                                             "Negate",
+                                             "Reciprocal",
+                                             "Sigmoid",
+                                             "Tanh",
+                                             "RectifiedLinear",
+                                             "Exp",
+                                             "Log",
+                                             "Sqrt",
+                                             "Abs",
+                                             "Floor",
+                                             "Ceil",
+                                             "Round",
+                                             "Sin",
+                                             "Cosine",
+                                             "Softmax",
+                                             "LogSoftmax",
+                                             "Hardmax",
+                                             "ReduceElements",
+                                             "CrossEntropyWithSoftmax",
+                                             "ClassificationError",
+                                             "CrossEntropy",
+                                             "SquareError",
+                                             "Logistic",
+                                             "WeightedLogistic",
+                                             "SumElements",
+                                             "MatrixL1Reg",
+                                             "Slice",
+                                             "RowStack",
+                                             "TransposeDimensions",
+                                             "Convolution",
+                                             "Pooling",
+                                             "MaxUnpooling",
+                                             "Reorder",
+                                             "ROIPooling",
+                                             "LocalResponseNormalization"};
+  return !i.reads_sparse && same.contains(i.operation);
+}
+
+void Repeater::begin(const Run& run) {
+  if (!recorder_) return;
+  key_.assign(run.columns.begin(), run.columns.end());
+  for (const auto* places : {&run.values, &run.gradients, &run.work})
+    for (const float* p : *places) key_.push_back(reinterpret_cast<std::uintptr_t>(p));
+  key_.push_back(std::uint64_t{run.first_part} | std::uint64_t{run.last_part} << 1 |
+                 std::uint64_t{std::bit_cast<std::uint32_t>(run.gradient_scale)} << 2);
+  const auto known = std::find_if(shapes_.begin(), shapes_.end(), [&](const auto& s) { return s->key == key_; });
+  if (known != shapes_.end()) {
+    now_ = known->get();
+  } else if (shapes_.size() < most_shapes) {
+    now_ = shapes_.emplace_back(std::make_unique<Shape>()).get();
+  } else {
+    now_ = shapes_[oldest_].get();
+    oldest_ = (oldest_ + 1) % most_shapes;
+    now_->stretches.clear(), now_->seen = 0;
+  }
+  if (known == shapes_.end() || now_->seen == 0) now_->key = key_;
+  ++now_->seen;
+}
+
+bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>& work) {
+  if (now_->stretches.size() <= number) now_->stretches.resize(number + 1);
+  Stretch& s = now_->stretches[number];
+  if (s.refused) return false;
+  if (!s.recording || !s.recording->repeat()) {
+    s.pieces.clear();
+    Notes notes(s.pieces);
+    PieceSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;
+    s.recording = recorder_->record(work, std::move(s.recording));
+    run.sink = sink;
+    s.refused = !s.recording || !s.recording->repeat();
+    if (s.refused) return false;
+  }
+  for (const std::size_t piece : s.pieces) run.sink->piece_ready(piece);
+  return true;
+}
+
+}  // namespace tutti::graph

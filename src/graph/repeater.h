@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// repeater.h -- stretches of a program whose calls of the backend are the same whenever sizes and places are: recorded
+// when they come the second time, repeated from then on. Without a backend that records, everything is done as always.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "graph/kernel.h"
+#include "tutti/recorder.h"
+
+namespace tutti::graph {
+
+// Whether an operation makes the same calls with the same numbers in every step of the same sizes, and does nothing on
+// the host that the next step looks at.
+bool repeats(const Instruction&);
+
+class Repeater {
+ public:
+  void use(Recorder& recorder) { recorder_ = &recorder; }
+  // Before the forward pass: with which sizes and places the stretches of this pass and its backward pass run.
+  void begin(const Run&);
+  // Does `work`, the stretch with that number, or repeats it. Pieces are announced behind it then.
+  template <class Work>
+  void run(std::size_t stretch, Run& run, const Work& work) {
+    if (!recorder_ || !now_ || now_->seen < 2 || !repeat(stretch, run, std::cref(work))) work();
+  }
+
+ private:
+  struct Stretch {
+    std::unique_ptr<Recording> recording;
+    std::vector<std::size_t> pieces;  // that it announces
+    bool refused = false;             // it cannot be recorded
+  };
+  struct Shape {
+    std::vector<std::uint64_t> key;
+    std::int64_t seen = 0;
+    std::vector<Stretch> stretches;
+  };
+  bool repeat(std::size_t stretch, Run&, const std::function<void()>& work);
+
+  Recorder* recorder_ = nullptr;
+  std::vector<std::unique_ptr<Shape>> shapes_;
+  std::size_t oldest_ = 0;
+  Shape* now_ = nullptr;
+  std::vector<std::uint64_t> key_;
+};
+
+}  // namespace tutti::graph

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stretches of a program: done at first, recorded the second time, repeated then; pieces are announced each time.
+#include "graph/repeater.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::graph {
+namespace {
+
+struct Counts {
+  int recorded = 0, repeated = 0;
+  bool works = true;      // recordings can be made
+  bool outdated = false;  // and repeated
+};
+
+class CountingRecorder final : public Recorder {
+ public:
+  explicit CountingRecorder(Counts& c) : counts(c) {}
+  std::unique_ptr<Recording> record(const std::function<void()>& work, std::unique_ptr<Recording>) override {
+    work();
+    ++counts.recorded;
+    if (!counts.works) return nullptr;
+    counts.outdated = false;
+    return std::make_unique<Counting>(counts);
+  }
+
+ private:
+  struct Counting final : Recording {
+    explicit Counting(Counts& c) : counts(c) {}
+    bool repeat() override {
+      counts.repeated += !counts.outdated;
+      return !counts.outdated;
+    }
+    Counts& counts;
+  };
+  Counts& counts;
+};
+
+class Pieces final : public PieceSink {
+ public:
+  void piece_ready(std::size_t piece) override { seen.push_back(piece); }
+  std::vector<std::size_t> seen;
+};
+
+class RepeaterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    run.columns = {8};
+    run.values = {&room, nullptr};
+    run.sink = &pieces;
+  }
+  // A step of one stretch that announces pieces 4 and 5; whether it has really been worked on.
+  bool step(Repeater& repeater) {
+    pieces.seen.clear();
+    const int before = worked;
+    repeater.begin(run);
+    repeater.run(0, run, [&] {
+      ++worked;
+      run.sink->piece_ready(4), run.sink->piece_ready(5);
+    });
+    EXPECT_EQ(pieces.seen, (std::vector<std::size_t>{4, 5}));
+    return worked > before;
+  }
+  std::unique_ptr<Backend> backend = make_backend("cpu");
+  Run run{*backend};
+  Pieces pieces;
+  Counts counts;
+  CountingRecorder recorder{counts};
+  float room = 0;
+  int worked = 0;
+};
+
+TEST_F(RepeaterTest, WithoutARecorderEverythingIsDone) {
+  Repeater repeater;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(repeater));
+}
+
+TEST_F(RepeaterTest, RecordsTheSecondTime) {
+  Repeater repeater;
+  repeater.use(recorder);
+  EXPECT_TRUE(step(repeater));
+  EXPECT_EQ(counts.recorded, 0);
+  EXPECT_TRUE(step(repeater));  // to note it
+  EXPECT_EQ(counts.recorded, 1);
+  EXPECT_EQ(counts.repeated, 1);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(step(repeater));
+  EXPECT_EQ(counts.repeated, 4);
+}
+
+TEST_F(RepeaterTest, EachShapeHasItsOwn) {
+  Repeater repeater;
+  repeater.use(recorder);
+  const auto settle = [&] {
+    step(repeater), step(repeater);
+    const int recorded = counts.recorded;
+    EXPECT_FALSE(step(repeater));
+    EXPECT_EQ(counts.recorded, recorded);
+  };
+  settle();
+  run.columns = {3};
+  EXPECT_TRUE(step(repeater));
+  settle();
+  run.columns = {8};
+  EXPECT_FALSE(step(repeater)) << "it is still known";
+  float elsewhere = 0;
+  run.values[0] = &elsewhere;
+  EXPECT_TRUE(step(repeater));
+  settle();
+  run.gradient_scale = 2;
+  EXPECT_TRUE(step(repeater));
+  settle();
+  run.last_part = false;
+  EXPECT_TRUE(step(repeater)) << "the oldest one is forgotten";
+  settle();
+  run.last_part = true;
+  EXPECT_FALSE(step(repeater));
+  run.gradient_scale = 1, run.values[0] = &room;
+  EXPECT_TRUE(step(repeater)) << "the oldest one was forgotten";
+}
+
+TEST_F(RepeaterTest, WhatCannotBeRecordedIsDone) {
+  Repeater repeater;
+  repeater.use(recorder);
+  counts.works = false;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(repeater));
+  EXPECT_EQ(counts.recorded, 1) << "and not tried again";
+}
+
+TEST_F(RepeaterTest, OutdatedRecordingsAreMadeAnew) {
+  Repeater repeater;
+  repeater.use(recorder);
+  step(repeater), step(repeater);
+  counts.outdated = true;
+  EXPECT_TRUE(step(repeater));
+  EXPECT_EQ(counts.recorded, 2);
+  EXPECT_FALSE(step(repeater));
+}
+
+TEST(Repeats, OnlyWhatIsTheSameEveryTime) {
+  Instruction i;
+  i.operation = "Times";
+  EXPECT_TRUE(repeats(i));
+  i.reads_sparse = true;
+  EXPECT_FALSE(repeats(i));
+  i.reads_sparse = false;
+  for (const char* operation : {"Dropout", "BatchNormalization", "PastValue", "LSTM", "GatherPacked", "Where"}) {
+    i.operation = operation;
+    EXPECT_FALSE(repeats(i)) << operation;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::graph
