@@ -62,7 +62,7 @@ class RepeaterTest : public testing::Test {
     return worked > before;
   }
   std::unique_ptr<Backend> backend = make_backend("cpu");
-  Run run{*backend};
+  graph::Run run{*backend};
   Pieces pieces;
   Counts counts;
   CountingRecorder recorder{counts};

@@ -118,7 +118,6 @@ struct Matmul::Impl {
 Matmul::Matmul(ComputeType type, cudaStream_t stream) : impl_(std::make_unique<Impl>()) {
   check_lt(cublasLtCreate(impl_->library.out()), "starting cuBLASLt");
   impl_->type = type, impl_->stream = stream;
-  impl_->workspace.bytes(workspace_bytes);
 }
 Matmul::~Matmul() = default;
 
