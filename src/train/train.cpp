@@ -113,6 +113,11 @@ void advise(const Training& t) {
     log::warning(
         "truncated sequences go on from minibatch to minibatch, so they cannot be dealt to whoever is free: every rank "
         "gets an equal share, and a slow one keeps the others waiting at the end of each epoch");
+  if (const auto& o = t.sgd.parallel; o.method != ParallelMethod::none && o.start_sample > t.samples_per_epoch)
+    log::warning(fmt::format(
+        "parallelizationStartSample = {} is more than the {} samples of an epoch: every rank trains alone to "
+        "the end of epoch {}. fix: parallelizationStartEpoch says in which epoch ranks begin to share",
+        o.start_sample, t.samples_per_epoch, o.start_epoch));
   const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
   const std::string advice = t.strategy->advice((t.sgd.max_epochs - first) * t.samples_per_epoch);
   if (!advice.empty()) log::warning(advice);
