@@ -143,6 +143,13 @@ class ClusterTest(support.TrainerTest):
         code, text = cluster('run', support.TRAINER, *options, 'Train=[SGD=[ParallelTrain=[route=sharedMemory]]]')
         self.assertNotEqual(code, 0, text)
         self.assertIn('route = sharedMemory is for ranks of one host, and these 2 ranks are on 2', text)
+        # The groups of ranks of a host can: one bit between hosts, a sum in full within.
+        code, text = cluster('run', '-n', '4', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1', support.TRAINER, *options,
+                             'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1];groups=byNode;insideGroups=[parallelizationMethod=DataParallelSGD;'
+                             'route=sharedMemory]]]]')
+        self.assertEqual(code, 0, text)
+        self.assertIn('between them DataParallelSGD on 2 ranks, gradients in 1 bit; within them DataParallelSGD on 2 ranks, gradients in 32 bits through '
+                      'shared memory', text)
 
     def test_down_ends_what_runs_there(self):
         self.up(1)
