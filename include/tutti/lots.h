@@ -13,8 +13,9 @@ class LotDealer {
   virtual ~LotDealer() = default;
   // A new stretch: numbers begin at 0 again. Every rank calls this equally often, while it has no next() under way.
   virtual void begin_stretch() = 0;
-  // The next lot for this rank. Each number goes to one rank, those of a rank ascend, and they never end: readers know
-  // where the data do. Called by one thread at a time, which need not be the one that calls all else.
+  // The next lot for this rank. Each number goes to one rank, or to the ranks of one group; those of a rank ascend, and
+  // they never end: readers know where the data do. Called by one thread at a time, which need not be the one that
+  // calls all else.
   virtual std::int64_t next() = 0;
 };
 

@@ -66,6 +66,8 @@ struct EpochPlan {
   int rank = 0, ranks = 1;  // which share; a rank that trains alone passes 0 of 1, one that takes none -1
   // Instead of its share of every minibatch a rank takes the lots that it is dealt; it skips those that are empty.
   LotDealer* dealer = nullptr;
+  // Several ranks may be dealt the same lots, which they then divide.
+  int part = 0, parts = 1;
 };
 
 class Reader {

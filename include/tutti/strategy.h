@@ -57,8 +57,11 @@ struct ExchangeStats {
   std::int64_t bytes_sent = 0;   // by this rank, as counted on the wire (headers of codecs included)
   std::int64_t values_sent = 0;  // gradient or weight values those bytes stand for
   std::int64_t exchanges = 0;
+  bool groups = false;             // ranks work in groups
+  std::int64_t bytes_between = 0;  // of bytes_sent: to other groups
 
   ExchangeStats& operator+=(const ExchangeStats& o) {
+    groups = groups || o.groups, bytes_between += o.bytes_between;
     encode += o.encode, wait += o.wait, decode += o.decode;
     bytes_sent += o.bytes_sent, values_sent += o.values_sent, exchanges += o.exchanges;
     return *this;
@@ -143,8 +146,11 @@ class Strategy : public PieceSink {
   // Which share of shared minibatches this rank takes: share `rank` of `ranks`, none if `rank` is -1.
   struct Share {
     int rank = 0, ranks = 1;
+    int part = 0, parts = 1;  // of it: only where lots are dealt to groups of ranks
   };
   virtual Share share(int rank, int ranks) const { return {rank, ranks}; }
+  // The same where lots are dealt: `ranks` says how many shares a minibatch has.
+  virtual Share share_of_lots(int rank, int ranks) const { return share(rank, ranks); }
   // Samples of all ranks that were computed or left out in vain since the last call; after settle().
   virtual std::int64_t take_dropped_samples() { return 0; }
   // Where given, the shares are dealt as lots instead (from start() on): ranks make different numbers of steps. No hook

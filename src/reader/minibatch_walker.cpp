@@ -10,6 +10,7 @@ namespace tutti::reader {
 
 void MinibatchWalker::start(const EpochPlan& plan) {
   assert(plan.ranks > 0 && plan.rank >= -1 && plan.rank < plan.ranks && plan.epoch >= 0);
+  assert(plan.parts > 0 && plan.part >= 0 && plan.part < plan.parts && (plan.dealer || plan.parts == 1));
   plan_ = plan;
   const OrderCursor::Stretch epoch = cursor_.epoch(plan);
   cursor_.seek(epoch.begin);
@@ -26,13 +27,12 @@ bool MinibatchWalker::next(Step& step) {
     keep(plan_.rank, step);
     return true;
   }
-  do {
+  for (;;) {
     const std::int64_t lot = plan_.dealer->next();
     while (minibatches_ <= lot / plan_.ranks)
       if (!cut(step)) return false;
-    keep(static_cast<int>(lot % plan_.ranks), step);
-  } while (step.mine.empty());
-  return true;
+    if (keep(static_cast<int>(lot % plan_.ranks), step)) return true;
+  }
 }
 
 bool MinibatchWalker::cut(Step& step) {
@@ -57,29 +57,37 @@ bool MinibatchWalker::cut(Step& step) {
   return true;
 }
 
-// A sequence belongs to the share that its place in the sweep says.
-void MinibatchWalker::keep(int share, Step& step) {
+// A sequence belongs to the share, and to the part of it, that its place in the sweep says.
+bool MinibatchWalker::keep(int share, Step& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks), mine = static_cast<std::size_t>(share);
+  const auto parts = static_cast<std::size_t>(plan_.parts), part = static_cast<std::size_t>(plan_.part);
   step.mine.clear();
   const std::size_t first = (mine + ranks - first_place_ % ranks) % ranks;
+  const std::size_t first_of_part = first + (part + parts - (first_place_ + first) / ranks % parts) % parts * ranks;
   if (share >= 0)
-    for (std::size_t i = first; i < sequences_.size(); i += ranks) step.mine.push_back(sequences_[i]);
+    for (std::size_t i = first_of_part; i < sequences_.size(); i += ranks * parts) step.mine.push_back(sequences_[i]);
   step.columns = static_cast<std::int64_t>(step.mine.size());
   step.global_columns = step.global_samples;
-  if (!cursor_.index().single_samples()) count_columns(share, step);
+  if (!cursor_.index().single_samples()) count_columns(share, first_of_part, ranks * parts, step);
   step.offset = plan_.dealer ? step.global_samples * share / plan_.ranks : 0;
+  return share >= 0 && first < sequences_.size();
 }
 
-void MinibatchWalker::count_columns(int share, Step& step) {
+// `first` and `stride` say which sequences this rank has; of all ranks it counts whole shares.
+void MinibatchWalker::count_columns(int share, std::size_t first, std::size_t stride, Step& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks);
   step.columns = step.global_columns = 0;
-  for (std::size_t r = 0; r < std::min(ranks, lengths_.size()); ++r) {
+  const auto columns_from = [&](std::size_t begin, std::size_t step_by) {
     rank_lengths_.clear();
-    for (std::size_t i = r; i < lengths_.size(); i += ranks) rank_lengths_.push_back(lengths_[i]);
-    const std::int64_t columns = packing_.columns(rank_lengths_);
+    for (std::size_t i = begin; i < lengths_.size(); i += step_by) rank_lengths_.push_back(lengths_[i]);
+    return packing_.columns(rank_lengths_);
+  };
+  for (std::size_t r = 0; r < std::min(ranks, lengths_.size()); ++r) {
+    const std::int64_t columns = columns_from(r, ranks);
     step.global_columns += columns;
-    if ((first_place_ + r) % ranks == static_cast<std::size_t>(share)) step.columns = columns;
+    if (plan_.parts == 1 && (first_place_ + r) % ranks == static_cast<std::size_t>(share)) step.columns = columns;
   }
+  if (plan_.parts > 1 && share >= 0 && first < lengths_.size()) step.columns = columns_from(first, stride);
 }
 
 }  // namespace tutti::reader

@@ -29,8 +29,8 @@ class MinibatchWalker {
 
  private:
   bool cut(Step&);
-  void keep(int share, Step&);
-  void count_columns(int share, Step&);
+  bool keep(int share, Step&);  // whether the share has anything
+  void count_columns(int share, std::size_t first, std::size_t stride, Step&);
 
   OrderCursor cursor_;
   EpochPlan plan_;

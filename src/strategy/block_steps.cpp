@@ -96,7 +96,9 @@ void BlockSteps::exchange_weights(std::int64_t global_samples) {
 
 void BlockSteps::stream_step(const BlockSamples& n) {
   if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy()) return;
-  if (stream_->step(n)) stream_exchanged(stream_->take_seconds());
+  if (!stream_->step(n)) return;
+  ++moves_;
+  stream_exchanged(stream_->take_seconds());
 }
 
 void BlockSteps::stream_exchanged(double seconds) {

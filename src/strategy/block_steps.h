@@ -51,7 +51,9 @@ class BlockSteps : public Strategy {
   void take_back_weights() override;
   void adopt_common_weights(std::span<const float> before) override;
   std::int64_t weight_moves() const override { return moves_; }
-  bool may_move_weights(std::int64_t global_samples) const override { return due(1, global_samples); }
+  bool may_move_weights(std::int64_t global_samples) const override {
+    return stream_ ? stream_->acts_after(global_samples) : due(1, global_samples);
+  }
   bool steps_alone() const override { return true; }
   bool leaves_out_steps() const override { return true; }
   void archive(Archive&) override;

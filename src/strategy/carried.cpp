@@ -115,6 +115,15 @@ void CarriedColumns::load(std::size_t piece) {
     }
 }
 
+void CarriedColumns::gather(const float* whole, float* mine) const {
+  for (std::size_t p = 0; p < mine_.pieces.size(); ++p) {
+    const Piece& own = mine_.pieces[p];
+    const Slice& slice = mine_.slices[own.slice];
+    const std::size_t skipped = slice.sparse_gradient ? 0 : plan_.stripe(p, me_).first * slice.rows;
+    std::copy_n(whole + whole_.offset(whole_.pieces[p]) + skipped, mine_.count(own), mine + mine_.offset(own));
+  }
+}
+
 void CarriedColumns::arm() {
   for (Run& run : run_) {
     run.sent = false;

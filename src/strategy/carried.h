@@ -23,6 +23,8 @@ class CarriedColumns {
   bool carrier() const { return me_ < carriers_; }
   // What this rank carries: as many pieces as the whole has, in the same order, some perhaps without columns.
   Parameters& mine() { return mine_; }
+  // A value per weight of the whole, at the places of mine().
+  void gather(const float* whole, float* mine) const;
   // Pieces from which on all lists of sparse gradients are known; 0 = there are none.
   std::size_t lists_known_at() const { return lists_known_at_; }
 
@@ -39,7 +41,7 @@ class CarriedColumns {
   void complete(std::size_t run);
   void store(std::size_t run);  // all columns into the whole
   void flush();                 // own messages have left
-  std::int64_t take_bytes();    // of messages within the group
+  std::int64_t take_bytes();    // of messages within the group: floats, and numbers of lines
 
  private:
   struct Run {

@@ -60,8 +60,12 @@ void FragmentStream::advance() {
   if (under_way_ != kNone && !arrived_) stripes_.advance();
 }
 
-bool FragmentStream::due() const {
-  return position_ * static_cast<std::int64_t>(fragments_.size()) >= block_size_ * (next_ + 1);
+bool FragmentStream::due(std::int64_t more) const {
+  return (position_ + more) * static_cast<std::int64_t>(fragments_.size()) >= block_size_ * (next_ + 1);
+}
+
+bool FragmentStream::acts_after(std::int64_t samples) const {
+  return (under_way_ != kNone && waited_ + 1 >= settings_.overlap) || due(samples);
 }
 
 bool FragmentStream::step(const BlockSamples& n) {

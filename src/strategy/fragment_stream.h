@@ -25,12 +25,13 @@ class FragmentStream {
                  Parameters& block);
 
   std::size_t fragments() const { return fragments_.size(); }
-  void advance();                  // drives messages
-  bool step(const BlockSamples&);  // after a minibatch; whether the result of an exchange was taken
-  void settle();                   // nothing is on its way; results are used when they would have been
-  void finish();                   // what is under way is used now
-  void exchange_all();             // every fragment, waiting for it; the block begins anew
-  void archive(Archive&);          // of this rank
+  void advance();                               // drives messages
+  bool step(const BlockSamples&);               // after a minibatch; whether the result of an exchange was taken
+  bool acts_after(std::int64_t samples) const;  // whether that would offer weights or take some
+  void settle();                                // nothing is on its way; results are used when they would have been
+  void finish();                                // what is under way is used now
+  void exchange_all();                          // every fragment, waiting for it; the block begins anew
+  void archive(Archive&);                       // of this rank
   void archive_common(Archive&);
   // Own weights were moved by this much.
   void moved(const float* before);
@@ -44,7 +45,7 @@ class FragmentStream {
   static constexpr std::int64_t kNone = -1;
 
   void begin(std::size_t fragment);
-  bool due() const;
+  bool due(std::int64_t more = 0) const;
   template <class Body>
   void for_pieces(std::size_t fragment, const Body&) const;
 

@@ -99,12 +99,16 @@ GroupLayout group_by_name(const std::vector<std::string>& names, int rank) {
   return layout;
 }
 
-GroupLayout lay_out_groups(const GroupOptions& o, Communicator& comm) {
-  if (o.kind == GroupOptions::Kind::number && o.count > comm.size())
+void check_groups(const GroupOptions& o, int ranks) {
+  if (o.kind == GroupOptions::Kind::number && o.count > ranks)
     throw ConfigError({},
                       fmt::format("groups = {} asks for {} groups, and there {}", o.text(), o.count,
-                                  comm.size() == 1 ? "is 1 rank" : fmt::format("are {} ranks", comm.size())),
-                      fmt::format("groups = n:{} or less, or start more ranks", comm.size()));
+                                  ranks == 1 ? "is 1 rank" : fmt::format("are {} ranks", ranks)),
+                      fmt::format("groups = n:{} or less, or start more ranks", ranks));
+}
+
+GroupLayout lay_out_groups(const GroupOptions& o, Communicator& comm) {
+  check_groups(o, comm.size());
   return group_by_name(names_of_groups(o, comm), comm.rank());
 }
 

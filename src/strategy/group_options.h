@@ -35,7 +35,9 @@ struct GroupLayout {
   std::string text() const;  // "2 groups of 4 ranks"
 };
 
-// Collective. A number of groups that there are not enough ranks for is a ConfigError.
+// A number of groups that there are not enough ranks for is a ConfigError.
+void check_groups(const GroupOptions&, int ranks);
+// Collective; checks too.
 GroupLayout lay_out_groups(const GroupOptions&, Communicator&);
 // The same from names alone: ranks of one name form a group.
 GroupLayout group_by_name(const std::vector<std::string>& names, int rank);

@@ -6,6 +6,14 @@
 
 namespace tutti {
 
+ExchangeStats stats_of_levels(ExchangeStats within, const ExchangeStats& between) {
+  within.bytes_between = 0;
+  within += between;
+  within.groups = true;
+  within.bytes_between = between.bytes_sent;
+  return within;
+}
+
 void LeaderNews::pass_on(bool& delivered, std::int64_t& columns, Tally& tally) {
   const bool leads = comm_.rank() == 0;
   std::array<std::int64_t, 5> fixed{delivered, columns, static_cast<std::int64_t>(tally.evaluations.size()),

@@ -21,6 +21,7 @@ struct GroupParts {
   std::unique_ptr<Communicator> peers;  // ranks of other groups that `between` talks to
   std::unique_ptr<Strategy> inside;
   std::unique_ptr<Strategy> between;  // null on ranks that leave this to others of their group
+  bool contributes = false;           // what an optimizer wants summed instead of gradients is summed between groups
 };
 
 // The entries of one level, under a name of their own.
@@ -40,6 +41,9 @@ class LevelArchive : public Archive {
   Archive& a_;
   std::string prefix_;
 };
+
+// What two levels have spent together; groups of groups count as within.
+ExchangeStats stats_of_levels(ExchangeStats within, const ExchangeStats& between);
 
 // Collective in the group: the first rank tells the others whether sums have come, for how many columns, and the tally.
 class LeaderNews {

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "strategy/grouped_gradients.h"
@@ -25,6 +27,31 @@ std::string text_of(const GroupLayout& layout, const Strategy* between, const St
                      inside ? inside->describe() : "carried by other ranks");
 }
 
+struct Groups {
+  GroupLayout layout;  // of the ranks that work
+  bool works = true;   // this rank does; otherwise it has a number behind those of all groups
+};
+
+Groups groups_of(const ParallelTrainOptions& o, Communicator& comm) {
+  const int servers = ranks_that_serve(o), workers = comm.size() - servers;
+  if (servers == 0) return {lay_out_groups(o.groups, comm), true};
+  if (workers <= 0)
+    throw ConfigError(
+        {},
+        fmt::format("servers = {} leaves no worker among {} rank{}", servers, comm.size(), comm.size() == 1 ? "" : "s"),
+        "start more ranks, or servers = 0, where ranks serve beside their work");
+  check_groups(o.groups, workers);
+  const bool works = comm.rank() < workers;
+  const auto alike = comm.split(works ? 0 : 1);
+  Groups groups{works ? lay_out_groups(o.groups, *alike) : GroupLayout(), works};
+  auto sizes = static_cast<std::int64_t>(groups.layout.sizes.size());
+  comm.broadcast(0, std::as_writable_bytes(std::span(&sizes, 1)));
+  groups.layout.sizes.resize(static_cast<std::size_t>(sizes));
+  comm.broadcast(0, std::as_writable_bytes(std::span(groups.layout.sizes)));
+  if (!works) groups.layout.group = static_cast<int>(sizes) + comm.rank() - workers;
+  return groups;
+}
+
 // The first ranks of every group, as many as the smallest has, divide the columns among themselves.
 std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions& o, GroupLayout layout,
                                                       Communicator& comm) {
@@ -35,26 +62,31 @@ std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions
   parts.tells = parts.group->split(0);
   parts.inside = make_method(o.inside(), *parts.group);
   if (layout.local < carriers) parts.between = make_method(without_groups(o), *parts.peers);
+  std::int64_t contributes = parts.between && parts.between->sums_contributions() && parts.inside->sums_contributions();
+  parts.group->broadcast(0, std::as_writable_bytes(std::span(&contributes, 1)));
+  parts.contributes = contributes != 0;
   parts.layout = std::move(layout);
   return std::make_unique<GroupedGradients>(std::move(parts), carriers);
 }
 
-// The first rank of a group exchanges weights for all of it.
-std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const GroupLayout& layout,
-                                          Communicator& comm) {
+// The first rank of a group exchanges weights for all of it. Ranks that serve stand alone, behind all groups.
+std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const Groups& groups, Communicator& comm) {
+  const GroupLayout& layout = groups.layout;
   WeightLevels levels;
   levels.lower_ranks = comm.split(layout.group);
   levels.upper_ranks = comm.split(layout.local == 0 ? 0 : 1);
-  levels.lower = make_method(o.inside(), *levels.lower_ranks);
+  levels.lower = groups.works ? make_method(o.inside(), *levels.lower_ranks) : make_local_strategy(*levels.lower_ranks);
   if (layout.local == 0) levels.upper = make_method(without_groups(o), *levels.upper_ranks);
   levels.counts = levels.lower->steps_alone() ? levels.lower->counts_once() : layout.local == 0;
   levels.text = text_of(layout, levels.upper.get(), levels.lower.get());
   if (meets_at_servers(o)) {
     levels.free = true;
+    levels.workers = layout.groups(), levels.servers = ranks_that_serve(o);
     levels.runs_behind = runs_behind(o.inside());
     levels.updates_above = o.method == ParallelMethod::asgd && o.servers.push == ServerOptions::Push::gradients;
     levels.state = "servers: " + o.name();
-    levels.text += "; every rank has its share of each minibatch";
+    levels.text += deals_lots(o) ? "; a group takes the next lot of the data when it is free"
+                                 : "; every rank has its share of each minibatch";
   }
   return std::make_unique<GroupedWeights>(std::move(levels), comm);
 }
@@ -81,16 +113,12 @@ std::unique_ptr<Strategy> gradients_between_weights(const ParallelTrainOptions& 
 }  // namespace
 
 std::unique_ptr<Strategy> make_grouped(const ParallelTrainOptions& o, Communicator& comm) {
-  const GroupLayout layout = lay_out_groups(o.groups, comm);
-  if (deals_lots(o.inside()) && layout.groups() > 1 && layout.groups() < comm.size())
-    throw ConfigError({},
-                      fmt::format("{} within groups lets the ranks of a group go each its own way, so that there is no "
-                                  "moment at which groups could exchange",
-                                  o.inside().name()),
-                      "exchange the two: the asynchronous method between the groups, another one in insideGroups");
-  if (layout.groups() == 1) return make_method(o.inside(), comm);
-  if (layout.groups() == comm.size()) return make_method(without_groups(o), comm);
-  if (!sums_gradients(without_groups(o))) return weights_between(o, layout, comm);
+  const Groups groups = groups_of(o, comm);
+  const GroupLayout& layout = groups.layout;
+  const int workers = comm.size() - ranks_that_serve(o);
+  if (layout.groups() == 1 && workers == comm.size()) return make_method(o.inside(), comm);
+  if (layout.groups() == workers) return make_method(without_groups(o), comm);
+  if (!sums_gradients(without_groups(o))) return weights_between(o, groups, comm);
   return sums_gradients(o.inside()) ? gradients_between_gradients(o, layout, comm)
                                     : gradients_between_weights(o, layout, comm);
 }

@@ -25,7 +25,22 @@ void GroupedGradients::start(Parameters& parameters) {
   if (parts_.between) parts_.between->start(columns_->mine());
 }
 
+Summed GroupedGradients::FromInside::summed(std::int64_t columns) const {
+  const Summed wanted = owner.sink_->summed(columns);
+  return wanted == Summed::contributions ? Summed::gradients : wanted;
+}
+
+// Stands still from the step on in which contributions begin, unless another state is loaded.
+const float* GroupedGradients::own_mask() {
+  const float* const whole = sink_->mask();
+  if (!whole) return nullptr;
+  if (mask_.size() == 0) mask_ = FloatBuffer(columns_->mine().size());
+  if (std::exchange(whole_mask_, whole) != whole) columns_->gather(whole, mask_.data());
+  return mask_.data();
+}
+
 void GroupedGradients::begin_epoch(std::int64_t epoch) {
+  whole_mask_ = nullptr;
   parts_.inside->begin_epoch(epoch);
   if (parts_.between) parts_.between->begin_epoch(epoch);
 }
@@ -45,6 +60,8 @@ void GroupedGradients::open(std::int64_t columns) {
   open_ = true;
   summed_ = fed_ = sent_ = next_run_ = 0;
   columns_->arm();
+  columns_of_step_ = columns;
+  contributes_ = parts_.contributes && sink_->summed(columns) == Summed::contributions;
   if (parts_.between) parts_.between->begin_step(columns, from_between_);
 }
 
@@ -60,6 +77,7 @@ void GroupedGradients::feed() {
   if (summed_ < columns_->lists_known_at() || !parts_.between) return;
   if (fed_ == 0) columns_->load_lists();
   while (fed_ < summed_) {
+    if (contributes_) sink_->contribute(fed_, columns_of_step_, parts_.layout.groups());
     columns_->load(fed_);
     parts_.between->piece_ready(fed_++);
   }
@@ -151,9 +169,10 @@ std::string GroupedGradients::advice(std::int64_t samples) const {
 }
 
 ExchangeStats GroupedGradients::take_stats() {
-  ExchangeStats all = parts_.inside->take_stats();
-  if (parts_.between) all += parts_.between->take_stats();
-  return all;
+  ExchangeStats within = parts_.inside->take_stats();
+  const std::int64_t carried = columns_ ? columns_->take_bytes() : 0;
+  within.bytes_sent += carried, within.values_sent += carried / static_cast<std::int64_t>(sizeof(float));
+  return stats_of_levels(within, parts_.between ? parts_.between->take_stats() : ExchangeStats());
 }
 
 std::string GroupedGradients::describe() const {

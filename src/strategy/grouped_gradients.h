@@ -23,6 +23,7 @@ class GroupedGradients : public Strategy {
   void finish_gradients(Tally&) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override { return std::exchange(late_, {}); }
+  bool sums_contributions() const override { return parts_.contributes; }
   void end_epoch(GlobalSink& global) override;
   void archive(Archive&) override;
   void archive_common(Archive&) override;
@@ -32,21 +33,27 @@ class GroupedGradients : public Strategy {
   std::string loop_text(std::int64_t epoch) const override;
 
  private:
-  struct FromInside : GlobalSink {
-    explicit FromInside(GroupedGradients& o) : owner(o) {}
-    void global_ready(std::size_t piece, std::int64_t columns) override { owner.group_sum(piece, columns); }
+  struct FromLevel : GlobalSink {
+    explicit FromLevel(GroupedGradients& o) : owner(o) {}
     void reset_momentum() override { owner.sink_->reset_momentum(); }
     GroupedGradients& owner;
   };
-  struct FromBetween : GlobalSink {
-    explicit FromBetween(GroupedGradients& o) : owner(o) {}
+  // A group sums gradients; what they contribute to something else is made of the group's sum.
+  struct FromInside : FromLevel {
+    using FromLevel::FromLevel;
+    void global_ready(std::size_t piece, std::int64_t columns) override { owner.group_sum(piece, columns); }
+    Summed summed(std::int64_t columns) const override;
+  };
+  struct FromBetween : FromLevel {
+    using FromLevel::FromLevel;
     void global_ready(std::size_t piece, std::int64_t columns) override { owner.world_sum(piece, columns); }
-    void reset_momentum() override { owner.sink_->reset_momentum(); }
-    GroupedGradients& owner;
+    Summed summed(std::int64_t columns) const override { return owner.sink_->summed(columns); }
+    const float* mask() const override { return owner.own_mask(); }
   };
 
   void group_sum(std::size_t piece, std::int64_t columns);
   void world_sum(std::size_t piece, std::int64_t columns);
+  const float* own_mask();
   void open(std::int64_t columns);
   void feed();
   void deliver_run();
@@ -62,12 +69,15 @@ class GroupedGradients : public Strategy {
   FromBetween from_between_{*this};
 
   GlobalSink* sink_ = nullptr;
+  std::int64_t columns_of_step_ = 0;     // between the groups
+  bool contributes_ = false;             // in it
+  const float* whole_mask_ = nullptr;    // which mask_ has been made of, in this epoch
+  FloatBuffer mask_;                     // at the carried columns
   bool open_ = false;                    // a step between the groups is under way
   std::size_t summed_ = 0, fed_ = 0;     // pieces that the group has summed, and that have been given on
   std::size_t sent_ = 0, next_run_ = 0;  // pieces with their sum over the groups, and the run to be delivered next
   std::int64_t sent_columns_ = 0;
   Tally late_;
-  ExchangeStats own_;
 };
 
 }  // namespace tutti

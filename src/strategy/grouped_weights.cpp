@@ -27,8 +27,19 @@ void GroupedWeights::start(Parameters& parameters) {
   broadcast_weights(all_, parameters);
   levels_.lower->start(parameters);
   if (levels_.upper) levels_.upper->start(parameters);
+  if (levels_.free) begin_lots();
   if (lower_has_weights() && before_.size() == 0)
     before_ = FloatBuffer(parameters.size()), move_ = FloatBuffer(parameters.size());
+}
+
+// All ranks of a group must know whether their first one is dealt lots.
+void GroupedWeights::begin_lots() {
+  LotDealer* dealer = levels_.upper ? levels_.upper->dealer() : nullptr;
+  std::int64_t deals = dealer != nullptr;
+  levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&deals, 1)));
+  if (deals == 0) return;
+  if (!lots_) lots_ = std::make_unique<GroupLots>(levels_.lower_ranks->split(0));
+  lots_->use(dealer);
 }
 
 void GroupedWeights::begin_epoch(std::int64_t epoch) {
@@ -57,7 +68,7 @@ void GroupedWeights::begin_step(std::int64_t columns, GlobalSink& global) {
 void GroupedWeights::lower_ready(std::size_t piece, std::int64_t columns) {
   columns_ = columns;
   updated_ = true;
-  if (levels_.upper && !lower_has_weights())
+  if (levels_.upper)
     levels_.upper->piece_ready(piece);
   else if (!levels_.updates_above)
     sink_->global_ready(piece, columns);
@@ -95,7 +106,9 @@ void GroupedWeights::raise(const Act& act) {
 }
 
 void GroupedWeights::pass_weights_on() {
-  if (passes_on()) levels_.lower_ranks->broadcast(0, std::as_writable_bytes(parameters_->weights.span()));
+  if (!passes_on()) return;
+  levels_.lower_ranks->broadcast(0, std::as_writable_bytes(parameters_->weights.span()));
+  if (levels_.upper) passed_on_ += static_cast<std::int64_t>(parameters_->size()) * (levels_.lower_ranks->size() - 1);
 }
 
 void GroupedWeights::exchange_weights(std::int64_t global_samples) {
@@ -151,12 +164,22 @@ void GroupedWeights::settle(GlobalSink& global) {
     levels_.upper->take_tally_of_others();
   }
   if (levels_.free) pass_weights_on();
-  if (std::exchange(tallied_, true)) return;
+  // A group that was dealt nothing, or a rank that serves, has the others' tallies to take all the same.
+  if (std::exchange(tallied_, true) && !levels_.free) return;
   mine_ += late_;
   clear(nothing_);
-  tallies_.begin(levels_.counts ? mine_ : nothing_);
-  others_ += without(tallies_.finish(), mine_);
+  others_ += without(tally_of_all(levels_.counts ? mine_ : nothing_), mine_);
   clear(mine_);
+}
+
+Tally GroupedWeights::tally_of_all(const Tally& mine) {
+  if (lots_) {
+    Tally all = tally_of_others(all_, mine);
+    all += mine;
+    return all;
+  }
+  tallies_.begin(mine);
+  return tallies_.finish();
 }
 
 void GroupedWeights::end_epoch(GlobalSink& global) {
@@ -221,10 +244,12 @@ std::string GroupedWeights::advice(std::int64_t samples) const {
 }
 
 ExchangeStats GroupedWeights::take_stats() {
-  ExchangeStats all = levels_.lower->take_stats();
-  if (levels_.upper) all += levels_.upper->take_stats();
-  all.wait += std::exchange(passing_, 0);
-  return all;
+  ExchangeStats lower = levels_.lower->take_stats();
+  ExchangeStats upper = levels_.upper ? levels_.upper->take_stats() : ExchangeStats();
+  lower.wait += std::exchange(passing_, 0);
+  lower.values_sent += passed_on_;
+  lower.bytes_sent += std::exchange(passed_on_, 0) * static_cast<std::int64_t>(sizeof(float));
+  return levels_.leaders_act ? stats_of_levels(lower, upper) : stats_of_levels(upper, lower);
 }
 
 std::string GroupedWeights::describe() const { return levels_.text; }

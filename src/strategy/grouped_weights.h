@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "strategy/group_lots.h"
 #include "strategy/group_parts.h"
 #include "strategy/tally_exchange.h"
 #include "tutti/strategy.h"
@@ -21,6 +22,7 @@ struct WeightLevels {
   bool leaders_act = true;          // for all `lower_ranks`; otherwise every rank acts for itself
   bool counts = true;               // the tally that this rank sees is to be counted, not a copy of another one's
   bool free = false;                // the upper exchange waits for no other group; settling it moves weights
+  int workers = 0, servers = 0;     // in that exchange: groups, and ranks that only serve
   bool runs_behind = false;         // the lower strategy updates a minibatch late; told where the upper one is free
   bool updates_above = false;       // gradients are applied by the upper strategy, not by the ranks
   std::string state;                // whose state it is, where the name of the method does not say it
@@ -51,6 +53,13 @@ class GroupedWeights : public Strategy {
   std::int64_t weight_moves() const override { return moves_; }
   bool counts_once() const override { return levels_.counts; }
   bool steps_alone() const override { return true; }
+  bool joins_step(std::int64_t samples) override { return !levels_.upper || levels_.upper->joins_step(samples); }
+  Share share(int rank, int ranks) const override {
+    const int workers = ranks - levels_.servers;
+    return {rank < workers ? rank : -1, workers};
+  }
+  LotDealer* dealer() override { return lots_.get(); }
+  Share share_of_lots(int, int) const override { return {0, levels_.workers, lots_->part(), lots_->parts()}; }
   std::string state_name() const override { return levels_.state; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
@@ -87,11 +96,14 @@ class GroupedWeights : public Strategy {
   void raise_from_lower(const Act& act);  // where that has weights
   void let_lower_adopt();
   void pass_weights_on();
+  void begin_lots();
+  Tally tally_of_all(const Tally& mine);
   bool upper_may_move(std::int64_t global_samples);
 
   WeightLevels levels_;
   Communicator& all_;
   Parameters* parameters_ = nullptr;
+  std::unique_ptr<GroupLots> lots_;  // where groups go each their own way through the data
   std::vector<std::int64_t> sizes_;  // samples and columns of this step, by lower rank
   // Where the lower strategy has weights: what it had in common before they were moved, and by how much they were.
   FloatBuffer before_, move_;
@@ -109,6 +121,7 @@ class GroupedWeights : public Strategy {
   bool tallied_ = true;
   Tally mine_, nothing_, late_, others_;  // mine: since the last settle()
   double passing_ = 0;                    // seconds
+  std::int64_t passed_on_ = 0;            // values, to others of the group
 };
 
 }  // namespace tutti

@@ -85,7 +85,11 @@ bool sums_gradients(const ParallelTrainOptions& options) {
          (options.method == ParallelMethod::asa && options.asa.what == AsaOptions::What::gradients);
 }
 
-bool deals_lots(const ParallelTrainOptions& options) { return options.method == ParallelMethod::asgd; }
+bool deals_lots(const ParallelTrainOptions& options) {
+  return (options.method == ParallelMethod::asgd && options.servers.policy != ServerOptions::Policy::sync) ||
+         (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async &&
+          options.easgd.dealing == EasgdOptions::Dealing::lots);
+}
 
 bool meets_at_servers(const ParallelTrainOptions& options) {
   return options.method == ParallelMethod::asgd ||
@@ -95,6 +99,11 @@ bool meets_at_servers(const ParallelTrainOptions& options) {
 bool has_routes(const ParallelTrainOptions& options) {
   const bool library = options.method == ParallelMethod::asa && options.asa.road == AsaOptions::Road::library;
   return options.method != ParallelMethod::none && !meets_at_servers(options) && !library;
+}
+
+int ranks_that_serve(const ParallelTrainOptions& options) {
+  if (options.method == ParallelMethod::asgd) return static_cast<int>(options.servers.servers);
+  return meets_at_servers(options) ? static_cast<int>(options.easgd.servers) : 0;
 }
 
 bool runs_behind(const ParallelTrainOptions& options) {

@@ -38,6 +38,8 @@ bool deals_lots(const ParallelTrainOptions&);
 bool meets_at_servers(const ParallelTrainOptions&);
 // Whether what is exchanged goes in stripes, by one road or another.
 bool has_routes(const ParallelTrainOptions&);
+// How many of the last ranks do nothing but serve.
+int ranks_that_serve(const ParallelTrainOptions&);
 // Whether updates come a minibatch late.
 bool runs_behind(const ParallelTrainOptions&);
 // No exchange: a process without parallelTrain.

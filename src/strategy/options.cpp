@@ -120,12 +120,7 @@ void ParallelTrainOptions::check_servers(config::Fields& f) const {
   if (!sums_gradients(inside()))
     f.problem("insideGroups", "a group that meets others at servers is one worker: its ranks must sum gradients",
               "write insideGroups = [ parallelizationMethod = DataParallelSGD ], or ASA of gradients");
-  if (method == ParallelMethod::easgd) {
-    if (easgd.servers > 0) f.problem("groups", "with groups every rank works, and EASGD has servers", "servers = 0");
-    return;
-  }
-  if (servers.servers > 0)
-    f.problem("groups", "with groups every rank works, and DataParallelASGD has servers", "servers = 0");
+  if (method == ParallelMethod::easgd) return;
   if (servers.backup_workers > 0)
     f.problem("groups", "backupWorkers drops gradients of single ranks", "leave backupWorkers out, or the groups");
   if (servers.push != ServerOptions::Push::gradients) return;
@@ -161,15 +156,6 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
   describe_road(f);
   if (groups.any()) check_servers(f);
-  const auto streams = [](const ParallelTrainOptions& o) {
-    return (o.method == ParallelMethod::model_averaging && o.model_averaging &&
-            o.model_averaging->stream.settings.streams()) ||
-           (o.method == ParallelMethod::block_momentum && o.block_momentum &&
-            o.block_momentum->stream.settings.streams());
-  };
-  if (groups.any() && (streams(*this) || streams(inside())))
-    f.problem("groups", "fragments that travel while training goes on do not work with groups",
-              "leave the fragments out, or the groups");
   unused_blocks.clear();
   for (const MethodEntry& entry : methods())
     if (entry.make && entry.method != method && entry.method != ParallelMethod::none && f.given(entry.name))

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy/server.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cassert>
 #include <chrono>
@@ -10,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "strategy/nap.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -20,23 +19,6 @@ constexpr int kDriveTag = 32766;
 constexpr std::int64_t kBehindAll = std::numeric_limits<std::int64_t>::max() / 2;
 
 }  // namespace
-
-// Waiting without taking the core from those who compute: a few looks at once, then ever longer naps.
-class Server::Nap {
- public:
-  void woken() { idle_ = 0; }
-  void nothing_happened(std::chrono::microseconds longest) {
-    if (++idle_ <= 20) {
-      sched_yield();
-      return;
-    }
-    const int doublings = std::min((idle_ - 20) / 4, 10);
-    std::this_thread::sleep_for(std::min(std::chrono::microseconds(10 << doublings), longest));
-  }
-
- private:
-  int idle_ = 0;
-};
 
 Server::Server(Communicator& comm) : comm_(comm.split(0)), me_(comm.rank()) {
   if (comm.size() > 1 && !comm.threads_may_talk())

@@ -93,7 +93,6 @@ class Server {
     std::vector<int> desks;
     std::vector<std::size_t> next;  // by client: which desk is asked next
   };
-  class Nap;
 
   Post& post(int desk) { return desks_[static_cast<std::size_t>(desk)]; }
   int clients(const Post&) const;

@@ -90,6 +90,8 @@ void SparseShare::store() {
   const Slice& slice = whole_.slices[slice_];
   float* base = whole_.gradients.data() + slice.offset;
   auto& listed = whole_.touched[slice_];
+  // Of another minibatch perhaps, where sums come one behind.
+  clear_lines(slice, listed, whole_.gradients);
   listed.resize(static_cast<std::size_t>(count_));
   std::memcpy(listed.data(), message_.get(), listed.size() * sizeof(std::uint32_t));
   const std::byte* from = message_.get() + listed.size() * sizeof(std::uint32_t);

@@ -199,6 +199,10 @@ void Report::times(const EpochTimes& t, int ranks) const {
     log::line(fmt::format("Exchange of {}: {} sent by this rank of {}, {:.3f} bits per value, 1/{:.1f} of float32",
                           heading(), bytes(static_cast<double>(x.bytes_sent)), ranks, bits, 32 / bits));
   }
+  if (x.groups)
+    log::line(fmt::format("Levels of {}: {} sent by this rank between groups, {} within them", heading(),
+                          bytes(static_cast<double>(x.bytes_between)),
+                          bytes(static_cast<double>(x.bytes_sent - x.bytes_between))));
   if (!t.lots.empty()) log::line(fmt::format("Lots of {} by rank: {}", heading(), fmt::join(t.lots, ", ")));
 }
 

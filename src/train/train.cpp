@@ -85,10 +85,11 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   plan.minibatch = minibatch;
   plan.start = t.progress.samples_in_epoch;
   if (!shares) return plan;
-  const Strategy::Share share = t.strategy->share(t.world->rank(), t.world->size());
-  plan.rank = share.rank;
-  plan.ranks = share.ranks;
   if (t.reader->takes_lots()) plan.dealer = t.strategy->dealer();
+  const int me = t.world->rank(), ranks = t.world->size();
+  const Strategy::Share share = plan.dealer ? t.strategy->share_of_lots(me, ranks) : t.strategy->share(me, ranks);
+  plan.rank = share.rank, plan.ranks = share.ranks;
+  plan.part = share.part, plan.parts = share.parts;
   return plan;
 }
 

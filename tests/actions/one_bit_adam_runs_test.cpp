@@ -89,6 +89,15 @@ TEST_F(OneBitAdamRuns, StartWarm) {
   EXPECT_FALSE(same("one.3", "late.3"));
 }
 
+TEST_F(OneBitAdamRuns, ResumeExactlyInGroups) {
+  const std::string grouped = settings(one_bit(300), in_bits(1) + ";groups=size:2");
+  train(3, "grouped", grouped);
+  const std::string undisturbed = bytes("grouped");
+  forget_after_second_epoch(path("grouped"));
+  train(3, "grouped", grouped);
+  EXPECT_EQ(bytes("grouped"), undisturbed);
+}
+
 TEST_F(OneBitAdamRuns, WhatDoesNotGoTogetherIsRefusedAtOnce) {
   const auto says = [&](const std::string& settings, const char* what) {
     const std::string text = refused(settings);
@@ -100,7 +109,10 @@ TEST_F(OneBitAdamRuns, WhatDoesNotGoTogetherIsRefusedAtOnce) {
         "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=80]", "parallelizationMethod=ASGD",
         "parallelizationMethod=ASA;ASA=[exchange=weights]", "parallelizationMethod=ASA;ASA=[allReduce=library]",
         "parallelizationMethod=DataParallelSGD;DataParallelSGD=["
-        "useBufferedAsyncGradientAggregation=true]"})
+        "useBufferedAsyncGradientAggregation=true]",
+        "parallelizationMethod=DataParallelSGD;groups=size:1;DataParallelSGD=["
+        "useBufferedAsyncGradientAggregation=true]",
+        "parallelizationMethod=ModelAveragingSGD;groups=size:1"})
     says(settings(rule, method), "which this exchange does not do");
   says(settings(rule + ";clippingThresholdPerSample=1", in_bits(1)), "cannot clip");
   says(settings("gradUpdateType=oneBitAdam", in_bits(1)), "warmupSamples = ...");

@@ -3,10 +3,14 @@
 // more than the lot it works on and one that is ready.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <map>
+#include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "../support/lot_counter.h"
@@ -147,6 +151,99 @@ TEST(Lots, AHeldRankKeepsAtMostTwo) {
       });
   }
   EXPECT_EQ(steps[0] + steps[1] + steps[2], ranks * minibatches);
+}
+
+// What the ranks of a group are dealt: the first of them that asks takes it for all.
+class GroupDealer final : public LotDealer {
+ public:
+  struct Numbers {
+    std::mutex mutex;
+    std::vector<std::int64_t> taken;
+  };
+  GroupDealer(LotCounter& counter, Numbers& numbers) : counter_(counter), numbers_(numbers) {}
+  void begin_stretch() override {}
+  std::int64_t next() override {
+    const std::lock_guard lock(numbers_.mutex);
+    if (asked_ == numbers_.taken.size()) numbers_.taken.push_back(counter_.take(0));
+    return numbers_.taken[asked_++];
+  }
+
+ private:
+  LotCounter& counter_;
+  Numbers& numbers_;
+  std::size_t asked_ = 0;
+};
+
+// By group, the steps of each of its ranks.
+using GroupSteps = std::vector<std::vector<std::vector<Seen>>>;
+
+GroupSteps dealt_to_groups(const std::vector<std::uint32_t>& lengths, const EpochPlan& plan,
+                           const std::vector<int>& sizes, unsigned seed) {
+  LotCounter counter;
+  std::vector<GroupDealer::Numbers> numbers(sizes.size());
+  GroupSteps steps(sizes.size());
+  std::vector<std::jthread> ranks;
+  for (std::size_t g = 0; g < sizes.size(); ++g) {
+    steps[g].resize(static_cast<std::size_t>(sizes[g]));
+    for (int r = 0; r < sizes[g]; ++r)
+      ranks.emplace_back([&, g, r] {
+        GroupDealer dealer(counter, numbers[g]);
+        EpochPlan mine = plan;
+        mine.ranks = static_cast<int>(sizes.size()), mine.rank = 0, mine.dealer = &dealer;
+        mine.part = r, mine.parts = sizes[g];
+        const auto reader = prefetching(lengths);
+        std::mt19937 random(seed + static_cast<unsigned>(10 * g) + static_cast<unsigned>(r));
+        steps[g][static_cast<std::size_t>(r)] = read_epoch(*reader, mine, [&] {
+          if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+        });
+      });
+  }
+  ranks.clear();
+  return steps;
+}
+
+// The ranks of a group make equally many steps, and what they read in one is a share of the static dealing.
+TEST(Lots, OfGroupsAreDividedAmongTheirRanks) {
+  unsigned seed = 0;
+  for (const unsigned longest : {1u, 7u})
+    for (const std::size_t sequences : {1u, 2u, 11u, 60u})
+      for (const std::int64_t minibatch : {1, 4, 10, 1000})
+        for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{1, 1}, {2, 2}, {3, 1}, {1, 2, 4}, {5}}) {
+          const auto lengths = lengths_of(sequences, 17, longest);
+          const EpochPlan plan{.epoch = 1, .minibatch = minibatch, .ranks = static_cast<int>(sizes.size())};
+          std::multiset<std::vector<std::uint32_t>> expected, is;
+          for (auto& [place, share] : shares_of(lengths, plan)) {
+            std::sort(share.sequences.begin(), share.sequences.end());
+            expected.insert(share.sequences);
+          }
+          for (const auto& group : dealt_to_groups(lengths, plan, sizes, ++seed))
+            for (std::size_t t = 0; t < group[0].size(); ++t) {
+              std::vector<std::uint32_t> lot;
+              for (const auto& rank : group) {
+                ASSERT_EQ(rank.size(), group[0].size()) << "ranks of a group make the same steps";
+                EXPECT_EQ(rank[t].position, group[0][t].position);
+                EXPECT_EQ(rank[t].columns == 0, rank[t].sequences.empty());
+                EXPECT_LE(rank[t].sequences.size(), group[0][t].sequences.size() + group.size());
+                if (longest == 1) EXPECT_EQ(rank[t].columns, static_cast<std::int64_t>(rank[t].sequences.size()));
+                EXPECT_GE(rank[t].columns, rank[t].samples);
+                lot.insert(lot.end(), rank[t].sequences.begin(), rank[t].sequences.end());
+              }
+              std::sort(lot.begin(), lot.end());
+              is.insert(std::move(lot));
+            }
+          EXPECT_EQ(is, expected);
+        }
+}
+
+// A part differs from another by one sequence at most.
+TEST(Lots, PartsOfALotAreOfOneSize) {
+  for (const auto& group : dealt_to_groups(std::vector<std::uint32_t>(60, 1), {.minibatch = 20}, {3, 2}, 1))
+    for (std::size_t t = 0; t < group[0].size(); ++t) {
+      std::size_t least = 100, most = 0;
+      for (const auto& rank : group)
+        least = std::min(least, rank[t].sequences.size()), most = std::max(most, rank[t].sequences.size());
+      EXPECT_LE(most, least + 1);
+    }
 }
 
 TEST(Lots, ARankWithoutShareGetsNothing) {

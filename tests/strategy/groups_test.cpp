@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <future>
+#include <map>
 
 #include "../support/run_ranks.h"
 #include "config/load.h"
@@ -116,6 +118,7 @@ void load(Saved& saved, Strategy& s, Parameters& p, Communicator& comm, const st
 }
 
 void one_step(const Course& run, Strategy& s, Parameters& p, Descent& sink, int rank, int t, Left& left) {
+  if (!s.joins_step(5)) return;
   std::int64_t all = 0, all_columns = 0;
   ShareSize mine;
   for (int r = 0; r < run.ranks; ++r)
@@ -372,6 +375,9 @@ const std::vector<std::string>& weight_methods() {
       "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=90;outerOptimizer=adam;exchangeBits=bf16]",
       "parallelizationMethod=EASGD;EASGD=[period=2;movingRate=0.25]",
       "parallelizationMethod=ASA;ASA=[exchange=weights;exchangeBits=4]",
+      "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=60;outerOptimizer=nesterov;fragments=3]",
+      "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=90;fragments=2;overlap=2;exchangeBits=4]",
+      "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=70;overlap=1;overlapMixing=0.5]",
   };
   return all;
 }
@@ -508,6 +514,41 @@ TEST(GroupsAtServers, ThatWaitAreOneWorkerEach) {
     }
 }
 
+// The last ranks have nothing but the weights of all.
+TEST(GroupsAtServers, MayHaveRanksThatOnlyServe) {
+  for (const std::string settings : {"policy=sync;syncPeriod=12;servers=1", "push=gradients;policy=sync;servers=2",
+                                     "SimModelAverage=true;syncPeriod=12;servers=1"})
+    for (const Grouping& g : groupings()) {
+      SCOPED_TRACE(g.key + " of " + std::to_string(g.ranks) + ", " + settings);
+      const int servers = settings.back() - '0';
+      Course run{.ranks = g.ranks + servers}, single{.ranks = static_cast<int>(g.groups.size()) + servers};
+      for (int r = 0; r < g.ranks; ++r) run.parts.push_back({r});
+      single.parts = g.groups;
+      for (Course* c : {&run, &single}) c->parts.resize(static_cast<std::size_t>(c->ranks));
+      const std::string method = "parallelizationMethod=ASGD;ASGD=[" + settings + "]";
+      const auto expected = train(single, method), is = train(run, method + ";groups=" + g.key);
+      for (std::size_t group = 0; group < g.groups.size(); ++group)
+        for (const int r : g.groups[group]) expect_equal(is[static_cast<std::size_t>(r)], expected[group], r);
+      for (int s = 0; s < servers; ++s) {
+        EXPECT_TRUE(reference::same(is[static_cast<std::size_t>(g.ranks + s)].shown, expected[0].shown));
+        EXPECT_EQ(is[static_cast<std::size_t>(g.ranks + s)].samples, expected[0].samples);
+      }
+    }
+}
+
+TEST(GroupsAtServers, LearnAllWithRanksThatOnlyServe) {
+  for (const Grouping& g : groupings())
+    for (const std::string settings : {"syncPeriod=10;servers=1", "push=gradients;servers=2"}) {
+      SCOPED_TRACE(g.key + " of " + std::to_string(g.ranks) + ", " + settings);
+      const auto expected = train({.ranks = g.ranks}, "parallelizationMethod=DataParallelSGD");
+      Course run{.ranks = g.ranks + (settings.back() - '0')};
+      for (int r = 0; r < g.ranks; ++r) run.parts.push_back({r});
+      run.parts.resize(static_cast<std::size_t>(run.ranks));
+      const auto is = train(run, "parallelizationMethod=ASGD;ASGD=[" + settings + "];groups=" + g.key);
+      for (int r = 0; r < g.ranks; ++r) expect_equal(is[static_cast<std::size_t>(r)], expected[0], r);
+    }
+}
+
 TEST(GroupsAtServers, ThatDoNotPullTrainAsIfAlone) {
   const auto is =
       train({.ranks = 4}, "parallelizationMethod=EASGD;EASGD=[policy=async;movingRate=0;period=2];groups=n:2");
@@ -582,6 +623,71 @@ TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
     }
 }
 
+// Lots go to whole groups; one that is held up takes no more of them, and each has one taker.
+TEST(GroupsAtServers, DealLotsToGroups) {
+  for (const std::string method :
+       {"parallelizationMethod=ASGD;ASGD=[syncPeriod=5]", "parallelizationMethod=ASGD;ASGD=[policy=mixed;softSync=1]",
+        "parallelizationMethod=EASGD;EASGD=[policy=async]"})
+    for (const Grouping& g : groupings()) {
+      SCOPED_TRACE(method + ", " + g.key + " of " + std::to_string(g.ranks));
+      constexpr std::int64_t lots = 60;
+      std::vector<std::vector<std::int64_t>> taken(static_cast<std::size_t>(g.ranks));
+      std::promise<void> others_done;
+      const auto released = others_done.get_future().share();
+      std::atomic<int> left = static_cast<int>(g.groups.size()) - 1;
+      const std::vector<int>& held = g.groups.back();
+      run_ranks(g.ranks, [&](Communicator& comm) {
+        Parameters p = parameters_of(kShapes, 3);
+        const auto s = make_strategy(options(method + ";groups=" + g.key), comm);
+        s->start(p);
+        Descent sink(p);
+        s->begin_epoch(0);
+        ASSERT_NE(s->dealer(), nullptr);
+        const auto group = std::find_if(g.groups.begin(), g.groups.end(), [&](const auto& members) {
+          return std::find(members.begin(), members.end(), comm.rank()) != members.end();
+        });
+        const Strategy::Share share = s->share_of_lots(comm.rank(), comm.size());
+        EXPECT_EQ(share.ranks, static_cast<int>(g.groups.size()));
+        EXPECT_EQ(share.parts, static_cast<int>(group->size()));
+        EXPECT_EQ((*group)[static_cast<std::size_t>(share.part)], comm.rank());
+        auto& mine = taken[static_cast<std::size_t>(comm.rank())];
+        for (const int stretch : {0, 1}) {
+          s->dealer()->begin_stretch();
+          for (std::int64_t lot = s->dealer()->next(); lot < lots; lot = s->dealer()->next()) {
+            mine.push_back(stretch * lots + lot);
+            if (stretch == 1 && comm.rank() == held[0] && mine.back() >= lots && mine[mine.size() - 2] < lots)
+              released.wait();
+          }
+          if (stretch == 1 && share.part == 0 && comm.rank() != held[0] && --left == 0) others_done.set_value();
+          s->settle(sink);
+        }
+      });
+      std::map<std::int64_t, int> times;
+      for (const auto& members : g.groups) {
+        const auto& first = taken[static_cast<std::size_t>(members[0])];
+        for (const int r : members) EXPECT_EQ(taken[static_cast<std::size_t>(r)], first) << r;
+        for (const std::int64_t lot : first) ++times[lot];
+      }
+      EXPECT_EQ(times.size(), 2 * lots);
+      for (const auto& [lot, n] : times) EXPECT_EQ(n, 1) << lot;
+      const auto& slow = taken[static_cast<std::size_t>(held[0])];
+      EXPECT_LE(std::count_if(slow.begin(), slow.end(), [](std::int64_t lot) { return lot >= lots; }), 1);
+    }
+}
+
+TEST(GroupsAtServers, ThatWaitForEachOtherShareTheirData) {
+  for (const std::string method : {"parallelizationMethod=ASGD;ASGD=[policy=sync]",
+                                   "parallelizationMethod=EASGD;EASGD=[policy=async;dealing=static]"})
+    run_ranks(3, [&](Communicator& comm) {
+      Parameters p = parameters_of(kShapes, 3);
+      const auto s = make_strategy(options(method + ";groups=n:2"), comm);
+      s->start(p);
+      EXPECT_EQ(s->dealer(), nullptr);
+      EXPECT_EQ(s->share(comm.rank(), 3).rank, comm.rank());
+      EXPECT_EQ(s->share(comm.rank(), 3).ranks, 3);
+    });
+}
+
 // As the servers do with as many single ranks as groups.
 TEST(GroupsAtServers, SaveAndLoadAsSingleRanksDo) {
   for (const Grouping& g : groupings())
@@ -611,7 +717,6 @@ TEST(GroupsAtServers, SayWhatDoesNotGo) {
   EXPECT_EQ(errors_of(asgd), "");
   EXPECT_EQ(errors_of(asgd + "ASGD=[push=gradients]"), "");
   EXPECT_EQ(errors_of("parallelizationMethod=EASGD;groups=n:2;EASGD=[policy=async]"), "");
-  EXPECT_THAT(errors_of(asgd + "ASGD=[servers=1]"), HasSubstr("every rank works"));
   EXPECT_THAT(errors_of(asgd + "ASGD=[policy=sync;push=gradients;backupWorkers=1]"), HasSubstr("backupWorkers drops"));
   EXPECT_THAT(errors_of(asgd + "ASGD=[push=gradients;syncPeriod=9]"), HasSubstr("after every minibatch"));
   EXPECT_THAT(
@@ -620,10 +725,38 @@ TEST(GroupsAtServers, SayWhatDoesNotGo) {
       HasSubstr("a minibatch late"));
   EXPECT_THAT(errors_of(asgd + "insideGroups=[parallelizationMethod=ModelAveragingSGD]"),
               HasSubstr("must sum gradients"));
-  EXPECT_THAT(errors_of("parallelizationMethod=EASGD;groups=n:2;EASGD=[policy=async;servers=1]"),
-              HasSubstr("every rank works"));
+  EXPECT_THROW(run_ranks(2, [&](Communicator& comm) { make_strategy(options(asgd + "ASGD=[servers=2]"), comm); }),
+               ConfigError);
+  EXPECT_THROW(run_ranks(3, [&](Communicator& comm) { make_strategy(options(asgd + "ASGD=[servers=2]"), comm); }),
+               ConfigError);
   EXPECT_THAT(errors_of("parallelizationMethod=DataParallelSGD;groups=n:2;insideGroups=[parallelizationMethod=ASGD]"),
               HasSubstr("exchange the two"));
+}
+
+// Ranks 0 and 2 stand for their groups, of which the second has no other rank.
+TEST(Groups, TellTheBytesOfEachLevel) {
+  for (const std::string method : {"parallelizationMethod=DataParallelSGD", "parallelizationMethod=ModelAveragingSGD",
+                                   "parallelizationMethod=ASGD;ASGD=[policy=sync;syncPeriod=1]"})
+    for (const bool grouped : {true, false}) {
+      SCOPED_TRACE(method + (grouped ? ", grouped" : ""));
+      run_ranks(3, [&](Communicator& comm) {
+        Parameters p = parameters_of(kShapes, 3);
+        p.touched.resize(p.slices.size());
+        const auto s = make_strategy(options(method + (grouped ? ";groups=n:2" : "")), comm);
+        s->start(p);
+        Descent sink(p);
+        s->begin_epoch(0);
+        Left unused;
+        one_step({.ranks = 3}, *s, p, sink, comm.rank(), 0, unused);
+        settle(*s, sink, unused);
+        const ExchangeStats stats = s->take_stats();
+        EXPECT_EQ(stats.groups, grouped);
+        EXPECT_GT(stats.bytes_sent, 0);
+        EXPECT_EQ(stats.bytes_between > 0, grouped && comm.rank() != 1);
+        EXPECT_EQ(stats.bytes_between == stats.bytes_sent, grouped && comm.rank() == 2);
+        EXPECT_EQ(s->take_stats().bytes_sent, 0);
+      });
+    }
 }
 
 TEST(Groups, SaveAndLoadWithoutABreak) {
@@ -632,6 +765,7 @@ TEST(Groups, SaveAndLoadWithoutABreak) {
       "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=25]",
       "parallelizationMethod=EASGD;EASGD=[period=2]",
       "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=35;exchangeBits=2;resetSGDMomentum=false]",
+      "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=40;fragments=2;overlap=2]",
   };
   std::vector<std::string> between = weight_methods();
   between.push_back("parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]");

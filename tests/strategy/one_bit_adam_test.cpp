@@ -3,6 +3,7 @@
 // variance that stands still; nothing is lost in few bits, and weights without a variance stay where they are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <mutex>
@@ -64,7 +65,23 @@ struct Course {
   double l2 = 0;
   int stop = -1;     // saved, and gone on with by new objects, before this step
   int resting = -1;  // a step with rate 0
+  // Ranks that sum in full among themselves, or ranks that stand for so many: either way by number of the rank.
+  std::vector<std::vector<int>> groups = {}, parts = {};
 };
+
+// What a rank has that stands for several: their sum.
+std::vector<float> gradient_of(const Course& run, const Parameters& p, int rank, int step) {
+  if (run.parts.empty()) return gradient_at(p, rank, step, run.warm_steps);
+  std::vector<float> sum;
+  for (const int part : run.parts[static_cast<std::size_t>(rank)]) {
+    const auto g = gradient_at(p, part, step, run.warm_steps);
+    if (sum.empty())
+      sum = g;
+    else
+      std::transform(sum.begin(), sum.end(), g.begin(), sum.begin(), std::plus<>());
+  }
+  return sum;
+}
 
 // What a rank has after a step.
 struct Seen {
@@ -80,6 +97,8 @@ struct Player {
     ParallelTrainOptions options;
     options.method = run.method;
     options.data_parallel.gradient_bits = run.bits;
+    if (!run.groups.empty())
+      options.groups = {GroupOptions::Kind::of_size, static_cast<std::int64_t>(run.groups[0].size())};
     strategy = make_strategy(options, comm);
     strategy->start(p);
   }
@@ -128,7 +147,7 @@ std::vector<std::vector<Seen>> train(const Course& run) {
         player->strategy->begin_epoch(0);
       }
       Feed sink(*player->optimizer, t == run.resting ? 0 : kRate);
-      step(*player->strategy, p, sink, gradient_at(p, comm.rank(), t, run.warm_steps), tally(comm.rank(), t), kColumns);
+      step(*player->strategy, p, sink, gradient_of(run, p, comm.rank(), t), tally(comm.rank(), t), kColumns);
       all[static_cast<std::size_t>(t)][static_cast<std::size_t>(comm.rank())] = look(*player, p);
     }
   });
@@ -281,6 +300,24 @@ TEST(OneBitAdam, GoesOnFromItsArchiveBeforeAtAndAfterTheEndOfTheWarmUp) {
         }
     }
   }
+}
+
+// Groups are single ranks with the gradients of all of theirs, at any moment of the warm-up and after.
+TEST(OneBitAdam, BetweenGroupsIsThatOfAsManyRanksAsGroups) {
+  using Groups = std::vector<std::vector<int>>;
+  for (const Groups& groups : {Groups{{0, 1}, {2, 3}}, Groups{{0, 1}, {2}}, Groups{{0, 1, 2}, {3, 4}}})
+    for (const int bits : {1, 4, 32})
+      for (const auto& [stop, resting] : {std::pair(-1, -1), {2, 5}, {5, 2}}) {
+        Course run{.bits = bits, .stop = stop, .resting = resting};
+        run.ranks = static_cast<int>(groups.size()), run.parts = groups;
+        const auto expected = train(run);
+        run.ranks = groups.back().back() + 1, run.parts = {}, run.groups = groups;
+        const auto is = train(run);
+        for (std::size_t t = 0; t < expected.size(); ++t) {
+          ASSERT_EQ(is[t][0].weights, expected[t][0].weights) << bits << " bits, step " << t;
+          ASSERT_EQ(is[t][0].momentum, expected[t][0].momentum) << bits << " bits, step " << t;
+        }
+      }
 }
 
 TEST(OneBitAdam, NumbersDoNotDependOnPieces) {

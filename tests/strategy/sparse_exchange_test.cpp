@@ -23,6 +23,8 @@ struct Course {
   double share = 0.1;  // of the lines that a rank touches
   bool async = false;
   std::vector<int> empty_ranks = {};
+  int group_size = 0;         // groups of so many sum in full; 0 = there are none
+  bool async_inside = false;  // they do so a minibatch behind
 };
 
 // Between dense slices, one whose lines are columns, one whose lines are rows, and a vector of single elements.
@@ -117,6 +119,12 @@ ParallelTrainOptions options(const Course& run) {
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = run.bits;
   o.data_parallel.buffered_async = run.async;
+  if (run.group_size == 0) return o;
+  o.groups = {GroupOptions::Kind::of_size, run.group_size};
+  ParallelTrainOptions inside;
+  inside.method = ParallelMethod::data_parallel;
+  inside.data_parallel.buffered_async = run.async_inside;
+  o.inside_groups.level = {inside};
   return o;
 }
 
@@ -184,6 +192,36 @@ TEST(SparseExchange, ThirtyTwoBitsHaveTheBitsOfTheDenseExchange) {
           EXPECT_EQ(sparse.lists[t], united(run, p, static_cast<int>(t)));
         }
       }
+}
+
+TEST(SparseExchange, InGroupsHasTheBitsOfTheDenseExchange) {
+  for (const auto& [ranks, size] : {std::pair(4, 2), {3, 2}, {5, 3}, {5, 4}})
+    for (const double share : {0.0, 0.01, 0.3, 1.0})
+      for (const bool async : {false, true})
+        for (const bool async_inside : {false, true}) {
+          SCOPED_TRACE(testing::Message() << ranks << " ranks by " << size << ", " << share << (async ? ", behind" : "")
+                                          << (async_inside ? ", behind within" : ""));
+          Course run{.ranks = ranks, .steps = 4, .share = share, .async = async};
+          run.group_size = size, run.async_inside = async_inside;
+          const Result sparse = train(run);
+          const Parameters p = parameters(run);
+          run.sparse = false;
+          const Result dense = train(run);
+          ASSERT_EQ(dense.sums.size(), 4u);
+          ASSERT_EQ(sparse.sums.size(), dense.sums.size());
+          for (std::size_t t = 0; t < dense.sums.size(); ++t) {
+            EXPECT_TRUE(reference::same(sparse.sums[t], dense.sums[t])) << "step " << t;
+            EXPECT_EQ(sparse.lists[t], united(run, p, static_cast<int>(t))) << "step " << t;
+          }
+        }
+}
+
+TEST(SparseExchange, InGroupsGoesOnFromItsArchive) {
+  for (const int bits : {32, 2}) {
+    Course run{.ranks = 5, .bits = bits};
+    run.group_size = 3;
+    EXPECT_EQ(train(run, 2).sums, train(run).sums) << bits;
+  }
 }
 
 TEST(SparseExchange, RanksWithoutSamples) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// group_lots.h -- lots of data that are dealt to groups of ranks: the first rank of a group takes one for all of them
+// and tells them its number; each works on its part of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tutti/communicator.h"
+#include "tutti/lots.h"
+
+namespace tutti {
+
+class GroupLots final : public LotDealer {
+ public:
+  // Of the ranks of this group, and for nothing else: readers may ask from threads of their own.
+  explicit GroupLots(std::unique_ptr<Communicator> group);
+  // Where the first rank takes its lots from; elsewhere it is not called.
+  void use(LotDealer* dealer) { dealer_ = dealer; }
+  int part() const { return group_->rank(); }
+  int parts() const { return group_->size(); }
+
+  void begin_stretch() override;
+  std::int64_t next() override;
+
+ private:
+  std::unique_ptr<Communicator> group_;
+  LotDealer* dealer_ = nullptr;
+  std::int64_t number_ = 0;
+  std::vector<std::unique_ptr<Transfer>> transfers_;  // to all others, or from the first
+};
+
+}  // namespace tutti
