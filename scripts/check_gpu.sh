@@ -95,14 +95,26 @@ sample() {
   close "${errors[0]}" "${errors[1]}" "$most"
 }
 
+# fetched NAME FILE: $folder is where the data of that name are; fetched, or unpacked from BASE, where FILE is not there yet.
+fetched() {
+  folder=$data/$1
+  [ ! -e "$folder/$2" ] || return 0
+  local archive from=()
+  for archive in "$folder"/*.tar*; do
+    [ ! -e "$archive" ] || from=(--from "$archive")
+  done
+  folder=data/$1
+  [ -e "$folder/$2" ] || within 180 "scripts/get_$1.sh" "${from[@]}"
+}
+
 part_mnist() {
-  [ -d "$data/mnist" ] || within 60 scripts/get_mnist.sh || return 1
-  sample mnist samples/mnist/mnist.cntk 300 0.3 "DataDir=$data/mnist"
+  fetched mnist train-images-idx3-ubyte.gz || return 1
+  sample mnist samples/mnist/mnist.cntk 300 0.3 "DataDir=$folder"
 }
 
 part_resnet20() {
-  [ -d "$data/cifar10" ] || within 120 scripts/get_cifar10.sh || return 1
-  sample resnet20 samples/cifar10/resnet20.cntk 420 4 "DataDir=$data/cifar10" "Train=[SGD=[maxEpochs=2;learningRatesPerMB=0.5:0.05]]"
+  fetched cifar10 train_map.txt || return 1
+  sample resnet20 samples/cifar10/resnet20.cntk 420 4 "DataDir=$folder" "Train=[SGD=[maxEpochs=2;learningRatesPerMB=0.5:0.05]]"
 }
 
 part_speed() {
