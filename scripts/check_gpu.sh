@@ -161,6 +161,7 @@ write_page() {
   } >"$section"
   [ -f "$page" ] || echo '# On a GPU' >"$page"
   sed -i '/^<!-- checks -->$/,/^<!-- end of checks -->$/d' "$page"
+  sed -i -e :more -e '/^\n*$/{$d;N;b more' -e '}' "$page" # blank lines at the end
   { echo && cat "$section"; } >>"$page"
   say "written to $page"
 }
