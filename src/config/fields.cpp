@@ -270,8 +270,14 @@ class Reading : public Fields, public Inheriting {
     keys.insert(keys.end(), also.begin(), also.end());
     const std::string near = nearest(entry.key, keys);
     const Row* inner = block_with(*table_, entry.key);
+    std::vector<std::string> blocks;  // of this level
+    for (const Row& r : table_->rows)
+      if (r.nested && !r.named && r.nested->knows(entry.key)) blocks.push_back(r.key);
     std::string fix;
-    if (inner) {
+    if (blocks.size() > 1) {
+      fix = fmt::format("it belongs into one of the blocks {}: {} = [ {} = ... ]", list_keys(blocks), blocks[0],
+                        entry.key);
+    } else if (inner) {
       fix = fmt::format("it belongs into the block {0}: {0} = [ {1} = ... ]", inner->key, entry.key);
     } else {
       fix = keys.size() > most_keys_listed && !near.empty()

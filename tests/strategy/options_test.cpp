@@ -225,6 +225,12 @@ TEST(ParallelTrainOptions, BitsOfAnyExchange) {
   EXPECT_EQ(momentum("exchangeBits=2").options.block_momentum->bits.codec().bits, 2);
 }
 
+TEST(ParallelTrainOptions, AKeyOfSeveralBlocksNamesThemAll) {
+  EXPECT_THAT(read("parallelizationMethod=EASGD\nexchangeBits=1").errors,
+              HasSubstr("it belongs into one of the blocks DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD, ASA, "
+                        "EASGD, DataParallelASGD: DataParallelSGD = [ exchangeBits = ... ]"));
+}
+
 TEST(ParallelTrainOptions, AsaAndEasgd) {
   const Result a = read("parallelizationMethod=asa\nASA=[\nexchange=weights\nexchangeBits=bf16\n]");
   EXPECT_EQ(a.errors, "");
