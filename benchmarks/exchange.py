@@ -32,7 +32,7 @@ from exchange_strategies import BLOCK, DIGITS, RANDOM, STRATEGIES, config
 
 DDP = runs.ROOT / 'benchmarks' / 'pytorch_ddp.py'
 RESULTS = runs.ROOT / 'docs' / 'results'
-TARGET_STEPS = 240
+TARGET_STEPS = 200
 WARM_STEPS = 8  # of strategies that warm up, before what is measured
 
 
@@ -49,12 +49,13 @@ class Bench:
             return self.cluster.run(self.arguments.trainer, 'configFile=run.cntk', cwd=folder, timeout=self.arguments.timeout)
 
     def plan(self, strategy, speed):
-        """Steps of a run and of an interval: whole blocks, three at least, and as many as the time allows."""
+        """Steps of a run and of an interval, the first of which does not count: whole blocks, and as many as the time allows."""
         nodes, rate = self.arguments.hosts, hosts.bits_per_second(speed)
         on_wire = 0 if rate is None or nodes == 1 else 2 * self.arguments.weights * strategy.bits * (nodes - 1) / nodes / rate / strategy.every
         compute = 0.045 * max(1, self.cluster.ranks / len(os.sched_getaffinity(0)))
         interval = strategy.every * max(1, int(self.arguments.seconds / max(compute, on_wire) / 8 / strategy.every))
-        return max(3 if strategy.every > 1 else 4, min(8, int(self.arguments.seconds / max(compute, on_wire) / interval))) * interval, interval
+        least = 4 if strategy.every == 1 else 3 if strategy.every < BLOCK else 2
+        return max(least, min(8, int(self.arguments.seconds / max(compute, on_wire) / interval))) * interval, interval
 
     def measure(self, strategy, speed):
         """Of one run: seconds of a step, bytes per step and rank that leave a host, seconds waited per step."""
@@ -177,7 +178,7 @@ def parse_arguments():
     parser.add_argument('--hidden', default='2048*3')
     parser.add_argument('--outputs', type=int, default=10)
     parser.add_argument('--rounds', type=int, help='1, or 3 with --must-show')
-    parser.add_argument('--seconds', type=float, default=5, help='about how long a run takes, without whole blocks')
+    parser.add_argument('--seconds', type=float, default=4, help='about how long a run takes, without whole blocks')
     parser.add_argument('--timeout', type=float, default=300, help='seconds after which a run counts as failed')
     parser.add_argument('--target', type=float, default=0.1, help='training loss (cross entropy) on drawn digits')
     parser.add_argument('--no-loss', action='store_true', help='without the times to a loss')

@@ -6,6 +6,8 @@ import re
 import statistics
 import sys
 
+import hosts
+
 
 @dataclasses.dataclass
 class Run:
@@ -146,6 +148,10 @@ The sum of 10.0 million floats over four hosts at 1 Gbit/s; `benchmarks/exchange
 SUMS = re.compile(r'(?:^    \S.* ms, .*\n?)+', re.MULTILINE)
 
 
+def link_rate(link):
+    return math.inf if link in ('no limit', 'all') else hosts.bits_per_second(link)
+
+
 class Report:
     """The table: rows of the page that is there, if it was made with the same settings, and new ones in their place."""
 
@@ -170,7 +176,7 @@ class Report:
     def put(self, new):
         """In the place of rows of the same strategy on the same link, or of all its rows where it failed; written at once."""
         self.rows = [r for r in self.rows if not any(n.label == r.label and (n.link == r.link or 'all' in (n.link, r.link)) for n in new)] + new
-        self.rows.sort(key=lambda r: self.order.index(r.label) if r.label in self.order else len(self.order))
+        self.rows.sort(key=lambda r: (self.order.index(r.label) if r.label in self.order else len(self.order), -link_rate(r.link)))
         if self.folder:
             text = TEXT.format(settings=self.settings, table=self.table(), sums=self.sums)
             (self.folder / 'exchange.md').write_text(text, encoding='utf-8')
