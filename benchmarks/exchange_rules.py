@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """exchange_rules.py -- the ratios that exchange.py --must-show prints, each with what it must reach."""
 import dataclasses
+import math
 import re
 import statistics
 
@@ -46,7 +47,7 @@ def verdicts(found, speeds):
         ratio = statistics.median(u.step / o.step for o, u in zip(found[rule.over], found[rule.under]))
         # What the bytes of a step alone allow, were nothing else to wait for.
         rate, wire = speeds[rule.over[1]], statistics.median(r.sent for r in found[rule.over])
-        limit = statistics.median(r.step for r in found[rule.under]) / (8 * wire / rate) if rate and wire else 1
+        limit = statistics.median(r.step for r in found[rule.under]) / (8 * wire / rate) if rate and wire else math.inf
         lines.append(verdict(rule.text, ratio, rule.least, f'; the wire alone allows {limit:.3f}' if limit < rule.least else ''))
     return lines
 
