@@ -78,6 +78,7 @@ void GroupedGradients::feed() {
   if (fed_ == 0) columns_->load_lists();
   while (fed_ < summed_) {
     if (contributes_) sink_->contribute(fed_, columns_of_step_, parts_.layout.groups());
+    host_looks();
     columns_->load(fed_);
     parts_.between->piece_ready(fed_++);
   }
@@ -91,6 +92,7 @@ void GroupedGradients::world_sum(std::size_t piece, std::int64_t columns) {
 }
 
 void GroupedGradients::deliver_run() {
+  host_looks();
   columns_->store(next_run_);
   for (std::size_t p = columns_->first_piece(next_run_); p < columns_->end_piece(next_run_); ++p)
     sink_->global_ready(p, sent_columns_);

@@ -51,6 +51,8 @@ class GroupedGradients : public Strategy {
     const float* mask() const override { return owner.own_mask(); }
   };
 
+  // The strategy within the group may have left work in the queue of a device.
+  void host_looks() const { parameters_->gradients.memory().finish(); }
   void group_sum(std::size_t piece, std::int64_t columns);
   void world_sum(std::size_t piece, std::int64_t columns);
   const float* own_mask();
