@@ -49,8 +49,9 @@ __global__ void __launch_bounds__(block_threads) decode_short(DecodeColumns job,
       Reader<OneBit> theirs = reader;
       theirs.grid.lower = __shfl_sync(whole_warp, reader.grid.lower, source);
       theirs.grid.step = __shfl_sync(whole_warp, reader.grid.step, source);
-      const unsigned word = column < columns ? in[column * step + 2 + row % words.count] : 0;
-      v = theirs(word >> (row / words.count * words.bits));
+      const unsigned place = words.part_of_word(row);
+      const unsigned word = column < columns ? in[column * step + 2 + row - place * words.count] : 0;
+      v = theirs(word >> (place * words.bits));
     }
     if (base + lane < columns * rows) put<Add>(values + base + lane, v);
     column += columns_on, row += rows_on;
@@ -71,21 +72,40 @@ __global__ void __launch_bounds__(block_threads) decode_long(DecodeColumns job, 
   const Reader<OneBit> reader(pair_at(in), words.bits);
   const unsigned word = in[2 + k];
   float* values = job.values + c * job.rows;
-#pragma unroll 8
-  for (unsigned i = part; i < words.per_word; i += words.parts) {
-    const unsigned r = i * words.count + k;
-    if (r < words.rows) put<Add>(values + r, reader(word >> (i * words.bits)));
+  // What is added to is read eight at a time: behind a store the compiler would let each wait for the one before it.
+  constexpr unsigned batch = 8;
+  for (unsigned first = part; first < words.per_word; first += words.parts * batch) {
+    float old[batch] = {};
+    if constexpr (Add) {
+#pragma unroll
+      for (unsigned u = 0; u < batch; ++u) {
+        const unsigned i = first + u * words.parts, r = i * words.count + k;
+        if (i < words.per_word && r < words.rows) old[u] = values[r];
+      }
+    }
+#pragma unroll
+    for (unsigned u = 0; u < batch; ++u) {
+      const unsigned i = first + u * words.parts, r = i * words.count + k;
+      if (i >= words.per_word || r >= words.rows) break;
+      const float v = reader(word >> (i * words.bits));
+      values[r] = Add ? old[u] + v : v;
+    }
   }
 }
 
-// use(i) for all i below count, four at a time so that their loads are on the way together.
-template <class Use>
-__device__ void each(std::size_t count, const Use& use) {
+// write(i, read(i)) for all i below count, four at a time: all is read before anything is written, so that their loads
+// are on the way together.
+template <class Read, class Write>
+__device__ void each(std::size_t count, const Read& read, const Write& write) {
   constexpr unsigned unroll = 4;
   const std::size_t first = static_cast<std::size_t>(blockIdx.x) * block_threads * unroll + threadIdx.x;
+  decltype(read(first)) values[unroll];
 #pragma unroll
   for (unsigned u = 0; u < unroll; ++u)
-    if (first + u * block_threads < count) use(first + u * block_threads);
+    if (first + u * block_threads < count) values[u] = read(first + u * block_threads);
+#pragma unroll
+  for (unsigned u = 0; u < unroll; ++u)
+    if (first + u * block_threads < count) write(first + u * block_threads, values[u]);
 }
 unsigned blocks_of(std::size_t count) {
   return static_cast<unsigned>((count + 4 * block_threads - 1) / (4 * block_threads));
@@ -101,30 +121,44 @@ __device__ float limited(float v) {
 template <Half F>
 __global__ void __launch_bounds__(block_threads)
     encode_half(std::size_t count, const float* values, float* residual, unsigned short* out) {
-  each(count, [&](std::size_t i) {
-    const float v = residual ? values[i] + residual[i] : values[i];
-    const unsigned h = F == Half::ieee ? to_half(limited<F>(v)) : to_brain(limited<F>(v));
-    out[i] = static_cast<unsigned short>(h);
-    if (residual) residual[i] = v - (F == Half::ieee ? from_half(h) : from_brain(h));
-  });
+  each(
+      count, [&](std::size_t i) { return residual ? values[i] + residual[i] : values[i]; },
+      [&](std::size_t i, float v) {
+        const unsigned h = F == Half::ieee ? to_half(limited<F>(v)) : to_brain(limited<F>(v));
+        out[i] = static_cast<unsigned short>(h);
+        if (residual) residual[i] = v - (F == Half::ieee ? from_half(h) : from_brain(h));
+      });
 }
+
+struct Sent {
+  unsigned short bits;
+  float old;
+};
 
 template <Half F, bool Add>
 __global__ void __launch_bounds__(block_threads)
     decode_half(std::size_t count, const unsigned short* in, float* values) {
-  each(count, [&](std::size_t i) { put<Add>(values + i, F == Half::ieee ? from_half(in[i]) : from_brain(in[i])); });
+  each(
+      count,
+      [&](std::size_t i) {
+        return Sent{in[i], Add ? values[i] : 0.0f};
+      },
+      [&](std::size_t i, const Sent& s) {
+        const float v = F == Half::ieee ? from_half(s.bits) : from_brain(s.bits);
+        values[i] = Add ? s.old + v : v;
+      });
 }
 
 __global__ void __launch_bounds__(block_threads)
     encode_float(std::size_t count, const float* values, float* residual, float* out) {
-  each(count, [&](std::size_t i) {
-    out[i] = values[i] + residual[i];
-    residual[i] = 0;
-  });
+  each(
+      count, [&](std::size_t i) { return values[i] + residual[i]; },
+      [&](std::size_t i, float v) { out[i] = v, residual[i] = 0; });
 }
 
 __global__ void __launch_bounds__(block_threads) add_float(std::size_t count, const float* in, float* values) {
-  each(count, [&](std::size_t i) { values[i] += in[i]; });
+  each(
+      count, [&](std::size_t i) { return values[i] + in[i]; }, [&](std::size_t i, float v) { values[i] = v; });
 }
 
 template <class... P, class... A>

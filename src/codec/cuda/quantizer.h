@@ -89,6 +89,7 @@ struct Reader {
 // words at a time; where there are fewer, several lanes share one.
 struct Words {
   unsigned count, rows, bits, per_word, side, parts;  // side: words at a time; parts: lanes that share a word
+  unsigned inverse;                                   // of count, so that short columns divide by a product
   Words(int b, std::size_t r)
       : count(static_cast<unsigned>(words_per_column(b, r))),
         rows(static_cast<unsigned>(r)),
@@ -97,7 +98,13 @@ struct Words {
     side = 1;
     while (side < count && side < 32) side *= 2;
     parts = 32 / side;
+    inverse = (one + count - 1) / count;
   }
+  // row / count, for rows below 32: the error stays below 1 / 32.
+  __device__ unsigned part_of_word(unsigned row) const { return row * inverse / one; }
+
+ private:
+  static constexpr unsigned one = 1024;
 };
 
 }  // namespace tutti::codec::cuda
