@@ -186,6 +186,24 @@ class Backend {
 
   // Products.
   virtual void gemm(const Gemm&, const float* a, const float* b, float* c) = 0;
+  // Whether products take bias and ReLU along, so that these need no pass of their own.
+  virtual bool fuses_products() const { return false; }
+  // C = op(A B + bias) with ldc = n; op is copy or relu. `mask` (of mask_floats(n) a row; may be null) keeps for
+  // gemm_relu_gradient where C is above 0.
+  virtual void gemm_bias(const Gemm& g, UnaryOp op, const float* a, const float* b, const float* bias, float* c,
+                         float* mask) {
+    static_cast<void>(mask);
+    gemm(g, a, b, c);
+    bias_activation(op, g.m, g.n, bias, c);
+  }
+  // C = A B where y, which came with `mask`, is above 0, and 0 elsewhere; `sums` (may be null) gets its sum over rows.
+  virtual void gemm_relu_gradient(const Gemm& g, const float* a, const float* b, const float* y, const float* mask,
+                                  float* c, float* sums) {
+    static_cast<void>(mask);
+    gemm(g, a, b, c);
+    bias_activation_gradient(UnaryOp::relu, g.m, g.n, y, c, sums, false);
+  }
+  static constexpr std::size_t mask_floats(std::size_t n) { return (n + 127) / 128 * 4; }
   // y[column][out] = sum of value * w(index, out); the gradient adds into dw.
   virtual void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) = 0;
   virtual void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) = 0;

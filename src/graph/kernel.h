@@ -58,6 +58,14 @@ struct PieceRange {
   std::size_t index = 0, first = 0, count = 0;
 };
 
+// ReLU behind a product that has kept where it let through, for the product that uses its result and may mask the
+// gradient at once.
+struct MaskedGradient {
+  const float* mask = nullptr;
+  float* sums = nullptr;  // gradient of the bias where it is wanted and nothing stands there
+  bool done = false;
+};
+
 // The state of one forward and backward over a (part of a) share.
 struct Run {
   explicit Run(Backend& b) : backend(b) {}
@@ -75,8 +83,9 @@ struct Run {
   std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is
   std::vector<std::int32_t> numbers;
   std::vector<float> host, host_result;
-  std::vector<DeviceBuffer> rooms;  // by tensor: memory that follows the number of sequences
-  bool keeps_states = true;         // off: states of truncated sequences stay as they were
+  std::vector<MaskedGradient> masked;  // by tensor
+  std::vector<DeviceBuffer> rooms;     // by tensor: memory that follows the number of sequences
+  bool keeps_states = true;            // off: states of truncated sequences stay as they were
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
   std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
   bool first_part = true, last_part = true;  // of a share that is worked off in parts

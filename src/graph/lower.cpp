@@ -201,6 +201,7 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
   Lowered code = Lowering(graph, values, options.training).run(order);
   fuse_bias_and_activation(code, roots);
   group_loops(code);
+  if (options.fused_products) fuse_into_products(code, roots);
   fuse_images(code, roots);
   if (!options.winograd)
     for (auto& i : code.instructions) i.node.attributes["winograd"] = false;

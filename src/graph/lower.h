@@ -29,6 +29,7 @@ struct LowerOptions {
   bool training = false;
   bool winograd = true;
   std::size_t channel_block = 0;  // of images in blocks of channels; 0 = all images are plain
+  bool fused_products = false;    // products take bias and ReLU along
 };
 
 // `order` from evaluation_order, `values` from infer_graph, `roots` are kept observable (not fused away).
@@ -37,6 +38,8 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
 
 // Product, plus, activation -> product, one pass over it. Part of lower().
 void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roots);
+// Products do what stands behind them as well, where the backend can: fuse.cpp.
+void fuse_into_products(Lowered& code, const std::vector<std::size_t>& roots);
 // The same for convolutions and batch normalisation; image_fusion.cpp.
 void fuse_images(Lowered& code, const std::vector<std::size_t>& roots);
 // Formats of images and the reorders between them; layouts.cpp.

@@ -26,7 +26,8 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
                  const Options& options)
     : backend_(backend), options_(options) {
   code_ = lower(graph, execution_order(graph, roots), values, roots,
-                {options.training, options.winograd, options.image_layouts ? backend.images().channel_block() : 0});
+                {options.training, options.winograd, options.image_layouts ? backend.images().channel_block() : 0,
+                 backend.fuses_products()});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);

@@ -18,6 +18,8 @@ class Algorithms {
   // or a folder that cannot be written, keeps choices in memory.
   explicit Algorithms(const std::string& device);
 
+  // Whether choices outlive the process: else its repetition may measure other times.
+  bool lasts() const { return !path_.empty(); }
   Choice at(const std::string& shape, const std::function<Choice()>& measure);
 
  private:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,11 @@ class CudaBackend : public Backend, public Recorder {
   void scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) override;
 
   void gemm(const Gemm&, const float* a, const float* b, float* c) override;
+  bool fuses_products() const override { return true; }
+  void gemm_bias(const Gemm&, UnaryOp, const float* a, const float* b, const float* bias, float* c,
+                 float* mask) override;
+  void gemm_relu_gradient(const Gemm&, const float* a, const float* b, const float* y, const float* mask, float* c,
+                          float* sums) override;
   void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) override;
   void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) override;
   void densify(const SparseView& x, std::size_t dim, float* y) override;
@@ -99,6 +105,7 @@ class CudaBackend : public Backend, public Recorder {
   Groups groups_;
   std::vector<std::int32_t> columns_;
   std::unique_ptr<Matmul> matmul_;
+  std::set<const float*> masks_;  // those that the library has written
   std::unique_ptr<ImageBackend> images_;
 };
 

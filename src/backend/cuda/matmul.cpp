@@ -5,10 +5,15 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <tuple>
+#include <vector>
 
+#include "backend/cuda/algorithms.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/stopwatch.h"
 #include "tutti/error.h"
 
 namespace tutti::cuda {
@@ -50,30 +55,60 @@ Matrix matrix(std::size_t rows, std::size_t columns, std::size_t step) {
   return m;
 }
 
-// C' = B' A': the stored operands change places and keep their own transposition.
+cublasLtEpilogue_t epilogue(Epilogue what) {
+  switch (what) {
+    case Epilogue::none:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::bias_relu:
+      return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case Epilogue::bias_relu_mask:
+      return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+    case Epilogue::relu_gradient:
+      return CUBLASLT_EPILOGUE_DRELU;
+    case Epilogue::relu_gradient_sums:
+      return CUBLASLT_EPILOGUE_DRELU_BGRAD;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// One shape. C' = B' A': the stored operands change places and keep their own transposition.
 struct Planned {
   Description description;
   Matrix a, b, c;
-  cublasLtMatmulAlgo_t algorithm{};
+  std::vector<cublasLtMatmulAlgo_t> algorithms;  // as the library ranks them; none: it cannot
+  std::size_t chosen = 0;
 
-  Planned(cublasLtHandle_t library, const Gemm& g, ComputeType type, unsigned alignment) {
-    check_lt(cublasLtMatmulDescCreate(description.out(), compute(type), CUDA_R_32F), "describing a product");
+  Planned(cublasLtHandle_t library, const Gemm& g, const EpilogueOperands& e, ComputeType type, unsigned alignment) {
+    check_lt(cublasLtMatmulDescCreate(description.out(), compute(type), CUDA_R_32F), doing);
     const cublasOperation_t first = g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, first), set(CUBLASLT_MATMUL_DESC_TRANSB, second);
+    if (e.what != Epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(e.what));
+    if (e.mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(Backend::mask_floats(g.n) * 32));
+    point_to(e);
     a = g.transpose_b ? matrix(g.k, g.n, g.ldb) : matrix(g.n, g.k, g.ldb);
     b = g.transpose_a ? matrix(g.m, g.k, g.lda) : matrix(g.k, g.m, g.lda);
     c = matrix(g.n, g.m, g.ldc);
-    choose(library, alignment);
+    rank(library, alignment, e.what != Epilogue::none);
+  }
+
+  // Layers of one shape share the plan, so these are told before each product.
+  void point_to(const EpilogueOperands& e) const {
+    if (e.vector) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, e.vector);
+    if (e.mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, e.mask);
   }
 
  private:
+  static constexpr const char* doing = "describing a product";
+  static constexpr int most_algorithms = 8;
+
   template <class T>
-  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    check_lt(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof value),
-             "describing a product");
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    check_lt(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof value), doing);
   }
-  void choose(cublasLtHandle_t library, unsigned alignment) {
+  void rank(cublasLtHandle_t library, unsigned alignment, bool may_fail) {
     Preference preference;
     check_lt(cublasLtMatmulPreferenceCreate(preference.out()), "choosing an algorithm");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -85,54 +120,98 @@ struct Planned {
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       prefer(attribute, static_cast<std::uint32_t>(alignment));
-    cublasLtMatmulHeuristicResult_t found{};
+    cublasLtMatmulHeuristicResult_t found[most_algorithms] = {};
     int count = 0;
-    check_lt(cublasLtMatmulAlgoGetHeuristic(library, description.get(), a.get(), b.get(), c.get(), c.get(),
-                                            preference.get(), 1, &found, &count),
-             "choosing an algorithm");
-    if (count == 0) throw Error("cuBLASLt has no algorithm for a product");
-    algorithm = found.algo;
+    const auto status = cublasLtMatmulAlgoGetHeuristic(library, description.get(), a.get(), b.get(), c.get(), c.get(),
+                                                       preference.get(), most_algorithms, found, &count);
+    if (!may_fail) check_lt(status, "choosing an algorithm");
+    for (int i = 0; i < count && status == CUBLAS_STATUS_SUCCESS; ++i)
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(found[i].algo);
+    if (algorithms.empty() && !may_fail) throw Error("cuBLASLt has no algorithm for a product");
   }
 };
 
 // Algorithms with wide loads want operands that begin at multiples of 16 bytes; pieces of weights may not.
-unsigned alignment_of(const void* a, const void* b, const void* c) {
-  const auto all =
-      reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | reinterpret_cast<std::uintptr_t>(c);
+unsigned alignment_of(const void* a, const void* b, const void* c, const void* vector) {
+  std::uintptr_t all = 0;
+  for (const void* p : {a, b, c, vector}) all |= reinterpret_cast<std::uintptr_t>(p);
   return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 4;
 }
 
-using Key =
-    std::tuple<bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t, unsigned>;
+using Key = std::tuple<Epilogue, bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t,
+                       std::size_t, unsigned>;
+
+std::string name_of(const Gemm& g, Epilogue what, ComputeType type, unsigned alignment) {
+  return fmt::format("product:{}:{}:{}{}:{}x{}x{}:{},{},{}:{}", static_cast<int>(type), static_cast<int>(what),
+                     g.transpose_a ? 't' : 'n', g.transpose_b ? 't' : 'n', g.m, g.n, g.k, g.lda, g.ldb, g.ldc,
+                     alignment);
+}
 
 }  // namespace
 
 struct Matmul::Impl {
+  Impl(ComputeType t, const std::string& device, cudaStream_t s)
+      : type(t), stream(s), algorithms(Matmul::library() + " " + device) {
+    check_lt(cublasLtCreate(library.out()), "starting cuBLASLt");
+  }
+
+  bool multiply(const Planned& p, std::size_t algorithm, bool accumulate, const float* a, const float* b, float* c) {
+    const float one = 1, before = accumulate ? 1.0f : 0.0f;
+    return cublasLtMatmul(library.get(), p.description.get(), &one, b, p.a.get(), a, p.b.get(), &before, c, p.c.get(),
+                          c, p.c.get(), &p.algorithms[algorithm], workspace.bytes(workspace_bytes), workspace_bytes,
+                          stream) == CUBLAS_STATUS_SUCCESS;
+  }
+
+  // Products that are worth it try what the library ranks highest, into memory of their own.
+  void choose(Planned& p, const Gemm& g, const EpilogueOperands& e, unsigned alignment, const float* a,
+              const float* b) {
+    constexpr double worth_measuring = 1e8;
+    const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+    if (p.algorithms.size() < 2 || work < worth_measuring || !algorithms.lasts()) return;
+    const auto choice = algorithms.at(name_of(g, e.what, type, alignment), [&] {
+      Scratch result;
+      Stopwatch watch(stream);
+      auto* c = result.room<float>(g.m * g.ldc);
+      Algorithms::Choice best;
+      std::optional<float> least;
+      for (std::size_t i = 0; i < p.algorithms.size(); ++i) {
+        const auto taken = watch.time([&] { return multiply(p, i, g.accumulate, a, b, c); });
+        // The library's own order decides between those that are as good as equally fast.
+        if (taken && (!least || *taken < 0.97f * *least)) least = taken, best.algorithm = static_cast<int>(i);
+      }
+      return best;
+    });
+    if (const auto index = static_cast<std::size_t>(choice.algorithm); index < p.algorithms.size()) p.chosen = index;
+  }
+
   Library library;
   ComputeType type;
   cudaStream_t stream;
+  Algorithms algorithms;
   Scratch workspace;
   std::map<Key, Planned> planned;
 };
 
-Matmul::Matmul(ComputeType type, cudaStream_t stream) : impl_(std::make_unique<Impl>()) {
-  check_lt(cublasLtCreate(impl_->library.out()), "starting cuBLASLt");
-  impl_->type = type, impl_->stream = stream;
-}
+Matmul::Matmul(ComputeType type, const std::string& device, cudaStream_t stream)
+    : impl_(std::make_unique<Impl>(type, device, stream)) {}
 Matmul::~Matmul() = default;
 
-void Matmul::run(const Gemm& g, const float* a, const float* b, float* c) {
-  const unsigned alignment = alignment_of(a, b, c);
-  const Key key{g.transpose_a, g.transpose_b, g.m, g.n, g.k, g.lda, g.ldb, g.ldc, alignment};
+bool Matmul::run(const Gemm& g, const EpilogueOperands& e, const float* a, const float* b, float* c) {
+  const unsigned alignment = alignment_of(a, b, c, e.vector);
+  if (e.mask && alignment < 16) return false;
+  const Key key{e.what, g.transpose_a, g.transpose_b, g.m, g.n, g.k, g.lda, g.ldb, g.ldc, alignment};
   auto found = impl_->planned.find(key);
-  if (found == impl_->planned.end())
-    found = impl_->planned.emplace(key, Planned(impl_->library.get(), g, impl_->type, alignment)).first;
-  const Planned& p = found->second;
-  const float one = 1, before = g.accumulate ? 1.0f : 0.0f;
-  check_lt(cublasLtMatmul(impl_->library.get(), p.description.get(), &one, b, p.a.get(), a, p.b.get(), &before, c,
-                          p.c.get(), c, p.c.get(), &p.algorithm, impl_->workspace.bytes(workspace_bytes),
-                          workspace_bytes, impl_->stream),
-           "multiplying matrices");
+  if (found == impl_->planned.end()) {
+    found = impl_->planned.emplace(key, Planned(impl_->library.get(), g, e, impl_->type, alignment)).first;
+    impl_->choose(found->second, g, e, alignment, a, b);
+  }
+  Planned& p = found->second;
+  if (p.algorithms.empty()) return false;
+  p.point_to(e);
+  if (impl_->multiply(p, p.chosen, g.accumulate, a, b, c)) return true;
+  if (e.what == Epilogue::none) throw Error("cuBLASLt could not start a product");
+  p.algorithms.clear();  // it only seemed to have one
+  return false;
 }
 
 std::string Matmul::library() {
@@ -142,9 +221,44 @@ std::string Matmul::library() {
 
 void CudaBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   if (g.m == 0 || g.n == 0) return;
-  if (g.k > 0) return matmul_->run(g, a, b, c);
+  if (g.k > 0) {
+    matmul_->run(g, {}, a, b, c);
+    return;
+  }
   if (!g.accumulate)
     check(cudaMemset2DAsync(c, g.ldc * sizeof(float), 0, g.n * sizeof(float), g.m, stream()), "clearing a matrix");
+}
+
+void CudaBackend::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const float* b, const float* bias, float* c,
+                            float* mask) {
+  const bool plain = g.m == 0 || g.n == 0 || g.k == 0 || g.accumulate;
+  const bool relu = op == UnaryOp::relu;
+  if (!plain && relu && mask) {
+    const bool masked = matmul_->run(g, {Epilogue::bias_relu_mask, bias, mask}, a, b, c);
+    if (!masked) {
+      masks_.erase(mask);
+    } else {
+      masks_.insert(mask);
+      return;
+    }
+  }
+  if (!plain && (relu || op == UnaryOp::copy) &&
+      matmul_->run(g, {relu ? Epilogue::bias_relu : Epilogue::bias, bias, nullptr}, a, b, c))
+    return;
+  gemm(g, a, b, c);
+  bias_activation(op, g.m, g.n, bias, c);
+}
+
+void CudaBackend::gemm_relu_gradient(const Gemm& g, const float* a, const float* b, const float* y, const float* mask,
+                                     float* c, float* sums) {
+  if (g.m > 0 && g.n > 0 && g.k > 0 && !g.accumulate && masks_.contains(mask)) {
+    if (sums && matmul_->run(g, {Epilogue::relu_gradient_sums, sums, mask}, a, b, c)) return;
+    if (matmul_->run(g, {Epilogue::relu_gradient, nullptr, mask}, a, b, c)) {
+      if (sums) bias_activation_gradient(UnaryOp::copy, g.m, g.n, y, c, sums, false);
+      return;
+    }
+  }
+  Backend::gemm_relu_gradient(g, a, b, y, mask, c, sums);
 }
 
 }  // namespace tutti::cuda

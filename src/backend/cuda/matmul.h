@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul.h -- GEMM by cuBLASLt. The algorithm is chosen once per shape, so that a shape gives the same bits every time.
+// matmul.h -- GEMM by cuBLASLt, with bias and ReLU where the library takes them along. The algorithm is chosen once per
+// shape, so that a shape gives the same bits every time.
 #pragma once
 
 #include <memory>
@@ -10,12 +11,22 @@
 
 namespace tutti::cuda {
 
+// What a product does to its result before it is written.
+enum class Epilogue { none, bias, bias_relu, bias_relu_mask, relu_gradient, relu_gradient_sums };
+
+struct EpilogueOperands {
+  Epilogue what = Epilogue::none;
+  const float* vector = nullptr;  // bias, or where the sums of columns go
+  const float* mask = nullptr;    // a bit for each element, as the library lays them out
+};
+
 class Matmul {
  public:
-  Matmul(ComputeType, cudaStream_t);
+  Matmul(ComputeType, const std::string& device, cudaStream_t);
   ~Matmul();
-  void run(const Gemm&, const float* a, const float* b, float* c);
-  static std::string library();  // "cuBLASLt 13.0"
+  // False when the library has no such product for this shape; nothing has happened then.
+  bool run(const Gemm&, const EpilogueOperands&, const float* a, const float* b, float* c);
+  static std::string library();  // "cuBLASLt 13.0.1"
 
  private:
   struct Impl;

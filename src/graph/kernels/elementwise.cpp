@@ -116,6 +116,8 @@ class Combine : public Kernel {
   PointOp op_;
 };
 
+}  // namespace
+
 UnaryOp activation(const Node& node) {
   const std::string name = text(node, "activation");
   return name == "Sigmoid"           ? UnaryOp::sigmoid
@@ -124,10 +126,13 @@ UnaryOp activation(const Node& node) {
                                      : UnaryOp::copy;
 }
 
-// Product (input 0), bias (input 1): one pass over the product where it lies.
+namespace {
+
+// Product (input 0), bias (input 1): one pass over the product where it lies, unless the product has done it.
 class BiasActivation : public Kernel {
  public:
-  explicit BiasActivation(Instruction i) : Kernel(std::move(i)), op_(activation(code.node)) {
+  explicit BiasActivation(Instruction i)
+      : Kernel(std::move(i)), op_(activation(code.node)), done_(flag(code.node, "done", false)) {
     reads_input = {false, false};
     reads_output = op_ != UnaryOp::copy;
     in_place = 0;
@@ -135,7 +140,9 @@ class BiasActivation : public Kernel {
   }
   void forward(Run& run) const override {
     if (out(run) != in(run, 0)) run.backend.map(UnaryOp::copy, in(run, 0), out(run), run.count(code.out));
-    run.backend.bias_activation(op_, run.rows(code.out), code.out.elements, in(run, 1), out(run));
+    if (!done_) return run.backend.bias_activation(op_, run.rows(code.out), code.out.elements, in(run, 1), out(run));
+    const bool sums = write[1] != Write::none && !adds(run, 1);
+    run.masked[code.out.tensor] = {run.masked[code.in[0].tensor].mask, sums ? in_gradient(run, 1) : nullptr};
   }
   void backward(Run& run) const override {
     float* gradient = out_gradient(run);
@@ -144,12 +151,16 @@ class BiasActivation : public Kernel {
       gradient = in_gradient(run, 0);
     }
     float* bias = write[1] == Write::none ? nullptr : in_gradient(run, 1);
-    run.backend.bias_activation_gradient(op_, run.rows(code.out), code.out.elements, out(run), gradient, bias,
-                                         bias != nullptr && adds(run, 1));
+    const bool masked = done_ && run.masked[code.out.tensor].done;
+    if (masked && run.masked[code.out.tensor].sums) bias = nullptr;
+    if (masked && !bias) return;
+    run.backend.bias_activation_gradient(masked ? UnaryOp::copy : op_, run.rows(code.out), code.out.elements, out(run),
+                                         gradient, bias, bias != nullptr && adds(run, 1));
   }
 
  private:
   UnaryOp op_;
+  bool done_;
 };
 
 class Dropout : public Kernel {

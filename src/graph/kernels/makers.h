@@ -38,6 +38,9 @@ std::unique_ptr<Kernel> make_zero_sequence(Instruction);
 std::unique_ptr<Kernel> make_where(Instruction);
 std::unique_ptr<Kernel> make_packed_index(Instruction);
 
+// What the attribute of that name says stands behind a product; copy where nothing does.
+UnaryOp activation(const Node& node);
+
 // The middle axis of `o` along `axis` (counted from 0), or the whole sample for none.
 Extent extent_along(const Run& run, const Operand& o, int axis);
 

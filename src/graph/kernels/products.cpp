@@ -13,7 +13,8 @@ struct Sizes {
   std::size_t rows, inner, out;
 };
 
-// The left operand has no sample axis: one product over all samples.
+// The left operand has no sample axis: one product over all samples. After fusion there is a bias (input 2), whose
+// gradient belongs to the instruction behind.
 class Times : public Kernel {
  public:
   Times(bool transposed, std::size_t inner, Instruction i)
@@ -21,6 +22,9 @@ class Times : public Kernel {
     reads_output = false;
     last_input_first = true;
     announces = true;
+    if (!fused()) return;
+    differentiable[2] = reads_input[2] = false;
+    if (flag(code.node, "keepsMask", false)) work_per_column = Backend::mask_floats(out_);
   }
 
   void forward(Run& run) const override {
@@ -28,7 +32,12 @@ class Times : public Kernel {
     Gemm g{.transpose_b = transposed_, .m = s.rows, .n = s.out, .k = s.inner, .lda = s.inner, .ldb = 0, .ldc = s.out};
     g.ldb = transposed_ ? s.inner : s.out;
     g.b_version = run.version(code.in[0]);
-    run.backend.gemm(g, in(run, 1), in(run, 0), out(run));
+    if (!fused()) return run.backend.gemm(g, in(run, 1), in(run, 0), out(run));
+    // Without a gradient of its own nothing keeps this memory until then.
+    const bool keeps = work_per_column > 0 && (write[0] != Write::none || write[1] != Write::none);
+    float* mask = keeps ? run.work[code.out.tensor] : nullptr;
+    run.masked[code.out.tensor].mask = mask;
+    run.backend.gemm_bias(g, activation(code.node), in(run, 1), in(run, 0), in(run, 2), out(run), mask);
   }
 
   // The gradient of the data comes first: once a piece of the weight's gradient is announced, the weight may change.
@@ -38,6 +47,7 @@ class Times : public Kernel {
   }
 
  private:
+  bool fused() const { return code.in.size() > 2; }
   Sizes sizes(const Run& run) const { return {run.count(code.in[1]) / inner_, inner_, out_}; }
 
   void data_gradient(Run& run) const {
@@ -46,7 +56,11 @@ class Times : public Kernel {
     g.ldb = transposed_ ? s.inner : s.out;
     g.accumulate = adds(run, 1);
     g.b_version = run.version(code.in[0]);
-    run.backend.gemm(g, out_gradient(run), in(run, 0), in_gradient(run, 1));
+    if (!masks_ || g.accumulate) return run.backend.gemm(g, out_gradient(run), in(run, 0), in_gradient(run, 1));
+    MaskedGradient& masked = run.masked[code.in[1].tensor];
+    run.backend.gemm_relu_gradient(g, out_gradient(run), in(run, 0), in(run, 1), masked.mask, in_gradient(run, 1),
+                                   masked.sums);
+    masked.done = true;
   }
 
   // dW = X' dY, or dW = dY' X when stored the other way; by runs of whole rows of the stored matrix, so that each run
@@ -76,6 +90,7 @@ class Times : public Kernel {
   }
 
   bool transposed_;
+  bool masks_ = flag(code.node, "masksGradient", false);
   std::size_t inner_, out_;
 };
 

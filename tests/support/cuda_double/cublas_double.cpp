@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "queue.h"
@@ -40,6 +41,9 @@ float operand(float v, cublasComputeType_t type) {
   return v;
 }
 
+constexpr int kRelu = 2, kSums = 16, kMask = 128;  // of an epilogue
+constexpr std::uint64_t kAlgorithm = 70;           // the first of three
+
 struct Product {
   CublasLtDoubleProduct how;
   CublasLtDoubleMatrix a, b, d;
@@ -62,6 +66,22 @@ struct Product {
         const float factor = operand(from_b[tb ? p * step(b) + j : j * step(b) + p], how.compute);
         for (std::size_t i = 0; i < m; ++i) column[i] += left[p * m + i] * factor;
       }
+      finish(column, m, j);
+    }
+  }
+  // What happens to column j of the result, of m elements, before it is written.
+  void finish(float* column, std::size_t m, std::size_t j) const {
+    const bool bias = how.epilogue & CUBLASLT_EPILOGUE_BIAS, masks = how.epilogue & kMask;
+    const bool gradient = (how.epilogue & CUBLASLT_EPILOGUE_DRELU) == CUBLASLT_EPILOGUE_DRELU;
+    for (std::size_t i = 0; i < m; ++i) {
+      float& v = column[i];
+      const std::size_t bit = j * static_cast<std::size_t>(how.mask_step) + i;
+      if (bias) v += how.vector[i];
+      if (how.epilogue & kRelu) v = v > 0 ? v : 0;
+      if (masks && !gradient)
+        how.mask[bit / 32] = (how.mask[bit / 32] & ~(1u << bit % 32)) | static_cast<std::uint32_t>(v > 0) << bit % 32;
+      if (gradient && !(how.mask[bit / 32] >> bit % 32 & 1u)) v = 0;
+      if (how.epilogue & kSums) how.vector[i] = (j == 0 ? 0.0f : how.vector[i]) + v;
     }
   }
   static std::size_t step(const CublasLtDoubleMatrix& x) { return static_cast<std::size_t>(x.step); }
@@ -78,12 +98,22 @@ cublasStatus_t destroy(T* p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// The gradient of ReLU without sums is something that the library may not have: here it has not.
+bool knows_epilogue(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix& d) {
+  const bool vector = (how.epilogue & (CUBLASLT_EPILOGUE_BIAS | kSums)) == 0 || how.vector;
+  const bool mask =
+      (how.epilogue & kMask) == 0 || (how.mask && reinterpret_cast<std::uintptr_t>(how.mask) % 16 == 0 &&
+                                      how.mask_step % 128 == 0 && how.mask_step >= static_cast<std::int64_t>(d.rows));
+  return vector && mask;
+}
+
 bool fits(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix& a, const CublasLtDoubleMatrix& b,
           const CublasLtDoubleMatrix& d) {
   const bool ta = how.a == CUBLAS_OP_T, tb = how.b == CUBLAS_OP_T;
   const auto stored = [](const CublasLtDoubleMatrix& x) { return x.step >= static_cast<std::int64_t>(x.rows); };
   return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
-         (ta ? a.rows : a.columns) == (tb ? b.columns : b.rows) && stored(a) && stored(b) && stored(d);
+         (ta ? a.rows : a.columns) == (tb ? b.columns : b.rows) && stored(a) && stored(b) && stored(d) &&
+         knows_epilogue(how, d);
 }
 
 }  // namespace
@@ -97,9 +127,26 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeTy
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return destroy(d); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
-  if (bytes != sizeof(cublasOperation_t)) return CUBLAS_STATUS_INVALID_VALUE;
-  (attribute == CUBLASLT_MATMUL_DESC_TRANSA ? d->a : d->b) = *static_cast<const cublasOperation_t*>(value);
-  return CUBLAS_STATUS_SUCCESS;
+  const auto take = [&](auto& to) {
+    if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return take(d->a);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return take(d->b);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return take(d->epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return take(d->vector);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return take(d->mask);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return take(d->mask_step);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataType_t, std::uint64_t rows,
                                           std::uint64_t columns, std::int64_t step) {
@@ -115,20 +162,29 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
   return bytes == (size ? sizeof(std::uint64_t) : sizeof(std::uint32_t)) ? CUBLAS_STATUS_SUCCESS
                                                                          : CUBLAS_STATUS_INVALID_VALUE;
 }
+// The first of three cannot be taken, the second is the slow one.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int,
-                                              cublasLtMatmulHeuristicResult_t* result, int* found) {
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
   if (!fits(*how, *a, *b, *d)) return CUBLAS_STATUS_INVALID_VALUE;
-  *result = {}, *found = 1;
+  *found = 0;
+  if (how->epilogue == CUBLASLT_EPILOGUE_DRELU) return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (int i = 0; i < 3 && i < wanted; ++i, ++*found) {
+    results[i] = {};
+    results[i].algo.data[0] = kAlgorithm + static_cast<std::uint64_t>(i);
+    results[i].state = i == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*, std::size_t,
-                              cudaStream_t stream) {
-  if (!fits(*how, *layout_a, *layout_b, *layout_d) || *static_cast<const float*>(alpha) != 1)
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              std::size_t, cudaStream_t stream) {
+  const std::uint64_t which = algorithm->data[0];
+  if (!fits(*how, *layout_a, *layout_b, *layout_d) || *static_cast<const float*>(alpha) != 1 || !workspace ||
+      which <= kAlgorithm || which > kAlgorithm + 2)
     return CUBLAS_STATUS_INVALID_VALUE;
   const Product product{*how,
                         *layout_a,
@@ -139,5 +195,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
                         static_cast<float*>(d),
                         *static_cast<const float*>(beta)};
   cuda_double::enqueue(stream, [product] { product.run(); });
+  if (which == kAlgorithm + 1) cuda_double::enqueue(stream, [] {});
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -26,6 +26,7 @@ struct CudaDoubleStream {
 struct CudaDoubleEvent {
   CudaDoubleStream* stream = nullptr;
   std::uint64_t recorded = 0, reached = 0;
+  std::uint64_t time = 0;  // when it was reached last
 };
 
 namespace cuda_double {
@@ -44,6 +45,7 @@ struct Device {
   std::set<CudaDoubleStream*> streams;
   std::map<void*, std::size_t> memory;
   int working = 0;
+  std::uint64_t time = 0;  // pieces of work done
 
   void protect(int how) {
     for (const auto& [p, bytes] : memory) mprotect(p, bytes, how);
@@ -70,6 +72,7 @@ bool next(CudaDoubleStream& s) {
   const auto work = std::move(s.work.front());
   s.work.pop_front();
   work();
+  ++device().time;
   return true;
 }
 
@@ -108,6 +111,7 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
   if (stream) return stream->work.push_back(std::move(work));
   const Working now;
   work();
+  ++device().time;
 }
 
 void drive(cudaStream_t stream, const std::function<bool()>& done) {
@@ -202,12 +206,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   e->stream = s;
-  enqueue(s, [e, number = ++e->recorded] { e->reached = number; });
+  enqueue(s, [e, number = ++e->recorded] { e->reached = number, e->time = device().time; });
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   reach(*e, e->recorded);
+  return cudaSuccess;
+}
+// A piece of work takes a millisecond.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin->reached < begin->recorded || end->reached < end->recorded) return cudaErrorNotReady;
+  *milliseconds = static_cast<float>(end->time - begin->time);
   return cudaSuccess;
 }
 // Whoever asks again and again is answered at last: each time the stream does a little.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// stopwatch.h -- how long the device takes for something, when algorithms are compared. Waits for the device.
+#pragma once
+
+#include <optional>
+
+#include "base/cuda/runtime.h"
+
+namespace tutti::cuda {
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(cudaStream_t stream) : stream_(stream) {
+    for (Event* e : {&begin_, &end_}) check(cudaEventCreateWithFlags(e->out(), cudaEventDefault), "making an event");
+  }
+
+  // Milliseconds of one call of `work`, which says whether it could; none when it could not.
+  template <class Work>
+  std::optional<float> time(const Work& work) {
+    if (!work()) return std::nullopt;
+    check(cudaEventRecord(begin_.get(), stream_), doing);
+    for (int i = 0; i < repetitions; ++i)
+      if (!work()) return std::nullopt;
+    check(cudaEventRecord(end_.get(), stream_), doing);
+    check(cudaEventSynchronize(end_.get()), doing);
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), doing);
+    return milliseconds / repetitions;
+  }
+
+ private:
+  static constexpr int repetitions = 5;
+  static constexpr const char* doing = "measuring algorithms";
+  cudaStream_t stream_;
+  Event begin_, end_;
+};
+
+}  // namespace tutti::cuda
