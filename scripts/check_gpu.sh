@@ -44,12 +44,14 @@ close() { awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; exit !(a != "
 
 part_build() {
   within 900 meson setup "$build" --buildtype=release -Dcuda=enabled || [ -f "$build/build.ninja" ] || return 1
-  within 900 ninja -C "$build" trainer libtutti_cuda.so tests/backend/agreement_test benchmarks/device_codec_benchmark
+  within 900 ninja -C "$build" trainer libtutti_cuda.so tests/backend/agreement_test tests/graph/layouts_test benchmarks/device_codec_benchmark
 }
 
 part_agreement() {
   within 300 "$build/tests/backend/agreement_test" || return 1
   ! grep -q SKIPPED "$logs/agreement.log" || { grep -m 1 'no GPU' "$logs/agreement.log"; return 1; }
+  # Networks with channels last and in true 16 bits.
+  within 300 "$build/tests/graph/layouts_test" --gtest_filter='*OnADevice*' || return 1
   row 'agreement with the CPU, every operation' "$(grep -c '^\[       OK' "$logs/agreement.log") tests pass"
 }
 

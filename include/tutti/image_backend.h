@@ -13,6 +13,8 @@ namespace tutti {
 // Blocked: for each pixel channel_block() channels side by side, block after block; missing channels of the last block
 // are zeros, in values and gradients.
 enum class Format { plain, blocked };
+// The channel_block() that takes all channels of an image, whatever their number: channels last, nothing is missing.
+constexpr std::size_t all_channels = ~std::size_t{0};
 
 // Columns of images as operations on channels see them.
 struct ImageExtent {

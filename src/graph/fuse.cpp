@@ -114,7 +114,7 @@ void fuse_into_products(Lowered& code, const std::vector<std::size_t>& roots) {
     const auto& next = users[behind.out.tensor];
     if (activation.empty() || kept.contains(behind.out.tensor) || next.size() != 1) continue;
     if (!products.contains(next.front()->out.tensor) || next.front()->in[1].tensor != behind.out.tensor) continue;
-    product.node.attributes["keepsMask"] = true;
+    product.node.attributes["keepsMask"] = behind.node.attributes["masked"] = true;
     next.front()->node.attributes["masksGradient"] = true;
   }
 }

@@ -58,14 +58,6 @@ struct PieceRange {
   std::size_t index = 0, first = 0, count = 0;
 };
 
-// ReLU behind a product that has kept where it let through, for the product that uses its result and may mask the
-// gradient at once.
-struct MaskedGradient {
-  const float* mask = nullptr;
-  float* sums = nullptr;  // gradient of the bias where it is wanted and nothing stands there
-  bool done = false;
-};
-
 // The state of one forward and backward over a (part of a) share.
 struct Run {
   explicit Run(Backend& b) : backend(b) {}
@@ -83,9 +75,8 @@ struct Run {
   std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is
   std::vector<std::int32_t> numbers;
   std::vector<float> host, host_result;
-  std::vector<MaskedGradient> masked;  // by tensor
-  std::vector<DeviceBuffer> rooms;     // by tensor: memory that follows the number of sequences
-  bool keeps_states = true;            // off: states of truncated sequences stay as they were
+  std::vector<DeviceBuffer> rooms;  // by tensor: memory that follows the number of sequences
+  bool keeps_states = true;         // off: states of truncated sequences stay as they were
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
   std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
   bool first_part = true, last_part = true;  // of a share that is worked off in parts
@@ -117,6 +108,8 @@ class Kernel {
   virtual void backward(Run&) const {}
   // Makes what depends on the number of columns before the first step.
   virtual void plan(Backend&, std::size_t columns) const {}
+  // Finds the kernels that it works hand in hand with, when it is known what each of them writes.
+  virtual void connect(std::span<const std::unique_ptr<Kernel>>) {}
   // After the last step of the loop that the kernel is a member of; forward over all columns does the same itself.
   virtual void end_of_steps(Run&) const {}
 
@@ -136,11 +129,12 @@ class Kernel {
   bool announces = false;  // backward announces the pieces of input 0 itself when `finishes` is set
   bool finishes = false;
 
- protected:
   // Whether the gradient of input k is added to what stands there.
   bool adds(const Run& run, std::size_t k) const {
     return write[k] == Write::add || (!run.first_part && !run.pieces[code.in[k].tensor].empty());
   }
+
+ protected:
   const float* in(const Run& run, std::size_t k) const { return run.value(code.in[k]); }
   float* out(const Run& run) const { return run.value(code.out); }
   float* out_gradient(const Run& run) const { return run.gradient(code.out); }

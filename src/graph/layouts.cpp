@@ -20,7 +20,7 @@ const std::set<std::string>& keeps_zero() {
 class Layouts {
  public:
   Layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block)
-      : code_(code), roots_(roots), block_(block) {}
+      : code_(code), roots_(roots), block_(block), least_(block == all_channels ? few_channels : block) {}
 
   void run() {
     std::vector<Instruction> old = std::move(code_.instructions);
@@ -44,6 +44,7 @@ class Layouts {
   bool blocked_image(const Operand& o) const { return format(o) == Format::blocked && as_made(o); }
   std::size_t stored(const Shape& s) const {
     const std::size_t channels = s.dims.back();
+    if (block_ == all_channels) return s.elements();
     return s.elements() / channels * ((channels + block_ - 1) / block_ * block_);
   }
 
@@ -109,11 +110,13 @@ class Layouts {
 
   void convolution(Instruction& i) {
     const ImageGeometry g = convolution_geometry(i.node, i.in[1].shape, i.in[0].shape);
-    const auto whole_blocks = [&](std::size_t channels) { return channels / g.groups % block_ == 0; };
+    const auto whole_blocks = [&](std::size_t channels) {
+      return block_ == all_channels || channels / g.groups % block_ == 0;
+    };
     const bool fits = g.groups == 1 || (whole_blocks(g.channels) && whole_blocks(g.maps));
     // Fewer channels than a block are read, and made, where they are.
-    const bool few = g.channels < block_ && !g.transposed;
-    if (!fits || g.maps < block_ || (g.transposed && g.channels < block_)) {
+    const bool few = g.channels < least_ && !g.transposed;
+    if (!fits || g.maps < least_ || (g.transposed && g.channels < least_)) {
       for (auto& o : i.in) o = in_format(o, Format::plain);
       return;
     }
@@ -143,7 +146,8 @@ class Layouts {
     const double axis = number(i.node, "axis", 1);
     if (axis != static_cast<double>(i.out.shape.rank()) && axis != -1) return false;
     return std::all_of(i.in.begin(), i.in.end(), [&](const Operand& o) {
-      return blocked_image(o) && o.shape.rank() == i.out.shape.rank() && o.shape.dims.back() % block_ == 0;
+      return blocked_image(o) && o.shape.rank() == i.out.shape.rank() &&
+             (block_ == all_channels || o.shape.dims.back() % block_ == 0);
     });
   }
   // Operations that need not know where a channel is: the stored values under a shape of their own.
@@ -151,16 +155,18 @@ class Layouts {
     for (auto& o : i.in) o = in_format(o, Format::blocked), o.shape = in_blocks(o.shape);
     make_blocked(i);
     i.out.shape = in_blocks(i.out.shape);
-    if (i.operation == "RowStack") i.node.attributes["axis"] = 2.0;
+    if (i.operation == "RowStack") i.node.attributes["axis"] = block_ == all_channels ? 1.0 : 2.0;
   }
   Shape in_blocks(const Shape& s) const {
+    if (block_ == all_channels) return Shape{{s.dims.back(), s.elements() / s.dims.back()}};
     const std::size_t blocks = (s.dims.back() + block_ - 1) / block_;
     return Shape{{stored(s) / blocks, blocks}};
   }
 
   Lowered& code_;
   const std::vector<std::size_t>& roots_;
-  std::size_t block_;
+  static constexpr std::size_t few_channels = 8;
+  std::size_t block_, least_;     // least_: images of fewer channels stay plain
   std::vector<Shape> shape_;      // by tensor: the shape under which it was made
   std::set<std::size_t> format_;  // tensors in blocks
   using Key = std::pair<std::size_t, std::vector<std::size_t>>;

@@ -45,6 +45,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   dense_inputs_.assign(dense.begin(), dense.end());
   completes_.resize(kernels_.size());
   flow_gradients();
+  for (const auto& kernel : kernels_) kernel->connect(kernels_);
   find_ready();
   find_stretches();
   plan_lifetimes();

@@ -1,34 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation on a GPU against the CPU: the same bits for what works element by element, a stated bound for sums
-// whose order differs. Runs on a GPU when there is one, else it says so; and always over the stand-in of the CUDA
-// libraries.
-#include <gtest/gtest.h>
+// Memory, elementwise operations, reductions and criteria, on a GPU against the CPU.
+#include "agreement.h"
 
-#include <bit>
-#include <cmath>
-#include <functional>
 #include <limits>
-#include <random>
 #include <utility>
-#include <vector>
 
-#include "base/cuda_library.h"
-#include "tutti/backend.h"
-#include "tutti/error.h"
 #include "tutti/recorder.h"
 
 namespace tutti {
 namespace {
-
-using Floats = std::vector<float>;
-
-Floats random(std::size_t n, unsigned seed, float low = -2, float high = 2) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> draw(low, high);
-  Floats v(n);
-  for (auto& x : v) x = draw(engine);
-  return v;
-}
 
 // Numbers at which formulas change.
 Floats with_edges(std::size_t n, unsigned seed) {
@@ -39,63 +19,6 @@ Floats with_edges(std::size_t n, unsigned seed) {
   for (std::size_t i = 0; i < std::size(edges) && i * 3 < n; ++i) v[i * 3] = edges[i];
   return v;
 }
-
-// Operands of an operation in the memory of a backend.
-class Desk {
- public:
-  explicit Desk(Backend& b) : backend(b) {}
-  ~Desk() {
-    for (float* p : rooms_) backend.release(p);
-  }
-  Desk(const Desk&) = delete;
-  float* put(const Floats& values) {
-    float* p = backend.allocate(values.size());
-    rooms_.push_back(p);
-    backend.upload(values.data(), p, values.size());
-    return p;
-  }
-  void take(const float* p, std::size_t n) {
-    const std::size_t at = results.size();
-    results.resize(at + n);
-    backend.download(p, results.data() + at, n);
-  }
-  Backend& backend;
-  Floats results;
-
- private:
-  std::vector<float*> rooms_;
-};
-
-class Agreement : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
-    gpu = make_backend("cuda:0");
-    cpu = make_backend("cpu");
-  }
-  using Work = std::function<void(Desk&)>;
-  static Floats run(Backend& backend, const Work& work) {
-    Desk desk(backend);
-    work(desk);
-    return desk.results;
-  }
-  // Differences of up to `bound`, absolute for small results and relative for large ones; 0 asks for the same bits.
-  void compare(double bound, const Work& work) {
-    const Floats expected = run(*cpu, work), got = run(*gpu, work);
-    ASSERT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const float a = expected[i], b = got[i];
-      if (std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b)) continue;
-      ASSERT_TRUE(bound > 0 && std::abs(static_cast<double>(a) - b) <= bound * (1 + std::abs(static_cast<double>(a))))
-          << "result " << i << " is " << b << " instead of " << a;
-    }
-    // And again: every run gives the same bits.
-    const Floats again = run(*gpu, work);
-    for (std::size_t i = 0; i < got.size(); ++i)
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(again[i]), std::bit_cast<std::uint32_t>(got[i])) << i;
-  }
-  std::unique_ptr<Backend> gpu, cpu;
-};
 
 constexpr std::size_t sizes[] = {0, 1, 31, 256, 1025};
 
@@ -386,69 +309,6 @@ TEST_F(Agreement, ColumnsByNumber) {
   });
 }
 
-TEST_F(Agreement, Products) {
-  for (const bool ta : {false, true})
-    for (const bool tb : {false, true})
-      for (const bool accumulate : {false, true})
-        for (const auto& [m, n, k] : {std::tuple<std::size_t, std::size_t, std::size_t>{1, 1, 1},
-                                      {17, 5, 33},
-                                      {64, 64, 64},
-                                      {2, 100, 3},
-                                      {0, 3, 4}})
-          compare(1e-4, [&, m = m, n = n, k = k](Desk& d) {
-            Gemm g{.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k};
-            g.lda = (ta ? m : k) + 2, g.ldb = (tb ? k : n) + 1, g.ldc = n + 3, g.accumulate = accumulate;
-            const std::size_t most = 110 * 110;
-            float *a = d.put(random(most, 1)), *b = d.put(random(most, 2)), *c = d.put(random(most, 3));
-            d.backend.gemm(g, a, b, c);
-            d.take(c, most);
-          });
-}
-
-TEST_F(Agreement, ProductsRoundTheirOperands) {
-  const std::size_t n = 64;
-  const Gemm g{.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n};
-  const auto product = [&](Backend& backend) {
-    return run(backend, [&](Desk& d) {
-      float *a = d.put(random(n * n, 1)), *b = d.put(random(n * n, 2)), *c = d.put(Floats(n * n));
-      d.backend.gemm(g, a, b, c);
-      d.take(c, n * n);
-    });
-  };
-  const Floats exact = product(*cpu);
-  for (const auto& [type, bits] :
-       {std::pair{ComputeType::tf32, 10}, {ComputeType::bfloat16, 7}, {ComputeType::float16, 10}}) {
-    const auto backend = make_backend("cuda:0", type);
-    EXPECT_EQ(backend->compute_type(), type);
-    const Floats rounded = product(*backend);
-    double worst = 0;
-    for (std::size_t i = 0; i < exact.size(); ++i) worst = std::max(worst, std::abs(double{exact[i]} - rounded[i]));
-    EXPECT_LT(worst, 64 * 8 * std::ldexp(1, -bits - 1)) << backend->name();
-    EXPECT_GT(worst, 0) << backend->name();
-  }
-}
-
-TEST_F(Agreement, SparseInputs) {
-  const std::vector<std::int32_t> indices = {9, 9, 2, 0, 4, 2, 4, 4, 1, 7};
-  const Floats values = random(indices.size(), 1);
-  const std::vector<std::int64_t> begin = {0, 2, 5, 5, 9, 10};  // the third column is empty
-  for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
-    const SparseView x{5 - first, values.data(), indices.data(), begin.data() + first};
-    for (const bool transposed : {false, true})
-      compare(0, [&](Desk& d) {
-        const std::size_t out = 37, dim = 10;
-        const SparseWeight s{out, transposed ? 1 : out, transposed ? dim : 1};
-        float *w = d.put(random(out * dim, 2)), *y = d.put(random(out * 5, 3)), *dense = d.put(random(dim * 5, 4));
-        d.backend.sparse_times(x, s, w, y);
-        d.take(y, out * 5);
-        d.backend.sparse_times_gradient(x, s, y, w);
-        d.take(w, out * dim);
-        d.backend.densify(x, dim, dense);
-        d.take(dense, dim * 5);
-      });
-  }
-}
-
 // Lines for a thread, a warp and a block; one that hardly fills any of them.
 const std::vector<Extent>& extents() {
   static const std::vector<Extent> all = {{1, 1, 1},    {70, 10, 1}, {3, 100, 40}, {5, 33, 2},
@@ -554,27 +414,6 @@ TEST_F(Agreement, Criteria) {
             d.take(dx, n);
           }
         });
-}
-
-TEST_F(Agreement, LstmSteps) {
-  for (const bool stands : {false, true})
-    for (const std::size_t cells : {1, 16, 37})
-      compare(0, [&](Desk& d) {
-        const std::size_t rows = 7, n = rows * cells;
-        LstmRows r{.rows = rows, .cells = cells};
-        r.projected = d.put(random(4 * n, 1)), r.from_state = d.put(random(4 * n, 2));
-        r.from_state_step = stands ? 0 : 4 * cells, r.cell_before_step = stands ? 0 : cells;
-        r.cell_before = d.put(random(n, 3));
-        r.gates = d.put(Floats(4 * n)), r.cell = d.put(Floats(n)), r.output = d.put(Floats(n));
-        d.backend.lstm_step(r);
-        d.take(r.gates, 4 * n), d.take(r.cell, n), d.take(r.output, n);
-        LstmRowsGradient g{.rows = rows, .cells = cells, .gates = r.gates, .cell_before = r.cell_before};
-        g.cell_before_step = r.cell_before_step, g.cell = r.cell;
-        g.output_gradient = d.put(random(n, 4)), g.cell_gradient = d.put(random(n, 5));
-        g.gates_gradient = d.put(Floats(4 * n)), g.cell_before_gradient = d.put(Floats(n));
-        d.backend.lstm_step_gradient(g);
-        d.take(g.gates_gradient, 4 * n), d.take(g.cell_before_gradient, n);
-      });
 }
 
 TEST_F(Agreement, DevicesThatAreNotThere) {

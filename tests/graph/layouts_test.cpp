@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/cuda_library.h"
 #include "graph_builder.h"
 #include "tutti/backend.h"
 
@@ -127,7 +128,7 @@ struct Result {
   std::string description;
 };
 
-Result trained(const Case& c, const NetworkOptions& options, std::size_t columns = 6) {
+Result trained(const Case& c, const NetworkOptions& options, std::size_t columns = 6, std::size_t part = 6) {
   Layers l;
   c.build(l);
   Network network(l.b.graph(), options);
@@ -136,10 +137,11 @@ Result trained(const Case& c, const NetworkOptions& options, std::size_t columns
   data.one_hot("labels", 4);
   network.bind(data.infos);
   network.initialize_parameters();
-  network.plan_training(static_cast<std::int64_t>(columns));
+  network.plan_training(static_cast<std::int64_t>(part));
   Announced sink;
   Result r;
   for (int step = 0; step < 2; ++step) r.criterion = network.forward_backward(data.batch, sink).criterion;
+  network.finish();
   r.gradients = test::gradients(network);
   for (const auto& s : network.state()) r.state.insert(r.state.end(), s.values.begin(), s.values.end());
   r.description = network.describe();
@@ -201,7 +203,57 @@ TEST_P(Layouts, InBfloat16NearFloat32) {
   EXPECT_EQ(trained(GetParam(), rounded).gradients, blocked.gradients);
 }
 
+// Channels last where tensor cores compute, against plain images on the CPU.
+TEST_P(Layouts, OnADevice) {
+  if (cuda_devices().count == 0) GTEST_SKIP() << "no GPU";
+  constexpr std::size_t columns = 2;
+  NetworkOptions plain;
+  plain.image_layouts = plain.winograd = false;
+  const Result exact = trained(GetParam(), plain, columns);
+  for (const auto& [type, near] : {std::pair{ComputeType::tf32, 5e-3}, {ComputeType::bfloat16, 0.1}}) {
+    if (type == ComputeType::bfloat16 && GetParam().name != "GroupsAndResponse")
+      continue;  // the others take their time
+    NetworkOptions device;
+    device.device = "cuda:0", device.compute_type = type;
+    const Result r = trained(GetParam(), device, columns);
+    EXPECT_NEAR(r.criterion, exact.criterion, near * exact.criterion);
+    EXPECT_LT(distance(r.gradients, exact.gradients), near);
+    if (!exact.state.empty()) {
+      EXPECT_LT(distance(r.state, exact.state), near);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Images, Layouts, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+// Products that take bias and ReLU along, and mask the gradient that they hand back; in one part and in several.
+TEST(Products, OnADevice) {
+  if (cuda_devices().count == 0) GTEST_SKIP() << "no GPU";
+  const Case dense{"dense",
+                   [](Layers& l) {
+                     auto x = l.b.input("x", {20});
+                     double from = 20;
+                     for (const double to : {130.0, 33.0, 8.0}) {
+                       const auto y = l.b.add("Times", l.name("p"), {l.b.parameter(l.name("W"), {to, from}, to), x});
+                       x = l.b.add("Plus", l.name("s"), {y, l.b.parameter(l.name("b"), {to}, to + 1)});
+                       if (to < 130 || from < 30) x = l.relu(x);
+                       from = to;
+                     }
+                     const auto z = l.b.add("Times", "z", {l.b.parameter("V", {4, 8}, 7), x});
+                     l.b.criterion("CrossEntropyWithSoftmax", "ce",
+                                   {l.b.input("labels", {4}), l.b.add("Plus", "o", {z, l.b.parameter("c", {4})})});
+                   },
+                   20, 0};
+  NetworkOptions device, own;
+  device.device = own.device = "cuda:0", own.reuse_memory = false;
+  const Result exact = trained(dense, {}, 12, 12);
+  for (const std::size_t part : {12, 5})
+    for (const NetworkOptions& o : {device, own}) {
+      const Result r = trained(dense, o, 12, part);
+      EXPECT_NEAR(r.criterion, exact.criterion, 1e-5 * exact.criterion);
+      EXPECT_LT(distance(r.gradients, exact.gradients), 1e-5) << part;
+    }
+}
 
 TEST(Winograd, IsNearTheDirectWay) {
   const Case deep{"deep",

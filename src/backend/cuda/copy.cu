@@ -2,13 +2,17 @@
 // Values set and strided copies: slices, stacks, transposed and repeated values, and their gradients.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/fold.h"
+#include "backend/cuda/lanes.h"
 #include "base/cuda/launch.h"
 
 namespace tutti::cuda {
 namespace {
 
+template <unsigned V>
 __global__ void fill_each(float value, float* x, std::size_t count) {
-  for (std::size_t i = first_element(); i < count; i += element_step()) x[i] = value;
+  Lanes<V> v;
+  for (unsigned l = 0; l < V; ++l) v.at[l] = value;
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) store(x + i, v);
 }
 
 struct Value {
@@ -16,12 +20,26 @@ struct Value {
   __device__ float operator()(const Places& p) const { return x[p.at[0]]; }
 };
 
+// The walk counts in V floats.
+template <unsigned V>
 __global__ void copy_each(Walk walk, const float* x, float* y, bool add) {
   for (std::size_t i = first_element(); i < walk.count; i += element_step()) {
     Places p;
     advance(walk, i, p);
-    y[p.at[3]] = add ? y[p.at[3]] + x[p.at[0]] : x[p.at[0]];
+    put(y + p.at[3] * V, load<V>(x + p.at[0] * V), add);
   }
+}
+
+// The same copy in groups of four floats, where the fastest axis of both sides is made of them.
+bool copies_fours(Layout& l, const float* x, const float* y) {
+  if (l.rank == 0 || l.stride[0][0] != 1 || l.stride[3][0] != 1 || !in_fours(l.size[0], x, y)) return false;
+  for (const std::size_t k : {0, 3})
+    for (std::size_t axis = 1; axis < l.rank; ++axis)
+      if (l.stride[k][axis] % 4 != 0) return false;
+  l.size[0] /= 4;
+  for (const std::size_t k : {0, 3})
+    for (std::size_t axis = 1; axis < l.rank; ++axis) l.stride[k][axis] /= 4;
+  return true;
 }
 
 // Tiles through shared memory where the fast axes of both sides differ: y[i * ys + j] = x[i + j * xs].
@@ -50,7 +68,10 @@ bool transposes(const Layout& l) {
 }  // namespace
 
 void CudaBackend::fill(float value, float* x, std::size_t count) {
-  if (count) launch(fill_each, blocks_for(count), threads_per_block, stream(), value, x, count);
+  if (count == 0) return;
+  const bool fours = in_fours(count, x);
+  launch(fours ? fill_each<4> : fill_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block, stream(), value,
+         x, count);
 }
 
 void CudaBackend::copy(const Layout& layout, const float* x, float* y, bool accumulate) {
@@ -64,8 +85,10 @@ void CudaBackend::copy(const Layout& layout, const float* x, float* y, bool accu
                        static_cast<unsigned>((l.size[1] + tile - 1) / tile)),
                   dim3(tile, rows_at_once), stream(), l.size[0], l.size[1], x, l.stride[0][1], y, l.stride[3][0],
                   accumulate);
+  const bool fours = copies_fours(l, x, y);
   const Walk walk = whole(l);
-  launch(copy_each, blocks_for(walk.count), threads_per_block, stream(), walk, x, y, accumulate);
+  launch(fours ? copy_each<4> : copy_each<1>, blocks_for(walk.count), threads_per_block, stream(), walk, x, y,
+         accumulate);
 }
 
 }  // namespace tutti::cuda

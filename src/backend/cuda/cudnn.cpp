@@ -26,16 +26,19 @@ std::vector<int> spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) 
   return result;
 }
 
-TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes) {
+TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes,
+                                  bool channels_last, cudnnDataType_t type) {
   std::vector<int> dims{static_cast<int>(columns), static_cast<int>(channels)};
   dims.insert(dims.end(), sizes.begin(), sizes.end());
   std::vector<int> strides(dims.size(), 1);
-  for (std::size_t axis = dims.size() - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * dims[axis + 1];
+  int step = channels_last ? dims[1] : 1;
+  for (std::size_t axis = dims.size() - 1; axis > 1; step *= dims[axis], --axis) strides[axis] = step;
+  strides[1] = channels_last ? 1 : step;
+  strides[0] = channels_last ? step : step * dims[1];
   TensorDescriptor d;
   check(cudnnCreateTensorDescriptor(d.out()), "describing an image");
-  check(
-      cudnnSetTensorNdDescriptor(d.get(), CUDNN_DATA_FLOAT, static_cast<int>(dims.size()), dims.data(), strides.data()),
-      "describing an image");
+  check(cudnnSetTensorNdDescriptor(d.get(), type, static_cast<int>(dims.size()), dims.data(), strides.data()),
+        "describing an image");
   return d;
 }
 

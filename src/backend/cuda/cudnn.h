@@ -22,12 +22,14 @@ using Cudnn = Handle<cudnnHandle_t, cudnnDestroy>;
 using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Handle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+using ActivationDescriptor = Handle<cudnnActivationDescriptor_t, cudnnDestroyActivationDescriptor>;
 
 Cudnn make_cudnn(cudaStream_t);
 std::string cudnn_library();  // "cuDNN 9.1"
 
 // Sizes in cuDNN's order, the fastest axis last; images of one axis get a second one of size 1.
 std::vector<int> spatial(const ImageWindow&, const ImageWindow::Sizes&);
-TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes);
+TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes,
+                                  bool channels_last, cudnnDataType_t type);
 
 }  // namespace tutti::cuda

@@ -4,23 +4,33 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/fold.h"
+#include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
 #include "base/cuda/launch.h"
 
 namespace tutti::cuda {
 namespace {
 
+// Kernels of V lanes work on V neighbouring values at a time; `count` is a multiple of it.
+template <unsigned V>
 __global__ void map_each(UnaryOp op, const float* x, float* y, std::size_t count) {
-  for (std::size_t i = first_element(); i < count; i += element_step()) y[i] = mapped(op, x[i]);
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    Lanes<V> v = load<V>(x + i);
+    for (unsigned l = 0; l < V; ++l) v.at[l] = mapped(op, v.at[l]);
+    store(y + i, v);
+  }
 }
 
+template <unsigned V>
 __global__ void map_gradient_each(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
                                   std::size_t count, bool add) {
   const DerivedFrom from = derived_from(op);
-  for (std::size_t i = first_element(); i < count; i += element_step()) {
-    const float g =
-        derivative(op, from == DerivedFrom::operand ? x[i] : 0.0f, from == DerivedFrom::result ? y[i] : 0.0f, dy[i]);
-    dx[i] = add ? dx[i] + g : g;
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    Lanes<V> operand{}, result{}, d = load<V>(dy + i);
+    if (from == DerivedFrom::operand) operand = load<V>(x + i);
+    if (from == DerivedFrom::result) result = load<V>(y + i);
+    for (unsigned l = 0; l < V; ++l) d.at[l] = derivative(op, operand.at[l], result.at[l], d.at[l]);
+    put(dx + i, d, add);
   }
 }
 
@@ -134,6 +144,19 @@ __global__ void combine_each(PointOp op, Walk walk, Operands in, float* y) {
   }
 }
 
+// Operands that all lie as the result does.
+template <unsigned V>
+__global__ void combine_flat(PointOp op, std::size_t count, Operands in, float* y) {
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    Lanes<V> a = load<V>(in.x[0] + i);
+    const Lanes<V> b = load<V>(in.x[1] + i);
+    Lanes<V> c{};
+    if (in.count > 2) c = load<V>(in.x[2] + i);
+    for (unsigned l = 0; l < V; ++l) a.at[l] = combined(op, a.at[l], b.at[l], c.at[l]);
+    store(y + i, a);
+  }
+}
+
 // What an element adds to the gradient of its operand k.
 struct Contribution {
   PointOp op;
@@ -160,8 +183,16 @@ __global__ void combine_gradient_each(Contribution contribution, Walk walk, floa
   }
 }
 
-__global__ void bias_activation_each(UnaryOp op, std::size_t count, std::size_t n, const float* bias, float* y) {
-  for (std::size_t i = first_element(); i < count; i += element_step()) y[i] = mapped(op, y[i] + bias[i % n]);
+template <unsigned V>
+__global__ void bias_activation_each(UnaryOp op, std::size_t count, unsigned n, const float* bias, float* y) {
+  const bool narrow = count <= 0xffffffffu;  // divisions of 64 bits are slow
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    const unsigned column = narrow ? static_cast<unsigned>(i) % n : static_cast<unsigned>(i % n);
+    Lanes<V> v = load<V>(y + i);
+    const Lanes<V> b = load<V>(bias + column);
+    for (unsigned l = 0; l < V; ++l) v.at[l] = mapped(op, v.at[l] + b.at[l]);
+    store(y + i, v);
+  }
 }
 
 // A block takes 32 columns and the rows of a chunk; its sums go to row `blockIdx.y` of `sums`.
@@ -216,18 +247,28 @@ __global__ void dropout_each(DropoutMask mask, const float* x, float* y, std::si
 }  // namespace
 
 void CudaBackend::map(UnaryOp op, const float* x, float* y, std::size_t count) {
-  if (count) launch(map_each, blocks_for(count), threads_per_block, stream(), op, x, y, count);
+  if (count == 0) return;
+  const bool fours = in_fours(count, x, y);
+  launch(fours ? map_each<4> : map_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block, stream(), op, x,
+         y, count);
 }
 
 void CudaBackend::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
                                std::size_t count, bool accumulate) {
-  if (count)
-    launch(map_gradient_each, blocks_for(count), threads_per_block, stream(), op, x, y, dy, dx, count, accumulate);
+  if (count == 0) return;
+  const bool fours = in_fours(count, x, y, dy, dx);
+  launch(fours ? map_gradient_each<4> : map_gradient_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block,
+         stream(), op, x, y, dy, dx, count, accumulate);
 }
 
 void CudaBackend::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
   const Walk walk = whole(cpu::joined(layout, in.size()));
   if (walk.count == 0) return;
+  const auto follows = [&](std::size_t k) { return walk.stride[k][0] == 1; };
+  if (walk.rank == 1 && follows(0) && follows(1) && (in.size() < 3 || follows(2)) && follows(3) &&
+      in_fours(walk.count, in[0], in[1], in.size() > 2 ? in[2] : y, y))
+    return launch(combine_flat<4>, blocks_for(walk.count / 4), threads_per_block, stream(), op, walk.count,
+                  operands_of(in), y);
   launch(combine_each, blocks_for(walk.count), threads_per_block, stream(), op, walk, operands_of(in), y);
 }
 
@@ -243,8 +284,11 @@ void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layo
 }
 
 void CudaBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y) {
-  if (const std::size_t count = rows * n)
-    launch(bias_activation_each, blocks_for(count), threads_per_block, stream(), op, count, n, bias, y);
+  const std::size_t count = rows * n;
+  if (count == 0) return;
+  const bool fours = in_fours(n, bias, y);
+  launch(fours ? bias_activation_each<4> : bias_activation_each<1>, blocks_for(fours ? count / 4 : count),
+         threads_per_block, stream(), op, count, n, bias, y);
 }
 
 void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,

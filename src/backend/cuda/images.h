@@ -13,8 +13,8 @@ class CudaImages : public ImageBackend {
  public:
   CudaImages(const std::string& device, ComputeType, cudaStream_t);
 
-  // Values lie as everywhere: plain. The networks' planner sees that no format fits.
-  std::size_t channel_block() const override { return 0; }
+  // Tensor cores want the channels last; the kernels of float32 like plain images.
+  std::size_t channel_block() const override { return compute_type_ == ComputeType::float32 ? 0 : all_channels; }
   void reorder(const ImageExtent& from, Format to, const float* x, float* y, bool accumulate) override;
 
   std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionShape&) override;
@@ -41,17 +41,16 @@ class CudaImages : public ImageBackend {
   cudnnHandle_t cudnn() const { return cudnn_.get(); }
   ComputeType compute_type() const { return compute_type_; }
   Algorithms& algorithms() { return algorithms_; }
-  Scratch& workspace() {
-    return workspace_;
-  }  // both free again when a call returns, because the stream keeps the order
-  Scratch& padded() { return padded_; }
+  // Free again when a call returns, because the stream keeps the order. A room for each operand of a convolution.
+  Scratch& workspace() { return workspace_; }
+  Scratch& room(std::size_t operand) { return operands_[operand]; }
 
  private:
   const ComputeType compute_type_;
   const cudaStream_t stream_;
   Cudnn cudnn_;
   Algorithms algorithms_;
-  Scratch workspace_, padded_, sums_;
+  Scratch workspace_, operands_[3], sums_;
 };
 
 }  // namespace tutti::cuda

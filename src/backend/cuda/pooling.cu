@@ -1,118 +1,211 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling. Backward goes cell by cell and asks the windows over it, so that no two threads add to one place.
+// Pooling. Backward goes cell by cell and asks the windows over it, so that no two threads add to one place. A thread
+// takes one place of a plane, or of some channels where these lie last.
 #include <cassert>
 
 #include "backend/cuda/images.h"
+#include "backend/cuda/lanes.h"
 #include "backend/cuda/windows.h"
 
 namespace tutti::cuda {
 namespace {
 
-// The winner's number among the cells of its window, padding included.
-__device__ inline std::size_t number_in_window(const ImageWindow& w, const Place& window, const Place& cell) {
-  std::size_t number = 0;
-  for (std::size_t axis = ImageWindow::max_rank; axis-- > 0;)
-    number = number * w.kernel[axis] + (cell[axis] + w.pad[axis] - window[axis] * w.stride[axis]);
-  return number;
+// Sizes in 32 bits: 64-bit divisions would take longer than the memory. `inner` values lie at each cell.
+struct Sizes {
+  unsigned in[3], out[3], kernel[3], stride[3], pad[3];
+  unsigned inner, groups;  // groups: inner / lanes of a thread
+  unsigned count;          // of the places of a walk
+
+  Sizes(const PoolingShape& s, const ImageWindow::Sizes& walked, unsigned lanes) {
+    for (std::size_t a = 0; a < ImageWindow::max_rank; ++a) {
+      in[a] = static_cast<unsigned>(s.window.in[a]), out[a] = static_cast<unsigned>(s.window.out[a]);
+      kernel[a] = static_cast<unsigned>(s.window.kernel[a]), stride[a] = static_cast<unsigned>(s.window.stride[a]);
+      pad[a] = static_cast<unsigned>(s.window.pad[a]);
+    }
+    const bool last = s.format == Format::blocked;
+    inner = last ? static_cast<unsigned>(s.channels) : 1, groups = inner / lanes;
+    const std::size_t all = s.columns * s.channels;
+    in_32_bits(all * cells(s.window.in)), in_32_bits(all * cells(s.window.out));
+    count = static_cast<unsigned>(all / lanes * cells(walked));
+  }
+};
+
+// The place that number `i` of a walk over planes of `size` means.
+struct Spot {
+  unsigned at[3], plane, channel;
+  __device__ Spot(const Sizes& s, const unsigned* size, unsigned i, unsigned lanes) : channel(0) {
+    if (s.groups > 1) channel = i % s.groups * lanes, i /= s.groups;
+    at[0] = i % size[0], i /= size[0];
+    at[1] = i % size[1], i /= size[1];
+    at[2] = 0, plane = i;
+    if (size[2] > 1) at[2] = i % size[2], plane = i / size[2];
+  }
+};
+__device__ inline unsigned index_of(const unsigned* size, unsigned x, unsigned y, unsigned z) {
+  return (z * size[1] + y) * size[0] + x;
+}
+struct Range {
+  unsigned begin, end;
+};
+// The real cells under a window, and the windows over a cell, along an axis.
+__device__ inline Range cells_under(const Sizes& s, unsigned axis, unsigned window) {
+  const unsigned first = window * s.stride[axis], last = first + s.kernel[axis], pad = s.pad[axis];
+  const unsigned end = last > pad ? last - pad : 0;
+  return {first > pad ? first - pad : 0, end < s.in[axis] ? end : s.in[axis]};
+}
+__device__ inline Range windows_over(const Sizes& s, unsigned axis, unsigned cell) {
+  const unsigned at = cell + s.pad[axis], end = at / s.stride[axis] + 1;
+  return {at >= s.kernel[axis] ? (at - s.kernel[axis]) / s.stride[axis] + 1 : 0, end < s.out[axis] ? end : s.out[axis]};
+}
+// use(x, y, z) for all places of three ranges.
+template <class Use>
+__device__ inline void each_place(const Range (&r)[3], const Use& use) {
+  for (unsigned z = r[2].begin; z < r[2].end; ++z)
+    for (unsigned y = r[1].begin; y < r[1].end; ++y)
+      for (unsigned x = r[0].begin; x < r[0].end; ++x) use(x, y, z);
+}
+__device__ inline unsigned number_of(const Range (&r)[3]) {
+  return (r[0].end - r[0].begin) * (r[1].end - r[1].begin) * (r[2].end - r[2].begin);
+}
+// The number of a cell among those of its window, padding included.
+__device__ inline unsigned number_in_window(const Sizes& s, const unsigned* window, unsigned x, unsigned y,
+                                            unsigned z) {
+  const unsigned i = x + s.pad[0] - window[0] * s.stride[0], j = y + s.pad[1] - window[1] * s.stride[1],
+                 k = z + s.pad[2] - window[2] * s.stride[2];
+  return (k * s.kernel[1] + j) * s.kernel[0] + i;
 }
 
-template <class Number>
-__global__ void pool_max(ImageWindow w, std::size_t planes, const float* x, float* y, Number* winners) {
-  const std::size_t windows = cells(w.out), count = planes * windows;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const float* image = x + e / windows * cells(w.in);
-    const Place window = place_of(e % windows, w.out);
-    const Cells under(w, window);
-    Place winner = under.begin;
-    float best = image[offset(winner, w.in)];
-    under.each([&](const Place& at) {
-      const float v = image[offset(at, w.in)];
-      if (v > best) best = v, winner = at;
+template <class Number, unsigned V>
+struct alignas(sizeof(Number) * V) Numbers {
+  Number at[V];
+};
+
+template <class Number, unsigned V>
+__global__ void pool_max(Sizes s, const float* x, float* y, Number* winners) {
+  const unsigned plane_size = s.in[0] * s.in[1] * s.in[2];
+  for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
+    const Spot spot(s, s.out, i, V);
+    const float* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
+    const Range under[3] = {cells_under(s, 0, spot.at[0]), cells_under(s, 1, spot.at[1]),
+                            cells_under(s, 2, spot.at[2])};
+    const unsigned first = index_of(s.in, under[0].begin, under[1].begin, under[2].begin);
+    Lanes<V> best = load<V>(image + first * s.inner);
+    const unsigned first_number = number_in_window(s, spot.at, under[0].begin, under[1].begin, under[2].begin);
+    Numbers<Number, V> winner;
+    for (unsigned l = 0; l < V; ++l) winner.at[l] = static_cast<Number>(first_number);
+    each_place(under, [&](unsigned cx, unsigned cy, unsigned cz) {
+      const Lanes<V> v = load<V>(image + index_of(s.in, cx, cy, cz) * s.inner);
+      const auto number = static_cast<Number>(number_in_window(s, spot.at, cx, cy, cz));
+      for (unsigned l = 0; l < V; ++l)
+        if (v.at[l] > best.at[l]) best.at[l] = v.at[l], winner.at[l] = number;
     });
-    y[e] = best;
-    winners[e] = static_cast<Number>(number_in_window(w, window, winner));
+    store(y + std::size_t{i} * V, best);
+    *reinterpret_cast<Numbers<Number, V>*>(winners + std::size_t{i} * V) = winner;
   }
 }
 
-template <class Number>
-__global__ void pool_max_back(ImageWindow w, std::size_t planes, const float* dy, const Number* winners, float* dx,
-                              bool add) {
-  const std::size_t image = cells(w.in), windows = cells(w.out), count = planes * image;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t first = e / image * windows;
-    const Place cell = place_of(e % image, w.in);
-    float sum = 0;
-    WindowsOver(w, cell).each([&](const Place& window) {
-      const std::size_t i = first + offset(window, w.out);
-      if (winners[i] == number_in_window(w, window, cell)) sum += dy[i];
+template <class Number, unsigned V>
+__global__ void pool_max_back(Sizes s, const float* dy, const Number* winners, float* dx, bool add) {
+  const unsigned plane_size = s.out[0] * s.out[1] * s.out[2];
+  for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
+    const Spot spot(s, s.in, i, V);
+    const std::size_t plane = std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
+    const Range over[3] = {windows_over(s, 0, spot.at[0]), windows_over(s, 1, spot.at[1]),
+                           windows_over(s, 2, spot.at[2])};
+    Lanes<V> sum{};
+    each_place(over, [&](unsigned wx, unsigned wy, unsigned wz) {
+      const unsigned window[3] = {wx, wy, wz};
+      const std::size_t e = plane + std::size_t{index_of(s.out, wx, wy, wz)} * s.inner;
+      const auto number = static_cast<Number>(number_in_window(s, window, spot.at[0], spot.at[1], spot.at[2]));
+      const auto winner = *reinterpret_cast<const Numbers<Number, V>*>(winners + e);
+      const Lanes<V> d = load<V>(dy + e);
+      for (unsigned l = 0; l < V; ++l)
+        if (winner.at[l] == number) sum.at[l] += d.at[l];
     });
-    dx[e] = add ? dx[e] + sum : sum;
+    put(dx + std::size_t{i} * V, sum, add);
   }
 }
 
-__global__ void pool_average(ImageWindow w, std::size_t planes, const float* x, float* y) {
-  const std::size_t windows = cells(w.out), count = planes * windows;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const float* image = x + e / windows * cells(w.in);
-    const Cells under(w, place_of(e % windows, w.out));
-    float sum = 0;
-    under.each([&](const Place& at) { sum += image[offset(at, w.in)]; });
-    y[e] = sum / static_cast<float>(under.count());
+template <unsigned V>
+__global__ void pool_average(Sizes s, const float* x, float* y) {
+  const unsigned plane_size = s.in[0] * s.in[1] * s.in[2];
+  for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
+    const Spot spot(s, s.out, i, V);
+    const float* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
+    const Range under[3] = {cells_under(s, 0, spot.at[0]), cells_under(s, 1, spot.at[1]),
+                            cells_under(s, 2, spot.at[2])};
+    Lanes<V> sum{};
+    each_place(under, [&](unsigned cx, unsigned cy, unsigned cz) {
+      const Lanes<V> v = load<V>(image + index_of(s.in, cx, cy, cz) * s.inner);
+      for (unsigned l = 0; l < V; ++l) sum.at[l] += v.at[l];
+    });
+    for (unsigned l = 0; l < V; ++l) sum.at[l] /= static_cast<float>(number_of(under));
+    store(y + std::size_t{i} * V, sum);
   }
 }
 
-__global__ void pool_average_back(ImageWindow w, std::size_t planes, const float* dy, float* dx, bool add) {
-  const std::size_t image = cells(w.in), windows = cells(w.out), count = planes * image;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t first = e / image * windows;
-    float sum = 0;
-    WindowsOver(w, place_of(e % image, w.in)).each([&](const Place& window) {
-      sum += dy[first + offset(window, w.out)] / static_cast<float>(Cells(w, window).count());
+template <unsigned V>
+__global__ void pool_average_back(Sizes s, const float* dy, float* dx, bool add) {
+  const unsigned plane_size = s.out[0] * s.out[1] * s.out[2];
+  for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
+    const Spot spot(s, s.in, i, V);
+    const float* plane = dy + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
+    const Range over[3] = {windows_over(s, 0, spot.at[0]), windows_over(s, 1, spot.at[1]),
+                           windows_over(s, 2, spot.at[2])};
+    Lanes<V> sum{};
+    each_place(over, [&](unsigned wx, unsigned wy, unsigned wz) {
+      const Range under[3] = {cells_under(s, 0, wx), cells_under(s, 1, wy), cells_under(s, 2, wz)};
+      const auto number = static_cast<float>(number_of(under));
+      const Lanes<V> d = load<V>(plane + std::size_t{index_of(s.out, wx, wy, wz)} * s.inner);
+      for (unsigned l = 0; l < V; ++l) sum.at[l] += d.at[l] / number;
     });
-    dx[e] = add ? dx[e] + sum : sum;
+    put(dx + std::size_t{i} * V, sum, add);
   }
 }
 
 class CudaPooling : public PoolingPlan {
  public:
   CudaPooling(const PoolingShape& s, cudaStream_t stream)
-      : window_(s.window),
-        planes_(s.columns * s.channels),
-        max_(s.op == PoolingOp::max),
-        bytes_(cells(s.window.kernel) < 255),
-        stream_(stream) {
-    assert(s.format == Format::plain);
-  }
+      : shape_(s), max_(s.op == PoolingOp::max), bytes_(cells(s.window.kernel) < 255), stream_(stream) {}
 
   void forward(const float* x, float* y, float* work) override {
-    const std::size_t count = planes_ * cells(window_.out);
-    if (count == 0) return;
+    const auto start = [&](auto kernel, auto fours, const auto&... given) {
+      lanes(x, y, work) == 4 ? run(fours, 4, shape_.window.out, given...) : run(kernel, 1, shape_.window.out, given...);
+    };
+    using Byte = unsigned char;
     if (!max_)
-      start(pool_average, count, x, y);
+      start(pool_average<1>, pool_average<4>, x, y);
     else if (bytes_)
-      start(pool_max<unsigned char>, count, x, y, reinterpret_cast<unsigned char*>(work));
+      start(pool_max<Byte, 1>, pool_max<Byte, 4>, x, y, reinterpret_cast<Byte*>(work));
     else
-      start(pool_max<unsigned>, count, x, y, reinterpret_cast<unsigned*>(work));
+      start(pool_max<unsigned, 1>, pool_max<unsigned, 4>, x, y, reinterpret_cast<unsigned*>(work));
   }
   void backward(const float* dy, const float* work, float* dx, bool accumulate) override {
-    const std::size_t count = planes_ * cells(window_.in);
-    if (count == 0) return;
+    const auto start = [&](auto kernel, auto fours, const auto&... given) {
+      lanes(dy, dx, work) == 4 ? run(fours, 4, shape_.window.in, given...) : run(kernel, 1, shape_.window.in, given...);
+    };
+    using Byte = unsigned char;
     if (!max_)
-      start(pool_average_back, count, dy, dx, accumulate);
+      start(pool_average_back<1>, pool_average_back<4>, dy, dx, accumulate);
     else if (bytes_)
-      start(pool_max_back<unsigned char>, count, dy, reinterpret_cast<const unsigned char*>(work), dx, accumulate);
+      start(pool_max_back<Byte, 1>, pool_max_back<Byte, 4>, dy, reinterpret_cast<const Byte*>(work), dx, accumulate);
     else
-      start(pool_max_back<unsigned>, count, dy, reinterpret_cast<const unsigned*>(work), dx, accumulate);
+      start(pool_max_back<unsigned, 1>, pool_max_back<unsigned, 4>, dy, reinterpret_cast<const unsigned*>(work), dx,
+            accumulate);
   }
 
  private:
+  unsigned lanes(const float* a, const float* b, const float* work) const {
+    return shape_.format == Format::blocked && in_fours(shape_.channels, a, b, work) ? 4 : 1;
+  }
   template <class... Wanted, class... Given>
-  void start(void (*kernel)(ImageWindow, std::size_t, Wanted...), std::size_t count, const Given&... given) const {
-    launch(kernel, dim3(blocks_for(count)), dim3(threads_per_block), stream_, window_, planes_, given...);
+  void run(void (*kernel)(Sizes, Wanted...), unsigned lanes, const ImageWindow::Sizes& walked,
+           const Given&... given) const {
+    const Sizes sizes(shape_, walked, lanes);
+    if (sizes.count > 0) launch(kernel, blocks_for(sizes.count), threads_per_block, stream_, sizes, given...);
   }
 
-  const ImageWindow window_;
-  const std::size_t planes_;
+  const PoolingShape shape_;
   const bool max_, bytes_;
   const cudaStream_t stream_;
 };

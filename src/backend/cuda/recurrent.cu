@@ -7,10 +7,15 @@
 namespace tutti::cuda {
 namespace {
 
+// Divisions of 64 bits are slow.
+__device__ inline std::size_t row_of(std::size_t e, std::size_t cells, std::size_t count) {
+  return count <= 0xffffffffu ? static_cast<unsigned>(e) / static_cast<unsigned>(cells) : e / cells;
+}
+
 __global__ void lstm_step_each(LstmRows r) {
   const std::size_t c = r.cells, count = r.rows * c;
   for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = e / c, j = e % c;
+    const std::size_t row = row_of(e, c, count), j = e - row * c;
     const float* p = r.projected + row * 4 * c + j;
     const float* s = r.from_state + row * r.from_state_step + j;
     float* g = r.gates + row * 4 * c + j;
@@ -28,7 +33,7 @@ __global__ void lstm_step_each(LstmRows r) {
 __global__ void lstm_step_gradient_each(LstmRowsGradient r) {
   const std::size_t c = r.cells, count = r.rows * c;
   for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = e / c, j = e % c;
+    const std::size_t row = row_of(e, c, count), j = e - row * c;
     const float* g = r.gates + row * 4 * c + j;
     float* dg = r.gates_gradient + row * 4 * c + j;
     const float i = g[0], candidate = g[c], f = g[2 * c], o = g[3 * c];

@@ -140,9 +140,7 @@ class BiasActivation : public Kernel {
   }
   void forward(Run& run) const override {
     if (out(run) != in(run, 0)) run.backend.map(UnaryOp::copy, in(run, 0), out(run), run.count(code.out));
-    if (!done_) return run.backend.bias_activation(op_, run.rows(code.out), code.out.elements, in(run, 1), out(run));
-    const bool sums = write[1] != Write::none && !adds(run, 1);
-    run.masked[code.out.tensor] = {run.masked[code.in[0].tensor].mask, sums ? in_gradient(run, 1) : nullptr};
+    if (!done_) run.backend.bias_activation(op_, run.rows(code.out), code.out.elements, in(run, 1), out(run));
   }
   void backward(Run& run) const override {
     float* gradient = out_gradient(run);
@@ -151,16 +149,16 @@ class BiasActivation : public Kernel {
       gradient = in_gradient(run, 0);
     }
     float* bias = write[1] == Write::none ? nullptr : in_gradient(run, 1);
-    const bool masked = done_ && run.masked[code.out.tensor].done;
-    if (masked && run.masked[code.out.tensor].sums) bias = nullptr;
-    if (masked && !bias) return;
-    run.backend.bias_activation_gradient(masked ? UnaryOp::copy : op_, run.rows(code.out), code.out.elements, out(run),
+    if (masked_ && bias && !adds(run, 1)) bias = nullptr;  // whoever masked has summed
+    if (masked_ && !bias) return;
+    run.backend.bias_activation_gradient(masked_ ? UnaryOp::copy : op_, run.rows(code.out), code.out.elements, out(run),
                                          gradient, bias, bias != nullptr && adds(run, 1));
   }
 
  private:
   UnaryOp op_;
-  bool done_;
+  bool done_;                                       // by the product
+  bool masked_ = flag(code.node, "masked", false);  // the gradient comes back through ReLU already
 };
 
 class Dropout : public Kernel {

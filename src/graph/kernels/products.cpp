@@ -33,11 +33,17 @@ class Times : public Kernel {
     g.ldb = transposed_ ? s.inner : s.out;
     g.b_version = run.version(code.in[0]);
     if (!fused()) return run.backend.gemm(g, in(run, 1), in(run, 0), out(run));
-    // Without a gradient of its own nothing keeps this memory until then.
-    const bool keeps = work_per_column > 0 && (write[0] != Write::none || write[1] != Write::none);
-    float* mask = keeps ? run.work[code.out.tensor] : nullptr;
-    run.masked[code.out.tensor].mask = mask;
-    run.backend.gemm_bias(g, activation(code.node), in(run, 1), in(run, 0), in(run, 2), out(run), mask);
+    run.backend.gemm_bias(g, activation(code.node), in(run, 1), in(run, 0), in(run, 2), out(run), mask(run));
+  }
+
+  void connect(std::span<const std::unique_ptr<Kernel>> kernels) override {
+    if (!flag(code.node, "masksGradient", false)) return;
+    const auto maker = [&](std::size_t tensor) {
+      return std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k->code.out.tensor == tensor; })
+          ->get();
+    };
+    relu_ = maker(code.in[1].tensor);
+    relu_product_ = static_cast<const Times*>(maker(relu_->code.in[0].tensor));
   }
 
   // The gradient of the data comes first: once a piece of the weight's gradient is announced, the weight may change.
@@ -48,6 +54,11 @@ class Times : public Kernel {
 
  private:
   bool fused() const { return code.in.size() > 2; }
+  // Without a gradient of its own nothing keeps this memory until then.
+  float* mask(const Run& run) const {
+    const bool keeps = work_per_column > 0 && (write[0] != Write::none || write[1] != Write::none);
+    return keeps ? run.work[code.out.tensor] : nullptr;
+  }
   Sizes sizes(const Run& run) const { return {run.count(code.in[1]) / inner_, inner_, out_}; }
 
   void data_gradient(Run& run) const {
@@ -56,11 +67,11 @@ class Times : public Kernel {
     g.ldb = transposed_ ? s.inner : s.out;
     g.accumulate = adds(run, 1);
     g.b_version = run.version(code.in[0]);
-    if (!masks_ || g.accumulate) return run.backend.gemm(g, out_gradient(run), in(run, 0), in_gradient(run, 1));
-    MaskedGradient& masked = run.masked[code.in[1].tensor];
-    run.backend.gemm_relu_gradient(g, out_gradient(run), in(run, 0), in(run, 1), masked.mask, in_gradient(run, 1),
-                                   masked.sums);
-    masked.done = true;
+    if (!relu_) return run.backend.gemm(g, out_gradient(run), in(run, 0), in_gradient(run, 1));
+    // The gradient of the bias in front of the ReLU as well, where nothing stands there.
+    const bool sums = relu_->write[1] != Write::none && !relu_->adds(run, 1);
+    run.backend.gemm_relu_gradient(g, out_gradient(run), in(run, 0), in(run, 1), relu_product_->mask(run),
+                                   in_gradient(run, 1), sums ? run.gradient(relu_->code.in[1]) : nullptr);
   }
 
   // dW = X' dY, or dW = dY' X when stored the other way; by runs of whole rows of the stored matrix, so that each run
@@ -90,7 +101,8 @@ class Times : public Kernel {
   }
 
   bool transposed_;
-  bool masks_ = flag(code.node, "masksGradient", false);
+  const Kernel* relu_ = nullptr;         // behind which the data come from, where this masks their gradient
+  const Times* relu_product_ = nullptr;  // in front of it
   std::size_t inner_, out_;
 };
 

@@ -224,6 +224,191 @@ TEST_F(Images, Regions) {
     });
 }
 
+// Images with their channels last against plain ones on the CPU.
+
+// Matrices of rows x width, one for each column, turned over.
+Values turned(const Values& v, std::size_t columns, std::size_t rows) {
+  Values t(v.size());
+  const std::size_t width = v.size() / (columns * rows);
+  for (std::size_t n = 0; n < columns; ++n)
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t w = 0; w < width; ++w) t[(n * width + w) * rows + r] = v[(n * rows + r) * width + w];
+  return t;
+}
+// A plain image in the format that a backend is given, and back.
+Values given(const Values& plain, std::size_t columns, std::size_t channels, Format f) {
+  return f == Format::plain ? plain : turned(plain, columns, channels);
+}
+Values taken(const Values& stored, std::size_t columns, std::size_t channels, Format f) {
+  return f == Format::plain ? stored : turned(stored, columns, stored.size() / (columns * channels));
+}
+
+struct Tolerance {
+  ComputeType type;
+  float near;
+  std::vector<std::size_t> windows;
+};
+
+class ChannelsLast : public Images {
+ protected:
+  void expect_near(const Values& got, const Values& expected, float near, const char* what) {
+    float largest = 1;
+    for (const float x : expected) largest = std::max(largest, std::fabs(x));
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], expected[i], near * largest) << what << ", element " << i;
+      worst_ = std::max(worst_, std::fabs(got[i] - expected[i]) / largest);
+    }
+  }
+  float worst_ = 0;
+  cuda::CudaImages last_{"stand-in", ComputeType::tf32, nullptr};
+};
+
+TEST_F(ChannelsLast, Convolutions) {
+  unsigned seed = 0;
+  for (const auto& [type, near, used] : {Tolerance{ComputeType::tf32, 2e-5f, {0, 1, 2, 4, 5, 7}},
+                                         {ComputeType::bfloat16, 2e-2f, {1, 4}},
+                                         {ComputeType::float16, 3e-3f, {2}}}) {
+    cuda::CudaImages images("stand-in", type, nullptr);
+    EXPECT_EQ(images.channel_block(), all_channels);
+    worst_ = 0;
+    for (const std::size_t number : used)
+      for (const auto& [in, out, from, groups] :
+           {std::tuple<Format, Format, std::size_t, std::size_t>{Format::plain, Format::blocked, 3, 1},
+            {Format::blocked, Format::blocked, 8, 1},
+            {Format::blocked, Format::plain, 12, 1},
+            {Format::blocked, Format::blocked, 6, 2}})
+        for (const bool fused : {false, true}) {
+          if (fused && groups > 1) continue;
+          SCOPED_TRACE(testing::Message() << "window " << number << ", type " << static_cast<int>(type) << ", from "
+                                          << from << " channels");
+          const ImageWindow w = windows()[number];
+          ConvolutionShape s;
+          s.window = w, s.columns = 2, s.in_channels = from, s.out_channels = 4, s.groups = groups;
+          s.bias = s.relu = fused;
+          const std::size_t n = s.columns, small = ImageWindow::product(w.out), large = ImageWindow::product(w.in);
+          const Values x = random_values(n * from * large, ++seed),
+                       k = random_values(ImageWindow::product(w.kernel) * from / groups * 4, seed + 100),
+                       dy = random_values(n * 4 * small, seed + 200), bias = random_values(4, seed + 300);
+          const auto expected = cpu_->images().plan_convolution(s);
+          s.in = in, s.out = out;
+          const auto plan = images.plan_convolution(s);
+          const Values on_x = given(x, n, from, in), on_dy = given(dy, n, 4, out);
+          for (const bool add : {false, true}) {
+            if (!fused || !add) {
+              Values y = random_values(dy.size(), 7), got = given(y, n, 4, out);
+              expected->forward(x.data(), k.data(), fused ? bias.data() : nullptr, y.data(), add);
+              plan->forward(on_x.data(), k.data(), fused ? bias.data() : nullptr, got.data(), add);
+              expect_near(taken(got, n, 4, out), y, near, "forward");
+            }
+            if (fused) continue;
+            Values dx = random_values(x.size(), 8), got = given(dx, n, from, in), dw = random_values(k.size(), 9),
+                   got_w = dw;
+            expected->backward_data(dy.data(), k.data(), dx.data(), add);
+            plan->backward_data(on_dy.data(), k.data(), got.data(), add);
+            expect_near(taken(got, n, from, in), dx, near, "gradient of the image");
+            expected->backward_weights(x.data(), dy.data(), dw.data(), add);
+            plan->backward_weights(on_x.data(), on_dy.data(), got_w.data(), add);
+            expect_near(got_w, dw, near, "gradient of the weights");
+          }
+        }
+    if (type != ComputeType::tf32) EXPECT_GT(worst_, near / 40) << "was it computed in 16 bits?";
+  }
+}
+
+TEST_F(ChannelsLast, Poolings) {
+  unsigned seed = 0;
+  for (const ImageWindow& w : windows())
+    for (const PoolingOp op : {PoolingOp::max, PoolingOp::average})
+      for (const std::size_t channels : {3, 8})
+        for (const bool add : {false, true}) {
+          PoolingShape s;
+          s.op = op, s.window = w, s.columns = 2, s.channels = channels;
+          const std::size_t small = 2 * channels * ImageWindow::product(w.out),
+                            large = 2 * channels * ImageWindow::product(w.in);
+          const Values x = coarse_values(large, ++seed), dy = random_values(small, seed + 50);
+          Values y(small), dx = random_values(large, 3), got_y(small), got_dx = given(dx, 2, channels, Format::blocked);
+          Values work(small + 16);
+          const auto expected = cpu_->images().plan_pooling(s);
+          expected->forward(x.data(), y.data(), work.data());
+          expected->backward(dy.data(), work.data(), dx.data(), add);
+          s.format = Format::blocked;
+          const auto plan = last_.plan_pooling(s);
+          plan->forward(given(x, 2, channels, s.format).data(), got_y.data(), work.data());
+          plan->backward(given(dy, 2, channels, s.format).data(), work.data(), got_dx.data(), add);
+          expect_close(taken(got_y, 2, channels, s.format), y, "pooling");
+          expect_close(taken(got_dx, 2, channels, s.format), dx, "gradient of pooling");
+        }
+}
+
+TEST_F(ChannelsLast, BatchNormalizations) {
+  unsigned seed = 0;
+  for (ImageExtent extent : {ImageExtent{4, 3, 10}, ImageExtent{7, 8, 1}, ImageExtent{40, 12, 30},
+                             ImageExtent{3, 200, 7}, ImageExtent{300, 16, 17}})
+    for (const bool training : {false, true})
+      for (const bool fused : {false, true})
+        for (const bool add : {false, true}) {
+          SCOPED_TRACE(testing::Message() << extent.columns << " columns, " << extent.channels << " channels");
+          const std::size_t c = extent.channels, n = extent.columns * c * extent.pixels;
+          const Values x = random_values(n, ++seed), more = random_values(n, seed + 1), dy = random_values(n, seed + 2),
+                       scale = random_values(c, seed + 3), bias = random_values(c, seed + 4);
+          std::vector<Values> results[2];
+          for (const Format f : {Format::plain, Format::blocked}) {
+            ImageBackend& b = f == Format::plain ? cpu_->images() : last_;
+            extent.format = f;
+            BatchNormalization op;
+            op.extent = extent, op.training = training, op.relu = op.add = fused;
+            op.running_weight = training ? 0.25 : 0, op.update = training ? 0.125 : 0;
+            const auto in = [&](const Values& v) { return given(v, extent.columns, c, f); };
+            const auto out = [&](const Values& v) { return taken(v, extent.columns, c, f); };
+            const Values on_x = in(x), on_more = in(more);
+            Values y(n), on_dy = in(dy), dx = in(random_values(n, 5)), dadded = in(random_values(n, 6)),
+                         mean = random_values(c, 7), variance = random_values(c, 8), dscale = random_values(c, 9),
+                         dbias = random_values(c, 10);
+            for (float& v : variance) v = std::fabs(v) + 0.5f;
+            Values work(4 * (c + 16));
+            const NormalizationParameters of{scale.data(), bias.data(), mean.data(), variance.data()};
+            b.normalize(op, of, on_x.data(), fused ? on_more.data() : nullptr, y.data(), work.data());
+            const NormalizationGradients to{
+                dx.data(), fused ? dadded.data() : nullptr, dscale.data(), dbias.data(), add, add, add, add};
+            b.normalize_gradient(op, of, on_x.data(), y.data(), on_dy.data(), work.data(), to);
+            results[f == Format::blocked] = {out(y), mean, variance, out(dx), out(dadded), dscale, dbias};
+          }
+          for (std::size_t i = 0; i < results[0].size(); ++i) expect_close(results[1][i], results[0][i], "normalised");
+        }
+}
+
+TEST_F(ChannelsLast, BiasResponseAndReorder) {
+  for (const std::size_t channels : {3, 8, 40})
+    for (const bool add : {false, true}) {
+      const std::size_t columns = 3, pixels = 70, n = columns * channels * pixels;
+      const Values y = coarse_values(n, 4), x = random_values(n, 6);
+      std::vector<Values> results[2];
+      for (const Format f : {Format::plain, Format::blocked}) {
+        ImageBackend& b = f == Format::plain ? cpu_->images() : last_;
+        const auto in = [&](const Values& v) { return given(v, columns, channels, f); };
+        const auto out = [&](const Values& v) { return taken(v, columns, channels, f); };
+        const ImageExtent extent{columns, channels, pixels, f};
+        Values dy = in(random_values(n, 5)), dbias = random_values(channels, 7);
+        b.bias_relu_gradient(extent, in(y).data(), dy.data(), dbias.data(), add);
+        ResponseNormalization op;
+        op.extent = extent, op.radius = 2, op.bias = 2, op.alpha = 0.3;
+        Values r(n), work(n), dx = in(random_values(n, 8));
+        b.respond(op, in(x).data(), r.data(), work.data());
+        b.respond_gradient(op, in(x).data(), r.data(), dy.data(), work.data(), dx.data(), add);
+        results[f == Format::blocked] = {out(dy), dbias, out(r), out(dx)};
+      }
+      for (std::size_t i = 0; i < results[0].size(); ++i) expect_close(results[1][i], results[0][i], "image");
+      const Values before = random_values(n, 9);
+      Values to_last = before, to_plain = before;
+      last_.reorder({columns, channels, pixels, Format::plain}, Format::blocked, x.data(), to_last.data(), add);
+      last_.reorder({columns, channels, pixels, Format::blocked}, Format::plain, x.data(), to_plain.data(), add);
+      Values expected = turned(x, columns, channels), back = turned(x, columns, pixels);
+      for (std::size_t i = 0; i < n && add; ++i) expected[i] += before[i], back[i] += before[i];
+      EXPECT_EQ(to_last, expected);
+      EXPECT_EQ(to_plain, back);
+    }
+}
+
 TEST_F(Images, PlainImagesAreCopiedOrAdded) {
   const Values x = random_values(24, 1), before = random_values(24, 2);
   Values copy = before, sum = before;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // cudnn.h -- a stand-in for the header of that name: the part of cuDNN that this project uses, written plainly on the
-// host. Only arrays of float without gaps, as the project describes them.
+// host. Only arrays without gaps, plain or with their channels last, as the project describes them.
 #pragma once
 
 #include <cstddef>
 
 #include "cuda_runtime.h"
 
-enum cudnnStatus_t { CUDNN_STATUS_SUCCESS, CUDNN_STATUS_BAD_PARAM };
-enum cudnnDataType_t { CUDNN_DATA_FLOAT };
-enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW };
+enum cudnnStatus_t { CUDNN_STATUS_SUCCESS, CUDNN_STATUS_BAD_PARAM = 2000, CUDNN_STATUS_NOT_SUPPORTED = 3000 };
+enum cudnnDataType_t { CUDNN_DATA_FLOAT, CUDNN_DATA_HALF = 2, CUDNN_DATA_BFLOAT16 = 9 };
+enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC };
+enum cudnnActivationMode_t { CUDNN_ACTIVATION_SIGMOID, CUDNN_ACTIVATION_RELU };
+enum cudnnNanPropagation_t { CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN };
 enum cudnnConvolutionMode_t { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION };
 enum cudnnMathType_t {
   CUDNN_DEFAULT_MATH,
@@ -40,6 +42,7 @@ using cudnnHandle_t = struct CudnnDoubleHandle*;
 using cudnnTensorDescriptor_t = struct CudnnDoubleTensor*;
 using cudnnFilterDescriptor_t = struct CudnnDoubleFilter*;
 using cudnnConvolutionDescriptor_t = struct CudnnDoubleConvolution*;
+using cudnnActivationDescriptor_t = struct CudnnDoubleActivation*;
 
 template <class Algorithm>
 struct CudnnDoublePerformance {
@@ -76,6 +79,11 @@ cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t, int 
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t, int groups);
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMathType_t);
 
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t*);
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t);
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t, cudnnActivationMode_t, cudnnNanPropagation_t,
+                                           double coefficient);
+
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                                                    cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t y, int most,
                                                    int* found, cudnnConvolutionFwdAlgoPerf_t*);
@@ -98,6 +106,13 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudn
                                                              cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
                                                              cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t,
                                                              std::size_t* bytes);
+cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t, const void* alpha, cudnnTensorDescriptor_t,
+                                                    const void* x, cudnnFilterDescriptor_t, const void* w,
+                                                    cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t,
+                                                    void* workspace, std::size_t bytes, const void* alpha2,
+                                                    cudnnTensorDescriptor_t, const void* z, cudnnTensorDescriptor_t,
+                                                    const void* bias, cudnnActivationDescriptor_t,
+                                                    cudnnTensorDescriptor_t, void* y);
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void* alpha, cudnnTensorDescriptor_t, const void* x,
                                       cudnnFilterDescriptor_t, const void* w, cudnnConvolutionDescriptor_t,
                                       cudnnConvolutionFwdAlgo_t, void* workspace, std::size_t bytes, const void* beta,

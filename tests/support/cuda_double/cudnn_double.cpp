@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in of cuDNN. One loop visits every product of a convolution; its three directions differ in what they add
 // to. Parameters are checked as the library checks them, and measurements name algorithms that must not be taken first.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -12,10 +15,12 @@ struct CudnnDoubleHandle {
   cudaStream_t stream = nullptr;
 };
 struct CudnnDoubleTensor {
-  std::vector<int> dims;
+  std::vector<int> dims, strides;
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
 };
-struct CudnnDoubleFilter {
-  std::vector<int> dims;
+struct CudnnDoubleFilter : CudnnDoubleTensor {};
+struct CudnnDoubleActivation {
+  cudnnActivationMode_t mode = CUDNN_ACTIVATION_SIGMOID;
 };
 struct CudnnDoubleConvolution {
   std::vector<int> pads, strides;
@@ -33,9 +38,49 @@ std::array<int, 3> three(const std::vector<int>& dims, std::size_t from, int mis
   return r;
 }
 
+// Strides of an array without gaps: as they count in memory, plain or with the second axis last.
+std::vector<int> strides_of(const std::vector<int>& dims, bool last) {
+  std::vector<int> strides(dims.size());
+  int step = last ? dims[1] : 1;
+  for (std::size_t axis = dims.size() - 1; axis > 1; step *= dims[axis], --axis) strides[axis] = step;
+  strides[1] = last ? 1 : step;
+  strides[0] = last ? step : step * dims[1];
+  return strides;
+}
+bool lies_last(const CudnnDoubleTensor& t) { return t.strides == strides_of(t.dims, true); }
+bool lies_plain(const CudnnDoubleTensor& t) { return t.strides == strides_of(t.dims, false); }
+
+float value_at(const void* p, int i, cudnnDataType_t type) {
+  switch (type) {
+    case CUDNN_DATA_FLOAT:
+      return static_cast<const float*>(p)[i];
+    case CUDNN_DATA_HALF:
+      return __half2float(static_cast<const __half*>(p)[i]);
+    case CUDNN_DATA_BFLOAT16:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(p)[i]);
+  }
+  return 0;
+}
+void set_value(void* p, std::size_t i, cudnnDataType_t type, float v) {
+  switch (type) {
+    case CUDNN_DATA_FLOAT:
+      static_cast<float*>(p)[i] = v;
+      return;
+    case CUDNN_DATA_HALF:
+      static_cast<__half*>(p)[i] = __float2half_rn(v);
+      return;
+    case CUDNN_DATA_BFLOAT16:
+      static_cast<__nv_bfloat16*>(p)[i] = __float2bfloat16_rn(v);
+  }
+}
+
 struct Geometry {
   int columns, in, out, groups;
   std::array<int, 3> x, y, k, pad, stride;
+  // From place to place in memory: of columns (or maps), channels, then the axes.
+  std::array<int, 2> x_outer, y_outer, k_outer;
+  std::array<int, 3> x_inner, y_inner, k_inner;
+  cudnnDataType_t type;
   bool valid = false;
 
   Geometry(const CudnnDoubleTensor& xd, const CudnnDoubleFilter& wd, const CudnnDoubleConvolution& c,
@@ -47,7 +92,21 @@ struct Geometry {
             c.pads.size() + 2 == xd.dims.size() && yd.dims[0] == columns && wd.dims[0] == out &&
             wd.dims[1] * groups == in && out % groups == 0;
     for (std::size_t a = 0; a < 3; ++a) valid = valid && y[a] == (x[a] + 2 * pad[a] - k[a]) / stride[a] + 1;
+    type = xd.type;
+    valid = valid && wd.type == type && yd.type == type;
+    const bool plain = lies_plain(xd) && lies_plain(wd) && lies_plain(yd);
+    valid = valid && (plain || (lies_last(xd) && lies_last(wd) && lies_last(yd)));
+    // Tensor cores read whole 16 bytes of channels; the library would be slow.
+    const int whole = type == CUDNN_DATA_FLOAT ? 4 : 8;
+    if (!plain && groups == 1 && in < 8) valid = valid && in % whole == 0;
+    const auto outer = [](const CudnnDoubleTensor& t) { return std::array<int, 2>{t.strides[0], t.strides[1]}; };
+    x_outer = outer(xd), y_outer = outer(yd), k_outer = outer(wd);
+    x_inner = three(xd.strides, 2, 0), y_inner = three(yd.strides, 2, 0), k_inner = three(wd.strides, 2, 0);
+    work = type != CUDNN_DATA_FLOAT ? 0 : plain ? 20 : 8;
   }
+  int work = 0;  // beside the one piece that does everything: 16 bits with channels last are the fastest
+
+  static int at(const std::array<int, 3>& step, int a, int b, int c) { return a * step[0] + b * step[1] + c * step[2]; }
 
   // use(index in x, index in w, index in y) for every product.
   template <class Use>
@@ -66,35 +125,40 @@ struct Geometry {
                                 at2 = c * stride[2] - pad[2] + g;
                       if (at0 < 0 || at0 >= x[0] || at1 < 0 || at1 >= x[1] || at2 < 0 || at2 >= x[2]) continue;
                       const int channel = o / outs * ins + i;
-                      use((((n * in + channel) * x[0] + at0) * x[1] + at1) * x[2] + at2,
-                          (((o * ins + i) * k[0] + e) * k[1] + f) * k[2] + g,
-                          (((n * out + o) * y[0] + a) * y[1] + b) * y[2] + c);
+                      use(n * x_outer[0] + channel * x_outer[1] + at(x_inner, at0, at1, at2),
+                          o * k_outer[0] + i * k_outer[1] + at(k_inner, e, f, g),
+                          n * y_outer[0] + o * y_outer[1] + at(y_inner, a, b, c));
                     }
   }
 };
 
-std::size_t elements(const std::vector<int>& dims) {
+std::size_t elements(const CudnnDoubleTensor& t) {
   std::size_t n = 1;
-  for (const int d : dims) n *= static_cast<std::size_t>(d);
+  for (const int d : t.dims) n *= static_cast<std::size_t>(d);
   return n;
 }
 
 constexpr std::size_t workspace_bytes = 64;
 
-// Into the queue: sums in double, add(sums, index in x, index in w, index in y), then alpha and beta.
-template <class Add>
+// Into the queue: sums in double, add(sums, index in x, index in w, index in y), then alpha and beta, then
+// finish(index, value).
+template <class Add, class Finish>
 cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, std::size_t count, const void* alpha, const void* beta,
-                       void* to, const void* workspace, std::size_t bytes, const Add& add) {
+                       void* to, const void* workspace, std::size_t bytes, const Add& add, const Finish& finish) {
   if (!g.valid || !workspace || bytes < workspace_bytes) return CUDNN_STATUS_BAD_PARAM;
   const float a = *static_cast<const float*>(alpha), b = *static_cast<const float*>(beta);
-  auto* y = static_cast<float*>(to);
   cuda_double::enqueue(handle->stream, [=] {
     std::vector<double> sums(count);
     g.each([&](int i, int k, int o) { add(sums, i, k, o); });
-    for (std::size_t i = 0; i < count; ++i) y[i] = a * static_cast<float>(sums[i]) + (b == 0.0f ? 0.0f : b * y[i]);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float before = b == 0.0f ? 0.0f : b * value_at(to, static_cast<int>(i), g.type);
+      set_value(to, i, g.type, finish(i, a * static_cast<float>(sums[i]) + before));
+    }
   });
+  for (int i = 0; i < g.work; ++i) cuda_double::enqueue(handle->stream, [] {});
   return CUDNN_STATUS_SUCCESS;
 }
+constexpr auto as_it_is = [](std::size_t, float v) { return v; };
 
 // First what must be passed over: an error, other bits every time, too much memory.
 template <class Performance>
@@ -130,7 +194,9 @@ cudnnStatus_t drop(T* p) {
 }  // namespace
 
 const char* cudnnGetErrorString(cudnnStatus_t s) {
-  return s == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS" : "CUDNN_STATUS_BAD_PARAM";
+  return s == CUDNN_STATUS_SUCCESS     ? "CUDNN_STATUS_SUCCESS"
+         : s == CUDNN_STATUS_BAD_PARAM ? "CUDNN_STATUS_BAD_PARAM"
+                                       : "CUDNN_STATUS_NOT_SUPPORTED";
 }
 std::size_t cudnnGetVersion() { return 90000; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* p) { return make(p); }
@@ -142,19 +208,18 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) {
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* p) { return make(p); }
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t p) { return drop(p); }
-cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t, int rank, const int* dims,
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* dims,
                                          const int* strides) {
-  d->dims.assign(dims, dims + rank);
-  int step = 1;
-  for (int axis = rank - 1; axis >= 0; step *= dims[axis], --axis)
-    if (strides[axis] != step || dims[axis] <= 0) return CUDNN_STATUS_BAD_PARAM;
-  return CUDNN_STATUS_SUCCESS;
+  d->dims.assign(dims, dims + rank), d->strides.assign(strides, strides + rank), d->type = type;
+  if (std::any_of(dims, dims + rank, [](int size) { return size <= 0; })) return CUDNN_STATUS_BAD_PARAM;
+  return lies_plain(*d) || lies_last(*d) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* p) { return make(p); }
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t p) { return drop(p); }
-cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t, cudnnTensorFormat_t, int rank,
-                                         const int* dims) {
-  d->dims.assign(dims, dims + rank);
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t format,
+                                         int rank, const int* dims) {
+  d->dims.assign(dims, dims + rank), d->type = type;
+  d->strides = strides_of(d->dims, format == CUDNN_TENSOR_NHWC);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* p) { return make(p); }
@@ -173,6 +238,14 @@ cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int 
 }
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnMathType_t math) {
   d->math = math;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* p) { return make(p); }
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t p) { return drop(p); }
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t d, cudnnActivationMode_t mode,
+                                           cudnnNanPropagation_t, double) {
+  d->mode = mode;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -218,22 +291,46 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha, cudnnT
                                       cudnnConvolutionFwdAlgo_t, void* space, std::size_t bytes, const void* beta,
                                       cudnnTensorDescriptor_t yd, void* y) {
   const Geometry g(*xd, *wd, *c, *yd);
-  const auto *from = static_cast<const float*>(x), *by = static_cast<const float*>(w);
-  return convolve(h, g, elements(yd->dims), alpha, beta, y, space, bytes,
-                  [from, by](std::vector<double>& sums, int i, int k, int o) {
-                    static_cast<void>(i + k + o), sums[static_cast<std::size_t>(o)] += double{from[i]} * by[k];
-                  });
+  return convolve(
+      h, g, elements(*yd), alpha, beta, y, space, bytes,
+      [=](std::vector<double>& sums, int i, int k, int o) {
+        sums[static_cast<std::size_t>(o)] += double{value_at(x, i, g.type)} * value_at(w, k, g.type);
+      },
+      as_it_is);
+}
+// There is none for images of three axes.
+cudnnStatus_t cudnnConvolutionBiasActivationForward(
+    cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x, cudnnFilterDescriptor_t wd,
+    const void* w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t, void* space, std::size_t bytes,
+    const void* alpha2, cudnnTensorDescriptor_t zd, const void* z, cudnnTensorDescriptor_t bd, const void* bias,
+    cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t yd, void* y) {
+  const Geometry g(*xd, *wd, *c, *yd);
+  const int channels = yd->dims[1], channel_step = yd->strides[1];
+  if (xd->dims.size() > 4) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (activation->mode != CUDNN_ACTIVATION_RELU || !bias || !z || zd->dims != yd->dims || bd->dims[1] != channels ||
+      elements(*bd) != static_cast<std::size_t>(channels) || *static_cast<const float*>(alpha2) != 0)
+    return CUDNN_STATUS_BAD_PARAM;
+  return convolve(
+      h, g, elements(*yd), alpha, alpha2, y, space, bytes,
+      [=](std::vector<double>& sums, int i, int k, int o) {
+        sums[static_cast<std::size_t>(o)] += double{value_at(x, i, g.type)} * value_at(w, k, g.type);
+      },
+      [=](std::size_t i, float v) {
+        const float sum = v + static_cast<const float*>(bias)[static_cast<int>(i) / channel_step % channels];
+        return sum < 0 ? 0 : sum;
+      });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha, cudnnFilterDescriptor_t wd,
                                            const void* w, cudnnTensorDescriptor_t yd, const void* dy,
                                            cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t, void* space,
                                            std::size_t bytes, const void* beta, cudnnTensorDescriptor_t xd, void* dx) {
   const Geometry g(*xd, *wd, *c, *yd);
-  const auto *from = static_cast<const float*>(dy), *by = static_cast<const float*>(w);
-  return convolve(h, g, elements(xd->dims), alpha, beta, dx, space, bytes,
-                  [from, by](std::vector<double>& sums, int i, int k, int o) {
-                    static_cast<void>(i + k + o), sums[static_cast<std::size_t>(i)] += double{from[o]} * by[k];
-                  });
+  return convolve(
+      h, g, elements(*xd), alpha, beta, dx, space, bytes,
+      [=](std::vector<double>& sums, int i, int k, int o) {
+        sums[static_cast<std::size_t>(i)] += double{value_at(dy, o, g.type)} * value_at(w, k, g.type);
+      },
+      as_it_is);
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd,
                                              const void* x, cudnnTensorDescriptor_t yd, const void* dy,
@@ -241,9 +338,10 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha,
                                              void* space, std::size_t bytes, const void* beta,
                                              cudnnFilterDescriptor_t wd, void* dw) {
   const Geometry g(*xd, *wd, *c, *yd);
-  const auto *from = static_cast<const float*>(x), *by = static_cast<const float*>(dy);
-  return convolve(h, g, elements(wd->dims), alpha, beta, dw, space, bytes,
-                  [from, by](std::vector<double>& sums, int i, int k, int o) {
-                    static_cast<void>(i + k + o), sums[static_cast<std::size_t>(k)] += double{from[i]} * by[o];
-                  });
+  return convolve(
+      h, g, elements(*wd), alpha, beta, dw, space, bytes,
+      [=](std::vector<double>& sums, int i, int k, int o) {
+        sums[static_cast<std::size_t>(k)] += double{value_at(x, i, g.type)} * value_at(dy, o, g.type);
+      },
+      as_it_is);
 }

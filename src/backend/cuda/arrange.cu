@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/arrange.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/cuda/lanes.h"
+#include "backend/cuda/windows.h"
+
+namespace tutti::cuda {
+namespace {
+
+__device__ inline void convert(float from, float& to) { to = from; }
+__device__ inline void convert(float from, __half& to) { to = __float2half_rn(from); }
+__device__ inline void convert(float from, __nv_bfloat16& to) { to = __float2bfloat16_rn(from); }
+__device__ inline float value_of(float v) { return v; }
+__device__ inline float value_of(__half v) { return __half2float(v); }
+__device__ inline float value_of(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+template <class T, unsigned V>
+struct alignas(sizeof(T) * V) Packed {
+  T at[V];
+};
+
+// One side of an arrangement: sizes, and how far apart channels and pixels lie.
+struct Side {
+  unsigned size[3], channels, channel_step, pixel_step;
+  unsigned pixels() const { return size[0] * size[1] * size[2]; }
+  Side(const ImageWindow::Sizes& s, std::size_t n, bool last)
+      : size{static_cast<unsigned>(s[0]), static_cast<unsigned>(s[1]), static_cast<unsigned>(s[2])},
+        channels(static_cast<unsigned>(n)),
+        channel_step(last ? 1 : pixels()),
+        pixel_step(last ? channels : 1) {}
+};
+struct Pair {
+  Side image, operand;
+  unsigned pad[3], image_plane, operand_plane;  // floats of a column
+  explicit Pair(const Arrangement& a)
+      : image(a.image, a.channels, a.format == Format::blocked),
+        operand(a.frame, a.stored, a.last),
+        pad{static_cast<unsigned>(a.pad[0]), static_cast<unsigned>(a.pad[1]), static_cast<unsigned>(a.pad[2])},
+        image_plane(image.pixels() * image.channels),
+        operand_plane(operand.pixels() * operand.channels) {}
+};
+
+// Element `e` of a side, in the order of its memory: column, place, channel.
+struct Element3 {
+  unsigned at[3], channel, column;
+  __device__ Element3(const Side& s, unsigned e) {
+    const bool last = s.channel_step == 1 && s.channels > 1;
+    if (last) channel = e % s.channels, e /= s.channels;
+    at[0] = e % s.size[0], e /= s.size[0];
+    at[1] = e % s.size[1], e /= s.size[1];
+    at[2] = 0;
+    if (s.size[2] > 1) at[2] = e % s.size[2], e /= s.size[2];
+    if (!last) channel = e % s.channels, e /= s.channels;
+    column = e;
+  }
+};
+__device__ inline unsigned offset(const Side& s, unsigned x, unsigned y, unsigned z, unsigned channel) {
+  return ((z * s.size[1] + y) * s.size[0] + x) * s.pixel_step + channel * s.channel_step;
+}
+
+template <class T, unsigned V>
+__global__ void arrange_each(Pair p, unsigned count, const float* image, T* operand) {
+  for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
+    const Element3 to(p.operand, e);
+    // Before the image these differences wrap around and are too large, too.
+    const unsigned x = to.at[0] - p.pad[0], y = to.at[1] - p.pad[1], z = to.at[2] - p.pad[2];
+    const bool inside =
+        x < p.image.size[0] && y < p.image.size[1] && z < p.image.size[2] && to.channel < p.image.channels;
+    Lanes<V> v{};
+    if (inside) v = load<V>(image + std::size_t{to.column} * p.image_plane + offset(p.image, x, y, z, to.channel));
+    Packed<T, V> packed;
+    for (unsigned l = 0; l < V; ++l) convert(v.at[l], packed.at[l]);
+    *reinterpret_cast<Packed<T, V>*>(operand + e) = packed;
+  }
+}
+
+template <class T, unsigned V>
+__global__ void spread_each(Pair p, unsigned count, const T* operand, Behind behind, float* image) {
+  for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
+    const Element3 to(p.image, e);
+    const unsigned x = to.at[0] + p.pad[0], y = to.at[1] + p.pad[1], z = to.at[2] + p.pad[2];
+    Lanes<V> v{};
+    if (x < p.operand.size[0] && y < p.operand.size[1] && z < p.operand.size[2]) {
+      const auto packed = *reinterpret_cast<const Packed<T, V>*>(operand + std::size_t{to.column} * p.operand_plane +
+                                                                 offset(p.operand, x, y, z, to.channel));
+      for (unsigned l = 0; l < V; ++l) v.at[l] = value_of(packed.at[l]);
+    }
+    for (unsigned l = 0; l < V; ++l) {
+      if (behind.bias) v.at[l] += behind.bias[to.channel + l];
+      if (behind.relu && v.at[l] < 0.0f) v.at[l] = 0.0f;
+    }
+    put(image + e, v, behind.add);
+  }
+}
+
+struct Weights {
+  unsigned spatial, in, stored, count;
+  bool last;
+  explicit Weights(const WeightArrangement& a)
+      : spatial(static_cast<unsigned>(a.spatial)),
+        in(static_cast<unsigned>(a.in)),
+        stored(static_cast<unsigned>(a.stored)),
+        count(in_32_bits(a.count())),
+        last(a.last) {}
+  // Where element e of the operand stands among the weights; behind all of them where there is nothing.
+  __device__ std::size_t source(unsigned e) const {
+    const unsigned first = last ? stored : spatial, second = last ? spatial : stored;
+    const unsigned i = e % first, j = e / first % second, out = e / (first * second);
+    const unsigned channel = last ? i : j, place = last ? j : i;
+    if (channel >= in) return ~std::size_t{0};
+    return (std::size_t{out} * in + channel) * spatial + place;
+  }
+};
+
+// The side with the operand is read and written in lines; weights are small and stay in the cache.
+template <class T>
+__global__ void arrange_weights(Weights w, const float* from, T* operand) {
+  for (unsigned e = first_element32(); e < w.count; e += element_step32()) {
+    const std::size_t source = w.source(e);
+    convert(source == ~std::size_t{0} ? 0.0f : from[source], operand[e]);
+  }
+}
+template <class T>
+__global__ void spread_weights(Weights w, const T* operand, float* to, bool add) {
+  for (unsigned e = first_element32(); e < w.count; e += element_step32()) {
+    const std::size_t target = w.source(e);
+    if (target == ~std::size_t{0}) continue;
+    const float v = value_of(operand[e]);
+    to[target] = add ? to[target] + v : v;
+  }
+}
+
+template <unsigned V>
+__global__ void add_bias_each(unsigned count, unsigned channels, unsigned pixels, bool last, const float* bias,
+                              bool relu, float* y) {
+  for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
+    Lanes<V> v = load<V>(y + e);
+    const unsigned c = !bias ? 0 : last ? e % channels : e / pixels % channels;
+    for (unsigned l = 0; l < V; ++l) {
+      if (bias) v.at[l] += bias[last ? c + l : c];
+      if (relu && v.at[l] < 0.0f) v.at[l] = 0.0f;
+    }
+    store(y + e, v);
+  }
+}
+
+// use(a value of the type of the operand's elements).
+template <class Use>
+void with_type(Element e, const Use& use) {
+  switch (e) {
+    case Element::float32:
+      return use(float{});
+    case Element::bfloat16:
+      return use(__nv_bfloat16{});
+    case Element::float16:
+      return use(__half{});
+  }
+}
+
+// Four channels at a time where they lie side by side on both sides.
+bool channels_in_fours(const Arrangement& a, const void* image, const void* operand) {
+  return a.last && a.format == Format::blocked && a.stored == a.channels && in_fours(a.channels, image, operand);
+}
+
+}  // namespace
+
+void arrange(const Arrangement& a, const float* image, void* operand, cudaStream_t stream) {
+  const unsigned count = in_32_bits(a.count());
+  if (count == 0) return;
+  const bool fours = channels_in_fours(a, image, operand);
+  with_type(a.element, [&](auto element) {
+    using T = decltype(element);
+    launch(fours ? arrange_each<T, 4> : arrange_each<T, 1>, blocks_for(fours ? count / 4 : count), threads_per_block,
+           stream, Pair(a), count, image, static_cast<T*>(operand));
+  });
+}
+
+void spread(const Arrangement& a, const void* operand, const Behind& behind, float* image, cudaStream_t stream) {
+  const unsigned count = in_32_bits(a.image_count());
+  if (count == 0) return;
+  const bool fours = channels_in_fours(a, image, operand);
+  with_type(a.element, [&](auto element) {
+    using T = decltype(element);
+    launch(fours ? spread_each<T, 4> : spread_each<T, 1>, blocks_for(fours ? count / 4 : count), threads_per_block,
+           stream, Pair(a), count, static_cast<const T*>(operand), behind, image);
+  });
+}
+
+void arrange(const WeightArrangement& a, const float* w, void* operand, cudaStream_t stream) {
+  with_type(a.element, [&](auto element) {
+    using T = decltype(element);
+    launch(arrange_weights<T>, blocks_for(a.count()), threads_per_block, stream, Weights(a), w,
+           static_cast<T*>(operand));
+  });
+}
+
+void spread(const WeightArrangement& a, const void* operand, bool add, float* w, cudaStream_t stream) {
+  with_type(a.element, [&](auto element) {
+    using T = decltype(element);
+    launch(spread_weights<T>, blocks_for(a.count()), threads_per_block, stream, Weights(a),
+           static_cast<const T*>(operand), w, add);
+  });
+}
+
+void add_bias(const ImageExtent& e, const float* bias, bool relu, float* y, cudaStream_t stream) {
+  const unsigned count = in_32_bits(e.columns * e.channels * e.pixels);
+  const bool last = e.format == Format::blocked, fours = in_fours(last ? e.channels : e.pixels, y);
+  launch(fours ? add_bias_each<4> : add_bias_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block, stream,
+         count, e.channels, e.pixels, last, bias, relu, y);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// arrange.h -- operands of convolutions as cuDNN wants them: in a padded frame, channels last, in 16 bits; and back.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "tutti/image_backend.h"
+
+namespace tutti::cuda {
+
+enum class Element { float32, bfloat16, float16 };
+inline std::size_t bytes_of(Element e) { return e == Element::float32 ? 4 : 2; }
+
+// An image, and the operand that it becomes: `pad` cells stand before it on each axis of the frame, channels beyond
+// those of the image are zeros.
+struct Arrangement {
+  std::size_t columns = 0, channels = 1;
+  ImageWindow::Sizes image{1, 1, 1}, frame{1, 1, 1}, pad{0, 0, 0};
+  Format format = Format::plain;  // of the image
+  bool last = false;              // channels of the operand lie last
+  std::size_t stored = 1;         // its channels
+  Element element = Element::float32;
+
+  std::size_t image_count() const { return columns * channels * ImageWindow::product(image); }
+  std::size_t count() const { return columns * stored * ImageWindow::product(frame); }
+  // Whether the image is the operand as it lies.
+  bool is_image() const {
+    return element == Element::float32 && last == (format == Format::blocked) && stored == channels && image == frame;
+  }
+};
+void arrange(const Arrangement&, const float* image, void* operand, cudaStream_t);
+// Back, with what stands behind a convolution: y = [max 0] (y + bias), or added to the image. What lies outside of the
+// image is cut off, what lies outside of the frame is zero.
+struct Behind {
+  const float* bias = nullptr;
+  bool relu = false, add = false;
+};
+void spread(const Arrangement&, const void* operand, const Behind&, float* image, cudaStream_t);
+
+// Weights [kernel..., in, out], first index fastest, and [in, kernel..., out] with `stored` input channels.
+struct WeightArrangement {
+  std::size_t spatial = 1, in = 1, out = 1, stored = 1;
+  bool last = false;
+  Element element = Element::float32;
+
+  std::size_t count() const { return spatial * stored * out; }
+  bool is_weight() const { return element == Element::float32 && stored == in && (!last || spatial == 1); }
+};
+void arrange(const WeightArrangement&, const float* w, void* operand, cudaStream_t);
+void spread(const WeightArrangement&, const void* operand, bool add, float* w, cudaStream_t);
+
+// y = [max 0] (y + bias), per channel; bias may be null.
+void add_bias(const ImageExtent&, const float* bias, bool relu, float* y, cudaStream_t);
+
+}  // namespace tutti::cuda

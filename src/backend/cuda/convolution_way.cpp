@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/convolution_way.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/images.h"
+
+namespace tutti::cuda {
+namespace {
+
+constexpr std::size_t most_workspace = std::size_t{2} << 30;
+constexpr int no_algorithm = -1;
+
+Element element_of(Way way, ComputeType type) {
+  if (way != Way::last_in_16_bits) return Element::float32;
+  return type == ComputeType::float16 ? Element::float16 : Element::bfloat16;
+}
+cudnnDataType_t data_type(Element e) {
+  switch (e) {
+    case Element::float32:
+      return CUDNN_DATA_FLOAT;
+    case Element::bfloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case Element::float16:
+      return CUDNN_DATA_HALF;
+  }
+  return CUDNN_DATA_FLOAT;
+}
+
+// Convolutions of float32 stay in float32; the other types may use tensor cores, which read float32 as tf32 and add in
+// float32.
+cudnnMathType_t math_of(Way way, ComputeType type) {
+  if (type == ComputeType::float32) return CUDNN_FMA_MATH;
+  if (way == Way::last_in_16_bits) return CUDNN_TENSOR_OP_MATH;
+  return way == Way::plain && type == ComputeType::float16 ? CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION : CUDNN_DEFAULT_MATH;
+}
+
+// The fastest result that gives the same bits every time and needs no more memory than there is.
+template <class Performance>
+Algorithms::Choice fastest(const std::vector<Performance>& results, int found, ComputeType type, bool winograd,
+                           const std::vector<int>& of_winograd) {
+  for (int i = 0; i < found; ++i) {
+    const Performance& p = results[static_cast<std::size_t>(i)];
+    if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || p.memory > most_workspace) continue;
+    if (type == ComputeType::float32 && p.mathType != CUDNN_FMA_MATH) continue;
+    if (!winograd && std::find(of_winograd.begin(), of_winograd.end(), static_cast<int>(p.algo)) != of_winograd.end())
+      continue;
+    return {static_cast<int>(p.algo), static_cast<int>(p.mathType)};
+  }
+  return {no_algorithm, 0};
+}
+
+// Whether the library says that it cannot do what was asked for, and not that something went wrong: statuses of 2000
+// and of 3000 and more, with their kinds.
+bool knows_nothing_of_it(cudnnStatus_t status) {
+  const int group = static_cast<int>(status) / 1000;
+  return group == 2 || group == 3;
+}
+
+// cuDNN pads both sides of an axis alike. Where a window wants something else, its image gets a frame.
+bool wants_frame(const ImageWindow& w) {
+  for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis) {
+    const std::size_t padded = w.in[axis] + 2 * w.pad[axis];
+    if (padded < w.kernel[axis] || (padded - w.kernel[axis]) / w.stride[axis] + 1 != w.out[axis]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ConvolutionWay::ConvolutionWay(const ConvolutionShape& s, Way way, CudaImages& images)
+    : shape_(s), way_(way), images_(images) {
+  const ImageWindow& w = s.window;
+  const bool last = way != Way::plain;
+  const Element element = element_of(way, images.compute_type());
+  // Tensor cores read 16 bytes of channels at a time; where the image has to be copied anyway, it gets so many.
+  const std::size_t whole = 16 / bytes_of(element);
+  const bool fills = last && s.in == Format::plain && s.groups == 1;
+  const std::size_t stored = fills ? (s.in_channels + whole - 1) / whole * whole : s.in_channels;
+  x_ = {s.columns, s.in_channels, w.in, w.in, {0, 0, 0}, s.in, last, stored, element};
+  if (wants_frame(w))
+    for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
+      x_.frame[axis] = (w.out[axis] - 1) * w.stride[axis] + w.kernel[axis], x_.pad[axis] = w.pad[axis];
+  y_ = {s.columns, s.out_channels, w.out, w.out, {0, 0, 0}, s.out, last, s.out_channels, element};
+  w_ = {ImageWindow::product(w.kernel), s.in_channels / s.groups, s.out_channels, stored / s.groups, last, element};
+  describe();
+}
+
+void ConvolutionWay::describe() {
+  constexpr const char* doing = "describing a convolution";
+  const ImageWindow& w = shape_.window;
+  const cudnnDataType_t type = data_type(x_.element);
+  x_descriptor_ = image_descriptor(x_.columns, x_.stored, spatial(w, x_.frame), x_.last, type);
+  y_descriptor_ = image_descriptor(y_.columns, y_.stored, spatial(w, y_.frame), y_.last, type);
+  const auto kernel = spatial(w, w.kernel), strides = spatial(w, w.stride);
+  auto pads = spatial(w, w.pad);
+  if (wants_frame(w)) std::fill(pads.begin(), pads.end(), 0);
+  std::vector<int> dims{static_cast<int>(w_.out), static_cast<int>(w_.stored)};
+  dims.insert(dims.end(), kernel.begin(), kernel.end());
+  check(cudnnCreateFilterDescriptor(w_descriptor_.out()), doing);
+  check(cudnnSetFilterNdDescriptor(w_descriptor_.get(), type, w_.last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
+                                   static_cast<int>(dims.size()), dims.data()),
+        doing);
+  const std::vector<int> dilation(kernel.size(), 1);
+  for (Direction* d : {&forward_, &data_, &weights_}) {
+    check(cudnnCreateConvolutionDescriptor(d->convolution.out()), doing);
+    check(cudnnSetConvolutionNdDescriptor(d->convolution.get(), static_cast<int>(pads.size()), pads.data(),
+                                          strides.data(), dilation.data(), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+          doing);
+    check(cudnnSetConvolutionGroupCount(d->convolution.get(), static_cast<int>(shape_.groups)), doing);
+    check(cudnnSetConvolutionMathType(d->convolution.get(), math_of(way_, images_.compute_type())), doing);
+  }
+  fuses_ = shape_.bias && shape_.relu && y_.is_image();
+  if (!fuses_) return;
+  bias_descriptor_ = image_descriptor(1, y_.stored, std::vector<int>(kernel.size(), 1), false, CUDNN_DATA_FLOAT);
+  check(cudnnCreateActivationDescriptor(relu_.out()), doing);
+  check(cudnnSetActivationDescriptor(relu_.get(), CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0), doing);
+}
+
+std::string ConvolutionWay::key(const char* direction) const {
+  const ImageWindow& w = shape_.window;
+  std::string key =
+      fmt::format("{}:{}:{}:{}x{}x{}/{}{}", direction, static_cast<int>(way_), static_cast<int>(images_.compute_type()),
+                  shape_.columns, x_.stored, shape_.out_channels, shape_.groups, shape_.winograd ? "" : ":direct");
+  for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
+    key += fmt::format(":{},{},{},{},{}", x_.frame[axis], w.out[axis], w.kernel[axis], w.stride[axis],
+                       x_.frame == w.in ? w.pad[axis] : 0);
+  return key;
+}
+
+template <class Performance, class Find, class Workspace>
+bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<int>& of_winograd, const Find& find,
+                            const Workspace& workspace) {
+  if (d.chosen) return d.possible;
+  const auto choice = images_.algorithms().at(key(name), [&]() -> Algorithms::Choice {
+    constexpr int most = 16;
+    std::vector<Performance> results(most);
+    int found = 0;
+    const cudnnStatus_t status = find(most, &found, results.data());
+    if (knows_nothing_of_it(status)) return {no_algorithm, 0};
+    check(status, "measuring algorithms of a convolution");
+    return fastest(results, found, images_.compute_type(), shape_.winograd, of_winograd);
+  });
+  d.chosen = true;
+  d.algorithm = choice.algorithm;
+  if (choice.algorithm == no_algorithm) return false;
+  check(cudnnSetConvolutionMathType(d.convolution.get(), static_cast<cudnnMathType_t>(choice.math)),
+        "planning a convolution");
+  check(workspace(static_cast<decltype(Performance::algo)>(d.algorithm), &d.workspace), "planning a convolution");
+  return d.possible = true;
+}
+
+bool ConvolutionWay::can_forward() {
+  return choose<cudnnConvolutionFwdAlgoPerf_t>(
+      forward_, "forward", {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED},
+      [&](int most, int* found, auto* results) {
+        return cudnnFindConvolutionForwardAlgorithm(images_.cudnn(), x_descriptor_.get(), w_descriptor_.get(),
+                                                    forward_.convolution.get(), y_descriptor_.get(), most, found,
+                                                    results);
+      },
+      [&](auto algorithm, std::size_t* bytes) {
+        return cudnnGetConvolutionForwardWorkspaceSize(images_.cudnn(), x_descriptor_.get(), w_descriptor_.get(),
+                                                       forward_.convolution.get(), y_descriptor_.get(), algorithm,
+                                                       bytes);
+      });
+}
+
+bool ConvolutionWay::can_backward_data() {
+  return choose<cudnnConvolutionBwdDataAlgoPerf_t>(
+      data_, "data", {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED},
+      [&](int most, int* found, auto* results) {
+        return cudnnFindConvolutionBackwardDataAlgorithm(images_.cudnn(), w_descriptor_.get(), y_descriptor_.get(),
+                                                         data_.convolution.get(), x_descriptor_.get(), most, found,
+                                                         results);
+      },
+      [&](auto algorithm, std::size_t* bytes) {
+        return cudnnGetConvolutionBackwardDataWorkspaceSize(images_.cudnn(), w_descriptor_.get(), y_descriptor_.get(),
+                                                            data_.convolution.get(), x_descriptor_.get(), algorithm,
+                                                            bytes);
+      });
+}
+
+bool ConvolutionWay::can_backward_weights() {
+  return choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
+      weights_, "weights",
+      {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED},
+      [&](int most, int* found, auto* results) {
+        return cudnnFindConvolutionBackwardFilterAlgorithm(images_.cudnn(), x_descriptor_.get(), y_descriptor_.get(),
+                                                           weights_.convolution.get(), w_descriptor_.get(), most, found,
+                                                           results);
+      },
+      [&](auto algorithm, std::size_t* bytes) {
+        return cudnnGetConvolutionBackwardFilterWorkspaceSize(images_.cudnn(), x_descriptor_.get(), y_descriptor_.get(),
+                                                              weights_.convolution.get(), w_descriptor_.get(),
+                                                              algorithm, bytes);
+      });
+}
+
+// `stands`: the operand is what was given.
+template <class Shape>
+const void* ConvolutionWay::operand(const Shape& a, bool stands, const float* values, Room room) {
+  if (stands) return values;
+  void* to = images_.room(room).bytes(a.count() * bytes_of(a.element));
+  arrange(a, values, to, images_.stream());
+  return to;
+}
+void* ConvolutionWay::result(std::size_t bytes, bool stands, float* values, Room room) {
+  return stands ? values : images_.room(room).bytes(bytes);
+}
+void* ConvolutionWay::workspace(const Direction& d) const {
+  return d.workspace ? images_.workspace().bytes(d.workspace) : nullptr;
+}
+
+// False where cuDNN has no such kernel; that is asked once.
+bool ConvolutionWay::fused_forward(const void* x, const void* w, const float* bias, float* y) {
+  if (!fuses_) return false;
+  const float one = 1, none = 0;
+  fuses_ = cudnnConvolutionBiasActivationForward(
+               images_.cudnn(), &one, x_descriptor_.get(), x, w_descriptor_.get(), w, forward_.convolution.get(),
+               static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm), workspace(forward_), forward_.workspace,
+               &none, y_descriptor_.get(), y, bias_descriptor_.get(), bias, relu_.get(), y_descriptor_.get(),
+               y) == CUDNN_STATUS_SUCCESS;
+  return fuses_;
+}
+
+void ConvolutionWay::forward(const float* x, const float* w, const float* bias, float* y, bool accumulate) {
+  const void *from = operand(x_, x_.is_image(), x, of_x), *by = operand(w_, w_.is_weight(), w, of_w);
+  if (bias && fused_forward(from, by, bias, y)) return;
+  const bool stands = y_.is_image();
+  void* to = result(y_.count() * bytes_of(y_.element), stands, y, of_y);
+  const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
+  check(cudnnConvolutionForward(images_.cudnn(), &one, x_descriptor_.get(), from, w_descriptor_.get(), by,
+                                forward_.convolution.get(), static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm),
+                                workspace(forward_), forward_.workspace, &old, y_descriptor_.get(), to),
+        "convolving");
+  if (!stands) return spread(y_, to, {bias, shape_.relu, accumulate}, y, images_.stream());
+  if (bias || shape_.relu)
+    add_bias({shape_.columns, shape_.out_channels, ImageWindow::product(shape_.window.out), shape_.out}, bias,
+             shape_.relu, y, images_.stream());
+}
+
+void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, bool accumulate) {
+  const void *from = operand(y_, y_.is_image(), dy, of_y), *by = operand(w_, w_.is_weight(), w, of_w);
+  const bool stands = x_.is_image();
+  void* to = result(x_.count() * bytes_of(x_.element), stands, dx, of_x);
+  const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
+  check(
+      cudnnConvolutionBackwardData(images_.cudnn(), &one, w_descriptor_.get(), by, y_descriptor_.get(), from,
+                                   data_.convolution.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(data_.algorithm),
+                                   workspace(data_), data_.workspace, &old, x_descriptor_.get(), to),
+      "computing the gradient of a convolution");
+  if (!stands) spread(x_, to, {nullptr, false, accumulate}, dx, images_.stream());
+}
+
+void ConvolutionWay::backward_weights(const float* x, const float* dy, float* dw, bool accumulate) {
+  const void *from = operand(x_, x_.is_image(), x, of_x), *with = operand(y_, y_.is_image(), dy, of_y);
+  const bool stands = w_.is_weight();
+  void* to = result(w_.count() * bytes_of(w_.element), stands, dw, of_w);
+  const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
+  check(cudnnConvolutionBackwardFilter(images_.cudnn(), &one, x_descriptor_.get(), from, y_descriptor_.get(), with,
+                                       weights_.convolution.get(),
+                                       static_cast<cudnnConvolutionBwdFilterAlgo_t>(weights_.algorithm),
+                                       workspace(weights_), weights_.workspace, &old, w_descriptor_.get(), to),
+        "computing the gradient of a convolution");
+  if (!stands) spread(w_, to, accumulate, dw, images_.stream());
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// convolution_way.h -- one way to compute a convolution by cuDNN: the layout and the type of what it sees. Where these
+// are not those of the images, operands go through scratch memory.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "backend/cuda/algorithms.h"
+#include "backend/cuda/arrange.h"
+#include "backend/cuda/cudnn.h"
+
+namespace tutti::cuda {
+
+class CudaImages;
+
+// Operands as plain images, with channels last, and with channels last in the 16 bits of the compute type.
+enum class Way { plain, last, last_in_16_bits };
+
+class ConvolutionWay {
+ public:
+  ConvolutionWay(const ConvolutionShape&, Way, CudaImages&);
+
+  // Whether cuDNN can go this way with the same bits every time; measures its algorithms at the first call.
+  bool can_forward();
+  bool can_backward_data();
+  bool can_backward_weights();
+
+  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate);
+  void backward_data(const float* dy, const float* w, float* dx, bool accumulate);
+  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate);
+
+ private:
+  struct Direction {
+    ConvolutionDescriptor convolution;
+    bool chosen = false, possible = false;
+    int algorithm = 0;
+    std::size_t workspace = 0;
+  };
+  // Scratch memory of an operand.
+  enum Room { of_x, of_w, of_y };
+
+  void describe();
+  std::string key(const char* direction) const;
+  template <class Performance, class Find, class Workspace>
+  bool choose(Direction& d, const char* name, const std::vector<int>& of_winograd, const Find& find,
+              const Workspace& workspace);
+  bool fused_forward(const void* x, const void* w, const float* bias, float* y);
+
+  template <class Shape>
+  const void* operand(const Shape& a, bool stands, const float* values, Room room);
+  void* result(std::size_t bytes, bool stands, float* values, Room room);
+  void* workspace(const Direction& d) const;
+
+  const ConvolutionShape shape_;
+  const Way way_;
+  CudaImages& images_;
+  Arrangement x_, y_;
+  WeightArrangement w_;
+  TensorDescriptor x_descriptor_, y_descriptor_, bias_descriptor_;
+  FilterDescriptor w_descriptor_;
+  ActivationDescriptor relu_;
+  Direction forward_, data_, weights_;
+  bool fuses_ = false;  // bias and ReLU within the convolution
+};
+
+}  // namespace tutti::cuda

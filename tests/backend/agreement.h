@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// agreement.h -- operations on a GPU against the CPU: the same bits for what works element by element, a stated bound
+// for sums whose order differs. Runs on a GPU when there is one, else it says so; and always over the stand-in of the
+// CUDA libraries.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "base/cuda_library.h"
+#include "tutti/backend.h"
+#include "tutti/error.h"
+
+namespace tutti {
+
+using Floats = std::vector<float>;
+
+inline Floats random(std::size_t n, unsigned seed, float low = -2, float high = 2) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> draw(low, high);
+  Floats v(n);
+  for (auto& x : v) x = draw(engine);
+  return v;
+}
+
+// Operands of an operation in the memory of a backend.
+class Desk {
+ public:
+  explicit Desk(Backend& b) : backend(b) {}
+  ~Desk() {
+    for (float* p : rooms_) backend.release(p);
+  }
+  Desk(const Desk&) = delete;
+  float* put(const Floats& values) {
+    float* p = backend.allocate(values.size());
+    rooms_.push_back(p);
+    backend.upload(values.data(), p, values.size());
+    return p;
+  }
+  void take(const float* p, std::size_t n) {
+    const std::size_t at = results.size();
+    results.resize(at + n);
+    backend.download(p, results.data() + at, n);
+  }
+  Backend& backend;
+  Floats results;
+
+ private:
+  std::vector<float*> rooms_;
+};
+
+class Agreement : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+    gpu = make_backend("cuda:0");
+    cpu = make_backend("cpu");
+  }
+  using Work = std::function<void(Desk&)>;
+  static Floats run(Backend& backend, const Work& work) {
+    Desk desk(backend);
+    work(desk);
+    return desk.results;
+  }
+  // Differences of up to `bound`, absolute for small results and relative for large ones; 0 asks for the same bits.
+  void compare(double bound, const Work& work) {
+    const Floats expected = run(*cpu, work), got = run(*gpu, work);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const float a = expected[i], b = got[i];
+      if (std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b)) continue;
+      ASSERT_TRUE(bound > 0 && std::abs(static_cast<double>(a) - b) <= bound * (1 + std::abs(static_cast<double>(a))))
+          << "result " << i << " is " << b << " instead of " << a;
+    }
+    // And again: every run gives the same bits.
+    const Floats again = run(*gpu, work);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(again[i]), std::bit_cast<std::uint32_t>(got[i])) << i;
+  }
+  std::unique_ptr<Backend> gpu, cpu;
+};
+
+}  // namespace tutti
