@@ -29,9 +29,11 @@ class Archive {
 //   owed   its sum over the ranks is to be kept: ranks that go on find theirs, new ones none; what the ranks that are
 //          gone have left is found as `inherited` by those that go on, and is to be added
 //   owned  of parts that each belong to one rank, zero elsewhere: every rank finds the sum and keeps its new part
+//   gone   a boolean of this rank alone: whether what the name says is lost should the run go on without the rank
 inline std::string own_name(std::string_view name) { return "own/" + std::string(name); }
 inline std::string owed_name(std::string_view name) { return "owed/" + std::string(name); }
 inline std::string inherited_name(std::string_view name) { return "inherited/" + std::string(name); }
 inline std::string owned_name(std::string_view name) { return "owned/" + std::string(name); }
+inline std::string gone_name(std::string_view what) { return "gone/" + std::string(what); }
 
 }  // namespace tutti

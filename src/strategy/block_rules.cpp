@@ -34,12 +34,7 @@ class CommonRule : public BlockRule {
     for (std::size_t i = begin; i < end; ++i) w[i] = p[i] - carry_ * residual_[i];
   }
   bool carries() const override { return residual_ && carry_ != 0; }
-  void inherit(const float* more, float* residual) override {
-    BlockRule::inherit(more, residual);
-    if (!carries()) return;
-    float* w = live_->weights.data();
-    for (std::size_t i = 0; i < live_->size(); ++i) w[i] -= carry_ * more[i];
-  }
+  float carry() const override { return carry_; }
 
  protected:
   virtual void common(std::size_t begin, std::size_t end) = 0;
@@ -226,10 +221,6 @@ class Elastic final : public BlockRule {
 };
 
 }  // namespace
-
-void BlockRule::inherit(const float* more, float* residual) {
-  for (std::size_t i = 0; i < live_->size(); ++i) residual[i] += more[i];
-}
 
 std::unique_ptr<BlockRule> make_averaging_rule(int ranks) { return std::make_unique<Averaging>(ranks); }
 

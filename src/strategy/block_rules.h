@@ -36,11 +36,10 @@ class BlockRule {
   // Whether a rank goes on from the common weights less what it could not deliver (P - R in the units of weights), so
   // that it does not learn again what is under way already.
   virtual bool carries() const { return false; }
+  virtual float carry() const { return 0; }  // weights per unit of R, where a rank carries
   // Whether ranks keep weights of their own after an exchange, and whether one rank alone has nothing to do in it.
   virtual bool keeps_apart() const { return carries(); }
   virtual bool nothing_alone() const { return false; }
-  // Adds to this rank's residual what a rank that is gone owed.
-  virtual void inherit(const float* more, float* residual);
   virtual void archive(Archive&) {}  // equal on every rank
   virtual std::string describe() const = 0;
 

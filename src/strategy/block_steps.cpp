@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "strategy/local.h"
+#include "strategy/owed.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -252,6 +253,11 @@ void BlockSteps::archive(Archive& a) {
     const std::string name = own_name(fmt::format("{}/{}", key("weights"), s.name));
     if (apart_ && a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
   }
+  // What a rank keeps apart because it could not deliver it is inherited.
+  const bool explores = rule_->keeps_apart() && !rule_->carries();
+  const std::string loss = gone_name(explores ? kOwnWeights : kLearnedAlone);
+  bool loses = apart_ && (explores || since_.mine > 0);
+  if (a.has(loss)) a(loss, loses);
   if (stream_) stream_->archive(a);
   archive_residuals(a, key("residual"), key("ownerResidual"));
 }
@@ -259,8 +265,10 @@ void BlockSteps::archive(Archive& a) {
 // A run may go on in other numbers of bits; then what an earlier one owes is of no use.
 void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, const std::string& owner_name) {
   bool carries = rule_->carries(), lossy = codec_->lossy();
+  double carry = rule_->carry();
   a(rank_name + ".quantised", lossy);
   a(rank_name + ".carries", carries);
+  a(rank_name + ".carry", carry);
   FloatBuffer unused;
   const auto room = [&](FloatBuffer& buffer) {
     if (buffer.size() > 0) return buffer.span();
@@ -268,17 +276,26 @@ void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, con
     return unused.span();
   };
   if (lossy && a.has(owed_name(rank_name))) a(owed_name(rank_name), room(residual_));
-  if (lossy && a.loading() && a.has(inherited_name(rank_name))) {
-    FloatBuffer inherited(live_->size());
-    a(inherited_name(rank_name), inherited.span());
-    FloatBuffer before(live_->size());
-    std::copy_n(live_->weights.data(), live_->size(), before.data());
-    if (residual_.size() > 0) rule_->inherit(inherited.data(), residual_.data());
-    if (stream_) stream_->moved(before.data());
-  }
+  if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, room(residual_));
   if (!lossy || carries) return;
   a(owned_name(owner_name), room(owner_residual_));
   if (a.loading() && owner_residual_.size() > 0) stripes_->keep_own_columns(owner_residual_.data());
+}
+
+// Weights that were kept from the common ones by so many units of what is owed are kept from them by the rule's own
+// units now, which depend on the number of ranks; what a rank inherits is owed from now on.
+void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> owed) {
+  const bool inherits = a.has(inherited_name(rank_name));
+  const float carry = rule_->carry();
+  if (!inherits && (carried == 0 || carried == carry)) return;
+  FloatBuffer inherited(live_->size()), before(live_->size());
+  if (inherits) a(inherited_name(rank_name), inherited.span());
+  std::copy_n(live_->weights.data(), live_->size(), before.data());
+  float* w = live_->weights.data();
+  const float* more = inherited.data();
+  for (std::size_t i = 0; i < live_->size() && carried != 0; ++i) w[i] += (carried - carry) * owed[i] - carry * more[i];
+  for (std::size_t i = 0; i < live_->size(); ++i) owed[i] += more[i];
+  if (stream_) stream_->moved(before.data());
 }
 
 void BlockSteps::archive_common(Archive& a) {

@@ -65,6 +65,7 @@ class BlockSteps : public Strategy {
  private:
   void exchange(GlobalSink&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
+  void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> owed);
   bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
   void stream_step(const BlockSamples&);
   void stream_exchanged(double seconds);

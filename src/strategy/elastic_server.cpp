@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "strategy/local.h"
+#include "strategy/owed.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -178,9 +179,16 @@ void ElasticServer::archive(Archive& a) {
   }
   a("elastic.apart", apart_);
   a("elastic.steps", steps_);
+  const std::string loss = gone_name(kOwnWeights);
+  bool loses = apart_;
+  if (a.has(loss)) a(loss, loses);
   if (!apart_) return;
   FloatBuffer& own = a.loading() ? live_->weights : centre_;
-  for (const Slice& s : live_->slices) a("elastic.weights/" + s.name, own.span().subspan(s.offset, s.size()));
+  for (const Slice& s : live_->slices) {
+    const std::string name = own_name("elastic.weights/" + s.name);
+    if (a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
+  }
+  if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
 }
 
 ExchangeStats ElasticServer::take_stats() {

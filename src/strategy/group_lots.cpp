@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "strategy/nap.h"
+#include "base/nap.h"
 
 namespace tutti {
 namespace {

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 
+#include "base/nap.h"
+
 namespace tutti {
 
 ExchangeStats stats_of_levels(ExchangeStats within, const ExchangeStats& between) {
@@ -33,6 +35,24 @@ void LeaderNews::pass_on(bool& delivered, std::int64_t& columns, Tally& tally) {
   const auto take = [&](double& v) { v = std::bit_cast<double>(*at++); };
   take(tally.criterion), take(tally.criterion_count);
   for (auto& e : tally.evaluations) take(e.sum), take(e.count);
+}
+
+PatientNews::PatientNews(Communicator& group) : leads_(group.rank() == 0) {
+  const auto bytes = std::as_writable_bytes(std::span(words_));
+  if (!leads_) transfers_.push_back(group.plan_receive(0, 0, bytes));
+  for (int rank = 1; leads_ && rank < group.size(); ++rank) transfers_.push_back(group.plan_send(rank, 0, bytes));
+}
+
+void PatientNews::pass_on(Words& news) {
+  if (leads_) {
+    for (auto& t : transfers_) t->wait();  // the news before
+    words_ = news;
+    for (auto& t : transfers_) t->start();
+    return;
+  }
+  transfers_[0]->start();
+  for (Nap nap; !transfers_[0]->done();) nap.nothing_happened();
+  news = words_;
 }
 
 }  // namespace tutti

@@ -2,6 +2,8 @@
 // group_parts.h -- what strategies over groups are made of, and how their states share one archive.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -54,6 +56,20 @@ class LeaderNews {
  private:
   Communicator& comm_;
   std::vector<std::int64_t> words_;
+};
+
+// The same for a first rank that may wait for servers before it has news: the others nap until it tells them, for the
+// core may be needed where somebody serves.
+class PatientNews {
+ public:
+  using Words = std::array<std::int64_t, 2>;
+  explicit PatientNews(Communicator& group);
+  void pass_on(Words&);
+
+ private:
+  Words words_{};
+  std::vector<std::unique_ptr<Transfer>> transfers_;  // to the others, or from the first
+  const bool leads_;
 };
 
 }  // namespace tutti

@@ -82,6 +82,7 @@ std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const G
   if (meets_at_servers(o)) {
     levels.free = true;
     levels.workers = layout.groups(), levels.servers = ranks_that_serve(o);
+    levels.tells = levels.lower_ranks->split(0);
     levels.runs_behind = runs_behind(o.inside());
     levels.updates_above = o.method == ParallelMethod::asgd && o.servers.push == ServerOptions::Push::gradients;
     levels.state = "servers: " + o.name();

@@ -20,7 +20,9 @@ GroupedWeights::GroupedWeights(WeightLevels levels, Communicator& all)
     : levels_(std::move(levels)),
       all_(all),
       sizes_(2 * static_cast<std::size_t>(levels_.lower_ranks->size())),
-      tallies_(all) {}
+      tallies_(all) {
+  if (levels_.free && passes_on()) patient_ = std::make_unique<PatientNews>(*levels_.tells);
+}
 
 void GroupedWeights::start(Parameters& parameters) {
   parameters_ = &parameters;
@@ -95,14 +97,21 @@ void GroupedWeights::raise(const Act& act) {
   std::int64_t moved = levels_.upper ? levels_.upper->weight_moves() - before : 0;
   if (passes_on()) {
     const auto start = Clock::now();
-    std::array<std::int64_t, 2> news{moved, resets_};
-    levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(news)));
+    PatientNews::Words news{moved, resets_};
+    tell(news);
     moved = news[0];
     if (!levels_.upper && news[1] != 0) sink_->reset_momentum();
     if (moved > 0) pass_weights_on();
     passing_ += seconds_since(start);
   }
   moves_ += moved;
+}
+
+void GroupedWeights::tell(PatientNews::Words& news) {
+  if (patient_)
+    patient_->pass_on(news);
+  else
+    levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(news)));
 }
 
 void GroupedWeights::pass_weights_on() {
@@ -162,6 +171,10 @@ void GroupedWeights::settle(GlobalSink& global) {
   if (levels_.upper) {
     levels_.upper->settle(from_upper_);
     levels_.upper->take_tally_of_others();
+  }
+  if (patient_) {
+    PatientNews::Words met{};
+    tell(met);
   }
   if (levels_.free) pass_weights_on();
   // A group that was dealt nothing, or a rank that serves, has the others' tallies to take all the same.

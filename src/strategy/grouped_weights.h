@@ -17,6 +17,7 @@ namespace tutti {
 
 struct WeightLevels {
   std::unique_ptr<Communicator> lower_ranks, upper_ranks;
+  std::unique_ptr<Communicator> tells;  // the lower ranks once more, for their first one's news; only if `free`
   std::unique_ptr<Strategy> lower;
   std::unique_ptr<Strategy> upper;  // null on ranks that others act for
   bool leaders_act = true;          // for all `lower_ranks`; otherwise every rank acts for itself
@@ -95,12 +96,14 @@ class GroupedWeights : public Strategy {
   template <class Act>
   void raise_from_lower(const Act& act);  // where that has weights
   void let_lower_adopt();
+  void tell(PatientNews::Words& news);
   void pass_weights_on();
   void begin_lots();
   Tally tally_of_all(const Tally& mine);
   bool upper_may_move(std::int64_t global_samples);
 
   WeightLevels levels_;
+  std::unique_ptr<PatientNews> patient_;  // where the first rank may wait for servers
   Communicator& all_;
   Parameters* parameters_ = nullptr;
   std::unique_ptr<GroupLots> lots_;  // where groups go each their own way through the data

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// owed.h -- residuals of a rank in checkpoints: their sum over the ranks survives a change of the number of ranks.
+// owed.h -- what a rank has for itself in checkpoints: residuals, whose sum over the ranks survives a change of the
+// number of ranks, and what does not.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,10 @@
 #include "tutti/parameters.h"
 
 namespace tutti {
+
+// What ranks lose that end between exchanges: the names of gone entries.
+constexpr std::string_view kOwnWeights = "weights of their own beside the centre";
+constexpr std::string_view kLearnedAlone = "what they have learned since the last exchange";
 
 // This rank's part of an owed entry (tutti/archive.h). Loading: what was saved by this rank, or zeros if it is new, and
 // what ranks that are gone have left to it.

@@ -450,10 +450,21 @@ void ParameterServer::archive(Archive& a) {
   bool lossy = residual_.size() > 0;
   a("DataParallelASGD.quantised", lossy);
   if (a.loading()) std::fill_n(residual_.data(), residual_.size(), 0.0f);
-  if (!lossy) return;
-  FloatBuffer unused;
-  if (residual_.size() == 0) unused = FloatBuffer(live_->size());
-  archive_owed(a, "DataParallelASGD.residual", residual_.size() > 0 ? residual_.span() : unused.span());
+  FloatBuffer of_worker;
+  if (lossy && residual_.size() == 0) of_worker = FloatBuffer(live_->size());
+  if (lossy) archive_owed(a, "DataParallelASGD.residual", residual_.size() > 0 ? residual_.span() : of_worker.span());
+  if (a.loading()) take_over_residuals(of_worker);
+}
+
+// What ranks owe that were workers and only serve now, the first worker owes from here on.
+void ParameterServer::take_over_residuals(FloatBuffer& of_worker) {
+  if (!codec_->lossy() || workers_ == comm_.size()) return;
+  if (of_worker.size() == 0) of_worker = FloatBuffer(live_->size());
+  for (int server = workers_; server < comm_.size(); ++server) {
+    comm_.broadcast(server, std::as_writable_bytes(of_worker.span()));
+    if (comm_.rank() != 0) continue;
+    for (std::size_t i = 0; i < residual_.size(); ++i) residual_.data()[i] += of_worker.data()[i];
+  }
 }
 
 ExchangeStats ParameterServer::take_stats() { return std::exchange(stats_, {}); }

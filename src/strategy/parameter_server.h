@@ -67,6 +67,7 @@ class ParameterServer : public Strategy {
   void add_shards();
   void add_admission();
   std::unique_ptr<ShardRule> make_rule() const;
+  void take_over_residuals(FloatBuffer& of_worker);
   void load_shards();
 
   bool due() const;

@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "strategy/nap.h"
+#include "base/nap.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -98,7 +98,8 @@ void Server::run() {
       if (look())
         nap.woken();
       else
-        nap.nothing_happened(std::chrono::microseconds(asking_ > 0 ? 100 : 1000));
+        // A thread that waits for an answer looks by itself, and serves others meanwhile.
+        nap.nothing_happened(std::chrono::microseconds(asking_ > 0 && waiting_ == 0 ? 100 : 1000));
   } catch (...) {
     {
       const std::lock_guard lock(mutex_);
@@ -228,13 +229,15 @@ bool Server::answered(int desk) {
 
 std::span<const std::byte> Server::wait(int desk) {
   Post& p = post(desk);
+  ++waiting_;
   for (Nap nap; !answered(desk);)
     if (comm_->size() > 1 && look())
       nap.woken();
     else {
       check_failure();
-      nap.nothing_happened(std::chrono::microseconds(100));
+      nap.nothing_happened();
     }
+  --waiting_;
   return std::span<const std::byte>(owns(desk) ? p.places[static_cast<std::size_t>(me_)].message : p.in)
       .first(p.answer_bytes);
 }

@@ -117,7 +117,8 @@ class Server {
   std::mutex mutex_;  // all of the serving side
   std::exception_ptr failure_;
   std::atomic<bool> stop_{false};
-  std::atomic<int> asking_{0};  // requests of this rank under way
+  std::atomic<int> asking_{0};   // requests of this rank under way
+  std::atomic<int> waiting_{0};  // threads of this rank in wait()
   std::thread thread_;
 };
 

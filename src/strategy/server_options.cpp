@@ -71,7 +71,7 @@ void ServerOptions::check(config::Fields& f) const {
     f.problem("usePipeline", "usePipeline makes every push staler than maxStaleness could tell", "keep one of the two");
   if (backup_workers > 0 && !(sync && push == Push::gradients))
     f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients");
-  if (backup_workers > 0 && !every_minibatch)
+  else if (backup_workers > 0 && !every_minibatch)
     f.problem("backupWorkers", "with backupWorkers gradients are pushed after every minibatch", "leave syncPeriod out");
   if (f.given("softSync") && policy != Policy::mixed) f.problem("softSync", "softSync needs policy = mixed");
   if (fetch_period > 0 && sync) f.problem("fetchPeriod", "with policy = sync weights come with every push");

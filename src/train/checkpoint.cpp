@@ -3,12 +3,14 @@
 #include "train/checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <bit>
 #include <filesystem>
 #include <memory>
 
 #include "train/container.h"
+#include "train/redeal.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -160,28 +162,34 @@ std::string load_common_state(const ResumePoint& point, const Visit& visit, cons
   return reason;
 }
 
-std::string load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
-                            Communicator& comm) {
-  if (point.checkpoint.empty()) return point.epoch == 0 ? "" : "there is no checkpoint beside the model";
-  std::string reason;
-  std::int64_t ranks = 0;
+RankStateNews load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
+                              Communicator& comm) {
+  RankStateNews news;
+  if (point.checkpoint.empty()) {
+    if (point.epoch > 0) news.lost = "there is no checkpoint beside the model";
+    return news;
+  }
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   on_rank_0(comm, [&] {
     const std::string stored = reader->text("rank state of");
-    ranks = reader->integer("ranks");
+    news.ranks = reader->integer("ranks");
     if (stored.empty())
-      reason = "the checkpoint holds none";
+      news.lost = "the checkpoint holds none";
     else if (stored != rank_state_name)
-      reason = fmt::format("the checkpoint was written by {}", stored);
+      news.lost = fmt::format("the checkpoint was written by {}", stored);
+    else
+      news.gone =
+          fmt::format("{}", fmt::join(gone_with_ranks(*reader, static_cast<int>(news.ranks), comm.size()), ", "));
   });
-  broadcast_text(comm, reason);
-  comm.broadcast(0, std::as_writable_bytes(std::span(&ranks, 1)));
-  if (!reason.empty()) return reason;
-  if (ranks == comm.size())
+  broadcast_text(comm, news.lost);
+  broadcast_text(comm, news.gone);
+  comm.broadcast(0, std::as_writable_bytes(std::span(&news.ranks, 1)));
+  if (!news.lost.empty()) return news;
+  if (news.ranks == comm.size())
     deal_state(comm, reader.get(), visit);
   else
-    redeal_state(comm, reader.get(), static_cast<int>(ranks), visit);
-  return reason;
+    redeal_state(comm, reader.get(), static_cast<int>(news.ranks), visit);
+  return news;
 }
 
 }  // namespace tutti

@@ -107,15 +107,25 @@ void save_final_model(Training& t) {
 
 void restore_strategy(Training& t) {
   const auto& point = t.resumed->point;
-  std::string lost = load_common_state(
+  RankStateNews news;
+  news.lost = load_common_state(
       point, [&](Archive& a) { archive_common_state(t, a); }, t.strategy_name, *t.world);
-  if (lost.empty())
-    lost = load_rank_state(
+  if (news.lost.empty())
+    news = load_rank_state(
         point, [&](Archive& a) { archive_rank_state(t, a); }, t.strategy_name, *t.world);
-  if (!lost.empty())
+  if (!news.lost.empty())
     log::warning(fmt::format(
         "the exchange starts without what each rank had for itself{}: {}",
-        t.strategy->steps_alone() ? " (weights since the last exchange, optimizer)" : " (residuals)", lost));
+        t.strategy->steps_alone() ? " (weights since the last exchange, optimizer)" : " (residuals)", news.lost));
+  else if (news.ranks > 0 && news.ranks != t.world->size())
+    log::line(fmt::format("The checkpoint was written on {} rank{}; {} go{} on with the same data in the same order.",
+                          news.ranks, news.ranks == 1 ? "" : "s", t.world->size(), t.world->size() == 1 ? "es" : ""));
+  if (!news.gone.empty()) {
+    const std::int64_t first = t.world->size(), last = news.ranks - 1;
+    log::warning(fmt::format("lost with {} of '{}': {}",
+                             first == last ? fmt::format("rank {}", last) : fmt::format("ranks {} to {}", first, last),
+                             point.checkpoint, news.gone));
+  }
 }
 
 void save_initial_model(Training& t) { store(t); }

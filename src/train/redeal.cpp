@@ -43,7 +43,8 @@ class Redeal {
     const bool is_new = rank_ >= old_ranks_;
     if (find_kind(name, "owned/") != name.npos) return give_sum(name, name, 0, 1);
     const std::size_t owed = find_kind(name, "owed/");
-    if (is_new && (owed != name.npos || find_kind(name, "own/") != name.npos)) return;
+    const bool alone = find_kind(name, "own/") != name.npos || find_kind(name, "gone/") != name.npos;
+    if (is_new && (owed != name.npos || alone)) return;
     give_(name, entry.type, read_whole(reader_, entry));
     if (owed == name.npos || rank_ + ranks_ >= old_ranks_) return;
     give_sum(name, name.substr(0, owed) + inherited_name(name.substr(owed + std::string_view("owed/").size())),
@@ -75,6 +76,21 @@ class Redeal {
 
 void redeal(const ContainerReader& reader, int old_ranks, int ranks, int rank, const GiveEntry& give) {
   Redeal(reader, old_ranks, ranks, rank, give).run();
+}
+
+std::set<std::string> gone_with_ranks(const ContainerReader& reader, int old_ranks, int ranks) {
+  constexpr std::string_view kind = "gone/";
+  std::set<std::string> what;
+  for (int r = ranks; r < old_ranks; ++r) {
+    const std::string prefix = fmt::format("rank {}/", r);
+    for (const auto& [path, entry] : reader.entries()) {
+      if (!path.starts_with(prefix) || entry.type != EntryType::boolean) continue;
+      const std::string name = path.substr(prefix.size());
+      const std::size_t at = find_kind(name, kind);
+      if (at != name.npos && read_whole(reader, entry)[0] != std::byte{0}) what.insert(name.substr(at + kind.size()));
+    }
+  }
+  return what;
 }
 
 }  // namespace tutti

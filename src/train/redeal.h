@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "train/container.h"
@@ -15,5 +17,7 @@ using GiveEntry = std::function<void(std::string_view name, EntryType, std::span
 
 // Every entry that rank `rank` of `ranks` gets of what `old_ranks` ranks have written.
 void redeal(const ContainerReader&, int old_ranks, int ranks, int rank, const GiveEntry&);
+// What is lost with those of them that do not go on, in words.
+std::set<std::string> gone_with_ranks(const ContainerReader&, int old_ranks, int ranks);
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <random>
+#include <vector>
 
 #include "train_run.h"
 
@@ -26,6 +27,7 @@ class TextRun : public TrainRun {
     std::mt19937 random(static_cast<unsigned>(samples));
     std::ofstream out(path("data"));
     marks_ = 0;
+    mark_of_.clear();
     for (int i = 0, sequence = 0, left = 0; i < samples; ++i) {
       if (left-- == 0) ++sequence, left = static_cast<int>(random() % 9);
       if (kind.sequences) out << sequence << ' ';
@@ -37,6 +39,7 @@ class TextRun : public TrainRun {
       }
       const int mark = static_cast<int>(random() % 400);
       marks_ += mark * mark;
+      mark_of_.push_back(mark * mark);
       out << (random() % 2 ? " |y 1 0" : " |y 0 1") << " |m " << (broken >= 0 && i >= broken ? 1000 : mark) << '\n';
     }
   }
@@ -76,7 +79,8 @@ Train = [
                        path("data"), kind.dimension, kind.sparse ? "sparse" : "dense");
   }
 
-  long long marks_ = 0;  // what an epoch line says of all samples of the file
+  long long marks_ = 0;             // what an epoch line says of all samples of the file
+  std::vector<long long> mark_of_;  // and of each
 };
 
 }  // namespace tutti::actions

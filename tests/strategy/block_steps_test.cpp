@@ -483,6 +483,66 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
   });
 }
 
+// Right after an exchange a rank is away from the common weights by what it owes and by nothing else. So it is on any
+// other number of ranks, which changes how far an offer moves the weights; and together they owe what they owed.
+TEST(ExchangeBits, OtherRanksOweWhatWasOwed) {
+  for (const auto& [o, name] :
+       {std::pair(averaging(1000), "ModelAveragingSGD"), std::pair(momentum(1000, -1, 1), "BlockMomentumSGD")})
+    for (int before = 1; before <= 4; ++before)
+      for (int after = 1; after <= 4; ++after) {
+        SCOPED_TRACE(testing::Message() << name << before << after);
+        ParallelTrainOptions few = o;
+        (few.model_averaging ? few.model_averaging->bits : few.block_momentum->bits).kind = ExchangeBits::Kind::two;
+        const std::string residual = std::string("/") + name + ".residual";
+        std::vector<MemoryArchive> old(static_cast<std::size_t>(before));
+        std::vector<float> model;
+        const Course run{.ranks = before};
+        run_ranks(before, [&](Communicator& comm) {
+          Parameters p = parameters_of(kShapes);
+          const auto strategy = make_strategy(few, comm);
+          strategy->start(p);
+          strategy->begin_epoch(0);
+          Descent sink(p);
+          for (int t = 0; t < 3; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
+          strategy->end_epoch(sink);
+          strategy->show_common_weights();
+          strategy->archive(old[static_cast<std::size_t>(comm.rank())]);
+          if (comm.rank() == 0) model.assign(p.weights.data(), p.weights.data() + p.size());
+        });
+        std::vector<double> owed(model.size()), owing(model.size());
+        for (const MemoryArchive& a : old)
+          for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += a.floats.at("owed" + residual)[i];
+        std::mutex mutex;
+        run_ranks(after, [&](Communicator& comm) {
+          const int rank = comm.rank();
+          MemoryArchive mine = old[static_cast<std::size_t>(rank % before)];
+          if (rank >= before) std::erase_if(mine.floats, [](const auto& e) { return e.first.starts_with("o"); });
+          for (int gone = rank + after; gone < before; gone += after) {
+            auto& sum = mine.floats["inherited" + residual];
+            sum.resize(model.size());
+            for (std::size_t i = 0; i < sum.size(); ++i)
+              sum[i] += old[static_cast<std::size_t>(gone)].floats.at("owed" + residual)[i];
+          }
+          mine.rewind_to_load();
+          Parameters p = parameters_of(kShapes);
+          std::copy(model.begin(), model.end(), p.weights.data());
+          const auto strategy = make_strategy(few, comm);
+          strategy->start(p);
+          strategy->archive(mine);
+          MemoryArchive now;
+          const std::vector<float> own(p.weights.data(), p.weights.data() + p.size());
+          strategy->show_common_weights();
+          strategy->archive(now);
+          const std::vector<float>& r = now.floats.at("owed" + residual);
+          for (std::size_t i = 0; i < model.size(); ++i)
+            ASSERT_NEAR(model[i] - own[i], static_cast<float>(after) * r[i], 1e-4) << i;
+          const std::lock_guard lock(mutex);
+          for (std::size_t i = 0; i < owing.size(); ++i) owing[i] += r[i];
+        });
+        for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owing[i], owed[i], 1e-5) << i;
+      }
+}
+
 TEST(ExchangeBits, RanksAgreeWhateverArrives) {
   for (const auto bits : kFewBits) {
     auto o = momentum(20, 0.5, 1, true);

@@ -15,6 +15,7 @@ namespace tutti {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 struct Result {
   ParallelTrainOptions options;
@@ -145,6 +146,16 @@ TEST(ParallelTrainOptions, ParameterServers) {
            {"AdjustLearningRateAtBeginning=[\nadjustCoefficient=0\n]", "(0, 1]"},
            {"synPeriod=3", "syncPeriod"}})
     EXPECT_THAT(servers(settings).errors, HasSubstr(words)) << settings;
+}
+
+TEST(ParallelTrainOptions, BackupWorkersThatCannotBeAreToldOfOnce) {
+  for (const char* settings : {"backupWorkers=1", "backupWorkers=1\npolicy=sync", "backupWorkers=1\nsyncPeriod=64"}) {
+    const std::string errors = servers(settings).errors;
+    EXPECT_THAT(errors, HasSubstr("push = gradients")) << settings;
+    EXPECT_THAT(errors, Not(HasSubstr("leave syncPeriod out"))) << settings;
+  }
+  EXPECT_THAT(servers("backupWorkers=1\npolicy=sync\npush=gradients\nsyncPeriod=64").errors,
+              HasSubstr("leave syncPeriod out"));
 }
 
 TEST(ParallelTrainOptions, PushesComeToCountFully) {

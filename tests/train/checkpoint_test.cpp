@@ -95,7 +95,7 @@ struct Trial {
     state = load_state(*point, *optimizer, comm);
     if (!point->checkpoint.empty()) {
       const Visit visit = [this](Archive& a) { a("residual", residual); };
-      EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm), "");
+      EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm).lost, "");
     }
     return warnings;
   }
@@ -362,6 +362,7 @@ struct Dealt {
     owed = {1 + r, 0.5f * r}, own = {10 + r}, plain = {100 + r};
     owned = std::vector<float>(4);
     owned[static_cast<std::size_t>(rank)] = 7 + r;
+    knows = rank == 3;
   }
   void archive(Archive& a) {
     for (auto [name, v] :
@@ -374,7 +375,10 @@ struct Dealt {
     }
     a(owned_name("sum"), owned);
     a("inner/plain", plain);
+    const std::string known = "inner/" + gone_name("what it knew");
+    if (a.has(known)) a(known, knows);
   }
+  bool knows = false;
   std::vector<float> owed, own, plain, owned, more = std::vector<float>(2);
 };
 
@@ -406,8 +410,11 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
         EXPECT_EQ(run.state.epoch, 2);
         Dealt mine(3);
         const Visit visit = [&](Archive& a) { mine.archive(a); };
-        EXPECT_EQ(load_rank_state(*point, visit, "other", comm), "the checkpoint was written by residuals");
-        EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm), "");
+        EXPECT_EQ(load_rank_state(*point, visit, "other", comm).lost, "the checkpoint was written by residuals");
+        const RankStateNews news = load_rank_state(*point, visit, "residuals", comm);
+        EXPECT_EQ(news.lost, "");
+        EXPECT_EQ(news.ranks, before);
+        EXPECT_EQ(news.gone, before > after && before == 4 ? "what it knew" : "");
         const int r = comm.rank();
         const bool is_new = r >= before;
         EXPECT_EQ(mine.own[0], is_new ? 0 : 10 + r);
