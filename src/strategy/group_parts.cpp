@@ -45,9 +45,9 @@ PatientNews::PatientNews(Communicator& group) : leads_(group.rank() == 0) {
 
 void PatientNews::pass_on(Words& news) {
   if (leads_) {
-    for (auto& t : transfers_) t->wait();  // the news before
     words_ = news;
     for (auto& t : transfers_) t->start();
+    for (auto& t : transfers_) t->wait();
     return;
   }
   transfers_[0]->start();
