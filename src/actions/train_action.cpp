@@ -274,6 +274,7 @@ class LaterTraining final : public Action {
     now.problems = &problems, now.notices = &notices, now.seed = &seed_;
     const auto action = make_train_action(now);
     problems.throw_if_any();
+    if (!action) throw Error("another rank cannot begin this training");
     for (const auto& line : notices.lines) log::warning(line);
     log::line(action->settings());
     action->run();
@@ -320,7 +321,10 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   plan_trace(context, t);
   make_readers(context, t);
   check_model_path(context, t);
-  if (context.problems->count() > before) return nullptr;
+  // From here on ranks talk; one of them alone may have found that it cannot write or read.
+  auto problems = static_cast<std::int64_t>(context.problems->count() - before);
+  t.world->all_reduce_sum(std::span(&problems, 1));
+  if (problems > 0) return nullptr;
   if (awaited) return std::make_unique<LaterTraining>(context, t.model_path, awaited->path);
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
