@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts beside the program: the layout check finds what it is for, the summary reads what the trainer logs,
 the data scripts unpack what they are given."""
+import dataclasses
 import io
 import struct
 import subprocess
@@ -77,16 +78,24 @@ class ExchangeReportTest(unittest.TestCase):
         self.addCleanup(sys.path.pop, 0)
         import exchange_report as report
         run = report.Run
-        found = {('a', 'none'): [run(0.1, 1e6, 0), run(0.2, 1e6, 0), run(0.1, 1e6, 0)], ('a', '100mbit'): [run(0.2, 1e6, 0.02)], ('b', '100mbit'): [run(1, 0, 0)]}
-        rows = report.rows(found, {'a': 'A', 'b': 'B'}, {'none': None, '100mbit': 10**8}, {'a': 30, 'b': None}, 256)
-        self.assertEqual([(r.label, r.speed, round(r.rate)) for r in rows], [('A', 'none', 2560), ('A', '100mbit', 1280), ('B', '100mbit', 256)])
-        self.assertEqual(rows[1].of_unlimited, 0.5)
-        self.assertAlmostEqual(rows[1].hidden, 1 - 0.02 / 0.08)
-        self.assertEqual((rows[0].hidden, rows[2].of_unlimited), (None, None))
-        self.assertAlmostEqual(rows[1].seconds_to_loss, 6)
-        lines = report.table(rows, 0.5).splitlines()
+        found = {('a', 'none'): [run(0.1, 1e6, 0), run(0.2, 1e6, 0), run(0.1, 1e6, 0)], ('a', '100mbit'): [run(0.2, 1e6, 0.04)], ('b', '100mbit'): [run(1, 0, 0)],
+                 ('32bit', '100mbit'): [run(0.5, 4e6, 0.5)]}
+        labels = {'a': 'A', 'b': 'B', '32bit': 'C', 'd': 'D'}
+        rows = report.rows(found, labels, (2, 2), {'none': None, '100mbit': 10**8}, {'a': 30, 'b': None}, {'a': 10}, 256, {'d': 'first line\n[rank 0] a | b\nlast'})
+        self.assertEqual([(r.label, r.link, r.rate) for r in rows],
+                         [('A', 'no limit', 2560), ('A', '100mbit', 1280), ('B', '100mbit', 256), ('C', '100mbit', 512), ('D', 'all', None)])
+        self.assertEqual(rows[0].others, ['100.0 %', '1', report.NONE, report.NONE])  # how long its warm-up takes there is not known
+        self.assertEqual(rows[1].others, ['50.0 %', '1', '75.0 %', '9.0'])  # 0.04 s of 0.16 s on the wire; 20 steps behind 10 in 32 bits
+        self.assertEqual(rows[2].others, [report.NONE] * 4)
+        self.assertEqual(rows[4].step, 'failed: [rank 0] a / b')
+        page = report.Report(None, '', 0.5, list(labels.values()))
+        page.put([dataclasses.replace(rows[2], rate=1.0)])
+        page.put(rows)  # the last one measured counts
+        self.assertEqual(page.rows, rows)
+        lines = page.table().splitlines()
         self.assertEqual(len({line.count('|') for line in lines}), 1)
-        self.assertEqual(lines[3], '|  | 100mbit | 200.0 | 1280 | 50.0 % | 1 | 75.0 % | 6.0 |')
+        self.assertEqual(lines[3], '|  | 2 × 2 | 100mbit | 200.0 | 1280 | 50.0 % | 1 | 75.0 % | 9.0 |')
+        self.assertEqual(report.read_rows('\n'.join(lines)), rows)
         drawn = xml.etree.ElementTree.fromstring(report.drawing(rows))
         self.assertEqual(sum(e.text in ('2560', '1280', '256') for e in drawn.iter() if e.get('font-size') == '10'), 3)
 
