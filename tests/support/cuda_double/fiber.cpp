@@ -63,13 +63,13 @@ Fiber::Fiber(std::size_t stack_bytes)
 
 void Fiber::entered() {
   Fiber& f = *entering;
-  after_change(nullptr, &f.outer_stack_, &f.outer_size_);
+  after_change(f.fake_stack_, &f.outer_stack_, &f.outer_size_);
   f.body_();
 }
 
+// The sanitizer's stack is kept from start to start: a body that has left for good cannot give it back.
 void Fiber::start(void (*body)()) {
   body_ = body;
-  fake_stack_ = nullptr;
 #if defined(__x86_64__)
   auto top = (reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_bytes_) & ~std::uintptr_t{15};
   auto* words = reinterpret_cast<void**>(top) - 1;  // as after a call: 8 bytes off the alignment
