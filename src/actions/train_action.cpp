@@ -11,6 +11,7 @@
 #include "actions/compute_type.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
+#include "comm/agreement.h"
 #include "strategy/make_strategy.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -322,9 +323,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   make_readers(context, t);
   check_model_path(context, t);
   // From here on ranks talk; one of them alone may have found that it cannot write or read.
-  auto problems = static_cast<std::int64_t>(context.problems->count() - before);
-  t.world->all_reduce_sum(std::span(&problems, 1));
-  if (problems > 0) return nullptr;
+  if (!all_agree(*t.world, context.problems->count() == before)) return nullptr;
   if (awaited) return std::make_unique<LaterTraining>(context, t.model_path, awaited->path);
 
   t.optimizer = make_optimizer(t.sgd.optimizer);

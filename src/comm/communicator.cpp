@@ -10,6 +10,8 @@
 #include <set>
 #include <vector>
 
+#include "comm/agreement.h"
+
 namespace tutti {
 namespace {
 
@@ -47,6 +49,12 @@ std::unique_ptr<Transfer> Communicator::receive(int from, int tag, std::span<std
 void Communicator::all_reduce_sum(std::span<double> values) { sum_in_rank_order(*this, values); }
 void Communicator::all_reduce_sum(std::span<std::int64_t> values) { sum_in_rank_order(*this, values); }
 void Communicator::all_reduce_sum(std::span<float> values) { sum_in_rank_order(*this, values); }
+
+bool all_agree(Communicator& comm, bool mine) {
+  std::int64_t against = mine ? 0 : 1;
+  if (comm.size() > 1) comm.all_reduce_sum(std::span(&against, 1));
+  return against == 0;
+}
 
 HostPlace find_place(Communicator& comm) {
   Seat mine{};

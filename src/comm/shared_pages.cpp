@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/agreement.h"
+
 namespace tutti {
 namespace {
 
@@ -112,12 +114,6 @@ class SharedPages : public SharedMemory {
   std::byte* at_ = nullptr;
   std::function<void()> look_around_;
 };
-
-bool all_agree(Communicator& comm, bool mine) {
-  std::vector<std::int64_t> sum{mine ? 1 : 0};
-  comm.all_reduce_sum(std::span<std::int64_t>(sum));
-  return sum[0] == comm.size();
-}
 
 }  // namespace
 

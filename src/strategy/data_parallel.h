@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "comm/agreement.h"
 #include "strategy/local.h"
 #include "strategy/options.h"
 #include "strategy/stripe_exchange.h"

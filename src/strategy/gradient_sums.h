@@ -3,6 +3,7 @@
 // or codec: what the exchanges of this folder are compared with. MPI, or NCCL where every rank has a GPU of its own.
 #pragma once
 
+#include "comm/agreement.h"
 #include "comm/device_sums.h"
 #include "strategy/local.h"
 #include "strategy/tally_exchange.h"

@@ -10,8 +10,6 @@ namespace tutti {
 
 // Rank 0's weights to every rank.
 void broadcast_weights(Communicator&, Parameters&);
-// Whether every rank says yes. Collective.
-bool all_agree(Communicator&, bool mine);
 
 class Local : public Strategy {
  public:

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// agreement.h -- whether every rank of a communicator can go on, asked by whatever one rank alone may find impossible.
+#pragma once
+
+#include "tutti/communicator.h"
+
+namespace tutti {
+
+// True on every rank when `mine` is true on every rank. Collective.
+bool all_agree(Communicator&, bool mine);
+
+}  // namespace tutti
