@@ -25,8 +25,10 @@ parts=("$@")
 [ $# -gt 0 ] || parts=(build agreement codecs ranks mnist speed resnet20 sanitizer)
 
 page=docs/results/gpu.md
+: "${TUTTI_CUDA_LIBRARY:=$(cd "$build" && pwd)/libtutti_cuda.so}" # the tests do not lie beside it
+export TUTTI_CUDA_LIBRARY
 few=() # options of a rehearsal over the stand-in, which is slow
-case ${TUTTI_CUDA_LIBRARY:-} in
+case $TUTTI_CUDA_LIBRARY in
   *stand_in*)
     page=$logs/gpu.md
     few=("Train=[reader=[samples=256];SGD=[maxEpochs=1]]" "Test=[reader=[samples=100;firstSample=256]]")
@@ -44,15 +46,24 @@ close() { awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; exit !(a != "
 
 part_build() {
   within 900 meson setup "$build" --buildtype=release -Dcuda=enabled || [ -f "$build/build.ninja" ] || return 1
-  within 900 ninja -C "$build" trainer libtutti_cuda.so tests/backend/agreement_test tests/graph/layouts_test benchmarks/device_codec_benchmark
+  within 900 ninja -C "$build" trainer libtutti_cuda.so "${agreement_tests[@]}" benchmarks/device_codec_benchmark
 }
 
+# Every operation; networks with channels last and in true 16 bits; codecs, update rules and exchange bit for bit.
+agreement_tests=(tests/backend/agreement_test tests/graph/layouts_test tests/codec/cuda_codec_test tests/optim/cuda_kernels_test
+  tests/strategy/data_parallel_on_device_test tests/strategy/sparse_exchange_on_device_test)
+
 part_agreement() {
-  within 300 "$build/tests/backend/agreement_test" || return 1
-  ! grep -q SKIPPED "$logs/agreement.log" || { grep -m 1 'no GPU' "$logs/agreement.log"; return 1; }
-  # Networks with channels last and in true 16 bits.
-  within 300 "$build/tests/graph/layouts_test" --gtest_filter='*OnADevice*' || return 1
-  row 'agreement with the CPU, every operation' "$(grep -c '^\[       OK' "$logs/agreement.log") tests pass"
+  local test filter failed=0
+  for test in "${agreement_tests[@]}"; do
+    filter='*'
+    [ "$test" != tests/graph/layouts_test ] || filter='*OnADevice*'
+    within 300 "$build/$test" --gtest_filter="$filter" || failed=1
+  done
+  ! grep -q Skipped "$logs/agreement.log" || { grep -m 1 'no GPU' "$logs/agreement.log"; return 1; }
+  row 'agreement with the CPU: operations, networks, codecs, update rules, exchange' \
+    "$(grep -c '^\[       OK' "$logs/agreement.log") tests pass, $(grep -c '^\[  FAILED  \].*ms)$' "$logs/agreement.log") fail"
+  return $failed
 }
 
 part_codecs() {

@@ -4,16 +4,13 @@
 // CUDA libraries.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <functional>
 #include <random>
 #include <vector>
 
-#include "base/cuda_library.h"
-#include "tutti/backend.h"
+#include "../support/on_gpu.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -54,13 +51,8 @@ class Desk {
   std::vector<float*> rooms_;
 };
 
-class Agreement : public testing::Test {
+class Agreement : public OnGpu {
  protected:
-  void SetUp() override {
-    if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
-    gpu = make_backend("cuda:0");
-    cpu = make_backend("cpu");
-  }
   using Work = std::function<void(Desk&)>;
   static Floats run(Backend& backend, const Work& work) {
     Desk desk(backend);
@@ -82,7 +74,7 @@ class Agreement : public testing::Test {
     for (std::size_t i = 0; i < got.size(); ++i)
       ASSERT_EQ(std::bit_cast<std::uint32_t>(again[i]), std::bit_cast<std::uint32_t>(got[i])) << i;
   }
-  std::unique_ptr<Backend> gpu, cpu;
+  std::unique_ptr<Backend> cpu = make_backend("cpu");
 };
 
 }  // namespace tutti

@@ -6,9 +6,8 @@
 #include <cmath>
 #include <functional>
 
-#include "base/cuda_library.h"
+#include "../support/on_gpu.h"
 #include "graph_builder.h"
-#include "tutti/backend.h"
 
 namespace tutti {
 namespace {
@@ -205,7 +204,7 @@ TEST_P(Layouts, InBfloat16NearFloat32) {
 
 // Channels last where tensor cores compute, against plain images on the CPU.
 TEST_P(Layouts, OnADevice) {
-  if (cuda_devices().count == 0) GTEST_SKIP() << "no GPU";
+  if (skipped_without_gpu()) return;
   constexpr std::size_t columns = 2;
   NetworkOptions plain;
   plain.image_layouts = plain.winograd = false;
@@ -228,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Images, Layouts, testing::ValuesIn(cases()), [](const a
 
 // Products that take bias and ReLU along, and mask the gradient that they hand back; in one part and in several.
 TEST(Products, OnADevice) {
-  if (cuda_devices().count == 0) GTEST_SKIP() << "no GPU";
+  if (skipped_without_gpu()) return;
   const Case dense{"dense",
                    [](Layers& l) {
                      auto x = l.b.input("x", {20});

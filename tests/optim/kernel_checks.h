@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_checks.h -- all element loops of a table, for comparing tables.
+// kernel_checks.h -- all element loops of a table, for comparing tables; over memory that they can work on.
 #pragma once
 
 #include "optim/kernels.h"
@@ -10,14 +10,16 @@ namespace tutti::optim {
 using testing::Floats;
 
 // Runs every kernel twice in a row over the same arrays and returns all that they computed.
-inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign) {
+inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
+                      const FloatMemory& memory = host_memory()) {
   std::mt19937 engine(static_cast<unsigned>(n));
   std::normal_distribution<float> normal;
-  std::vector<Floats> v(5, Floats(n + misalign));
-  for (Floats& f : v)
-    for (float& x : f) x = engine() % 11 ? normal(engine) : 0.0f;
-  for (float& x : v[2]) x = x * x;  // squares
-  for (float& x : v[3]) x = x * x;
+  std::vector<FloatBuffer> v;
+  for (int i = 0; i < 5; ++i) v.emplace_back(n + misalign, memory);
+  for (FloatBuffer& f : v)
+    for (float& x : f.span()) x = engine() % 11 ? normal(engine) : 0.0f;
+  for (float& x : v[2].span()) x = x * x;  // squares
+  for (float& x : v[3].span()) x = x * x;
   float *w = v[0].data() + misalign, *g = v[1].data() + misalign, *a = v[2].data() + misalign,
         *b = v[3].data() + misalign, *c = v[4].data() + misalign;
   Floats sums;
@@ -41,7 +43,8 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign) {
     sums.push_back(static_cast<float>(k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f})));
   }
   k.clear(v[4].data(), v[4].size() / 2);
-  for (const Floats& f : v) sums.insert(sums.end(), f.begin(), f.end());
+  memory.finish();
+  for (const FloatBuffer& f : v) sums.insert(sums.end(), f.data(), f.data() + f.size());
   return sums;
 }
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linked to a test of a strategy, puts its parameters into memory of a GPU, so the strategy works through the codecs of
 // the GPU part. Every rank is a thread with a backend, and so a queue, of its own.
-#include <gtest/gtest.h>
-
+#include "../../support/on_gpu.h"
 #include "../training.h"
-#include "tutti/backend.h"
 
 namespace tutti {
 namespace {
@@ -17,10 +15,13 @@ const FloatMemory& memory() {
 const FloatMemory on_device{"of this thread's device", [](std::size_t n) { return memory().allocate(n); },
                             [](float* p) { memory().release(p); }, [] { memory().finish(); }};
 
-const bool chosen = [] {
-  training::parameter_memory = &on_device;
-  return true;
-}();
+class Chosen : public testing::Environment {
+  void SetUp() override {
+    if (!skipped_without_gpu()) training::parameter_memory = &on_device;
+  }
+};
+
+const testing::Environment* const chosen = testing::AddGlobalTestEnvironment(new Chosen);
 
 }  // namespace
 }  // namespace tutti

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// on_gpu.h -- for tests that need a GPU: they run on one where there is one, and else say why they do not. The same
+// programs run over the stand-in of the CUDA libraries, which is a GPU to them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/cuda_library.h"
+#include "tutti/backend.h"
+
+namespace tutti {
+
+// The test counts as skipped where there is none; it has to return then.
+inline bool skipped_without_gpu() {
+  const CudaDevices devices = cuda_devices();
+  if (devices.count == 0) [&] { GTEST_SKIP() << "no GPU: " << devices.problem; }();
+  return devices.count == 0;
+}
+
+class OnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!skipped_without_gpu()) gpu = make_backend("cuda:0");
+  }
+  std::unique_ptr<Backend> gpu;
+};
+
+}  // namespace tutti
