@@ -113,10 +113,14 @@ struct Loss {
   std::size_t weight_size = 0;  // weighted logistic: elements of a sample's weight, 1 or all
 };
 
-// Which elements are dropped is a pure function of seed and element number, so both directions see the same mask.
+// Which elements are dropped is a pure function of seed and element number, so both directions see the same mask. What
+// changes from step to step lies in memory of the backend: calls that are repeated find that of their step.
+struct DropoutNumbers {
+  std::uint64_t seed = 0, first = 0;
+};
 struct DropoutMask {
-  std::uint64_t seed = 0;
-  std::uint64_t first = 0;  // number of element 0
+  const DropoutNumbers* numbers = nullptr;
+  std::uint64_t skipped = 0;  // the number of element 0 is `first` + `skipped`
   float rate = 0;
 };
 

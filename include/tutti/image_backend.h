@@ -68,13 +68,17 @@ class PoolingPlan {
   virtual void backward(const float* dy, const float* work, float* dx, bool accumulate) = 0;
 };
 
+// Changes from step to step, so it lies in memory of the backend: calls that are repeated find that of their step.
+struct NormalizationWeights {
+  double running = 0;  // share of the running statistics in those that normalise
+  double update = 0;   // weight of these columns in the running statistics
+};
+
 // y = [max 0] scale * (x - mean) / sqrt(variance + epsilon) + bias [+ added], per channel.
 struct BatchNormalization {
   ImageExtent extent;
   double epsilon = 1e-5;
-  bool training = false;      // statistics of these columns; otherwise the running ones
-  double running_weight = 0;  // training: share of the running statistics in those that normalise
-  double update = 0;          // training: weight of these columns in the running statistics
+  const NormalizationWeights* weights = nullptr;  // training, on statistics of these columns; null: on the running ones
   bool relu = false, add = false;
 };
 struct NormalizationParameters {

@@ -76,6 +76,8 @@ struct Run {
   std::vector<std::int32_t> numbers;
   std::vector<float> host, host_result;
   std::vector<DeviceBuffer> rooms;  // by tensor: memory that follows the number of sequences
+  std::vector<std::byte> told;      // by the kernels, see Kernel::tell
+  DeviceBuffer told_there;          // the same in memory of the backend
   bool keeps_states = true;         // off: states of truncated sequences stay as they were
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
   std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
@@ -86,6 +88,7 @@ struct Run {
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
   std::uint64_t position = 0;                                              // number of the first column in this epoch
+  std::size_t skipped = 0;                                                 // columns before the first, in a loop
   std::optional<double> normalization_time_constant, blend_time_constant;  // instead of the nodes' own
 
   std::uint64_t version(const Operand& o) const { return o.lasting ? weights_version : 0; }
@@ -106,6 +109,9 @@ class Kernel {
   virtual void forward(Run&) const = 0;
   // Writes the gradients of the inputs whose `write` is not none.
   virtual void backward(Run&) const {}
+  // Writes the numbers that change from step to step though sizes and places do not, `told_bytes` of them. They are in
+  // memory of the backend, where told() points, when forward runs, and stay there until the next step.
+  virtual void tell(Run&, std::byte*) const {}
   // Makes what depends on the number of columns before the first step.
   virtual void plan(Backend&, std::size_t columns) const {}
   // Finds the kernels that it works hand in hand with, when it is known what each of them writes.
@@ -128,6 +134,7 @@ class Kernel {
   bool sums_in_double = false;                      // leaves its result in Run::sums as well
   bool announces = false;  // backward announces the pieces of input 0 itself when `finishes` is set
   bool finishes = false;
+  std::size_t told_bytes = 0, told_at = 0;  // how many tell() writes; set by the program: where
 
   // Whether the gradient of input k is added to what stands there.
   bool adds(const Run& run, std::size_t k) const {
@@ -139,6 +146,9 @@ class Kernel {
   float* out(const Run& run) const { return run.value(code.out); }
   float* out_gradient(const Run& run) const { return run.gradient(code.out); }
   float* in_gradient(const Run& run, std::size_t k) const { return run.gradient(code.in[k]); }
+  const std::byte* told(const Run& run) const {
+    return reinterpret_cast<const std::byte*>(run.told_there.data()) + told_at;
+  }
 };
 
 // Through the table in kernels/table.cpp.

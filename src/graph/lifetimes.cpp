@@ -123,6 +123,8 @@ void Program::prepare(Run& run) const {
   run.sparse.resize(tensors), run.pieces.resize(tensors), run.columns.resize(code_.axes.size());
   run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors),
       run.rooms.resize(tensors);
+  run.told.resize(told_);
+  if (told_ > 0) run.told_there.room(backend_, told_ / sizeof(float));
   for (std::size_t t = 0; t < tensors; ++t) {
     if (value_buffer_[t] != none) run.values[t] = block_ + buffers_[value_buffer_[t]].offset;
     if (gradient_buffer_[t] != none) run.gradients[t] = block_ + buffers_[gradient_buffer_[t]].offset;

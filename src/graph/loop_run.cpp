@@ -8,13 +8,12 @@ namespace tutti::graph {
 // Moves the pointers of the run from block to block, and back to the whole at the end.
 class LoopRun::Position {
  public:
-  Position(const LoopRun& loop, Run& run)
-      : loop_(loop), run_(run), columns_(run.columns[loop.loop_.axis]), first_position_(run.position) {}
+  Position(const LoopRun& loop, Run& run) : loop_(loop), run_(run), columns_(run.columns[loop.loop_.axis]) {}
   ~Position() {
     move(0);
     run_.columns[loop_.loop_.axis] = columns_;
     run_.step = Run::all_steps;
-    run_.position = first_position_;
+    run_.skipped = 0;
   }
   Position(const Position&) = delete;
 
@@ -23,7 +22,7 @@ class LoopRun::Position {
     move(table.begin(step));
     run_.columns[loop_.loop_.axis] = table.width(step);
     run_.step = step;
-    run_.position = first_position_ + table.begin(step);
+    run_.skipped = table.begin(step);
   }
 
  private:
@@ -41,7 +40,6 @@ class LoopRun::Position {
   const LoopRun& loop_;
   Run& run_;
   std::size_t columns_, column_ = 0;
-  std::uint64_t first_position_;
 };
 
 LoopRun::LoopRun(const Loop& loop, const std::vector<std::unique_ptr<Kernel>>& kernels) : loop_(loop) {

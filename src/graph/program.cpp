@@ -43,6 +43,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   for (const auto root : roots_)
     if (code_.tensors[root].kind == Tensor::Kind::input) dense.insert(root);
   dense_inputs_.assign(dense.begin(), dense.end());
+  for (const auto& kernel : kernels_) kernel->told_at = told_, told_ += (kernel->told_bytes + 15) / 16 * 16;
   completes_.resize(kernels_.size());
   flow_gradients();
   for (const auto& kernel : kernels_) kernel->connect(kernels_);
@@ -286,38 +287,21 @@ void Program::find_ready() {
       if (code_.tensors[t].trained && last[t] == none) add(t);
 }
 
-// A stretch of a few calls is not worth a recording. Backward is cut where much has become complete, so that pieces can
-// travel while the rest is computed.
-void Program::find_stretches() {
-  constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
-  const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {
-    std::vector<Stretch> stretches;
-    std::size_t complete = 0;
-    for (std::size_t n = 0; n < count; ++n) {
-      const std::size_t kernel = kernel_at(n);
-      const bool same = loop_of_[kernel] == none && !backward_only_[kernel] && graph::repeats(kernels_[kernel]->code);
-      if (stretches.empty() || stretches.back().repeats != same || complete >= much)
-        stretches.push_back({n, n, same}), complete = 0;
-      stretches.back().last = n + 1;
-      if (!backward || !same) continue;
-      for (const auto tensor : completes_[kernel]) complete += code_.tensors[tensor].elements;
-    }
-    for (Stretch& s : stretches) s.repeats = s.repeats && s.last - s.first >= fewest;
-    return stretches;
-  };
-  forward_stretches_ = cut(
-      kernels_.size(), [](std::size_t n) { return n; }, false);
-  backward_stretches_ = cut(
-      active_.size(), [this](std::size_t n) { return active_[n]; }, true);
-}
-
 void Program::forward(Run& run, Repeater* repeater) const {
   for (std::size_t n = 0; n < forward_stretches_.size(); ++n) {
     const Stretch& s = forward_stretches_[n];
+    if (!s.repeats) {
+      for (std::size_t i = s.first; i < s.last; ++i) {
+        tell(run, i, end_of(i) + 1);
+        i = forward_one(run, i);
+      }
+      continue;
+    }
+    tell(run, s.first, s.last);
     const auto work = [&] {
       for (std::size_t i = s.first; i < s.last; ++i) i = forward_one(run, i);
     };
-    repeater&& s.repeats ? repeater->run(n, run, work) : work();
+    repeater ? repeater->run(n, run, work) : work();
   }
 }
 
@@ -335,6 +319,7 @@ std::size_t Program::forward_one(Run& run, std::size_t i) const {
 std::string Program::first_not_finite(Run& run) const {
   std::vector<float> host;
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    tell(run, i, end_of(i) + 1);
     const std::size_t last = forward_one(run, i);
     if (backward_only_[i]) continue;
     for (; i <= last; ++i) {

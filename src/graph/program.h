@@ -70,6 +70,7 @@ class Program {
     std::size_t first = 0, last = 0;
     bool repeats = false;
   };
+  bool on_given_axes(const Instruction&) const;
   void find_stretches();
   void flow_gradients();
   void find_ready();
@@ -80,6 +81,7 @@ class Program {
   std::size_t new_buffer(const Operand& o, std::size_t begin, std::size_t end);
   void place_value(std::size_t i, std::vector<std::size_t>& last_use);
   void place_gradients();
+  void tell(Run& run, std::size_t first, std::size_t last) const;
   std::size_t forward_one(Run& run, std::size_t i) const;
   void backward_stretch(Run& run, const Stretch&) const;
   void backward_one(Run& run, const Kernel& kernel) const;
@@ -111,7 +113,7 @@ class Program {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::vector<Buffer> buffers_;
   std::vector<std::size_t> value_buffer_, gradient_buffer_, work_buffer_;  // by tensor; none = lies elsewhere
-  std::size_t columns_ = 0, memory_ = 0;
+  std::size_t columns_ = 0, memory_ = 0, told_ = 0;
   float* block_ = nullptr;
 };
 

@@ -24,7 +24,7 @@ class Notes final : public PieceSink {
 
 }  // namespace
 
-// Left out: what draws numbers, counts samples, keeps states, or sends lists of the host (sparse inputs, sequences).
+// Left out: what keeps states, or sends lists of the host (sparse inputs, sequences).
 bool repeats(const Instruction& i) {
   static const std::set<std::string> same = {"Times",
                                              "TransposeTimes",
@@ -57,6 +57,7 @@ bool repeats(const Instruction& i) {
                                              "Round",
                                              "Sin",
                                              "Cosine",
+                                             "Dropout",
                                              "Softmax",
                                              "LogSoftmax",
                                              "Hardmax",
@@ -77,6 +78,7 @@ bool repeats(const Instruction& i) {
                                              "MaxUnpooling",
                                              "Reorder",
                                              "ROIPooling",
+                                             "BatchNormalization",
                                              "LocalResponseNormalization"};
   return !i.reads_sparse && same.contains(i.operation);
 }
@@ -88,6 +90,7 @@ void Repeater::begin(const Run& run) {
     for (const float* p : *places) key_.push_back(reinterpret_cast<std::uintptr_t>(p));
   key_.push_back(std::uint64_t{run.first_part} | std::uint64_t{run.last_part} << 1 |
                  std::uint64_t{std::bit_cast<std::uint32_t>(run.gradient_scale)} << 2);
+  key_.push_back(std::bit_cast<std::uint64_t>(run.dropout_rate));
   const auto known = std::find_if(shapes_.begin(), shapes_.end(), [&](const auto& s) { return s->key == key_; });
   if (known != shapes_.end()) {
     now_ = known->get();

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <vector>
@@ -38,6 +39,12 @@ class Desk {
     rooms_.push_back(p);
     backend.upload(values.data(), p, values.size());
     return p;
+  }
+  template <class T>
+  const T* put_numbers(const T& numbers) {
+    Floats bytes(sizeof numbers / sizeof(float));
+    std::memcpy(bytes.data(), &numbers, sizeof numbers);
+    return reinterpret_cast<const T*>(put(bytes));
   }
   void take(const float* p, std::size_t n) {
     const std::size_t at = results.size();

@@ -164,7 +164,8 @@ TEST_F(Agreement, PoolingsAndNormalizations) {
       compare(1e-4, [&](Desk& d) {
         const std::size_t c = extent.channels, n = extent.columns * c * extent.pixels;
         BatchNormalization op;
-        op.extent = extent, op.training = training, op.relu = op.add = true, op.update = training ? 0.5 : 0;
+        op.extent = extent, op.relu = op.add = true;
+        if (training) op.weights = d.put_numbers(NormalizationWeights{0, 0.5});
         float *x = d.put(random(n, 1)), *more = d.put(random(n, 2)), *y = d.put(Floats(n)), *dy = d.put(random(n, 3)),
               *dx = d.put(random(n, 4)), *dmore = d.put(random(n, 5)), *of_channels = d.put(random(6 * c, 6, 0.5f, 2)),
               *work = d.put(Floats(4 * (c + 16)));

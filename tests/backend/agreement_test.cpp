@@ -247,9 +247,9 @@ TEST_F(Agreement, DropoutDropsTheSame) {
     for (const std::size_t n : sizes)
       for (const bool add : {false, true}) {
         float *x = d.put(random(n, 1)), *y = d.put(random(n, 2));
-        d.backend.dropout({77, 1234567890123ull, 0.3f}, x, y, n, add);
+        d.backend.dropout({d.put_numbers(DropoutNumbers{77, 1234567890120ull}), 3, 0.3f}, x, y, n, add);
         d.take(y, n);
-        d.backend.dropout({5, 3, 0.0f}, x, x, n, false);
+        d.backend.dropout({d.put_numbers(DropoutNumbers{5, 3}), 0, 0.0f}, x, x, n, false);
         d.take(x, n);
       }
   });

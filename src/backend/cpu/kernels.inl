@@ -379,10 +379,11 @@ inline std::uint64_t mixed(std::uint64_t x) {
 }
 
 void dropout(const DropoutMask& mask, std::uint64_t first, const float* x, float* y, std::size_t n, bool add) {
-  const std::uint64_t key = mixed(mask.seed + 0x9e3779b97f4a7c15ull);
+  const std::uint64_t key = mixed(mask.numbers->seed + 0x9e3779b97f4a7c15ull);
+  first += mask.numbers->first + mask.skipped;
   const float keep = 1.0f / (1.0f - mask.rate);
   for (std::size_t i = 0; i < n; ++i) {
-    const std::uint64_t r = mixed(key + (mask.first + first + i) * 0x9e3779b97f4a7c15ull);
+    const std::uint64_t r = mixed(key + (first + i) * 0x9e3779b97f4a7c15ull);
     const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 0x1p-24f;
     const float value = u <= mask.rate ? 0.0f : x[i] * keep;
     y[i] = add ? y[i] + value : value;

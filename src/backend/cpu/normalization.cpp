@@ -57,15 +57,15 @@ void settle(const BatchNormalization& op, const NormalizationParameters& of, con
             const Totals& mean, const Totals& variance, const Kept& kept) {
   for (std::size_t i = 0; i < p.in_group(g); ++i) {
     const std::size_t c = g * p.period + i;
-    const double blend = op.training ? op.running_weight : 1;
+    const double blend = op.weights ? op.weights->running : 1;
     kept.mean[c] = mixed(blend, of.mean[c], mean[i]);
     kept.batch_mean[c] = static_cast<float>(mean[i]);
     kept.inverse[c] = static_cast<float>(
         1 / std::sqrt(blend * static_cast<double>(of.variance[c]) + (1 - blend) * variance[i] + op.epsilon));
     kept.share[c] = static_cast<float>(1 - blend);
-    if (!op.training) continue;
-    of.mean[c] = mixed(1 - op.update, of.mean[c], mean[i]);
-    of.variance[c] = mixed(1 - op.update, of.variance[c], variance[i]);
+    if (!op.weights) continue;
+    of.mean[c] = mixed(1 - op.weights->update, of.mean[c], mean[i]);
+    of.variance[c] = mixed(1 - op.weights->update, of.variance[c], variance[i]);
   }
 }
 
@@ -78,7 +78,7 @@ void CpuImages::normalize(const BatchNormalization& op, const NormalizationParam
   if (p.columns == 0) return;
   p.each_group([&](std::size_t g) {
     Totals mean{}, variance{};
-    if (op.training) moments(images_, p, x, g, mean, variance);
+    if (op.weights) moments(images_, p, x, g, mean, variance);
     settle(op, of, p, g, mean, variance, kept);
     Affine affine;
     affine.center = p.lanes(kept.mean, g);

@@ -234,10 +234,10 @@ __device__ std::uint64_t mixed(std::uint64_t x) {
 
 __global__ void dropout_each(DropoutMask mask, const float* x, float* y, std::size_t count, bool add) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
-  const std::uint64_t key = mixed(mask.seed + golden);
+  const std::uint64_t key = mixed(mask.numbers->seed + golden), first = mask.numbers->first + mask.skipped;
   const float keep = 1.0f / (1.0f - mask.rate);
   for (std::size_t i = first_element(); i < count; i += element_step()) {
-    const std::uint64_t r = mixed(key + (mask.first + i) * golden);
+    const std::uint64_t r = mixed(key + (first + i) * golden);
     const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 5.9604644775390625e-8f;  // 2^-24
     const float value = u <= mask.rate ? 0.0f : x[i] * keep;
     y[i] = add ? y[i] + value : value;

@@ -38,7 +38,7 @@ __global__ void settle(BatchNormalization op, NormalizationParameters of, Parts 
   const std::size_t c = channel_of_warp();
   if (c >= p.channels) return;
   double mean = 0, variance = 0;
-  if (op.training) {
+  if (op.weights) {
     const TwoSums s = sum_of_parts(sums, c, p.parts);
     const auto count = static_cast<double>(p.columns * p.pixels);
     mean = s.first / count;
@@ -46,15 +46,15 @@ __global__ void settle(BatchNormalization op, NormalizationParameters of, Parts 
     variance = variance < 0 ? 0 : variance;
   }
   if (threadIdx.x % 32 != 0) return;
-  const double blend = op.training ? op.running_weight : 1;
+  const double blend = op.weights ? op.weights->running : 1;
   kept.mean[c] = mixed(blend, of.mean[c], mean);
   kept.batch_mean[c] = static_cast<float>(mean);
   kept.inverse[c] =
       static_cast<float>(1 / sqrt(blend * static_cast<double>(of.variance[c]) + (1 - blend) * variance + op.epsilon));
   kept.share[c] = static_cast<float>(1 - blend);
-  if (!op.training) return;
-  of.mean[c] = mixed(1 - op.update, of.mean[c], mean);
-  of.variance[c] = mixed(1 - op.update, of.variance[c], variance);
+  if (!op.weights) return;
+  of.mean[c] = mixed(1 - op.weights->update, of.mean[c], mean);
+  of.variance[c] = mixed(1 - op.weights->update, of.variance[c], variance);
 }
 
 // What becomes of the values of one channel.
@@ -234,7 +234,7 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(op.extent, summed);
         auto* sums = sums_.room<TwoSums>(p.channels * p.parts);
-        if (op.training) launch(moments<last, summed>, p.blocks(), threads_per_block, stream(), p, x, sums);
+        if (op.weights) launch(moments<last, summed>, p.blocks(), threads_per_block, stream(), p, x, sums);
         launch(settle, warps_for(p.channels), threads_per_block, stream(), op, of, p, sums, kept);
         launch(apply<last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p, count,
                op.relu, of, kept, x, added, y);

@@ -2,6 +2,7 @@
 // Maps, broadcast combinations, fused bias and activation, dropout.
 #include <array>
 #include <cassert>
+#include <cstring>
 
 #include "graph/kernels/makers.h"
 
@@ -169,6 +170,11 @@ class Dropout : public Kernel {
     in_place = 0;
     in_place_gradient = 0;
     own_rate_ = number(code.node, "rate", -1);
+    told_bytes = sizeof(DropoutNumbers);
+  }
+  void tell(Run& run, std::byte* to) const override {
+    const DropoutNumbers numbers{run.dropout_seed + code.random_index, run.position * code.out.elements};
+    std::memcpy(to, &numbers, sizeof numbers);
   }
   void forward(Run& run) const override { apply(run, in(run, 0), out(run), false); }
   void backward(Run& run) const override { apply(run, out_gradient(run), in_gradient(run, 0), adds(run, 0)); }
@@ -177,14 +183,12 @@ class Dropout : public Kernel {
   void apply(Run& run, const float* x, float* y, bool add) const {
     const double rate = own_rate_ >= 0 ? own_rate_ : run.dropout_rate;
     if (rate <= 0 && x == y) return;
+    if (rate <= 0) return run.backend.map_gradient(UnaryOp::copy, x, x, x, y, run.count(code.out), add);
     DropoutMask mask;
-    mask.seed = run.dropout_seed + code.random_index;
-    mask.first = run.position * code.out.elements;
-    mask.rate = rate <= 0 ? -1.0f : static_cast<float>(rate);
-    if (mask.rate < 0)
-      run.backend.map_gradient(UnaryOp::copy, x, x, x, y, run.count(code.out), add);
-    else
-      run.backend.dropout(mask, x, y, run.count(code.out), add);
+    mask.numbers = reinterpret_cast<const DropoutNumbers*>(told(run));
+    mask.skipped = run.skipped * code.out.elements;
+    mask.rate = static_cast<float>(rate);
+    run.backend.dropout(mask, x, y, run.count(code.out), add);
   }
   double own_rate_;  // of the node itself, otherwise negative: the epoch's
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation with its running statistics (semantics 6), local response normalisation.
 #include <cmath>
+#include <cstring>
 
 #include "graph/kernels/makers.h"
 #include "graph/samples_seen.h"
@@ -27,7 +28,7 @@ class Normalization : public Kernel {
   explicit Normalization(Instruction i) : Kernel(std::move(i)) {
     const Shape& image = code.in[0].shape;
     const bool spatial = flag(code.node, "spatial", false);
-    op_.training = flag(code.node, "training", false);
+    if (flag(code.node, "training", false)) told_bytes = sizeof(NormalizationWeights);
     op_.epsilon = number(code.node, "epsilon", 1e-5);
     op_.relu = flag(code.node, "relu", false);
     op_.add = code.in.size() > added;
@@ -41,23 +42,26 @@ class Normalization : public Kernel {
     reads_output = op_.relu;
     work_fixed = 4 * (op_.extent.channels + 15) / 16 * 16 + 64;
     if (op_.add) in_place = in_place_gradient = static_cast<int>(added);
-    if (!op_.training && !op_.add) in_place = 0;
+    if (!training() && !op_.add) in_place = 0;
+  }
+
+  void tell(Run& run, std::byte* to) const override {
+    if (run.rows(code.out) == 0) return;
+    const auto n = static_cast<double>(run.rows(code.out));
+    float* count = run.value(code.in[5]);
+    const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
+    NormalizationWeights weights;
+    weights.running = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
+    const bool frozen = weights.running == 1 && std::isinf(time_constant);
+    weights.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
+    std::memcpy(to, &weights, sizeof weights);
+    set_samples_seen(count, seen + n);
   }
 
   void forward(Run& run) const override {
     if (run.rows(code.out) == 0) return;
-    BatchNormalization op = described(run);
-    const auto n = static_cast<double>(op.extent.columns);
-    float* count = run.value(code.in[5]);
-    if (op_.training) {
-      const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
-      op.running_weight = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
-      const bool frozen = op.running_weight == 1 && std::isinf(time_constant);
-      op.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
-      set_samples_seen(count, seen + n);
-    }
-    run.backend.images().normalize(op, parameters(run), in(run, 0), op_.add ? in(run, added) : nullptr, out(run),
-                                   run.work[code.out.tensor]);
+    run.backend.images().normalize(described(run), parameters(run), in(run, 0), op_.add ? in(run, added) : nullptr,
+                                   out(run), run.work[code.out.tensor]);
   }
 
   void backward(Run& run) const override {
@@ -74,9 +78,11 @@ class Normalization : public Kernel {
 
  private:
   static constexpr std::size_t added = 6;
+  bool training() const { return told_bytes > 0; }
   BatchNormalization described(const Run& run) const {
     BatchNormalization op = op_;
     op.extent.columns = run.rows(code.out);
+    if (training()) op.weights = reinterpret_cast<const NormalizationWeights*>(told(run));
     return op;
   }
   NormalizationParameters parameters(const Run& run) const {

@@ -148,8 +148,9 @@ TEST_F(Images, BatchNormalizations) {
         for (const bool add : {false, true}) {
           SCOPED_TRACE(testing::Message() << extent.columns << " columns, " << extent.channels << " channels");
           BatchNormalization op;
-          op.extent = extent, op.training = training, op.relu = op.add = fused;
-          op.running_weight = training ? 0.25 : 0, op.update = training ? 0.125 : 0;
+          op.extent = extent, op.relu = op.add = fused;
+          const NormalizationWeights weights{0.25, 0.125};
+          if (training) op.weights = &weights;
           const std::size_t c = extent.channels, n = extent.columns * c * extent.pixels;
           const Values x = random_values(n, ++seed), more = random_values(n, seed + 1), dy = random_values(n, seed + 2),
                        scale = random_values(c, seed + 3), bias = random_values(c, seed + 4);
@@ -356,8 +357,9 @@ TEST_F(ChannelsLast, BatchNormalizations) {
             ImageBackend& b = f == Format::plain ? cpu_->images() : last_;
             extent.format = f;
             BatchNormalization op;
-            op.extent = extent, op.training = training, op.relu = op.add = fused;
-            op.running_weight = training ? 0.25 : 0, op.update = training ? 0.125 : 0;
+            op.extent = extent, op.relu = op.add = fused;
+            const NormalizationWeights weights{0.25, 0.125};
+            if (training) op.weights = &weights;
             const auto in = [&](const Values& v) { return given(v, extent.columns, c, f); };
             const auto out = [&](const Values& v) { return taken(v, extent.columns, c, f); };
             const Values on_x = in(x), on_more = in(more);

@@ -3,6 +3,8 @@
 // still has to do when memory is given back is done first, as the runtime does.
 #include "queue.h"
 
+#include "calls.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,6 +48,7 @@ struct Device {
   std::map<void*, std::size_t> memory;
   int working = 0;
   std::uint64_t time = 0;  // pieces of work done
+  CudaDoubleCalls calls;
 
   void protect(int how) {
     for (const auto& [p, bytes] : memory) mprotect(p, bytes, how);
@@ -108,6 +111,7 @@ std::size_t pages(std::size_t bytes) {
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
   if (stream && stream->captured) return stream->captured->work.push_back(std::move(work));
+  ++device().calls.single;
   if (stream) return stream->work.push_back(std::move(work));
   const Working now;
   work();
@@ -124,6 +128,11 @@ void drive(cudaStream_t stream, const std::function<bool()>& done) {
 }  // namespace cuda_double
 
 using namespace cuda_double;
+
+CudaDoubleCalls cuda_double_calls() {
+  const std::lock_guard lock(device().mutex);
+  return device().calls;
+}
 
 // Fresh memory holds no zeros, so that nobody comes to rely on them; behind it lies a page that nobody may touch.
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
@@ -256,7 +265,10 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGra
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
-  for (const auto& work : exec->work) enqueue(s, work);
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(device().mutex);
+  ++device().calls.graphs;
+  s->work.insert(s->work.end(), exec->work.begin(), exec->work.end());
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

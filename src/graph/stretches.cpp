@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernels a device may repeat as one, and what they are told before they run.
+#include <algorithm>
+
+#include "graph/program.h"
+
+namespace tutti::graph {
+
+// Whether its columns are known before the forward pass: on axes that the network opens they depend on values.
+bool Program::on_given_axes(const Instruction& i) const {
+  const auto given = [&](const Operand& o) {
+    return !o.per_sample || std::any_of(code_.tensors.begin(), code_.tensors.end(), [&](const Tensor& t) {
+      return t.kind == Tensor::Kind::input && t.axis == o.axis;
+    });
+  };
+  return given(i.out) && std::all_of(i.in.begin(), i.in.end(), given);
+}
+
+// A stretch of a few calls is not worth a recording. Backward is cut where much has become complete, so that pieces can
+// travel while the rest is computed.
+void Program::find_stretches() {
+  constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
+  const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {
+    std::vector<Stretch> stretches;
+    std::size_t complete = 0;
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::size_t kernel = kernel_at(n);
+      const bool same = loop_of_[kernel] == none && !backward_only_[kernel] && graph::repeats(kernels_[kernel]->code) &&
+                        on_given_axes(kernels_[kernel]->code);
+      if (stretches.empty() || stretches.back().repeats != same || complete >= much)
+        stretches.push_back({n, n, same}), complete = 0;
+      stretches.back().last = n + 1;
+      if (!backward || !same) continue;
+      for (const auto tensor : completes_[kernel]) complete += code_.tensors[tensor].elements;
+    }
+    for (Stretch& s : stretches) s.repeats = s.repeats && s.last - s.first >= fewest;
+    return stretches;
+  };
+  forward_stretches_ = cut(
+      kernels_.size(), [](std::size_t n) { return n; }, false);
+  backward_stretches_ = cut(
+      active_.size(), [this](std::size_t n) { return active_[n]; }, true);
+}
+
+// What the kernels [first, last) are told, in one journey.
+void Program::tell(Run& run, std::size_t first, std::size_t last) const {
+  std::size_t begin = run.told.size(), end = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    const Kernel& kernel = *kernels_[i];
+    if (kernel.told_bytes == 0 || backward_only_[i]) continue;
+    kernel.tell(run, run.told.data() + kernel.told_at);
+    begin = std::min(begin, kernel.told_at), end = kernel.told_at + kernel.told_bytes;
+  }
+  if (begin >= end) return;
+  const std::size_t floats = (end - begin + sizeof(float) - 1) / sizeof(float);
+  run.backend.upload(reinterpret_cast<const float*>(run.told.data() + begin),
+                     run.told_there.data() + begin / sizeof(float), floats);
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// calls.h -- what the host has put into streams so far. Tests look the function up by its name, which the real
+// libraries do not have.
+#pragma once
+
+#include <cstdint>
+
+struct CudaDoubleCalls {
+  std::uint64_t single = 0, graphs = 0;  // kernels, copies and marks one by one; graphs, whatever they hold
+};
+
+extern "C" CudaDoubleCalls cuda_double_calls();
