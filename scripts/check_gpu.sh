@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check_gpu.sh -- everything that is to be checked on a GPU, in the order of its worth, in about half an hour.
 #   scripts/check_gpu.sh [PART...]                 all parts, or those named
-#   BUILD=DIR scripts/check_gpu.sh [PART...]       in another build directory than build/
+#   BUILD=DIR scripts/check_gpu.sh [PART...]       in another build directory than build/, or in what bundle.sh --gpu-checks packed
 #   BASE=ORIGIN scripts/check_gpu.sh ...           data from ORIGIN/mnist and ORIGIN/cifar10 instead of data/
 # Parts: build agreement codecs ranks mnist speed resnet20 sanitizer
 # Every part has a limit and a log in BUILD/gpu/; one that fails does not keep the others from running. What they found is
@@ -11,8 +11,14 @@ set -uo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+# Every operation; networks with channels last and in true 16 bits; codecs, update rules and exchange bit for bit.
+agreement_tests=(tests/backend/agreement_test tests/graph/layouts_test tests/codec/cuda_codec_test tests/optim/cuda_kernels_test
+  tests/strategy/data_parallel_on_device_test tests/strategy/sparse_exchange_on_device_test)
+programs=("${agreement_tests[@]}" benchmarks/device_codec_benchmark)
+
 case ${1:-} in
   -h | --help) sed -n '4,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  --programs) printf '%s\n' "${programs[@]}"; exit 0 ;; # for scripts/bundle.sh
 esac
 build=${BUILD:-build}
 data=${BASE:-data}
@@ -23,6 +29,14 @@ rows=$logs/rows
 : >"$rows"
 parts=("$@")
 [ $# -gt 0 ] || parts=(build agreement codecs ranks mnist speed resnet20 sanitizer)
+
+if [ -x "$build/bin/mpiexec" ]; then
+  PATH=$(cd "$build/bin" && pwd):$PATH
+  # Where CUDA and cuDNN are there as packages of Python alone.
+  packaged=$(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null | xargs -r -n 1 -I{} find {}/nvidia -name 'libcublasLt.so.*' -o -name 'libcudnn.so.*' 2>/dev/null |
+    xargs -r -n 1 dirname | sort -u | paste -sd:)
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$packaged
+fi
 
 page=docs/results/gpu.md
 : "${TUTTI_CUDA_LIBRARY:=$(cd "$build" && pwd)/libtutti_cuda.so}" # the tests do not lie beside it
@@ -45,13 +59,10 @@ errors_of() { grep 'Final Results' "$1" | tail -n 1 | sed -n 's/.*errs = \([0-9.
 close() { awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= most && -d <= most) }'; }
 
 part_build() {
+  [ ! -x "$build/bin/mpiexec" ] || return 0 # a bundle
   within 900 meson setup "$build" --buildtype=release -Dcuda=enabled || [ -f "$build/build.ninja" ] || return 1
-  within 900 ninja -C "$build" trainer libtutti_cuda.so "${agreement_tests[@]}" benchmarks/device_codec_benchmark
+  within 900 ninja -C "$build" trainer libtutti_cuda.so "${programs[@]}"
 }
-
-# Every operation; networks with channels last and in true 16 bits; codecs, update rules and exchange bit for bit.
-agreement_tests=(tests/backend/agreement_test tests/graph/layouts_test tests/codec/cuda_codec_test tests/optim/cuda_kernels_test
-  tests/strategy/data_parallel_on_device_test tests/strategy/sparse_exchange_on_device_test)
 
 part_agreement() {
   local test filter failed=0

@@ -14,6 +14,7 @@ packages=(
   libhwloc-dev libxxhash-dev zlib1g-dev             # topology, checksums, gzip data
   libhdf5-dev                                       # HDF5 data
   libgtest-dev libgmock-dev libbenchmark-dev        # tests and micro-benchmarks
+  patchelf                                          # scripts/bundle.sh
 )
 
 command -v dpkg-query >/dev/null || {
