@@ -202,14 +202,15 @@ TEST_P(Layouts, InBfloat16NearFloat32) {
   EXPECT_EQ(trained(GetParam(), rounded).gradients, blocked.gradients);
 }
 
-// Channels last where tensor cores compute, against plain images on the CPU.
+// Channels last where tensor cores compute, against plain images on the CPU. How they round is up to the device, and a
+// ReLU that turns counts for more than all rounding: a wrong gradient is much farther away.
 TEST_P(Layouts, OnADevice) {
   if (skipped_without_gpu()) return;
   constexpr std::size_t columns = 2;
   NetworkOptions plain;
   plain.image_layouts = plain.winograd = false;
   const Result exact = trained(GetParam(), plain, columns);
-  for (const auto& [type, near] : {std::pair{ComputeType::tf32, 5e-3}, {ComputeType::bfloat16, 0.1}}) {
+  for (const auto& [type, near] : {std::pair{ComputeType::tf32, 2e-2}, {ComputeType::bfloat16, 0.1}}) {
     if (type == ComputeType::bfloat16 && GetParam().name != "GroupsAndResponse")
       continue;  // the others take their time
     NetworkOptions device;

@@ -266,7 +266,7 @@ class ChannelsLast : public Images {
 
 TEST_F(ChannelsLast, Convolutions) {
   unsigned seed = 0;
-  for (const auto& [type, near, used] : {Tolerance{ComputeType::tf32, 2e-5f, {0, 1, 2, 4, 5, 7}},
+  for (const auto& [type, near, used] : {Tolerance{ComputeType::tf32, 2e-3f, {0, 1, 2, 4, 5, 7}},
                                          {ComputeType::bfloat16, 2e-2f, {1, 4}},
                                          {ComputeType::float16, 3e-3f, {2}}}) {
     cuda::CudaImages images("stand-in", type, nullptr);
@@ -312,7 +312,7 @@ TEST_F(ChannelsLast, Convolutions) {
             expect_near(got_w, dw, near, "gradient of the weights");
           }
         }
-    if (type != ComputeType::tf32) EXPECT_GT(worst_, near / 40) << "was it computed in 16 bits?";
+    EXPECT_GT(worst_, near / 40) << "was it rounded?";
   }
 }
 

@@ -7,21 +7,15 @@
 #include <vector>
 
 #include "queue.h"
+#include "rounding.h"
+
+using cuda_double::bits_of_tf32, cuda_double::rounded;
 
 namespace {
 
-// To the nearest number with `bits` bits behind the point, of two the even one.
-float rounded(float v, int bits) {
-  if (v != v || v - v != 0) return v;
-  const auto b = std::bit_cast<std::uint32_t>(v);
-  const int cut = 23 - bits;
-  const std::uint32_t half = (1u << (cut - 1)) - 1 + (b >> cut & 1u);
-  return std::bit_cast<float>((b + half) >> cut << cut);
-}
-
-// Half precision: as above, with a smaller range.
+// Half precision has the bits of tf32, and a smaller range.
 float half(float v) {
-  const float r = rounded(v, 10), size = r < 0 ? -r : r;
+  const float r = rounded(v, bits_of_tf32), size = r < 0 ? -r : r;
   constexpr float largest = 65504.0f, normal = 6.103515625e-5f, step = 5.9604644775390625e-8f;
   if (size > largest) return r < 0 ? -HUGE_VALF : HUGE_VALF;
   return size < normal ? std::nearbyint(v / step) * step : r;
@@ -32,7 +26,7 @@ float operand(float v, cublasComputeType_t type) {
     case CUBLAS_COMPUTE_32F:
       return v;
     case CUBLAS_COMPUTE_32F_FAST_TF32:
-      return rounded(v, 10);
+      return rounded(v, bits_of_tf32);
     case CUBLAS_COMPUTE_32F_FAST_16BF:
       return rounded(v, 7);
     case CUBLAS_COMPUTE_32F_FAST_16F:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "queue.h"
+#include "rounding.h"
 
 struct CudnnDoubleHandle {
   cudaStream_t stream = nullptr;
@@ -81,6 +82,7 @@ struct Geometry {
   std::array<int, 2> x_outer, y_outer, k_outer;
   std::array<int, 3> x_inner, y_inner, k_inner;
   cudnnDataType_t type;
+  bool rounds = false;  // tensor cores read float32 as tf32
   bool valid = false;
 
   Geometry(const CudnnDoubleTensor& xd, const CudnnDoubleFilter& wd, const CudnnDoubleConvolution& c,
@@ -92,7 +94,7 @@ struct Geometry {
             c.pads.size() + 2 == xd.dims.size() && yd.dims[0] == columns && wd.dims[0] == out &&
             wd.dims[1] * groups == in && out % groups == 0;
     for (std::size_t a = 0; a < 3; ++a) valid = valid && y[a] == (x[a] + 2 * pad[a] - k[a]) / stride[a] + 1;
-    type = xd.type;
+    type = xd.type, rounds = type == CUDNN_DATA_FLOAT && c.math != CUDNN_FMA_MATH;
     valid = valid && wd.type == type && yd.type == type;
     const bool plain = lies_plain(xd) && lies_plain(wd) && lies_plain(yd);
     valid = valid && (plain || (lies_last(xd) && lies_last(wd) && lies_last(yd)));
@@ -105,6 +107,14 @@ struct Geometry {
     work = type != CUDNN_DATA_FLOAT ? 0 : plain ? 20 : 8;
   }
   int work = 0;  // beside the one piece that does everything: 16 bits with channels last are the fastest
+
+  // The product of two operands, as the device reads them.
+  double product(const void* a, int i, const void* b, int j) const {
+    const float x = value_at(a, i, type), y = value_at(b, j, type);
+    if (!rounds) return double{x} * y;
+    return double{cuda_double::rounded(x, cuda_double::bits_of_tf32)} *
+           cuda_double::rounded(y, cuda_double::bits_of_tf32);
+  }
 
   static int at(const std::array<int, 3>& step, int a, int b, int c) { return a * step[0] + b * step[1] + c * step[2]; }
 
@@ -294,7 +304,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha, cudnnT
   return convolve(
       h, g, elements(*yd), alpha, beta, y, space, bytes,
       [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(o)] += double{value_at(x, i, g.type)} * value_at(w, k, g.type);
+        sums[static_cast<std::size_t>(o)] += g.product(x, i, w, k);
       },
       as_it_is);
 }
@@ -313,7 +323,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
   return convolve(
       h, g, elements(*yd), alpha, alpha2, y, space, bytes,
       [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(o)] += double{value_at(x, i, g.type)} * value_at(w, k, g.type);
+        sums[static_cast<std::size_t>(o)] += g.product(x, i, w, k);
       },
       [=](std::size_t i, float v) {
         const float sum = v + static_cast<const float*>(bias)[static_cast<int>(i) / channel_step % channels];
@@ -328,7 +338,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha, c
   return convolve(
       h, g, elements(*xd), alpha, beta, dx, space, bytes,
       [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(i)] += double{value_at(dy, o, g.type)} * value_at(w, k, g.type);
+        sums[static_cast<std::size_t>(i)] += g.product(dy, o, w, k);
       },
       as_it_is);
 }
@@ -341,7 +351,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha,
   return convolve(
       h, g, elements(*wd), alpha, beta, dw, space, bytes,
       [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(k)] += double{value_at(x, i, g.type)} * value_at(dy, o, g.type);
+        sums[static_cast<std::size_t>(k)] += g.product(x, i, dy, o);
       },
       as_it_is);
 }
