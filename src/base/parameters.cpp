@@ -20,7 +20,8 @@ FloatBuffer::FloatBuffer(std::size_t count, const FloatMemory& memory) : data_(n
   if (count == 0) return;
   data_.reset(memory.allocate(count));
   if (!data_)
-    throw Error(fmt::format("out of memory: {} bytes for a buffer of {} floats", count * sizeof(float), count));
+    throw Error(fmt::format("out of memory: {} bytes of {} memory for a buffer of {} floats", count * sizeof(float),
+                            memory.name, count));
 }
 
 void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {

@@ -78,6 +78,22 @@ TEST_F(Agreement, ProductsRoundTheirOperands) {
   }
 }
 
+// Pieces of weights begin anywhere.
+TEST_F(Agreement, ProductsTakeOperandsThatTensorCoresDoNot) {
+  const std::size_t n = 24;
+  const Gemm g{.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n};
+  const Floats a = whole(n * n, 1), b = whole(n * n + 1, 2);
+  const auto product = [&](Backend& backend) {
+    return run(backend, [&](Desk& d) {
+      float* c = d.put(Floats(n * n));
+      d.backend.gemm(g, d.put(a), d.put(b) + 1, c);
+      d.take(c, n * n);
+    });
+  };
+  for (const ComputeType type : {ComputeType::tf32, ComputeType::bfloat16, ComputeType::float16})
+    EXPECT_EQ(product(*make_backend("cuda:0", type)), product(*cpu));
+}
+
 TEST_F(Agreement, SparseInputs) {
   const std::vector<std::int32_t> indices = {9, 9, 2, 0, 4, 2, 4, 4, 1, 7};
   const Floats values = random(indices.size(), 1);

@@ -125,6 +125,13 @@ TEST_F(Agreement, SharedMemoryIsSeenByBoth) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x.data()[i], -static_cast<float>(i));
 }
 
+TEST_F(Agreement, MoreMemoryThanIsFreeIsNotTaken) {
+  constexpr std::size_t many = std::size_t{1} << 45;
+  EXPECT_THROW(gpu->allocate(many), Error);
+  EXPECT_THROW(FloatBuffer(many, gpu->shared_memory()), Error);
+  gpu->release(gpu->allocate(1));
+}
+
 constexpr UnaryOp unary[] = {UnaryOp::copy,  UnaryOp::negate, UnaryOp::reciprocal, UnaryOp::sigmoid, UnaryOp::tanh,
                              UnaryOp::relu,  UnaryOp::exp,    UnaryOp::log,        UnaryOp::sqrt,    UnaryOp::abs,
                              UnaryOp::floor, UnaryOp::ceil,   UnaryOp::round,      UnaryOp::sin,     UnaryOp::cosine};

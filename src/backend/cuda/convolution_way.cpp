@@ -44,10 +44,11 @@ Algorithms::Choice fastest(const std::vector<Performance>& results, int found, C
   for (int i = 0; i < found; ++i) {
     const Performance& p = results[static_cast<std::size_t>(i)];
     if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || p.memory > most_workspace) continue;
-    if (type == ComputeType::float32 && p.mathType != CUDNN_FMA_MATH) continue;
+    const bool rounds = p.mathType == CUDNN_TENSOR_OP_MATH || p.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+    if (type == ComputeType::float32 && rounds) continue;
     if (!winograd && std::find(of_winograd.begin(), of_winograd.end(), static_cast<int>(p.algo)) != of_winograd.end())
       continue;
-    return {static_cast<int>(p.algo), static_cast<int>(p.mathType)};
+    return {static_cast<int>(p.algo), type == ComputeType::float32 ? CUDNN_FMA_MATH : p.mathType};
   }
   return {no_algorithm, 0};
 }

@@ -45,9 +45,9 @@ std::string name_of(int device) {
 }
 
 float* allocate_managed(std::size_t count) {
-  void* p = nullptr;
   const std::size_t bytes = count * sizeof(float);
-  if (cudaMallocManaged(&p, bytes, cudaMemAttachGlobal) != cudaSuccess) return nullptr;
+  void* const p = take_managed_memory(bytes);
+  if (!p) return nullptr;
   // Zeroed by the default stream, which no other one waits for: so it is waited for here.
   if (cudaMemset(p, 0, bytes) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
     cudaFree(p);
@@ -125,15 +125,9 @@ std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
 
 float* CudaBackend::allocate(std::size_t count) {
   only_when_not_recording();
-  void* p = nullptr;
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
-  if (const auto status = cudaMalloc(&p, bytes); status != cudaSuccess) {
-    cudaGetLastError();  // an allocation that failed does not spoil what follows
-    std::size_t free = 0, total = 0;
-    cudaMemGetInfo(&free, &total);
-    throw Error(fmt::format("out of memory on GPU {}: {} bytes for the values of the network, {} of {} are free",
-                            device_, bytes, free, total));
-  }
+  void* const p = take_device_memory(bytes);
+  if (!p) out_of_memory(bytes, "the values of the network");
   check(cudaMemsetAsync(p, 0, bytes, stream()), "clearing memory");
   return static_cast<float*>(p);
 }

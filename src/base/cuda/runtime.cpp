@@ -18,6 +18,17 @@ constexpr std::size_t worth_a_journey = std::size_t{64} << 10;
 
 std::atomic<std::uint64_t> given_back{0};
 
+// A memory that cannot be had does not spoil what follows.
+template <class Take>
+void* taken(std::size_t bytes, const Take& take) {
+  void* p = nullptr;
+  std::size_t available = 0, total = 0;
+  check(cudaMemGetInfo(&available, &total), "asking how much memory is free");
+  if (bytes <= available && take(&p) == cudaSuccess) return p;
+  cudaGetLastError();
+  return nullptr;
+}
+
 }  // namespace
 
 void fail(const char* what, const char* doing, const std::source_location& at) {
@@ -34,6 +45,20 @@ Event make_event() {
   Event e;
   check(cudaEventCreateWithFlags(e.out(), cudaEventDisableTiming), "making an event");
   return e;
+}
+
+void* take_device_memory(std::size_t bytes) {
+  return taken(bytes, [&](void** p) { return cudaMalloc(p, bytes); });
+}
+void* take_managed_memory(std::size_t bytes) {
+  return taken(bytes, [&](void** p) { return cudaMallocManaged(p, bytes, cudaMemAttachGlobal); });
+}
+
+void out_of_memory(std::size_t bytes, const char* purpose) {
+  std::size_t available = 0, total = 0;
+  cudaMemGetInfo(&available, &total);
+  throw Error(
+      fmt::format("out of memory on the GPU: {} bytes for {}, {} of {} are free", bytes, purpose, available, total));
 }
 
 std::uint64_t times_given_back() { return given_back; }
@@ -53,7 +78,8 @@ void* Scratch::bytes(std::size_t count) {
     data_ = nullptr, bytes_ = 0;
     count_giving_back();
   }
-  check(cudaMalloc(&data_, count), "taking scratch memory");
+  data_ = take_device_memory(count);
+  if (!data_) out_of_memory(count, "results in between");
   bytes_ = count;
   return data_;
 }

@@ -28,6 +28,13 @@ using Pinned = Handle<void*, cudaFreeHost>;
 Stream make_stream();
 Event make_event();  // without a time, to be waited for
 
+// Memory of the device, and memory that the host sees too; null when not so much is free. More than that is not even
+// asked for: managed memory would be moved to the host and back while kernels use it, and the device might hang.
+void* take_device_memory(std::size_t bytes);
+void* take_managed_memory(std::size_t bytes);
+// Throws Error: what it was for, and what there is.
+[[noreturn]] void out_of_memory(std::size_t bytes, const char* purpose);
+
 // How often memory that work in a stream may have used was given back.
 std::uint64_t times_given_back();
 void count_giving_back();

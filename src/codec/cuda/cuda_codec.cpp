@@ -23,9 +23,9 @@ float* allocate_pinned(std::size_t count) {
 }
 
 float* allocate_device(std::size_t count) {
-  void* p = nullptr;
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
-  if (cudaMalloc(&p, bytes) != cudaSuccess) return nullptr;
+  void* const p = take_device_memory(bytes);
+  if (!p) return nullptr;
   if (cudaMemset(p, 0, bytes) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
     cudaFree(p);
     return nullptr;

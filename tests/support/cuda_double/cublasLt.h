@@ -50,7 +50,9 @@ struct CublasLtDoubleMatrix {
   std::uint64_t rows, columns;
   std::int64_t step;
 };
-struct CublasLtDoublePreference {};
+struct CublasLtDoublePreference {
+  std::uint32_t alignment = 256;  // of all operands
+};
 using cublasLtHandle_t = CublasLtDouble*;
 using cublasLtMatmulDesc_t = CublasLtDoubleProduct*;
 using cublasLtMatrixLayout_t = CublasLtDoubleMatrix*;

@@ -2,6 +2,7 @@
 // The stand-in of cuBLASLt: products by plain loops, operands rounded as the compute type says.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -149,21 +150,27 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataTyp
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) { return destroy(m); }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) { return make(p); }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return destroy(p); }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void*,
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
-  const bool size = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-  return bytes == (size ? sizeof(std::uint64_t) : sizeof(std::uint32_t)) ? CUBLAS_STATUS_SUCCESS
-                                                                         : CUBLAS_STATUS_INVALID_VALUE;
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+    return bytes == sizeof(std::uint64_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes != sizeof p->alignment) return CUBLAS_STATUS_INVALID_VALUE;
+  std::uint32_t wanted;
+  std::memcpy(&wanted, value, bytes);
+  p->alignment = std::min(p->alignment, wanted);
+  return CUBLAS_STATUS_SUCCESS;
 }
-// The first of three cannot be taken, the second is the slow one.
+// The first of three cannot be taken, the second is the slow one. Tensor cores want operands that begin at multiples of
+// 16 bytes.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int wanted,
-                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+                                              int wanted, cublasLtMatmulHeuristicResult_t* results, int* found) {
   if (!fits(*how, *a, *b, *d)) return CUBLAS_STATUS_INVALID_VALUE;
   *found = 0;
   if (how->epilogue == CUBLASLT_EPILOGUE_DRELU) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (how->compute != CUBLAS_COMPUTE_32F && preference->alignment < 16) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < 3 && i < wanted; ++i, ++*found) {
     results[i] = {};
     results[i].algo.data[0] = kAlgorithm + static_cast<std::uint64_t>(i);

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -45,11 +47,18 @@ bool breaks_capture() {
 struct Device {
   std::recursive_mutex mutex;
   std::set<CudaDoubleStream*> streams;
-  std::map<void*, std::size_t> memory;
+  std::map<void*, std::size_t> memory, managed;
   int working = 0;
   std::uint64_t time = 0;  // pieces of work done
   CudaDoubleCalls calls;
 
+  static constexpr std::size_t total = std::size_t{64} << 30;
+  std::size_t available() const {
+    std::size_t taken = 0;
+    for (const auto* kind : {&memory, &managed})
+      for (const auto& [p, bytes] : *kind) taken += bytes;
+    return total - std::min(taken, total);
+  }
   void protect(int how) {
     for (const auto& [p, bytes] : memory) mprotect(p, bytes, how);
   }
@@ -139,6 +148,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   const std::lock_guard lock(device().mutex);
   const std::size_t size = pages(bytes), guard = pages(1);
+  if (bytes > device().available()) return cudaErrorMemoryAllocation;
   void* block = mmap(nullptr, size + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) return cudaErrorMemoryAllocation;
   mprotect(block, size, PROT_READ | PROT_WRITE);
@@ -154,6 +164,7 @@ cudaError_t cudaFree(void* p) {
   const std::lock_guard lock(device().mutex);
   const auto found = device().memory.find(p);
   if (found == device().memory.end()) {
+    device().managed.erase(p);
     std::free(p);
     return cudaSuccess;
   }
@@ -170,10 +181,26 @@ static cudaError_t allocate_for_both(void** p, std::size_t bytes) {
   std::memset(*p, 0xee, size);
   return cudaSuccess;
 }
-cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned) { return allocate_for_both(p, bytes); }
+// More of it than is free would be moved to and fro while kernels run.
+cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned) {
+  if (bytes == 0) return cudaErrorInvalidValue;
+  const std::lock_guard lock(device().mutex);
+  if (bytes > device().available()) {
+    std::fputs("cuda_double: more managed memory than the device has free\n", stderr);
+    std::abort();
+  }
+  const cudaError_t status = allocate_for_both(p, bytes);
+  if (status == cudaSuccess) device().managed[*p] = bytes;
+  return status;
+}
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return allocate_for_both(p, bytes); }
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return allocate_for_both(p, bytes); }
 cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
+cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
+  const std::lock_guard lock(device().mutex);
+  *available = device().available(), *total = Device::total;
+  return cudaSuccess;
+}
 
 cudaError_t cudaDeviceSynchronize() {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
