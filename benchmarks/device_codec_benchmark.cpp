@@ -91,8 +91,8 @@ class Comparison {
 void run(const std::string& name) {
   const auto device = make_backend(name);
   fmt::print("{}\n\n| matrix | codec | GB/s | copy, GB/s | of the copy |\n|---|---|---:|---:|---:|\n", device->name());
-  // A dense layer, a wide one, the kernels of a convolution, a bias, a column that no block can keep.
-  for (const Matrix m : {Matrix{2048, 16384}, Matrix{512, 65536}, Matrix{3, 9437184}, Matrix{33554432, 1}}) {
+  // A dense layer, a wide one, the kernels of a convolution, columns that no block can keep.
+  for (const Matrix m : {Matrix{2048, 16384}, Matrix{512, 65536}, Matrix{3, 9437184}, Matrix{16384, 2048}}) {
     Comparison comparison(*device, m);
     for (const CodecOptions& options :
          {CodecOptions{.bits = 1}, CodecOptions{.bits = 1, .zero_threshold = false}, CodecOptions{.bits = 2},

@@ -285,6 +285,9 @@ def main():
                 print(f'{name}: round {turn + 1} of {arguments.rounds}: {ours.rate:.1f} and {pytorch.rate:.1f} samples/s, ratio '
                       f'{ours.rate / pytorch.rate:.3f}; {ours.memory:.0f} and {pytorch.memory:.0f} MB', file=sys.stderr)
             done.append(comparison)
+            if arguments.write:  # at once: whoever ends this run keeps what is there
+                write_results(arguments, done)
+            print(summary(done), flush=True)
         except RuntimeError as error:
             print(f'{name} failed: {error}', file=sys.stderr)
             failed.append(name)
@@ -292,8 +295,6 @@ def main():
         print(table(done))
         print()
         print(summary(done))
-        if arguments.write:
-            write_results(arguments, done)
     if failed:
         print(f'failed: {", ".join(failed)}')
     return 1 if failed else 0
