@@ -47,6 +47,7 @@ class Staged : public Strategy {
   std::int64_t take_dropped_samples() override { return now_->take_dropped_samples(); }
   bool leaves_out_steps() const override { return now_->leaves_out_steps(); }
   bool agree(bool usable) override { return now_->agree(usable); }
+  bool follows_device() const override { return now_->follows_device(); }
   void piece_ready(std::size_t piece) override { now_->piece_ready(piece); }
   void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
