@@ -54,7 +54,7 @@ void run(Communicator& comm, int turns, std::size_t columns) {
   ways.push_back({"MPI_Allreduce", asa(comm, Route::stripes, Road::library, Bits::full), nullptr});
   ways.push_back({"ASA, 32 bits", asa(comm, Route::stripes, Road::stripes, Bits::full), nullptr});
   ways.push_back({"ASA, 16 bits", asa(comm, Route::stripes, Road::stripes, Bits::half), nullptr});
-  if (resolve_route(Route::automatic, comm) == Route::shared_memory)
+  if (resolve_road(Route::automatic, comm).route == Route::shared_memory)
     ways.push_back({"shared memory", asa(comm, Route::shared_memory, Road::stripes, Bits::full), nullptr});
   for (Way& way : ways) {
     way.parameters = std::make_unique<Parameters>(mlp_parameters(columns));

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "strategy/block_steps.h"
 #include "strategy/data_parallel.h"
 #include "strategy/elastic_server.h"
@@ -13,8 +15,9 @@ namespace tutti {
 void AsaOptions::describe(config::Fields& f) {
   f.choice<What>("exchange", what, {{"gradients", What::gradients}, {"weights", What::weights}},
                  "gradients: summed before the update; weights: averaged after it");
-  f.choice<Road>("allReduce", road, {{"stripes", Road::stripes}, {"library", Road::library}},
-                 "stripes: all-to-all, sum of the own stripe, all-gather; library: MPI_Allreduce, for comparison");
+  f.choice<Road>(
+      "allReduce", road, {{"stripes", Road::stripes}, {"library", Road::library}},
+      "stripes: all-to-all, sum of the own stripe, all-gather; library: MPI_Allreduce, for comparison, on GPUs NCCL");
   bits.describe(f);
   if (road == Road::library && bits.kind != ExchangeBits::Kind::full)
     f.problem("allReduce", "the MPI library sums 32 bits only", "use allReduce = stripes, or exchangeBits = 32");
@@ -40,27 +43,27 @@ void EasgdOptions::describe(config::Fields& f) {
   if (period < 1) f.problem("period", "period must be at least 1 minibatch");
 }
 
-std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every, Route route, Communicator& comm) {
+std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every, Road road, Communicator& comm) {
   const bool library = o.road == AsaOptions::Road::library;
   if (o.what == AsaOptions::What::weights) {
     BlockSettings s;
     s.name = "ASA";
     s.at_epoch_end = false;  // weights are equal after every minibatch
     s.codec = o.bits.codec();
-    s.route = route;
-    s.library_sums = library;
+    s.road = std::move(road);
+    s.library_sums = library && s.road.route != Route::nccl;
     return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
   }
-  if (library) return std::make_unique<LibrarySums>(comm);
+  if (library && road.route != Route::nccl) return std::make_unique<LibrarySums>(comm, std::move(road.text));
   DataParallelOptions gradients;
   gradients.method = "ASA";
   gradients.announces = false;
   gradients.gradient_bits = o.bits.codec().bits;
   gradients.sixteen_bits = o.bits.codec().format;
-  return std::make_unique<DataParallel>(gradients, print_every, route, comm);
+  return std::make_unique<DataParallel>(gradients, print_every, std::move(road), comm);
 }
 
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Route route, Communicator& comm) {
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Road road, Communicator& comm) {
   const int ranks = comm.size();
   if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, comm);
   BlockSettings s;
@@ -68,7 +71,7 @@ std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Route route, Communi
   s.every = o.period;
   s.at_epoch_end = false;
   s.codec = o.bits.codec();
-  s.route = route;
+  s.road = std::move(road);
   s.once_text = fmt::format("Parallel training ({} workers) using EASGD with moving rate = {:g}, every {} minibatches.",
                             ranks, o.rate(ranks), o.period);
   if (const double pull = o.rate(ranks) * ranks; pull > 1)

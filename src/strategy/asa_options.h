@@ -34,7 +34,7 @@ struct EasgdOptions {
   double rate(int ranks) const { return moving_rate >= 0 ? moving_rate : 0.9 / ranks; }
 };
 
-std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, Route, Communicator&);
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, Route, Communicator&);
+std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, Road, Communicator&);
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, Road, Communicator&);
 
 }  // namespace tutti

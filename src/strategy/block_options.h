@@ -56,9 +56,9 @@ struct BlockMomentumOptions {
   void describe_outer(config::Fields& f);
 };
 
-std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every, Route,
+std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every, Road,
                                                Communicator&);
-std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, Route,
+std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, Road,
                                               Communicator&);
 
 }  // namespace tutti

@@ -38,7 +38,7 @@ void BlockSteps::start(Parameters& parameters) {
   const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
   stripes_ = std::make_unique<StripeExchange>(
       comm_, block_, *codec_,
-      StripeSettings{.route = settings_.route,
+      StripeSettings{.route = settings_.road.route,
                      .group_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
   if (codec_->lossy()) residual_ = FloatBuffer(parameters.size());
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
@@ -179,9 +179,7 @@ void BlockSteps::exchange_by_library() {
   comm_.all_reduce_sum(block_.gradients.span());
   rule_->take(0, block_.size());
   ++stats_.exchanges;
-  // Of an all-reduce in stripes; the library may do something else.
-  const auto values = static_cast<std::int64_t>(block_.size()) * 2 * (comm_.size() - 1) / comm_.size();
-  stats_.values_sent += values, stats_.bytes_sent += 4 * values;
+  count_library_sum(stats_, block_.size(), comm_.size());
 }
 
 void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
@@ -335,7 +333,7 @@ std::string BlockSteps::describe() const {
   return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}{}: {}", settings_.name, comm_.size(),
                      comm_.size() == 1 ? "" : "s", when, streamed,
                      settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
-                     text_of(settings_.route), rule_->describe());
+                     settings_.road.text, rule_->describe());
 }
 
 }  // namespace tutti

@@ -29,7 +29,7 @@ struct BlockSettings {
   std::int64_t print_every = 0;       // with it: more about every n-th
   bool filters = false;               // takes ranks exchanges to come into effect: see advice()
   CodecOptions codec;
-  Route route = Route::stripes;  // as resolve_route() has it
+  Road road;  // as resolve_road() has it
   StreamSettings stream;
   bool library_sums = false;  // by MPI_Allreduce instead of stripes
 };

@@ -42,9 +42,8 @@ int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::i
 
 }  // namespace
 
-DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Route route,
-                           Communicator& comm)
-    : options_(options), print_every_(print_every), route_(route), comm_(comm), tallies_(comm) {}
+DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Road road, Communicator& comm)
+    : options_(options), print_every_(print_every), comm_(comm), tallies_(comm), road_(std::move(road)) {}
 
 void DataParallel::start(Parameters& parameters) {
   parameters_ = &parameters;
@@ -68,7 +67,9 @@ void DataParallel::build(int bits) {
   codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits}, parameters_->gradients.memory(),
                       comm_.takes_device_memory());
   exchange_ = std::make_unique<StripeExchange>(
-      comm_, *parameters_, *codec_, StripeSettings{.route = route_, .gradients_stay = !options_.buffered_async});
+      comm_, *parameters_, *codec_,
+      StripeSettings{
+          .route = road_.route, .device_sums = road_.device_sums.get(), .gradients_stay = !options_.buffered_async});
   worked_before_ = waited_before_ = 0;
   hand_out_residuals();
 }
@@ -268,7 +269,7 @@ std::string DataParallel::describe() const {
   return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", options_.method, comm_.size(),
                      comm_.size() == 1 ? "" : "s",
                      values.size() == 1 ? name_of_bits(values[0], options_.sixteen_bits) : bits + " bits",
-                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", text_of(route_),
+                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", road_.text,
                      options_.buffered_async ? ", one minibatch behind" : "");
 }
 

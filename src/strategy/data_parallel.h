@@ -17,8 +17,8 @@ namespace tutti {
 
 class DataParallel : public Strategy {
  public:
-  // Every `print_every`-th exchange prints its time; 0 = none does. `route` as resolve_route() has it.
-  DataParallel(const DataParallelOptions&, std::int64_t print_every, Route route, Communicator&);
+  // Every `print_every`-th exchange prints its time; 0 = none does. `road` as resolve_road() has it.
+  DataParallel(const DataParallelOptions&, std::int64_t print_every, Road road, Communicator&);
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
@@ -56,7 +56,6 @@ class DataParallel : public Strategy {
 
   DataParallelOptions options_;
   std::int64_t print_every_;
-  Route route_;
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
 
@@ -80,6 +79,7 @@ class DataParallel : public Strategy {
 
   std::int64_t steps_ = 0;
   double worked_before_ = 0, waited_before_ = 0;
+  Road road_;  // goes first: after a failure it stops what buffers would wait for when they are given back
 };
 
 }  // namespace tutti

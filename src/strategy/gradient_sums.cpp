@@ -7,22 +7,12 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "strategy/local.h"
-#include "tutti/log.h"
 
 namespace tutti {
 
 void LibrarySums::start(Parameters& parameters) {
   parameters_ = &parameters;
   broadcast_weights(comm_, parameters);
-  device_sums_.reset();
-  if (comm_.size() > 1 && !is_host(parameters.gradients.memory())) {
-    std::string why;
-    device_sums_ = make_device_sums(comm_, why);
-    if (comm_.rank() == 0)
-      log::line(device_sums_ ? fmt::format("ASA: gradients are summed by {}.", device_sums_->name())
-                             : fmt::format("ASA: gradients are summed by the MPI library, not by NCCL: {}.", why));
-  }
   all_lines_.assign(parameters.slices.size(), {});
   for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
     if (!parameters.slices[s].sparse_gradient) continue;
@@ -34,15 +24,11 @@ void LibrarySums::start(Parameters& parameters) {
 void LibrarySums::finish_gradients(Tally& tally) {
   tallies_.begin(tally);
   const auto start = Clock::now();
-  if (device_sums_)
-    device_sums_->sum(parameters_->gradients.data(), parameters_->size());
-  else
-    comm_.all_reduce_sum(parameters_->gradients.span());
+  comm_.all_reduce_sum(parameters_->gradients.span());
   stats_.wait += seconds_since(start);
   ++stats_.exchanges;
-  if (comm_.size() > 1) {  // of an all-reduce in stripes; the library may do something else
-    const auto values = static_cast<std::int64_t>(parameters_->size()) * 2 * (comm_.size() - 1) / comm_.size();
-    stats_.values_sent += values, stats_.bytes_sent += 4 * values;
+  if (comm_.size() > 1) {
+    count_library_sum(stats_, parameters_->size(), comm_.size());
     // Sums have entries wherever any rank has one.
     for (std::size_t s = 0; s < all_lines_.size(); ++s)
       if (!all_lines_[s].empty()) parameters_->touched[s].assign(all_lines_[s].begin(), all_lines_[s].end());
@@ -58,8 +44,8 @@ ExchangeStats LibrarySums::take_stats() {
 }
 
 std::string LibrarySums::describe() const {
-  return fmt::format("ASA on {} rank{}, gradients summed by the MPI library (on GPUs by NCCL, if it can)", comm_.size(),
-                     comm_.size() == 1 ? "" : "s");
+  return fmt::format("ASA on {} rank{}, gradients summed by the MPI library{}", comm_.size(),
+                     comm_.size() == 1 ? "" : "s", remark_);
 }
 
 }  // namespace tutti

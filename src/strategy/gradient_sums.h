@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_sums.h -- the gradients of every minibatch summed by a library in one call after backward, without overlap
-// or codec: what the exchanges of this folder are compared with. MPI, or NCCL where every rank has a GPU of its own.
+// gradient_sums.h -- the gradients of every minibatch summed by the MPI library in one call after backward, without
+// overlap or codec: what the exchanges of this folder are compared with.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "comm/agreement.h"
-#include "comm/device_sums.h"
 #include "strategy/local.h"
 #include "strategy/tally_exchange.h"
 #include "tutti/strategy.h"
@@ -13,9 +16,9 @@ namespace tutti {
 
 class LibrarySums : public Strategy {
  public:
-  explicit LibrarySums(Communicator& comm) : comm_(comm), tallies_(comm) {}
+  // `remark` for a line about the exchange.
+  LibrarySums(Communicator& comm, std::string remark) : comm_(comm), tallies_(comm), remark_(std::move(remark)) {}
   void start(Parameters&) override;
-  bool follows_device() const override { return device_sums_ != nullptr; }
   void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
   bool leaves_out_steps() const override { return true; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
@@ -27,7 +30,7 @@ class LibrarySums : public Strategy {
  private:
   Communicator& comm_;
   TallyExchange tallies_;
-  std::unique_ptr<DeviceSums> device_sums_;  // of gradients in the memory of GPUs, where their library can
+  std::string remark_;
   Parameters* parameters_ = nullptr;
   std::vector<std::vector<std::uint32_t>> all_lines_;  // by slice with a sparse gradient
   GlobalSink* global_ = nullptr;

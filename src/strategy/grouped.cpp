@@ -61,7 +61,9 @@ std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions
   parts.peers = comm.split(std::min(layout.local, carriers));
   parts.tells = parts.group->split(0);
   parts.inside = make_method(o.inside(), *parts.group);
-  if (layout.local < carriers) parts.between = make_method(without_groups(o), *parts.peers);
+  ParallelTrainOptions between = without_groups(o);
+  between.on_device = false;  // carried columns lie in memory of the host
+  if (layout.local < carriers) parts.between = make_method(between, *parts.peers);
   std::int64_t contributes = parts.between && parts.between->sums_contributions() && parts.inside->sums_contributions();
   parts.group->broadcast(0, std::as_writable_bytes(std::span(&contributes, 1)));
   parts.contributes = contributes != 0;

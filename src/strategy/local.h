@@ -11,6 +11,9 @@ namespace tutti {
 // Rank 0's weights to every rank.
 void broadcast_weights(Communicator&, Parameters&);
 
+// Counts an all-reduce of so many values as one in stripes; a library may do something else.
+void count_library_sum(ExchangeStats&, std::size_t values, int ranks);
+
 class Local : public Strategy {
  public:
   explicit Local(Communicator& comm) : comm_(comm) {}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy/make_strategy.h"
 
+#include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "strategy/data_parallel.h"
 #include "strategy/grouped.h"
@@ -12,34 +14,39 @@
 namespace tutti {
 namespace {
 
-std::unique_ptr<Strategy> make_local(const ParallelTrainOptions&, Communicator& comm) {
+std::unique_ptr<Strategy> make_local(const ParallelTrainOptions&, Road, Communicator& comm) {
   return std::make_unique<Local>(comm);
 }
 
-std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options, Communicator& comm) {
-  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, options.route, comm);
+std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options, Road road, Communicator& comm) {
+  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, std::move(road), comm);
 }
 
-std::unique_ptr<Strategy> make_averaging(const ParallelTrainOptions& options, Communicator& comm) {
+std::unique_ptr<Strategy> make_averaging(const ParallelTrainOptions& options, Road road, Communicator& comm) {
   return make_model_averaging(options.model_averaging ? &*options.model_averaging : nullptr, options.sync_perf_stats,
-                              options.route, comm);
+                              std::move(road), comm);
 }
 
-std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, Communicator& comm) {
+std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, Road road, Communicator& comm) {
   return make_block_momentum(options.block_momentum.value_or(BlockMomentumOptions{}), options.sync_perf_stats,
-                             options.route, comm);
+                             std::move(road), comm);
 }
 
-std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, Communicator& comm) {
-  return make_asa(options.asa, options.sync_perf_stats, options.route, comm);
+std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, Road road, Communicator& comm) {
+  return make_asa(options.asa, options.sync_perf_stats, std::move(road), comm);
 }
 
-std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, Communicator& comm) {
-  return make_easgd(options.easgd, options.route, comm);
+std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, Road road, Communicator& comm) {
+  return make_easgd(options.easgd, std::move(road), comm);
 }
 
-std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, Communicator& comm) {
+std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, Road, Communicator& comm) {
   return make_parameter_server(options.servers, options.sync_perf_stats, comm);
+}
+
+// What else is exchanged goes in stripes.
+bool sums_by_library(const ParallelTrainOptions& options) {
+  return options.method == ParallelMethod::asa && options.asa.road == AsaOptions::Road::library;
 }
 
 }  // namespace
@@ -97,8 +104,29 @@ bool meets_at_servers(const ParallelTrainOptions& options) {
 }
 
 bool has_routes(const ParallelTrainOptions& options) {
-  const bool library = options.method == ParallelMethod::asa && options.asa.road == AsaOptions::Road::library;
-  return options.method != ParallelMethod::none && !meets_at_servers(options) && !library;
+  return options.method != ParallelMethod::none && !meets_at_servers(options) && !sums_by_library(options);
+}
+
+bool travels_in_full(const ParallelTrainOptions& options) {
+  const auto full = [](const ExchangeBits& bits) { return bits.kind == ExchangeBits::Kind::full; };
+  switch (options.method) {
+    case ParallelMethod::data_parallel: {
+      const auto& bits = options.data_parallel.gradient_bits.values;
+      return std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return b >= 32; });
+    }
+    case ParallelMethod::model_averaging:
+      return !options.model_averaging || full(options.model_averaging->bits);
+    case ParallelMethod::block_momentum:
+      return !options.block_momentum || full(options.block_momentum->bits);
+    case ParallelMethod::asa:
+      return full(options.asa.bits);
+    case ParallelMethod::easgd:
+      return full(options.easgd.bits);
+    case ParallelMethod::asgd:
+    case ParallelMethod::none:
+      break;
+  }
+  return false;
 }
 
 int ranks_that_serve(const ParallelTrainOptions& options) {
@@ -113,14 +141,11 @@ bool runs_behind(const ParallelTrainOptions& options) {
 
 namespace {
 
-// Bytes that a device makes leave it in messages.
-Route route_of(const ParallelTrainOptions& options, Communicator& comm) {
-  if (!has_routes(options)) return Route::stripes;
-  if (!options.on_device || !sums_gradients(options)) return resolve_route(options.route, comm);
-  if (options.route == Route::shared_memory)
-    throw ConfigError({}, "route = sharedMemory is for gradients in memory of the host, and these are on a GPU",
-                      "route = auto, or deviceId = cpu");
-  return Route::stripes;
+Road road_of(const ParallelTrainOptions& options, Communicator& comm) {
+  if (!has_routes(options) && !sums_by_library(options)) return Route::stripes;
+  if (options.on_device && sums_gradients(options))
+    return resolve_device_road(options.route, travels_in_full(options), comm);
+  return sums_by_library(options) ? Route::stripes : resolve_road(options.route, comm);
 }
 
 }  // namespace
@@ -129,9 +154,7 @@ std::unique_ptr<Strategy> make_method(const ParallelTrainOptions& options, Commu
   if (options.groups.any()) return make_grouped(options, comm);
   const MethodEntry& entry = method_entry(options.method);
   assert(entry.make);
-  ParallelTrainOptions resolved = options;
-  resolved.route = route_of(options, comm);
-  return entry.make(resolved, comm);
+  return entry.make(options, road_of(options, comm), comm);
 }
 
 std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {

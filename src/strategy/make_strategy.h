@@ -17,7 +17,7 @@ struct MethodEntry {
   ParallelMethod method;
   const char* name;
   // Null for methods that this version knows but does not run.
-  std::unique_ptr<Strategy> (*make)(const ParallelTrainOptions&, Communicator&);
+  std::unique_ptr<Strategy> (*make)(const ParallelTrainOptions&, Road, Communicator&);
   const char* help;
 };
 const std::vector<MethodEntry>& methods();
@@ -38,6 +38,8 @@ bool deals_lots(const ParallelTrainOptions&);
 bool meets_at_servers(const ParallelTrainOptions&);
 // Whether what is exchanged goes in stripes, by one road or another.
 bool has_routes(const ParallelTrainOptions&);
+// Whether any of it travels in 32 bits.
+bool travels_in_full(const ParallelTrainOptions&);
 // How many of the last ranks do nothing but serve.
 int ranks_that_serve(const ParallelTrainOptions&);
 // Whether updates come a minibatch late.

@@ -54,7 +54,10 @@ void InsideGroups::describe(config::Fields& f) {
 }
 
 ParallelTrainOptions ParallelTrainOptions::inside() const {
-  return inside_groups.level.empty() ? default_inside(depth + 1) : inside_groups.level[0];
+  if (!inside_groups.level.empty()) return inside_groups.level[0];
+  ParallelTrainOptions level = default_inside(depth + 1);
+  level.on_device = on_device;
+  return level;
 }
 
 void ParallelTrainOptions::put_on_device() {
@@ -108,6 +111,9 @@ void ParallelTrainOptions::describe_road(config::Fields& f) {
               fmt::format("{} with these settings does not exchange stripes, so there is no road to choose",
                           method_entry(method).name),
               "leave route out");
+  else if (route == Route::nccl && method != ParallelMethod::none && !travels_in_full(*this))
+    f.problem("route", fmt::format("NCCL sums 32 bits, and {} is to exchange fewer", method_entry(method).name),
+              "leave route out, or exchange 32 bits");
 }
 
 // Groups that push and fetch as one worker each.

@@ -31,6 +31,7 @@ constexpr Entry kRoutes[] = {
     {Route::automatic, "auto", "", nullptr},
     {Route::stripes, "stripes", "", make<MessageRoute>},
     {Route::shared_memory, "sharedMemory", " through shared memory", make<SharedRoute>},
+    {Route::nccl, "nccl", " summed by NCCL", make<MessageRoute>},
 };
 
 const Entry& entry(Route route) { return kRoutes[static_cast<std::size_t>(route)]; }
@@ -42,7 +43,10 @@ std::unique_ptr<StripeRoute> make_route(Route route, Communicator& comm, const S
   return entry(messages ? Route::stripes : route).make(comm, plan, codec);
 }
 
-Route resolve_route(Route wanted, Communicator& comm) {
+Road resolve_road(Route wanted, Communicator& comm) {
+  if (wanted == Route::nccl)
+    throw ConfigError({}, "route = nccl is for values in memory of GPUs, and these are in the host's",
+                      "route = auto, or leave route out");
   if (wanted == Route::stripes || comm.size() == 1) return Route::stripes;
   if (comm.share_memory(1)) return Route::shared_memory;
   if (wanted == Route::automatic) return Route::stripes;
@@ -57,12 +61,31 @@ Route resolve_route(Route wanted, Communicator& comm) {
                 : "route = auto, or route = stripes");
 }
 
+Road resolve_device_road(Route wanted, bool in_full, Communicator& comm) {
+  // Bytes that a device makes leave it in messages.
+  if (wanted == Route::shared_memory)
+    throw ConfigError({}, "route = sharedMemory is for values in memory of the host, and these are on a GPU",
+                      "route = auto, or deviceId = cpu");
+  if (wanted == Route::stripes || !in_full || comm.size() == 1) return Route::stripes;
+  std::string why;
+  Road road(Route::nccl);
+  road.device_sums = make_device_sums(comm, why);
+  if (road.device_sums) {
+    road.text = " summed by " + road.device_sums->name();
+    return road;
+  }
+  if (wanted == Route::nccl) throw ConfigError({}, "route = nccl: " + why, "route = auto, or route = stripes");
+  road.route = Route::stripes;
+  road.text = fmt::format(" (not by NCCL: {})", why);
+  return road;
+}
+
 void describe_route(config::Fields& f, Route& route) {
   std::vector<std::pair<std::string, Route>> words;
   for (const Entry& e : kRoutes) words.emplace_back(e.name, e.route);
   f.choice("route", route, words,
-           "how sums travel: stripes = messages; sharedMemory = ranks of one host read each other's memory; auto = "
-           "sharedMemory where it can be");
+           "how sums travel: stripes = messages; sharedMemory = ranks of one host read each other's memory; nccl = "
+           "GPUs sum among themselves, in 32 bits; auto = nccl or sharedMemory where it can be");
 }
 
 const char* text_of(Route route) { return entry(route).text; }

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
+#include "comm/device_sums.h"
 #include "strategy/stripes.h"
 #include "tutti/codec.h"
 #include "tutti/communicator.h"
@@ -13,7 +15,16 @@
 
 namespace tutti {
 
-enum class Route { automatic, stripes, shared_memory };
+enum class Route { automatic, stripes, shared_memory, nccl };
+const char* text_of(Route);  // for a line about the exchange; empty for stripes
+
+// A road that is taken. What NCCL does not sum, because it travels in fewer bits or is sparse, goes in stripes.
+struct Road {
+  Road(Route r = Route::stripes) : route(r), text(text_of(r)) {}
+  Route route;
+  std::string text;
+  std::shared_ptr<DeviceSums> device_sums;  // with Route::nccl
+};
 
 // A group has a section per owner. Every rank makes its version of each section and offers them; the owner of a section
 // finds there those of all ranks, and publishes their sum.
@@ -38,12 +49,13 @@ class StripeRoute {
   virtual void look_around() {}               // while waiting
 };
 
-// `route` as resolve_route() has it. What codecs of a device encode goes in messages whatever it is.
+// As resolve_road() has it. What codecs of a device encode goes in messages whatever it is.
 std::unique_ptr<StripeRoute> make_route(Route route, Communicator&, const StripePlan&, const Codec&);
-// Collective: automatic becomes the road to be taken. One that these ranks do not have is a ConfigError.
-Route resolve_route(Route wanted, Communicator&);
+// Collective: the road to be taken. One that these ranks do not have is a ConfigError.
+Road resolve_road(Route wanted, Communicator&);
+// The same for values in memory of GPUs; `in_full`: some of them travel in 32 bits.
+Road resolve_device_road(Route wanted, bool in_full, Communicator&);
 
 void describe_route(config::Fields& f, Route& route);
-const char* text_of(Route);  // for a line about the exchange; empty for stripes
 
 }  // namespace tutti

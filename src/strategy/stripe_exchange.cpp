@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "strategy/local.h"
 
 namespace tutti {
 namespace {
@@ -57,16 +58,13 @@ StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const
           parameters, codec, ranks_,
           std::max(settings.group_values > 0 ? std::min(settings.group_values, kGroupValues) : kGroupValues,
                    parameters.size() / kMostGroups))),
-      route_(make_route(settings.route, comm, plan_, codec)),
+      sums_(settings.device_sums && !codec.lossy()
+                ? std::make_unique<PieceSums>(*settings.device_sums, parameters, plan_, codec, settings.gradients_stay)
+                : nullptr),
+      route_(sums_ ? nullptr : make_route(settings.route, comm, plan_, codec)),
       groups_(plan_.groups.size()),
       launched_(plan_.groups.size()) {
-  std::size_t scratch = 0;
-  for (const Piece& piece : parameters.pieces) {
-    if (parameters.slices[piece.slice].sparse_gradient) continue;
-    const std::size_t rows = parameters.slices[piece.slice].rows;
-    scratch = std::max(scratch, rows * std::min(piece.columns, block_columns(rows, codec)));
-  }
-  scratch_ = FloatBuffer(scratch, parameters.gradients);
+  if (route_) scratch_ = FloatBuffer(largest_block(), parameters.gradients);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!plan_.groups[g].sparse) continue;
     groups_[g].sparse = std::make_unique<SparseExchange>(
@@ -76,6 +74,16 @@ StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const
 }
 
 StripeExchange::~StripeExchange() = default;
+
+std::size_t StripeExchange::largest_block() const {
+  std::size_t largest = 0;
+  for (const Piece& piece : parameters_.pieces) {
+    if (parameters_.slices[piece.slice].sparse_gradient) continue;
+    const std::size_t rows = parameters_.slices[piece.slice].rows;
+    largest = std::max(largest, rows * std::min(piece.columns, block_columns(rows, codec_)));
+  }
+  return largest;
+}
 
 void StripeExchange::keep_own_columns(float* owner_residual) const {
   for (std::size_t i = 0; i < parameters_.pieces.size(); ++i) {
@@ -96,7 +104,10 @@ void StripeExchange::arm(std::size_t g) {
   Group& group = groups_[g];
   assert(group.state == State::idle);
   group.state = State::armed;
-  group.sparse ? group.sparse->arm() : route_->arm(g);
+  if (group.sparse)
+    group.sparse->arm();
+  else if (route_)
+    route_->arm(g);
 }
 
 void StripeExchange::announce(std::size_t g) {
@@ -112,7 +123,8 @@ void StripeExchange::encode(std::size_t piece) {
   Group& group = groups_[group_of(piece)];
   assert(group.state == State::armed);
   if (group.sparse) host_looks(), group.sparse->encode(residuals_);
-  for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
+  if (by_library(group_of(piece))) sums_->encode(piece, residuals_);
+  for (int owner = 0; owner < ranks_ && route_ && !group.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;
     const Stripe& stripe = plan_.stripe(piece, owner);
     const std::size_t at = offset + stripe.first * rows;
@@ -131,6 +143,7 @@ void StripeExchange::launch(std::size_t g) {
   Group& group = groups_[g];
   assert(group.state == State::armed);
   ++stats_.exchanges;
+  if (by_library(g)) return launch_library(g);
   if (group.sparse) group.sparse->launch();
   if (ranks_ == 1) {
     if (!group.sparse) route_->offer(g);
@@ -147,6 +160,14 @@ void StripeExchange::launch(std::size_t g) {
   group.state = State::encoding;
   if (!group.sparse) group.mark = codec_.mark();
   send_when_encoded();
+}
+
+void StripeExchange::launch_library(std::size_t g) {
+  sums_->launch(g);
+  groups_[g].state = State::summed;
+  std::size_t values = 0;
+  for (const std::size_t n : plan_.groups[g].section_values) values += n;
+  count_library_sum(stats_, values, ranks_);
 }
 
 // In the order of launches, which is that of the device's queue.
@@ -239,7 +260,7 @@ bool StripeExchange::try_complete(std::size_t g) {
   advance();
   if (group.state != State::summed) return false;
   if (group.sparse && !group.sparse->finished()) return false;
-  if (!group.sparse && ranks_ > 1 && !route_->published(g)) return false;
+  if (by_library(g) ? !sums_->passed(g) : !group.sparse && ranks_ > 1 && !route_->published(g)) return false;
   group.state = State::idle;
   return true;
 }
@@ -247,7 +268,12 @@ bool StripeExchange::try_complete(std::size_t g) {
 void StripeExchange::complete(std::size_t g) {
   const auto start = Clock::now();
   const double worked = worked_;
-  for (Patience patience; !try_complete(g); patience.nothing_happened()) route_->look_around();
+  if (by_library(g) && in_flight(g)) {  // the device waits, not the host
+    sums_->follow(g);
+    groups_[g].state = State::idle;
+  }
+  for (Patience patience; !try_complete(g); patience.nothing_happened())
+    if (route_) route_->look_around();
   const double seconds = seconds_since(start) - (worked_ - worked);  // sums made while waiting are work
   stats_.wait += seconds, waited_ += seconds;
 }
@@ -258,7 +284,8 @@ void StripeExchange::decode(std::size_t piece) {
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
   const Group& group = groups_[group_of(piece)];
   if (group.sparse) host_looks(), group.sparse->decode();
-  for (int owner = 0; owner < ranks_ && !group.sparse; ++owner) {
+  if (by_library(group_of(piece))) sums_->decode(piece);
+  for (int owner = 0; owner < ranks_ && route_ && !group.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;
     const Stripe& stripe = plan_.stripe(piece, owner);
     codec_.decode(rows, stripe.columns, route_->sum_of(group_of(piece), owner) + stripe.bytes_before,
@@ -271,7 +298,10 @@ void StripeExchange::decode(std::size_t piece) {
 void StripeExchange::flush() {
   for (Group& group : groups_) {
     assert(group.state == State::idle);
-    group.sparse ? group.sparse->flush() : route_->flush(static_cast<std::size_t>(&group - groups_.data()));
+    if (group.sparse)
+      group.sparse->flush();
+    else if (route_)
+      route_->flush(static_cast<std::size_t>(&group - groups_.data()));
   }
 }
 

@@ -3,13 +3,15 @@
 //   1. every rank encodes its whole piece with its residual and offers each stripe to the rank that owns it;
 //   2. the owner decodes all versions in rank order, adds them, encodes the sum with its second residual, publishes it;
 //   3. everybody decodes the same bytes, the owner too: the same gradients everywhere.
-// A StripeRoute carries the bytes. One rank alone encodes and decodes. Sparse gradients go the same way line by line,
-// in messages (sparse_exchange.h), as groups of their own. Nothing here blocks except complete() and flush().
+// A StripeRoute carries the bytes; where the library of the GPUs sums (piece_sums.h), there are no stripes. One rank
+// alone encodes and decodes. Sparse gradients go the same way line by line, in messages (sparse_exchange.h), as groups
+// of their own. Nothing here blocks except complete() and flush().
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "strategy/piece_sums.h"
 #include "strategy/route.h"
 #include "strategy/sparse_exchange.h"
 #include "strategy/stripes.h"
@@ -19,9 +21,10 @@
 namespace tutti {
 
 struct StripeSettings {
-  Route route = Route::stripes;  // as resolve_route() has it
-  bool gradients_stay = true;    // nobody writes to the place of a piece between encode() and decode()
-  std::size_t group_values = 0;  // at least so many values per group, where there are as many; 0 = as is best
+  Route route = Route::stripes;       // as resolve_road() has it
+  DeviceSums* device_sums = nullptr;  // likewise; outlives the exchange
+  bool gradients_stay = true;         // nobody writes to the place of a piece between encode() and decode()
+  std::size_t group_values = 0;       // at least so many values per group, where there are as many; 0 = as is best
 };
 
 class StripeExchange {
@@ -68,9 +71,12 @@ class StripeExchange {
     std::uint64_t mark = 0;                  // of the codec: what was encoded last
   };
 
+  bool by_library(std::size_t group) const { return sums_ && !groups_[group].sparse; }
   // Bytes that are the values: a rank need not write down for itself what stands in its gradients.
   bool in_place() const { return plain_ && ranks_ > 1 && !residuals_.local; }
+  std::size_t largest_block() const;  // values that are summed at a time
   void host_looks() const { parameters_.gradients.memory().finish(); }
+  void launch_library(std::size_t group);
   void send_when_encoded();
   bool sum_when_here(std::size_t group);
   void sum(std::size_t group);
@@ -82,6 +88,7 @@ class StripeExchange {
   const int me_, ranks_;
   const bool plain_;  // the codec copies, and gradients stay where they are
   StripePlan plan_;
+  std::unique_ptr<PieceSums> sums_;  // in place of the route
   std::unique_ptr<StripeRoute> route_;
   std::vector<Group> groups_;
   std::vector<std::size_t> sparse_groups_;

@@ -58,6 +58,20 @@ TEST(ParallelTrainOptions, EveryLevelHasItsRoad) {
   EXPECT_EQ(levels.options.route, Route::automatic);
   EXPECT_EQ(levels.options.inside().route, Route::shared_memory);
   EXPECT_THAT(read("parallelizationMethod=ASA;route=road").errors, HasSubstr("sharedMemory"));
+}
+
+TEST(ParallelTrainOptions, NcclSums32Bits) {
+  EXPECT_EQ(read("parallelizationMethod=ASA;route=nccl").options.route, Route::nccl);
+  for (const char* bits : {"32", "32:1", "1:32"})
+    EXPECT_EQ(
+        read(fmt::format("parallelizationMethod=DataParallelSGD;route=nccl;DataParallelSGD=[gradientBits={}]", bits))
+            .errors,
+        "");
+  for (const char* method : {"DataParallelSGD;DataParallelSGD=[gradientBits=1]", "ASA;ASA=[exchangeBits=16]",
+                             "EASGD;EASGD=[exchangeBits=8]", "ModelAveragingSGD;ModelAveragingSGD=[exchangeBits=1]",
+                             "BlockMomentumSGD;BlockMomentumSGD=[blockSize=1;exchangeBits=bf16]"})
+    EXPECT_THAT(read(fmt::format("route=nccl;parallelizationMethod={}", method)).errors,
+                HasSubstr("NCCL sums 32 bits"));
   for (const char* without : {"ASGD", "EASGD;EASGD=[policy=async]", "ASA;ASA=[allReduce=library]"})
     for (const char* route : {"stripes", "sharedMemory"})
       EXPECT_THAT(read(fmt::format("route={};parallelizationMethod={}", route, without)).errors,

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <vector>
 
+#include "base/cuda/marks.h"
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "codec/cuda/kernels.h"
@@ -37,38 +37,6 @@ void finish() { check(cudaStreamSynchronize(current_queue()), "exchanging gradie
 
 constexpr FloatMemory pinned_memory{"pinned", allocate_pinned, [](float* p) { cudaFreeHost(p); }, finish};
 constexpr FloatMemory device_memory{"device", allocate_device, [](float* p) { cudaFree(p); }, finish};
-
-// Events in the order of the queue, so the oldest one is passed first. They are taken again.
-class Marks {
- public:
-  std::uint64_t add(cudaStream_t stream) {
-    if (waiting_ == events_.size()) grow();
-    check(cudaEventRecord(at(waiting_).get(), stream), "marking the end of an encoding");
-    ++waiting_;
-    return passed_ + waiting_;
-  }
-  bool passed(std::uint64_t mark) {
-    while (waiting_ > 0 && passed_ < mark) {
-      const cudaError_t status = cudaEventQuery(at(0).get());
-      if (status == cudaErrorNotReady) return false;
-      check(status, "exchanging gradients");
-      first_ = (first_ + 1) % events_.size(), --waiting_, ++passed_;
-    }
-    return true;
-  }
-
- private:
-  Event& at(std::size_t i) { return events_[(first_ + i) % events_.size()]; }
-  void grow() {
-    std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(first_), events_.end());
-    first_ = 0;
-    events_.push_back(make_event());
-  }
-
-  std::vector<Event> events_;
-  std::size_t first_ = 0, waiting_ = 0;
-  std::uint64_t passed_ = 0;
-};
 
 // Names and sizes are the host codec's.
 class CudaCodec : public Codec {

@@ -1,105 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums by NCCL. The library is loaded when it is asked for, so nothing needs it to be there; its functions are declared
-// by the signatures of its manual.
-#include <dlfcn.h>
+// Sums by NCCL, in a stream of their own. A thread looks after the library: what has failed in it would otherwise show
+// as work of the device that never ends.
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <mutex>
 #include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/cuda/marks.h"
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
+#include "comm/cuda/nccl.h"
 #include "comm/device_sums.h"
 #include "tutti/error.h"
 
 namespace tutti::cuda {
 namespace {
 
-constexpr const char* variable = "TUTTI_NCCL_LIBRARY";
-constexpr int float32 = 7, sum = 0;  // ncclFloat32, ncclSum
-struct UniqueId {
-  char internal[128];
-};
-using NcclComm = struct ncclComm*;
-
-struct Nccl {
-  int (*version)(int*);
-  const char* (*error)(int);
-  int (*unique_id)(UniqueId*);
-  int (*start)(NcclComm*, int ranks, UniqueId, int rank);
-  int (*all_reduce)(const void*, void*, std::size_t, int type, int operation, NcclComm, cudaStream_t);
-  int (*state)(NcclComm, int*);
-  int (*destroy)(NcclComm);
-  int (*abort)(NcclComm);
-
-  // Null, and why, when the library cannot be had.
-  static const Nccl* load(std::string& why);
-  void check(int status, const char* doing) const {
-    if (status != 0) throw Error(fmt::format("NCCL failed while {}: {}", doing, error(status)));
-  }
-};
-
-const Nccl* Nccl::load(std::string& why) {
-  const char* named = std::getenv(variable);
-  if (named && !*named) {
-    why = fmt::format("{} is empty", variable);
-    return nullptr;
-  }
-  void* const library = dlopen(named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    why = dlerror();
-    return nullptr;
-  }
-  static thread_local Nccl nccl;
-  bool whole = true;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    if (!function) whole = false, why = fmt::format("the library has no {}", name);
-  };
-  find(nccl.version, "ncclGetVersion"), find(nccl.error, "ncclGetErrorString");
-  find(nccl.unique_id, "ncclGetUniqueId"), find(nccl.start, "ncclCommInitRank");
-  find(nccl.all_reduce, "ncclAllReduce"), find(nccl.state, "ncclCommGetAsyncError");
-  find(nccl.destroy, "ncclCommDestroy"), find(nccl.abort, "ncclCommAbort");
-  return whole ? &nccl : nullptr;
-}
+constexpr const char* summing = "summing over the ranks";
+constexpr auto between_looks = std::chrono::milliseconds(200);
 
 class NcclSums final : public DeviceSums {
  public:
-  NcclSums(const Nccl& nccl, int version) : nccl_(nccl), version_(version) {}
-  ~NcclSums() override {
-    if (!comm_) return;
-    // After a failure the other ranks may never come to what is queued.
-    if (std::uncaught_exceptions() > 0) {
-      nccl_.abort(comm_);
-      return;
-    }
-    cudaStreamSynchronize(current_queue());
-    nccl_.destroy(comm_);
+  NcclSums(const Nccl& nccl, int version, Communicator& ranks)
+      : nccl_(nccl), version_(version), ranks_(ranks), stream_(make_stream()), given_(make_event()) {}
+  ~NcclSums() override;
+  int start(const Nccl::UniqueId& id) { return nccl_.start(&comm_, ranks_.size(), id, ranks_.rank()); }
+  void look_after_it() {
+    guard_ = std::thread([this] { look(); });
   }
-  int start(const UniqueId& id, int ranks, int rank) { return nccl_.start(&comm_, ranks, id, rank); }
 
   std::string name() const override {
     return fmt::format("NCCL {}.{}.{}", version_ / 10000, version_ / 100 % 100, version_ % 100);
   }
-  void sum(float* values, std::size_t count) override {
-    constexpr const char* doing = "summing gradients";
-    int state = 0;
-    nccl_.check(nccl_.state(comm_, &state), doing);
-    nccl_.check(state, doing);
-    if (count > 0)
-      nccl_.check(nccl_.all_reduce(values, values, count, float32, cuda::sum, comm_, current_queue()), doing);
-  }
+  std::uint64_t sum(std::span<const Run> runs) override;
+  bool passed(std::uint64_t sum) override { return marks_.passed(sum); }
+  void follow(std::uint64_t sum) override { marks_.follow(sum, current_queue()); }
 
  private:
+  void look();
+  void check_state() const;
+
   const Nccl nccl_;
   const int version_;
-  NcclComm comm_ = nullptr;
+  Communicator& ranks_;
+  Stream stream_;
+  Event given_;  // behind what is to be summed
+  Marks marks_;
+
+  std::mutex mutex_;  // of the library's communicator
+  std::condition_variable ended_;
+  bool over_ = false;
+  Nccl::Comm comm_ = nullptr;
+  std::thread guard_;
 };
+
+// After a failure the other ranks may never come to what is queued, nor to an end that all make together.
+NcclSums::~NcclSums() {
+  const bool fails = std::uncaught_exceptions() > 0 || !guard_.joinable();
+  if (!fails) cudaStreamSynchronize(stream_.get());
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  ended_.notify_all();
+  if (guard_.joinable()) guard_.join();
+  if (comm_) fails ? nccl_.abort(comm_) : nccl_.destroy(comm_);
+}
+
+std::uint64_t NcclSums::sum(std::span<const Run> runs) {
+  check(cudaEventRecord(given_.get(), current_queue()), summing);
+  check(cudaStreamWaitEvent(stream_.get(), given_.get(), 0), summing);
+  const std::lock_guard lock(mutex_);
+  if (!comm_) throw Error("NCCL has been given up after a failure");
+  check_state();
+  nccl_.check(nccl_.group_start(), summing);
+  for (const Run& run : runs)
+    if (run.count > 0)
+      nccl_.check(nccl_.all_reduce(run.values, run.sums, run.count, Nccl::float32, Nccl::sum, comm_, stream_.get()),
+                  summing);
+  nccl_.check(nccl_.group_end(), summing);
+  return marks_.add(stream_.get());
+}
+
+void NcclSums::check_state() const {
+  int state = 0;
+  nccl_.check(nccl_.state(comm_, &state), summing);
+  nccl_.check(state, summing);
+}
+
+// Communicator::fail() ends the process, or, where ranks are threads, tells them; these get on once the device does.
+void NcclSums::look() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, between_looks, [&] { return over_; })) {
+    try {
+      check_state();
+    } catch (const Error&) {
+      ranks_.fail(std::current_exception());
+      nccl_.abort(std::exchange(comm_, nullptr));
+      return;
+    }
+  }
+}
 
 // What the ranks tell each other before any of them begins.
 struct Place {
@@ -128,30 +137,31 @@ std::vector<T> from_all(Communicator& comm, const T& mine) {
 
 std::unique_ptr<DeviceSums> make_sums(Communicator& comm, std::string& why) {
   std::string missing;
-  const Nccl* const nccl = Nccl::load(missing);
+  Nccl nccl;
   Place mine;
   int device = 0, version = 0;
   check(cudaGetDevice(&device), "asking for the device");
   check(cudaDeviceGetPCIBusId(mine.device.data(), static_cast<int>(mine.device.size()), device),
         "asking where the device sits");
   comm.host().copy(mine.host.data(), mine.host.size() - 1);
-  if (nccl && nccl->version(&version) == 0) mine.version = version;
+  if (nccl.load(missing) && nccl.version(&version) == 0) mine.version = version;
   why = obstacle(from_all(comm, mine));
   if (!why.empty()) {
     if (!missing.empty()) why += fmt::format(" ({})", missing);
     return nullptr;
   }
-  UniqueId id{};
-  int status = comm.rank() == 0 ? nccl->unique_id(&id) : 0;
+  Nccl::UniqueId id{};
+  int status = comm.rank() == 0 ? nccl.unique_id(&id) : 0;
   const auto ids = from_all(comm, id);
-  auto sums = std::make_unique<NcclSums>(*nccl, version);
-  if (from_all(comm, status)[0] == 0) status = sums->start(ids[0], comm.size(), comm.rank());
+  auto sums = std::make_unique<NcclSums>(nccl, version, comm);
+  if (from_all(comm, status)[0] == 0) status = sums->start(ids[0]);
   const auto all = from_all(comm, status);
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r] == 0) continue;
-    why = fmt::format("NCCL does not start on rank {}: {}", r, nccl->error(all[r]));
+    why = fmt::format("NCCL does not start on rank {}: {}", r, nccl.error(all[r]));
     return nullptr;
   }
+  sums->look_after_it();
   return sums;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of ranks with a GPU each are summed in the queue of the device, over the stand-ins of CUDA and NCCL, and
-// are those that the host sums. Where two ranks share a GPU, or the library is not there, the host does.
+// Ranks with a GPU each let the library of the GPUs sum, over the stand-ins of CUDA and NCCL: the sums are those of the
+// host. Where two ranks share a GPU, or the library is not there, stripes are exchanged, or the user is told.
+#include "comm/device_sums.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,83 +11,190 @@
 
 #include "../../support/run_ranks.h"
 #include "../training.h"
-#include "strategy/gradient_sums.h"
+#include "strategy/make_strategy.h"
 #include "tutti/backend.h"
+#include "tutti/error.h"
 
 namespace tutti {
 namespace {
 
 using namespace training;
+using testing::HasSubstr;
+using testing::Not;
 
-struct Outcome {
-  std::vector<std::vector<float>> sums;  // by rank and step
-  int on_device = 0;                     // ranks that did not need the host
-};
-
-// Three steps. Gradients are whole numbers, so that the order of a sum does not matter; they are put into the queue of
-// the device, behind the step before.
-Outcome train(int ranks, std::string (*device)(int rank)) {
-  Outcome outcome;
-  outcome.sums.resize(static_cast<std::size_t>(3 * ranks));
-  std::mutex mutex;
-  run_ranks(ranks, [&](Communicator& comm) {
-    const auto backend = make_backend(device(comm.rank()));
-    Parameters p = parameters_of({{33, 7}, {64, 40}, {5, 1}});
-    const std::size_t n = p.size();
-    p.weights = FloatBuffer(n, backend->shared_memory()), p.gradients = FloatBuffer(n, backend->shared_memory());
-    Layout all;
-    all.rank = 1, all.size[0] = n, all.stride[0][0] = all.stride[3][0] = 1;
-    DeviceBuffer local;
-    LibrarySums strategy(comm);
-    strategy.start(p);
-    Collector sink(p);
-    for (int t = 0; t < 3; ++t) {
-      strategy.begin_step(10, sink);
-      const auto values = gradient(p, comm.rank(), t, true);
-      float* const room = local.room(*backend, n);
-      backend->upload(values.data(), room, n);
-      backend->copy(all, room, p.gradients.data(), false);
-      if (!strategy.follows_device()) backend->finish();
-      for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy.piece_ready(i);
-      Tally mine = tally(comm.rank(), t);
-      strategy.finish_gradients(mine);
-      EXPECT_EQ(mine.samples, 10 * comm.size() + comm.size() * (comm.size() - 1) / 2);
-    }
-    const std::lock_guard lock(mutex);
-    for (std::size_t t = 0; t < 3; ++t) outcome.sums[3 * static_cast<std::size_t>(comm.rank()) + t] = sink.sums[t];
-    outcome.on_device += strategy.follows_device();
-  });
-  return outcome;
-}
-
+using Devices = std::string (*)(int rank);
 std::string gpu_of_its_own(int rank) { return "cuda:" + std::to_string(rank); }
 std::string gpu_of_all(int) { return "cuda:0"; }
 std::string cpu(int) { return "cpu"; }
 
-TEST(DeviceSums, AreThoseOfTheHost) {
-  for (const int ranks : {2, 3, 4}) {
-    const Outcome device = train(ranks, gpu_of_its_own), host = train(ranks, cpu);
-    EXPECT_EQ(device.on_device, ranks);
-    EXPECT_EQ(host.on_device, 0);
-    EXPECT_EQ(device.sums, host.sums) << ranks << " ranks";
+ParallelTrainOptions data_parallel(bool buffered = false) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::data_parallel;
+  o.data_parallel.buffered_async = buffered;
+  return o;
+}
+ParallelTrainOptions asa(AsaOptions::Road road) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::asa;
+  o.asa.road = road;
+  return o;
+}
+ParallelTrainOptions by(Route route, ParallelTrainOptions o = data_parallel()) {
+  o.route = route;
+  return o;
+}
+
+// A rank whose network writes gradients in the queue of its device, behind the step before.
+class Rank {
+ public:
+  Rank(const std::string& device, ParallelTrainOptions o, Communicator& comm)
+      : comm_(comm), backend_(make_backend(device)), p_(parameters_of({{33, 7}, {64, 40}, {5, 1}}, 9)) {
+    const std::size_t n = p_.size();
+    p_.weights = FloatBuffer(n, backend_->shared_memory()), p_.gradients = FloatBuffer(n, backend_->shared_memory());
+    if (!backend_->is_host()) o.put_on_device();
+    strategy_ = make_strategy(o, comm);
+    strategy_->start(p_);
   }
+
+  Strategy& strategy() { return *strategy_; }
+  Collector& sink() { return sink_; }
+  void step(std::vector<float> gradient, Tally tally) {
+    strategy_->begin_step(10, sink_);
+    float* const room = local_.room(*backend_, gradient.size());
+    backend_->upload(gradient.data(), room, gradient.size());
+    Layout all;
+    all.rank = 1, all.size[0] = gradient.size(), all.stride[0][0] = all.stride[3][0] = 1;
+    backend_->copy(all, room, p_.gradients.data(), false);
+    if (!strategy_->follows_device()) backend_->finish();
+    for (std::size_t i = 0; i < p_.pieces.size(); ++i) strategy_->piece_ready(i);
+    strategy_->finish_gradients(tally);
+  }
+  // Whole numbers, so that the order of a sum does not matter.
+  void step(int t) { step(gradient(p_, comm_.rank(), t, true), tally(comm_.rank(), t)); }
+  std::size_t size() const { return p_.size(); }
+
+ private:
+  Communicator& comm_;
+  std::unique_ptr<Backend> backend_;
+  Parameters p_;
+  DeviceBuffer local_;
+  Collector sink_{p_};
+  std::unique_ptr<Strategy> strategy_;
+};
+
+struct Outcome {
+  std::vector<std::vector<std::vector<float>>> sums;  // by rank and update
+  std::string text;                                   // of rank 0
+  bool follows = true;                                // all of them the device
+};
+
+Outcome train(int ranks, Devices device, const ParallelTrainOptions& o) {
+  Outcome outcome;
+  outcome.sums.resize(static_cast<std::size_t>(ranks));
+  std::mutex mutex;
+  run_ranks(ranks, [&](Communicator& comm) {
+    Rank rank(device(comm.rank()), o, comm);
+    rank.strategy().begin_epoch(0);
+    for (int t = 0; t < 3; ++t) rank.step(t);
+    rank.strategy().settle(rank.sink());
+    const std::lock_guard lock(mutex);
+    outcome.sums[static_cast<std::size_t>(comm.rank())] = rank.sink().sums;
+    if (comm.rank() == 0) outcome.text = rank.strategy().describe();
+    outcome.follows = outcome.follows && rank.strategy().follows_device();
+  });
+  return outcome;
 }
 
-TEST(DeviceSums, RanksThatShareAGpuMeetOnTheHost) {
-  const Outcome device = train(2, gpu_of_all);
-  EXPECT_EQ(device.on_device, 0);
-  EXPECT_EQ(device.sums, train(2, cpu).sums);
+TEST(DeviceSums, AreThoseOfTheHost) {
+  using Road = AsaOptions::Road;
+  for (const int ranks : {2, 3, 4})
+    for (const auto& o :
+         {data_parallel(), data_parallel(true), by(Route::nccl), asa(Road::stripes), asa(Road::library)}) {
+      const Outcome device = train(ranks, gpu_of_its_own, o);
+      EXPECT_THAT(device.text, HasSubstr("summed by NCCL 1.2.3"));
+      EXPECT_TRUE(device.follows) << device.text;
+      ParallelTrainOptions on_host = o;
+      on_host.route = Route::automatic;
+      EXPECT_EQ(device.sums, train(ranks, cpu, on_host).sums) << ranks << " ranks, " << device.text;
+    }
 }
 
-TEST(DeviceSums, WithoutTheLibraryTheHostSums) {
+TEST(DeviceSums, OfGroupsAreThoseOfTheHost) {
+  ParallelTrainOptions o = data_parallel();
+  o.groups = {GroupOptions::Kind::number, 2};
+  const Outcome device = train(4, gpu_of_its_own, o);
+  EXPECT_THAT(device.text, HasSubstr("within them DataParallelSGD on 2 ranks, gradients in 32 bits summed by NCCL"));
+  EXPECT_EQ(device.sums, train(4, cpu, o).sums);
+}
+
+TEST(DeviceSums, RanksThatShareAGpuExchangeStripes) {
+  for (const auto road : {AsaOptions::Road::stripes, AsaOptions::Road::library}) {
+    const Outcome device = train(2, gpu_of_all, asa(road));
+    EXPECT_THAT(device.text, HasSubstr("(not by NCCL: ranks 0 and 1 share a GPU)"));
+    EXPECT_EQ(device.sums, train(2, cpu, asa(road)).sums);
+  }
+  EXPECT_THAT(train(2, gpu_of_its_own, by(Route::stripes)).text, Not(HasSubstr("NCCL")));
+}
+
+TEST(DeviceSums, WithoutTheLibraryStripesAreExchanged) {
   const std::string library = std::getenv("TUTTI_NCCL_LIBRARY");
   for (const char* other : {"", "/nowhere/libnccl.so"}) {
     setenv("TUTTI_NCCL_LIBRARY", other, 1);
-    const Outcome device = train(2, gpu_of_its_own);
-    EXPECT_EQ(device.on_device, 0);
-    EXPECT_EQ(device.sums, train(2, cpu).sums);
+    const Outcome device = train(2, gpu_of_its_own, data_parallel());
+    EXPECT_THAT(device.text, HasSubstr("(not by NCCL: rank 0 has no NCCL ("));
+    EXPECT_EQ(device.sums, train(2, cpu, data_parallel()).sums);
+    EXPECT_THROW(train(2, gpu_of_its_own, by(Route::nccl)), ConfigError);
   }
   setenv("TUTTI_NCCL_LIBRARY", library.c_str(), 1);
+}
+
+TEST(DeviceSums, AreAskedForInVain) {
+  EXPECT_THROW(train(2, gpu_of_all, by(Route::nccl)), ConfigError);
+  EXPECT_THROW(train(2, cpu, by(Route::nccl)), ConfigError);
+  EXPECT_THROW(train(2, gpu_of_its_own, by(Route::shared_memory)), ConfigError);
+}
+
+// What float16 has left out of the first epoch's sums is in those of the second: with numbers of a few binary places
+// everything is exact.
+TEST(DeviceSums, DeliverWhatFewerBitsHaveLeftOut) {
+  ParallelTrainOptions o = by(Route::nccl);
+  o.data_parallel.gradient_bits.values = {16, 32};
+  o.data_parallel.sixteen_bits = NumberFormat::half;
+  run_ranks(3, [&](Communicator& comm) {
+    Rank rank(gpu_of_its_own(comm.rank()), o, comm);
+    const std::vector<float> values(rank.size(), 1.0f + 0.0001220703125f * static_cast<float>(comm.rank() + 1));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      rank.strategy().begin_epoch(epoch);
+      rank.step(values, tally(comm.rank(), epoch));
+    }
+    const auto& sums = rank.sink().sums;
+    ASSERT_EQ(sums.size(), 2u);
+    EXPECT_EQ(sums[0][0], 3.0f) << "the encoding has lost something";
+    EXPECT_EQ(sums[0][0] + sums[1][0], 2 * (3.0f + 6 * 0.0001220703125f));
+  });
+}
+
+// The others wait for a rank that never comes to the sum, until it goes.
+TEST(DeviceSums, ARankThatFailsLeavesNobodyWaiting) {
+  const auto train = [](Communicator& comm) {
+    const auto backend = make_backend(gpu_of_its_own(comm.rank()));
+    FloatBuffer values(100, backend->shared_memory());
+    std::string why;
+    const auto sums = make_device_sums(comm, why);
+    ASSERT_TRUE(sums) << why;
+    if (comm.rank() == 1) throw Error("rank 1 has had enough");
+    const DeviceSums::Run all{values.data(), values.data(), values.size()};
+    sums->follow(sums->sum({&all, 1}));
+    backend->finish();
+    comm.barrier();
+    ADD_FAILURE() << "rank " << comm.rank() << " has met a rank that has failed";
+  };
+  try {
+    run_ranks(3, train);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "rank 1 has had enough");
+  }
 }
 
 }  // namespace

@@ -243,19 +243,6 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = many ? std::atoi(many) : 1;
   return cudaSuccess;
 }
-// All devices are the same one, under several names.
-static thread_local int device_of_thread = 0;
-cudaError_t cudaSetDevice(int device) {
-  int count = 0;
-  cudaGetDeviceCount(&count);
-  if (device < 0 || device >= count) return cudaErrorInvalidDevice;
-  device_of_thread = device;
-  return cudaSuccess;
-}
-cudaError_t cudaGetDevice(int* device) {
-  *device = device_of_thread;
-  return cudaSuccess;
-}
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   std::snprintf(id, static_cast<std::size_t>(length), "stand-in:%d", device);
   return cudaSuccess;

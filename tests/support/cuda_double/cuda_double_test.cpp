@@ -3,8 +3,12 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
+#include <thread>
 #include <vector>
+
+#include "queue.h"
 
 namespace {
 
@@ -84,6 +88,36 @@ TEST(CudaDouble, LanesExchange) {
     EXPECT_EQ(ballots[i], expected);
     EXPECT_EQ(all[i], static_cast<int>(i / 8 * 8 * 1000 + (i % 8 == 7 ? i : i + 1)));
   }
+}
+
+// A stream stands still before what is not ready, and goes on when another thread has made it so.
+TEST(CudaDouble, StreamsWaitForOthers) {
+  cudaStream_t first = nullptr, second = nullptr;
+  cudaEvent_t done = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), cudaSuccess);
+  std::atomic<bool> asked = false, ready = false;
+  std::vector<int> order;
+  cuda_double::enqueue_when(
+      first,
+      [&] {
+        asked = true;
+        return ready.load();
+      },
+      [&] { order.push_back(1); });
+  cudaEventRecord(done, first);
+  cudaStreamWaitEvent(second, done, 0);
+  cuda_double::enqueue(second, [&] { order.push_back(2); });
+  EXPECT_EQ(cudaEventQuery(done), cudaErrorNotReady);
+  std::thread other([&] {
+    while (!asked) std::this_thread::yield();
+    ready = true;
+  });
+  EXPECT_EQ(cudaStreamSynchronize(second), cudaSuccess);
+  other.join();
+  EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  cudaEventDestroy(done), cudaStreamDestroy(first), cudaStreamDestroy(second);
 }
 
 TEST(CudaDouble, WrongGridsAreRefused) {

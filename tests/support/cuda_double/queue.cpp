@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and memory. Memory of the device is closed to the host except while the device works; what the device
-// still has to do when memory is given back is done first, as the runtime does.
+// still has to do when memory is given back is done first, as the runtime does. Work may have to wait for another
+// stream, or for another rank: then its stream stands still, and whoever waits for it tries again.
 #include "queue.h"
 
 #include "calls.h"
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -16,6 +18,8 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <utility>
 #include <vector>
 
 // Work that was noted while its stream was captured; the same for a graph that can be launched.
@@ -23,14 +27,21 @@ struct CudaDoubleGraph {
   std::vector<std::function<void()>> work;
 };
 struct CudaDoubleStream {
-  std::deque<std::function<void()>> work;
+  struct Work {
+    std::function<bool()> ready;  // empty: at any time
+    std::function<void()> work;
+  };
+  std::deque<Work> work;
+  int device = 0;
+  bool busy = false;                          // asks whether it may go on
   std::unique_ptr<CudaDoubleGraph> captured;  // while it is
   bool broken = false;                        // the capture
 };
 struct CudaDoubleEvent {
   CudaDoubleStream* stream = nullptr;
-  std::uint64_t recorded = 0, reached = 0;
-  std::uint64_t time = 0;  // when it was reached last
+  std::uint64_t recorded = 0;
+  std::shared_ptr<std::uint64_t> reached = std::make_shared<std::uint64_t>(0);  // by who waits as well
+  std::uint64_t time = 0;                                                       // when it was reached last
 };
 
 namespace cuda_double {
@@ -80,34 +91,61 @@ class Working {
 };
 
 bool next(CudaDoubleStream& s) {
-  if (s.work.empty()) return false;
-  const auto work = std::move(s.work.front());
+  if (s.busy || s.work.empty()) return false;
+  if (const auto ready = s.work.front().ready) {
+    s.busy = true;
+    const bool goes_on = ready();
+    s.busy = false;
+    if (!goes_on) return false;
+  }
+  const auto work = std::move(s.work.front().work);
   s.work.pop_front();
   work();
   ++device().time;
   return true;
 }
 
-void drain(CudaDoubleStream& s) {
-  const std::lock_guard lock(device().mutex);
-  if (s.work.empty()) return;
-  const Working now;
-  while (next(s)) {
+// The stream goes on until `done`. While it stands still other threads may do what it waits for.
+template <class Done>
+void wait_for(CudaDoubleStream& s, const Done& done) {
+  constexpr auto patience = std::chrono::seconds(60);
+  auto moved = std::chrono::steady_clock::now();
+  for (std::uint64_t time = 0;;) {
+    {
+      const std::lock_guard lock(device().mutex);
+      if (done()) return;
+      const Working now;
+      while (next(s))
+        if (done()) return;
+      if (std::exchange(time, device().time) != device().time) moved = std::chrono::steady_clock::now();
+    }
+    if (std::chrono::steady_clock::now() - moved > patience) {
+      std::fputs("stand-in: a stream has waited a minute for what nobody does\n", stderr);
+      std::abort();
+    }
+    std::this_thread::yield();
   }
 }
 
+void drain(CudaDoubleStream& s) {
+  wait_for(s, [&] { return s.work.empty(); });
+}
+
+thread_local int device_of_thread = 0;
+
+// The streams of the device that this thread uses.
 void drain_all() {
-  const std::lock_guard lock(device().mutex);
-  const std::set<CudaDoubleStream*> streams = device().streams;
+  std::set<CudaDoubleStream*> streams;
+  {
+    const std::lock_guard lock(device().mutex);
+    for (auto* s : device().streams)
+      if (s->device == device_of_thread) streams.insert(s);
+  }
   for (auto* s : streams) drain(*s);
 }
 
 void reach(CudaDoubleEvent& e, std::uint64_t number) {
-  const std::lock_guard lock(device().mutex);
-  if (e.reached >= number) return;
-  const Working now;
-  while (e.reached < number && next(*e.stream)) {
-  }
+  if (e.stream) wait_for(*e.stream, [&] { return *e.reached >= number; });
 }
 
 std::size_t pages(std::size_t bytes) {
@@ -121,17 +159,22 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
   if (stream && stream->captured) return stream->captured->work.push_back(std::move(work));
   ++device().calls.single;
-  if (stream) return stream->work.push_back(std::move(work));
+  if (stream) return stream->work.push_back({{}, std::move(work)});
   const Working now;
   work();
   ++device().time;
 }
 
-void drive(cudaStream_t stream, const std::function<bool()>& done) {
+void enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
-  const Working now;
+  ++device().calls.single;
+  stream->work.push_back({std::move(ready), std::move(work)});
+}
+
+bool drive(cudaStream_t stream, const std::function<bool()>& done) {
   while (!done() && next(*stream)) {
   }
+  return done();
 }
 
 }  // namespace cuda_double
@@ -202,6 +245,19 @@ cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
   return cudaSuccess;
 }
 
+// All devices are the same one, under several names.
+cudaError_t cudaSetDevice(int device) {
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  if (device < 0 || device >= count) return cudaErrorInvalidDevice;
+  device_of_thread = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = device_of_thread;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize() {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   drain_all();
@@ -210,6 +266,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   const std::lock_guard lock(device().mutex);
   *s = new CudaDoubleStream;
+  (*s)->device = device_of_thread;
   device().streams.insert(*s);
   return cudaSuccess;
 }
@@ -227,7 +284,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
-  enqueue(s, [e, number = e->recorded] { reach(*e, number); });
+  if (!s) {
+    reach(*e, e->recorded);
+    return cudaSuccess;
+  }
+  if (!e->stream) return cudaSuccess;
+  const auto there = [reached = e->reached, number = e->recorded] { return *reached >= number; };
+  enqueue_when(
+      s, [there, other = e->stream] { return drive(other, there); }, [] {});
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
@@ -242,7 +306,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   e->stream = s;
-  enqueue(s, [e, number = ++e->recorded] { e->reached = number, e->time = device().time; });
+  enqueue(s, [e, number = ++e->recorded] { *e->reached = number, e->time = device().time; });
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
@@ -252,7 +316,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
 }
 // A piece of work takes a millisecond.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  if (begin->reached < begin->recorded || end->reached < end->recorded) return cudaErrorNotReady;
+  if (*begin->reached < begin->recorded || *end->reached < end->recorded) return cudaErrorNotReady;
   *milliseconds = static_cast<float>(end->time - begin->time);
   return cudaSuccess;
 }
@@ -260,10 +324,10 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   const std::lock_guard lock(device().mutex);
-  if (e->reached >= e->recorded) return cudaSuccess;
+  if (*e->reached >= e->recorded) return cudaSuccess;
   const Working now;
   next(*e->stream);
-  return e->reached >= e->recorded ? cudaSuccess : cudaErrorNotReady;
+  return *e->reached >= e->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
@@ -295,7 +359,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   const std::lock_guard lock(device().mutex);
   ++device().calls.graphs;
-  s->work.insert(s->work.end(), exec->work.begin(), exec->work.end());
+  for (const auto& work : exec->work) s->work.push_back({{}, work});
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

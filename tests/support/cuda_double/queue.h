@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // queue.h -- the streams of the stand-in. Work lies in its stream until somebody waits for it; then it is done by
-// whoever waits. The default stream does its work at once, and waits for no other one.
+// whoever waits. The default stream does its work at once.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,10 @@
 namespace cuda_double {
 
 void enqueue(cudaStream_t, std::function<void()> work);
-// For work that needs what another stream does first: that stream goes on until `done`.
-void drive(cudaStream_t, const std::function<bool()>& done);
+// For work that needs what another stream, or another rank, does first: it begins once `ready` says so. Whoever waits
+// for the stream asks again and again.
+void enqueue_when(cudaStream_t, std::function<bool()> ready, std::function<void()> work);
+// Within `ready`: another stream goes on until `done`, as far as it can. Whether it is.
+bool drive(cudaStream_t, const std::function<bool()>& done);
 
 }  // namespace cuda_double

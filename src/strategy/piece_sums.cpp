@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/piece_sums.h"
+
+#include <cassert>
+
+namespace tutti {
+
+PieceSums::PieceSums(DeviceSums& sums, Parameters& parameters, const StripePlan& plan, const Codec& codec,
+                     bool gradients_stay)
+    : sums_(sums),
+      parameters_(parameters),
+      codec_(codec),
+      copies_(gradients_stay ? FloatBuffer() : FloatBuffer(parameters.size(), parameters.gradients)),
+      summed_(copies_.size(), parameters.gradients),
+      values_(gradients_stay ? parameters.gradients.data() : copies_.data()),
+      runs_(plan.groups.size()),
+      mark_(plan.groups.size()) {
+  assert(!codec.lossy());
+  for (std::size_t g = 0; g < runs_.size(); ++g)
+    if (!plan.groups[g].sparse) plan_runs(plan.groups[g], runs_[g]);
+}
+
+// Neighbours become one run.
+void PieceSums::plan_runs(const StripeGroup& group, std::vector<DeviceSums::Run>& runs) {
+  float* const sums = copies_.size() > 0 ? summed_.data() : values_;
+  for (std::size_t piece = group.first_piece; piece < group.end_piece; ++piece) {
+    const Place p = place(piece);
+    const std::size_t count = p.rows * p.columns;
+    if (!runs.empty() && runs.back().values + runs.back().count == values_ + p.offset)
+      runs.back().count += count;
+    else
+      runs.push_back({values_ + p.offset, sums + p.offset, count});
+  }
+}
+
+PieceSums::Place PieceSums::place(std::size_t piece) const {
+  const Piece& p = parameters_.pieces[piece];
+  return {parameters_.offset(p), parameters_.slices[p.slice].rows, p.columns};
+}
+
+// The residuals of owners are disjoint, so every rank adds the whole of its own.
+void PieceSums::encode(std::size_t piece, const Residuals& residuals) {
+  assert(!residuals.mask);
+  const Place p = place(piece);
+  float* const values = values_ + p.offset;
+  const auto add = [&](const float* from, float* residual) {
+    codec_.encode(p.rows, p.columns, from, residual, reinterpret_cast<std::byte*>(values));
+  };
+  if (copies_.size() > 0 || residuals.local)
+    add(parameters_.gradients.data() + p.offset, residuals.local ? residuals.local + p.offset : nullptr);
+  if (residuals.owner) add(values, residuals.owner + p.offset);
+}
+
+void PieceSums::launch(std::size_t group) { mark_[group] = sums_.sum(runs_[group]); }
+
+void PieceSums::decode(std::size_t piece) {
+  if (copies_.size() == 0) return;
+  const Place p = place(piece);
+  codec_.decode(p.rows, p.columns, reinterpret_cast<const std::byte*>(summed_.data() + p.offset),
+                parameters_.gradients.data() + p.offset);
+}
+
+}  // namespace tutti

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// piece_sums.h -- groups of pieces in 32 bits that the library of the GPUs (NCCL) sums where they lie: no stripes, no
+// messages. Used by StripeExchange in place of a StripeRoute.
+#pragma once
+
+#include <vector>
+
+#include "comm/device_sums.h"
+#include "strategy/sparse_exchange.h"
+#include "strategy/stripes.h"
+#include "tutti/codec.h"
+#include "tutti/parameters.h"
+
+namespace tutti {
+
+class PieceSums {
+ public:
+  // All outlive it; the codec copies. `gradients_stay`: nobody writes to the place of a piece between encode() and
+  // decode(), so that sums may be made there.
+  PieceSums(DeviceSums&, Parameters&, const StripePlan&, const Codec&, bool gradients_stay);
+
+  void encode(std::size_t piece, const Residuals&);
+  void launch(std::size_t group);
+  bool passed(std::size_t group) { return sums_.passed(mark_[group]); }
+  void follow(std::size_t group) { sums_.follow(mark_[group]); }  // what the device does next comes behind the sums
+  void decode(std::size_t piece);
+
+ private:
+  struct Place {
+    std::size_t offset, rows, columns;
+  };
+  Place place(std::size_t piece) const;
+  void plan_runs(const StripeGroup&, std::vector<DeviceSums::Run>&);
+
+  DeviceSums& sums_;
+  Parameters& parameters_;
+  const Codec& codec_;
+  FloatBuffer copies_,
+      summed_;  // where gradients do not stay: the sums of one step stand beside the values of the next
+  float* const values_;
+  std::vector<std::vector<DeviceSums::Run>> runs_;  // by group
+  std::vector<std::uint64_t> mark_;                 // likewise: its last sum
+};
+
+}  // namespace tutti
