@@ -101,7 +101,8 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool dete
   return plan;
 }
 
-int threads_for(double operations_per_minibatch, const config::Record& command) {
+int threads_for(double operations_per_minibatch, const config::Record& command, const std::string& device) {
+  if (device != "cpu") return 1;
   if (command.integer("numCPUThreads", 0) != 0) return std::max(omp_get_max_threads(), 1);
   constexpr double worth_a_thread = 5e7;  // about a quarter of a millisecond of one core, many times a hand-over
   const auto useful = static_cast<int>(std::min(operations_per_minibatch / worth_a_thread, 1e6));

@@ -26,8 +26,8 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool dete
 
 // Threads worth using for a minibatch of so many floating-point operations, at most those of the plan: a small network
 // would spend its time in handing work over. Depends on the configuration alone, so that reruns give the same bits; a
-// numCPUThreads in the configuration is taken at its word.
-int threads_for(double operations_per_minibatch, const config::Record& command);
+// numCPUThreads in the configuration is taken at its word. One where a GPU computes: the other cores load data.
+int threads_for(double operations_per_minibatch, const config::Record& command, const std::string& device);
 
 // Computes with this many threads as long as it lives.
 class ThreadLimit {

@@ -79,7 +79,7 @@ EvaluationRun evaluate_model(Network& network, Reader& reader, const ActionConte
   std::size_t weights = 0;
   for (const auto& slice : network.parameters().slices) weights += slice.size();
   const ThreadLimit limit(
-      threads_for(2.0 * static_cast<double>(weights) * static_cast<double>(share), context.command));
+      threads_for(2.0 * static_cast<double>(weights) * static_cast<double>(share), context.command, context.device));
   EvaluationLines lines{options.trace_level > 0 ? options.num_mbs_to_show_result : 0, options.first_mbs_to_show_result};
   return evaluate(network, reader, *context.world, plan, lines, EvaluationOf::listed_nodes, context.parallel);
 }

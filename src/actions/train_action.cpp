@@ -252,7 +252,8 @@ void make_exchange(const ActionContext& context, Training& t) {
   const std::int64_t share = largest_share(t.sgd, always_shares ? sharing : 1);
   std::size_t weights = 0;
   for (const auto& slice : t.network->parameters().slices) weights += slice.size();
-  t.threads = threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share), context.command);
+  t.threads =
+      threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share), context.command, context.device);
   t.network->plan_training(share);
 }
 

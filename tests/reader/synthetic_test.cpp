@@ -46,6 +46,21 @@ TEST(Synthetic, ASampleDependsOnSeedAndIndexOnly) {
   }
 }
 
+TEST(Synthetic, LargeSamplesAreTheSameManyAtATime) {
+  SyntheticReaderOptions o;
+  o.kind = SyntheticReaderOptions::Kind::random;
+  constexpr std::size_t dim = 300000;
+  o.input.resize(2);
+  o.input[0].first = "features", o.input[0].second.dim = dim;
+  o.input[1].first = "labels", o.input[1].second.label_dim = 10;
+  const std::vector<std::uint32_t> which = {7, 3, 3000, 4};
+  const Samples together = samples_of(o, which);
+  ASSERT_EQ(together.x.size(), which.size() * dim);
+  for (std::size_t n = 0; n < which.size(); ++n)
+    EXPECT_TRUE(std::equal(together.x.begin() + n * dim, together.x.begin() + (n + 1) * dim,
+                           samples_of(o, {which[n]}).x.begin()));
+}
+
 TEST(Synthetic, DigitsAreInkOnPaperAndAllClassesOccur) {
   std::array<int, 10> classes{};
   DigitImage image;

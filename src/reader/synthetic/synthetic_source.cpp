@@ -93,11 +93,36 @@ void RandomSource::add(std::size_t stream, std::uint64_t draw, StreamBuffer& to)
   }
 }
 
+std::uint64_t RandomSource::draw_of(std::size_t stream, std::uint32_t sequence) const {
+  return CounterRandom(data_.seed + stream + 1, data_.first_sample + sequence).next();
+}
+
 void RandomSource::read_single_samples(std::span<const std::uint32_t> sequences, Share& share) {
-  for (std::size_t s = 0; s < data_.streams.size(); ++s)
-    for (const std::uint32_t i : sequences)
-      add(s, CounterRandom(data_.seed + s + 1, data_.first_sample + i).next(), share[s]);
+  constexpr std::size_t worth_sharing = std::size_t{1} << 20;  // numbers
+  for (std::size_t s = 0; s < data_.streams.size(); ++s) {
+    if (!data_.streams[s].label && sequences.size() * infos_[s].dim >= worth_sharing)
+      copy_together(s, sequences, share[s]);
+    else
+      for (const std::uint32_t i : sequences) add(s, draw_of(s, i), share[s]);
+  }
   share.end_single_samples(sequences.size());
+}
+
+// In the thread that trains, which alone knows how many cores that takes.
+void RandomSource::begin_epoch() {
+  if (const std::size_t wanted = default_loaders(); !loaders_ || loaders_->loaders() != wanted)
+    loaders_ = std::make_unique<LoaderPool>(wanted);
+}
+
+// Large samples, which one thread would not copy as fast as a GPU takes them.
+void RandomSource::copy_together(std::size_t stream, std::span<const std::uint32_t> sequences, StreamBuffer& to) {
+  const std::size_t dim = infos_[stream].dim, before = to.columns;
+  for (std::size_t n = 0; n < sequences.size(); ++n) to.add_dense();
+  if (!loaders_) begin_epoch();
+  float* const first = to.dense.data() + before * dim;
+  loaders_->run(sequences.size(), [&](std::size_t n, std::size_t) {
+    std::copy_n(pool_.data() + draw_of(stream, sequences[n]) % pool_starts, dim, first + n * dim);
+  });
 }
 
 void RandomSource::read_sequences(std::span<const std::uint32_t> sequences, Share& share) {

@@ -2,6 +2,9 @@
 // synthetic_source.h -- data made up from (seed, index): drawn digits to learn from, random numbers for speed runs.
 #pragma once
 
+#include <memory>
+
+#include "reader/loader_pool.h"
 #include "reader/sequence_source.h"
 #include "reader/synthetic/digits.h"
 
@@ -47,10 +50,13 @@ class RandomSource final : public SequenceSource {
   explicit RandomSource(SyntheticData);
   const std::vector<StreamInfo>& streams() const override { return infos_; }
   const SequenceIndex& index() override { return index_; }
+  void begin_epoch() override;
   void read(std::span<const std::uint32_t> sequences, Share&) override;
 
  private:
   void read_single_samples(std::span<const std::uint32_t> sequences, Share&);
+  void copy_together(std::size_t stream, std::span<const std::uint32_t> sequences, StreamBuffer&);
+  std::uint64_t draw_of(std::size_t stream, std::uint32_t sequence) const;
   void read_sequences(std::span<const std::uint32_t> sequences, Share&);
   void add(std::size_t stream, std::uint64_t draw, StreamBuffer&) const;
 
@@ -59,6 +65,7 @@ class RandomSource final : public SequenceSource {
   std::vector<StreamInfo> infos_;
   SequenceIndex index_;
   std::vector<float> pool_;
+  std::unique_ptr<LoaderPool> loaders_;
 };
 
 }  // namespace tutti::reader
