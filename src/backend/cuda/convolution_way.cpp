@@ -54,7 +54,7 @@ Algorithms::Choice fastest(const std::vector<Performance>& results, int found, C
 }
 
 // Whether the library says that it cannot do what was asked for, and not that something went wrong: statuses of 2000
-// and of 3000 and more, with their kinds.
+// and of 3000 and more, with their kinds. What went wrong matters where there is no other way.
 bool knows_nothing_of_it(cudnnStatus_t status) {
   const int group = static_cast<int>(status) / 1000;
   return group == 2 || group == 3;
@@ -140,7 +140,7 @@ bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<in
     std::vector<Performance> results(most);
     int found = 0;
     const cudnnStatus_t status = find(most, &found, results.data());
-    if (knows_nothing_of_it(status)) return {no_algorithm, 0};
+    if (knows_nothing_of_it(status) || (status != CUDNN_STATUS_SUCCESS && way_ != Way::plain)) return {no_algorithm, 0};
     check(status, "measuring algorithms of a convolution");
     return fastest(results, found, images_.compute_type(), shape_.winograd, of_winograd);
   });

@@ -170,11 +170,13 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, std::size_t coun
 }
 constexpr auto as_it_is = [](std::size_t, float v) { return v; };
 
-// First what must be passed over: an error, other bits every time, too much memory.
+// First what must be passed over: an error, other bits every time, too much memory. With groups of few channels in 16
+// bits the library stumbles.
 template <class Performance>
-cudnnStatus_t measured(bool valid, cudnnMathType_t math, int most, int* found, Performance* results) {
+cudnnStatus_t measured(const Geometry& g, cudnnMathType_t math, int most, int* found, Performance* results) {
   using Algorithm = decltype(results->algo);
-  if (!valid) return CUDNN_STATUS_BAD_PARAM;
+  if (!g.valid) return CUDNN_STATUS_BAD_PARAM;
+  if (g.type != CUDNN_DATA_FLOAT && g.groups > 1 && g.in < 8) return CUDNN_STATUS_INTERNAL_ERROR;
   *found = most < 4 ? most : 4;
   const Performance all[4] = {
       {static_cast<Algorithm>(0), CUDNN_STATUS_BAD_PARAM, -1, 0, CUDNN_DETERMINISTIC, math},
@@ -204,9 +206,10 @@ cudnnStatus_t drop(T* p) {
 }  // namespace
 
 const char* cudnnGetErrorString(cudnnStatus_t s) {
-  return s == CUDNN_STATUS_SUCCESS     ? "CUDNN_STATUS_SUCCESS"
-         : s == CUDNN_STATUS_BAD_PARAM ? "CUDNN_STATUS_BAD_PARAM"
-                                       : "CUDNN_STATUS_NOT_SUPPORTED";
+  return s == CUDNN_STATUS_SUCCESS          ? "CUDNN_STATUS_SUCCESS"
+         : s == CUDNN_STATUS_BAD_PARAM      ? "CUDNN_STATUS_BAD_PARAM"
+         : s == CUDNN_STATUS_INTERNAL_ERROR ? "CUDNN_STATUS_INTERNAL_ERROR"
+                                            : "CUDNN_STATUS_NOT_SUPPORTED";
 }
 std::size_t cudnnGetVersion() { return 90000; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* p) { return make(p); }
@@ -262,19 +265,19 @@ cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t d, cudnnA
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                                                    cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int most,
                                                    int* found, cudnnConvolutionFwdAlgoPerf_t* results) {
-  return measured(Geometry(*x, *w, *c, *y).valid, c->math, most, found, results);
+  return measured(Geometry(*x, *w, *c, *y), c->math, most, found, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(cudnnHandle_t, cudnnFilterDescriptor_t w,
                                                         cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c,
                                                         cudnnTensorDescriptor_t dx, int most, int* found,
                                                         cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  return measured(Geometry(*dx, *w, *c, *dy).valid, c->math, most, found, results);
+  return measured(Geometry(*dx, *w, *c, *dy), c->math, most, found, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(cudnnHandle_t, cudnnTensorDescriptor_t x,
                                                           cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c,
                                                           cudnnFilterDescriptor_t dw, int most, int* found,
                                                           cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  return measured(Geometry(*x, *dw, *c, *dy).valid, c->math, most, found, results);
+  return measured(Geometry(*x, *dw, *c, *dy), c->math, most, found, results);
 }
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
                                                       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,
