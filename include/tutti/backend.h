@@ -187,6 +187,9 @@ class Backend {
   // dx[from[c]] += dy[c].
   virtual void gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) = 0;
   virtual void scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) = 0;
+  // As gather_columns, by numbers that lie in memory of the backend; where they are negative y stays as it was.
+  virtual void replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                               float* y) = 0;
 
   // Products.
   virtual void gemm(const Gemm&, const float* a, const float* b, float* c) = 0;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/carried_state.h"
 #include "graph/sequences.h"
 #include "tutti/backend.h"
 #include "tutti/graph.h"
@@ -109,9 +110,11 @@ class Kernel {
   virtual void forward(Run&) const = 0;
   // Writes the gradients of the inputs whose `write` is not none.
   virtual void backward(Run&) const {}
-  // Writes the numbers that change from step to step though sizes and places do not, `told_bytes` of them. They are in
-  // memory of the backend, where told() points, when forward runs, and stay there until the next step.
+  // Before forward, which may be repeated from a recording: what changes from step to step though sizes and places do
+  // not. `told_bytes` of it are written, and lie in memory of the backend, where told() points, until the next step.
   virtual void tell(Run&, std::byte*) const {}
+  // Asked of what goes step by step: whether the calls follow from the numbers of sequences that go on, step by step.
+  virtual bool repeats(const Run&) const { return true; }
   // Makes what depends on the number of columns before the first step.
   virtual void plan(Backend&, std::size_t columns) const {}
   // Finds the kernels that it works hand in hand with, when it is known what each of them writes.

@@ -301,7 +301,7 @@ void Program::forward(Run& run, Repeater* repeater) const {
     const auto work = [&] {
       for (std::size_t i = s.first; i < s.last; ++i) i = forward_one(run, i);
     };
-    repeater ? repeater->run(n, run, work) : work();
+    repeater&& repeats(run, s) ? repeater->run(n, run, work) : work();
   }
 }
 
@@ -369,7 +369,7 @@ void Program::backward(Run& run, Repeater* repeater) const {
   for (std::size_t n = 0; n < backward_stretches_.size(); ++n) {
     const Stretch& s = backward_stretches_[n];
     const auto work = [&] { backward_stretch(run, s); };
-    repeater&& s.repeats ? repeater->run(forward_stretches_.size() + n, run, work) : work();
+    repeater&& repeats(run, s) ? repeater->run(forward_stretches_.size() + n, run, work) : work();
   }
   std::size_t flowing = 0;
   for (const auto& tensors : completes_) flowing += tensors.size();

@@ -69,8 +69,11 @@ class Program {
   struct Stretch {
     std::size_t first = 0, last = 0;
     bool repeats = false;
+    std::vector<std::size_t> asked;  // kernels that go step by step, so that it depends on the sequences
   };
   bool on_given_axes(const Instruction&) const;
+  bool repeats(std::size_t kernel) const;
+  bool repeats(const Run&, const Stretch&) const;
   void find_stretches();
   void flow_gradients();
   void find_ready();

@@ -8,8 +8,9 @@
 namespace tutti::graph {
 namespace {
 
-// Whole minibatches and the last one of an epoch, in one part or several.
-constexpr std::size_t most_shapes = 4;
+// Whole minibatches and the last one of an epoch, in one part or several; lengths of sequences in some buckets. Those
+// that come again after more others than that are strangers.
+constexpr std::size_t most_shapes = 16;
 
 // Notes pieces that are announced while nothing has been computed yet.
 class Notes final : public PieceSink {
@@ -24,7 +25,7 @@ class Notes final : public PieceSink {
 
 }  // namespace
 
-// Left out: what keeps states, or sends lists of the host (sparse inputs, sequences).
+// Left out: what sends lists of the host (sparse inputs), or makes the columns of an axis.
 bool repeats(const Instruction& i) {
   static const std::set<std::string> same = {"Times",
                                              "TransposeTimes",
@@ -79,7 +80,10 @@ bool repeats(const Instruction& i) {
                                              "Reorder",
                                              "ROIPooling",
                                              "BatchNormalization",
-                                             "LocalResponseNormalization"};
+                                             "LocalResponseNormalization",
+                                             "PastValue",
+                                             "FutureValue",
+                                             "LSTM"};
   return !i.reads_sparse && same.contains(i.operation);
 }
 
@@ -91,17 +95,19 @@ void Repeater::begin(const Run& run) {
   key_.push_back(std::uint64_t{run.first_part} | std::uint64_t{run.last_part} << 1 |
                  std::uint64_t{std::bit_cast<std::uint32_t>(run.gradient_scale)} << 2);
   key_.push_back(std::bit_cast<std::uint64_t>(run.dropout_rate));
-  const auto known = std::find_if(shapes_.begin(), shapes_.end(), [&](const auto& s) { return s->key == key_; });
-  if (known != shapes_.end()) {
-    now_ = known->get();
-  } else if (shapes_.size() < most_shapes) {
-    now_ = shapes_.emplace_back(std::make_unique<Shape>()).get();
-  } else {
-    now_ = shapes_[oldest_].get();
-    oldest_ = (oldest_ + 1) % most_shapes;
-    now_->stretches.clear(), now_->seen = 0;
+  key_.push_back(run.fragments.empty());
+  for (std::size_t axis = 0; axis < run.sequences.size(); ++axis)
+    if (const SequenceTable& table = run.sequences[axis]; table.columns() == run.columns[axis])
+      for (std::size_t t = 0; t < table.steps(); ++t) key_.push_back(table.width(t));
+  auto known = std::find_if(shapes_.begin(), shapes_.end(), [&](const auto& s) { return s->key == key_; });
+  if (known == shapes_.end()) {
+    if (shapes_.size() < most_shapes) shapes_.push_back(std::make_unique<Shape>());
+    known = shapes_.end() - 1;
+    (*known)->stretches.clear(), (*known)->seen = 0;
+    (*known)->key = key_;
   }
-  if (known == shapes_.end() || now_->seen == 0) now_->key = key_;
+  std::rotate(shapes_.begin(), known, known + 1);
+  now_ = shapes_.front().get();
   ++now_->seen;
 }
 

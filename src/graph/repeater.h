@@ -42,8 +42,7 @@ class Repeater {
   bool repeat(std::size_t stretch, Run&, const std::function<void()>& work);
 
   Recorder* recorder_ = nullptr;
-  std::vector<std::unique_ptr<Shape>> shapes_;
-  std::size_t oldest_ = 0;
+  std::vector<std::unique_ptr<Shape>> shapes_;  // the last ones that came, first
   Shape* now_ = nullptr;
   std::vector<std::uint64_t> key_;
 };

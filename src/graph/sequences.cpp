@@ -50,37 +50,4 @@ void SequenceTable::pack() {
   }
 }
 
-void CarriedState::shape(std::size_t width, std::size_t depth) {
-  if (width == width_ && depth == depth_) return;
-  width_ = width, depth_ = depth;
-  lanes_.clear();
-}
-
-const float* CarriedState::look(std::int32_t lane, std::size_t age) const {
-  const auto l = static_cast<std::size_t>(lane);
-  if (l >= lanes_.size() || age > lanes_[l].known) return nullptr;
-  const std::size_t at = (lanes_[l].next + depth_ - age % depth_) % depth_;
-  return lanes_[l].columns.data() + at * width_;
-}
-
-float* CarriedState::push(std::int32_t lane) {
-  const auto l = static_cast<std::size_t>(lane);
-  if (l >= lanes_.size()) lanes_.resize(l + 1);
-  Lane& to = lanes_[l];
-  if (to.columns.empty()) to.columns.resize(width_ * depth_);
-  float* column = to.columns.data() + to.next * width_;
-  to.next = (to.next + 1) % depth_;
-  to.known = std::min(to.known + 1, depth_);
-  return column;
-}
-
-void CarriedState::forget(std::int32_t lane) {
-  const auto l = static_cast<std::size_t>(lane);
-  if (l < lanes_.size()) lanes_[l].known = 0;
-}
-
-void CarriedState::forget_all() {
-  for (auto& lane : lanes_) lane.known = 0;
-}
-
 }  // namespace tutti::graph

@@ -51,26 +51,4 @@ class SequenceTable {
   bool identity_ = true;
 };
 
-// What one delay or recurrent layer keeps from one minibatch to the next, for each lane of truncated sequences: the
-// columns of the last steps, oldest first.
-class CarriedState {
- public:
-  // Floats of one step, and how many steps are kept.
-  void shape(std::size_t width, std::size_t depth);
-  // The kept column of `age` steps ago (1 = the last one), or nullptr when the lane is not known that far back.
-  const float* look(std::int32_t lane, std::size_t age) const;
-  // Room for a new step; the oldest one is dropped.
-  float* push(std::int32_t lane);
-  void forget(std::int32_t lane);
-  void forget_all();
-
- private:
-  struct Lane {
-    std::vector<float> columns;  // depth x width, as a ring
-    std::size_t next = 0, known = 0;
-  };
-  std::size_t width_ = 0, depth_ = 0;
-  std::vector<Lane> lanes_;
-};
-
 }  // namespace tutti::graph

@@ -16,8 +16,20 @@ bool Program::on_given_axes(const Instruction& i) const {
   return given(i.out) && std::all_of(i.in.begin(), i.in.end(), given);
 }
 
-// A stretch of a few calls is not worth a recording. Backward is cut where much has become complete, so that pieces can
-// travel while the rest is computed.
+// Alone, or as a member of a loop all of whose members repeat.
+bool Program::repeats(std::size_t kernel) const {
+  const auto alone = [&](std::size_t k) {
+    return graph::repeats(kernels_[k]->code) && on_given_axes(kernels_[k]->code);
+  };
+  if (loop_of_[kernel] == none) return alone(kernel);
+  const LoopRun& loop = loops_[loop_of_[kernel]];
+  for (std::size_t k = loop.first(); k < loop.last(); ++k)
+    if (!alone(k)) return false;
+  return true;
+}
+
+// A stretch of a few calls is not worth a recording; what goes step by step makes many. Backward is cut where much has
+// become complete, so that pieces can travel while the rest is computed.
 void Program::find_stretches() {
   constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
   const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {
@@ -25,15 +37,19 @@ void Program::find_stretches() {
     std::size_t complete = 0;
     for (std::size_t n = 0; n < count; ++n) {
       const std::size_t kernel = kernel_at(n);
-      const bool same = loop_of_[kernel] == none && !backward_only_[kernel] && graph::repeats(kernels_[kernel]->code) &&
-                        on_given_axes(kernels_[kernel]->code);
-      if (stretches.empty() || stretches.back().repeats != same || complete >= much)
-        stretches.push_back({n, n, same}), complete = 0;
+      const bool same = repeats(kernel);
+      const bool inside = n > 0 && loop_of_[kernel] != none && loop_of_[kernel] == loop_of_[kernel_at(n - 1)];
+      if (stretches.empty() || (!inside && (stretches.back().repeats != same || complete >= much)))
+        stretches.push_back({n, n, same, {}}), complete = 0;
       stretches.back().last = n + 1;
       if (!backward || !same) continue;
       for (const auto tensor : completes_[kernel]) complete += code_.tensors[tensor].elements;
     }
-    for (Stretch& s : stretches) s.repeats = s.repeats && s.last - s.first >= fewest;
+    for (Stretch& s : stretches) {
+      for (std::size_t n = s.first; n < s.last; ++n)
+        if (needs_sequences(kernels_[kernel_at(n)]->code.operation)) s.asked.push_back(kernel_at(n));
+      s.repeats = s.repeats && (s.last - s.first >= fewest || !s.asked.empty());
+    }
     return stretches;
   };
   forward_stretches_ = cut(
@@ -42,13 +58,19 @@ void Program::find_stretches() {
       active_.size(), [this](std::size_t n) { return active_[n]; }, true);
 }
 
+bool Program::repeats(const Run& run, const Stretch& s) const {
+  return s.repeats &&
+         std::all_of(s.asked.begin(), s.asked.end(), [&](std::size_t k) { return kernels_[k]->repeats(run); });
+}
+
 // What the kernels [first, last) are told, in one journey.
 void Program::tell(Run& run, std::size_t first, std::size_t last) const {
   std::size_t begin = run.told.size(), end = 0;
   for (std::size_t i = first; i < last; ++i) {
     const Kernel& kernel = *kernels_[i];
-    if (kernel.told_bytes == 0 || backward_only_[i]) continue;
+    if (backward_only_[i]) continue;
     kernel.tell(run, run.told.data() + kernel.told_at);
+    if (kernel.told_bytes == 0) continue;
     begin = std::min(begin, kernel.told_at), end = kernel.told_at + kernel.told_bytes;
   }
   if (begin >= end) return;

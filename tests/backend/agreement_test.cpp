@@ -262,6 +262,17 @@ TEST_F(Agreement, DropoutDropsTheSame) {
   });
 }
 
+TEST_F(Agreement, ColumnsByNumbersOfTheDevice) {
+  compare(0, [](Desk& d) {
+    const Floats x = random(7 * 5, 1), y = random(6 * 5, 2);
+    float *from = d.put(x), *to = d.put(y);
+    d.backend.replace_columns(d.put_numbers(std::array<std::int32_t, 6>{3, -1, 0, 6, -1, 3})->data(), 6, 5, from, to);
+    d.take(to, y.size());
+    EXPECT_TRUE(std::equal(x.begin() + 15, x.begin() + 20, d.results.begin()));
+    EXPECT_TRUE(std::equal(y.begin() + 5, y.begin() + 10, d.results.begin() + 5)) << "stays";
+  });
+}
+
 TEST_F(Agreement, Copies) {
   struct Case {
     std::vector<std::size_t> size, from, to;

@@ -2,6 +2,8 @@
 // Steps that a device repeats from a recording: the bits of those that it is told call by call, with fewer calls.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "../brainscript/networks.h"
 #include "../support/cuda_double/calls.h"
 #include "base/cuda_library.h"
@@ -14,13 +16,17 @@ namespace {
 using test::SequenceData;
 
 using Lengths = std::vector<std::size_t>;  // of the sequences of a minibatch
-const Lengths whole(8, 1), rest(5, 1);
+const Lengths whole(8, 1), rest(5, 1), ragged = {7, 3, 5, 3}, others = {3, 5, 7, 3}, longer = {9, 4};
+const std::vector<Lengths> in_buckets = {ragged, longer, ragged, others, longer, ragged, longer, {4}, others};
+const std::vector<Lengths> cut = {{4, 4, 4}, {4, 4, 4}, {4, 2, 4}, {4, 4, 4},
+                                  {4, 4, 4}, {4, 2, 4}, {4, 4, 4}, {4, 4, 4}};
 
 struct Case {
   std::string name, network;     // defines z and the labels that it is to have
   std::uint64_t single, graphs;  // calls of a step that has been recorded, at most
   std::size_t inputs = 3;
   std::vector<Lengths> minibatches = {whole, whole, whole, rest, whole, whole, rest, rest, whole};
+  bool truncated = false;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -34,16 +40,44 @@ std::string residual_blocks(int count) {
   return text + fmt::format("\n    z = LinearLayer {{4}} (AveragePoolingLayer {{(4:4)}} (b{}))", count);
 }
 
-// Two inputs, what is told and the mark behind the criterion are calls of their own, and the gradient of the criterion.
+// Calls of their own are two inputs and, with sequences, their order; what is told; the mark behind the criterion and
+// its gradient.
 std::vector<Case> cases() {
-  return {{"BatchNormalization", residual_blocks(3), 5, 2, 16},
-          {"Dropout",
-           "z = LinearLayer {4} (Dropout (ReLU (LinearLayer {9} (Dropout (Sigmoid (LinearLayer {9} (x)))))))", 5, 2},
-          // Columns as ever, but another number of them is gathered in each step.
-          {"Gathered",
-           "g = BS.Sequences.Gather (Greater (Slice (0, 1, x), 0), RowStack (x : labels)); wanted = Slice (3, 7, g); "
-           "z = LinearLayer {4} (Sigmoid (LinearLayer {5} (Tanh (LinearLayer {5} (Slice (0, 3, g))))))",
-           41, 0}};
+  return {
+      {"BatchNormalization", residual_blocks(3), 5, 2, 16},
+      {"Dropout", "z = LinearLayer {4} (Dropout (ReLU (LinearLayer {9} (Dropout (Sigmoid (LinearLayer {9} (x)))))))", 5,
+       2},
+      // Columns as ever, but another number of them is gathered in each step.
+      {"Gathered",
+       "g = BS.Sequences.Gather (Greater (Slice (0, 1, x), 0), RowStack (x : labels)); wanted = Slice (3, 7, g); "
+       "z = LinearLayer {4} (Sigmoid (LinearLayer {5} (Tanh (LinearLayer {5} (Slice (0, 3, g))))))",
+       41, 0},
+      {"Loop",
+       "R = ParameterTensor {4:4}; h = Tanh (LinearLayer {4} (x) + R * PastValue (0, h)); z = LinearLayer {4} (h)", 8,
+       2, 3, in_buckets},
+      {"BothDirections",
+       "f = PastValue (0, LinearLayer {4} (x), timeStep=2); b = FutureValue (0, Sigmoid (f)); "
+       "z = LinearLayer {4} (f + b)",
+       8, 2, 3, in_buckets},
+      {"LSTM", "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5, goBackwards=true} (x)))", 8, 2, 3,
+       in_buckets},
+      {"TruncatedLoop",
+       "R = ParameterTensor {4:4}; "
+       "h = Tanh (LinearLayer {4} (x) + R * PastValue (0, h) + PastValue (0, h, timeStep=3)); z = LinearLayer {4} (h)",
+       10, 2, 3, cut, true},
+      {"TruncatedLSTM", "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5} (x)))", 10, 2, 3, cut,
+       true},
+      // Which gradients reach the state is known on the host alone.
+      {"TruncatedTrainedState", "z = LinearLayer {4} (RecurrentLSTMLayer {5, trainInitialState=true} (x))", 101, 0, 3,
+       cut, true}};
+}
+
+// Lanes begin and end their sequences at different times.
+std::vector<Fragment> fragments_of(const Case& c, std::size_t minibatch) {
+  std::vector<Fragment> fragments;
+  for (std::size_t lane = 0; c.truncated && lane < c.minibatches[minibatch].size(); ++lane)
+    fragments.push_back({static_cast<std::int32_t>(lane), (minibatch + lane) % 4 == 0, (minibatch + lane) % 4 == 3});
+  return fragments;
 }
 
 struct Step {
@@ -71,14 +105,14 @@ std::optional<CudaDoubleCalls> counted() {
   }
 }
 
-Training train(const Case& c, bool repeat) {
+Training train(const Case& c, bool repeat, const std::string& device = "cuda:0") {
   const auto built = brainscript::build(
       fmt::format("{{ x = Input {{{}}}; labels = Input {{4}}; {}; "
                   "ce = CrossEntropyWithSoftmax ({}, z); criterionNodes = (ce) }}",
                   c.inputs, c.network, c.network.find("wanted") == std::string::npos ? "labels" : "wanted"));
   EXPECT_EQ(built.errors, "");
   NetworkOptions options;
-  options.device = "cuda:0", options.repeat_steps = repeat;
+  options.device = device, options.repeat_steps = repeat;
   Network network(built.graph, options);
   SequenceData data({{"x", c.inputs, false}, {"labels", 4, false}});
   network.bind(data.infos);
@@ -89,7 +123,7 @@ Training train(const Case& c, bool repeat) {
   Training training;
   OnDevice sink;
   for (std::size_t i = 0; i < c.minibatches.size(); ++i) {
-    Batch batch = data.batch(data.random({c.minibatches[i]}, static_cast<unsigned>(i)));
+    Batch batch = data.batch(data.random({c.minibatches[i]}, static_cast<unsigned>(i)), fragments_of(c, i));
     batch.position = static_cast<std::int64_t>(100 * i);
     mode.dropout_seed = i / 4;
     network.set_mode(mode);
@@ -120,6 +154,15 @@ TEST_P(RepeatedSteps, HaveTheBitsOfThoseThatAreTold) {
   for (std::size_t i = 0; i < told.steps.size(); ++i)
     EXPECT_EQ(told.steps[i].gradients, repeated.steps[i].gradients) << "step " << i;
   EXPECT_EQ(told.kept, repeated.kept);
+}
+
+TEST_P(RepeatedSteps, AreNearThoseOfTheCpu) {
+  const Training there = train(GetParam(), true), here = train(GetParam(), false, "cpu");
+  for (std::size_t i = 0; i < here.steps.size(); ++i)
+    for (std::size_t k = 0; k < here.steps[i].gradients.size(); ++k) {
+      const float a = here.steps[i].gradients[k], b = there.steps[i].gradients[k];
+      ASSERT_NEAR(a, b, 1e-3 * (1 + std::fabs(a))) << "step " << i << ", element " << k;
+    }
 }
 
 TEST_P(RepeatedSteps, AreFewCalls) {

@@ -110,12 +110,44 @@ TEST_F(RepeaterTest, EachShapeHasItsOwn) {
   EXPECT_TRUE(step(repeater));
   settle();
   run.last_part = false;
-  EXPECT_TRUE(step(repeater)) << "the oldest one is forgotten";
+  EXPECT_TRUE(step(repeater));
   settle();
-  run.last_part = true;
+  run.gradient_scale = 1, run.last_part = true;
   EXPECT_FALSE(step(repeater));
-  run.gradient_scale = 1, run.values[0] = &room;
-  EXPECT_TRUE(step(repeater)) << "the oldest one was forgotten";
+}
+
+TEST_F(RepeaterTest, StepsOfSequencesAreKnownByHowManyGoOn) {
+  Repeater repeater;
+  repeater.use(recorder);
+  run.sequences.resize(1);
+  const auto lengths = [&](const std::vector<std::int64_t>& of) { run.sequences[0].assign_lengths(of); };
+  lengths({3, 3, 2});
+  EXPECT_TRUE(step(repeater) && step(repeater));
+  EXPECT_FALSE(step(repeater));
+  lengths({3, 2, 3});
+  EXPECT_FALSE(step(repeater)) << "others, of the same lengths";
+  lengths({4, 2, 2});
+  EXPECT_TRUE(step(repeater)) << "as many columns, but other steps";
+  const std::vector<Fragment> fragments(3);
+  lengths({3, 3, 2});
+  run.fragments = fragments;
+  EXPECT_TRUE(step(repeater)) << "truncated ones keep states";
+}
+
+TEST_F(RepeaterTest, ForgetsWhatHasNotComeForLong) {
+  Repeater repeater;
+  repeater.use(recorder);
+  const auto comes = [&](std::size_t columns) {
+    run.columns = {columns};
+    return step(repeater);
+  };
+  comes(1), comes(1), comes(2), comes(2);
+  for (std::size_t other = 3; other < 17; ++other) comes(other);  // 16 in all
+  EXPECT_FALSE(comes(1));
+  EXPECT_TRUE(comes(17)) << "in the place of 2";
+  EXPECT_FALSE(comes(1));
+  EXPECT_TRUE(comes(2));
+  EXPECT_FALSE(comes(1));
 }
 
 TEST_F(RepeaterTest, WhatCannotBeRecordedIsDone) {
@@ -143,7 +175,7 @@ TEST(Repeats, OnlyWhatIsTheSameEveryTime) {
   i.reads_sparse = true;
   EXPECT_FALSE(repeats(i));
   i.reads_sparse = false;
-  for (const char* operation : {"PastValue", "LSTM", "GatherPacked", "Where"}) {
+  for (const char* operation : {"TimeReverse", "SliceTime", "GatherPacked", "Where"}) {
     i.operation = operation;
     EXPECT_FALSE(repeats(i)) << operation;
   }

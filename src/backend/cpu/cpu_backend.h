@@ -32,6 +32,8 @@ class CpuBackend : public Backend {
   void copy(const Layout&, const float* x, float* y, bool accumulate) override;
   void gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) override;
   void scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) override;
+  void replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                       float* y) override;
 
   void gemm(const Gemm&, const float* a, const float* b, float* c) override;
   void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) override;

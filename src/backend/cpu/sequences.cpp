@@ -23,4 +23,10 @@ void CpuBackend::scatter_columns(std::span<const std::int32_t> from, std::size_t
     if (from[c] >= 0) kernels_.add(dy + c * width, dx + static_cast<std::size_t>(from[c]) * width, width);
 }
 
+void CpuBackend::replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                                 float* y) {
+  for (std::size_t c = 0; c < columns; ++c)
+    if (from[c] >= 0) std::memcpy(y + c * width, x + static_cast<std::size_t>(from[c]) * width, width * sizeof(float));
+}
+
 }  // namespace tutti::cpu

@@ -44,6 +44,8 @@ class CudaBackend : public Backend, public Recorder {
   void copy(const Layout&, const float* x, float* y, bool accumulate) override;
   void gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) override;
   void scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) override;
+  void replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                       float* y) override;
 
   void gemm(const Gemm&, const float* a, const float* b, float* c) override;
   bool fuses_products() const override { return true; }

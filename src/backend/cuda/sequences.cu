@@ -14,6 +14,12 @@ __global__ void gather_each(const std::int32_t* from, std::size_t columns, std::
   }
 }
 
+__global__ void replace_each(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                             float* y) {
+  for (std::size_t i = first_element(); i < columns * width; i += element_step())
+    if (const std::int32_t c = from[i / width]; c >= 0) y[i] = x[static_cast<std::size_t>(c) * width + i % width];
+}
+
 __global__ void scatter_each(const std::int32_t* place, const std::int64_t* begin, const std::int32_t* entries,
                              std::size_t groups, std::size_t width, const float* dy, float* dx) {
   for (std::size_t i = first_element(); i < groups * width; i += element_step()) {
@@ -31,6 +37,12 @@ void CudaBackend::gather_columns(std::span<const std::int32_t> from, std::size_t
   if (from.size() * width == 0) return;
   const auto* list = uploaded(from.data(), from.size(), lists_[0]);
   launch(gather_each, blocks_for(from.size() * width), threads_per_block, stream(), list, from.size(), width, x, y);
+}
+
+void CudaBackend::replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                                  float* y) {
+  if (const std::size_t count = columns * width)
+    launch(replace_each, blocks_for(count), threads_per_block, stream(), from, columns, width, x, y);
 }
 
 void CudaBackend::scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) {

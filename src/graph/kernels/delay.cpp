@@ -22,6 +22,15 @@ class Delay : public Kernel {
     reads_output = false;
   }
 
+  // The initial state may come from a column of another axis, or get a gradient where a sequence begins.
+  bool repeats(const Run& run) const override {
+    if (code.in.size() > 1 && !one_row() && !own_axis()) return false;
+    return run.fragments.empty() || write.size() < 2 || write[1] == Write::none;
+  }
+  void tell(Run& run, std::byte*) const override {
+    if (carries(run)) return list_states(run);
+    if (!run.fragments.empty()) need_whole_sequences(run);
+  }
   void forward(Run& run) const override {
     each_step(run, [&](std::size_t t) { forward_step(run, t); });
     if (run.step == Run::all_steps) end_of_steps(run);
@@ -33,10 +42,11 @@ class Delay : public Kernel {
     each_step(run, [&](std::size_t t) { backward_step(run, t); });
   }
   void end_of_steps(Run& run) const override {
-    if (!run.fragments.empty() && past_ && run.keeps_states) keep_states(run);
+    if (carries(run)) run.carried[code.out.tensor].save(run.backend, 0, in(run, 0));
   }
 
  private:
+  bool carries(const Run& run) const { return past_ && !run.fragments.empty(); }
   const SequenceTable& table(const Run& run) const { return run.sequences[code.out.axis]; }
 
   template <class F>
@@ -68,7 +78,8 @@ class Delay : public Kernel {
     const std::size_t rest = table(run).width(t) - columns;
     if (rest == 0) return;
     fill_initial(run, t, columns, rest, y + columns * width_);
-    if (!run.fragments.empty()) carried_in(run, t, columns, y);
+    if (carries(run))
+      run.carried[code.out.tensor].load(run.backend, 0, table(run).begin(t), rest, y + columns * width_);
   }
 
   void backward_step(Run& run, std::size_t t) const {
@@ -126,40 +137,31 @@ class Delay : public Kernel {
         run.backend.copy(rows(state, 1, true), dy + p * width_, d + state_row(run, t, p), true);
   }
 
-  // The column that the lane of a truncated sequence kept for step t, or nullptr.
-  const float* kept(const Run& run, std::size_t t, std::size_t place) const {
-    if (run.fragments.empty()) return nullptr;
-    const Fragment& fragment = run.fragments[table(run).sequence(place)];
-    if (fragment.begins || !past_) return nullptr;
-    return run.carried[code.out.tensor].look(fragment.lane, distance_ - t);
+  void need_whole_sequences(const Run& run) const {
+    for (std::size_t s = 0; s < run.fragments.size(); ++s)
+      if (!run.fragments[s].ends && table(run).length(s) > 0)
+        throw Error(
+            fmt::format("FutureValue '{}' needs the steps that truncation has cut off; only networks that look "
+                        "into the past can be trained with truncated sequences",
+                        code.node.name));
   }
-  void carried_in(Run& run, std::size_t t, std::size_t first, float* y) const {
-    if (!past_) {
-      for (std::size_t p = 0; p < table(run).width(t); ++p)
-        if (!run.fragments[table(run).sequence(p)].ends)
-          throw Error(
-              fmt::format("FutureValue '{}' needs the steps that truncation has cut off; only networks that look "
-                          "into the past can be trained with truncated sequences",
-                          code.node.name));
-      return;
-    }
-    for (std::size_t p = first; p < table(run).width(t); ++p)
-      if (const float* column = kept(run, t, p)) run.backend.upload(column, y + p * width_, width_);
-  }
-  void keep_states(Run& run) const {
+  // Truncated sequences: the first steps come from what their lanes have kept, the last ones are kept.
+  void list_states(Run& run) const {
     CarriedState& state = run.carried[code.out.tensor];
-    state.shape(width_, distance_);
     const SequenceTable& sequences = table(run);
-    for (std::size_t s = 0; s < run.fragments.size(); ++s) {
+    state.shape(width_, distance_);
+    state.begin_lists(run.backend, run.fragments);
+    for (std::size_t t = 0; t < std::min(distance_, sequences.steps()); ++t)
+      for (std::size_t p = 0; p < sequences.width(t); ++p)
+        state.take_up(run.fragments[sequences.sequence(p)], distance_ - t);
+    for (std::size_t s = 0; run.keeps_states && s < run.fragments.size(); ++s) {
       const Fragment& fragment = run.fragments[s];
-      if (fragment.begins || fragment.ends) state.forget(fragment.lane);
+      state.go_on(fragment);
       if (fragment.ends) continue;
       const std::size_t length = sequences.length(s), first = length > distance_ ? length - distance_ : 0;
-      for (std::size_t t = first; t < length; ++t) {
-        float* column = state.push(fragment.lane);
-        run.backend.download(in(run, 0) + sequences.column(s, t) * width_, column, width_);
-      }
+      for (std::size_t t = first; t < length; ++t) state.leave(fragment, {sequences.column(s, t)});
     }
+    state.send_lists(run.backend);
   }
 
   bool past_;

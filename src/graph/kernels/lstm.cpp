@@ -23,12 +23,17 @@ class Lstm : public Kernel {
     work_per_column = 5 * c_;  // activated gates, then cells
   }
 
+  // A trained initial state gets a gradient where a sequence begins.
+  bool repeats(const Run& run) const override { return run.fragments.empty() || code.in.size() < 3; }
+  void tell(Run& run, std::byte*) const override {
+    if (own_states(run)) list_states(run);
+  }
   void forward(Run& run) const override {
     const SequenceTable& table = run.sequences[code.out.axis];
     prepare(run);
     const std::size_t steps = table.steps();
     for (std::size_t s = 0; s < steps; ++s) forward_step(run, backwards_ ? steps - 1 - s : s);
-    if (!run.fragments.empty() && run.keeps_states) keep_states(run);
+    if (own_states(run)) keep_states(run);
   }
 
   void backward(Run& run) const override {
@@ -242,35 +247,38 @@ class Lstm : public Kernel {
   }
 
   // Truncated sequences: output and cell of the last step, for each lane.
-  void load_states(Run& run, const Room& r) const {
+  void list_states(Run& run) const {
     const SequenceTable& table = run.sequences[code.out.axis];
     CarriedState& kept = run.carried[code.out.tensor];
-    kept.shape(2 * c_, 1);
-    for (std::size_t p = 0; p < table.sequences() && p < rows(run); ++p) {
+    kept.shape(c_, 1, 2);
+    kept.begin_lists(run.backend, run.fragments);
+    for (std::size_t p = 0; p < rows(run); ++p) {
       const Fragment& fragment = run.fragments[table.sequence(p)];
       if (backwards_ && !(fragment.begins && fragment.ends))
         throw Error(
             fmt::format("LSTM '{}' runs backwards and needs the steps that truncation has cut off; only networks "
                         "that look into the past can be trained with truncated sequences",
                         code.node.name));
-      const float* state = fragment.begins ? nullptr : kept.look(fragment.lane, 1);
-      if (!state) continue;
-      run.backend.upload(state, r.h + p * c_, c_);
-      run.backend.upload(state + c_, r.c + p * c_, c_);
+      kept.take_up(fragment, 1);
     }
-  }
-  void keep_states(Run& run) const {
-    const SequenceTable& table = run.sequences[code.out.axis];
-    CarriedState& kept = run.carried[code.out.tensor];
-    for (std::size_t s = 0; s < run.fragments.size(); ++s) {
+    for (std::size_t s = 0; run.keeps_states && s < run.fragments.size(); ++s) {
       const Fragment& fragment = run.fragments[s];
-      if (fragment.begins || fragment.ends) kept.forget(fragment.lane);
+      kept.go_on(fragment);
       if (fragment.ends || table.length(s) == 0) continue;
       const std::size_t last = table.column(s, table.length(s) - 1);
-      float* state = kept.push(fragment.lane);
-      run.backend.download(out(run) + last * c_, state, c_);
-      run.backend.download(cells(run) + last * c_, state + c_, c_);
+      kept.leave(fragment, {last, last});
     }
+    kept.send_lists(run.backend);
+  }
+  void load_states(Run& run, const Room& r) const {
+    const CarriedState& kept = run.carried[code.out.tensor];
+    kept.load(run.backend, 0, 0, rows(run), r.h);
+    kept.load(run.backend, 1, 0, rows(run), r.c);
+  }
+  void keep_states(Run& run) const {
+    const CarriedState& kept = run.carried[code.out.tensor];
+    kept.save(run.backend, 0, out(run));
+    kept.save(run.backend, 1, cells(run));
   }
 
   bool backwards_;

@@ -46,7 +46,7 @@ class Normalization : public Kernel {
   }
 
   void tell(Run& run, std::byte* to) const override {
-    if (run.rows(code.out) == 0) return;
+    if (!training() || run.rows(code.out) == 0) return;
     const auto n = static_cast<double>(run.rows(code.out));
     float* count = run.value(code.in[5]);
     const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
