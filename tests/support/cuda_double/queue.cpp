@@ -127,8 +127,9 @@ void wait_for(CudaDoubleStream& s, const Done& done) {
   }
 }
 
+// Other ranks may destroy theirs meanwhile.
 void drain(CudaDoubleStream& s) {
-  wait_for(s, [&] { return s.work.empty(); });
+  wait_for(s, [&] { return !device().streams.count(&s) || s.work.empty(); });
 }
 
 thread_local int device_of_thread = 0;
