@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 
 #include "tutti/error.h"
 
@@ -84,7 +85,7 @@ void* Scratch::bytes(std::size_t count) {
   return data_;
 }
 
-Staging::Staging() : journey_(make_stream()) {}
+Staging::Staging() : copiers_(std::min<std::size_t>(cores_allowed(), 4)), journey_(make_stream()) {}
 Staging::~Staging() {
   for (auto& block : blocks_) cudaEventSynchronize(block.free.get());
   cudaStreamSynchronize(journey_.get());
@@ -106,6 +107,14 @@ void Staging::next_block(cudaStream_t stream) {
   blocks_.insert(blocks_.begin() + static_cast<std::ptrdiff_t>(at_), std::move(fresh));
 }
 
+void Staging::copy(char* to, const char* from, std::size_t bytes) {
+  constexpr std::size_t part = std::size_t{1} << 20;
+  const auto copy_part = [&](std::size_t n, std::size_t) {
+    std::memcpy(to + n * part, from + n * part, std::min(part, bytes - n * part));
+  };
+  copiers_.run((bytes + part - 1) / part, std::ref(copy_part));
+}
+
 void Staging::upload(const void* host, void* device, std::size_t bytes, cudaStream_t stream) {
   const auto* from = static_cast<const char*>(host);
   auto* to = static_cast<char*>(device);
@@ -115,7 +124,7 @@ void Staging::upload(const void* host, void* device, std::size_t bytes, cudaStre
     Block& block = blocks_[at_];
     const std::size_t n = std::min(bytes, staging_block - used_);
     char* pinned = static_cast<char*>(block.pinned.get()) + used_;
-    std::memcpy(pinned, from, n);
+    copy(pinned, from, n);
     if (travels) {
       char* landing = static_cast<char*>(block.landing.bytes(staging_block)) + used_;
       check(cudaMemcpyAsync(landing, pinned, n, cudaMemcpyHostToDevice, journey_.get()), "uploading");

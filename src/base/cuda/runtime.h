@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "base/thread_pool.h"
 
 namespace tutti::cuda {
 
@@ -63,7 +64,8 @@ class Scratch {
 // Host memory on its way to the device: copied into pinned memory at once, so that the caller may reuse what he gave.
 // From there small pieces go in the order of the stream. Large ones travel in a stream of their own, while the other
 // one still computes what it was given before, to a landing place on the device, and in the order of the stream from
-// there to where they belong. Blocks are added while the earlier ones are in use, so that nobody waits.
+// there to where they belong. Blocks are added while the earlier ones are in use, so that nobody waits. Several cores
+// copy, for one is slower than the way to the device.
 class Staging {
  public:
   Staging();
@@ -79,7 +81,9 @@ class Staging {
     Event free;     // behind the last use of the block
   };
   void next_block(cudaStream_t);
+  void copy(char* to, const char* from, std::size_t bytes);
 
+  ThreadPool copiers_;
   std::vector<Block> blocks_;  // a ring
   std::size_t at_ = 0, used_ = 0;
   Stream journey_;

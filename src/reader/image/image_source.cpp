@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 
+#include "reader/default_loaders.h"
+
 namespace tutti::reader {
 namespace {
 
@@ -42,13 +44,13 @@ const SequenceIndex& ImageSource::index() {
 void ImageSource::begin_epoch() {
   list_.begin_epoch();
   const std::size_t wanted = options_.loaders > 0 ? static_cast<std::size_t>(options_.loaders) : default_loaders();
-  if (pool_ && pool_->loaders() != wanted) pool_.reset();
+  if (pool_ && pool_->size() != wanted) pool_.reset();
   loaders_wanted_ = wanted;
 }
 
-LoaderPool& ImageSource::pool() {
-  if (!pool_) pool_ = std::make_unique<LoaderPool>(loaders_wanted_);
-  while (loaders_.size() < pool_->loaders()) loaders_.push_back(std::make_unique<Loader>());
+ThreadPool& ImageSource::pool() {
+  if (!pool_) pool_ = std::make_unique<ThreadPool>(loaders_wanted_);
+  while (loaders_.size() < pool_->size()) loaders_.push_back(std::make_unique<Loader>());
   return *pool_;
 }
 

@@ -6,11 +6,11 @@
 
 #include <unordered_set>
 
+#include "base/thread_pool.h"
 #include "reader/image/decoder.h"
 #include "reader/image/image_bytes.h"
 #include "reader/image/image_list.h"
 #include "reader/image/transform.h"
-#include "reader/loader_pool.h"
 #include "reader/sequence_source.h"
 
 namespace tutti::reader {
@@ -56,7 +56,7 @@ class ImageSource final : public SequenceSource {
   };
 
   std::uint32_t image_of(std::uint32_t sequence) const { return sequence / views_; }
-  LoaderPool& pool();
+  ThreadPool& pool();
   void check_all(const std::function<std::string(std::uint32_t image, std::size_t loader)>& problem);
   std::string missing(std::uint32_t image);
   std::string broken(std::uint32_t image, Loader&);
@@ -75,7 +75,7 @@ class ImageSource final : public SequenceSource {
   std::optional<SequenceIndex> index_;
   std::int64_t sweep_ = 0;
   std::size_t loaders_wanted_ = 0;
-  std::unique_ptr<LoaderPool> pool_;
+  std::unique_ptr<ThreadPool> pool_;
   std::vector<std::unique_ptr<Loader>> loaders_;
   std::vector<Job> jobs_;
   std::vector<std::uint32_t> kept_;           // sequences of the share that are not known to be broken

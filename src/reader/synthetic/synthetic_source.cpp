@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reader/counter_random.h"
+#include "reader/default_loaders.h"
 #include "reader/synthetic/digits.h"
 
 namespace tutti::reader {
@@ -110,8 +111,8 @@ void RandomSource::read_single_samples(std::span<const std::uint32_t> sequences,
 
 // In the thread that trains, which alone knows how many cores that takes.
 void RandomSource::begin_epoch() {
-  if (const std::size_t wanted = default_loaders(); !loaders_ || loaders_->loaders() != wanted)
-    loaders_ = std::make_unique<LoaderPool>(wanted);
+  if (const std::size_t wanted = default_loaders(); !loaders_ || loaders_->size() != wanted)
+    loaders_ = std::make_unique<ThreadPool>(wanted);
 }
 
 // Large samples, which one thread would not copy as fast as a GPU takes them.

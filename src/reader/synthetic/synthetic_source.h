@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "reader/loader_pool.h"
+#include "base/thread_pool.h"
 #include "reader/sequence_source.h"
 #include "reader/synthetic/digits.h"
 
@@ -65,7 +65,7 @@ class RandomSource final : public SequenceSource {
   std::vector<StreamInfo> infos_;
   SequenceIndex index_;
   std::vector<float> pool_;
-  std::unique_ptr<LoaderPool> loaders_;
+  std::unique_ptr<ThreadPool> loaders_;
 };
 
 }  // namespace tutti::reader
