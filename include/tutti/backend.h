@@ -64,8 +64,8 @@ enum class LossOp {
   sum_abs
 };
 
-// The numbers of products (and convolutions). Operands are rounded to the type, sums are float32; weights, all other
-// operations and reductions are float32 in each case.
+// The numbers of products (and convolutions). Operands are rounded to the type, sums are float32; images may be stored
+// in it (ImageBackend::element). Weights, all other operations and reductions are float32 in each case.
 enum class ComputeType { float32, tf32, bfloat16, float16 };
 
 // Elementwise access to up to three operands and a result; axis 0 is the fastest, a stride of 0 repeats an operand.
@@ -74,6 +74,7 @@ struct Layout {
   std::size_t rank = 0;
   std::array<std::size_t, max_rank> size{};
   std::array<std::array<std::size_t, max_rank>, 4> stride{};  // [0..2] operands, [3] result
+  Element element = Element::float32;                         // of all; 16 bits only where nothing is repeated
 };
 
 // Values seen as outer x size x inner, worked on along the middle.
@@ -216,10 +217,10 @@ class Backend {
   virtual void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) = 0;
   virtual void densify(const SparseView& x, std::size_t dim, float* y) = 0;
 
-  // Elementwise. x may be y, and dx may be dy.
-  virtual void map(UnaryOp, const float* x, float* y, std::size_t count) = 0;
+  // Elementwise. x may be y, and dx may be dy. Types but float32 are those of images().
+  virtual void map(UnaryOp, const float* x, float* y, std::size_t count, Element = Element::float32) = 0;
   virtual void map_gradient(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
-                            bool accumulate) = 0;
+                            bool accumulate, Element = Element::float32) = 0;
   virtual void combine(PointOp, const Layout&, std::span<const float* const> in, float* y) = 0;
   // With respect to operand `k`, whose layout dx has; repeated operands get the sum.
   virtual void combine_gradient(PointOp, std::size_t k, const Layout&, std::span<const float* const> in,
@@ -229,7 +230,8 @@ class Backend {
   virtual void bias_activation_gradient(UnaryOp, std::size_t rows, std::size_t n, const float* y, float* dy,
                                         float* dbias, bool accumulate) = 0;
   // y = x * mask / (1 - rate), or added to y; used in both directions.
-  virtual void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate) = 0;
+  virtual void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate,
+                       Element = Element::float32) = 0;
 
   // Recurrent cells.
   virtual void lstm_step(const LstmRows&) = 0;

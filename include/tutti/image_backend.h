@@ -16,10 +16,17 @@ enum class Format { plain, blocked };
 // The channel_block() that takes all channels of an image, whatever their number: channels last, nothing is missing.
 constexpr std::size_t all_channels = ~std::size_t{0};
 
+// What the values of an image are stored as; whatever they are read as is computed in float32, and rounded once when it
+// is written. A pointer to floats stands for all of them: numbers of 16 bits lie there two to a float.
+enum class Element { float32, bfloat16, float16 };
+constexpr std::size_t bytes_of(Element e) { return e == Element::float32 ? 4 : 2; }
+constexpr std::size_t floats_of(Element e, std::size_t count) { return (count * bytes_of(e) + 3) / 4; }
+
 // Columns of images as operations on channels see them.
 struct ImageExtent {
   std::size_t columns = 0, channels = 1, pixels = 1;
   Format format = Format::plain;
+  Element element = Element::float32;
 };
 
 // Where a kernel goes, by spatial axis; axis 0 is the fastest.
@@ -37,6 +44,7 @@ struct ConvolutionShape {
   ImageWindow window;
   std::size_t columns = 0, in_channels = 1, out_channels = 1, groups = 1;
   Format in = Format::plain, out = Format::plain;
+  Element in_element = Element::float32, out_element = Element::float32;
   bool bias = false, relu = false;  // y = max(0, conv + bias)
   bool winograd = true;             // may be used where it is faster
 };
@@ -56,7 +64,8 @@ struct PoolingShape {
   PoolingOp op = PoolingOp::max;
   ImageWindow window;
   std::size_t columns = 0, channels = 1;
-  Format format = Format::plain;  // of both sides
+  Format format = Format::plain;       // of both sides
+  Element element = Element::float32;  // of both sides
 };
 
 // Max pooling keeps in `work` which cell won: a byte for each stored value of y where windows have fewer than 255
@@ -107,7 +116,11 @@ class ImageBackend {
  public:
   virtual ~ImageBackend() = default;
   virtual std::size_t channel_block() const = 0;
-  virtual void reorder(const ImageExtent& from, Format to, const float* x, float* y, bool accumulate) = 0;
+  // What images in blocks of channels may be stored as from operation to operation; plain ones, and all numbers of a
+  // channel, are float32. Those of 16 bits are known to the operations that are told their type, in blocks only.
+  virtual Element element() const { return Element::float32; }
+  // The same image in another format or type.
+  virtual void reorder(const ImageExtent& from, const ImageExtent& to, const float* x, float* y, bool accumulate) = 0;
 
   virtual std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionShape&) = 0;
   virtual std::unique_ptr<PoolingPlan> plan_pooling(const PoolingShape&) = 0;
@@ -120,7 +133,7 @@ class ImageBackend {
   // dy may be overwritten.
   virtual void normalize_gradient(const BatchNormalization&, const NormalizationParameters&, const float* x,
                                   const float* y, float* dy, const float* work, const NormalizationGradients&) = 0;
-  // `work` is as large as x.
+  // `work` has a float for each value of x.
   virtual void respond(const ResponseNormalization&, const float* x, float* y, float* work) = 0;
   virtual void respond_gradient(const ResponseNormalization&, const float* x, const float* y, const float* dy,
                                 const float* work, float* dx, bool accumulate) = 0;

@@ -38,8 +38,11 @@ struct Operand {
   std::size_t elements = 1;
   bool per_sample = false;
   std::size_t axis = 0;
-  Format format = Format::plain;  // blocked: `elements` counts the missing channels of the last block as well
-  bool lasting = false;           // a parameter: the same value throughout a step
+  Format format = Format::plain;       // blocked: `elements` counts the missing channels of the last block as well
+  Element element = Element::float32;  // 16 bits: of blocked images alone
+  bool lasting = false;                // a parameter: the same value throughout a step
+
+  std::size_t floats() const { return floats_of(element, elements); }  // that a column needs
 };
 
 struct Instruction {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses how the images of a program lie in memory. Convolutions with enough channels want blocks of channels; what
 // follows them (pooling, normalisation, elementwise operations, sums, stacks of channels) takes the format of its
-// input. Where a consumer wants the other format a Reorder is inserted, once for each value.
+// input. Where a consumer wants the other format a Reorder is inserted, once for each value. Images in blocks are
+// stored as what the backend says, in 16 bits perhaps; everything else is float32.
 #include <algorithm>
 #include <set>
 
@@ -19,8 +20,12 @@ const std::set<std::string>& keeps_zero() {
 
 class Layouts {
  public:
-  Layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block)
-      : code_(code), roots_(roots), block_(block), least_(block == all_channels ? few_channels : block) {}
+  Layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block, Element element)
+      : code_(code),
+        roots_(roots),
+        block_(block),
+        least_(block == all_channels ? few_channels : block),
+        element_(element) {}
 
   void run() {
     std::vector<Instruction> old = std::move(code_.instructions);
@@ -51,7 +56,7 @@ class Layouts {
   // A use of `o` in the wanted format; through a Reorder that is made once.
   Operand in_format(Operand o, Format wanted) {
     if (format(o) == wanted) {
-      if (wanted == Format::blocked) o.format = Format::blocked, o.elements = stored(o.shape);
+      if (wanted == Format::blocked) set_blocked(o);
       return o;
     }
     // Plain values can become images of several shapes.
@@ -60,9 +65,13 @@ class Layouts {
     const std::size_t other = found != other_.end() ? found->second : add_reorder(o, wanted);
     other_[key] = other;
     o.tensor = other;
-    o.format = wanted;
-    o.elements = wanted == Format::blocked ? stored(o.shape) : o.shape.elements();
+    wanted == Format::blocked ? set_blocked(o) : set_plain(o);
     return o;
+  }
+
+  void set_blocked(Operand& o) const { o.format = Format::blocked, o.element = element_, o.elements = stored(o.shape); }
+  static void set_plain(Operand& o) {
+    o.format = Format::plain, o.element = Element::float32, o.elements = o.shape.elements();
   }
 
   std::size_t add_reorder(const Operand& o, Format wanted) {
@@ -70,9 +79,7 @@ class Layouts {
     i.operation = "Reorder";
     Operand from = o, to = o;
     if (wanted == Format::plain) from.shape = to.shape = shape_[o.tensor];
-    from.format = format(o), to.format = wanted;
-    for (Operand* side : {&from, &to})
-      side->elements = side->format == Format::blocked ? stored(side->shape) : side->shape.elements();
+    set_blocked(wanted == Format::blocked ? to : from), set_plain(wanted == Format::blocked ? from : to);
     Tensor t = code_.tensors[o.tensor];
     i.node.name = t.name, i.node.operation = "Reorder";
     t.kind = Tensor::Kind::computed, t.trained = t.sparse = false, t.elements = to.elements;
@@ -87,8 +94,8 @@ class Layouts {
   }
 
   void make_blocked(Instruction& i) {
-    i.out.format = Format::blocked;
-    i.out.elements = code_.tensors[i.out.tensor].elements = stored(i.out.shape);
+    set_blocked(i.out);
+    code_.tensors[i.out.tensor].elements = i.out.elements;
     format_.insert(i.out.tensor);
   }
 
@@ -167,6 +174,7 @@ class Layouts {
   const std::vector<std::size_t>& roots_;
   static constexpr std::size_t few_channels = 8;
   std::size_t block_, least_;     // least_: images of fewer channels stay plain
+  Element element_;               // of those in blocks
   std::vector<Shape> shape_;      // by tensor: the shape under which it was made
   std::set<std::size_t> format_;  // tensors in blocks
   using Key = std::pair<std::size_t, std::vector<std::size_t>>;
@@ -175,8 +183,8 @@ class Layouts {
 
 }  // namespace
 
-void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block) {
-  Layouts(code, roots, block).run();
+void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block, Element element) {
+  Layouts(code, roots, block, element).run();
 }
 
 }  // namespace tutti::graph

@@ -5,10 +5,18 @@
 #include "graph/program.h"
 
 namespace tutti::graph {
+namespace {
+
+// Whether one may lie where the other does.
+bool alike(const Operand& a, const Operand& b) {
+  return a.elements == b.elements && a.element == b.element && a.per_sample == b.per_sample;
+}
+
+}  // namespace
 
 std::size_t Program::new_buffer(const Operand& o, std::size_t begin, std::size_t end) {
   Buffer b;
-  (o.per_sample ? b.per_column : b.fixed) = o.elements;
+  (o.per_sample ? b.per_column : b.fixed) = o.floats();
   b.begin = begin, b.end = end;
   buffers_.push_back(b);
   return buffers_.size() - 1;
@@ -54,8 +62,7 @@ void Program::place_value(std::size_t i, std::vector<std::size_t>& last_use) {
   // A loop comes back to what it has read, so nothing is overwritten inside of one.
   if (options_.reuse_memory && kernel.in_place >= 0 && loop_of_[i] == none) {
     const Operand& in = kernel.code.in[static_cast<std::size_t>(kernel.in_place)];
-    const bool same = in.elements == kernel.code.out.elements && in.per_sample == kernel.code.out.per_sample;
-    if (same && value_buffer_[in.tensor] != none && last_use[in.tensor] == i) {
+    if (alike(in, kernel.code.out) && value_buffer_[in.tensor] != none && last_use[in.tensor] == i) {
       value_buffer_[out] = value_buffer_[in.tensor];
       auto& end = buffers_[value_buffer_[out]].end;
       end = std::max(end, last_use[out]);
@@ -93,8 +100,8 @@ void Program::place_gradients() {
       const Operand& in = kernel.code.in[k];
       if (kernel.write[k] != Write::set || code_.tensors[in.tensor].trained) continue;
       const std::size_t out_buffer = gradient_buffer_[kernel.code.out.tensor];
-      const bool same = in.elements == kernel.code.out.elements && in.per_sample == kernel.code.out.per_sample;
-      if (options_.reuse_memory && kernel.in_place_gradient == static_cast<int>(k) && same && writers[in.tensor] == 1) {
+      if (options_.reuse_memory && kernel.in_place_gradient == static_cast<int>(k) && alike(in, kernel.code.out) &&
+          writers[in.tensor] == 1) {
         gradient_buffer_[in.tensor] = out_buffer;
         auto& end = buffers_[out_buffer].end;
         end = std::max(end, end_of_gradient(in.tensor));

@@ -206,7 +206,8 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
   if (!options.winograd)
     for (auto& i : code.instructions) i.node.attributes["winograd"] = false;
   // Layouts are chosen in one walk from inputs to users, which a loop does not have.
-  if (options.channel_block > 0 && code.loops.empty()) choose_layouts(code, roots, options.channel_block);
+  if (options.channel_block > 0 && code.loops.empty())
+    choose_layouts(code, roots, options.channel_block, options.image_element);
   return code;
 }
 

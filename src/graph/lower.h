@@ -28,8 +28,9 @@ struct Lowered {
 struct LowerOptions {
   bool training = false;
   bool winograd = true;
-  std::size_t channel_block = 0;  // of images in blocks of channels; 0 = all images are plain
-  bool fused_products = false;    // products take bias and ReLU along
+  std::size_t channel_block = 0;             // of images in blocks of channels; 0 = all images are plain
+  Element image_element = Element::float32;  // what those in blocks are stored as
+  bool fused_products = false;               // products take bias and ReLU along
 };
 
 // `order` from evaluation_order, `values` from infer_graph, `roots` are kept observable (not fused away).
@@ -42,7 +43,7 @@ void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roo
 void fuse_into_products(Lowered& code, const std::vector<std::size_t>& roots);
 // The same for convolutions and batch normalisation; image_fusion.cpp.
 void fuse_images(Lowered& code, const std::vector<std::size_t>& roots);
-// Formats of images and the reorders between them; layouts.cpp.
-void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block);
+// Formats and types of images and the reorders between them; layouts.cpp.
+void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block, Element element);
 
 }  // namespace tutti::graph

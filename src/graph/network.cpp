@@ -48,7 +48,8 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
                                         .training = true,
                                         .reuse_memory = options.reuse_memory,
                                         .winograd = options.winograd,
-                                        .image_layouts = options.image_layouts});
+                                        .image_layouts = options.image_layouts,
+                                        .half_images = options.half_images});
     if (auto* recorder = dynamic_cast<Recorder*>(backend.get()); recorder && options.repeat_steps)
       training->repeater.use(*recorder);
     lay_out_parameters();
@@ -290,7 +291,8 @@ Executable& Network::Impl::evaluating() {
                                           .training = false,
                                           .reuse_memory = options.reuse_memory,
                                           .winograd = options.winograd,
-                                          .image_layouts = options.image_layouts});
+                                          .image_layouts = options.image_layouts,
+                                          .half_images = options.half_images});
   return *evaluation;
 }
 
@@ -313,7 +315,8 @@ void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::s
                             .training = false,
                             .reuse_memory = m.options.reuse_memory,
                             .winograd = m.options.winograd,
-                            .image_layouts = m.options.image_layouts});
+                            .image_layouts = m.options.image_layouts,
+                            .half_images = m.options.half_images});
   m.output->plan(static_cast<std::size_t>(max_columns));
 }
 
@@ -338,7 +341,9 @@ std::string Network::describe() const {
   if (!m.training) return fmt::format("backend: {}", m.backend->name());
   const auto& program = m.training->program;
   const auto& code = program.code().instructions;
-  const bool images = std::any_of(code.begin(), code.end(), [](const auto& i) { return i.operation == "Convolution"; });
+  const auto any = [&](const auto& is) { return std::any_of(code.begin(), code.end(), is); };
+  const bool images = any([](const auto& i) { return i.operation == "Convolution"; });
+  const bool halves = any([](const auto& i) { return i.out.element != Element::float32; });
   return fmt::format(
       "backend: {}; {} operations, {} with gradient, {} fused into the product before them; {:.1f} MB for values and "
       "gradients of "
@@ -346,7 +351,9 @@ std::string Network::describe() const {
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
       static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
       m.parameters.slices.size(), m.parameters.pieces.size(),
-      images ? fmt::format("; {} changes of image format", program.code().reorders) : "");
+      images
+          ? fmt::format("; {} changes of image format{}", program.code().reorders, halves ? ", images in 16 bits" : "")
+          : "");
 }
 
 // Nodes of the criterion through which gradients flow, parameters included.

@@ -26,8 +26,11 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
                  const Options& options)
     : backend_(backend), options_(options) {
   code_ = lower(graph, execution_order(graph, roots), values, roots,
-                {options.training, options.winograd, options.image_layouts ? backend.images().channel_block() : 0,
-                 backend.fuses_products()});
+                {.training = options.training,
+                 .winograd = options.winograd,
+                 .channel_block = options.image_layouts ? backend.images().channel_block() : 0,
+                 .image_element = options.half_images ? backend.images().element() : Element::float32,
+                 .fused_products = backend.fuses_products()});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);
@@ -318,6 +321,7 @@ std::size_t Program::forward_one(Run& run, std::size_t i) const {
 
 std::string Program::first_not_finite(Run& run) const {
   std::vector<float> host;
+  DeviceBuffer room;
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     tell(run, i, end_of(i) + 1);
     const std::size_t last = forward_one(run, i);
@@ -325,7 +329,14 @@ std::string Program::first_not_finite(Run& run) const {
     for (; i <= last; ++i) {
       const Operand& out = kernels_[i]->code.out;
       host.resize(run.count(out));
-      run.backend.download(run.value(out), host.data(), host.size());
+      const float* values = run.value(out);
+      if (out.element != Element::float32) {
+        // The order of the values does not matter here.
+        const ImageExtent from{1, 1, host.size(), out.format, out.element}, to{1, 1, host.size()};
+        run.backend.images().reorder(from, to, values, room.room(run.backend, host.size()), false);
+        values = room.data();
+      }
+      run.backend.download(values, host.data(), host.size());
       if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); }))
         return kernels_[i]->code.node.name;
     }
@@ -340,7 +351,7 @@ void Program::backward_one(Run& run, const Kernel& kernel) const {
   for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
     const Operand& in = kernel.code.in[k];
     const bool keeps = !run.first_part && !run.pieces[in.tensor].empty();
-    if (kernel.write[k] == Write::set && !keeps) run.backend.fill(0, run.gradient(in), run.count(in));
+    if (kernel.write[k] == Write::set && !keeps) run.backend.fill(0, run.gradient(in), run.rows(in) * in.floats());
   }
   if (kernel.finishes && run.last_part && run.sink)
     for (const auto& piece : run.pieces[kernel.code.in[0].tensor]) run.sink->piece_ready(piece.index);

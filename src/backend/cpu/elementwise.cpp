@@ -57,12 +57,12 @@ void clear(const Layout& l, std::size_t k, float* x) {
 
 }  // namespace
 
-void CpuBackend::map(UnaryOp op, const float* x, float* y, std::size_t count) {
+void CpuBackend::map(UnaryOp op, const float* x, float* y, std::size_t count, Element) {
   parallel(count, vector_unit, 4, [&](std::size_t b, std::size_t e) { kernels_.map(op, x + b, y + b, e - b); });
 }
 
 void CpuBackend::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
-                              bool accumulate) {
+                              bool accumulate, Element) {
   parallel(count, vector_unit, 4, [&](std::size_t b, std::size_t e) {
     kernels_.map_gradient(op, x + b, y + b, dy + b, dx + b, e - b, accumulate);
   });
@@ -132,7 +132,8 @@ void CpuBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::siz
   });
 }
 
-void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate) {
+void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
+                         Element) {
   parallel(count, vector_unit, 8,
            [&](std::size_t b, std::size_t e) { kernels_.dropout(mask, b, x + b, y + b, e - b, accumulate); });
 }

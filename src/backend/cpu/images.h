@@ -16,7 +16,7 @@ class CpuImages : public ImageBackend {
       : kernels_(kernels), images_(kernels.images()), compute_type_(type) {}
 
   std::size_t channel_block() const override { return images_.block; }
-  void reorder(const ImageExtent& from, Format to, const float* x, float* y, bool accumulate) override;
+  void reorder(const ImageExtent& from, const ImageExtent& to, const float* x, float* y, bool accumulate) override;
 
   std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionShape&) override;
   std::unique_ptr<PoolingPlan> plan_pooling(const PoolingShape&) override;

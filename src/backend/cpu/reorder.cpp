@@ -5,12 +5,12 @@
 
 namespace tutti::cpu {
 
-void CpuImages::reorder(const ImageExtent& from, Format to, const float* x, float* y, bool accumulate) {
+void CpuImages::reorder(const ImageExtent& from, const ImageExtent& to, const float* x, float* y, bool accumulate) {
   ImageExtent in_blocks = from;
   in_blocks.format = Format::blocked;
   const Planes p(in_blocks, channel_block());
   const std::size_t plain_step = p.channels * p.pixels;
-  const bool into_blocks = to == Format::blocked;
+  const bool into_blocks = to.format == Format::blocked;
   parallel(p.columns * p.groups, 1, p.group_step, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t column = i / p.groups, g = i % p.groups, present = p.in_group(g);

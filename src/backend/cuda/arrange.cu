@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/arrange.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <type_traits>
 
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/windows.h"
 
 namespace tutti::cuda {
 namespace {
-
-__device__ inline void convert(float from, float& to) { to = from; }
-__device__ inline void convert(float from, __half& to) { to = __float2half_rn(from); }
-__device__ inline void convert(float from, __nv_bfloat16& to) { to = __float2bfloat16_rn(from); }
-__device__ inline float value_of(float v) { return v; }
-__device__ inline float value_of(__half v) { return __half2float(v); }
-__device__ inline float value_of(__nv_bfloat16 v) { return __bfloat162float(v); }
-
-template <class T, unsigned V>
-struct alignas(sizeof(T) * V) Packed {
-  T at[V];
-};
 
 // One side of an arrangement: sizes, and how far apart channels and pixels lie.
 struct Side {
@@ -61,8 +48,8 @@ __device__ inline unsigned offset(const Side& s, unsigned x, unsigned y, unsigne
   return ((z * s.size[1] + y) * s.size[0] + x) * s.pixel_step + channel * s.channel_step;
 }
 
-template <class T, unsigned V>
-__global__ void arrange_each(Pair p, unsigned count, const float* image, T* operand) {
+template <class Image, class T, unsigned V>
+__global__ void arrange_each(Pair p, unsigned count, const Image* image, T* operand) {
   for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
     const Element3 to(p.operand, e);
     // Before the image these differences wrap around and are too large, too.
@@ -71,23 +58,18 @@ __global__ void arrange_each(Pair p, unsigned count, const float* image, T* oper
         x < p.image.size[0] && y < p.image.size[1] && z < p.image.size[2] && to.channel < p.image.channels;
     Lanes<V> v{};
     if (inside) v = load<V>(image + std::size_t{to.column} * p.image_plane + offset(p.image, x, y, z, to.channel));
-    Packed<T, V> packed;
-    for (unsigned l = 0; l < V; ++l) convert(v.at[l], packed.at[l]);
-    *reinterpret_cast<Packed<T, V>*>(operand + e) = packed;
+    store(operand + e, v);
   }
 }
 
-template <class T, unsigned V>
-__global__ void spread_each(Pair p, unsigned count, const T* operand, Behind behind, float* image) {
+template <class Image, class T, unsigned V>
+__global__ void spread_each(Pair p, unsigned count, const T* operand, Behind behind, Image* image) {
   for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
     const Element3 to(p.image, e);
     const unsigned x = to.at[0] + p.pad[0], y = to.at[1] + p.pad[1], z = to.at[2] + p.pad[2];
     Lanes<V> v{};
-    if (x < p.operand.size[0] && y < p.operand.size[1] && z < p.operand.size[2]) {
-      const auto packed = *reinterpret_cast<const Packed<T, V>*>(operand + std::size_t{to.column} * p.operand_plane +
-                                                                 offset(p.operand, x, y, z, to.channel));
-      for (unsigned l = 0; l < V; ++l) v.at[l] = value_of(packed.at[l]);
-    }
+    if (x < p.operand.size[0] && y < p.operand.size[1] && z < p.operand.size[2])
+      v = load<V>(operand + std::size_t{to.column} * p.operand_plane + offset(p.operand, x, y, z, to.channel));
     for (unsigned l = 0; l < V; ++l) {
       if (behind.bias) v.at[l] += behind.bias[to.channel + l];
       if (behind.relu && v.at[l] < 0.0f) v.at[l] = 0.0f;
@@ -120,7 +102,7 @@ template <class T>
 __global__ void arrange_weights(Weights w, const float* from, T* operand) {
   for (unsigned e = first_element32(); e < w.count; e += element_step32()) {
     const std::size_t source = w.source(e);
-    convert(source == ~std::size_t{0} ? 0.0f : from[source], operand[e]);
+    round_to(operand[e], source == ~std::size_t{0} ? 0.0f : from[source]);
   }
 }
 template <class T>
@@ -133,9 +115,9 @@ __global__ void spread_weights(Weights w, const T* operand, float* to, bool add)
   }
 }
 
-template <unsigned V>
+template <class T, unsigned V>
 __global__ void add_bias_each(unsigned count, unsigned channels, unsigned pixels, bool last, const float* bias,
-                              bool relu, float* y) {
+                              bool relu, T* y) {
   for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
     Lanes<V> v = load<V>(y + e);
     const unsigned c = !bias ? 0 : last ? e % channels : e / pixels % channels;
@@ -147,22 +129,18 @@ __global__ void add_bias_each(unsigned count, unsigned channels, unsigned pixels
   }
 }
 
-// use(a value of the type of the operand's elements).
+// use(numbers of both types, lanes) with constants: several channels at a time where they lie side by side on both
+// sides, 16 bytes of the wider type.
 template <class Use>
-void with_type(Element e, const Use& use) {
-  switch (e) {
-    case Element::float32:
-      return use(float{});
-    case Element::bfloat16:
-      return use(__nv_bfloat16{});
-    case Element::float16:
-      return use(__half{});
-  }
-}
-
-// Four channels at a time where they lie side by side on both sides.
-bool channels_in_fours(const Arrangement& a, const void* image, const void* operand) {
-  return a.last && a.format == Format::blocked && a.stored == a.channels && in_fours(a.channels, image, operand);
+void each_way(const Arrangement& a, const void* image, const void* operand, const Use& use) {
+  with_types(a.image_element, a.element, [&](auto of_image, auto of_operand) {
+    using Wide = std::conditional_t<sizeof(of_image) < sizeof(of_operand), decltype(of_operand), decltype(of_image)>;
+    if (a.last && a.format == Format::blocked && a.stored == a.channels &&
+        in_whole_lanes<Wide>(a.channels, image, operand))
+      use(of_image, of_operand, std::integral_constant<unsigned, whole_lanes<Wide>>{});
+    else
+      use(of_image, of_operand, std::integral_constant<unsigned, 1>{});
+  });
 }
 
 }  // namespace
@@ -170,22 +148,22 @@ bool channels_in_fours(const Arrangement& a, const void* image, const void* oper
 void arrange(const Arrangement& a, const float* image, void* operand, cudaStream_t stream) {
   const unsigned count = in_32_bits(a.count());
   if (count == 0) return;
-  const bool fours = channels_in_fours(a, image, operand);
-  with_type(a.element, [&](auto element) {
-    using T = decltype(element);
-    launch(fours ? arrange_each<T, 4> : arrange_each<T, 1>, blocks_for(fours ? count / 4 : count), threads_per_block,
-           stream, Pair(a), count, image, static_cast<T*>(operand));
+  each_way(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
+    using Image = decltype(of_image);
+    using T = decltype(of_operand);
+    launch(arrange_each<Image, T, lanes>, blocks_for(count / lanes), threads_per_block, stream, Pair(a), count,
+           as<Image>(image), static_cast<T*>(operand));
   });
 }
 
 void spread(const Arrangement& a, const void* operand, const Behind& behind, float* image, cudaStream_t stream) {
   const unsigned count = in_32_bits(a.image_count());
   if (count == 0) return;
-  const bool fours = channels_in_fours(a, image, operand);
-  with_type(a.element, [&](auto element) {
-    using T = decltype(element);
-    launch(fours ? spread_each<T, 4> : spread_each<T, 1>, blocks_for(fours ? count / 4 : count), threads_per_block,
-           stream, Pair(a), count, static_cast<const T*>(operand), behind, image);
+  each_way(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
+    using Image = decltype(of_image);
+    using T = decltype(of_operand);
+    launch(spread_each<Image, T, lanes>, blocks_for(count / lanes), threads_per_block, stream, Pair(a), count,
+           static_cast<const T*>(operand), behind, as<Image>(image));
   });
 }
 
@@ -207,9 +185,14 @@ void spread(const WeightArrangement& a, const void* operand, bool add, float* w,
 
 void add_bias(const ImageExtent& e, const float* bias, bool relu, float* y, cudaStream_t stream) {
   const unsigned count = in_32_bits(e.columns * e.channels * e.pixels);
-  const bool last = e.format == Format::blocked, fours = in_fours(last ? e.channels : e.pixels, y);
-  launch(fours ? add_bias_each<4> : add_bias_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block, stream,
-         count, e.channels, e.pixels, last, bias, relu, y);
+  const bool last = e.format == Format::blocked;
+  with_type(e.element, [&](auto number) {
+    using T = decltype(number);
+    const bool whole = in_whole_lanes<T>(last ? e.channels : e.pixels, y);
+    launch(whole ? add_bias_each<T, whole_lanes<T>> : add_bias_each<T, 1>,
+           blocks_for(whole ? count / whole_lanes<T> : count), threads_per_block, stream, count, e.channels, e.pixels,
+           last, bias, relu, as<T>(y));
+  });
 }
 
 }  // namespace tutti::cuda

@@ -8,24 +8,22 @@
 
 namespace tutti::cuda {
 
-enum class Element { float32, bfloat16, float16 };
-inline std::size_t bytes_of(Element e) { return e == Element::float32 ? 4 : 2; }
-
 // An image, and the operand that it becomes: `pad` cells stand before it on each axis of the frame, channels beyond
 // those of the image are zeros.
 struct Arrangement {
   std::size_t columns = 0, channels = 1;
   ImageWindow::Sizes image{1, 1, 1}, frame{1, 1, 1}, pad{0, 0, 0};
-  Format format = Format::plain;  // of the image
-  bool last = false;              // channels of the operand lie last
-  std::size_t stored = 1;         // its channels
+  Format format = Format::plain;             // of the image
+  Element image_element = Element::float32;  // one of the two types is float32, or both are the same
+  bool last = false;                         // channels of the operand lie last
+  std::size_t stored = 1;                    // its channels
   Element element = Element::float32;
 
   std::size_t image_count() const { return columns * channels * ImageWindow::product(image); }
   std::size_t count() const { return columns * stored * ImageWindow::product(frame); }
   // Whether the image is the operand as it lies.
   bool is_image() const {
-    return element == Element::float32 && last == (format == Format::blocked) && stored == channels && image == frame;
+    return element == image_element && last == (format == Format::blocked) && stored == channels && image == frame;
   }
 };
 void arrange(const Arrangement&, const float* image, void* operand, cudaStream_t);

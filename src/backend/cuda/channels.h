@@ -75,37 +75,41 @@ __device__ inline void fold_block(TwoSums (&mine)[V], unsigned stride, TwoSums* 
     for (unsigned l = 0; l < V; ++l) to[l * to_step] = {first[l][t], second[l][t]};
 }
 
-// add(sums of V channels, first element, first channel) over a block's part of an image with its channels last; the
-// block's sums go to sums[channel * parts + part].
-template <unsigned V, class Add>
-__device__ void sum_rows_of_part(const Parts& p, TwoSums* sums, const Add& add) {
+// of_channels(first channel) makes what a thread does for V channels, add(their sums, first element), over a block's
+// part of an image with its channels last; the block's sums go to sums[channel * parts + part].
+template <unsigned V, class OfChannels>
+__device__ void sum_rows_of_part(const Parts& p, TwoSums* sums, const OfChannels& of_channels) {
   const RowsOfThread<V> mine(p);
   TwoSums of_thread[V];
-  mine.each(p, [&](std::size_t e) { add(of_thread, e, mine.channel); });
+  if (mine.end > 0) {
+    const auto add = of_channels(mine.channel);
+    mine.each(p, [&](std::size_t e) { add(of_thread, e); });
+  }
   fold_block(of_thread, p.width, sums + mine.channel * p.parts + blockIdx.x % p.parts, p.parts,
              threadIdx.x < p.width && mine.channel < p.channels);
 }
 
 // The same over a plain image, one channel at a time.
-template <class Add>
-__device__ void sum_planes_of_part(const Parts& p, TwoSums* sums, const Add& add) {
+template <class OfChannels>
+__device__ void sum_planes_of_part(const Parts& p, TwoSums* sums, const OfChannels& of_channels) {
   const std::size_t channel = blockIdx.x / p.parts, part = blockIdx.x % p.parts;
   const unsigned across = threadIdx.x % p.width, down = threadIdx.x / p.width, rows = threads_per_block / p.width;
+  const auto add = of_channels(channel);
   TwoSums mine[1];
   for (std::size_t column = part * rows + down; column < p.columns; column += std::size_t{p.parts} * rows) {
     const std::size_t plane = (column * p.channels + channel) * p.pixels;
 #pragma unroll 4
-    for (std::size_t pixel = across; pixel < p.pixels; pixel += p.width) add(mine, plane + pixel, channel);
+    for (std::size_t pixel = across; pixel < p.pixels; pixel += p.width) add(mine, plane + pixel);
   }
   fold_block(mine, 1, sums + blockIdx.x, 0, threadIdx.x == 0);
 }
 
-template <bool Last, unsigned V, class Add>
-__device__ void sum_part(const Parts& p, TwoSums* sums, const Add& add) {
+template <bool Last, unsigned V, class OfChannels>
+__device__ void sum_part(const Parts& p, TwoSums* sums, const OfChannels& of_channels) {
   if constexpr (Last)
-    sum_rows_of_part<V>(p, sums, add);
+    sum_rows_of_part<V>(p, sums, of_channels);
   else
-    sum_planes_of_part(p, sums, add);
+    sum_planes_of_part(p, sums, of_channels);
 }
 
 // A warp adds the parts of a channel up; every lane gets the sums.

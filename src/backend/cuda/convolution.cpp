@@ -91,11 +91,11 @@ class CudaConvolution : public ConvolutionPlan {
 
   std::string key(const char* direction) const {
     const ImageWindow& w = shape_.window;
-    std::string key =
-        fmt::format("way:{}:{}:{}x{}x{}/{}:{}{}:{}{}{}", direction, static_cast<int>(images_.compute_type()),
-                    shape_.columns, shape_.in_channels, shape_.out_channels, shape_.groups, static_cast<int>(shape_.in),
-                    static_cast<int>(shape_.out), shape_.bias ? 'b' : '-', shape_.relu ? 'r' : '-',
-                    shape_.winograd ? "" : ":direct");
+    std::string key = fmt::format(
+        "way:{}:{}:{}x{}x{}/{}:{}{}{}{}:{}{}{}", direction, static_cast<int>(images_.compute_type()), shape_.columns,
+        shape_.in_channels, shape_.out_channels, shape_.groups, static_cast<int>(shape_.in),
+        static_cast<int>(shape_.out), static_cast<int>(shape_.in_element), static_cast<int>(shape_.out_element),
+        shape_.bias ? 'b' : '-', shape_.relu ? 'r' : '-', shape_.winograd ? "" : ":direct");
     for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
       key += fmt::format(":{},{},{},{},{}", w.in[axis], w.out[axis], w.kernel[axis], w.stride[axis], w.pad[axis]);
     return key;
@@ -112,6 +112,19 @@ class CudaConvolution : public ConvolutionPlan {
 
 CudaImages::CudaImages(const std::string& device, ComputeType type, cudaStream_t stream)
     : compute_type_(type), stream_(stream), cudnn_(make_cudnn(stream)), algorithms_(cudnn_library() + " " + device) {}
+
+Element CudaImages::element() const {
+  switch (compute_type_) {
+    case ComputeType::float32:
+    case ComputeType::tf32:
+      return Element::float32;
+    case ComputeType::bfloat16:
+      return Element::bfloat16;
+    case ComputeType::float16:
+      return Element::float16;
+  }
+  return Element::float32;
+}
 
 std::unique_ptr<ConvolutionPlan> CudaImages::plan_convolution(const ConvolutionShape& shape) {
   return std::make_unique<CudaConvolution>(shape, *this);

@@ -13,10 +13,6 @@ namespace {
 constexpr std::size_t most_workspace = std::size_t{2} << 30;
 constexpr int no_algorithm = -1;
 
-Element element_of(Way way, ComputeType type) {
-  if (way != Way::last_in_16_bits) return Element::float32;
-  return type == ComputeType::float16 ? Element::float16 : Element::bfloat16;
-}
 cudnnDataType_t data_type(Element e) {
   switch (e) {
     case Element::float32:
@@ -75,17 +71,18 @@ ConvolutionWay::ConvolutionWay(const ConvolutionShape& s, Way way, CudaImages& i
     : shape_(s), way_(way), images_(images) {
   const ImageWindow& w = s.window;
   const bool last = way != Way::plain;
-  const Element element = element_of(way, images.compute_type());
+  const Element element = way == Way::last_in_16_bits ? images.element() : Element::float32;
   // Tensor cores read 16 bytes of channels at a time; where the image has to be copied anyway, it gets so many.
   const std::size_t whole = 16 / bytes_of(element);
   const bool fills = last && s.in == Format::plain && s.groups == 1;
   const std::size_t stored = fills ? (s.in_channels + whole - 1) / whole * whole : s.in_channels;
-  x_ = {s.columns, s.in_channels, w.in, w.in, {0, 0, 0}, s.in, last, stored, element};
+  x_ = {s.columns, s.in_channels, w.in, w.in, {0, 0, 0}, s.in, s.in_element, last, stored, element};
   if (wants_frame(w))
     for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
       x_.frame[axis] = (w.out[axis] - 1) * w.stride[axis] + w.kernel[axis], x_.pad[axis] = w.pad[axis];
-  y_ = {s.columns, s.out_channels, w.out, w.out, {0, 0, 0}, s.out, last, s.out_channels, element};
+  y_ = {s.columns, s.out_channels, w.out, w.out, {0, 0, 0}, s.out, s.out_element, last, s.out_channels, element};
   w_ = {ImageWindow::product(w.kernel), s.in_channels / s.groups, s.out_channels, stored / s.groups, last, element};
+  bias_ = {1, 1, s.out_channels, 1, false, element};
   describe();
 }
 
@@ -115,7 +112,7 @@ void ConvolutionWay::describe() {
   }
   fuses_ = shape_.bias && shape_.relu && y_.is_image();
   if (!fuses_) return;
-  bias_descriptor_ = image_descriptor(1, y_.stored, std::vector<int>(kernel.size(), 1), false, CUDNN_DATA_FLOAT);
+  bias_descriptor_ = image_descriptor(1, y_.stored, std::vector<int>(kernel.size(), 1), false, type);
   check(cudnnCreateActivationDescriptor(relu_.out()), doing);
   check(cudnnSetActivationDescriptor(relu_.get(), CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0), doing);
 }
@@ -218,10 +215,11 @@ void* ConvolutionWay::workspace(const Direction& d) const {
 bool ConvolutionWay::fused_forward(const void* x, const void* w, const float* bias, float* y) {
   if (!fuses_) return false;
   const float one = 1, none = 0;
+  const void* added = operand(bias_, bias_.is_weight(), bias, of_bias);
   fuses_ = cudnnConvolutionBiasActivationForward(
                images_.cudnn(), &one, x_descriptor_.get(), x, w_descriptor_.get(), w, forward_.convolution.get(),
                static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm), workspace(forward_), forward_.workspace,
-               &none, y_descriptor_.get(), y, bias_descriptor_.get(), bias, relu_.get(), y_descriptor_.get(),
+               &none, y_descriptor_.get(), y, bias_descriptor_.get(), added, relu_.get(), y_descriptor_.get(),
                y) == CUDNN_STATUS_SUCCESS;
   return fuses_;
 }
@@ -238,8 +236,9 @@ void ConvolutionWay::forward(const float* x, const float* w, const float* bias, 
         "convolving");
   if (!stands) return spread(y_, to, {bias, shape_.relu, accumulate}, y, images_.stream());
   if (bias || shape_.relu)
-    add_bias({shape_.columns, shape_.out_channels, ImageWindow::product(shape_.window.out), shape_.out}, bias,
-             shape_.relu, y, images_.stream());
+    add_bias(
+        {shape_.columns, shape_.out_channels, ImageWindow::product(shape_.window.out), shape_.out, shape_.out_element},
+        bias, shape_.relu, y, images_.stream());
 }
 
 void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, bool accumulate) {

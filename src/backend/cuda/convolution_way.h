@@ -38,7 +38,7 @@ class ConvolutionWay {
     std::size_t workspace = 0;
   };
   // Scratch memory of an operand.
-  enum Room { of_x, of_w, of_y };
+  enum Room { of_x, of_w, of_y, of_bias };
 
   void describe();
   std::string key(const char* direction) const;
@@ -56,7 +56,7 @@ class ConvolutionWay {
   const Way way_;
   CudaImages& images_;
   Arrangement x_, y_;
-  WeightArrangement w_;
+  WeightArrangement w_, bias_;
   TensorDescriptor x_descriptor_, y_descriptor_, bias_descriptor_;
   FilterDescriptor w_descriptor_;
   ActivationDescriptor relu_;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values set and strided copies: slices, stacks, transposed and repeated values, and their gradients.
+#include <cassert>
+
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/fold.h"
 #include "backend/cuda/lanes.h"
@@ -20,9 +22,9 @@ struct Value {
   __device__ float operator()(const Places& p) const { return x[p.at[0]]; }
 };
 
-// The walk counts in V floats.
-template <unsigned V>
-__global__ void copy_each(Walk walk, const float* x, float* y, bool add) {
+// The walk counts in V numbers.
+template <class T, unsigned V>
+__global__ void copy_each(Walk walk, const T* x, T* y, bool add) {
   for (std::size_t i = first_element(); i < walk.count; i += element_step()) {
     Places p;
     advance(walk, i, p);
@@ -30,16 +32,26 @@ __global__ void copy_each(Walk walk, const float* x, float* y, bool add) {
   }
 }
 
-// The same copy in groups of four floats, where the fastest axis of both sides is made of them.
-bool copies_fours(Layout& l, const float* x, const float* y) {
-  if (l.rank == 0 || l.stride[0][0] != 1 || l.stride[3][0] != 1 || !in_fours(l.size[0], x, y)) return false;
+// The same copy in groups of 16 bytes, where the fastest axis of both sides is made of them.
+template <class T>
+bool copies_whole_lanes(Layout& l, const T* x, const T* y) {
+  constexpr unsigned lanes = whole_lanes<T>;
+  if (l.rank == 0 || l.stride[0][0] != 1 || l.stride[3][0] != 1 || !in_whole_lanes<T>(l.size[0], x, y)) return false;
   for (const std::size_t k : {0, 3})
     for (std::size_t axis = 1; axis < l.rank; ++axis)
-      if (l.stride[k][axis] % 4 != 0) return false;
-  l.size[0] /= 4;
+      if (l.stride[k][axis] % lanes != 0) return false;
+  l.size[0] /= lanes;
   for (const std::size_t k : {0, 3})
-    for (std::size_t axis = 1; axis < l.rank; ++axis) l.stride[k][axis] /= 4;
+    for (std::size_t axis = 1; axis < l.rank; ++axis) l.stride[k][axis] /= lanes;
   return true;
+}
+
+template <class T>
+void copy_lines(Layout l, const T* x, T* y, bool add, cudaStream_t stream) {
+  const bool lanes = copies_whole_lanes(l, x, y);
+  const Walk walk = whole(l);
+  launch(lanes ? copy_each<T, whole_lanes<T>> : copy_each<T, 1>, blocks_for(walk.count), threads_per_block, stream,
+         walk, x, y, add);
 }
 
 // Tiles through shared memory where the fast axes of both sides differ: y[i * ys + j] = x[i + j * xs].
@@ -78,6 +90,12 @@ void CudaBackend::copy(const Layout& layout, const float* x, float* y, bool accu
   Layout l = cpu::joined(layout, 1);
   if (cpu::elements(l) == 0) return;
   for (std::size_t k = 1; k < 3; ++k) l.stride[k] = {};
+  if (layout.element != Element::float32) {
+    assert(!cpu::repeats(l, 3));
+    return with_type(layout.element, [&](auto number) {
+      copy_lines(l, as<decltype(number)>(x), as<decltype(number)>(y), accumulate, stream());
+    });
+  }
   if (accumulate && cpu::repeats(l, 3)) return fold(l, 3, Value{x}, y, true, stream());
   if (transposes(l))
     return launch(transpose_tile,
@@ -85,10 +103,7 @@ void CudaBackend::copy(const Layout& layout, const float* x, float* y, bool accu
                        static_cast<unsigned>((l.size[1] + tile - 1) / tile)),
                   dim3(tile, rows_at_once), stream(), l.size[0], l.size[1], x, l.stride[0][1], y, l.stride[3][0],
                   accumulate);
-  const bool fours = copies_fours(l, x, y);
-  const Walk walk = whole(l);
-  launch(fours ? copy_each<4> : copy_each<1>, blocks_for(walk.count), threads_per_block, stream(), walk, x, y,
-         accumulate);
+  copy_lines(l, x, y, accumulate, stream());
 }
 
 }  // namespace tutti::cuda

@@ -57,16 +57,16 @@ class CudaBackend : public Backend, public Recorder {
   void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) override;
   void densify(const SparseView& x, std::size_t dim, float* y) override;
 
-  void map(UnaryOp, const float* x, float* y, std::size_t count) override;
+  void map(UnaryOp, const float* x, float* y, std::size_t count, Element) override;
   void map_gradient(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
-                    bool accumulate) override;
+                    bool accumulate, Element) override;
   void combine(PointOp, const Layout&, std::span<const float* const> in, float* y) override;
   void combine_gradient(PointOp, std::size_t k, const Layout&, std::span<const float* const> in, const float* dy,
                         float* dx, bool accumulate) override;
   void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y) override;
   void bias_activation_gradient(UnaryOp, std::size_t rows, std::size_t n, const float* y, float* dy, float* dbias,
                                 bool accumulate) override;
-  void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate) override;
+  void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate, Element) override;
 
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operations: maps, broadcast combinations, fused bias and activation, dropout; and their gradients.
 #include <algorithm>
+#include <cassert>
+#include <type_traits>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/fold.h"
@@ -12,8 +14,8 @@ namespace tutti::cuda {
 namespace {
 
 // Kernels of V lanes work on V neighbouring values at a time; `count` is a multiple of it.
-template <unsigned V>
-__global__ void map_each(UnaryOp op, const float* x, float* y, std::size_t count) {
+template <class T, unsigned V>
+__global__ void map_each(UnaryOp op, const T* x, T* y, std::size_t count) {
   for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
     Lanes<V> v = load<V>(x + i);
     for (unsigned l = 0; l < V; ++l) v.at[l] = mapped(op, v.at[l]);
@@ -21,9 +23,8 @@ __global__ void map_each(UnaryOp op, const float* x, float* y, std::size_t count
   }
 }
 
-template <unsigned V>
-__global__ void map_gradient_each(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
-                                  std::size_t count, bool add) {
+template <class T, unsigned V>
+__global__ void map_gradient_each(UnaryOp op, const T* x, const T* y, const T* dy, T* dx, std::size_t count, bool add) {
   const DerivedFrom from = derived_from(op);
   for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
     Lanes<V> operand{}, result{}, d = load<V>(dy + i);
@@ -145,15 +146,21 @@ __global__ void combine_each(PointOp op, Walk walk, Operands in, float* y) {
 }
 
 // Operands that all lie as the result does.
-template <unsigned V>
-__global__ void combine_flat(PointOp op, std::size_t count, Operands in, float* y) {
+template <class T, unsigned V>
+struct FlatOperands {
+  Lanes<V> a, b, c{};
+  __device__ FlatOperands(const Operands& in, std::size_t i)
+      : a(load<V>(as<T>(in.x[0]) + i)), b(load<V>(as<T>(in.x[1]) + i)) {
+    if (in.count > 2) c = load<V>(as<T>(in.x[2]) + i);
+  }
+};
+template <class T, unsigned V>
+__global__ void combine_flat(PointOp op, std::size_t count, Operands in, T* y) {
   for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
-    Lanes<V> a = load<V>(in.x[0] + i);
-    const Lanes<V> b = load<V>(in.x[1] + i);
-    Lanes<V> c{};
-    if (in.count > 2) c = load<V>(in.x[2] + i);
-    for (unsigned l = 0; l < V; ++l) a.at[l] = combined(op, a.at[l], b.at[l], c.at[l]);
-    store(y + i, a);
+    const FlatOperands<T, V> o(in, i);
+    Lanes<V> result;
+    for (unsigned l = 0; l < V; ++l) result.at[l] = combined(op, o.a.at[l], o.b.at[l], o.c.at[l]);
+    store(y + i, result);
   }
 }
 
@@ -180,6 +187,22 @@ __global__ void combine_gradient_each(Contribution contribution, Walk walk, floa
     float* target = dx + p.at[contribution.k];
     const float g = contribution(p);
     *target = add ? *target + g : g;
+  }
+}
+
+template <class T, unsigned V>
+__global__ void combine_gradient_flat(PointOp op, unsigned k, std::size_t count, Operands in, const T* dy, T* dx,
+                                      bool add) {
+  const bool reads = reads_operands(op);
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    Lanes<V> d = load<V>(dy + i);
+    if (reads) {
+      const FlatOperands<T, V> o(in, i);
+      for (unsigned l = 0; l < V; ++l) d.at[l] = combined_derivative(op, k, o.a.at[l], o.b.at[l], o.c.at[l], d.at[l]);
+    } else {
+      for (unsigned l = 0; l < V; ++l) d.at[l] = combined_derivative(op, k, 0.0f, 0.0f, 0.0f, d.at[l]);
+    }
+    put(dx + i, d, add);
   }
 }
 
@@ -232,43 +255,82 @@ __device__ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-__global__ void dropout_each(DropoutMask mask, const float* x, float* y, std::size_t count, bool add) {
+template <class T, unsigned V>
+__global__ void dropout_each(DropoutMask mask, const T* x, T* y, std::size_t count, bool add) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
   const std::uint64_t key = mixed(mask.numbers->seed + golden), first = mask.numbers->first + mask.skipped;
   const float keep = 1.0f / (1.0f - mask.rate);
-  for (std::size_t i = first_element(); i < count; i += element_step()) {
-    const std::uint64_t r = mixed(key + (first + i) * golden);
-    const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 5.9604644775390625e-8f;  // 2^-24
-    const float value = u <= mask.rate ? 0.0f : x[i] * keep;
-    y[i] = add ? y[i] + value : value;
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    Lanes<V> v = load<V>(x + i);
+    for (unsigned l = 0; l < V; ++l) {
+      const std::uint64_t r = mixed(key + (first + i + l) * golden);
+      const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 5.9604644775390625e-8f;  // 2^-24
+      v.at[l] = u <= mask.rate ? 0.0f : v.at[l] * keep;
+    }
+    put(y + i, v, add);
   }
+}
+
+// use(a number of the type, how many of them a thread takes at a time), as constants.
+template <class Use, class... P>
+void flat(Element element, std::size_t count, const Use& use, const P*... p) {
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    if (in_whole_lanes<T>(count, p...))
+      use(number, std::integral_constant<unsigned, whole_lanes<T>>{});
+    else
+      use(number, std::integral_constant<unsigned, 1>{});
+  });
+}
+
+// Whether the operands lie side by side as the result does.
+bool lies_flat(const Walk& walk, std::size_t operands) {
+  bool flat = walk.rank == 1 && walk.stride[3][0] == 1;
+  for (std::size_t k = 0; k < operands; ++k) flat = flat && walk.stride[k][0] == 1;
+  return flat;
 }
 
 }  // namespace
 
-void CudaBackend::map(UnaryOp op, const float* x, float* y, std::size_t count) {
+void CudaBackend::map(UnaryOp op, const float* x, float* y, std::size_t count, Element element) {
   if (count == 0) return;
-  const bool fours = in_fours(count, x, y);
-  launch(fours ? map_each<4> : map_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block, stream(), op, x,
-         y, count);
+  flat(
+      element, count,
+      [&](auto number, auto lanes) {
+        using T = decltype(number);
+        launch(map_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), op, as<T>(x), as<T>(y),
+               count);
+      },
+      x, y);
 }
 
 void CudaBackend::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
-                               std::size_t count, bool accumulate) {
+                               std::size_t count, bool accumulate, Element element) {
   if (count == 0) return;
-  const bool fours = in_fours(count, x, y, dy, dx);
-  launch(fours ? map_gradient_each<4> : map_gradient_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block,
-         stream(), op, x, y, dy, dx, count, accumulate);
+  flat(
+      element, count,
+      [&](auto number, auto lanes) {
+        using T = decltype(number);
+        launch(map_gradient_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), op, as<T>(x),
+               as<T>(y), as<T>(dy), as<T>(dx), count, accumulate);
+      },
+      x, y, dy, dx);
 }
 
 void CudaBackend::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
   const Walk walk = whole(cpu::joined(layout, in.size()));
   if (walk.count == 0) return;
-  const auto follows = [&](std::size_t k) { return walk.stride[k][0] == 1; };
-  if (walk.rank == 1 && follows(0) && follows(1) && (in.size() < 3 || follows(2)) && follows(3) &&
-      in_fours(walk.count, in[0], in[1], in.size() > 2 ? in[2] : y, y))
-    return launch(combine_flat<4>, blocks_for(walk.count / 4), threads_per_block, stream(), op, walk.count,
-                  operands_of(in), y);
+  const Operands operands = operands_of(in);
+  if (lies_flat(walk, in.size()))
+    return flat(
+        layout.element, walk.count,
+        [&](auto number, auto lanes) {
+          using T = decltype(number);
+          launch(combine_flat<T, lanes>, blocks_for(walk.count / lanes), threads_per_block, stream(), op, walk.count,
+                 operands, as<T>(y));
+        },
+        operands.x[0], operands.x[1], operands.x[2], y);
+  assert(layout.element == Element::float32);
   launch(combine_each, blocks_for(walk.count), threads_per_block, stream(), op, walk, operands_of(in), y);
 }
 
@@ -277,8 +339,18 @@ void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layo
   const Layout l = cpu::joined(layout, in.size());
   if (cpu::elements(l) == 0) return;
   const Contribution contribution{op, static_cast<unsigned>(k), operands_of(in), dy};
-  if (cpu::repeats(l, k)) return fold(l, k, contribution, dx, accumulate, stream());
   const Walk walk = whole(l);
+  if (lies_flat(walk, in.size()))
+    return flat(
+        layout.element, walk.count,
+        [&](auto number, auto lanes) {
+          using T = decltype(number);
+          launch(combine_gradient_flat<T, lanes>, blocks_for(walk.count / lanes), threads_per_block, stream(), op,
+                 contribution.k, walk.count, contribution.in, as<T>(dy), as<T>(dx), accumulate);
+        },
+        contribution.in.x[0], contribution.in.x[1], contribution.in.x[2], dy, dx);
+  assert(layout.element == Element::float32);
+  if (cpu::repeats(l, k)) return fold(l, k, contribution, dx, accumulate, stream());
   launch(combine_gradient_each, blocks_for(walk.count), threads_per_block, stream(), contribution, walk, dx,
          accumulate);
 }
@@ -295,7 +367,7 @@ void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::si
                                            float* dbias, bool accumulate) {
   if (n == 0) return;
   if (!dbias) {
-    if (op != UnaryOp::copy) map_gradient(op, y, y, dy, dy, rows * n, false);
+    if (op != UnaryOp::copy) map_gradient(op, y, y, dy, dy, rows * n, false, Element::float32);
     return;
   }
   if (rows == 0) {
@@ -312,8 +384,17 @@ void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::si
   if (chunks > 1) launch(sum_rows, blocks_for(n, 64), 64, stream(), chunks, n, sums, dbias, accumulate);
 }
 
-void CudaBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate) {
-  if (count) launch(dropout_each, blocks_for(count), threads_per_block, stream(), mask, x, y, count, accumulate);
+void CudaBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
+                          Element element) {
+  if (count == 0) return;
+  flat(
+      element, count,
+      [&](auto number, auto lanes) {
+        using T = decltype(number);
+        launch(dropout_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), mask, as<T>(x), as<T>(y),
+               count, accumulate);
+      },
+      x, y);
 }
 
 }  // namespace tutti::cuda

@@ -15,7 +15,8 @@ class CudaImages : public ImageBackend {
 
   // Tensor cores want the channels last; the kernels of float32 like plain images.
   std::size_t channel_block() const override { return compute_type_ == ComputeType::float32 ? 0 : all_channels; }
-  void reorder(const ImageExtent& from, Format to, const float* x, float* y, bool accumulate) override;
+  Element element() const override;
+  void reorder(const ImageExtent& from, const ImageExtent& to, const float* x, float* y, bool accumulate) override;
 
   std::unique_ptr<ConvolutionPlan> plan_convolution(const ConvolutionShape&) override;
   std::unique_ptr<PoolingPlan> plan_pooling(const PoolingShape&) override;
@@ -50,7 +51,7 @@ class CudaImages : public ImageBackend {
   const cudaStream_t stream_;
   Cudnn cudnn_;
   Algorithms algorithms_;
-  Scratch workspace_, operands_[3], sums_;
+  Scratch workspace_, operands_[4], sums_;
 };
 
 }  // namespace tutti::cuda

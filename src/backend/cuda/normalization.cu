@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation, and the gradient of bias and ReLU.
-#include <cassert>
+#include <type_traits>
 
 #include "backend/cuda/channels.h"
 #include "backend/cuda/images.h"
@@ -18,14 +18,16 @@ struct Kept {
   Kept(float* work, std::size_t n) : mean(work), inverse(work + n), batch_mean(work + 2 * n), share(work + 3 * n) {}
 };
 
-template <bool Last, unsigned V>
-__global__ void moments(Parts p, const float* x, TwoSums* sums) {
-  sum_part<Last, V>(p, sums, [=](TwoSums(&s)[V], std::size_t e, std::size_t) {
-    const Lanes<V> values = load<V>(x + e);
-    for (unsigned l = 0; l < V; ++l) {
-      const auto v = static_cast<double>(values.at[l]);
-      s[l].first += v, s[l].second += v * v;
-    }
+template <class T, bool Last, unsigned V>
+__global__ void moments(Parts p, const T* x, TwoSums* sums) {
+  sum_part<Last, V>(p, sums, [=](std::size_t) {
+    return [=](TwoSums(&s)[V], std::size_t e) {
+      const Lanes<V> values = load<V>(x + e);
+      for (unsigned l = 0; l < V; ++l) {
+        const auto v = static_cast<double>(values.at[l]);
+        s[l].first += v, s[l].second += v * v;
+      }
+    };
   });
 }
 
@@ -66,9 +68,8 @@ struct Line {
   __device__ float operator()(float x) const { return (x - center) * factor + shift; }
 };
 
-template <unsigned V, class LineOf>
-__device__ inline void normalize_lanes(std::size_t e, bool relu, const LineOf& line, const float* x, const float* added,
-                                       float* y) {
+template <unsigned V, class T, class LineOf>
+__device__ inline void normalize_lanes(std::size_t e, bool relu, const LineOf& line, const T* x, const T* added, T* y) {
   Lanes<V> v = load<V>(x + e);
   Lanes<V> more{};
   if (added) more = load<V>(added + e);
@@ -81,9 +82,9 @@ __device__ inline void normalize_lanes(std::size_t e, bool relu, const LineOf& l
 }
 
 // In plain images the V values of a thread are of one channel.
-template <bool Last, unsigned V>
-__global__ void apply(Parts p, unsigned count, bool relu, NormalizationParameters of, Kept kept, const float* x,
-                      const float* added, float* y) {
+template <class T, bool Last, unsigned V>
+__global__ void apply(Parts p, unsigned count, bool relu, NormalizationParameters of, Kept kept, const T* x,
+                      const T* added, T* y) {
   if constexpr (Last) {
     const RowsOfThread<V> mine(p);
     if (mine.end == 0) return;
@@ -104,22 +105,26 @@ __global__ void apply(Parts p, unsigned count, bool relu, NormalizationParameter
 }
 
 // Through ReLU; the masked gradient goes where it is wanted.
-template <bool Last, unsigned V>
-__global__ void gradient_sums(Parts p, const float* x, const float* y, const float* dy, float* masked, float* added,
-                              const float* mean, TwoSums* sums) {
-  sum_part<Last, V>(p, sums, [=](TwoSums(&s)[V], std::size_t e, std::size_t c) {
-    Lanes<V> d = load<V>(dy + e);
-    const Lanes<V> values = load<V>(x + e);
-    if (y) {
-      const Lanes<V> result = load<V>(y + e);
-      for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
-    }
-    if (masked != dy || y) store(masked + e, d);
-    if (added) put(added + e, d, true);
-    for (unsigned l = 0; l < V; ++l) {
-      s[l].first += static_cast<double>(d.at[l]);
-      s[l].second += static_cast<double>(d.at[l] * (values.at[l] - mean[c + l]));
-    }
+template <class T, bool Last, unsigned V>
+__global__ void gradient_sums(Parts p, const T* x, const T* y, const T* dy, T* masked, T* added, const float* mean,
+                              TwoSums* sums) {
+  sum_part<Last, V>(p, sums, [=](std::size_t c) {
+    Lanes<V> center;
+    for (unsigned l = 0; l < V; ++l) center.at[l] = mean[c + l];
+    return [=](TwoSums(&s)[V], std::size_t e) {
+      Lanes<V> d = load<V>(dy + e);
+      const Lanes<V> values = load<V>(x + e);
+      if (y) {
+        const Lanes<V> result = load<V>(y + e);
+        for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
+      }
+      if (masked != dy || y) store(masked + e, d);
+      if (added) put(added + e, d, true);
+      for (unsigned l = 0; l < V; ++l) {
+        s[l].first += static_cast<double>(d.at[l]);
+        s[l].second += static_cast<double>(d.at[l] * (values.at[l] - center.at[l]));
+      }
+    };
   });
 }
 
@@ -153,18 +158,17 @@ struct BackLine {
   __device__ float operator()(float x, float d) const { return (d * scale - shift) - (x - center) * slope; }
 };
 
-template <unsigned V, class LineOf>
-__device__ inline void back_lanes(std::size_t e, const LineOf& line, const float* x, const float* dy, float* dx,
-                                  bool add) {
+template <unsigned V, class T, class LineOf>
+__device__ inline void back_lanes(std::size_t e, const LineOf& line, const T* x, const T* dy, T* dx, bool add) {
   const Lanes<V> values = load<V>(x + e);
   Lanes<V> g = load<V>(dy + e);
   for (unsigned l = 0; l < V; ++l) g.at[l] = line(l)(values.at[l], g.at[l]);
   put(dx + e, g, add);
 }
 
-template <bool Last, unsigned V>
-__global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, const float* center, const float* x,
-                               const float* dy, float* dx, bool add) {
+template <class T, bool Last, unsigned V>
+__global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, const float* center, const T* x, const T* dy,
+                               T* dx, bool add) {
   if constexpr (Last) {
     const RowsOfThread<V> mine(p);
     if (mine.end == 0) return;
@@ -186,16 +190,18 @@ __global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, const flo
 
 // ---- bias and ReLU
 
-template <bool Last, unsigned V>
-__global__ void masked_sums(Parts p, const float* y, float* dy, TwoSums* sums) {
-  sum_part<Last, V>(p, sums, [=](TwoSums(&s)[V], std::size_t e, std::size_t) {
-    Lanes<V> d = load<V>(dy + e);
-    if (y) {
-      const Lanes<V> result = load<V>(y + e);
-      for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
-      store(dy + e, d);
-    }
-    for (unsigned l = 0; l < V; ++l) s[l].first += static_cast<double>(d.at[l]);
+template <class T, bool Last, unsigned V>
+__global__ void masked_sums(Parts p, const T* y, T* dy, TwoSums* sums) {
+  sum_part<Last, V>(p, sums, [=](std::size_t) {
+    return [=](TwoSums(&s)[V], std::size_t e) {
+      Lanes<V> d = load<V>(dy + e);
+      if (y) {
+        const Lanes<V> result = load<V>(y + e);
+        for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
+        store(dy + e, d);
+      }
+      for (unsigned l = 0; l < V; ++l) s[l].first += static_cast<double>(d.at[l]);
+    };
   });
 }
 
@@ -208,17 +214,22 @@ __global__ void settle_bias(Parts p, const TwoSums* sums, float* dbias, bool add
 
 std::size_t count_of(const ImageExtent& e) { return e.columns * e.channels * e.pixels; }
 
-// How an image is walked: use(channels last?, lanes of a thread) with constants. Sums of plain images go value by
-// value.
+// How an image is walked: use(a number of its type, channels last?, lanes of a thread) with constants. Sums of plain
+// images go value by value.
 template <class Use, class... P>
 void walked(const ImageExtent& e, const Use& use, const P*... p) {
-  const bool fours = in_fours(e.format == Format::plain ? e.pixels : e.channels, p...);
-  if (e.format == Format::plain)
-    fours ? use(std::false_type{}, std::integral_constant<unsigned, 4>{})
-          : use(std::false_type{}, std::integral_constant<unsigned, 1>{});
-  else
-    fours ? use(std::true_type{}, std::integral_constant<unsigned, 4>{})
-          : use(std::true_type{}, std::integral_constant<unsigned, 1>{});
+  using One = std::integral_constant<unsigned, 1>;
+  if (e.format == Format::plain) {
+    in_fours(e.pixels, p...) ? use(float{}, std::false_type{}, std::integral_constant<unsigned, 4>{})
+                             : use(float{}, std::false_type{}, One{});
+    return;
+  }
+  with_type(e.element, [&](auto number) {
+    using T = decltype(number);
+    in_whole_lanes<T>(e.channels, p...)
+        ? use(number, std::true_type{}, std::integral_constant<unsigned, whole_lanes<T>>{})
+        : use(number, std::true_type{}, One{});
+  });
 }
 
 }  // namespace
@@ -230,14 +241,15 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
   const Kept kept(work, op.extent.channels);
   walked(
       op.extent,
-      [&](auto last, auto lanes) {
+      [&](auto number, auto last, auto lanes) {
+        using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(op.extent, summed);
         auto* sums = sums_.room<TwoSums>(p.channels * p.parts);
-        if (op.weights) launch(moments<last, summed>, p.blocks(), threads_per_block, stream(), p, x, sums);
+        if (op.weights) launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), sums);
         launch(settle, warps_for(p.channels), threads_per_block, stream(), op, of, p, sums, kept);
-        launch(apply<last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p, count,
-               op.relu, of, kept, x, added, y);
+        launch(apply<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p,
+               count, op.relu, of, kept, as<T>(x), as<T>(added), as<T>(y));
       },
       x, added, y);
 }
@@ -252,7 +264,8 @@ void CudaImages::normalize_gradient(const BatchNormalization& op, const Normaliz
   float* added = to.add_added ? to.added : nullptr;
   walked(
       op.extent,
-      [&](auto last, auto lanes) {
+      [&](auto number, auto last, auto lanes) {
+        using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(op.extent, summed);
         // Sums, then three floats for each channel.
@@ -260,13 +273,13 @@ void CudaImages::normalize_gradient(const BatchNormalization& op, const Normaliz
         auto* sums = sums_.room<TwoSums>(n + p.channels);
         auto* floats = reinterpret_cast<float*>(sums + n);
         const Slopes slopes{floats, floats + p.channels, floats + 2 * p.channels};
-        launch(gradient_sums<last, summed>, p.blocks(), threads_per_block, stream(), p, x, op.relu ? y : nullptr, dy,
-               masked, added, kept.mean, sums);
+        launch(gradient_sums<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x),
+               op.relu ? as<T>(y) : nullptr, as<T>(dy), as<T>(masked), as<T>(added), kept.mean, sums);
         launch(settle_gradient, warps_for(p.channels), threads_per_block, stream(), p, sums, kept, of.scale, to,
                slopes);
         if (to.x)
-          launch(apply_gradient<last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block,
-                 stream(), p, count, slopes, kept.batch_mean, x, masked, to.x, to.add_x);
+          launch(apply_gradient<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block,
+                 stream(), p, count, slopes, kept.batch_mean, as<T>(x), as<T>(masked), as<T>(to.x), to.add_x);
       },
       x, y, dy, to.x, to.added);
 }
@@ -279,11 +292,12 @@ void CudaImages::bias_relu_gradient(const ImageExtent& extent, const float* y, f
   }
   walked(
       extent,
-      [&](auto last, auto lanes) {
+      [&](auto number, auto last, auto lanes) {
+        using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(extent, summed);
         auto* sums = sums_.room<TwoSums>(p.channels * p.parts);
-        launch(masked_sums<last, summed>, p.blocks(), threads_per_block, stream(), p, y, dy, sums);
+        launch(masked_sums<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(y), as<T>(dy), sums);
         if (dbias) launch(settle_bias, warps_for(p.channels), threads_per_block, stream(), p, sums, dbias, accumulate);
       },
       y, dy);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling. Backward goes cell by cell and asks the windows over it, so that no two threads add to one place. A thread
 // takes one place of a plane, or of some channels where these lie last.
-#include <cassert>
+#include <type_traits>
 
 #include "backend/cuda/images.h"
 #include "backend/cuda/lanes.h"
@@ -76,16 +76,16 @@ __device__ inline unsigned number_in_window(const Sizes& s, const unsigned* wind
 }
 
 template <class Number, unsigned V>
-struct alignas(sizeof(Number) * V) Numbers {
+struct alignas(sizeof(Number) * V < 16 ? sizeof(Number) * V : 16) Numbers {
   Number at[V];
 };
 
-template <class Number, unsigned V>
-__global__ void pool_max(Sizes s, const float* x, float* y, Number* winners) {
+template <class T, class Number, unsigned V>
+__global__ void pool_max(Sizes s, const T* x, T* y, Number* winners) {
   const unsigned plane_size = s.in[0] * s.in[1] * s.in[2];
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.out, i, V);
-    const float* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
+    const T* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
     const Range under[3] = {cells_under(s, 0, spot.at[0]), cells_under(s, 1, spot.at[1]),
                             cells_under(s, 2, spot.at[2])};
     const unsigned first = index_of(s.in, under[0].begin, under[1].begin, under[2].begin);
@@ -104,8 +104,8 @@ __global__ void pool_max(Sizes s, const float* x, float* y, Number* winners) {
   }
 }
 
-template <class Number, unsigned V>
-__global__ void pool_max_back(Sizes s, const float* dy, const Number* winners, float* dx, bool add) {
+template <class T, class Number, unsigned V>
+__global__ void pool_max_back(Sizes s, const T* dy, const Number* winners, T* dx, bool add) {
   const unsigned plane_size = s.out[0] * s.out[1] * s.out[2];
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.in, i, V);
@@ -126,12 +126,12 @@ __global__ void pool_max_back(Sizes s, const float* dy, const Number* winners, f
   }
 }
 
-template <unsigned V>
-__global__ void pool_average(Sizes s, const float* x, float* y) {
+template <class T, unsigned V>
+__global__ void pool_average(Sizes s, const T* x, T* y) {
   const unsigned plane_size = s.in[0] * s.in[1] * s.in[2];
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.out, i, V);
-    const float* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
+    const T* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
     const Range under[3] = {cells_under(s, 0, spot.at[0]), cells_under(s, 1, spot.at[1]),
                             cells_under(s, 2, spot.at[2])};
     Lanes<V> sum{};
@@ -144,12 +144,12 @@ __global__ void pool_average(Sizes s, const float* x, float* y) {
   }
 }
 
-template <unsigned V>
-__global__ void pool_average_back(Sizes s, const float* dy, float* dx, bool add) {
+template <class T, unsigned V>
+__global__ void pool_average_back(Sizes s, const T* dy, T* dx, bool add) {
   const unsigned plane_size = s.out[0] * s.out[1] * s.out[2];
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.in, i, V);
-    const float* plane = dy + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
+    const T* plane = dy + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
     const Range over[3] = {windows_over(s, 0, spot.at[0]), windows_over(s, 1, spot.at[1]),
                            windows_over(s, 2, spot.at[2])};
     Lanes<V> sum{};
@@ -169,34 +169,53 @@ class CudaPooling : public PoolingPlan {
       : shape_(s), max_(s.op == PoolingOp::max), bytes_(cells(s.window.kernel) < 255), stream_(stream) {}
 
   void forward(const float* x, float* y, float* work) override {
-    const auto start = [&](auto kernel, auto fours, const auto&... given) {
-      lanes(x, y, work) == 4 ? run(fours, 4, shape_.window.out, given...) : run(kernel, 1, shape_.window.out, given...);
-    };
-    using Byte = unsigned char;
-    if (!max_)
-      start(pool_average<1>, pool_average<4>, x, y);
-    else if (bytes_)
-      start(pool_max<Byte, 1>, pool_max<Byte, 4>, x, y, reinterpret_cast<Byte*>(work));
-    else
-      start(pool_max<unsigned, 1>, pool_max<unsigned, 4>, x, y, reinterpret_cast<unsigned*>(work));
+    each_way(
+        [&](auto number, auto lanes) {
+          using T = decltype(number);
+          run(pool_average<T, lanes>, lanes, shape_.window.out, as<T>(x), as<T>(y));
+        },
+        [&](auto number, auto lanes, auto winner) {
+          using T = decltype(number);
+          using Number = decltype(winner);
+          run(pool_max<T, Number, lanes>, lanes, shape_.window.out, as<T>(x), as<T>(y),
+              reinterpret_cast<Number*>(work));
+        },
+        x, y, work);
   }
   void backward(const float* dy, const float* work, float* dx, bool accumulate) override {
-    const auto start = [&](auto kernel, auto fours, const auto&... given) {
-      lanes(dy, dx, work) == 4 ? run(fours, 4, shape_.window.in, given...) : run(kernel, 1, shape_.window.in, given...);
-    };
-    using Byte = unsigned char;
-    if (!max_)
-      start(pool_average_back<1>, pool_average_back<4>, dy, dx, accumulate);
-    else if (bytes_)
-      start(pool_max_back<Byte, 1>, pool_max_back<Byte, 4>, dy, reinterpret_cast<const Byte*>(work), dx, accumulate);
-    else
-      start(pool_max_back<unsigned, 1>, pool_max_back<unsigned, 4>, dy, reinterpret_cast<const unsigned*>(work), dx,
-            accumulate);
+    each_way(
+        [&](auto number, auto lanes) {
+          using T = decltype(number);
+          run(pool_average_back<T, lanes>, lanes, shape_.window.in, as<T>(dy), as<T>(dx), accumulate);
+        },
+        [&](auto number, auto lanes, auto winner) {
+          using T = decltype(number);
+          using Number = decltype(winner);
+          run(pool_max_back<T, Number, lanes>, lanes, shape_.window.in, as<T>(dy),
+              reinterpret_cast<const Number*>(work), as<T>(dx), accumulate);
+        },
+        dy, dx, work);
   }
 
  private:
-  unsigned lanes(const float* a, const float* b, const float* work) const {
-    return shape_.format == Format::blocked && in_fours(shape_.channels, a, b, work) ? 4 : 1;
+  // average(a number of the type, lanes), or max(the same, a number that counts the cells of a window).
+  template <class Average, class Max>
+  void each_way(const Average& average, const Max& max, const float* a, const float* b, const float* work) const {
+    const auto pool = [&](auto number, auto lanes) {
+      if (!max_)
+        average(number, lanes);
+      else if (bytes_)
+        max(number, lanes, static_cast<unsigned char>(0));
+      else
+        max(number, lanes, 0u);
+    };
+    with_type(shape_.element, [&](auto number) {
+      using T = decltype(number);
+      if (shape_.format == Format::blocked && in_whole_lanes<T>(shape_.channels, a, b, work))
+        pool(number, std::integral_constant<unsigned, whole_lanes<T>>{});
+      else
+        pool(number, std::integral_constant<unsigned, 1>{});
+    });
   }
   template <class... Wanted, class... Given>
   void run(void (*kernel)(Sizes, Wanted...), unsigned lanes, const ImageWindow::Sizes& walked,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Response normalisation: a thread for each value looks at its neighbours among the channels, which are in the cache.
 #include "backend/cuda/images.h"
+#include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
 #include "backend/cuda/windows.h"
 
@@ -34,21 +35,22 @@ struct Response {
   __device__ float power(float d) const { return exponential(logarithm(d) * -beta); }
 };
 
-__global__ void respond_each(Response r, const float* x, float* y, float* work) {
+template <class T>
+__global__ void respond_each(Response r, const T* x, T* y, float* work) {
   for (unsigned e = first_element32(); e < r.count; e += element_step32()) {
-    const float d = r.bias + r.alpha * r.around(e, [=](unsigned i) { return x[i] * x[i]; });
+    const float d = r.bias + r.alpha * r.around(e, [=](unsigned i) { return value_of(x[i]) * value_of(x[i]); });
     work[e] = d;
-    y[e] = x[e] * r.power(d);
+    round_to(y[e], value_of(x[e]) * r.power(d));
   }
 }
 
-__global__ void respond_each_back(Response r, const float* x, const float* y, const float* dy, const float* work,
-                                  float* dx, bool add) {
+template <class T>
+__global__ void respond_each_back(Response r, const T* x, const T* y, const T* dy, const float* work, T* dx, bool add) {
   const float slope = 2 * r.alpha * r.beta;
   for (unsigned e = first_element32(); e < r.count; e += element_step32()) {
-    const float sum = r.around(e, [=](unsigned i) { return dy[i] * y[i] / work[i]; });
-    const float g = dy[e] * r.power(work[e]) - slope * x[e] * sum;
-    dx[e] = add ? dx[e] + g : g;
+    const float sum = r.around(e, [=](unsigned i) { return value_of(dy[i]) * value_of(y[i]) / work[i]; });
+    const float g = value_of(dy[e]) * r.power(work[e]) - slope * value_of(x[e]) * sum;
+    put(dx + e, Lanes<1>{{g}}, add);
   }
 }
 
@@ -56,15 +58,22 @@ __global__ void respond_each_back(Response r, const float* x, const float* y, co
 
 void CudaImages::respond(const ResponseNormalization& op, const float* x, float* y, float* work) {
   const Response r(op);
-  if (r.count > 0) launch(respond_each, dim3(blocks_for(r.count)), dim3(threads_per_block), stream(), r, x, y, work);
+  if (r.count == 0) return;
+  with_type(op.extent.element, [&](auto number) {
+    using T = decltype(number);
+    launch(respond_each<T>, blocks_for(r.count), threads_per_block, stream(), r, as<T>(x), as<T>(y), work);
+  });
 }
 
 void CudaImages::respond_gradient(const ResponseNormalization& op, const float* x, const float* y, const float* dy,
                                   const float* work, float* dx, bool accumulate) {
   const Response r(op);
-  if (r.count > 0)
-    launch(respond_each_back, dim3(blocks_for(r.count)), dim3(threads_per_block), stream(), r, x, y, dy, work, dx,
-           accumulate);
+  if (r.count == 0) return;
+  with_type(op.extent.element, [&](auto number) {
+    using T = decltype(number);
+    launch(respond_each_back<T>, blocks_for(r.count), threads_per_block, stream(), r, as<T>(x), as<T>(y), as<T>(dy),
+           work, as<T>(dx), accumulate);
+  });
 }
 
 }  // namespace tutti::cuda

@@ -45,10 +45,12 @@ class Map : public Kernel {
     in_place = reads_input[0] ? -1 : 0;
     in_place_gradient = 0;
   }
-  void forward(Run& run) const override { run.backend.map(op_, in(run, 0), out(run), run.count(code.out)); }
+  void forward(Run& run) const override {
+    run.backend.map(op_, in(run, 0), out(run), run.count(code.out), code.out.element);
+  }
   void backward(Run& run) const override {
     run.backend.map_gradient(op_, in(run, 0), out(run), out_gradient(run), in_gradient(run, 0), run.count(code.out),
-                             adds(run, 0));
+                             adds(run, 0), code.out.element);
   }
 
  private:
@@ -183,12 +185,13 @@ class Dropout : public Kernel {
   void apply(Run& run, const float* x, float* y, bool add) const {
     const double rate = own_rate_ >= 0 ? own_rate_ : run.dropout_rate;
     if (rate <= 0 && x == y) return;
-    if (rate <= 0) return run.backend.map_gradient(UnaryOp::copy, x, x, x, y, run.count(code.out), add);
+    if (rate <= 0)
+      return run.backend.map_gradient(UnaryOp::copy, x, x, x, y, run.count(code.out), add, code.out.element);
     DropoutMask mask;
     mask.numbers = reinterpret_cast<const DropoutNumbers*>(told(run));
     mask.skipped = run.skipped * code.out.elements;
     mask.rate = static_cast<float>(rate);
-    run.backend.dropout(mask, x, y, run.count(code.out), add);
+    run.backend.dropout(mask, x, y, run.count(code.out), add, code.out.element);
   }
   double own_rate_;  // of the node itself, otherwise negative: the epoch's
 };
@@ -211,6 +214,7 @@ Layout broadcast_layout(const Run& run, std::span<const Operand> in, const Opera
   fill(3, out);
   for (std::size_t axis = 0; axis + 1 < l.rank; ++axis) l.size[axis] = out.shape[axis];
   l.size[l.rank - 1] = run.rows(out);
+  l.element = out.element;
   return l;
 }
 

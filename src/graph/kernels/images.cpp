@@ -34,10 +34,13 @@ class Convolution : public Kernel {
     shape_.groups = g.groups;
     shape_.in = (transposed_ ? code.out : code.in[1]).format;
     shape_.out = (transposed_ ? code.in[1] : code.out).format;
+    shape_.in_element = (transposed_ ? code.out : code.in[1]).element;
+    shape_.out_element = (transposed_ ? code.in[1] : code.out).element;
     shape_.bias = code.in.size() > 2;
     shape_.relu = flag(code.node, "relu", false);
     shape_.winograd = flag(code.node, "winograd", true);
-    out_ = {0, g.maps, ImageWindow::product(transposed_ ? g.window.in : g.window.out), code.out.format};
+    out_ = {0, g.maps, ImageWindow::product(transposed_ ? g.window.in : g.window.out), code.out.format,
+            code.out.element};
     reads_output = shape_.relu;
     if (shape_.bias) reads_input[2] = false;
     last_input_first = true;  // the weight may change once its gradient is announced
@@ -92,20 +95,19 @@ class Convolution : public Kernel {
   mutable Plans<ConvolutionPlan> plans_;
 };
 
-PoolingShape pooling_of(const Node& node, const Shape& image, Format format) {
+PoolingShape pooling_of(const Node& node, const Shape& image) {
   const ImageGeometry g = pooling_geometry(node, image);
   PoolingShape s;
   s.op = text(node, "poolingType", "max") == "average" ? PoolingOp::average : PoolingOp::max;
   s.window = g.window;
   s.channels = g.channels;
-  s.format = format;
   return s;
 }
 
 class Pooling : public Kernel {
  public:
-  explicit Pooling(Instruction i)
-      : Kernel(std::move(i)), shape_(pooling_of(code.node, code.in[0].shape, code.out.format)) {
+  explicit Pooling(Instruction i) : Kernel(std::move(i)), shape_(pooling_of(code.node, code.in[0].shape)) {
+    shape_.format = code.out.format, shape_.element = code.out.element;
     reads_input[0] = false;
     reads_output = false;
     constexpr std::size_t cells_of_a_byte = 255;
@@ -138,8 +140,7 @@ class Pooling : public Kernel {
 // Small image (input 0) and the large one whose maxima say where its values go (input 1). Both are plain.
 class Unpooling : public Kernel {
  public:
-  explicit Unpooling(Instruction i)
-      : Kernel(std::move(i)), shape_(pooling_of(code.node, code.in[1].shape, Format::plain)) {
+  explicit Unpooling(Instruction i) : Kernel(std::move(i)), shape_(pooling_of(code.node, code.in[1].shape)) {
     reads_input[0] = false;
     reads_output = false;
     differentiable[1] = false;
@@ -185,7 +186,7 @@ class RegionPooling : public Kernel {
   tutti::RegionPooling shape_;
 };
 
-// The same image in another format.
+// The same image in another format or type.
 class Reorder : public Kernel {
  public:
   explicit Reorder(Instruction i) : Kernel(std::move(i)) {
@@ -193,17 +194,17 @@ class Reorder : public Kernel {
     reads_output = false;
   }
   void forward(Run& run) const override {
-    run.backend.images().reorder(extent(run, code.in[0]), code.out.format, in(run, 0), out(run), false);
+    run.backend.images().reorder(extent(run, code.in[0]), extent(run, code.out), in(run, 0), out(run), false);
   }
   void backward(Run& run) const override {
-    run.backend.images().reorder(extent(run, code.out), code.in[0].format, out_gradient(run), in_gradient(run, 0),
+    run.backend.images().reorder(extent(run, code.out), extent(run, code.in[0]), out_gradient(run), in_gradient(run, 0),
                                  adds(run, 0));
   }
 
  private:
   ImageExtent extent(const Run& run, const Operand& o) const {
     const std::size_t channels = o.shape.dims.back();
-    return {run.rows(o), channels, o.shape.elements() / channels, o.format};
+    return {run.rows(o), channels, o.shape.elements() / channels, o.format, o.element};
   }
 };
 

@@ -35,6 +35,7 @@ class Normalization : public Kernel {
     op_.extent.channels = spatial && image.rank() > 0 ? image.dims.back() : image.elements();
     op_.extent.pixels = image.elements() / std::max<std::size_t>(op_.extent.channels, 1);
     op_.extent.format = code.out.format;
+    op_.extent.element = code.out.element;
     time_constant_ = number(code.node, "normalizationTimeConstant", 0);
     blend_ = number(code.node, "blendTimeConstant", 0);
     for (std::size_t k = 2; k < code.in.size(); ++k) reads_input[k] = false;
@@ -103,7 +104,8 @@ class ResponseNormalization : public Kernel {
     op_.extent.channels = image.rank() > 0 ? image.dims.back() : 1;
     op_.extent.pixels = image.elements() / std::max<std::size_t>(op_.extent.channels, 1);
     op_.extent.format = code.out.format;
-    work_like = 0;
+    op_.extent.element = code.out.element;
+    work_per_column = code.out.elements;
   }
   void forward(Run& run) const override {
     run.backend.images().respond(described(run), in(run, 0), out(run), run.work[code.out.tensor]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations that only move values: slices, stacks, transposed axes. Their gradients move the other way.
 #include <algorithm>
+#include <cstddef>
 
 #include "graph/kernels/makers.h"
 #include "graph/shapes.h"
@@ -36,7 +37,12 @@ Window window(const Run& run, const Operand& whole, const Operand& part, std::si
   fill_strides(w.layout, into_whole ? 3 : 0, whole.shape, rank, whole_sample);
   fill_strides(w.layout, into_whole ? 0 : 3, part.shape, rank, part_sample);
   w.offset = first * w.layout.stride[into_whole ? 3 : 0][axis];
+  w.layout.element = whole.element;
   return w;
+}
+
+float* block_of(const Window& w, float* whole) {
+  return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(whole) + w.offset * bytes_of(w.layout.element));
 }
 
 class Slice : public Kernel {
@@ -74,7 +80,7 @@ class RowStack : public Kernel {
     std::size_t first = 0;
     for (std::size_t k = 0; k < code.in.size(); first += code.in[k++].shape[axis_]) {
       const Window w = window(run, code.out, code.in[k], axis_, first, true);
-      run.backend.copy(w.layout, in(run, k), out(run) + w.offset, false);
+      run.backend.copy(w.layout, in(run, k), block_of(w, out(run)), false);
     }
   }
   void backward(Run& run) const override {
@@ -85,7 +91,7 @@ class RowStack : public Kernel {
       const bool repeated = code.out.per_sample && !code.in[k].per_sample;
       if (repeated && !adds(run, k)) run.backend.fill(0, in_gradient(run, k), code.in[k].elements);
       const Window w = window(run, code.out, code.in[k], axis_, first, false);
-      run.backend.copy(w.layout, out_gradient(run) + w.offset, in_gradient(run, k), repeated || adds(run, k));
+      run.backend.copy(w.layout, block_of(w, out_gradient(run)), in_gradient(run, k), repeated || adds(run, k));
     }
   }
 

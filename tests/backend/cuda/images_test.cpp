@@ -402,8 +402,10 @@ TEST_F(ChannelsLast, BiasResponseAndReorder) {
       for (std::size_t i = 0; i < results[0].size(); ++i) expect_close(results[1][i], results[0][i], "image");
       const Values before = random_values(n, 9);
       Values to_last = before, to_plain = before;
-      last_.reorder({columns, channels, pixels, Format::plain}, Format::blocked, x.data(), to_last.data(), add);
-      last_.reorder({columns, channels, pixels, Format::blocked}, Format::plain, x.data(), to_plain.data(), add);
+      last_.reorder({columns, channels, pixels}, {columns, channels, pixels, Format::blocked}, x.data(), to_last.data(),
+                    add);
+      last_.reorder({columns, channels, pixels, Format::blocked}, {columns, channels, pixels}, x.data(),
+                    to_plain.data(), add);
       Values expected = turned(x, columns, channels), back = turned(x, columns, pixels);
       for (std::size_t i = 0; i < n && add; ++i) expected[i] += before[i], back[i] += before[i];
       EXPECT_EQ(to_last, expected);
@@ -414,8 +416,8 @@ TEST_F(ChannelsLast, BiasResponseAndReorder) {
 TEST_F(Images, PlainImagesAreCopiedOrAdded) {
   const Values x = random_values(24, 1), before = random_values(24, 2);
   Values copy = before, sum = before;
-  gpu_.reorder({2, 3, 4}, Format::plain, x.data(), copy.data(), false);
-  gpu_.reorder({2, 3, 4}, Format::plain, x.data(), sum.data(), true);
+  gpu_.reorder({2, 3, 4}, {2, 3, 4}, x.data(), copy.data(), false);
+  gpu_.reorder({2, 3, 4}, {2, 3, 4}, x.data(), sum.data(), true);
   EXPECT_EQ(copy, x);
   for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(sum[i], before[i] + x[i]);
 }

@@ -28,3 +28,8 @@ inline float __half2float(__half h) {
                                   : std::bit_cast<float>((size << 13) + (112u << 23));
   return h.bits & 0x8000u ? -v : v;
 }
+
+struct __half2 {
+  __half x, y;
+};
+inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }

@@ -321,7 +321,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
   const int channels = yd->dims[1], channel_step = yd->strides[1];
   if (xd->dims.size() > 4) return CUDNN_STATUS_NOT_SUPPORTED;
   if (activation->mode != CUDNN_ACTIVATION_RELU || !bias || !z || zd->dims != yd->dims || bd->dims[1] != channels ||
-      elements(*bd) != static_cast<std::size_t>(channels) || *static_cast<const float*>(alpha2) != 0)
+      elements(*bd) != static_cast<std::size_t>(channels) || bd->type != yd->type || zd->type != yd->type ||
+      *static_cast<const float*>(alpha2) != 0)
     return CUDNN_STATUS_BAD_PARAM;
   return convolve(
       h, g, elements(*yd), alpha, alpha2, y, space, bytes,
@@ -329,7 +330,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
         sums[static_cast<std::size_t>(o)] += g.product(x, i, w, k);
       },
       [=](std::size_t i, float v) {
-        const float sum = v + static_cast<const float*>(bias)[static_cast<int>(i) / channel_step % channels];
+        const float sum = v + value_at(bias, static_cast<int>(i) / channel_step % channels, g.type);
         return sum < 0 ? 0 : sum;
       });
 }

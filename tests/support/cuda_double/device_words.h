@@ -99,6 +99,10 @@ template <class T>
 T __ldg(const T* p) {
   return *p;
 }
+template <class T>
+void __stwb(T* p, T v) {
+  *p = v;
+}
 // Fibers of a block change at barriers only, and blocks come one after the other.
 template <class T>
 T atomicAdd(T* p, T v) {
