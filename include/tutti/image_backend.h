@@ -49,12 +49,15 @@ struct ConvolutionShape {
   bool winograd = true;             // may be used where it is faster
 };
 
-// Weights lie as [kernel..., in_channels / groups, out_channels], first index fastest.
+// Weights lie as [kernel..., in_channels / groups, out_channels], first index fastest. With `same_weights` they are
+// those that this plan was given last without it: what has been made of them may be used again.
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
-  virtual void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate) = 0;
-  virtual void backward_data(const float* dy, const float* w, float* dx, bool accumulate) = 0;
+  virtual void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
+                       bool same_weights = false) = 0;
+  virtual void backward_data(const float* dy, const float* w, float* dx, bool accumulate,
+                             bool same_weights = false) = 0;
   virtual void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) = 0;
 };
 

@@ -305,6 +305,37 @@ TEST_P(Halves, Convolutions) {
   }
 }
 
+// What is made of the weights for one call serves those that have the same; other weights are never mixed up with them.
+TEST_P(Halves, WeightsOfConvolutions) {
+  ConvolutionShape s;
+  s.window = window({5, 4, 1}, {3, 3, 1}, 1, 1), s.columns = 2, s.in_channels = s.out_channels = 8;
+  s.in = s.out = Format::blocked, s.in_element = s.out_element = half;
+  const std::size_t n = 2 * 8 * 20, weights = 9 * 8 * 8;
+  Values v(*gpu, half);
+  const auto plan = gpu->images().plan_convolution(s), other_plan = gpu->images().plan_convolution(s);
+  float *x = v.put(coarse(n, 1)), *y = v.put(Floats(n)), *dx = v.put(Floats(n)), *w = v.put_floats(coarse(weights, 2));
+  std::uint64_t calls = 0;  // of the last gradient
+  const auto gradient = [&](ConvolutionPlan& p, bool same_weights) {
+    const auto before = counted_calls();
+    p.backward_data(x, w, dx, false, same_weights);
+    if (before) calls = counted_calls()->single - before->single;
+    return v.take(dx, n);
+  };
+  gradient(*plan, false);  // measures
+  const Floats once = gradient(*plan, false);
+  const std::uint64_t calls_of_others = calls;
+  EXPECT_EQ(gradient(*plan, true), once);
+  if (counted_calls()) {
+    EXPECT_LT(calls, calls_of_others);
+  }
+  const Floats more = coarse(weights, 3);
+  gpu->upload(more.data(), w, weights);
+  const Floats other = gradient(*other_plan, false);
+  EXPECT_NE(other, once);
+  plan->forward(x, w, nullptr, y, false, false);
+  EXPECT_EQ(gradient(*plan, true), other);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, Halves, testing::Values(ComputeType::bfloat16, ComputeType::float16),
                          [](const auto& i) { return i.param == ComputeType::bfloat16 ? "Bfloat16" : "Float16"; });
 

@@ -5,10 +5,8 @@
 #include <cmath>
 
 #include "../brainscript/networks.h"
-#include "../support/cuda_double/calls.h"
-#include "base/cuda_library.h"
+#include "../support/on_gpu.h"
 #include "sequence_data.h"
-#include "tutti/error.h"
 
 namespace tutti {
 namespace {
@@ -96,15 +94,6 @@ class OnDevice final : public PieceSink {
   void piece_ready(std::size_t) override {}
 };
 
-// The stand-in counts what it is told, a GPU does not.
-std::optional<CudaDoubleCalls> counted() {
-  try {
-    return cuda_function<decltype(cuda_double_calls)>("cuda_double_calls")();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 Training train(const Case& c, bool repeat, const std::string& device = "cuda:0") {
   const auto built = brainscript::build(
       fmt::format("{{ x = Input {{{}}}; labels = Input {{4}}; {}; "
@@ -127,9 +116,9 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0")
     batch.position = static_cast<std::int64_t>(100 * i);
     mode.dropout_seed = i / 4;
     network.set_mode(mode);
-    const CudaDoubleCalls before = counted().value_or(CudaDoubleCalls{});
+    const CudaDoubleCalls before = counted_calls().value_or(CudaDoubleCalls{});
     network.forward_backward(batch, sink);
-    const CudaDoubleCalls after = counted().value_or(CudaDoubleCalls{});
+    const CudaDoubleCalls after = counted_calls().value_or(CudaDoubleCalls{});
     Parameters& p = network.parameters();
     training.steps.push_back({{p.gradients.span().begin(), p.gradients.span().end()},
                               {after.single - before.single, after.graphs - before.graphs}});
@@ -166,7 +155,7 @@ TEST_P(RepeatedSteps, AreNearThoseOfTheCpu) {
 }
 
 TEST_P(RepeatedSteps, AreFewCalls) {
-  if (!counted()) GTEST_SKIP() << "a GPU does not count its calls";
+  if (!counted_calls()) GTEST_SKIP() << "a GPU does not count its calls";
   const CudaDoubleCalls told = train(GetParam(), false).steps.back().calls;
   const CudaDoubleCalls repeated = train(GetParam(), true).steps.back().calls;
   EXPECT_EQ(told.graphs, 0u);

@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 
 #include "base/cuda_library.h"
+#include "cuda_double/calls.h"
 #include "tutti/backend.h"
+#include "tutti/error.h"
 
 namespace tutti {
 
@@ -17,6 +20,15 @@ inline bool skipped_without_gpu() {
   const CudaDevices devices = cuda_devices();
   if (devices.count == 0) [&] { GTEST_SKIP() << "no GPU: " << devices.problem; }();
   return devices.count == 0;
+}
+
+// What the stand-in has been told so far; a GPU does not count.
+inline std::optional<CudaDoubleCalls> counted_calls() {
+  try {
+    return cuda_function<decltype(cuda_double_calls)>("cuda_double_calls")();
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 class OnGpu : public testing::Test {

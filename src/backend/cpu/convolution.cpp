@@ -130,7 +130,7 @@ class CpuConvolution : public ConvolutionPlan {
     attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   }
 
-  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate) override {
+  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate, bool) override {
     if (!forward_) with_errors("planning a convolution", [&] { plan_forward(); });
     with_errors("convolving", [&] {
       if (shape_.bias)
@@ -139,7 +139,7 @@ class CpuConvolution : public ConvolutionPlan {
         forward_->run({x, w, y}, accumulate);
     });
   }
-  void backward_data(const float* dy, const float* w, float* dx, bool accumulate) override {
+  void backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool) override {
     if (!data_) with_errors("planning the gradient of a convolution", [&] { plan_data(); });
     with_errors("computing the gradient of a convolution", [&] { data_->run({dy, w, dx}, accumulate); });
   }

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <compare>
+
 #include "tutti/image_backend.h"
 
 namespace tutti::cuda {
@@ -43,6 +45,7 @@ struct WeightArrangement {
 
   std::size_t count() const { return spatial * stored * out; }
   bool is_weight() const { return element == Element::float32 && stored == in && (!last || spatial == 1); }
+  auto operator<=>(const WeightArrangement&) const = default;
 };
 void arrange(const WeightArrangement&, const float* w, void* operand, cudaStream_t);
 void spread(const WeightArrangement&, const void* operand, bool add, float* w, cudaStream_t);

@@ -28,15 +28,18 @@ class CudaConvolution : public ConvolutionPlan {
       ways_.push_back({way, std::make_unique<ConvolutionWay>(s, way, images)});
   }
 
-  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate) override {
-    chosen(forward_, "forward", &ConvolutionWay::can_forward, values(shape_.out_channels, shape_.window.out),
-           [&](ConvolutionWay& way, float* to) { way.forward(x, w, bias, to, accumulate); })
-        .forward(x, w, bias, y, accumulate);
+  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
+               bool same_weights) override {
+    ConvolutionWay& way =
+        chosen(forward_, "forward", &ConvolutionWay::can_forward, values(shape_.out_channels, shape_.window.out),
+               [&](ConvolutionWay& possible, float* to) { possible.forward(x, w, bias, to, accumulate, false); });
+    way.forward(x, w, bias, y, accumulate, are_there(way, same_weights));
   }
-  void backward_data(const float* dy, const float* w, float* dx, bool accumulate) override {
-    chosen(data_, "data", &ConvolutionWay::can_backward_data, values(shape_.in_channels, shape_.window.in),
-           [&](ConvolutionWay& way, float* to) { way.backward_data(dy, w, to, accumulate); })
-        .backward_data(dy, w, dx, accumulate);
+  void backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool same_weights) override {
+    ConvolutionWay& way =
+        chosen(data_, "data", &ConvolutionWay::can_backward_data, values(shape_.in_channels, shape_.window.in),
+               [&](ConvolutionWay& possible, float* to) { possible.backward_data(dy, w, to, accumulate, false); });
+    way.backward_data(dy, w, dx, accumulate, are_there(way, same_weights));
   }
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
     const std::size_t weights =
@@ -54,6 +57,13 @@ class CudaConvolution : public ConvolutionPlan {
 
   std::size_t values(std::size_t channels, const ImageWindow::Sizes& size) const {
     return shape_.columns * channels * ImageWindow::product(size);
+  }
+
+  // Whether the weights are as this way wants them. That is the way of the last call with others, so a pass makes the
+  // same calls in every step, also when it is recorded.
+  bool are_there(ConvolutionWay& way, bool same_weights) {
+    if (!same_weights) made_for_ = &way;
+    return same_weights && made_for_ == &way;
   }
 
   // The way of a direction; run(way, result) is measured with a result of its own.
@@ -106,6 +116,7 @@ class CudaConvolution : public ConvolutionPlan {
   CudaImages& images_;
   std::vector<Candidate> ways_;
   ConvolutionWay *forward_ = nullptr, *data_ = nullptr, *weights_ = nullptr;
+  ConvolutionWay* made_for_ = nullptr;
 };
 
 }  // namespace

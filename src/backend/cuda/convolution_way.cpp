@@ -196,14 +196,19 @@ bool ConvolutionWay::can_backward_weights() {
       });
 }
 
-// `stands`: the operand is what was given.
-template <class Shape>
-const void* ConvolutionWay::operand(const Shape& a, bool stands, const float* values, Room room) {
-  if (stands) return values;
+const void* ConvolutionWay::image(const Arrangement& a, const float* values, Room room) {
+  if (a.is_image()) return values;
   void* to = images_.room(room).bytes(a.count() * bytes_of(a.element));
   arrange(a, values, to, images_.stream());
   return to;
 }
+const void* ConvolutionWay::weight(const WeightArrangement& a, const float* values, bool same) {
+  if (a.is_weight()) return values;
+  void* to = images_.made_of(values, a).bytes(a.count() * bytes_of(a.element));
+  if (!same) arrange(a, values, to, images_.stream());
+  return to;
+}
+// `stands`: it is what was given.
 void* ConvolutionWay::result(std::size_t bytes, bool stands, float* values, Room room) {
   return stands ? values : images_.room(room).bytes(bytes);
 }
@@ -212,10 +217,10 @@ void* ConvolutionWay::workspace(const Direction& d) const {
 }
 
 // False where cuDNN has no such kernel; that is asked once.
-bool ConvolutionWay::fused_forward(const void* x, const void* w, const float* bias, float* y) {
+bool ConvolutionWay::fused_forward(const void* x, const void* w, const float* bias, float* y, bool same_weights) {
   if (!fuses_) return false;
   const float one = 1, none = 0;
-  const void* added = operand(bias_, bias_.is_weight(), bias, of_bias);
+  const void* added = weight(bias_, bias, same_weights);
   fuses_ = cudnnConvolutionBiasActivationForward(
                images_.cudnn(), &one, x_descriptor_.get(), x, w_descriptor_.get(), w, forward_.convolution.get(),
                static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm), workspace(forward_), forward_.workspace,
@@ -224,9 +229,10 @@ bool ConvolutionWay::fused_forward(const void* x, const void* w, const float* bi
   return fuses_;
 }
 
-void ConvolutionWay::forward(const float* x, const float* w, const float* bias, float* y, bool accumulate) {
-  const void *from = operand(x_, x_.is_image(), x, of_x), *by = operand(w_, w_.is_weight(), w, of_w);
-  if (bias && fused_forward(from, by, bias, y)) return;
+void ConvolutionWay::forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
+                             bool same_weights) {
+  const void *from = image(x_, x, of_x), *by = weight(w_, w, same_weights);
+  if (bias && fused_forward(from, by, bias, y, same_weights)) return;
   const bool stands = y_.is_image();
   void* to = result(y_.count() * bytes_of(y_.element), stands, y, of_y);
   const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
@@ -241,8 +247,8 @@ void ConvolutionWay::forward(const float* x, const float* w, const float* bias, 
         bias, shape_.relu, y, images_.stream());
 }
 
-void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, bool accumulate) {
-  const void *from = operand(y_, y_.is_image(), dy, of_y), *by = operand(w_, w_.is_weight(), w, of_w);
+void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool same_weights) {
+  const void *from = image(y_, dy, of_y), *by = weight(w_, w, same_weights);
   const bool stands = x_.is_image();
   void* to = result(x_.count() * bytes_of(x_.element), stands, dx, of_x);
   const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
@@ -255,7 +261,7 @@ void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, b
 }
 
 void ConvolutionWay::backward_weights(const float* x, const float* dy, float* dw, bool accumulate) {
-  const void *from = operand(x_, x_.is_image(), x, of_x), *with = operand(y_, y_.is_image(), dy, of_y);
+  const void *from = image(x_, x, of_x), *with = image(y_, dy, of_y);
   const bool stands = w_.is_weight();
   void* to = result(w_.count() * bytes_of(w_.element), stands, dw, of_w);
   const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;

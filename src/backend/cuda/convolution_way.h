@@ -26,8 +26,9 @@ class ConvolutionWay {
   bool can_backward_data();
   bool can_backward_weights();
 
-  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate);
-  void backward_data(const float* dy, const float* w, float* dx, bool accumulate);
+  // With `same_weights` what the last call without it has made of them is there.
+  void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate, bool same_weights);
+  void backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool same_weights);
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate);
 
  private:
@@ -38,17 +39,17 @@ class ConvolutionWay {
     std::size_t workspace = 0;
   };
   // Scratch memory of an operand.
-  enum Room { of_x, of_w, of_y, of_bias };
+  enum Room { of_x, of_w, of_y };
 
   void describe();
   std::string key(const char* direction) const;
   template <class Performance, class Find, class Workspace>
   bool choose(Direction& d, const char* name, const std::vector<int>& of_winograd, const Find& find,
               const Workspace& workspace);
-  bool fused_forward(const void* x, const void* w, const float* bias, float* y);
+  bool fused_forward(const void* x, const void* w, const float* bias, float* y, bool same_weights);
 
-  template <class Shape>
-  const void* operand(const Shape& a, bool stands, const float* values, Room room);
+  const void* image(const Arrangement& a, const float* values, Room room);
+  const void* weight(const WeightArrangement& a, const float* values, bool same);
   void* result(std::size_t bytes, bool stands, float* values, Room room);
   void* workspace(const Direction& d) const;
 

@@ -2,7 +2,11 @@
 // images.h -- the image operations on a GPU: convolutions by cuDNN, own kernels for the rest.
 #pragma once
 
+#include <map>
+#include <utility>
+
 #include "backend/cuda/algorithms.h"
+#include "backend/cuda/arrange.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cudnn.h"
 #include "tutti/image_backend.h"
@@ -45,13 +49,16 @@ class CudaImages : public ImageBackend {
   // Free again when a call returns, because the stream keeps the order. A room for each operand of a convolution.
   Scratch& workspace() { return workspace_; }
   Scratch& room(std::size_t operand) { return operands_[operand]; }
+  // For what is made of a weight: it stays until it is made anew, and is the same for all plans.
+  Scratch& made_of(const float* w, const WeightArrangement& a) { return made_[{w, a}]; }
 
  private:
   const ComputeType compute_type_;
   const cudaStream_t stream_;
   Cudnn cudnn_;
   Algorithms algorithms_;
-  Scratch workspace_, operands_[4], sums_;
+  Scratch workspace_, operands_[3], sums_;
+  std::map<std::pair<const float*, WeightArrangement>, Scratch> made_;
 };
 
 }  // namespace tutti::cuda

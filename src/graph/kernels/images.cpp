@@ -69,9 +69,9 @@ class Convolution : public Kernel {
     }
     if (write[1] != Write::none) {
       if (transposed_)
-        p.forward(out_gradient(run), in(run, 0), nullptr, in_gradient(run, 1), adds(run, 1));
+        p.forward(out_gradient(run), in(run, 0), nullptr, in_gradient(run, 1), adds(run, 1), true);
       else
-        p.backward_data(out_gradient(run), in(run, 0), in_gradient(run, 1), adds(run, 1));
+        p.backward_data(out_gradient(run), in(run, 0), in_gradient(run, 1), adds(run, 1), true);
     }
     if (write[0] == Write::none) return;
     if (transposed_)
