@@ -13,31 +13,36 @@ void archive_by_slice(Archive& a, const char* what, const Parameters& p, FloatBu
   for (const Slice& s : p.slices) a(fmt::format("{}/{}", what, s.name), buffer.span().subspan(s.offset, s.size()));
 }
 
+struct Range {
+  float *w, *p, *sum;  // own weights, common ones, the sum of the offers or this rank's own one
+  std::size_t count;
+};
+
 // All but the elastic rule leave every rank with the common weights, or less what rounding has left out of its offers.
 class CommonRule : public BlockRule {
  public:
   void offer(std::size_t begin, std::size_t end) override {
-    const float* w = live_->weights.data();
-    const float* p = block_->weights.data();
-    float* out = block_->gradients.data();
-    if (!carries()) {
-      for (std::size_t i = begin; i < end; ++i) out[i] = factor_ * (p[i] - w[i]);
-      return;
-    }
-    for (std::size_t i = begin; i < end; ++i) out[i] = factor_ * ((p[i] - carry_ * residual_[i]) - w[i]);
+    const Range r = range(begin, end);
+    if (carries())
+      kernels_->run(weights::OfferCarried{r.p, r.w, residual_ + begin, r.sum, factor_, carry_}, r.count);
+    else
+      kernels_->run(weights::Offer{r.p, r.w, r.sum, factor_}, r.count);
   }
   void take(std::size_t begin, std::size_t end) override {
-    common(begin, end);
-    if (!carries()) return;
-    float* w = live_->weights.data();
-    const float* p = block_->weights.data();
-    for (std::size_t i = begin; i < end; ++i) w[i] = p[i] - carry_ * residual_[i];
+    const Range r = range(begin, end);
+    common(begin, r);
+    if (carries()) kernels_->run(weights::Carry{r.p, residual_ + begin, r.w, carry_}, r.count);
   }
   bool carries() const override { return residual_ && carry_ != 0; }
   float carry() const override { return carry_; }
 
  protected:
-  virtual void common(std::size_t begin, std::size_t end) = 0;
+  virtual void common(std::size_t begin, const Range&) = 0;
+
+  Range range(std::size_t begin, std::size_t end) const {
+    return {live_->weights.data() + begin, block_->weights.data() + begin, block_->gradients.data() + begin,
+            end - begin};
+  }
 
   float factor_ = 1;  // of this rank's P - W
   float carry_ = 0;   // weights per unit of an offer
@@ -50,12 +55,7 @@ class Averaging final : public CommonRule {
     factor_ = n.all > 0 ? static_cast<float>(static_cast<double>(n.mine) / static_cast<double>(n.all))
                         : 1.0f / static_cast<float>(ranks_);
   }
-  void common(std::size_t begin, std::size_t end) override {
-    float* w = live_->weights.data();
-    float* p = block_->weights.data();
-    const float* sum = block_->gradients.data();
-    for (std::size_t i = begin; i < end; ++i) w[i] = p[i] = p[i] - sum[i];
-  }
+  void common(std::size_t, const Range& r) override { kernels_->run(weights::Descend{r.w, r.p, r.sum, 1}, r.count); }
   bool nothing_alone() const override { return true; }
   std::string describe() const override { return "mean by samples"; }
 
@@ -72,18 +72,11 @@ class BlockMomentum final : public CommonRule {
   }
   void bind(Parameters& live, Parameters& block, const float* residual) override {
     BlockRule::bind(live, block, residual);
-    smoothed_ = FloatBuffer(live.size());
+    smoothed_ = FloatBuffer(live.size(), live.weights);
   }
-  void common(std::size_t begin, std::size_t end) override {
-    float* w = live_->weights.data();
-    float* p = block_->weights.data();
-    float* s = smoothed_.data();
-    const float* sum = block_->gradients.data();
-    const float m = momentum_, ahead = terms_.nesterov ? momentum_ : 0.0f;
-    for (std::size_t i = begin; i < end; ++i) {
-      s[i] = m * s[i] + sum[i];
-      w[i] = p[i] = (p[i] - s[i]) - ahead * s[i];
-    }
+  void common(std::size_t begin, const Range& r) override {
+    const float ahead = terms_.nesterov ? momentum_ : 0.0f;
+    kernels_->run(weights::Smooth{r.w, r.p, smoothed_.data() + begin, r.sum, momentum_, ahead}, r.count);
   }
   bool nothing_alone() const override { return terms_.momentum == 0 && factor_ == 1; }
   void archive(Archive& a) override { archive_by_slice(a, "block momentum", *live_, smoothed_); }
@@ -104,11 +97,8 @@ class OuterSgd final : public CommonRule {
     factor_ = 1.0f / static_cast<float>(ranks);
     carry_ = static_cast<float>(ranks);
   }
-  void common(std::size_t begin, std::size_t end) override {
-    float* w = live_->weights.data();
-    float* p = block_->weights.data();
-    const float* g = block_->gradients.data();
-    for (std::size_t i = begin; i < end; ++i) w[i] = p[i] = p[i] - rate_ * g[i];
+  void common(std::size_t, const Range& r) override {
+    kernels_->run(weights::Descend{r.w, r.p, r.sum, rate_}, r.count);
   }
   bool nothing_alone() const override { return rate_ == 1; }
   std::string describe() const override { return fmt::format("outer SGD, rate {:g}", rate_); }
@@ -126,17 +116,10 @@ class OuterNesterov final : public CommonRule {
   }
   void bind(Parameters& live, Parameters& block, const float* residual) override {
     BlockRule::bind(live, block, residual);
-    velocity_ = FloatBuffer(live.size());
+    velocity_ = FloatBuffer(live.size(), live.weights);
   }
-  void common(std::size_t begin, std::size_t end) override {
-    float* w = live_->weights.data();
-    float* p = block_->weights.data();
-    float* v = velocity_.data();
-    const float* g = block_->gradients.data();
-    for (std::size_t i = begin; i < end; ++i) {
-      v[i] = momentum_ * v[i] + g[i];
-      w[i] = p[i] = p[i] - rate_ * (g[i] + momentum_ * v[i]);
-    }
+  void common(std::size_t begin, const Range& r) override {
+    kernels_->run(weights::Nesterov{r.w, r.p, velocity_.data() + begin, r.sum, rate_, momentum_}, r.count);
   }
   void archive(Archive& a) override { archive_by_slice(a, "outer velocity", *live_, velocity_); }
   std::string describe() const override {
@@ -156,28 +139,21 @@ class OuterAdam final : public CommonRule {
   }
   void bind(Parameters& live, Parameters& block, const float* residual) override {
     BlockRule::bind(live, block, residual);
-    mean_ = FloatBuffer(live.size());
-    square_ = FloatBuffer(live.size());
+    mean_ = FloatBuffer(live.size(), live.weights);
+    square_ = FloatBuffer(live.size(), live.weights);
   }
   void plan_fragments(std::size_t n) override { steps_.assign(n, 0); }
   void begin(const BlockSamples&, std::size_t fragment) override { ++steps_[now_ = fragment]; }
   void resume(std::size_t fragment) override { now_ = fragment; }
-  void common(std::size_t begin, std::size_t end) override {
-    float* w = live_->weights.data();
-    float* p = block_->weights.data();
-    float* m = mean_.data();
-    float* v = square_.data();
-    const float* g = block_->gradients.data();
+  void common(std::size_t begin, const Range& r) override {
     const auto t = static_cast<double>(steps_[now_]);
     const auto rate = static_cast<float>(terms_.rate / (1 - std::pow(terms_.beta1, t)));
     const auto unbias = static_cast<float>(1 / (1 - std::pow(terms_.beta2, t)));
     const auto b1 = static_cast<float>(terms_.beta1), b2 = static_cast<float>(terms_.beta2);
     const auto epsilon = static_cast<float>(terms_.epsilon);
-    for (std::size_t i = begin; i < end; ++i) {
-      m[i] = b1 * m[i] + (1 - b1) * g[i];
-      v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
-      w[i] = p[i] = p[i] - rate * m[i] / (std::sqrt(v[i] * unbias) + epsilon);
-    }
+    kernels_->run(
+        weights::Adam{r.w, r.p, mean_.data() + begin, square_.data() + begin, r.sum, b1, b2, rate, unbias, epsilon},
+        r.count);
   }
   void archive(Archive& a) override {
     for (std::size_t f = 0; f < steps_.size(); ++f)
@@ -200,18 +176,12 @@ class Elastic final : public BlockRule {
  public:
   explicit Elastic(double moving_rate) : rate_(static_cast<float>(moving_rate)) {}
   void offer(std::size_t begin, std::size_t end) override {
-    float* x = live_->weights.data();
-    const float* centre = block_->weights.data();
-    float* out = block_->gradients.data();
-    for (std::size_t i = begin; i < end; ++i) {
-      out[i] = rate_ * (centre[i] - x[i]);
-      x[i] += out[i];
-    }
+    kernels_->run(weights::Pull{block_->weights.data() + begin, live_->weights.data() + begin,
+                                block_->gradients.data() + begin, rate_},
+                  end - begin);
   }
   void take(std::size_t begin, std::size_t end) override {
-    float* centre = block_->weights.data();
-    const float* sum = block_->gradients.data();
-    for (std::size_t i = begin; i < end; ++i) centre[i] -= sum[i];
+    kernels_->run(weights::Subtract{block_->gradients.data() + begin, block_->weights.data() + begin}, end - begin);
   }
   bool keeps_apart() const override { return true; }
   std::string describe() const override { return fmt::format("elastic, moving rate {:g}", rate_); }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "strategy/weight_kernels.h"
 #include "tutti/archive.h"
 #include "tutti/parameters.h"
 
@@ -17,14 +18,16 @@ struct BlockSamples {
   std::int64_t mine = 0, all = 0;
 };
 
-// Works on two Parameters of one layout. `live` is what this rank trains. `block.weights` is what the ranks have in
-// common, equal everywhere; `block.gradients` holds first what this rank offers, then the sum of all offers.
+// Works on two Parameters of one layout and in one kind of memory; on a GPU offer() and take() put work into its queue.
+// `live` is what this rank trains. `block.weights` is what the ranks have in common, equal everywhere;
+// `block.gradients` holds first what this rank offers, then the sum of all offers.
 class BlockRule {
  public:
   virtual ~BlockRule() = default;
   // `residual`: what rounding has left out of this rank's offers, in their units; null where nothing is lost.
   virtual void bind(Parameters& live, Parameters& block, const float* residual) {
     live_ = &live, block_ = &block, residual_ = residual;
+    kernels_ = &weight_kernels_for(live.weights.memory());
   }
   // Weights may be exchanged in fragments, one at a time, each from its own begin() to its take().
   virtual void plan_fragments(std::size_t) {}
@@ -47,6 +50,7 @@ class BlockRule {
   Parameters* live_ = nullptr;
   Parameters* block_ = nullptr;
   const float* residual_ = nullptr;
+  const WeightKernels* kernels_ = nullptr;
 };
 
 // W = sum_k (n_k / sum n) W_k, as a step from the common weights.

@@ -19,7 +19,8 @@ BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, 
       rule_(std::move(rule)),
       comm_(comm),
       tallies_(comm),
-      counts_(static_cast<std::size_t>(comm.size())) {}
+      counts_(static_cast<std::size_t>(comm.size())),
+      road_(std::move(settings_.road)) {}
 
 void BlockSteps::start(Parameters& parameters) {
   live_ = &parameters;
@@ -30,21 +31,23 @@ void BlockSteps::start(Parameters& parameters) {
   for (Slice& slice : block_.slices) slice.sparse_gradient = false;
   block_.pieces = parameters.pieces;
   block_.touched.assign(parameters.slices.size(), {});
-  block_.weights = FloatBuffer(parameters.size());
-  block_.gradients = FloatBuffer(parameters.size());
+  block_.weights = FloatBuffer(parameters.size(), parameters.weights);
+  block_.gradients = FloatBuffer(parameters.size(), parameters.weights);
   std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());
-  codec_ = make_codec(settings_.codec);
+  codec_ = make_codec(settings_.codec, parameters.weights.memory(), comm_.takes_device_memory());
+  kernels_ = &weight_kernels_for(parameters.weights.memory());
   // Fragments are made of groups, so of small ones where the network is small.
   const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
   stripes_ = std::make_unique<StripeExchange>(
       comm_, block_, *codec_,
-      StripeSettings{.route = settings_.road.route,
+      StripeSettings{.route = road_.route,
+                     .device_sums = road_.device_sums.get(),
                      .group_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
-  if (codec_->lossy()) residual_ = FloatBuffer(parameters.size());
+  if (codec_->lossy()) residual_ = FloatBuffer(parameters.size(), parameters.weights);
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
   if (codec_->lossy()) {
     // A rank that keeps in its weights what has not been delivered keeps there what it owes as an owner, too.
-    if (!rule_->carries()) owner_residual_ = FloatBuffer(parameters.size());
+    if (!rule_->carries()) owner_residual_ = FloatBuffer(parameters.size(), parameters.weights);
     stripes_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
   }
   stream_.reset();
@@ -68,7 +71,7 @@ void BlockSteps::piece_ready(std::size_t piece) {
 
 void BlockSteps::begin_epoch(std::int64_t) {
   // Ranks that have done nothing of their own yet agree with what stands there now, whoever put it there.
-  if (!apart_) std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
+  if (!apart_) keep_common();
   if (!std::exchange(told_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
   if (!settings_.epoch_text.empty()) log::line(settings_.epoch_text);
   exchanges_ = told_samples_ = told_mine_ = 0;
@@ -133,13 +136,14 @@ void BlockSteps::exchange(GlobalSink& global) {
   const BlockSamples n = stream_ ? since_ : count_samples();
   if (!stream_) rule_->begin(n, 0);
   if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy())
-    std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
+    keep_common();
   else if (stream_)
     stream_->exchange_all();
   else if (settings_.library_sums)
     exchange_by_library();
   else
     exchange_pieces();
+  host_looks();  // at the time that it has taken
   ExchangeStats spent = stripes_->take_stats();
   const double seconds = seconds_since(start);
   spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
@@ -176,6 +180,7 @@ void BlockSteps::exchange_pieces() {
 
 void BlockSteps::exchange_by_library() {
   rule_->offer(0, block_.size());
+  host_looks();
   comm_.all_reduce_sum(block_.gradients.span());
   rule_->take(0, block_.size());
   ++stats_.exchanges;
@@ -219,17 +224,28 @@ Tally BlockSteps::take_tally_of_others() { return std::exchange(others_, {}); }
 void BlockSteps::show_common_weights() {
   assert(!shown_);
   shown_ = true;
-  if (apart_) std::swap_ranges(live_->weights.data(), live_->weights.data() + live_->size(), block_.weights.data());
+  change_places();
 }
 
 void BlockSteps::take_back_weights() {
   assert(shown_);
-  if (apart_) std::swap_ranges(live_->weights.data(), live_->weights.data() + live_->size(), block_.weights.data());
+  change_places();
   shown_ = false;
+}
+
+void BlockSteps::keep_common() {
+  kernels_->run(weights::Copy{live_->weights.data(), block_.weights.data()}, live_->size());
+}
+
+// Whoever lets weights be shown is on the host and will look at them.
+void BlockSteps::change_places() {
+  if (apart_) kernels_->run(weights::Swap{live_->weights.data(), block_.weights.data()}, live_->size());
+  host_looks();
 }
 
 void BlockSteps::adopt_common_weights(std::span<const float> before) {
   assert(shown_);
+  host_looks();
   const float* common = live_->weights.data();
   float* own = block_.weights.data();
   if (!apart_) std::copy_n(common, live_->size(), own);
@@ -239,6 +255,7 @@ void BlockSteps::adopt_common_weights(std::span<const float> before) {
 // Saved while the common weights are shown, so that the model is theirs; this rank's own then stand in block_.
 void BlockSteps::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
+  host_looks();
   const auto key = [&](const char* what) { return fmt::format("{}.{}", settings_.name, what); };
   if (a.loading()) std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
   if (a.has(own_name(key("samples"))))
@@ -297,6 +314,7 @@ void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carri
 }
 
 void BlockSteps::archive_common(Archive& a) {
+  host_looks();
   a("samples since exchange", since_.all);
   a("minibatches since exchange", minibatches_);
   rule_->archive(a);
@@ -333,7 +351,7 @@ std::string BlockSteps::describe() const {
   return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}{}: {}", settings_.name, comm_.size(),
                      comm_.size() == 1 ? "" : "s", when, streamed,
                      settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
-                     settings_.road.text, rule_->describe());
+                     road_.text, rule_->describe());
 }
 
 }  // namespace tutti

@@ -55,6 +55,8 @@ class BlockSteps : public Strategy {
     return stream_ ? stream_->acts_after(global_samples) : due(1, global_samples);
   }
   bool steps_alone() const override { return true; }
+  // Gradients are the optimizer's, and weights are exchanged where they lie.
+  bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
   bool leaves_out_steps() const override { return true; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
@@ -63,6 +65,9 @@ class BlockSteps : public Strategy {
   std::string describe() const override;
 
  private:
+  void host_looks() const { live_->weights.memory().finish(); }
+  void keep_common();
+  void change_places();
   void exchange(GlobalSink&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
   void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> owed);
@@ -80,6 +85,7 @@ class BlockSteps : public Strategy {
   Parameters* live_ = nullptr;
   Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
   std::unique_ptr<Codec> codec_;
+  const WeightKernels* kernels_ = nullptr;
   std::unique_ptr<StripeExchange> stripes_;
   std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
   FloatBuffer residual_, owner_residual_;   // what rounding has left out: of offers, of sums
@@ -104,6 +110,7 @@ class BlockSteps : public Strategy {
   std::int64_t exchanges_ = 0, told_samples_ = 0, told_mine_ = 0;
   double spent_ = 0, told_spent_ = 0;
   Clock::time_point told_at_;
+  Road road_;  // goes first: after a failure it stops what buffers would wait for when they are given back
 };
 
 }  // namespace tutti

@@ -26,7 +26,13 @@ class Stopwatch {
 
 FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t block_size, StripeExchange& stripes,
                                BlockRule& rule, Parameters& live, Parameters& block)
-    : settings_(settings), block_size_(block_size), stripes_(stripes), rule_(rule), live_(live), block_(block) {
+    : settings_(settings),
+      block_size_(block_size),
+      stripes_(stripes),
+      rule_(rule),
+      live_(live),
+      block_(block),
+      kernels_(weight_kernels_for(live.weights.memory())) {
   const std::size_t groups = stripes.groups();
   const std::size_t n =
       std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(settings.fragments), groups));
@@ -44,7 +50,7 @@ FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t bloc
     fragments_.push_back(fragment);
   }
   rule.plan_fragments(n);
-  if (settings.overlap > 0) offered_ = FloatBuffer(live.size());
+  if (settings.overlap > 0) offered_ = FloatBuffer(live.size(), live.weights);
 }
 
 template <class Body>
@@ -93,7 +99,7 @@ void FragmentStream::begin(std::size_t fragment) {
     for (std::size_t i = stripes_.first_piece(g); i < stripes_.end_piece(g); ++i) {
       const std::size_t at = block_.offset(block_.pieces[i]), n = block_.count(block_.pieces[i]);
       rule_.offer(at, at + n);
-      if (settings_.overlap > 0) std::copy_n(live_.weights.data() + at, n, offered_.data() + at);
+      if (settings_.overlap > 0) kernels_.run(weights::Copy{live_.weights.data() + at, offered_.data() + at}, n);
       stripes_.encode(i);
     }
     stripes_.launch(g);
@@ -117,13 +123,20 @@ void FragmentStream::finish() {
   if (under_way_ == kNone) return;
   settle();
   const auto mixing = static_cast<float>(settings_.mixing);
-  float* w = live_.weights.data();
-  float* was = offered_.data();
   for_pieces(static_cast<std::size_t>(under_way_), [&](std::size_t, std::size_t begin, std::size_t end) {
     if (waited_ == 0) return rule_.take(begin, end);
-    for (std::size_t i = begin; i < end; ++i) was[i] = mixing < 0 ? w[i] - was[i] : w[i];
+    float* const w = live_.weights.data() + begin;
+    float* const was = offered_.data() + begin;
+    const std::size_t n = end - begin;
+    if (mixing < 0)
+      kernels_.run(weights::Learned{w, was}, n);
+    else
+      kernels_.run(weights::Copy{w, was}, n);
     rule_.take(begin, end);
-    for (std::size_t i = begin; i < end; ++i) w[i] = mixing < 0 ? w[i] + was[i] : mixing * was[i] + (1 - mixing) * w[i];
+    if (mixing < 0)
+      kernels_.run(weights::Add{was, w}, n);
+    else
+      kernels_.run(weights::Mix{was, w, mixing}, n);
   });
   under_way_ = kNone;
 }

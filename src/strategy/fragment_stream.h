@@ -33,7 +33,7 @@ class FragmentStream {
   void exchange_all();                          // every fragment, waiting for it; the block begins anew
   void archive(Archive&);                       // of this rank
   void archive_common(Archive&);
-  // Own weights were moved by this much.
+  // The host has moved own weights, and nothing is under way in the queue of a device.
   void moved(const float* before);
   double take_seconds();  // spent in here, without advance()
 
@@ -55,6 +55,7 @@ class FragmentStream {
   BlockRule& rule_;
   Parameters& live_;
   Parameters& block_;
+  const WeightKernels& kernels_;
   std::vector<Fragment> fragments_;
   FloatBuffer offered_;  // own weights at the offer under way; only with overlap
   std::int64_t position_ = 0, next_ = 0;

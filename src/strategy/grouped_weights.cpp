@@ -70,10 +70,12 @@ void GroupedWeights::begin_step(std::int64_t columns, GlobalSink& global) {
 void GroupedWeights::lower_ready(std::size_t piece, std::int64_t columns) {
   columns_ = columns;
   updated_ = true;
-  if (levels_.upper)
+  if (levels_.upper) {
+    let_upper_see();
     levels_.upper->piece_ready(piece);
-  else if (!levels_.updates_above)
+  } else if (!levels_.updates_above) {
     sink_->global_ready(piece, columns);
+  }
 }
 
 void GroupedWeights::finish_gradients(Tally& tally) {
@@ -93,7 +95,7 @@ template <class Act>
 void GroupedWeights::raise(const Act& act) {
   const std::int64_t before = levels_.upper ? levels_.upper->weight_moves() : 0;
   resets_ = false;
-  if (levels_.upper) act(*levels_.upper);
+  if (levels_.upper) let_upper_see(), act(*levels_.upper);
   std::int64_t moved = levels_.upper ? levels_.upper->weight_moves() - before : 0;
   if (passes_on()) {
     const auto start = Clock::now();
@@ -116,6 +118,7 @@ void GroupedWeights::tell(PatientNews::Words& news) {
 
 void GroupedWeights::pass_weights_on() {
   if (!passes_on()) return;
+  host_looks();
   levels_.lower_ranks->broadcast(0, std::as_writable_bytes(parameters_->weights.span()));
   if (levels_.upper) passed_on_ += static_cast<std::int64_t>(parameters_->size()) * (levels_.lower_ranks->size() - 1);
 }
@@ -139,6 +142,7 @@ void GroupedWeights::exchange_weights(std::int64_t global_samples) {
 template <class Act>
 void GroupedWeights::raise_from_lower(const Act& act) {
   const std::int64_t moves = moves_;
+  host_looks();
   std::copy_n(parameters_->weights.data(), parameters_->size(), before_.data());
   raise(act);
   if (moves_ != moves) levels_.lower->adopt_common_weights(before_.span());
@@ -227,10 +231,12 @@ void GroupedWeights::adopt_common_weights(std::span<const float> before) {
   if (levels_.upper) levels_.upper->adopt_common_weights(before);
   if (!lower_has_weights()) return;
   adopted_ = true;
+  host_looks();
   for (std::size_t i = 0; i < before.size(); ++i) move_.data()[i] = parameters_->weights.data()[i] - before[i];
 }
 
 void GroupedWeights::let_lower_adopt() {
+  host_looks();
   for (std::size_t i = 0; i < move_.size(); ++i) before_.data()[i] = parameters_->weights.data()[i] - move_.data()[i];
   levels_.lower->adopt_common_weights(before_.span());
 }

@@ -87,6 +87,11 @@ class GroupedWeights : public Strategy {
     GroupedWeights& owner;
   };
 
+  // Strategies of both levels may have left work in the queue of a device.
+  void host_looks() const { parameters_->weights.memory().finish(); }
+  void let_upper_see() const {
+    if (!levels_.upper->follows_device()) host_looks();
+  }
   bool lower_has_weights() const { return levels_.lower->steps_alone(); }
   bool passes_on() const { return levels_.leaders_act && levels_.lower_ranks->size() > 1; }
   void lower_ready(std::size_t piece, std::int64_t columns);

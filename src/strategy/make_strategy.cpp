@@ -143,8 +143,7 @@ namespace {
 
 Road road_of(const ParallelTrainOptions& options, Communicator& comm) {
   if (!has_routes(options) && !sums_by_library(options)) return Route::stripes;
-  if (options.on_device && sums_gradients(options))
-    return resolve_device_road(options.route, travels_in_full(options), comm);
+  if (options.on_device) return resolve_device_road(options.route, travels_in_full(options), comm);
   return sums_by_library(options) ? Route::stripes : resolve_road(options.route, comm);
 }
 

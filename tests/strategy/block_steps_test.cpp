@@ -53,6 +53,7 @@ class Descent : public GlobalSink {
   explicit Descent(Parameters& p) : p_(p) {}
   void global_ready(std::size_t piece, std::int64_t columns) override {
     if (columns == 0) return;
+    p_.weights.memory().finish();
     const std::size_t at = p_.offset(p_.pieces[piece]);
     for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
@@ -107,6 +108,7 @@ Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = tru
       strategy->end_epoch(sink);
     }
     if (shown) strategy->show_common_weights();
+    p.weights.memory().finish();
     result[static_cast<std::size_t>(comm.rank())].assign(p.weights.data(), p.weights.data() + p.size());
     if (shown) strategy->take_back_weights();
   });

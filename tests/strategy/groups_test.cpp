@@ -51,6 +51,7 @@ class Descent : public GlobalSink {
     EXPECT_EQ(piece, next_) << "pieces come in the order of announcement";
     next_ = (piece + 1) % p_.pieces.size();
     columns_of_updates += piece == 0 ? columns : 0;
+    p_.weights.memory().finish();
     const std::size_t at = p_.offset(p_.pieces[piece]);
     for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
@@ -184,6 +185,7 @@ std::vector<Left> train(const Course& run, const std::string& text) {
       settle(*s, sink, left);
       s->end_epoch(sink);
     }
+    p.weights.memory().finish();
     left.own.assign(p.weights.data(), p.weights.data() + p.size());
     s->show_common_weights();
     left.shown.assign(p.weights.data(), p.weights.data() + p.size());

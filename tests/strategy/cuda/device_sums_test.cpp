@@ -73,6 +73,23 @@ class Rank {
   void step(int t) { step(gradient(p_, comm_.rank(), t, true), tally(comm_.rank(), t)); }
   std::size_t size() const { return p_.size(); }
 
+  // Weights that each rank has moved alone.
+  void step_alone(int t) {
+    strategy_->begin_step(10, sink_);
+    for (std::size_t i = 0; i < p_.pieces.size(); ++i) strategy_->piece_ready(i);
+    Tally mine;
+    mine.samples = 10;
+    strategy_->finish_gradients(mine);
+    const auto moves = gradient(p_, comm_.rank(), t, true);
+    backend_->finish();
+    for (std::size_t i = 0; i < moves.size(); ++i) p_.weights.data()[i] += moves[i];
+    strategy_->exchange_weights(10 * comm_.size());
+  }
+  std::vector<float> weights() {
+    backend_->finish();
+    return {p_.weights.data(), p_.weights.data() + p_.size()};
+  }
+
  private:
   Communicator& comm_;
   std::unique_ptr<Backend> backend_;
@@ -125,6 +142,60 @@ TEST(DeviceSums, OfGroupsAreThoseOfTheHost) {
   const Outcome device = train(4, gpu_of_its_own, o);
   EXPECT_THAT(device.text, HasSubstr("within them DataParallelSGD on 2 ranks, gradients in 32 bits summed by NCCL"));
   EXPECT_EQ(device.sums, train(4, cpu, o).sums);
+}
+
+ParallelTrainOptions averaging() {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::model_averaging;
+  return o;
+}
+ParallelTrainOptions blocks(OuterOptimizer outer) {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::block_momentum;
+  BlockMomentumOptions b;
+  b.block.per_worker = 10;
+  b.per_sync = b.outer.momentum = 0.5, b.learning_rate = b.outer.rate = 0.5;
+  b.outer.kind = outer;
+  o.block_momentum = b;
+  return o;
+}
+ParallelTrainOptions elastic() {
+  ParallelTrainOptions o;
+  o.method = ParallelMethod::easgd;
+  o.easgd.moving_rate = 0.25, o.easgd.period = 1;
+  return o;
+}
+ParallelTrainOptions asa_of_weights(AsaOptions::Road road) {
+  ParallelTrainOptions o = asa(road);
+  o.asa.what = AsaOptions::What::weights;
+  return o;
+}
+
+using Weights = std::vector<std::vector<float>>;  // by rank
+Weights exchange_weights(int ranks, Devices device, const ParallelTrainOptions& o, std::string& text) {
+  Weights weights(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](Communicator& comm) {
+    Rank rank(device(comm.rank()), o, comm);
+    rank.strategy().begin_epoch(0);
+    for (int t = 0; t < 3; ++t) rank.step_alone(t);
+    rank.strategy().settle(rank.sink());
+    weights[static_cast<std::size_t>(comm.rank())] = rank.weights();
+    if (comm.rank() == 0) text = rank.strategy().describe();
+  });
+  return weights;
+}
+
+// All sums are exact: ranks and rates are powers of two.
+TEST(DeviceSums, OfWeightsAreThoseOfTheHost) {
+  using Road = AsaOptions::Road;
+  for (const int ranks : {2, 4})
+    for (const auto& o : {averaging(), blocks(OuterOptimizer::block_momentum), blocks(OuterOptimizer::nesterov),
+                          elastic(), asa_of_weights(Road::stripes), asa_of_weights(Road::library)}) {
+      std::string on_device, on_host;
+      const Weights device = exchange_weights(ranks, gpu_of_its_own, o, on_device);
+      EXPECT_THAT(on_device, HasSubstr("summed by NCCL"));
+      EXPECT_EQ(device, exchange_weights(ranks, cpu, o, on_host)) << on_device;
+    }
 }
 
 TEST(DeviceSums, RanksThatShareAGpuExchangeStripes) {
