@@ -14,6 +14,7 @@
 
 #include "tutti/image_backend.h"
 #include "tutti/parameters.h"
+#include "tutti/recurrent.h"
 
 namespace tutti {
 
@@ -125,31 +126,6 @@ struct DropoutMask {
   float rate = 0;
 };
 
-// One step of an LSTM for some rows (sequences) of `cells` elements; gates in the order input, candidate, forget,
-// output. What a row reads may stand still: steps of 0 repeat one row. Results must not overlap what is read.
-struct LstmRows {
-  std::size_t rows = 0, cells = 0;
-  const float* projected = nullptr;   // rows x 4 cells: W x + b
-  const float* from_state = nullptr;  // rows x 4 cells: H h'
-  std::size_t from_state_step = 0;
-  const float* cell_before = nullptr;  // rows x cells
-  std::size_t cell_before_step = 0;
-  float* gates = nullptr;   // rows x 4 cells, kept for the gradient
-  float* cell = nullptr;    // rows x cells
-  float* output = nullptr;  // rows x cells
-};
-struct LstmRowsGradient {
-  std::size_t rows = 0, cells = 0;
-  const float* gates = nullptr;
-  const float* cell_before = nullptr;
-  std::size_t cell_before_step = 0;
-  const float* cell = nullptr;
-  const float* output_gradient = nullptr;  // rows x cells
-  const float* cell_gradient = nullptr;    // rows x cells, from the following step
-  float* gates_gradient = nullptr;         // rows x 4 cells, before the activations
-  float* cell_before_gradient = nullptr;   // rows x cells
-};
-
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -233,9 +209,17 @@ class Backend {
   virtual void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate,
                        Element = Element::float32) = 0;
 
-  // Recurrent cells.
+  // Recurrent cells, and layers of them.
   virtual void lstm_step(const LstmRows&) = 0;
   virtual void lstm_step_gradient(const LstmRowsGradient&) = 0;
+  // Whether layers are worth more when they make W x + b themselves.
+  virtual bool fuses_lstm_inputs() const { return false; }
+  // Of the pointers it counts only which are null.
+  virtual std::size_t lstm_room(const LstmLayer&) = 0;
+  // Before lstm(), which may be repeated from a recording as long as the layer is the same: what it needs of the host.
+  virtual void tell_lstm(const LstmLayer&) {}
+  virtual void lstm(const LstmLayer&) = 0;
+  virtual void lstm_gradient(const LstmLayer&, const LstmLayerGradient&) = 0;
 
   // Along an axis.
   virtual void reduce(ReduceOp, const Extent&, const float* x, float* y) = 0;

@@ -76,18 +76,17 @@ class Fusion {
   std::map<std::size_t, std::vector<std::size_t>> users_;
 };
 
-// A product with one row for each sample and a weight for all.
-bool plain_product(const Instruction& i) {
-  return (i.operation == "Times" || i.operation == "TransposeTimes") && !i.reads_sparse && !i.in[0].per_sample &&
-         i.in[1].per_sample && i.in[0].elements == i.in[1].elements * i.out.elements;
-}
-
 bool in_a_loop(const Lowered& code, std::size_t instruction) {
   return std::any_of(code.loops.begin(), code.loops.end(),
                      [&](const Loop& l) { return l.first <= instruction && instruction < l.last; });
 }
 
 }  // namespace
+
+bool plain_product(const Instruction& i) {
+  return (i.operation == "Times" || i.operation == "TransposeTimes") && !i.reads_sparse && !i.in[0].per_sample &&
+         i.in[1].per_sample && i.in[0].elements == i.in[1].elements * i.out.elements;
+}
 
 // The product gets the bias as an input of its own and writes the sum, or what ReLU makes of it; the instruction behind
 // it stays for the gradients. A product that alone uses what ReLU leaves masks the gradient that it hands back.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tutti/reader.h"
+#include "tutti/recurrent.h"
 
 namespace tutti::graph {
 
@@ -38,6 +39,7 @@ class SequenceTable {
   // Offset of a sequence in the stream.
   std::size_t stream_begin(std::size_t sequence) const { return static_cast<std::size_t>(stream_begin_[sequence]); }
   std::span<const std::int64_t> stream_begin() const { return stream_begin_; }
+  PackedSteps packed() const { return {step_begin_}; }
   bool in_stream_order() const { return identity_; }  // packed order and stream order are the same
   bool same_structure(const SequenceTable& o) const { return lengths_ == o.lengths_; }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "../brainscript/networks.h"
+#include "base/cuda_library.h"
 #include "graph_builder.h"
 #include "sequence_data.h"
 #include "tutti/gradient_check.h"
@@ -24,8 +25,8 @@ graph::Graph parsed(const std::string& text) {
 }
 
 std::unique_ptr<Network> network_of(const std::string& text, const std::vector<StreamInfo>& streams,
-                                    std::int64_t plan = 100) {
-  auto network = std::make_unique<Network>(parsed(text), NetworkOptions{});
+                                    std::int64_t plan = 100, const NetworkOptions& options = {}) {
+  auto network = std::make_unique<Network>(parsed(text), options);
   network->bind(streams);
   network->initialize_parameters();
   network->plan_training(plan);
@@ -148,6 +149,8 @@ std::vector<Case> cases() {
 const std::vector<std::vector<std::size_t>> ragged = {
     {3, 1, 7, 3, 4}, {3, 1, 7, 3, 4}, {3, 1, 7, 3, 4}, {2, 2, 1, 3, 1}};
 
+const std::vector<std::vector<std::size_t>> even(4, std::vector<std::size_t>(3, 8));
+
 // Lambdas of two arguments do not exist in the language: the fold's operation is a function.
 std::string with_functions(std::string text) {
   const std::string lambda = "(a, b) => Tanh (a + b)";
@@ -157,8 +160,8 @@ std::string with_functions(std::string text) {
   return "both (a, b) = Tanh (a + b); " + text;
 }
 
-std::unique_ptr<Network> network_of(const Case& c, std::int64_t plan = 100) {
-  return network_of(whole({c.name, with_functions(c.network)}), streams, plan);
+std::unique_ptr<Network> network_of(const Case& c, std::int64_t plan = 100, const NetworkOptions& options = {}) {
+  return network_of(whole({c.name, with_functions(c.network)}), streams, plan, options);
 }
 
 class Recurrence : public testing::TestWithParam<Case> {};
@@ -233,6 +236,42 @@ TEST_P(Recurrence, MemoryReuseDoesNotMatter) {
   EXPECT_EQ(a.gradients, b.gradients);
 }
 
+// Layers are computed as a whole there, step by step or by the library: which way is chosen at the first minibatch.
+class RecurrentLayers : public testing::TestWithParam<Case> {};
+
+TEST_P(RecurrentLayers, OnADevice) {
+  if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+  NetworkOptions device;
+  device.device = "cuda:0";
+  const auto expected = network_of(GetParam());
+  SequenceData data(streams);
+  for (const std::int64_t plan : {100, 7}) {
+    const auto network = network_of(GetParam(), plan, device);
+    for (const auto& lengths : {ragged, even}) {
+      const auto sequences = data.random(lengths);
+      const Sums sum = sums(*expected, data.batch(sequences));
+      for (int i = 0; i < 3; ++i) expect_near(sums(*network, data.batch(sequences)), sum);  // recorded, repeated
+    }
+    expect_near(sums(*network, data.batch({})), sums(*expected, data.batch({})));
+  }
+}
+
+// Ranks may have devices of different kinds, and a checkpoint may go on on another kind.
+TEST(FusedLSTM, ParametersOnADevice) {
+  if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+  const Case c{"Large",
+               "z = DenseLayer {2} (RecurrentLSTMLayer {150, trainInitialState=true} (DenseLayer {1000} (x)))"};
+  NetworkOptions device;
+  device.device = "cuda:0";
+  const auto host = network_of(c), there = network_of(c, 100, device);
+  const Parameters &a = host->parameters(), &b = there->parameters();
+  ASSERT_EQ(a.slices.size(), b.slices.size());
+  for (std::size_t k = 0; k < a.slices.size(); ++k) EXPECT_EQ(a.slices[k].name, b.slices[k].name);
+  ASSERT_GT(a.pieces.size(), a.slices.size());
+  ASSERT_EQ(a.pieces.size(), b.pieces.size());
+  for (std::size_t i = 0; i < a.pieces.size(); ++i) EXPECT_EQ(a.offset(a.pieces[i]), b.offset(b.pieces[i]));
+}
+
 // The same parameters through the fused operation and through the explicit loop of the definition.
 void expect_fused_is_explicit(const std::string& options, const std::string& initial, std::size_t cells) {
   const std::string c = std::to_string(cells);
@@ -287,7 +326,15 @@ TEST(FusedLSTM, EqualsTheLoopWithTrainedInitialState) {
   expect_fused_is_explicit(", trainInitialState=true, goBackwards=true", initial, 20);
 }
 
+std::vector<Case> cases_with_layers() {
+  std::vector<Case> all = cases();
+  std::erase_if(all, [](const Case& c) { return c.network.find("RecurrentLSTMLayer") == std::string::npos; });
+  return all;
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, Recurrence, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Networks, RecurrentLayers, testing::ValuesIn(cases_with_layers()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

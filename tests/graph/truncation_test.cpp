@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../brainscript/networks.h"
+#include "base/cuda_library.h"
 #include "graph_builder.h"
 #include "sequence_data.h"
 #include "tutti/gradient_check.h"
@@ -36,12 +37,12 @@ std::vector<Case> cases() {
           {"GRU", "h = BS.RNNs.RecurrentGRU (4, x).h"}};
 }
 
-std::unique_ptr<Network> network_of(const std::string& text) {
+std::unique_ptr<Network> network_of(const std::string& text, const NetworkOptions& options = {}) {
   const auto built = brainscript::build(
       "{ x = Input {3}; labels = Input {2}; par (n) = ParameterTensor {n, init='uniform', initValueScale=10}\n" + text +
       "; z = DenseLayer {2} (h); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }");
   EXPECT_EQ(built.errors, "");
-  auto network = std::make_unique<Network>(built.graph, NetworkOptions{});
+  auto network = std::make_unique<Network>(built.graph, options);
   network->bind(streams);
   network->initialize_parameters();
   network->plan_training(100);
@@ -131,6 +132,22 @@ TEST_P(Truncation, GradientsAgreeWithDifferences) {
   for (const auto& m : check_gradients(*network, data.batch(minibatches[1].sequences, minibatches[1].fragments), check))
     ADD_FAILURE() << m.parameter << "[" << m.index << "]: " << m.analytic << " by back-propagation, " << m.numeric
                   << " by differences";
+}
+
+TEST_P(Truncation, OnADevice) {
+  if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+  NetworkOptions options;
+  options.device = "cuda:0";
+  const auto expected = network_of(GetParam().network), network = network_of(GetParam().network, options);
+  SequenceData data(streams);
+  Announced sink;
+  for (const auto& m : cut(data.random(lengths), 5)) {
+    const Batch& batch = data.batch(m.sequences, m.fragments);
+    const double criterion = expected->forward_backward(batch, sink).criterion;
+    EXPECT_NEAR(network->forward_backward(batch, sink).criterion, criterion, 1e-5 * criterion);
+    const auto a = test::gradients(*network), b = test::gradients(*expected);
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-5) << "entry " << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Truncation, testing::ValuesIn(cases()),

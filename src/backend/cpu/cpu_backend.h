@@ -53,6 +53,9 @@ class CpuBackend : public Backend {
 
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;
+  std::size_t lstm_room(const LstmLayer&) override;
+  void lstm(const LstmLayer&) override;
+  void lstm_gradient(const LstmLayer&, const LstmLayerGradient&) override;
 
   void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
   void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,

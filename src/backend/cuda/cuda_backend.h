@@ -15,7 +15,8 @@
 
 namespace tutti::cuda {
 
-class Matmul;  // matmul.h
+class Matmul;      // matmul.h
+class Recurrence;  // recurrence.h
 
 class CudaBackend : public Backend, public Recorder {
  public:
@@ -70,6 +71,11 @@ class CudaBackend : public Backend, public Recorder {
 
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;
+  bool fuses_lstm_inputs() const override { return true; }
+  std::size_t lstm_room(const LstmLayer&) override;
+  void tell_lstm(const LstmLayer&) override;
+  void lstm(const LstmLayer&) override;
+  void lstm_gradient(const LstmLayer&, const LstmLayerGradient&) override;
 
   void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
   void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
@@ -92,6 +98,8 @@ class CudaBackend : public Backend, public Recorder {
   template <class T>
   const T* uploaded(const T* host, std::size_t count, Scratch& room);
 
+  Recurrence& recurrence();
+
   // For what cannot be recorded: ends a recording that is going on.
   void only_when_not_recording() const;
 
@@ -109,6 +117,7 @@ class CudaBackend : public Backend, public Recorder {
   std::unique_ptr<Matmul> matmul_;
   std::set<const float*> masks_;  // those that the library has written
   std::unique_ptr<ImageBackend> images_;
+  std::unique_ptr<Recurrence> recurrence_;
 };
 
 template <class T>

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tutti::cuda {
 
+// Recurrent layers of cuDNN multiply by cuBLAS in several streams, which gives the same bits only if all its workspaces
+// have one size. What a user has set stays.
 Cudnn make_cudnn(cudaStream_t stream) {
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0);
   Cudnn handle;
   check(cudnnCreate(handle.out()), "starting cuDNN");
   check(cudnnSetStream(handle.get(), stream), "starting cuDNN");

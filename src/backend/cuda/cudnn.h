@@ -23,6 +23,9 @@ using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescr
 using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Handle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 using ActivationDescriptor = Handle<cudnnActivationDescriptor_t, cudnnDestroyActivationDescriptor>;
+using DropoutDescriptor = Handle<cudnnDropoutDescriptor_t, cudnnDestroyDropoutDescriptor>;
+using RnnDescriptor = Handle<cudnnRNNDescriptor_t, cudnnDestroyRNNDescriptor>;
+using RnnDataDescriptor = Handle<cudnnRNNDataDescriptor_t, cudnnDestroyRNNDataDescriptor>;
 
 Cudnn make_cudnn(cudaStream_t);
 std::string cudnn_library();  // "cuDNN 9.1"

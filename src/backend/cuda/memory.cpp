@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/matmul.h"
+#include "backend/cuda/recurrence.h"
 #include "base/cuda/queue.h"
 #include "tutti/error.h"
 

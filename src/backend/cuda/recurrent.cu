@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent cells: a thread for each cell of each row.
+// Recurrent cells: a thread for each cell of each row. And the weights of layers, turned over for cuDNN.
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/lstm_weights.h"
 #include "backend/cuda/math.h"
 #include "base/cuda/launch.h"
 
@@ -48,7 +49,70 @@ __global__ void lstm_step_gradient_each(LstmRowsGradient r) {
   }
 }
 
+// Tiles of one gate through shared memory: cells along x, inputs along y, the bias as a last line of inputs.
+constexpr unsigned tile = 32, rows_at_once = 8;
+struct Tile {
+  std::size_t cell, input;
+  unsigned gate;
+  __device__ Tile()
+      : cell(static_cast<std::size_t>(blockIdx.x) * tile),
+        input(static_cast<std::size_t>(blockIdx.y) * tile),
+        gate(blockIdx.z) {}
+};
+
+__global__ void give_tile(std::size_t cells, std::size_t inputs, const float* w, const float* bias, GateWeights to) {
+  __shared__ float values[tile][tile + 1];
+  const Tile t;
+  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
+    const std::size_t k = t.input + r, j = t.cell + threadIdx.x;
+    if (j >= cells || k > inputs) continue;
+    const std::size_t column = t.gate * cells + j;
+    values[r][threadIdx.x] = k < inputs ? w[k * 4 * cells + column] : bias ? bias[column] : 0.0f;
+  }
+  __syncthreads();
+  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
+    const std::size_t k = t.input + threadIdx.x, j = t.cell + r;
+    if (j >= cells || k > inputs) continue;
+    (k < inputs ? to.matrix[t.gate][j * inputs + k] : to.bias[t.gate][j]) = values[threadIdx.x][r];
+  }
+}
+
+__global__ void take_tile(std::size_t cells, std::size_t inputs, GateWeights from, GradientPlace w,
+                          GradientPlace bias) {
+  __shared__ float values[tile][tile + 1];
+  const Tile t;
+  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
+    const std::size_t k = t.input + threadIdx.x, j = t.cell + r;
+    if (j >= cells || k > inputs) continue;
+    values[r][threadIdx.x] = k < inputs ? from.matrix[t.gate][j * inputs + k] : from.bias[t.gate][j];
+  }
+  __syncthreads();
+  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
+    const std::size_t k = t.input + r, j = t.cell + threadIdx.x;
+    if (j >= cells || k > inputs) continue;
+    const GradientPlace& place = k < inputs ? w : bias;
+    if (!place.to) continue;
+    float& to = place.to[(k < inputs ? k * 4 * cells : 0) + t.gate * cells + j];
+    to = place.add ? to + values[threadIdx.x][r] : values[threadIdx.x][r];
+  }
+}
+
+dim3 tiles(std::size_t cells, std::size_t inputs) {
+  return dim3(static_cast<unsigned>((cells + tile - 1) / tile), static_cast<unsigned>(inputs / tile + 1), 4);
+}
+
 }  // namespace
+
+void give_weights(cudaStream_t stream, std::size_t cells, std::size_t inputs, const float* w, const float* bias,
+                  const GateWeights& to) {
+  launch(give_tile, tiles(cells, inputs), dim3(tile, rows_at_once), stream, cells, inputs, w, bias, to);
+}
+
+void take_gradients(cudaStream_t stream, std::size_t cells, std::size_t inputs, const GateWeights& from,
+                    const GradientPlace& w, const GradientPlace& bias) {
+  if (w.to || bias.to)
+    launch(take_tile, tiles(cells, inputs), dim3(tile, rows_at_once), stream, cells, inputs, from, w, bias);
+}
 
 void CudaBackend::lstm_step(const LstmRows& r) {
   if (const std::size_t count = r.rows * r.cells)

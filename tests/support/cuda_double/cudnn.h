@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "cuda_runtime.h"
 
@@ -42,12 +43,24 @@ enum cudnnConvolutionBwdFilterAlgo_t {
   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD = 4,
   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED
 };
+enum cudnnRNNAlgo_t { CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC };
+enum cudnnForwardMode_t { CUDNN_FWD_MODE_INFERENCE, CUDNN_FWD_MODE_TRAINING };
+enum cudnnRNNMode_t { CUDNN_RNN_RELU, CUDNN_RNN_TANH, CUDNN_LSTM, CUDNN_GRU };
+enum cudnnRNNBiasMode_t { CUDNN_RNN_NO_BIAS, CUDNN_RNN_SINGLE_INP_BIAS, CUDNN_RNN_DOUBLE_BIAS };
+enum cudnnDirectionMode_t { CUDNN_UNIDIRECTIONAL, CUDNN_BIDIRECTIONAL };
+enum cudnnRNNInputMode_t { CUDNN_LINEAR_INPUT, CUDNN_SKIP_INPUT };
+enum cudnnRNNDataLayout_t { CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED };
+enum cudnnWgradMode_t { CUDNN_WGRAD_MODE_ADD, CUDNN_WGRAD_MODE_SET };
+constexpr unsigned CUDNN_RNN_PADDED_IO_DISABLED = 0;
 
 using cudnnHandle_t = struct CudnnDoubleHandle*;
 using cudnnTensorDescriptor_t = struct CudnnDoubleTensor*;
 using cudnnFilterDescriptor_t = struct CudnnDoubleFilter*;
 using cudnnConvolutionDescriptor_t = struct CudnnDoubleConvolution*;
 using cudnnActivationDescriptor_t = struct CudnnDoubleActivation*;
+using cudnnDropoutDescriptor_t = struct CudnnDoubleDropout*;
+using cudnnRNNDescriptor_t = struct CudnnDoubleRnn*;
+using cudnnRNNDataDescriptor_t = struct CudnnDoubleRnnData*;
 
 template <class Algorithm>
 struct CudnnDoublePerformance {
@@ -130,3 +143,43 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void* alpha, c
                                              cudnnTensorDescriptor_t, const void* dy, cudnnConvolutionDescriptor_t,
                                              cudnnConvolutionBwdFilterAlgo_t, void* workspace, std::size_t bytes,
                                              const void* beta, cudnnFilterDescriptor_t, void* dw);
+
+cudnnStatus_t cudnnCreateDropoutDescriptor(cudnnDropoutDescriptor_t*);
+cudnnStatus_t cudnnDestroyDropoutDescriptor(cudnnDropoutDescriptor_t);
+cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t, cudnnHandle_t, float rate, void* states,
+                                        std::size_t bytes, unsigned long long seed);
+
+// LSTMs of one layer, in one direction, with two biases, over packed sequences.
+cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t*);
+cudnnStatus_t cudnnDestroyRNNDescriptor(cudnnRNNDescriptor_t);
+cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t, cudnnRNNAlgo_t, cudnnRNNMode_t, cudnnRNNBiasMode_t,
+                                       cudnnDirectionMode_t, cudnnRNNInputMode_t, cudnnDataType_t data,
+                                       cudnnDataType_t math, cudnnMathType_t, std::int32_t inputs, std::int32_t cells,
+                                       std::int32_t projected, std::int32_t layers, cudnnDropoutDescriptor_t,
+                                       std::uint32_t flags);
+cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t*);
+cudnnStatus_t cudnnDestroyRNNDataDescriptor(cudnnRNNDataDescriptor_t);
+cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t, cudnnDataType_t, cudnnRNNDataLayout_t, int steps,
+                                        int rows, int width, const int* lengths, void* padding);
+cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
+                                        cudnnRNNDataDescriptor_t x, std::size_t* work, std::size_t* reserve);
+cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t, cudnnRNNDescriptor_t, std::size_t* bytes);
+cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t, cudnnRNNDescriptor_t, std::int32_t layer, std::size_t bytes,
+                                      const void* weights, std::int32_t number, cudnnTensorDescriptor_t, void** matrix,
+                                      cudnnTensorDescriptor_t, void** bias);
+cudnnStatus_t cudnnRNNForward(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t, const std::int32_t* lengths,
+                              cudnnRNNDataDescriptor_t, const void* x, cudnnRNNDataDescriptor_t, void* y,
+                              cudnnTensorDescriptor_t, const void* hx, void* hy, cudnnTensorDescriptor_t,
+                              const void* cx, void* cy, std::size_t weight_bytes, const void* weights,
+                              std::size_t work_bytes, void* work, std::size_t reserve_bytes, void* reserve);
+cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t, cudnnRNNDescriptor_t, const std::int32_t* lengths,
+                                      cudnnRNNDataDescriptor_t, const void* y, const void* dy, cudnnRNNDataDescriptor_t,
+                                      void* dx, cudnnTensorDescriptor_t, const void* hx, const void* dhy, void* dhx,
+                                      cudnnTensorDescriptor_t, const void* cx, const void* dcy, void* dcx,
+                                      std::size_t weight_bytes, const void* weights, std::size_t work_bytes, void* work,
+                                      std::size_t reserve_bytes, void* reserve);
+cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnWgradMode_t,
+                                         const std::int32_t* lengths, cudnnRNNDataDescriptor_t, const void* x,
+                                         cudnnTensorDescriptor_t, const void* hx, cudnnRNNDataDescriptor_t,
+                                         const void* y, std::size_t weight_bytes, void* dweights,
+                                         std::size_t work_bytes, void* work, std::size_t reserve_bytes, void* reserve);

@@ -9,16 +9,10 @@
 #include <array>
 #include <vector>
 
+#include "cudnn_descriptors.h"
 #include "queue.h"
 #include "rounding.h"
 
-struct CudnnDoubleHandle {
-  cudaStream_t stream = nullptr;
-};
-struct CudnnDoubleTensor {
-  std::vector<int> dims, strides;
-  cudnnDataType_t type = CUDNN_DATA_FLOAT;
-};
 struct CudnnDoubleFilter : CudnnDoubleTensor {};
 struct CudnnDoubleActivation {
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_SIGMOID;
@@ -30,6 +24,9 @@ struct CudnnDoubleConvolution {
 };
 
 namespace {
+
+using cuda_double::drop;
+using cuda_double::make;
 
 // Spatial sizes as three, the first ones 1.
 std::array<int, 3> three(const std::vector<int>& dims, std::size_t from, int missing) {
@@ -190,17 +187,6 @@ cudnnStatus_t measured(const Geometry& g, cudnnMathType_t math, int most, int* f
 cudnnStatus_t workspace(int algorithm, std::size_t* bytes) {
   *bytes = workspace_bytes;
   return algorithm == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
-}
-
-template <class T>
-cudnnStatus_t make(T** p) {
-  *p = new T;
-  return CUDNN_STATUS_SUCCESS;
-}
-template <class T>
-cudnnStatus_t drop(T* p) {
-  delete p;
-  return CUDNN_STATUS_SUCCESS;
 }
 
 }  // namespace

@@ -166,6 +166,15 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
   ++device().time;
 }
 
+bool on_device(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(device().mutex);
+  auto block = device().memory.upper_bound(const_cast<void*>(p));
+  if (!p || block == device().memory.begin()) return false;
+  --block;
+  const auto offset = static_cast<std::size_t>(static_cast<const char*>(p) - static_cast<const char*>(block->first));
+  return offset <= block->second && bytes <= block->second - offset;
+}
+
 void enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
   ++device().calls.single;

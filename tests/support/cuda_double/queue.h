@@ -3,6 +3,7 @@
 // whoever waits. The default stream does its work at once.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 
 #include "cuda_runtime.h"
@@ -10,6 +11,8 @@
 namespace cuda_double {
 
 void enqueue(cudaStream_t, std::function<void()> work);
+// Whether these bytes lie in one block of device memory.
+bool on_device(const void* p, std::size_t bytes);
 // For work that needs what another stream, or another rank, does first: it begins once `ready` says so. Whoever waits
 // for the stream asks again and again.
 void enqueue_when(cudaStream_t, std::function<bool()> ready, std::function<void()> work);

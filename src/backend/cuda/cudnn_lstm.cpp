@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/cudnn_lstm.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/lstm_steps.h"
+
+namespace tutti::cuda {
+namespace {
+
+constexpr const char* describing = "describing an LSTM";
+constexpr std::size_t most_workspace = std::size_t{2} << 30;
+constexpr std::size_t most_steps = 65535;  // that the library counts
+
+// Operands of products are rounded to what the type says at most; there is no way that rounds to bfloat16.
+cudnnMathType_t math_of(ComputeType type) {
+  switch (type) {
+    case ComputeType::float32:
+      return CUDNN_FMA_MATH;
+    case ComputeType::tf32:
+    case ComputeType::bfloat16:
+      return CUDNN_DEFAULT_MATH;
+    case ComputeType::float16:
+      return CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+  }
+  return CUDNN_FMA_MATH;
+}
+
+// Whatever the library has against it, there is another way; a device that is lost says so at the next call.
+bool can(cudnnStatus_t status) { return status == CUDNN_STATUS_SUCCESS; }
+
+// Blocks of memory begin at multiples of 256 bytes.
+std::size_t take(std::size_t& total, std::size_t floats) {
+  constexpr std::size_t whole = 64;
+  return std::exchange(total, total + (floats + whole - 1) / whole * whole);
+}
+std::size_t floats_of(std::size_t bytes) { return (bytes + sizeof(float) - 1) / sizeof(float); }
+
+}  // namespace
+
+// Two biases, because the library's faster algorithms want that; the second one stays zero.
+CudnnLstm::CudnnLstm(cudnnHandle_t handle, ComputeType type, cudnnRNNAlgo_t algorithm, std::size_t cells,
+                     std::size_t inputs)
+    : handle_(handle), cells_(cells), inputs_(inputs) {
+  check(cudnnCreateDropoutDescriptor(dropout_.out()), describing);
+  check(cudnnSetDropoutDescriptor(dropout_.get(), handle, 0, nullptr, 0, 0), describing);
+  check(cudnnCreateRNNDescriptor(rnn_.out()), describing);
+  check(cudnnCreateRNNDataDescriptor(x_.out()), describing);
+  check(cudnnCreateRNNDataDescriptor(y_.out()), describing);
+  check(cudnnCreateTensorDescriptor(states_.out()), describing);
+  const auto size = [](std::size_t n) { return static_cast<std::int32_t>(n); };
+  possible_ =
+      can(cudnnSetRNNDescriptor_v8(rnn_.get(), algorithm, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
+                                   CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, math_of(type), size(inputs),
+                                   size(cells), size(cells), 1, dropout_.get(), CUDNN_RNN_PADDED_IO_DISABLED)) &&
+      can(cudnnGetRNNWeightSpaceSize(handle, rnn_.get(), &weight_bytes_));
+}
+
+bool CudnnLstm::takes(const LstmLayer& l) {
+  const PackedSteps& time = l.time;
+  if (!possible_ || time.rows() == 0 || time.steps() > most_steps) return false;
+  lengths_.assign(time.rows(), 0);
+  for (std::size_t t = 0; t < time.steps(); ++t)
+    std::fill(lengths_.begin() + static_cast<std::ptrdiff_t>(time.width(t + 1)),
+              lengths_.begin() + static_cast<std::ptrdiff_t>(time.width(t)), static_cast<int>(t + 1));
+  const int rows = static_cast<int>(time.rows()), cells = static_cast<int>(cells_);
+  const auto sequences = [&](const RnnDataDescriptor& d, std::size_t width) {
+    return can(cudnnSetRNNDataDescriptor(d.get(), CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED,
+                                         static_cast<int>(time.steps()), rows, static_cast<int>(width), lengths_.data(),
+                                         nullptr));
+  };
+  const int dims[] = {1, rows, cells}, strides[] = {rows * cells, cells, 1};
+  check(cudnnSetTensorNdDescriptor(states_.get(), CUDNN_DATA_FLOAT, 3, dims, strides), describing);
+  return sequences(x_, inputs_) && sequences(y_, cells_) &&
+         can(cudnnGetRNNTempSpaceSizes(handle_, rnn_.get(),
+                                       l.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, x_.get(),
+                                       &workspace_bytes_, &reserve_bytes_)) &&
+         workspace_bytes_ <= most_workspace;
+}
+
+void CudnnLstm::describe(const LstmLayer& l) {
+  check(takes(l) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, describing);
+}
+
+void CudnnLstm::tell(CudaBackend& backend, const LstmLayer& l) {
+  describe(l);
+  if (!l.backwards) return;
+  turned_.clear();
+  for (std::size_t t = 0; t < l.time.steps(); ++t)
+    for (std::size_t row = 0; row < l.time.width(t); ++row) {
+      const std::size_t from = static_cast<std::size_t>(lengths_[row]) - 1 - t;
+      turned_.push_back(static_cast<std::int32_t>(l.time.begin(from) + row));
+    }
+  static_assert(sizeof(std::int32_t) == sizeof(float));
+  backend.upload(reinterpret_cast<const float*>(turned_.data()), l.room + places(l).turned, turned_.size());
+}
+
+// The order of the other direction, into which each of the two goes.
+void CudnnLstm::turn(CudaBackend& backend, const LstmLayer& l, std::size_t width, const float* x, float* y) const {
+  const auto* list = reinterpret_cast<const std::int32_t*>(l.room + places(l).turned);
+  backend.replace_columns(list, l.time.columns(), width, x, y);
+}
+
+CudnnLstm::Places CudnnLstm::places(const LstmLayer& l) const {
+  const std::size_t columns = l.time.columns(), states = l.initial_step == 0 ? l.time.rows() * cells_ : 0;
+  Places p{};
+  p.weights = take(p.total, floats_of(weight_bytes_));
+  p.reserve = take(p.total, floats_of(reserve_bytes_));
+  p.output = take(p.total, states);
+  p.cell = take(p.total, states);
+  p.x = take(p.total, l.backwards ? columns * inputs_ : 0);
+  p.y = take(p.total, l.backwards ? columns * cells_ : 0);
+  p.turned = take(p.total, l.backwards ? columns : 0);
+  return p;
+}
+
+CudnnLstm::GradientPlaces CudnnLstm::gradient_places(const LstmLayer& l, const LstmLayerGradient& g) const {
+  const std::size_t columns = l.time.columns(), states = l.time.rows() * cells_;
+  GradientPlaces p{};
+  p.weights = take(p.total, floats_of(weight_bytes_));
+  p.output = take(p.total, g.initial_output ? states : 0);
+  p.cell = take(p.total, g.initial_cell ? states : 0);
+  p.x = take(p.total, l.backwards || g.x.add || !g.x.to ? columns * inputs_ : 0);
+  p.x_turned = take(p.total, l.backwards && g.x.add ? columns * inputs_ : 0);
+  p.y = take(p.total, l.backwards ? columns * cells_ : 0);
+  return p;
+}
+
+CudnnLstm::Operands CudnnLstm::operands(const LstmLayer& l) const {
+  const Places p = places(l);
+  const bool own = l.initial_step != 0;
+  return {l.room + p.weights,
+          l.training ? l.room + p.reserve : nullptr,
+          l.backwards ? l.room + p.x : l.x,
+          own ? l.initial_output : l.room + p.output,
+          own ? l.initial_cell : l.room + p.cell,
+          l.backwards ? l.room + p.y : l.output};
+}
+
+std::size_t CudnnLstm::room(const LstmLayer& l) const { return places(l).total; }
+
+// The library has the gates in the order input, forget, candidate, output.
+GateWeights CudnnLstm::gates(float* weights, bool of_state) const {
+  constexpr int number[] = {0, 2, 1, 3};
+  GateWeights w{};
+  TensorDescriptor matrix, bias;
+  check(cudnnCreateTensorDescriptor(matrix.out()), describing);
+  check(cudnnCreateTensorDescriptor(bias.out()), describing);
+  for (std::size_t gate = 0; gate < 4; ++gate) {
+    void *m = nullptr, *b = nullptr;
+    check(cudnnGetRNNWeightParams(handle_, rnn_.get(), 0, weight_bytes_, weights, number[gate] + (of_state ? 4 : 0),
+                                  matrix.get(), &m, bias.get(), &b),
+          describing);
+    w.matrix[gate] = static_cast<float*>(m), w.bias[gate] = static_cast<float*>(b);
+  }
+  return w;
+}
+
+cudnnStatus_t CudnnLstm::forward(CudaBackend& backend, const LstmLayer& l, CudnnLstmScratch& scratch) {
+  describe(l);
+  const Operands o = operands(l);
+  give_weights(backend.stream(), cells_, inputs_, l.w, l.bias, gates(o.weights, false));
+  give_weights(backend.stream(), cells_, cells_, l.h, nullptr, gates(o.weights, true));
+  const Places p = places(l);
+  if (l.initial_step == 0) {
+    Layout rows;
+    rows.rank = 2, rows.size = {cells_, l.time.rows()}, rows.stride[0] = {1, 0}, rows.stride[3] = {1, cells_};
+    backend.copy(rows, l.initial_output, l.room + p.output, false);
+    backend.copy(rows, l.initial_cell, l.room + p.cell, false);
+  }
+  if (l.backwards) turn(backend, l, inputs_, l.x, l.room + p.x);
+  const cudnnStatus_t status =
+      cudnnRNNForward(handle_, rnn_.get(), l.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, nullptr,
+                      x_.get(), o.x, y_.get(), o.y, states_.get(), o.initial_output, nullptr, states_.get(),
+                      o.initial_cell, l.last_cell, weight_bytes_, o.weights, workspace_bytes_,
+                      scratch.workspace.bytes(workspace_bytes_), o.reserve ? reserve_bytes_ : 0, o.reserve);
+  if (l.backwards) turn(backend, l, cells_, o.y, l.output);
+  return status;
+}
+
+cudnnStatus_t CudnnLstm::backward(CudaBackend& backend, const LstmLayer& l, const LstmLayerGradient& g,
+                                  CudnnLstmScratch& scratch) {
+  describe(l);
+  const GradientPlaces p = gradient_places(l, g);
+  auto* const room = scratch.gradients.room<float>(p.total);
+  void* const workspace = scratch.workspace.bytes(workspace_bytes_);
+  const cudnnStatus_t status = data_gradient(backend, l, g, room, workspace);
+  if (status != CUDNN_STATUS_SUCCESS || !(g.w.to || g.bias.to || g.h.to)) return status;
+  return weight_gradient(backend, l, g, room + p.weights, workspace);
+}
+
+cudnnStatus_t CudnnLstm::data_gradient(CudaBackend& backend, const LstmLayer& l, const LstmLayerGradient& g,
+                                       float* scratch, void* workspace) {
+  const Operands o = operands(l);
+  const GradientPlaces p = gradient_places(l, g);
+  const float* dy = g.output;
+  if (l.backwards) {
+    turn(backend, l, cells_, g.output, scratch + p.y);
+    dy = scratch + p.y;
+  }
+  float* dx = l.backwards || g.x.add || !g.x.to ? scratch + p.x : g.x.to;
+  float* initial_output = g.initial_output ? scratch + p.output : nullptr;
+  float* initial_cell = g.initial_cell ? scratch + p.cell : nullptr;
+  const cudnnStatus_t status = cudnnRNNBackwardData_v8(
+      handle_, rnn_.get(), nullptr, y_.get(), o.y, dy, x_.get(), dx, states_.get(), o.initial_output, nullptr,
+      initial_output, states_.get(), o.initial_cell, nullptr, initial_cell, weight_bytes_, o.weights, workspace_bytes_,
+      workspace, reserve_bytes_, o.reserve);
+  const std::size_t rows = l.time.rows();
+  if (initial_output) add_beginning_rows(backend, g, 0, rows, initial_output, cells_, g.initial_output);
+  if (initial_cell) add_beginning_rows(backend, g, 0, rows, initial_cell, cells_, g.initial_cell);
+  if (!g.x.to || dx == g.x.to) return status;
+  if (l.backwards) {
+    float* const turned = g.x.add ? scratch + p.x_turned : g.x.to;
+    turn(backend, l, inputs_, dx, turned);
+    dx = turned;
+  }
+  const std::size_t count = l.time.columns() * inputs_;
+  if (g.x.add) backend.map_gradient(UnaryOp::copy, dx, dx, dx, g.x.to, count, true, Element::float32);
+  return status;
+}
+
+// Behind the gradient of the data, which leaves in the reserved memory what this one reads. The library adds.
+cudnnStatus_t CudnnLstm::weight_gradient(CudaBackend& backend, const LstmLayer& l, const LstmLayerGradient& g,
+                                         float* weights, void* workspace) {
+  const Operands o = operands(l);
+  check(cudaMemsetAsync(weights, 0, weight_bytes_, backend.stream()), "clearing gradients");
+  const cudnnStatus_t status = cudnnRNNBackwardWeights_v8(
+      handle_, rnn_.get(), CUDNN_WGRAD_MODE_ADD, nullptr, x_.get(), o.x, states_.get(), o.initial_output, y_.get(), o.y,
+      weight_bytes_, weights, workspace_bytes_, workspace, reserve_bytes_, o.reserve);
+  take_gradients(backend.stream(), cells_, inputs_, gates(weights, false), g.w, g.bias);
+  take_gradients(backend.stream(), cells_, cells_, gates(weights, true), g.h, {});
+  return status;
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/recurrence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "backend/cuda/lstm_trial.h"
+#include "backend/cuda/stopwatch.h"
+#include "backend/lstm_steps.h"
+
+namespace tutti::cuda {
+namespace {
+
+constexpr int by_steps = -1;  // otherwise a cudnnRNNAlgo_t
+
+bool equal_lengths(const PackedSteps& time) { return time.width(time.steps() - 1) == time.rows(); }
+
+// Minibatches of unequal sequences hardly ever have the same shape twice, so those of about the same size share a way.
+std::string key(const LstmLayer& l, ComputeType type) {
+  const PackedSteps& time = l.time;
+  std::string lengths = fmt::format("{}x{}", time.rows(), time.steps());
+  if (!equal_lengths(time))
+    lengths = fmt::format("about-{}x{}:{}", std::bit_ceil(time.rows()), std::bit_ceil(time.steps()),
+                          std::bit_ceil(time.columns()));
+  return fmt::format("lstm:{}:{}:{}x{}:{}:{}{}", static_cast<int>(type), l.training ? "training" : "forward", l.inputs,
+                     l.cells, lengths, l.bias ? 'b' : '-', l.backwards ? ":back" : "");
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+Recurrence::Recurrence(CudaBackend& backend, const std::string& device)
+    : backend_(backend), cudnn_(make_cudnn(backend.stream())), algorithms_(cudnn_library() + " " + device) {}
+
+CudnnLstm& Recurrence::layers_of(int algorithm, const LstmLayer& l) {
+  auto& layers = layers_[{algorithm, l.cells, l.inputs}];
+  if (!layers)
+    layers = std::make_unique<CudnnLstm>(cudnn_.get(), backend_.compute_type(), static_cast<cudnnRNNAlgo_t>(algorithm),
+                                         l.cells, l.inputs);
+  return *layers;
+}
+
+CudnnLstm* Recurrence::library(const LstmLayer& l) {
+  if (l.projected || l.time.columns() == 0 || !algorithms_.lasts()) return nullptr;
+  const auto choice = algorithms_.at(key(l, backend_.compute_type()), [&] { return measured(l); });
+  if (choice.algorithm == by_steps) return nullptr;
+  CudnnLstm& layers = layers_of(choice.algorithm, l);
+  return layers.takes(l) ? &layers : nullptr;
+}
+
+// A way of the library counts if it gives the same bits twice.
+Algorithms::Choice Recurrence::measured(const LstmLayer& shape) {
+  std::vector<int> possible;
+  std::size_t room = lstm_steps_room(shape);
+  for (const int algorithm : {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC}) {
+    if (algorithm != CUDNN_RNN_ALGO_STANDARD && !equal_lengths(shape.time)) continue;
+    CudnnLstm& layers = layers_of(algorithm, shape);
+    if (!layers.takes(shape)) continue;
+    room = std::max(room, layers.room(shape));
+    possible.push_back(algorithm);
+  }
+  Algorithms::Choice best{by_steps, 0};
+  if (possible.empty()) return best;
+  LstmTrial trial(backend_, shape, room);
+  const LstmLayer& l = trial.layer();
+  Stopwatch watch(backend_.stream());
+  std::optional<float> least = watch.time([&] {
+    lstm_by_steps(backend_, l);
+    if (l.training) lstm_gradient_by_steps(backend_, l, trial.gradient());
+    return true;
+  });
+  for (const int algorithm : possible) {
+    CudnnLstm& layers = layers_of(algorithm, shape);
+    const auto once = [&] {
+      return layers.forward(backend_, l, scratch_) == CUDNN_STATUS_SUCCESS &&
+             (!l.training || layers.backward(backend_, l, trial.gradient(), scratch_) == CUDNN_STATUS_SUCCESS);
+    };
+    const auto results = [&] {
+      trial.refill();
+      once();
+      return trial.results();
+    };
+    layers.tell(backend_, l);
+    const auto taken = watch.time(once);
+    if (taken && *taken < *least && same_bits(results(), results())) least = taken, best.algorithm = algorithm;
+  }
+  return best;
+}
+
+std::size_t Recurrence::room(const LstmLayer& l) {
+  const CudnnLstm* layers = library(l);
+  return layers ? layers->room(l) : lstm_steps_room(l);
+}
+
+void Recurrence::tell(const LstmLayer& l) {
+  if (CudnnLstm* layers = library(l)) layers->tell(backend_, l);
+}
+
+void Recurrence::forward(const LstmLayer& l) {
+  CudnnLstm* layers = library(l);
+  if (!layers) return lstm_by_steps(backend_, l);
+  check(layers->forward(backend_, l, scratch_), "computing an LSTM");
+}
+
+void Recurrence::backward(const LstmLayer& l, const LstmLayerGradient& g) {
+  CudnnLstm* layers = library(l);
+  if (!layers) return lstm_gradient_by_steps(backend_, l, g);
+  check(layers->backward(backend_, l, g, scratch_), "computing gradients of an LSTM");
+}
+
+std::size_t CudaBackend::lstm_room(const LstmLayer& l) { return recurrence().room(l); }
+void CudaBackend::tell_lstm(const LstmLayer& l) { recurrence().tell(l); }
+void CudaBackend::lstm(const LstmLayer& l) { recurrence().forward(l); }
+void CudaBackend::lstm_gradient(const LstmLayer& l, const LstmLayerGradient& g) { recurrence().backward(l, g); }
+
+// Made for the first layer: most networks have none.
+Recurrence& CudaBackend::recurrence() {
+  if (!recurrence_) recurrence_ = std::make_unique<Recurrence>(*this, device_name_);
+  return *recurrence_;
+}
+
+}  // namespace tutti::cuda
