@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "tutti/archive.h"
@@ -32,6 +33,10 @@ class Optimizer {
   virtual void bind(Parameters&) = 0;                  // allocates state in the layout of the parameters
   virtual void begin_step(const StepScalars&) = 0;     // before the first update of a step
   virtual void update(std::size_t piece) = 0;          // gradients of the piece are global; may use them as scratch
+  // The same for several, with fewer calls where the weights are a device's.
+  virtual void update_all(std::span<const std::size_t> pieces) {
+    for (const std::size_t piece : pieces) update(piece);
+  }
   virtual void reset_momentum() = 0;
   // In the step that comes now; the answer follows from what all ranks have alike.
   virtual Summed summed() const { return Summed::gradients; }

@@ -119,6 +119,10 @@ class PieceSink {
  public:
   virtual ~PieceSink() = default;
   virtual void piece_ready(std::size_t piece) = 0;  // index into Parameters::pieces
+  // Several that have become ready at once.
+  virtual void pieces_ready(std::span<const std::size_t> pieces) {
+    for (const std::size_t piece : pieces) piece_ready(piece);
+  }
   // Whether the receiver works in the queue of the device too. If not, the device has finished a piece before it is
   // announced, and the host may read it.
   virtual bool follows_device() const { return false; }

@@ -28,6 +28,9 @@ class GlobalSink {
  public:
   virtual ~GlobalSink() = default;
   virtual void global_ready(std::size_t piece, std::int64_t columns) = 0;
+  virtual void globals_ready(std::span<const std::size_t> pieces, std::int64_t columns) {
+    for (const std::size_t piece : pieces) global_ready(piece, columns);
+  }
   // What the optimizer wants summed in this step, of so many columns. Whoever can sum contributions asks in
   // begin_step(), and calls contribute() for a piece before it travels, or becomes global as it is.
   virtual Summed summed(std::int64_t columns) const {

@@ -124,7 +124,7 @@ bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>&
     s.refused = !s.recording || !s.recording->repeat();
     if (s.refused) return false;
   }
-  for (const std::size_t piece : s.pieces) run.sink->piece_ready(piece);
+  if (!s.pieces.empty()) run.sink->pieces_ready(s.pieces);
   return true;
 }
 

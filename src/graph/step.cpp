@@ -51,13 +51,21 @@ class Announcer : public PieceSink {
   // Pieces are multiplied by a number in the memory of the backend before they are announced.
   void unscale(Parameters& parameters, const float* by) { parameters_ = &parameters, by_ = by; }
   void piece_ready(std::size_t piece) override {
-    if (first_) std::exchange(first_, nullptr)();
-    if (parameters_) unscale(parameters_->pieces[piece]);
-    if (!to_.follows_device()) backend_.finish();
+    prepare(std::span(&piece, 1));
     to_.piece_ready(piece);
+  }
+  void pieces_ready(std::span<const std::size_t> pieces) override {
+    prepare(pieces);
+    to_.pieces_ready(pieces);
   }
 
  private:
+  void prepare(std::span<const std::size_t> pieces) {
+    if (first_) std::exchange(first_, nullptr)();
+    if (parameters_)
+      for (const std::size_t piece : pieces) unscale(parameters_->pieces[piece]);
+    if (!to_.follows_device()) backend_.finish();
+  }
   void unscale(const Piece& piece) {
     float* gradient = parameters_->gradients.data() + parameters_->offset(piece);
     Layout l;

@@ -60,6 +60,12 @@ struct Kernels {
   void (*contribute)(float* g, const float* m, const float* v, std::size_t n, float share, float fresh);
   // m = beta1 m + g, 0 where v is 0; w -= rate m / (sqrt(v) root_correction + epsilon)
   void (*frozen_adam)(float* w, const float* g, float* m, const float* v, std::size_t n, const AdamConstants&);
+
+  // What is asked for in between may be done at the end, the runs of one function together: first what clips, then
+  // penalties, rules, noise, shrinkage. So each of these comes once for an element, in this order, and none that
+  // returns a sum. Null where there is nothing to be gained.
+  void (*begin_together)();
+  void (*end_together)();
 };
 
 const Kernels& portable_kernels();

@@ -217,7 +217,8 @@ constexpr Kernels make_table(const char* name) {
   constexpr std::size_t block = 2048;  // four streams of them fit the first cache
   return {name,     block,    descend,    momentum, nesterov,          sparse_momentum, sparse_nesterov,
           truncate, scale,    add_scaled, shrink,   sum_of_squares,    clear,           add_noise,
-          adagrad,  rms_prop, fs_adagrad, adam,     rms_prop_textbook, contribute,      frozen_adam};
+          adagrad,  rms_prop, fs_adagrad, adam,     rms_prop_textbook, contribute,      frozen_adam,
+          nullptr,  nullptr};
 }
 
 }  // namespace

@@ -52,6 +52,13 @@ class RuleOptimizer final : public Optimizer {
     elementwise(piece.slice, 0, p_->slices[piece.slice].columns);
   }
 
+  void update_all(std::span<const std::size_t> pieces) override {
+    const bool together = k_->begin_together && !skip_ && !waits();
+    if (together) k_->begin_together();
+    for (const std::size_t piece : pieces) update(piece);
+    if (together) k_->end_together();
+  }
+
   void reset_momentum() override { rule_->reset_momentum(); }
 
   Summed summed() const override { return rule_->summed(); }

@@ -69,6 +69,11 @@ void BlockSteps::piece_ready(std::size_t piece) {
   if (stream_) stream_->advance();
 }
 
+void BlockSteps::pieces_ready(std::span<const std::size_t> pieces) {
+  global_->globals_ready(pieces, columns_);
+  if (stream_) stream_->advance();
+}
+
 void BlockSteps::begin_epoch(std::int64_t) {
   // Ranks that have done nothing of their own yet agree with what stands there now, whoever put it there.
   if (!apart_) keep_common();

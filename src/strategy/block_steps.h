@@ -42,6 +42,7 @@ class BlockSteps : public Strategy {
   void begin_epoch(std::int64_t epoch) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override;
   void piece_ready(std::size_t piece) override;
+  void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink&) override;

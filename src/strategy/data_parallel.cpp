@@ -147,6 +147,12 @@ void DataParallel::piece_ready(std::size_t piece) {
     ready_in_step(piece);
 }
 
+void DataParallel::pieces_ready(std::span<const std::size_t> pieces) {
+  if (!passes_through() || summed_ == Summed::contributions) return PieceSink::pieces_ready(pieces);
+  announced_ += pieces.size();
+  global_->globals_ready(pieces, columns_);
+}
+
 void DataParallel::ready_in_step(std::size_t piece) {
   if (piece == 0)
     for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->announce(g);

@@ -27,6 +27,7 @@ class DataParallel : public Strategy {
   bool leaves_out_steps() const override { return !options_.buffered_async; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
   void piece_ready(std::size_t piece) override;
+  void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override;

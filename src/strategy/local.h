@@ -28,6 +28,11 @@ class Local : public Strategy {
     if (contributes_) global_->contribute(piece, columns_, 1);
     global_->global_ready(piece, columns_);
   }
+  void pieces_ready(std::span<const std::size_t> pieces) override {
+    if (contributes_)
+      for (const std::size_t piece : pieces) global_->contribute(piece, columns_, 1);
+    global_->globals_ready(pieces, columns_);
+  }
   bool sums_contributions() const override { return true; }
   void finish_gradients(Tally&) override {}
   std::int64_t shares_from(std::int64_t) const override { return std::numeric_limits<std::int64_t>::max(); }

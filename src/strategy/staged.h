@@ -49,6 +49,7 @@ class Staged : public Strategy {
   bool agree(bool usable) override { return now_->agree(usable); }
   bool follows_device() const override { return now_->follows_device(); }
   void piece_ready(std::size_t piece) override { now_->piece_ready(piece); }
+  void pieces_ready(std::span<const std::size_t> pieces) override { now_->pieces_ready(pieces); }
   void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
   void settle(GlobalSink& global) override { now_->settle(global); }

@@ -32,6 +32,13 @@ class Update final : public GlobalSink {
     optimizer_.update(piece);
     seconds_ += seconds_since(start);
   }
+  void globals_ready(std::span<const std::size_t> pieces, std::int64_t columns) override {
+    if (!scalars_.update || left_out_ || columns == 0) return;
+    const auto start = Clock::now();
+    begin(columns);
+    optimizer_.update_all(pieces);
+    seconds_ += seconds_since(start);
+  }
   Summed summed(std::int64_t columns) const override {
     if (left_out_) return Summed::nothing;
     const Summed wanted = optimizer_.summed();

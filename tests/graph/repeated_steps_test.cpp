@@ -6,6 +6,7 @@
 
 #include "../brainscript/networks.h"
 #include "../support/on_gpu.h"
+#include "optim/optimizer_options.h"
 #include "sequence_data.h"
 
 namespace tutti {
@@ -39,32 +40,32 @@ std::string residual_blocks(int count) {
 }
 
 // Calls of their own are two inputs and, with sequences, their order; what is told; the mark behind the criterion and
-// its gradient.
+// its gradient; penalty and momentum of all weights.
 std::vector<Case> cases() {
   return {
-      {"BatchNormalization", residual_blocks(3), 5, 2, 16},
-      {"Dropout", "z = LinearLayer {4} (Dropout (ReLU (LinearLayer {9} (Dropout (Sigmoid (LinearLayer {9} (x)))))))", 5,
+      {"BatchNormalization", residual_blocks(3), 7, 2, 16},
+      {"Dropout", "z = LinearLayer {4} (Dropout (ReLU (LinearLayer {9} (Dropout (Sigmoid (LinearLayer {9} (x)))))))", 7,
        2},
       // Columns as ever, but another number of them is gathered in each step.
       {"Gathered",
        "g = BS.Sequences.Gather (Greater (Slice (0, 1, x), 0), RowStack (x : labels)); wanted = Slice (3, 7, g); "
        "z = LinearLayer {4} (Sigmoid (LinearLayer {5} (Tanh (LinearLayer {5} (Slice (0, 3, g))))))",
-       41, 0},
+       56, 0},
       {"Loop",
-       "R = ParameterTensor {4:4}; h = Tanh (LinearLayer {4} (x) + R * PastValue (0, h)); z = LinearLayer {4} (h)", 8,
+       "R = ParameterTensor {4:4}; h = Tanh (LinearLayer {4} (x) + R * PastValue (0, h)); z = LinearLayer {4} (h)", 10,
        2, 3, in_buckets},
       {"BothDirections",
        "f = PastValue (0, LinearLayer {4} (x), timeStep=2); b = FutureValue (0, Sigmoid (f)); "
        "z = LinearLayer {4} (f + b)",
-       8, 2, 3, in_buckets},
+       10, 2, 3, in_buckets},
       // The library's way through a layer that goes backwards is told the order of its columns.
-      {"LSTM", "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5, goBackwards=true} (x)))", 9, 2, 3,
+      {"LSTM", "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5, goBackwards=true} (x)))", 11, 2, 3,
        in_buckets},
       {"TruncatedLoop",
        "R = ParameterTensor {4:4}; "
        "h = Tanh (LinearLayer {4} (x) + R * PastValue (0, h) + PastValue (0, h, timeStep=3)); z = LinearLayer {4} (h)",
-       10, 2, 3, cut, true},
-      {"TruncatedLSTM", "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5} (x)))", 10, 2, 3, cut,
+       12, 2, 3, cut, true},
+      {"TruncatedLSTM", "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5} (x)))", 12, 2, 3, cut,
        true},
       // Which gradients reach the state is known on the host alone.
       {"TruncatedTrainedState", "z = LinearLayer {4} (RecurrentLSTMLayer {5, trainInitialState=true} (x))", 101, 0, 3,
@@ -88,11 +89,19 @@ struct Training {
   std::vector<float> kept;  // weights and running statistics in the end
 };
 
-// Pieces may be handed on while the device computes.
-class OnDevice final : public PieceSink {
+// Momentum and a penalty of the weights, where the weights are.
+class Updates final : public PieceSink {
  public:
+  explicit Updates(Network& network) : optimizer_(make_optimizer({.l2 = 0.01})) {
+    optimizer_->bind(network.parameters());
+  }
+  void begin(const Batch& batch) { optimizer_->begin_step({0.05, 0.9, batch.samples}); }
   bool follows_device() const override { return true; }
-  void piece_ready(std::size_t) override {}
+  void piece_ready(std::size_t piece) override { optimizer_->update(piece); }
+  void pieces_ready(std::span<const std::size_t> pieces) override { optimizer_->update_all(pieces); }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
 };
 
 Training train(const Case& c, bool repeat, const std::string& device = "cuda:0") {
@@ -111,19 +120,19 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0")
   NetworkMode mode;
   mode.dropout_rate = 0.3;
   Training training;
-  OnDevice sink;
+  Updates updates(network);
   for (std::size_t i = 0; i < c.minibatches.size(); ++i) {
     Batch batch = data.batch(data.random({c.minibatches[i]}, static_cast<unsigned>(i)), fragments_of(c, i));
     batch.position = static_cast<std::int64_t>(100 * i);
     mode.dropout_seed = i / 4;
     network.set_mode(mode);
+    updates.begin(batch);
     const CudaDoubleCalls before = counted_calls().value_or(CudaDoubleCalls{});
-    network.forward_backward(batch, sink);
+    network.forward_backward(batch, updates);
     const CudaDoubleCalls after = counted_calls().value_or(CudaDoubleCalls{});
     Parameters& p = network.parameters();
     training.steps.push_back({{p.gradients.span().begin(), p.gradients.span().end()},
                               {after.single - before.single, after.graphs - before.graphs}});
-    for (std::size_t k = 0; k < p.weights.size(); ++k) p.weights.data()[k] -= 0.05f * p.gradients.data()[k];
   }
   const auto w = network.parameters().weights.span();
   training.kept.assign(w.begin(), w.end());

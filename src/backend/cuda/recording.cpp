@@ -12,14 +12,12 @@ using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 class CudaRecording final : public Recording {
  public:
   explicit CudaRecording(cudaStream_t stream) : stream_(stream) {}
-  ~CudaRecording() override { cudaStreamSynchronize(stream_); }  // it may be running
-
-  // Other pointers and numbers fit into the graph that is there; other calls need a new one.
+  // Other pointers and numbers fit into the graph that is there; other calls need a new one. One that is running goes
+  // away when it has finished.
   void take(const Graph& graph) {
     cudaGraphExecUpdateResultInfo result{};
     if (exec_.get() && cudaGraphExecUpdate(exec_.get(), graph.get(), &result) != cudaSuccess) {
       cudaGetLastError();
-      check(cudaStreamSynchronize(stream_), "computing");
       exec_ = GraphExec();
     }
     if (!exec_.get()) check(cudaGraphInstantiate(exec_.out(), graph.get(), 0), "making a graph of calls");

@@ -2,8 +2,9 @@
 // The element loops of optim/kernels_impl.h as kernels, operation by operation; compiled without fused multiply-add.
 #include "optim/cuda/kernels.h"
 
+#include <algorithm>
 #include <limits>
-#include <memory>
+#include <vector>
 
 #include "base/cuda/launch.h"
 #include "base/cuda/queue.h"
@@ -14,100 +15,135 @@ namespace {
 
 constexpr unsigned block_threads = 256, unroll = 4;
 
-// body(i) for all i below n, some at a time so that their loads are on the way together.
+// body(i) for the elements i below n that are this block's, some at a time so that their loads are on the way together.
 template <class Body>
-__device__ void each(std::size_t n, const Body& body) {
-  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * block_threads * unroll + threadIdx.x;
+__device__ void each(unsigned block, std::size_t n, const Body& body) {
+  const std::size_t first = static_cast<std::size_t>(block) * block_threads * unroll + threadIdx.x;
 #pragma unroll
   for (unsigned u = 0; u < unroll; ++u)
     if (first + u * block_threads < n) body(first + u * block_threads);
 }
 
-template <class... Wanted, class... Given>
-void start(void (*kernel)(std::size_t, Wanted...), std::size_t n, const Given&... given) {
-  if (n == 0) return;
-  const auto blocks = static_cast<unsigned>((n + block_threads * unroll - 1) / (block_threads * unroll));
-  tutti::cuda::launch(kernel, dim3(blocks), dim3(block_threads), tutti::cuda::current_queue(), n, given...);
-}
-
 // ---- element by element
 // ------------------------------------------------------------------------------------------------
 
-__global__ void descend_kernel(std::size_t n, float* w, const float* g, float rate) {
-  each(n, [=](std::size_t i) { w[i] -= rate * g[i]; });
-}
+// The order in which the elements of a run are worked on, whatever is left out.
+enum class Turn { clip, penalty, rule, noise, shrinkage };
 
-__global__ void momentum_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float gain) {
-  each(n, [=](std::size_t i) {
+struct Descend {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float rate;
+  __device__ void operator()(std::size_t i) const { w[i] -= rate * g[i]; }
+};
+
+struct Momentum {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float *s, mu, gain;
+  __device__ void operator()(std::size_t i) const {
     const float next = mu * s[i] + gain * g[i];
     s[i] = next;
     w[i] -= next;
-  });
-}
+  }
+};
 
-__global__ void nesterov_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float gain) {
-  each(n, [=](std::size_t i) {
+struct Nesterov {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float *s, mu, gain;
+  __device__ void operator()(std::size_t i) const {
     const float push = gain * g[i];
     const float next = mu * s[i] + push;
     s[i] = next;
     w[i] -= mu * next + push;
-  });
-}
+  }
+};
 
-__global__ void sparse_momentum_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float rate) {
-  const float fresh = 1.0f - mu;
-  each(n, [=](std::size_t i) {
+struct SparseMomentum {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float *s, mu, rate;
+  __device__ void operator()(std::size_t i) const {
+    const float fresh = 1.0f - mu;
     const float next = mu * s[i] + fresh * g[i];
     s[i] = next;
     w[i] -= rate * next;
-  });
-}
+  }
+};
 
-__global__ void sparse_nesterov_kernel(std::size_t n, float* w, const float* g, float* s, float mu, float rate) {
-  const float fresh = 1.0f - mu;
-  each(n, [=](std::size_t i) {
+struct SparseNesterov {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float *s, mu, rate;
+  __device__ void operator()(std::size_t i) const {
+    const float fresh = 1.0f - mu;
     const float push = fresh * g[i];
     const float next = mu * s[i] + push;
     s[i] = next;
     w[i] -= rate * (mu * next + push);
-  });
-}
+  }
+};
 
-__global__ void truncate_kernel(std::size_t n, float* g, float limit) {
-  each(n, [=](std::size_t i) {
+struct Truncate {
+  static constexpr Turn turn = Turn::clip;
+  float *g, limit;
+  __device__ void operator()(std::size_t i) const {
     const float x = g[i];
     const float low = x < -limit ? -limit : x;
     g[i] = low > limit ? limit : low;
-  });
-}
+  }
+};
 
-__global__ void scale_kernel(std::size_t n, float* g, float factor) {
-  each(n, [=](std::size_t i) { g[i] *= factor; });
-}
+struct Scale {
+  static constexpr Turn turn = Turn::clip;
+  float *g, factor;
+  __device__ void operator()(std::size_t i) const { g[i] *= factor; }
+};
 
-__global__ void add_scaled_kernel(std::size_t n, float* g, const float* w, float factor) {
-  each(n, [=](std::size_t i) { g[i] += factor * w[i]; });
-}
+struct AddScaled {
+  static constexpr Turn turn = Turn::penalty;
+  float* g;
+  const float* w;
+  float factor;
+  __device__ void operator()(std::size_t i) const { g[i] += factor * w[i]; }
+};
 
-__global__ void shrink_kernel(std::size_t n, float* w, float threshold) {
-  each(n, [=](std::size_t i) {
+struct Shrink {
+  static constexpr Turn turn = Turn::shrinkage;
+  float *w, threshold;
+  __device__ void operator()(std::size_t i) const {
     const float x = w[i];
     const float down = x - threshold, up = x + threshold;
     const float inner = x < -threshold ? up : (x != x ? x : 0.0f);
     w[i] = x > threshold ? down : inner;
-  });
-}
+  }
+};
 
-__global__ void noise_kernel(std::size_t n, float* w, double deviation, std::uint64_t step, std::uint64_t first) {
-  each(n, [=](std::size_t i) {
+struct Noise {
+  static constexpr Turn turn = Turn::noise;
+  float* w;
+  double deviation;
+  std::uint64_t step, first;
+  __device__ void operator()(std::size_t i) const {
     const auto p = noise::polar(step, first + i);
     w[i] += static_cast<float>(deviation * (p.a * sqrt(p.square)));
-  });
-}
+  }
+};
 
 template <bool Smooth>
-__global__ void fs_adagrad_kernel(std::size_t n, float* w, const float* g, float* a, float* m, FsAdagradConstants c) {
-  each(n, [=](std::size_t i) {
+struct FsAdagrad {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float *a, *m;
+  FsAdagradConstants c;
+  __device__ void operator()(std::size_t i) const {
     const float x = g[i];
     const float squares = c.keep * a[i] + (1.0f - c.keep) * (x * x);
     a[i] = squares;
@@ -121,27 +157,118 @@ __global__ void fs_adagrad_kernel(std::size_t n, float* w, const float* g, float
     } else {
       w[i] -= c.rate * normalised;
     }
-  });
-}
+  }
+};
 
-__global__ void adam_kernel(std::size_t n, float* w, const float* g, float* m, float* v, AdamConstants c) {
-  each(n, [=](std::size_t i) {
+struct Adam {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float *m, *v;
+  AdamConstants c;
+  __device__ void operator()(std::size_t i) const {
     const float x = g[i] * c.inverse_n;
     const float mean = c.beta1 * m[i] + (1.0f - c.beta1) * x;
     const float square = c.beta2 * v[i] + (1.0f - c.beta2) * (x * x);
     m[i] = mean;
     v[i] = square;
     w[i] -= c.rate * mean / (sqrtf(square) * c.root_correction + c.epsilon);
-  });
-}
+  }
+};
 
-__global__ void rms_prop_textbook_kernel(std::size_t n, float* w, const float* g, float* a, TextbookConstants c) {
-  each(n, [=](std::size_t i) {
+struct Textbook {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float* a;
+  TextbookConstants c;
+  __device__ void operator()(std::size_t i) const {
     const float x = g[i] * c.inverse_n;
     const float square = c.decay * a[i] + (1.0f - c.decay) * (x * x);
     a[i] = square;
     w[i] -= c.rate * x / (sqrtf(square) + c.epsilon);
-  });
+  }
+};
+
+// ---- several runs of elements by one kernel
+// ----------------------------------------------------------------------------
+
+// As many as the parameters of a kernel may hold.
+template <class Rule>
+struct Calls {
+  static constexpr unsigned most = 32;
+  Rule rule[most];
+  std::size_t n[most];
+  unsigned end[most];  // the block behind its last one
+};
+
+template <class Rule>
+__global__ void apply_each(const __grid_constant__ Calls<Rule> calls) {
+  static_assert(sizeof(Calls<Rule>) <= 4096);
+  unsigned c = 0;
+  while (blockIdx.x >= calls.end[c]) ++c;
+  each(blockIdx.x - (c == 0 ? 0 : calls.end[c - 1]), calls.n[c], calls.rule[c]);
+}
+
+// What has been asked for since begin_together(), turn by turn.
+struct Together {
+  struct Launch {
+    Turn turn;
+    void (*now)();
+  };
+  bool open = false;
+  std::vector<Launch> launches;
+};
+Together& together() {
+  static thread_local Together t;
+  return t;
+}
+
+template <class Rule>
+struct Waiting {
+  Calls<Rule> calls;
+  unsigned count = 0;
+};
+template <class Rule>
+Waiting<Rule>& waiting() {
+  static thread_local Waiting<Rule> w;
+  return w;
+}
+
+template <class Rule>
+void launch_waiting() {
+  Waiting<Rule>& w = waiting<Rule>();
+  if (w.count == 0) return;
+  const unsigned blocks = w.calls.end[w.count - 1];
+  w.count = 0;
+  tutti::cuda::launch(apply_each<Rule>, dim3(blocks), dim3(block_threads), tutti::cuda::current_queue(), w.calls);
+}
+
+void launch_together() {
+  for (const auto& launch : together().launches) launch.now();
+  together().launches.clear();
+}
+
+template <class Rule>
+void start(std::size_t n, const Rule& rule) {
+  if (n == 0) return;
+  Waiting<Rule>& w = waiting<Rule>();
+  if (w.count == Calls<Rule>::most) launch_together();
+  const auto blocks = static_cast<unsigned>((n + block_threads * unroll - 1) / (block_threads * unroll));
+  w.calls.rule[w.count] = rule, w.calls.n[w.count] = n;
+  w.calls.end[w.count] = (w.count == 0 ? 0 : w.calls.end[w.count - 1]) + blocks;
+  ++w.count;
+  if (!together().open) return launch_waiting<Rule>();
+  if (w.count > 1) return;
+  auto& launches = together().launches;
+  const auto behind = std::find_if(launches.begin(), launches.end(), [](const auto& l) { return l.turn > Rule::turn; });
+  launches.insert(behind, {Rule::turn, launch_waiting<Rule>});
+}
+
+void begin_together() { together().open = true; }
+void end_together() {
+  together().open = false;
+  launch_together();
 }
 
 // ---- with a sum
@@ -231,43 +358,43 @@ double sum_with(void (*kernel)(std::size_t, double*, Wanted...), std::size_t n, 
 // ---- the table
 // -----------------------------------------------------------------------------------------------------------
 
-void descend(float* w, const float* g, std::size_t n, float rate) { start(descend_kernel, n, w, g, rate); }
+void descend(float* w, const float* g, std::size_t n, float rate) { start(n, Descend{w, g, rate}); }
 void momentum(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
-  start(momentum_kernel, n, w, g, s, mu, gain);
+  start(n, Momentum{w, g, s, mu, gain});
 }
 void nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
-  start(nesterov_kernel, n, w, g, s, mu, gain);
+  start(n, Nesterov{w, g, s, mu, gain});
 }
 void sparse_momentum(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
-  start(sparse_momentum_kernel, n, w, g, s, mu, rate);
+  start(n, SparseMomentum{w, g, s, mu, rate});
 }
 void sparse_nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
-  start(sparse_nesterov_kernel, n, w, g, s, mu, rate);
+  start(n, SparseNesterov{w, g, s, mu, rate});
 }
-void truncate(float* g, std::size_t n, float limit) { start(truncate_kernel, n, g, limit); }
-void scale(float* g, std::size_t n, float factor) { start(scale_kernel, n, g, factor); }
-void add_scaled(float* g, const float* w, std::size_t n, float factor) { start(add_scaled_kernel, n, g, w, factor); }
-void shrink(float* w, std::size_t n, float threshold) { start(shrink_kernel, n, w, threshold); }
+void truncate(float* g, std::size_t n, float limit) { start(n, Truncate{g, limit}); }
+void scale(float* g, std::size_t n, float factor) { start(n, Scale{g, factor}); }
+void add_scaled(float* g, const float* w, std::size_t n, float factor) { start(n, AddScaled{g, w, factor}); }
+void shrink(float* w, std::size_t n, float threshold) { start(n, Shrink{w, threshold}); }
 double sum_of_squares(const float* g, std::size_t n) { return sum_with(squares_kernel, n, g); }
 void clear(float* s, std::size_t n) {
   if (n > 0)
     tutti::cuda::check(cudaMemsetAsync(s, 0, n * sizeof(float), tutti::cuda::current_queue()), "clearing a state");
 }
 void noise(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first) {
-  start(noise_kernel, n, w, deviation, step, first);
+  start(n, Noise{w, deviation, step, first});
 }
 double adagrad(float* g, float* a, std::size_t n) { return sum_with(adagrad_kernel, n, g, a); }
 double rms_prop(float* g, float* a, float* step, float* sign, std::size_t n, const RmsConstants& c) {
   return sum_with(rms_prop_kernel, n, g, a, step, sign, c);
 }
 void fs_adagrad(float* w, const float* g, float* a, float* m, std::size_t n, const FsAdagradConstants& c) {
-  start(c.momentum > 0.0f ? fs_adagrad_kernel<true> : fs_adagrad_kernel<false>, n, w, g, a, m, c);
+  c.momentum > 0.0f ? start(n, FsAdagrad<true>{w, g, a, m, c}) : start(n, FsAdagrad<false>{w, g, a, m, c});
 }
 void adam(float* w, const float* g, float* m, float* v, std::size_t n, const AdamConstants& c) {
-  start(adam_kernel, n, w, g, m, v, c);
+  start(n, Adam{w, g, m, v, c});
 }
 void rms_prop_textbook(float* w, const float* g, float* a, std::size_t n, const TextbookConstants& c) {
-  start(rms_prop_textbook_kernel, n, w, g, a, c);
+  start(n, Textbook{w, g, a, c});
 }
 
 }  // namespace
@@ -293,7 +420,9 @@ const Kernels& kernels() {
                                     adam,
                                     rms_prop_textbook,
                                     nullptr,
-                                    nullptr};
+                                    nullptr,
+                                    begin_together,
+                                    end_together};
   return table;
 }
 

@@ -19,6 +19,31 @@ TEST_F(CudaKernels, ElementsHaveTheBitsOfTheHost) {
   }
 }
 
+// Of more runs than one kernel takes, some longer than a block; rule by rule, and back for the next run.
+TEST_F(CudaKernels, RunsTogetherHaveTheBitsOfRunsOneByOne) {
+  const auto updated = [&](bool together) {
+    const FloatMemory& memory = gpu->shared_memory();
+    const Kernels& k = kernels_for(memory);
+    constexpr std::size_t runs = 75, room = 2100;
+    FloatBuffer w(runs * room, memory), g(runs * room, memory), s(runs * room, memory);
+    std::mt19937 engine(3);
+    std::normal_distribution<float> normal;
+    for (FloatBuffer* f : {&w, &g, &s})
+      for (float& x : f->span()) x = normal(engine);
+    if (together) k.begin_together();
+    for (std::size_t r = 0; r < runs; ++r) {
+      const std::size_t at = r * room, n = r * r % room;
+      if (r % 3 > 0) k.add_scaled(g.data() + at, w.data() + at, n, 0.01f * static_cast<float>(r));
+      k.momentum(w.data() + at, g.data() + at, s.data() + at, n, 0.9f, 0.1f / static_cast<float>(r + 1));
+      if (r % 2 > 0) k.add_noise(w.data() + at, n, 0.01, 7, at);
+    }
+    if (together) k.end_together();
+    memory.finish();
+    return Floats(w.data(), w.data() + w.size());
+  };
+  EXPECT_EQ(updated(true), updated(false));
+}
+
 // More elements than the blocks of a sum take in one round.
 TEST_F(CudaKernels, SumsOfManyElements) {
   FloatBuffer g(1500000, gpu->shared_memory());

@@ -12,6 +12,7 @@
 #define __device__
 #define __host__
 #define __constant__
+#define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 // Blocks run one at a time on each host thread, so a block's memory may be the thread's.
