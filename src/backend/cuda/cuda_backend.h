@@ -92,6 +92,8 @@ class CudaBackend : public Backend, public Recorder {
   cudaStream_t stream() const { return stream_.get(); }
   Staging& staging() { return staging_; }
   Scratch& scratch() { return scratch_; }
+  // For what cannot be recorded: ends a recording that is going on.
+  void only_when_not_recording() const;
 
  private:
   // Host arrays of one call, side by side in scratch memory on the device.
@@ -99,9 +101,6 @@ class CudaBackend : public Backend, public Recorder {
   const T* uploaded(const T* host, std::size_t count, Scratch& room);
 
   Recurrence& recurrence();
-
-  // For what cannot be recorded: ends a recording that is going on.
-  void only_when_not_recording() const;
 
   const int device_;
   const ComputeType compute_type_;

@@ -103,14 +103,22 @@ void Recurrence::tell(const LstmLayer& l) {
   if (CudnnLstm* layers = library(l)) layers->tell(backend_, l);
 }
 
-void Recurrence::forward(const LstmLayer& l) {
+// The library has the lengths from an array of the host. When it reads them in a recording that is repeated nobody
+// says, and by then they may be those of another minibatch.
+CudnnLstm* Recurrence::library_now(const LstmLayer& l) {
   CudnnLstm* layers = library(l);
+  if (layers && !equal_lengths(l.time)) backend_.only_when_not_recording();
+  return layers;
+}
+
+void Recurrence::forward(const LstmLayer& l) {
+  CudnnLstm* layers = library_now(l);
   if (!layers) return lstm_by_steps(backend_, l);
   check(layers->forward(backend_, l, scratch_), "computing an LSTM");
 }
 
 void Recurrence::backward(const LstmLayer& l, const LstmLayerGradient& g) {
-  CudnnLstm* layers = library(l);
+  CudnnLstm* layers = library_now(l);
   if (!layers) return lstm_gradient_by_steps(backend_, l, g);
   check(layers->backward(backend_, l, g, scratch_), "computing gradients of an LSTM");
 }

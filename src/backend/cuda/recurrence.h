@@ -24,6 +24,7 @@ class Recurrence {
  private:
   // Null: the layer goes step by step.
   CudnnLstm* library(const LstmLayer&);
+  CudnnLstm* library_now(const LstmLayer&);  // for a call that is made, or recorded
   CudnnLstm& layers_of(int algorithm, const LstmLayer&);
   Algorithms::Choice measured(const LstmLayer&);
 
