@@ -4,41 +4,26 @@
 #include <algorithm>
 #include <set>
 
-#include "graph/lower.h"
+#include "graph/joining.h"
 
 namespace tutti::graph {
 namespace {
 
-class Fusion {
+class Fusion : Joining {
  public:
-  Fusion(Lowered& code, const std::vector<std::size_t>& roots) : code_(code) {
-    for (const auto root : roots)
-      if (code.of_node.contains(root)) kept_.insert(code.of_node.at(root).tensor);
-    for (std::size_t i = 0; i < code.instructions.size(); ++i) {
-      makers_[code.instructions[i].out.tensor] = i;
-      for (const auto& o : code.instructions[i].in) users_[o.tensor].push_back(i);
-    }
-  }
+  Fusion(Lowered& code, const std::vector<std::size_t>& roots) : Joining(code, roots) {}
 
   void run() {
     for (std::size_t i = 0; i < code_.instructions.size(); ++i)
       if (code_.instructions[i].operation == "Plus") fuse(i);
-    std::vector<Instruction> rest;
-    for (std::size_t i = 0; i < code_.instructions.size(); ++i)
-      if (!gone_.contains(i)) rest.push_back(std::move(code_.instructions[i]));
-    code_.instructions = std::move(rest);
+    take_out();
   }
 
  private:
-  bool used_once(const Operand& o) const {
-    const auto users = users_.find(o.tensor);
-    return !kept_.contains(o.tensor) && users != users_.end() && users->second.size() == 1;
-  }
   bool product(const Operand& o, const Operand& sum) const {
-    const auto maker = makers_.find(o.tensor);
-    if (maker == makers_.end() || !o.per_sample || o.elements != sum.elements || !used_once(o)) return false;
-    const std::string& operation = code_.instructions[maker->second].operation;
-    return operation == "Times" || operation == "TransposeTimes";
+    const Instruction* maker = made_for(o);
+    return maker && o.per_sample && o.elements == sum.elements &&
+           (maker->operation == "Times" || maker->operation == "TransposeTimes");
   }
   bool bias(const Operand& o, const Operand& sum) const {
     return !o.per_sample && o.elements == sum.elements && code_.tensors[o.tensor].kind != Tensor::Kind::computed;
@@ -69,11 +54,6 @@ class Fusion {
       return;
     }
   }
-
-  Lowered& code_;
-  std::set<std::size_t> kept_, gone_;
-  std::map<std::size_t, std::size_t> makers_;
-  std::map<std::size_t, std::vector<std::size_t>> users_;
 };
 
 bool in_a_loop(const Lowered& code, std::size_t instruction) {

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins what can be done in one pass over an image: a convolution with the bias per channel and ReLU behind it, batch
 // normalisation with a sum and ReLU behind it.
-#include <algorithm>
-#include <set>
-
-#include "graph/lower.h"
+#include "graph/joining.h"
 
 namespace tutti::graph {
 namespace {
 
-class ImageFusion {
+class ImageFusion : Joining {
  public:
-  ImageFusion(Lowered& code, const std::vector<std::size_t>& roots) : code_(code) {
-    for (const auto root : roots)
-      if (code.of_node.contains(root)) kept_.insert(code.of_node.at(root).tensor);
-    for (std::size_t i = 0; i < code.instructions.size(); ++i) {
-      maker_[code.instructions[i].out.tensor] = i;
-      for (const auto& o : code.instructions[i].in) ++users_[o.tensor];
-    }
-  }
+  ImageFusion(Lowered& code, const std::vector<std::size_t>& roots) : Joining(code, roots) {}
 
   void run() {
     for (std::size_t i = 0; i < code_.instructions.size(); ++i) {
@@ -26,19 +16,14 @@ class ImageFusion {
       if (operation == "Plus") join_sum(i);
       if (operation == "RectifiedLinear") join_relu(i);
     }
-    std::vector<Instruction> rest;
-    for (std::size_t i = 0; i < code_.instructions.size(); ++i)
-      if (!gone_.contains(i)) rest.push_back(std::move(code_.instructions[i]));
-    code_.instructions = std::move(rest);
+    take_out();
   }
 
  private:
-  // The instruction that makes `o` for one user alone and under the same shape; null when there is none such.
-  const Instruction* made_for(const Operand& o) const {
-    const auto found = maker_.find(o.tensor);
-    if (found == maker_.end() || kept_.contains(o.tensor) || users_.at(o.tensor) != 1) return nullptr;
-    const Instruction& maker = code_.instructions[found->second];
-    return maker.out.shape == o.shape ? &maker : nullptr;
+  // As made_for(), where the value is used under the shape that it was made with.
+  const Instruction* made_as(const Operand& o) const {
+    const Instruction* maker = made_for(o);
+    return maker && maker->out.shape == o.shape ? maker : nullptr;
   }
 
   static bool takes_bias(const Instruction& i, const Operand& bias) {
@@ -60,12 +45,12 @@ class ImageFusion {
   void join_sum(std::size_t plus) {
     const Instruction sum = code_.instructions[plus];
     // The later one first: what it adds is there by then.
-    const std::size_t last = maker_.contains(sum.in[0].tensor) && maker_.contains(sum.in[1].tensor) &&
-                                     maker_.at(sum.in[1].tensor) > maker_.at(sum.in[0].tensor)
+    const std::size_t last = makers_.contains(sum.in[0].tensor) && makers_.contains(sum.in[1].tensor) &&
+                                     makers_.at(sum.in[1].tensor) > makers_.at(sum.in[0].tensor)
                                  ? 1
                                  : 0;
     for (const std::size_t k : {last, 1 - last}) {
-      const Instruction* maker = made_for(sum.in[k]);
+      const Instruction* maker = made_as(sum.in[k]);
       const Operand& other = sum.in[1 - k];
       if (!maker || !(takes_bias(*maker, other) || takes_sum(*maker, other))) continue;
       Instruction joint = *maker;
@@ -76,7 +61,7 @@ class ImageFusion {
 
   void join_relu(std::size_t relu) {
     const Operand in = code_.instructions[relu].in[0];
-    const Instruction* maker = made_for(in);
+    const Instruction* maker = made_as(in);
     if (!maker || !takes_relu(*maker)) return;
     Instruction joint = *maker;
     joint.node.attributes["relu"] = true;
@@ -88,16 +73,12 @@ class ImageFusion {
     const Instruction& last = code_.instructions[place];
     joint.node.name = last.node.name;
     joint.out = last.out;
-    gone_.insert(maker_.at(inner));
-    maker_.erase(inner);
-    maker_[joint.out.tensor] = place;
+    gone_.insert(makers_.at(inner));
+    makers_.erase(inner);
+    makers_[joint.out.tensor] = place;
     code_.instructions[place] = std::move(joint);
     ++code_.fused;
   }
-
-  Lowered& code_;
-  std::set<std::size_t> kept_, gone_;
-  std::map<std::size_t, std::size_t> maker_, users_;
 };
 
 }  // namespace
