@@ -157,6 +157,8 @@ class Backend {
   virtual void upload(const float* host, float* device, std::size_t count) = 0;
   virtual void download(const float* device, float* host, std::size_t count) = 0;
   virtual void fill(float value, float* x, std::size_t count) = 0;
+  // x *= factor; `sum` (of make_sums; may be null) gets the sum of the sizes of what stands there then.
+  virtual void scale(float factor, float* x, std::size_t count, double* sum) = 0;
   // Operand 0 to the result, along the layout. With `accumulate` and a result stride of 0 it sums.
   virtual void copy(const Layout&, const float* x, float* y, bool accumulate) = 0;
 

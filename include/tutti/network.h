@@ -94,9 +94,10 @@ class Network {
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
   Tally forward_backward(const Batch&, PieceSink& pieces);
-  // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced.
-  void scale_gradients(double scale);
-  bool gradients_are_finite();  // all of those that stand in parameters().gradients; waits for the device
+  // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced,
+  // unless that is left to unscale_gradients().
+  void scale_gradients(double scale, bool divide = true);
+  bool unscale_gradients();  // all that stand in parameters().gradients; whether all are finite: waits for the device
   void clear_gradients();
   // Criterion and evaluations without training (dropout off, running statistics).
   Tally evaluate(const Batch&);

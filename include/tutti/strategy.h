@@ -104,6 +104,9 @@ class Strategy : public PieceSink {
   virtual bool leaves_out_steps() const { return false; }
   // Whether the gradients of all these ranks can be used. Before begin_step(), in every step.
   virtual bool agree(bool usable) { return usable; }
+  // Whether nothing is made of gradients but their sum, which all these ranks get alike before anything changes: then
+  // they need not be looked at before they travel, and nobody has to agree.
+  virtual bool sums_only() const { return false; }
   // The local gradient of a piece is complete (the network's call); its exchange may start.
   void piece_ready(std::size_t piece) override = 0;
   // All pieces were announced. Delivers the outstanding global pieces and makes this step's tally global.

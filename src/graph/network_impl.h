@@ -63,7 +63,7 @@ struct Network::Impl {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
   float gradient_scale = 1;
-  DeviceBuffer unscale;  // its reciprocal; and a number that nobody reads
+  bool divides_gradients = true;  // before they are announced
   std::shared_ptr<double[]> gradient_sum;
   std::unique_ptr<Executable> training, evaluation, output, statistics;
   NetworkMode mode;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <functional>
@@ -48,8 +47,8 @@ class Announcer : public PieceSink {
  public:
   Announcer(PieceSink& to, Backend& backend, std::function<void()> first) : to_(to), backend_(backend), first_(first) {}
   bool follows_device() const override { return to_.follows_device(); }
-  // Pieces are multiplied by a number in the memory of the backend before they are announced.
-  void unscale(Parameters& parameters, const float* by) { parameters_ = &parameters, by_ = by; }
+  // Pieces are multiplied by a number before they are announced.
+  void unscale(Parameters& parameters, float by) { parameters_ = &parameters, by_ = by; }
   void piece_ready(std::size_t piece) override {
     prepare(std::span(&piece, 1));
     to_.piece_ready(piece);
@@ -62,24 +61,20 @@ class Announcer : public PieceSink {
  private:
   void prepare(std::span<const std::size_t> pieces) {
     if (first_) std::exchange(first_, nullptr)();
-    if (parameters_)
-      for (const std::size_t piece : pieces) unscale(parameters_->pieces[piece]);
+    if (parameters_) unscale(parameters_->pieces[pieces.front()], parameters_->pieces[pieces.back()]);
     if (!to_.follows_device()) backend_.finish();
   }
-  void unscale(const Piece& piece) {
-    float* gradient = parameters_->gradients.data() + parameters_->offset(piece);
-    Layout l;
-    l.rank = 1, l.size[0] = parameters_->count(piece);
-    l.stride[0][0] = l.stride[3][0] = 1;
-    const std::array<const float*, 2> in = {gradient, by_};
-    backend_.combine(PointOp::times, l, in, gradient);
+  // Pieces lie in the order in which they are announced.
+  void unscale(const Piece& first, const Piece& last) {
+    const std::size_t begin = parameters_->offset(first), end = parameters_->offset(last) + parameters_->count(last);
+    backend_.scale(by_, parameters_->gradients.data() + begin, end - begin, nullptr);
   }
 
   PieceSink& to_;
   Backend& backend_;
   std::function<void()> first_;
   Parameters* parameters_ = nullptr;
-  const float* by_ = nullptr;
+  float by_ = 1;
 };
 
 }  // namespace
@@ -280,11 +275,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   Announcer announcer(pieces, *m.backend, std::ref(tell));
   e.run.sink = &announcer;
   e.run.gradient_scale = m.gradient_scale;
-  if (m.gradient_scale != 1) {
-    float* by = m.unscale.room(*m.backend, 2);
-    m.backend->fill(1 / m.gradient_scale, by, 1);
-    announcer.unscale(m.parameters, by);
-  }
+  if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
   const auto& parts = m.parts(e, batch);
   if (m.touched.any()) m.backend->finish();
   m.touched.list(m.streams, batch, m.parameters);
@@ -312,17 +303,16 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   return tally;
 }
 
-void Network::scale_gradients(double scale) { impl_->gradient_scale = static_cast<float>(scale); }
+void Network::scale_gradients(double scale, bool divide) {
+  impl_->gradient_scale = static_cast<float>(scale);
+  impl_->divides_gradients = divide;
+}
 
 // The sum of their sizes: in double it overflows for no number of finite floats.
-bool Network::gradients_are_finite() {
+bool Network::unscale_gradients() {
   Impl& m = *impl_;
   if (!m.gradient_sum) m.gradient_sum = m.backend->make_sums(1);
-  Loss sum;
-  sum.op = LossOp::sum_abs;
-  sum.extent.size = m.parameters.size();
-  const float* const gradients = m.parameters.gradients.data();
-  m.backend->loss(sum, std::span(&gradients, 1), nullptr, m.gradient_sum.get(), m.unscale.room(*m.backend, 2) + 1);
+  m.backend->scale(1 / m.gradient_scale, m.parameters.gradients.data(), m.parameters.size(), m.gradient_sum.get());
   m.backend->finish();
   return std::isfinite(m.gradient_sum[0]);
 }

@@ -26,6 +26,8 @@ class DataParallel : public Strategy {
   bool follows_device() const override { return parameters_ && !is_host(parameters_->gradients.memory()); }
   bool leaves_out_steps() const override { return !options_.buffered_async; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
+  // No residual takes in what the codec lost of them.
+  bool sums_only() const override { return !options_.buffered_async && local_residual_.size() == 0; }
   void piece_ready(std::size_t piece) override;
   void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;

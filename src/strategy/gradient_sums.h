@@ -21,6 +21,7 @@ class LibrarySums : public Strategy {
   void start(Parameters&) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
   bool leaves_out_steps() const override { return true; }
+  bool sums_only() const override { return true; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
   void piece_ready(std::size_t) override {}
   void finish_gradients(Tally&) override;

@@ -23,6 +23,7 @@ class Local : public Strategy {
     contributes_ = global.summed(columns) == Summed::contributions;
   }
   bool leaves_out_steps() const override { return true; }
+  bool sums_only() const override { return true; }
   bool follows_device() const override { return true; }  // nobody but the optimizer looks at the gradients
   void piece_ready(std::size_t piece) override {
     if (contributes_) global_->contribute(piece, columns_, 1);

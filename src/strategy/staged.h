@@ -46,6 +46,7 @@ class Staged : public Strategy {
   bool joins_step(std::int64_t samples) override { return now_->joins_step(samples); }
   std::int64_t take_dropped_samples() override { return now_->take_dropped_samples(); }
   bool leaves_out_steps() const override { return now_->leaves_out_steps(); }
+  bool sums_only() const override { return now_->sums_only(); }
   bool agree(bool usable) override { return now_->agree(usable); }
   bool follows_device() const override { return now_->follows_device(); }
   void piece_ready(std::size_t piece) override { now_->piece_ready(piece); }

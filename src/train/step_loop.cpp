@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -17,15 +18,25 @@
 namespace tutti {
 namespace {
 
-// The end of the way of a gradient: each piece updates its weights as soon as its global sum is there.
+// The end of the way of a gradient: each piece updates its weights as soon as its global sum is there, or, while they
+// are held, with all others.
 class Update final : public GlobalSink {
  public:
   Update(Optimizer& optimizer, const StepScalarsOfEpoch& scalars) : optimizer_(optimizer), scalars_(scalars) {}
 
-  void next_step() { begun_ = left_out_ = false; }
+  void next_step() { begun_ = left_out_ = holds_ = false; }
   // Nothing is updated until the next step.
   void leave_out() { left_out_ = true; }
+  // From now on nothing is updated until let_go().
+  void hold() { holds_ = true; }
+  bool holds() const { return holds_; }
+  void let_go() {
+    holds_ = false;
+    globals_ready(held_, held_columns_);
+    held_.clear();
+  }
   void global_ready(std::size_t piece, std::int64_t columns) override {
+    if (holds_) return keep(std::span(&piece, 1), columns);
     if (!scalars_.update || left_out_ || columns == 0) return;
     const auto start = Clock::now();
     begin(columns);
@@ -33,6 +44,7 @@ class Update final : public GlobalSink {
     seconds_ += seconds_since(start);
   }
   void globals_ready(std::span<const std::size_t> pieces, std::int64_t columns) override {
+    if (holds_) return keep(pieces, columns);
     if (!scalars_.update || left_out_ || columns == 0) return;
     const auto start = Clock::now();
     begin(columns);
@@ -59,6 +71,10 @@ class Update final : public GlobalSink {
   double seconds() const { return seconds_; }
 
  private:
+  void keep(std::span<const std::size_t> pieces, std::int64_t columns) {
+    held_.insert(held_.end(), pieces.begin(), pieces.end());
+    held_columns_ = columns;
+  }
   void begin(std::int64_t columns) {
     if (std::exchange(begun_, true)) return;
     optimizer_.begin_step({scalars_.learning_rate, scalars_.momentum_per_sample, columns});
@@ -66,7 +82,9 @@ class Update final : public GlobalSink {
 
   Optimizer& optimizer_;
   StepScalarsOfEpoch scalars_;
-  bool begun_ = false, left_out_ = false;
+  bool begun_ = false, left_out_ = false, holds_ = false;
+  std::vector<std::size_t> held_;
+  std::int64_t held_columns_ = 0;
   double seconds_ = 0;
 };
 
@@ -89,6 +107,7 @@ void check_gradients_or_stop(Training& t, const Batch& batch) {
   GradientCheckOptions options;
   options.tolerance = std::max(options.tolerance, std::pow(10.0, -static_cast<double>(t.sgd.significant_digits)));
   options.seed = static_cast<std::uint64_t>(t.progress.minibatches_in_epoch);
+  t.network->scale_gradients(t.loss_scale.value());  // and divide them
   const auto wrong = check_gradients(*t.network, batch, options);
   if (wrong.empty()) return;
   throw Error(
@@ -115,11 +134,15 @@ Tally announce_nan(Training& t, const Batch& batch, PieceSink& pieces) {
 
 // What the steps of one run_epoch() share.
 struct Loop {
-  Loop(Training& training, const StepScalarsOfEpoch& s) : t(training), scalars(s), update(*training.optimizer, s) {}
+  Loop(Training& training, const StepScalarsOfEpoch& s)
+      : t(training), scalars(s), update(*training.optimizer, s), pieces(training.network->parameters().pieces.size()) {
+    std::iota(pieces.begin(), pieces.end(), std::size_t{0});
+  }
 
   Training& t;
   const StepScalarsOfEpoch& scalars;
   Update update;
+  std::vector<std::size_t> pieces;      // all of them
   std::int64_t minibatches_before = 0;  // of the epoch, where the reader began
   std::int64_t steps = 0;               // since then
   double reading = 0, working = 0;
@@ -155,31 +178,46 @@ void tell_left_out(const Training& t, double scale) {
       t.progress.epoch + 1, t.sgd.max_epochs, t.progress.minibatches_in_epoch + 1, scale, t.loss_scale.value()));
 }
 
-// While the scale of float16 is sought: nobody gets a gradient before all are known to be finite.
+// While the scale of float16 is sought: whether the step is to be left out. `finite` says so of all ranks that make one
+// update together.
+bool leaves_out(Training& t, bool finite) {
+  const double scale = t.loss_scale.value();
+  const bool out = t.loss_scale.leaves_out(finite);
+  if (out) tell_left_out(t, scale);
+  return out;
+}
+
+// Nobody gets a gradient before all are known to be finite.
 Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
   Training& t = loop.t;
   const bool together = t.strategy->leaves_out_steps();
   if (!together) t.strategy->begin_step(columns, loop.update);
   Held held;
-  const double scale = t.loss_scale.value();
-  t.network->scale_gradients(scale);
   const Tally tally = forward_backward(loop, batch, held);
-  if (t.loss_scale.leaves_out(t.strategy->agree(t.network->gradients_are_finite()))) {
-    tell_left_out(t, scale);
+  if (leaves_out(t, t.strategy->agree(t.network->unscale_gradients()))) {
     t.network->clear_gradients();
     if (together) loop.update.leave_out();
   }
   if (together) t.strategy->begin_step(columns, loop.update);
   if (!t.strategy->follows_device()) t.network->finish();
-  const std::size_t pieces = t.network->parameters().pieces.size();
-  for (std::size_t i = 0; i < pieces; ++i) t.strategy->piece_ready(i);
+  t.strategy->pieces_ready(loop.pieces);
   return tally;
+}
+
+// Gradients travel as they come; their sums, equal on all ranks, are looked at before they change a weight.
+void look_at_sums(Loop& loop) {
+  if (leaves_out(loop.t, loop.t.network->unscale_gradients())) loop.update.leave_out();
+  loop.update.let_go();
 }
 
 Tally local_gradients(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   const std::int64_t columns = t.strategy->step_columns(batch.samples, batch.columns, batch.global_columns);
-  if (t.loss_scale.seeks()) return look_and_hand_on(loop, batch, columns);
+  if (t.loss_scale.seeks()) {
+    t.network->scale_gradients(t.loss_scale.value(), false);
+    if (!t.strategy->sums_only() || t.optimizer->wants_contributions()) return look_and_hand_on(loop, batch, columns);
+    loop.update.hold();
+  }
   t.strategy->begin_step(columns, loop.update);
   return forward_backward(loop, batch, *t.strategy);
 }
@@ -193,6 +231,7 @@ Tally compute_and_exchange(Loop& loop, const Batch& batch) {
   Tally tally = local_gradients(loop, batch);
   tally.samples = batch.samples;
   t.strategy->finish_gradients(tally);
+  if (loop.update.holds()) look_at_sums(loop);
   if (!t.strategy->follows_device()) t.network->finish();
   t.strategy->exchange_weights(batch.global_samples);
   return tally;

@@ -94,6 +94,25 @@ TEST_F(Agreement, ProductsTakeOperandsThatTensorCoresDoNot) {
     EXPECT_EQ(product(*make_backend("cuda:0", type)), product(*cpu));
 }
 
+// Sums of whole numbers are exact in any order; one that is not finite shows.
+TEST_F(Agreement, ScaledNumbersAndTheirSize) {
+  for (const std::size_t n : {0, 1, 6, 4096, 100004})
+    for (const std::size_t first : {0, 1})
+      for (const bool finite : {true, false})
+        compare(0, [&](Desk& d) {
+          Floats values = whole(n + first, 1);
+          if (!finite && n > 0) values[first + n / 2] = -HUGE_VALF;
+          float* x = d.put(values);
+          const auto sums = d.backend.make_sums(1);
+          d.backend.scale(0.25f, x + first, n, sums.get());
+          d.backend.finish();
+          EXPECT_EQ(std::isfinite(sums[0]), finite || n == 0);
+          d.results.push_back(static_cast<float>(sums[0]));
+          d.backend.scale(2, x + first, n, nullptr);
+          d.take(x, n + first);
+        });
+}
+
 TEST_F(Agreement, SparseInputs) {
   const std::vector<std::int32_t> indices = {9, 9, 2, 0, 4, 2, 4, 4, 1, 7};
   const Floats values = random(indices.size(), 1);

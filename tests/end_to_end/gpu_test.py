@@ -141,6 +141,40 @@ class GpuTest(support.TrainerTest):
                 self.assertEqual(more, scales[-len(more):] if more else [])
                 self.assertLess(len(more), len(scales))
 
+    def model_of_float16(self, name, certain, scale, sgd):
+        """Bytes of the model that some minibatches of 8 samples leave, and which updates were left out. In the first minibatch the sample
+        `certain` is taken for another class for sure, so its gradient behind the softmax is 65536 with that scale, where float16 has ended;
+        with None this minibatch is missing."""
+        network = """x = Input {36}; labels = SparseInput {4}
+            W = ParameterTensor {4:36, init = 'fixedValue', value = 0}; z = W * x + Constant (40) .* Slice (0, 4, x)"""
+        (self.directory / 'net.cntk').write_text(CONFIG % (network, sgd, 'dense', 'dense'), encoding='utf-8')
+        draw = random.Random(5)
+        with open(self.directory / 'data.ctf', 'w', encoding='utf-8') as out:
+            for minibatch in range(6):
+                for sample in range(8):
+                    values = [draw.gauss(0, 0.01) for _ in range(36)]
+                    if minibatch == 0 and sample == certain:
+                        values[0] = 1.0
+                    if certain is not None or minibatch > 0:
+                        out.write(f'{8 * minibatch + sample} |x {" ".join(f"{v:.4f}" for v in values)} |y {1 + sample % 3}:1\n')
+        result = self.run_trainer(['configFile=net.cntk', 'command=Train', 'OutputDir=.', f'modelPath=models/{name}/net.dnn', 'deviceId=0', 'computeType=float16',
+                                   f'lossScale={scale}', 'makeMode=false', 'Train=[SGD=[minibatchSize=8; maxEpochs=1]; reader=[randomize=false]]'], 2)
+        scales = re.findall(r'Minibatch\[ *(\d+)\]: a gradient is not finite in float16 with lossScale 65536: .* 32768 now', result.text)
+        self.assertEqual(result.text.count('a gradient is not finite'), len(scales))
+        return (self.directory / f'models/{name}/net.dnn').read_bytes(), scales
+
+    def test_a_step_that_overflows_on_one_rank_is_left_out_by_all(self):
+        gradients = 'ParallelTrain = [ parallelizationMethod = %s; distributedMBReading = true ]'
+        # The first half of a minibatch is the first rank's.
+        for method, sample in (('DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]', 0), ('DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]', 7),
+                               ('ASA', 7), ('ASA; ASA = [ allReduce = library ]', 0)):
+            with self.subTest(method=method):
+                without, none = self.model_of_float16('without', None, 32768, gradients % method)
+                self.assertEqual(none, [])
+                left_out, scales = self.model_of_float16('left-out', sample, 'auto', gradients % method)
+                self.assertEqual(len(scales), 1)
+                self.assertEqual(left_out, without)
+
     def test_loss_scales_that_are_none(self):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
         make_data(self.directory / 'data.ctf', 10, 1, False)

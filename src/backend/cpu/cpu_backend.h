@@ -29,6 +29,7 @@ class CpuBackend : public Backend {
   void upload(const float* host, float* device, std::size_t count) override;
   void download(const float* device, float* host, std::size_t count) override;
   void fill(float value, float* x, std::size_t count) override;
+  void scale(float factor, float* x, std::size_t count, double* sum) override;
   void copy(const Layout&, const float* x, float* y, bool accumulate) override;
   void gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) override;
   void scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) override;

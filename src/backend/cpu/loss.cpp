@@ -113,6 +113,12 @@ double total_of(const Kernels& kernels, const Loss& loss, std::span<const float*
 
 }  // namespace
 
+void CpuBackend::scale(float factor, float* x, std::size_t count, double* sum) {
+  double sizes = 0;
+  for (std::size_t i = 0; i < count; ++i) x[i] *= factor, sizes += std::fabs(x[i]);
+  if (sum) *sum = sizes;
+}
+
 void CpuBackend::loss(const Loss& loss, std::span<const float* const> in, float* work, double* sum, float* y) {
   if (loss.op == LossOp::cross_entropy_with_softmax) softmax(SoftmaxOp::softmax, loss.extent, in[1], work);
   *sum = total_of(kernels_, loss, in);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Criteria: sums over everything in double, in an order that depends on the sizes alone. The host gets them later.
+// Criteria, and the size of gradients: sums over everything in double, in an order that depends on the sizes alone. The
+// host gets them later.
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
 #include "backend/cuda/softmax.h"
 
@@ -108,12 +110,27 @@ __global__ void sum_terms(Terms terms, double* sums) {
   if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-// One block.
+template <unsigned V>
+__global__ void scale_each(float factor, std::size_t count, float* x, double* sums) {
+  double total = 0;
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    Lanes<V> v = load<V>(x + i);
+    for (unsigned l = 0; l < V; ++l) v.at[l] *= factor, total += static_cast<double>(fabsf(v.at[l]));
+    store(x + i, v);
+  }
+  if (!sums) return;
+  total = together<threads_per_block>(total, Plus());
+  if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+
+// One block; `y` may be null.
 __global__ void sum_up(const double* sums, std::size_t count, double* sum, float* y) {
   double total = 0;
   for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) total += sums[i];
   total = together<threads_per_block>(total, Plus());
-  if (threadIdx.x == 0) *sum = total, *y = static_cast<float>(total);
+  if (threadIdx.x > 0) return;
+  *sum = total;
+  if (y) *y = static_cast<float>(total);
 }
 
 __global__ void terms_gradient_each(Terms terms, std::size_t k, const float* dy, float* dx, bool add) {
@@ -154,6 +171,16 @@ Terms terms_of(const Loss& loss, std::span<const float* const> in) {
 }
 
 }  // namespace
+
+void CudaBackend::scale(float factor, float* x, std::size_t count, double* sum) {
+  const bool fours = in_fours(count, x);
+  const std::size_t parts = count == 0 ? 0 : blocks_for(fours ? count / 4 : count);
+  double* sums = sum ? scratch_.room<double>(parts + 1) : nullptr;
+  if (parts > 0)
+    launch(fours ? scale_each<4> : scale_each<1>, static_cast<unsigned>(parts), threads_per_block, stream(), factor,
+           count, x, sums);
+  if (sum) launch(sum_up, 1, threads_per_block, stream(), sums, parts, sum, nullptr);
+}
 
 void CudaBackend::loss(const Loss& loss, std::span<const float* const> in, float* work, double* sum, float* y) {
   const Lines lines = lines_of(loss.extent);
