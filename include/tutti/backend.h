@@ -92,6 +92,10 @@ struct Gemm {
   // Not 0: from Backend::new_version(); as long as it stays the same, so does B, which may be kept converted (weights
   // through a step).
   std::uint64_t b_version = 0;
+  // Of what is stored; 16 bits are those of images(). Where anything has 16 bits, both operands are rounded to them.
+  Element a_element = Element::float32, b_element = Element::float32, c_element = Element::float32;
+  // B is what it was when it was last given without this: what has been made of it may be used again.
+  bool same_b = false;
 };
 
 // Compressed columns: `begin` has columns + 1 offsets into values and indices.
@@ -180,14 +184,14 @@ class Backend {
                          float* mask) {
     static_cast<void>(mask);
     gemm(g, a, b, c);
-    bias_activation(op, g.m, g.n, bias, c);
+    bias_activation(op, g.m, g.n, bias, c, g.c_element);
   }
   // C = A B where y, which came with `mask`, is above 0, and 0 elsewhere; `sums` (may be null) gets its sum over rows.
   virtual void gemm_relu_gradient(const Gemm& g, const float* a, const float* b, const float* y, const float* mask,
                                   float* c, float* sums) {
     static_cast<void>(mask);
     gemm(g, a, b, c);
-    bias_activation_gradient(UnaryOp::relu, g.m, g.n, y, c, sums, false);
+    bias_activation_gradient(UnaryOp::relu, g.m, g.n, y, c, sums, false, g.c_element);
   }
   static constexpr std::size_t mask_floats(std::size_t n) { return (n + 127) / 128 * 4; }
   // y[column][out] = sum of value * w(index, out); the gradient adds into dw.
@@ -204,9 +208,10 @@ class Backend {
   virtual void combine_gradient(PointOp, std::size_t k, const Layout&, std::span<const float* const> in,
                                 const float* dy, float* dx, bool accumulate) = 0;
   // y = op(y + bias) row by row, and back: dy becomes the gradient before op, dbias its sum over rows (may be null).
-  virtual void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y) = 0;
+  virtual void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y,
+                               Element = Element::float32) = 0;
   virtual void bias_activation_gradient(UnaryOp, std::size_t rows, std::size_t n, const float* y, float* dy,
-                                        float* dbias, bool accumulate) = 0;
+                                        float* dbias, bool accumulate, Element = Element::float32) = 0;
   // y = x * mask / (1 - rate), or added to y; used in both directions.
   virtual void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate,
                        Element = Element::float32) = 0;

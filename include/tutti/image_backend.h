@@ -21,6 +21,10 @@ constexpr std::size_t all_channels = ~std::size_t{0};
 enum class Element { float32, bfloat16, float16 };
 constexpr std::size_t bytes_of(Element e) { return e == Element::float32 ? 4 : 2; }
 constexpr std::size_t floats_of(Element e, std::size_t count) { return (count * bytes_of(e) + 3) / 4; }
+// Where number `count` stands.
+inline const float* advanced(const float* p, Element e, std::size_t count) {
+  return reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(p) + count * bytes_of(e));
+}
 
 // Columns of images as operations on channels see them.
 struct ImageExtent {

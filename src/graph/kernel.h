@@ -39,7 +39,7 @@ struct Operand {
   bool per_sample = false;
   std::size_t axis = 0;
   Format format = Format::plain;       // blocked: `elements` counts the missing channels of the last block as well
-  Element element = Element::float32;  // 16 bits: of blocked images alone
+  Element element = Element::float32;  // 16 bits: of blocked images, and between dense layers
   bool lasting = false;                // a parameter: the same value throughout a step
 
   std::size_t floats() const { return floats_of(element, elements); }  // that a column needs

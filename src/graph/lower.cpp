@@ -208,7 +208,9 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
     for (auto& i : code.instructions) i.node.attributes["winograd"] = false;
   // Layouts are chosen in one walk from inputs to users, which a loop does not have.
   if (options.channel_block > 0 && code.loops.empty())
-    choose_layouts(code, roots, options.channel_block, options.image_element);
+    choose_layouts(code, roots, options.channel_block, options.half_element);
+  if (options.half_element != Element::float32 && code.loops.empty())
+    choose_half_values(code, roots, options.half_element);
   return code;
 }
 

@@ -28,9 +28,9 @@ struct Lowered {
 struct LowerOptions {
   bool training = false;
   bool winograd = true;
-  std::size_t channel_block = 0;             // of images in blocks of channels; 0 = all images are plain
-  Element image_element = Element::float32;  // what those in blocks are stored as
-  bool fused_products = false;               // products take bias and ReLU along
+  std::size_t channel_block = 0;            // of images in blocks of channels; 0 = all images are plain
+  Element half_element = Element::float32;  // what those in blocks, and what dense layers hand on, are stored as
+  bool fused_products = false;              // products take bias and ReLU along
   bool fused_lstm_inputs = false;
 };
 
@@ -50,5 +50,7 @@ void fuse_into_products(Lowered& code, const std::vector<std::size_t>& roots);
 void fuse_images(Lowered& code, const std::vector<std::size_t>& roots);
 // Formats and types of images and the reorders between them; layouts.cpp.
 void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block, Element element);
+// Which values between dense layers lie in 16 bits; half_values.cpp.
+void choose_half_values(Lowered& code, const std::vector<std::size_t>& roots, Element element);
 
 }  // namespace tutti::graph

@@ -49,7 +49,7 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
                                         .reuse_memory = options.reuse_memory,
                                         .winograd = options.winograd,
                                         .image_layouts = options.image_layouts,
-                                        .half_images = options.half_images});
+                                        .half_values = options.half_values});
     if (auto* recorder = dynamic_cast<Recorder*>(backend.get()); recorder && options.repeat_steps)
       training->repeater.use(*recorder);
     lay_out_parameters();
@@ -292,7 +292,7 @@ Executable& Network::Impl::evaluating() {
                                           .reuse_memory = options.reuse_memory,
                                           .winograd = options.winograd,
                                           .image_layouts = options.image_layouts,
-                                          .half_images = options.half_images});
+                                          .half_values = options.half_values});
   return *evaluation;
 }
 
@@ -316,7 +316,7 @@ void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::s
                             .reuse_memory = m.options.reuse_memory,
                             .winograd = m.options.winograd,
                             .image_layouts = m.options.image_layouts,
-                            .half_images = m.options.half_images});
+                            .half_values = m.options.half_values});
   m.output->plan(static_cast<std::size_t>(max_columns));
 }
 
@@ -343,17 +343,20 @@ std::string Network::describe() const {
   const auto& code = program.code().instructions;
   const auto any = [&](const auto& is) { return std::any_of(code.begin(), code.end(), is); };
   const bool images = any([](const auto& i) { return i.operation == "Convolution"; });
-  const bool halves = any([](const auto& i) { return i.out.element != Element::float32; });
-  return fmt::format(
+  const auto half = [](const graph::Operand& o) { return o.element != Element::float32; };
+  const bool half_images = any([&](const auto& i) { return half(i.out) && i.out.format == Format::blocked; });
+  const bool half_layers = any([&](const auto& i) { return plain_product(i) && (half(i.in[1]) || half(i.out)); });
+  std::string text = fmt::format(
       "backend: {}; {} operations, {} with gradient, {} fused into the product before them; {:.1f} MB for values and "
       "gradients of "
-      "{} samples; {} parameters in {} pieces{}",
+      "{} samples; {} parameters in {} pieces",
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
       static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
-      m.parameters.slices.size(), m.parameters.pieces.size(),
-      images
-          ? fmt::format("; {} changes of image format{}", program.code().reorders, halves ? ", images in 16 bits" : "")
-          : "");
+      m.parameters.slices.size(), m.parameters.pieces.size());
+  if (images) text += fmt::format("; {} changes of image format", program.code().reorders);
+  if (half_images) text += ", images in 16 bits";
+  if (half_layers) text += "; between dense layers 16 bits";
+  return text;
 }
 
 // Nodes of the criterion through which gradients flow, parameters included.

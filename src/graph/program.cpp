@@ -29,7 +29,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
                 {.training = options.training,
                  .winograd = options.winograd,
                  .channel_block = options.image_layouts ? backend.images().channel_block() : 0,
-                 .image_element = options.half_images ? backend.images().element() : Element::float32,
+                 .half_element = options.half_values ? backend.images().element() : Element::float32,
                  .fused_products = backend.fuses_products(),
                  .fused_lstm_inputs = backend.fuses_lstm_inputs()});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);

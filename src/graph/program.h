@@ -21,7 +21,7 @@ class Program {
     std::optional<std::size_t> criterion;  // graph node to differentiate; none = forward only
     bool training = false;                 // dropout on
     bool reuse_memory = true;
-    bool winograd = true, image_layouts = true, half_images = true;
+    bool winograd = true, image_layouts = true, half_values = true;
   };
   Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
           const Options& options);

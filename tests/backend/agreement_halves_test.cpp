@@ -62,6 +62,12 @@ class Halves : public testing::TestWithParam<ComputeType> {
     for (float& x : v) x = std::round(x * 16) / 16;
     return v;
   }
+  // Sums of whose products are exact in 16 bits, too, as long as there are few.
+  static Floats whole(std::size_t n, unsigned seed) {
+    Floats v = random(n, seed);
+    for (float& x : v) x = std::round(x);
+    return v;
+  }
   // What `work` leaves, image by image; numbers of channels behind them.
   struct Result {
     std::vector<Floats> images, channels;
@@ -69,7 +75,7 @@ class Halves : public testing::TestWithParam<ComputeType> {
   void expect_rounded(const std::function<Result(Values&)>& work) {
     Values floats(*gpu, Element::float32), halves(*gpu, half);
     const Result expected = work(floats), got = work(halves);
-    ASSERT_FALSE(expected.images.empty());
+    ASSERT_FALSE(expected.images.empty() && expected.channels.empty());
     bool rounds = false;
     for (std::size_t i = 0; i < expected.images.size(); ++i) {
       EXPECT_EQ(got.images[i], rounded(expected.images[i])) << "image " << i;
@@ -168,6 +174,83 @@ TEST_P(Halves, DropoutAndStacks) {
         gpu->copy(l, v.put(coarse(part * 9, 1)), y, add);
         return Result{{v.take(y, whole * 9)}, {}};
       });
+}
+
+// Of numbers that products add up exactly in any order.
+TEST_P(Halves, Products) {
+  for (const auto& [m, n, k] :
+       {std::tuple<std::size_t, std::size_t, std::size_t>{1, 1, 1}, {17, 5, 33}, {3, 8, 0}, {0, 3, 4}})
+    for (const unsigned which : {1u, 2u, 3u, 4u, 5u, 6u, 7u})  // of A, B and C: those of 16 bits
+      for (const unsigned how : {0u, 1u, 6u})
+        expect_rounded([&, m = m, n = n, k = k](Values& v) {
+          Gemm g{.transpose_a = how % 2 == 1, .transpose_b = how / 2 % 2 == 1, .m = m, .n = n, .k = k};
+          g.lda = (g.transpose_a ? m : k) + 2, g.ldb = (g.transpose_b ? k : n) + 1, g.ldc = n + 3;
+          g.accumulate = how / 4 == 1;
+          const bool half_a = which % 2 == 1, half_b = which / 2 % 2 == 1, half_c = which / 4 == 1;
+          if (half_a) g.a_element = v.element;
+          if (half_b) g.b_element = v.element;
+          if (half_c) g.c_element = v.element;
+          const std::size_t most = 20 * 36;
+          const Floats a = coarse(most, 1), b = coarse(most, 2), before = coarse(most, 3);
+          float* const on_b = half_b ? v.put(b) : v.put_floats(b);
+          Result r;
+          // The second time B is known.
+          for (const bool again : {false, true}) {
+            float* const c = half_c ? v.put(before) : v.put_floats(before);
+            g.same_b = again;
+            gpu->gemm(g, half_a ? v.put(a) : v.put_floats(a), on_b, c);
+            (half_c ? r.images : r.channels).push_back(half_c ? v.take(c, most) : v.taken(c, most));
+          }
+          return r;
+        });
+}
+
+TEST_P(Halves, ProductsWithBiasAndRelu) {
+  for (const auto& [m, n, k] :
+       {std::tuple<std::size_t, std::size_t, std::size_t>{1, 8, 1}, {17, 24, 33}, {64, 136, 16}})
+    for (const UnaryOp op : {UnaryOp::copy, UnaryOp::relu, UnaryOp::tanh})
+      for (const bool masks : {false, true})
+        expect_rounded([&, m = m, n = n, k = k](Values& v) {
+          const Gemm g{
+              .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .a_element = v.element, .c_element = v.element};
+          float *a = v.put(whole(m * k, 1)), *b = v.put_floats(whole(k * n, 2)), *y = v.put(Floats(m * n)),
+                *mask = v.put_floats(Floats(m * Backend::mask_floats(n))), *sums = v.put_floats(Floats(n));
+          gpu->gemm_bias(g, op, a, b, v.put_floats(coarse(n, 3)), y, masks ? mask : nullptr);
+          Result r{{v.take(y, m * n)}, {}};
+          if (op != UnaryOp::relu) return r;
+          const Gemm back{.transpose_b = true,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .lda = k,
+                          .ldb = k,
+                          .ldc = n,
+                          .a_element = v.element,
+                          .c_element = v.element};
+          float *dy = v.put(whole(m * k, 5)), *dx = v.put(Floats(m * n));
+          gpu->gemm_relu_gradient(back, dy, v.put_floats(whole(k * n, 6)), y, masks ? mask : nullptr, dx, sums);
+          r.images.push_back(v.take(dx, m * n)), r.channels.push_back(v.taken(sums, n));
+          return r;
+        });
+  EXPECT_TRUE(rounds_);
+}
+
+TEST_P(Halves, BiasAndActivation) {
+  for (const UnaryOp op : {UnaryOp::copy, UnaryOp::relu, UnaryOp::sigmoid})
+    for (const auto& [rows, n] : {std::pair<std::size_t, std::size_t>{3, 5}, {130, 24}})
+      for (const bool add : {false, true})
+        expect_rounded([&, rows = rows, n = n](Values& v) {
+          float *y = v.put(coarse(rows * n, 1)), *before = v.put(rounded(random(rows * n, 2))),
+                *dy = v.put(coarse(rows * n, 3)), *dbias = v.put_floats(coarse(n, 4));
+          gpu->bias_activation(op, rows, n, v.put_floats(random(n, 5)), y, v.element);
+          gpu->bias_activation_gradient(op, rows, n, before, dy, dbias, add, v.element);
+          Result r{{v.take(y, rows * n), v.take(dy, rows * n)}, {v.taken(dbias, n)}};
+          float* const alone = v.put(coarse(rows * n, 6));
+          gpu->bias_activation_gradient(op, rows, n, before, alone, nullptr, false, v.element);
+          r.images.push_back(v.take(alone, rows * n));
+          return r;
+        });
+  EXPECT_TRUE(rounds_);
 }
 
 ImageWindow window(ImageWindow::Sizes in, ImageWindow::Sizes kernel, std::size_t stride, std::size_t pad) {

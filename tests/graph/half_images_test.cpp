@@ -60,7 +60,7 @@ TEST_P(HalfImages, GiveTheResultsOfFloat32) {
   for (const ImageNetwork& n : {everything, odd}) {
     SCOPED_TRACE(n.name);
     NetworkOptions wide = on_gpu(GetParam());
-    wide.half_images = false;
+    wide.half_values = false;
     const Result exact = trained(n, {}, 2), half = trained(n, on_gpu(GetParam()), 2), full = trained(n, wide, 2);
     for (const Result& r : {half, full}) {
       EXPECT_NEAR(r.criterion, exact.criterion, near() * exact.criterion);
@@ -88,7 +88,7 @@ TEST_P(HalfImages, NeedHalfTheMemory) {
     return std::stod(words.substr(begin, end - begin));
   };
   NetworkOptions wide = on_gpu(GetParam());
-  wide.half_images = false;
+  wide.half_values = false;
   const double half = megabytes(on_gpu(GetParam())), full = megabytes(wide);
   EXPECT_LT(half, 0.6 * full);
   EXPECT_GT(half, 0.4 * full);
@@ -148,7 +148,7 @@ TEST(WideImages, StayAsTheyAre) {
   NetworkOptions wide = on_gpu(ComputeType::tf32);
   const Result r = trained(everything, wide, 2);
   EXPECT_EQ(r.description.find("16 bits"), std::string::npos) << r.description;
-  wide.half_images = false;
+  wide.half_values = false;
   EXPECT_EQ(trained(everything, wide, 2).gradients, r.gradients);
 }
 

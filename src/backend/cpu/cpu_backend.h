@@ -47,9 +47,9 @@ class CpuBackend : public Backend {
   void combine(PointOp, const Layout&, std::span<const float* const> in, float* y) override;
   void combine_gradient(PointOp, std::size_t k, const Layout&, std::span<const float* const> in, const float* dy,
                         float* dx, bool accumulate) override;
-  void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y) override;
+  void bias_activation(UnaryOp, std::size_t rows, std::size_t n, const float* bias, float* y, Element) override;
   void bias_activation_gradient(UnaryOp, std::size_t rows, std::size_t n, const float* y, float* dy, float* dbias,
-                                bool accumulate) override;
+                                bool accumulate, Element) override;
   void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate, Element) override;
 
   void lstm_step(const LstmRows&) override;

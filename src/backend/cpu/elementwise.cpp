@@ -119,14 +119,14 @@ void CpuBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layou
     parallel(row_count(l), 1, l.size[0], rows);
 }
 
-void CpuBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y) {
+void CpuBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y, Element) {
   parallel(rows, 1, n, [&](std::size_t b, std::size_t e) {
     for (std::size_t r = b; r < e; ++r) kernels_.bias_activation(op, bias, y + r * n, n);
   });
 }
 
 void CpuBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
-                                          float* dbias, bool accumulate) {
+                                          float* dbias, bool accumulate, Element) {
   parallel(n, vector_unit, rows, [&](std::size_t b, std::size_t e) {
     kernels_.bias_activation_gradient(op, rows, n, y + b, dy + b, dbias ? dbias + b : nullptr, e - b, accumulate);
   });

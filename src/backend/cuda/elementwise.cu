@@ -206,31 +206,32 @@ __global__ void combine_gradient_flat(PointOp op, unsigned k, std::size_t count,
   }
 }
 
-template <unsigned V>
-__global__ void bias_activation_each(UnaryOp op, std::size_t count, unsigned n, const float* bias, float* y) {
+template <class T, unsigned V>
+__global__ void bias_activation_each(UnaryOp op, std::size_t count, unsigned n, const float* bias, T* y) {
   const bool narrow = count <= 0xffffffffu;  // divisions of 64 bits are slow
   for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
     const unsigned column = narrow ? static_cast<unsigned>(i) % n : static_cast<unsigned>(i % n);
     Lanes<V> v = load<V>(y + i);
-    const Lanes<V> b = load<V>(bias + column);
-    for (unsigned l = 0; l < V; ++l) v.at[l] = mapped(op, v.at[l] + b.at[l]);
+    for (unsigned l = 0; l < V; ++l) v.at[l] = mapped(op, v.at[l] + bias[column + l]);
     store(y + i, v);
   }
 }
 
 // A block takes 32 columns and the rows of a chunk; its sums go to row `blockIdx.y` of `sums`.
 constexpr unsigned columns_of_block = 32, rows_of_block = 16;
-__global__ void bias_gradient_tile(UnaryOp op, std::size_t rows, std::size_t n, std::size_t chunk, const float* y,
-                                   float* dy, float* sums, bool add) {
+template <class T>
+__global__ void bias_gradient_tile(UnaryOp op, std::size_t rows, std::size_t n, std::size_t chunk, const T* y, T* dy,
+                                   float* sums, bool add) {
   __shared__ float partial[rows_of_block][columns_of_block];
   const std::size_t column = static_cast<std::size_t>(blockIdx.x) * columns_of_block + threadIdx.x;
   const std::size_t behind = (blockIdx.y + 1) * chunk, end = behind < rows ? behind : rows;
   float sum = 0;
   if (column < n)
     for (std::size_t r = blockIdx.y * chunk + threadIdx.y; r < end; r += rows_of_block) {
-      float& d = dy[r * n + column];
-      const float g = op == UnaryOp::copy ? d : derivative(op, 0.0f, y[r * n + column], d);
-      if (op != UnaryOp::copy) d = g;
+      T& d = dy[r * n + column];
+      const float g =
+          op == UnaryOp::copy ? value_of(d) : derivative(op, 0.0f, value_of(y[r * n + column]), value_of(d));
+      if (op != UnaryOp::copy) round_to(d, g);
       sum += g;
     }
   partial[threadIdx.y][threadIdx.x] = sum;
@@ -355,19 +356,25 @@ void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layo
          accumulate);
 }
 
-void CudaBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y) {
+void CudaBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y,
+                                  Element element) {
   const std::size_t count = rows * n;
   if (count == 0) return;
-  const bool fours = in_fours(n, bias, y);
-  launch(fours ? bias_activation_each<4> : bias_activation_each<1>, blocks_for(fours ? count / 4 : count),
-         threads_per_block, stream(), op, count, n, bias, y);
+  flat(
+      element, n,
+      [&](auto number, auto lanes) {
+        using T = decltype(number);
+        launch(bias_activation_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), op, count, n,
+               bias, as<T>(y));
+      },
+      y);
 }
 
 void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
-                                           float* dbias, bool accumulate) {
+                                           float* dbias, bool accumulate, Element element) {
   if (n == 0) return;
   if (!dbias) {
-    if (op != UnaryOp::copy) map_gradient(op, y, y, dy, dy, rows * n, false, Element::float32);
+    if (op != UnaryOp::copy) map_gradient(op, y, y, dy, dy, rows * n, false, element);
     return;
   }
   if (rows == 0) {
@@ -378,9 +385,13 @@ void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::si
   const std::size_t chunks = std::min((rows + rows_of_chunk - 1) / rows_of_chunk, most_chunks);
   const std::size_t chunk = (rows + chunks - 1) / chunks;
   float* sums = chunks == 1 ? dbias : scratch_.room<float>(chunks * n);
-  launch(bias_gradient_tile,
-         dim3(static_cast<unsigned>((n + columns_of_block - 1) / columns_of_block), static_cast<unsigned>(chunks)),
-         dim3(columns_of_block, rows_of_block), stream(), op, rows, n, chunk, y, dy, sums, chunks == 1 && accumulate);
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    launch(bias_gradient_tile<T>,
+           dim3(static_cast<unsigned>((n + columns_of_block - 1) / columns_of_block), static_cast<unsigned>(chunks)),
+           dim3(columns_of_block, rows_of_block), stream(), op, rows, n, chunk, as<T>(y), as<T>(dy), sums,
+           chunks == 1 && accumulate);
+  });
   if (chunks > 1) launch(sum_rows, blocks_for(n, 64), 64, stream(), chunks, n, sums, dbias, accumulate);
 }
 

@@ -13,6 +13,7 @@
 
 #include "backend/cuda/algorithms.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/rounded.h"
 #include "backend/cuda/stopwatch.h"
 #include "tutti/error.h"
 
@@ -30,7 +31,7 @@ using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Matrix = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-// Operands and results are float32 in each case; the type says what the tensor cores may round operands to.
+// What tensor cores may round operands of float32 to; those of 16 bits are taken as they are.
 cublasComputeType_t compute(ComputeType type) {
   switch (type) {
     case ComputeType::float32:
@@ -45,12 +46,45 @@ cublasComputeType_t compute(ComputeType type) {
   return CUBLAS_COMPUTE_32F;
 }
 
+cudaDataType_t stored(Element e) {
+  switch (e) {
+    case Element::float32:
+      return CUDA_R_32F;
+    case Element::bfloat16:
+      return CUDA_R_16BF;
+    case Element::float16:
+      return CUDA_R_16F;
+  }
+  return CUDA_R_32F;
+}
+
+// What lies in memory, row by row.
+struct Stored {
+  std::size_t rows, width;
+};
+Stored stored_a(const Gemm& g) { return g.transpose_a ? Stored{g.k, g.m} : Stored{g.m, g.k}; }
+Stored stored_b(const Gemm& g) { return g.transpose_b ? Stored{g.n, g.k} : Stored{g.k, g.n}; }
+
+// The product as the library sees it: where anything has 16 bits, operands of float32 are rounded to them, into rows
+// that begin at multiples of 16 bytes.
+Gemm as_read(Gemm g) {
+  const Element half = g.a_element != Element::float32   ? g.a_element
+                       : g.b_element != Element::float32 ? g.b_element
+                                                         : g.c_element;
+  const auto round = [&](Element& element, std::size_t& step, const Stored& s) {
+    if (element == half) return;
+    element = half, step = (s.width + 7) / 8 * 8;
+  };
+  round(g.a_element, g.lda, stored_a(g)), round(g.b_element, g.ldb, stored_b(g));
+  return g;
+}
+
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
 // Column by column, as the library counts: what is stored row by row is the transposed matrix to it.
-Matrix matrix(std::size_t rows, std::size_t columns, std::size_t step) {
+Matrix matrix(Element element, std::size_t rows, std::size_t columns, std::size_t step) {
   Matrix m;
-  check_lt(cublasLtMatrixLayoutCreate(m.out(), CUDA_R_32F, rows, columns, static_cast<std::int64_t>(step)),
+  check_lt(cublasLtMatrixLayoutCreate(m.out(), stored(element), rows, columns, static_cast<std::int64_t>(step)),
            "describing a matrix");
   return m;
 }
@@ -81,16 +115,18 @@ struct Planned {
   std::size_t chosen = 0;
 
   Planned(cublasLtHandle_t library, const Gemm& g, const EpilogueOperands& e, ComputeType type, unsigned alignment) {
-    check_lt(cublasLtMatmulDescCreate(description.out(), compute(type), CUDA_R_32F), doing);
+    const cublasComputeType_t how = g.a_element == Element::float32 ? compute(type) : CUBLAS_COMPUTE_32F;
+    check_lt(cublasLtMatmulDescCreate(description.out(), how, CUDA_R_32F), doing);
     const cublasOperation_t first = g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, first), set(CUBLASLT_MATMUL_DESC_TRANSB, second);
     if (e.what != Epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(e.what));
     if (e.mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(Backend::mask_floats(g.n) * 32));
     point_to(e);
-    a = g.transpose_b ? matrix(g.k, g.n, g.ldb) : matrix(g.n, g.k, g.ldb);
-    b = g.transpose_a ? matrix(g.m, g.k, g.lda) : matrix(g.k, g.m, g.lda);
-    c = matrix(g.n, g.m, g.ldc);
+    const Stored of_a = stored_a(g), of_b = stored_b(g);
+    a = matrix(g.b_element, of_b.width, of_b.rows, g.ldb);
+    b = matrix(g.a_element, of_a.width, of_a.rows, g.lda);
+    c = matrix(g.c_element, g.n, g.m, g.ldc);
     rank(library, alignment);
   }
 
@@ -133,16 +169,18 @@ struct Planned {
 unsigned alignment_of(const void* a, const void* b, const void* c, const void* vector) {
   std::uintptr_t all = 0;
   for (const void* p : {a, b, c, vector}) all |= reinterpret_cast<std::uintptr_t>(p);
-  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 4;
+  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 2;
 }
 
 using Key = std::tuple<Epilogue, bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t,
-                       std::size_t, unsigned>;
+                       std::size_t, Element, Element, unsigned>;
 
 std::string name_of(const Gemm& g, Epilogue what, ComputeType type, unsigned alignment) {
-  return fmt::format("product:{}:{}:{}{}:{}x{}x{}:{},{},{}:{}", static_cast<int>(type), static_cast<int>(what),
-                     g.transpose_a ? 't' : 'n', g.transpose_b ? 't' : 'n', g.m, g.n, g.k, g.lda, g.ldb, g.ldc,
-                     alignment);
+  const auto bits = [](Element e) { return 8 * bytes_of(e); };
+  return fmt::format(
+      "product:{}:{}:{}{}:{}x{}x{}:{},{},{}:{}{}", static_cast<int>(type), static_cast<int>(what),
+      g.transpose_a ? 't' : 'n', g.transpose_b ? 't' : 'n', g.m, g.n, g.k, g.lda, g.ldb, g.ldc, alignment,
+      g.a_element == Element::float32 ? "" : fmt::format(":{} to {} bits", bits(g.a_element), bits(g.c_element)));
 }
 
 }  // namespace
@@ -151,6 +189,29 @@ struct Matmul::Impl {
   Impl(ComputeType t, const std::string& device, cudaStream_t s)
       : type(t), stream(s), algorithms(Matmul::library() + " " + device) {
     check_lt(cublasLtCreate(library.out()), "starting cuBLASLt");
+  }
+
+  // What the library reads of an operand of float32, where it wants 16 bits.
+  const void* rounded(const Stored& s, const float* x, std::size_t step, Element element, std::size_t to_step,
+                      Scratch& room) const {
+    void* const to = room.bytes(s.rows * to_step * bytes_of(element));
+    round_rows(s.rows, s.width, x, step, element, to, to_step, stream);
+    return to;
+  }
+  const void* left(const Gemm& g, const Gemm& read, const float* a) {
+    return g.a_element == read.a_element ? a : rounded(stored_a(g), a, g.lda, read.a_element, read.lda, room_a);
+  }
+  const void* right(const Gemm& g, const Gemm& read, const float* b) {
+    if (g.b_element == read.b_element) return b;
+    Scratch& made = made_of[b];
+    if (g.same_b) return made.bytes(0);
+    return rounded(stored_b(g), b, g.ldb, read.b_element, read.ldb, made);
+  }
+  // A bias has the type of the result.
+  EpilogueOperands vector(EpilogueOperands e, const Gemm& read) {
+    if (e.vector && read.c_element != Element::float32)
+      e.vector = rounded({1, read.n}, static_cast<const float*>(e.vector), read.n, read.c_element, read.n, room_vector);
+    return e;
   }
 
   // A product without an epilogue must be possible: where tensor cores cannot read its operands, without them.
@@ -162,7 +223,7 @@ struct Matmul::Impl {
     return plain;
   }
 
-  bool multiply(const Planned& p, std::size_t algorithm, bool accumulate, const float* a, const float* b, float* c) {
+  bool multiply(const Planned& p, std::size_t algorithm, bool accumulate, const void* a, const void* b, float* c) {
     const float one = 1, before = accumulate ? 1.0f : 0.0f;
     return cublasLtMatmul(library.get(), p.description.get(), &one, b, p.a.get(), a, p.b.get(), &before, c, p.c.get(),
                           c, p.c.get(), &p.algorithms[algorithm], workspace.bytes(workspace_bytes), workspace_bytes,
@@ -170,8 +231,7 @@ struct Matmul::Impl {
   }
 
   // Products that are worth it try what the library ranks highest, into memory of their own.
-  void choose(Planned& p, const Gemm& g, const EpilogueOperands& e, unsigned alignment, const float* a,
-              const float* b) {
+  void choose(Planned& p, const Gemm& g, const EpilogueOperands& e, unsigned alignment, const void* a, const void* b) {
     constexpr double worth_measuring = 1e8;
     const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
     if (p.algorithms.size() < 2 || work < worth_measuring || !algorithms.lasts()) return;
@@ -195,7 +255,8 @@ struct Matmul::Impl {
   ComputeType type;
   cudaStream_t stream;
   Algorithms algorithms;
-  Scratch workspace;
+  Scratch workspace, room_a, room_vector;
+  std::map<const float*, Scratch> made_of;  // by right operand: its numbers in 16 bits
   std::map<Key, Planned> planned;
 };
 
@@ -203,11 +264,20 @@ Matmul::Matmul(ComputeType type, const std::string& device, cudaStream_t stream)
     : impl_(std::make_unique<Impl>(type, device, stream)) {}
 Matmul::~Matmul() = default;
 
-bool Matmul::run(const Gemm& g, const EpilogueOperands& e, const float* a, const float* b, float* c) {
-  const unsigned alignment = alignment_of(a, b, c, e.vector);
-  if (e.mask && alignment < 16) return false;
-  const Key key{e.what, g.transpose_a, g.transpose_b, g.m, g.n, g.k, g.lda, g.ldb, g.ldc, alignment};
+bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const float* given_a, const float* given_b,
+                 float* c) {
+  const Gemm g = as_read(given);
+  // What is made here begins at multiples of 16 bytes.
+  const unsigned alignment = alignment_of(g.a_element == given.a_element ? given_a : nullptr,
+                                          g.b_element == given.b_element ? given_b : nullptr, c,
+                                          g.c_element != Element::float32 ? nullptr : epilogue.vector);
+  if (epilogue.mask && alignment < 16) return false;
+  const Key key{epilogue.what, g.transpose_a, g.transpose_b, g.m,         g.n,         g.k,
+                g.lda,         g.ldb,         g.ldc,         g.a_element, g.c_element, alignment};
   auto found = impl_->planned.find(key);
+  if (found != impl_->planned.end() && found->second.algorithms.empty()) return false;
+  const void *a = impl_->left(given, g, given_a), *b = impl_->right(given, g, given_b);
+  const EpilogueOperands e = impl_->vector(epilogue, g);
   if (found == impl_->planned.end()) {
     found = impl_->planned.emplace(key, impl_->plan(g, e, alignment)).first;
     impl_->choose(found->second, g, e, alignment, a, b);
@@ -233,7 +303,8 @@ void CudaBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) 
     return;
   }
   if (!g.accumulate)
-    check(cudaMemset2DAsync(c, g.ldc * sizeof(float), 0, g.n * sizeof(float), g.m, stream()), "clearing a matrix");
+    check(cudaMemset2DAsync(c, g.ldc * bytes_of(g.c_element), 0, g.n * bytes_of(g.c_element), g.m, stream()),
+          "clearing a matrix");
 }
 
 void CudaBackend::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const float* b, const float* bias, float* c,
@@ -252,16 +323,17 @@ void CudaBackend::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const flo
   if (!plain && (relu || op == UnaryOp::copy) &&
       matmul_->run(g, {relu ? Epilogue::bias_relu : Epilogue::bias, bias, nullptr}, a, b, c))
     return;
-  gemm(g, a, b, c);
-  bias_activation(op, g.m, g.n, bias, c);
+  Backend::gemm_bias(g, op, a, b, bias, c, mask);
 }
 
 void CudaBackend::gemm_relu_gradient(const Gemm& g, const float* a, const float* b, const float* y, const float* mask,
                                      float* c, float* sums) {
   if (g.m > 0 && g.n > 0 && g.k > 0 && !g.accumulate && masks_.contains(mask)) {
-    if (sums && matmul_->run(g, {Epilogue::relu_gradient_sums, sums, mask}, a, b, c)) return;
+    // Sums would be of the result's type.
+    if (sums && g.c_element == Element::float32 && matmul_->run(g, {Epilogue::relu_gradient_sums, sums, mask}, a, b, c))
+      return;
     if (matmul_->run(g, {Epilogue::relu_gradient, nullptr, mask}, a, b, c)) {
-      if (sums) bias_activation_gradient(UnaryOp::copy, g.m, g.n, y, c, sums, false);
+      if (sums) bias_activation_gradient(UnaryOp::copy, g.m, g.n, y, c, sums, false, g.c_element);
       return;
     }
   }

@@ -16,15 +16,15 @@ enum class Epilogue { none, bias, bias_relu, bias_relu_mask, relu_gradient, relu
 
 struct EpilogueOperands {
   Epilogue what = Epilogue::none;
-  const float* vector = nullptr;  // bias, or where the sums of columns go
-  const float* mask = nullptr;    // a bit for each element, as the library lays them out
+  const void* vector = nullptr;  // bias, or where the sums of columns go; of the result's type to the library
+  const float* mask = nullptr;   // a bit for each element, as the library lays them out
 };
 
 class Matmul {
  public:
   Matmul(ComputeType, const std::string& device, cudaStream_t);
   ~Matmul();
-  // False when the library has no such product for this shape; nothing has happened then.
+  // False when the library has no such product for this shape; the result has not been touched then.
   bool run(const Gemm&, const EpilogueOperands&, const float* a, const float* b, float* c);
   static std::string library();  // "cuBLASLt 13.0.1"
 

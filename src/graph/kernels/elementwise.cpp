@@ -142,20 +142,22 @@ class BiasActivation : public Kernel {
     in_place_gradient = 0;
   }
   void forward(Run& run) const override {
-    if (out(run) != in(run, 0)) run.backend.map(UnaryOp::copy, in(run, 0), out(run), run.count(code.out));
-    if (!done_) run.backend.bias_activation(op_, run.rows(code.out), code.out.elements, in(run, 1), out(run));
+    if (out(run) != in(run, 0))
+      run.backend.map(UnaryOp::copy, in(run, 0), out(run), run.count(code.out), code.out.element);
+    if (!done_)
+      run.backend.bias_activation(op_, run.rows(code.out), code.out.elements, in(run, 1), out(run), code.out.element);
   }
   void backward(Run& run) const override {
     float* gradient = out_gradient(run);
     if (write[0] != Write::none && in_gradient(run, 0) != gradient) {
-      run.backend.map(UnaryOp::copy, gradient, in_gradient(run, 0), run.count(code.out));
+      run.backend.map(UnaryOp::copy, gradient, in_gradient(run, 0), run.count(code.out), code.out.element);
       gradient = in_gradient(run, 0);
     }
     float* bias = write[1] == Write::none ? nullptr : in_gradient(run, 1);
     if (masked_ && bias && !adds(run, 1)) bias = nullptr;  // whoever masked has summed
     if (masked_ && !bias) return;
     run.backend.bias_activation_gradient(masked_ ? UnaryOp::copy : op_, run.rows(code.out), code.out.elements, out(run),
-                                         gradient, bias, bias != nullptr && adds(run, 1));
+                                         gradient, bias, bias != nullptr && adds(run, 1), code.out.element);
   }
 
  private:

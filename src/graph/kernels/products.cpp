@@ -32,6 +32,7 @@ class Times : public Kernel {
     Gemm g{.transpose_b = transposed_, .m = s.rows, .n = s.out, .k = s.inner, .lda = s.inner, .ldb = 0, .ldc = s.out};
     g.ldb = transposed_ ? s.inner : s.out;
     g.b_version = run.version(code.in[0]);
+    g.a_element = code.in[1].element, g.c_element = code.out.element;
     if (!fused()) return run.backend.gemm(g, in(run, 1), in(run, 0), out(run));
     run.backend.gemm_bias(g, activation(code.node), in(run, 1), in(run, 0), in(run, 2), out(run), mask(run));
   }
@@ -67,6 +68,7 @@ class Times : public Kernel {
     g.ldb = transposed_ ? s.inner : s.out;
     g.accumulate = adds(run, 1);
     g.b_version = run.version(code.in[0]);
+    g.a_element = code.out.element, g.c_element = code.in[1].element, g.same_b = true;
     if (!relu_) return run.backend.gemm(g, out_gradient(run), in(run, 0), in_gradient(run, 1));
     // The gradient of the bias in front of the ReLU as well, where nothing stands there.
     const bool sums = relu_->write[1] != Write::none && !relu_->adds(run, 1);
@@ -89,13 +91,16 @@ class Times : public Kernel {
            .ldb = right_width,
            .ldc = right_width};
     g.accumulate = adds(run, 0);
+    g.a_element = transposed_ ? code.out.element : code.in[1].element;
+    g.b_element = transposed_ ? code.in[1].element : code.out.element;
     const auto& pieces = run.pieces[code.in[0].tensor];
     if (pieces.empty()) return run.backend.gemm(g, left, right, in_gradient(run, 0));
     if (pieces.size() > 1) g.b_version = run.backend.new_version();
     for (const PieceRange& p : pieces) {
       const std::size_t first = p.first / right_width;
       g.m = p.count / right_width;
-      run.backend.gemm(g, left + first, right, in_gradient(run, 0) + p.first);
+      run.backend.gemm(g, advanced(left, g.a_element, first), right, in_gradient(run, 0) + p.first);
+      g.same_b = true;
       if (finishes && run.last_part && run.sink) run.sink->piece_ready(p.index);
     }
   }

@@ -42,7 +42,7 @@ Window window(const Run& run, const Operand& whole, const Operand& part, std::si
 }
 
 float* block_of(const Window& w, float* whole) {
-  return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(whole) + w.offset * bytes_of(w.layout.element));
+  return const_cast<float*>(advanced(whole, w.layout.element, w.offset));
 }
 
 class Slice : public Kernel {

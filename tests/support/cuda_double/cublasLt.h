@@ -6,7 +6,7 @@
 
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_NOT_SUPPORTED = 15 };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
-enum cudaDataType_t { CUDA_R_32F = 0 };
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 enum cublasComputeType_t {
   CUBLAS_COMPUTE_32F = 68,
   CUBLAS_COMPUTE_32F_FAST_16F = 74,
@@ -42,11 +42,12 @@ struct CublasLtDoubleProduct {
   cublasComputeType_t compute;
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  float* vector = nullptr;        // bias, or where its gradient goes
+  void* vector = nullptr;         // bias, or where its gradient goes; of the result's type
   std::uint32_t* mask = nullptr;  // a bit for each element of the result
   std::int64_t mask_step = 0;     // bits from column to column
 };
 struct CublasLtDoubleMatrix {
+  cudaDataType_t type;
   std::uint64_t rows, columns;
   std::int64_t step;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in of cuBLASLt: products by plain loops, operands rounded as the compute type says.
+// The stand-in of cuBLASLt: products by plain loops, operands rounded as the compute type says; sums are float32, and
+// are rounded once when they are written.
 #include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <bit>
@@ -36,14 +39,40 @@ float operand(float v, cublasComputeType_t type) {
   return v;
 }
 
+std::size_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+float load(const void* p, cudaDataType_t type, std::size_t i) {
+  switch (type) {
+    case CUDA_R_32F:
+      return static_cast<const float*>(p)[i];
+    case CUDA_R_16F:
+      return __half2float(static_cast<const __half*>(p)[i]);
+    case CUDA_R_16BF:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(p)[i]);
+  }
+  return 0;
+}
+void store(void* p, cudaDataType_t type, std::size_t i, float v) {
+  switch (type) {
+    case CUDA_R_32F:
+      static_cast<float*>(p)[i] = v;
+      return;
+    case CUDA_R_16F:
+      static_cast<__half*>(p)[i] = __float2half_rn(v);
+      return;
+    case CUDA_R_16BF:
+      static_cast<__nv_bfloat16*>(p)[i] = __float2bfloat16_rn(v);
+      return;
+  }
+}
+
 constexpr int kRelu = 2, kSums = 16, kMask = 128;  // of an epilogue
 constexpr std::uint64_t kAlgorithm = 70;           // the first of three
 
 struct Product {
   CublasLtDoubleProduct how;
   CublasLtDoubleMatrix a, b, d;
-  const float *from_a, *from_b;
-  float* to;
+  const void *from_a, *from_b;
+  void* to;
   float before;
 
   // Column by column of the result; `left` holds the left operand column by column too.
@@ -53,30 +82,33 @@ struct Product {
     std::vector<float> left(m * k);
     for (std::size_t p = 0; p < k; ++p)
       for (std::size_t i = 0; i < m; ++i)
-        left[p * m + i] = operand(from_a[ta ? i * step(a) + p : p * step(a) + i], how.compute);
+        left[p * m + i] = operand(load(from_a, a.type, ta ? i * step(a) + p : p * step(a) + i), how.compute);
+    std::vector<float> column(m), sums(how.epilogue & kSums ? m : 0);
     for (std::size_t j = 0; j < n; ++j) {
-      float* column = to + j * step(d);
-      for (std::size_t i = 0; i < m; ++i) column[i] = before == 0 ? 0.0f : before * column[i];
+      const std::size_t first = j * step(d);
+      for (std::size_t i = 0; i < m; ++i) column[i] = before == 0 ? 0.0f : before * load(to, d.type, first + i);
       for (std::size_t p = 0; p < k; ++p) {
-        const float factor = operand(from_b[tb ? p * step(b) + j : j * step(b) + p], how.compute);
+        const float factor = operand(load(from_b, b.type, tb ? p * step(b) + j : j * step(b) + p), how.compute);
         for (std::size_t i = 0; i < m; ++i) column[i] += left[p * m + i] * factor;
       }
-      finish(column, m, j);
+      finish(column, j);
+      for (std::size_t i = 0; i < m; ++i) store(to, d.type, first + i, column[i]);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += column[i];
     }
+    for (std::size_t i = 0; i < sums.size(); ++i) store(how.vector, d.type, i, sums[i]);
   }
-  // What happens to column j of the result, of m elements, before it is written.
-  void finish(float* column, std::size_t m, std::size_t j) const {
+  // What happens to column j of the result before it is written.
+  void finish(std::vector<float>& column, std::size_t j) const {
     const bool bias = how.epilogue & CUBLASLT_EPILOGUE_BIAS, masks = how.epilogue & kMask;
     const bool gradient = (how.epilogue & CUBLASLT_EPILOGUE_DRELU) == CUBLASLT_EPILOGUE_DRELU;
-    for (std::size_t i = 0; i < m; ++i) {
+    for (std::size_t i = 0; i < column.size(); ++i) {
       float& v = column[i];
       const std::size_t bit = j * static_cast<std::size_t>(how.mask_step) + i;
-      if (bias) v += how.vector[i];
+      if (bias) v += load(how.vector, d.type, i);
       if (how.epilogue & kRelu) v = v > 0 ? v : 0;
       if (masks && !gradient)
         how.mask[bit / 32] = (how.mask[bit / 32] & ~(1u << bit % 32)) | static_cast<std::uint32_t>(v > 0) << bit % 32;
       if (gradient && !(how.mask[bit / 32] >> bit % 32 & 1u)) v = 0;
-      if (how.epilogue & kSums) how.vector[i] = (j == 0 ? 0.0f : how.vector[i]) + v;
     }
   }
   static std::size_t step(const CublasLtDoubleMatrix& x) { return static_cast<std::size_t>(x.step); }
@@ -102,13 +134,20 @@ bool knows_epilogue(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix
   return vector && mask;
 }
 
+// Both operands are of one type, the result of that type or float32; only operands of float32 may be rounded.
+bool knows_types(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix& a, const CublasLtDoubleMatrix& b,
+                 const CublasLtDoubleMatrix& d) {
+  return a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F) &&
+         (a.type == CUDA_R_32F || how.compute == CUBLAS_COMPUTE_32F);
+}
+
 bool fits(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix& a, const CublasLtDoubleMatrix& b,
           const CublasLtDoubleMatrix& d) {
   const bool ta = how.a == CUBLAS_OP_T, tb = how.b == CUBLAS_OP_T;
   const auto stored = [](const CublasLtDoubleMatrix& x) { return x.step >= static_cast<std::int64_t>(x.rows); };
   return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
          (ta ? a.rows : a.columns) == (tb ? b.columns : b.rows) && stored(a) && stored(b) && stored(d) &&
-         knows_epilogue(how, d);
+         knows_epilogue(how, d) && knows_types(how, a, b, d);
 }
 
 }  // namespace
@@ -143,9 +182,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMa
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataType_t, std::uint64_t rows,
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* m, cudaDataType_t type, std::uint64_t rows,
                                           std::uint64_t columns, std::int64_t step) {
-  return make(m, rows, columns, step);
+  return make(m, type, rows, columns, step);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) { return destroy(m); }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) { return make(p); }
@@ -184,17 +223,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               std::size_t, cudaStream_t stream) {
   const std::uint64_t which = algorithm->data[0];
+  const auto begins = [](const void* p, const CublasLtDoubleMatrix& x) {
+    return reinterpret_cast<std::uintptr_t>(p) % bytes_of(x.type) == 0;
+  };
+  if (!begins(a, *layout_a) || !begins(b, *layout_b) || !begins(d, *layout_d)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!fits(*how, *layout_a, *layout_b, *layout_d) || *static_cast<const float*>(alpha) != 1 || !workspace ||
       which <= kAlgorithm || which > kAlgorithm + 2)
     return CUBLAS_STATUS_INVALID_VALUE;
-  const Product product{*how,
-                        *layout_a,
-                        *layout_b,
-                        *layout_d,
-                        static_cast<const float*>(a),
-                        static_cast<const float*>(b),
-                        static_cast<float*>(d),
-                        *static_cast<const float*>(beta)};
+  const Product product{*how, *layout_a, *layout_b, *layout_d, a, b, d, *static_cast<const float*>(beta)};
   cuda_double::enqueue(stream, [product] { product.run(); });
   if (which == kAlgorithm + 1) cuda_double::enqueue(stream, [] {});
   return CUBLAS_STATUS_SUCCESS;
