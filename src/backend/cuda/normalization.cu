@@ -214,6 +214,12 @@ __global__ void settle_bias(Parts p, const TwoSums* sums, float* dbias, bool add
 
 std::size_t count_of(const ImageExtent& e) { return e.columns * e.channels * e.pixels; }
 
+// Of one pixel the channels lie last in each format, and that is how threads read whole lines of memory.
+ImageExtent seen(ImageExtent e) {
+  if (e.pixels == 1) e.format = Format::blocked;
+  return e;
+}
+
 // How an image is walked: use(a number of its type, channels last?, lanes of a thread) with constants. Sums of plain
 // images go value by value.
 template <class Use, class... P>
@@ -236,15 +242,16 @@ void walked(const ImageExtent& e, const Use& use, const P*... p) {
 
 void CudaImages::normalize(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
                            const float* added, float* y, float* work) {
-  if (op.extent.columns == 0) return;
-  const unsigned count = in_32_bits(count_of(op.extent));
-  const Kept kept(work, op.extent.channels);
+  const ImageExtent extent = seen(op.extent);
+  if (extent.columns == 0) return;
+  const unsigned count = in_32_bits(count_of(extent));
+  const Kept kept(work, extent.channels);
   walked(
-      op.extent,
+      extent,
       [&](auto number, auto last, auto lanes) {
         using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
-        const Parts p(op.extent, summed);
+        const Parts p(extent, summed);
         auto* sums = sums_.room<TwoSums>(p.channels * p.parts);
         if (op.weights) launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), sums);
         launch(settle, warps_for(p.channels), threads_per_block, stream(), op, of, p, sums, kept);
@@ -256,18 +263,19 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
 
 void CudaImages::normalize_gradient(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
                                     const float* y, float* dy, const float* work, const NormalizationGradients& to) {
-  if (op.extent.columns == 0) return;
-  const unsigned count = in_32_bits(count_of(op.extent));
-  const Kept kept(const_cast<float*>(work), op.extent.channels);
+  const ImageExtent extent = seen(op.extent);
+  if (extent.columns == 0) return;
+  const unsigned count = in_32_bits(count_of(extent));
+  const Kept kept(const_cast<float*>(work), extent.channels);
   // The gradient before ReLU goes where it is wanted anyway, or over dy.
   float* masked = to.added && !to.add_added ? to.added : dy;
   float* added = to.add_added ? to.added : nullptr;
   walked(
-      op.extent,
+      extent,
       [&](auto number, auto last, auto lanes) {
         using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
-        const Parts p(op.extent, summed);
+        const Parts p(extent, summed);
         // Sums, then three floats for each channel.
         const std::size_t n = p.channels * p.parts;
         auto* sums = sums_.room<TwoSums>(n + p.channels);
