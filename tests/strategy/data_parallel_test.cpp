@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <mutex>
 #include <stdexcept>
 
@@ -306,6 +307,40 @@ TEST_P(DataParallel, ChangingToThirtyTwoBitsDeliversTheResiduals) {
     for (int r = 0; r < ranks; ++r) last.push_back(gradient(p, r, 4));
     EXPECT_TRUE(reference::same(sums[4], plain.step(last))) << "once and not again";
   }
+}
+
+// What travels before anybody knows whether it can be used must show in the sums of all ranks, and be gone with them.
+TEST_P(DataParallel, SumsAloneTellOfGradientsOfNoUse) {
+  config::Schedule<std::int64_t> later;
+  later.values = {32, 1};
+  ParallelTrainOptions behind = options(32);
+  behind.data_parallel.buffered_async = true;
+  for (const auto& [o, sums_only] : {std::pair{options(32), true},
+                                     {options(1), false},
+                                     {options(16), false},
+                                     {options(later), false},
+                                     {behind, false}})
+    run_ranks(2, [&, o = o, sums_only = sums_only](Communicator& comm) {
+      Parameters p = parameters_of(kOdd);
+      const auto strategy = make_strategy(o, comm);
+      strategy->start(p);
+      strategy->begin_epoch(0);
+      EXPECT_EQ(strategy->sums_only(), sums_only) << strategy->describe();
+    });
+  const auto expected = train({.ranks = 3, .steps = 2}, options(32));
+  run_ranks(3, [&](Communicator& comm) {
+    Parameters p = parameters_of(kOdd);
+    const auto strategy = make_strategy(options(32), comm);
+    strategy->start(p);
+    strategy->begin_epoch(0);
+    Collector sink(p);
+    auto bad = gradient(p, comm.rank(), 0);
+    if (comm.rank() == 1) bad[3] = HUGE_VALF;
+    step(*strategy, p, sink, bad, tally(comm.rank(), 0), 100);
+    step(*strategy, p, sink, gradient(p, comm.rank(), 1), tally(comm.rank(), 1), 101);
+    EXPECT_FALSE(std::isfinite(sink.sums[0][3]));
+    EXPECT_EQ(sink.sums[1], expected[1]);
+  });
 }
 
 // Steps 0..2, save, load into a new strategy, steps 3..5: the same as six steps. Saving changes nothing.
