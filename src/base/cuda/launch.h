@@ -23,9 +23,15 @@ void launch(void (*kernel)(Wanted...), dim3 grid, dim3 block, cudaStream_t strea
 
 constexpr unsigned threads_per_block = 256;
 
+// The most blocks of a grid whose threads stride over their work. Tests compile kernels with few, so that small work
+// takes several strides, too.
+#ifndef TUTTI_MOST_BLOCKS
+#define TUTTI_MOST_BLOCKS 4096
+#endif
+
 // Blocks for `count` threads of work that strides over the grid; bounded, so that each thread has some work.
 inline unsigned blocks_for(std::size_t count, std::size_t per_block = threads_per_block) {
-  constexpr std::size_t most = 4096;
+  constexpr std::size_t most = TUTTI_MOST_BLOCKS;
   return static_cast<unsigned>(std::clamp<std::size_t>((count + per_block - 1) / per_block, 1, most));
 }
 

@@ -67,6 +67,7 @@ void store(void* p, cudaDataType_t type, std::size_t i, float v) {
 
 constexpr int kRelu = 2, kSums = 16, kMask = 128;  // of an epilogue
 constexpr std::uint64_t kAlgorithm = 70;           // the first of three
+constexpr std::size_t kWorkspace = 64;             // that a product spoils
 
 struct Product {
   CublasLtDoubleProduct how;
@@ -221,17 +222,21 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
-                              std::size_t, cudaStream_t stream) {
+                              std::size_t workspace_bytes, cudaStream_t stream) {
   const std::uint64_t which = algorithm->data[0];
   const auto begins = [](const void* p, const CublasLtDoubleMatrix& x) {
     return reinterpret_cast<std::uintptr_t>(p) % bytes_of(x.type) == 0;
   };
   if (!begins(a, *layout_a) || !begins(b, *layout_b) || !begins(d, *layout_d)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (!fits(*how, *layout_a, *layout_b, *layout_d) || *static_cast<const float*>(alpha) != 1 || !workspace ||
-      which <= kAlgorithm || which > kAlgorithm + 2)
+  if (!fits(*how, *layout_a, *layout_b, *layout_d) || *static_cast<const float*>(alpha) != 1 || which <= kAlgorithm ||
+      which > kAlgorithm + 2 || workspace_bytes < kWorkspace || !cuda_double::on_device(workspace, workspace_bytes) ||
+      reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
   const Product product{*how, *layout_a, *layout_b, *layout_d, a, b, d, *static_cast<const float*>(beta)};
-  cuda_double::enqueue(stream, [product] { product.run(); });
+  cuda_double::enqueue(stream, [product, workspace] {
+    std::memset(workspace, 0xee, kWorkspace);
+    product.run();
+  });
   if (which == kAlgorithm + 1) cuda_double::enqueue(stream, [] {});
   return CUBLAS_STATUS_SUCCESS;
 }

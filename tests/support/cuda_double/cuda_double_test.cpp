@@ -3,11 +3,15 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
+#include "order.h"
 #include "queue.h"
 
 namespace {
@@ -125,6 +129,143 @@ TEST(CudaDouble, WrongGridsAreRefused) {
   EXPECT_EQ(start(number, dim3(0), dim3(1), &out), cudaErrorInvalidConfiguration);
   EXPECT_EQ(start(number, dim3(1), dim3(2000), &out), cudaErrorInvalidConfiguration);
   EXPECT_EQ(start(number, dim3(1, 70000), dim3(1), &out), cudaErrorInvalidConfiguration);
+}
+
+// ---- orders
+
+constexpr std::uint64_t orders = 8;
+
+// Within it this thread's work goes in the order of that number.
+class InOrder {
+ public:
+  explicit InOrder(std::optional<std::uint64_t> number) : before_(cuda_double::Order::of_thread()) {
+    cuda_double::Order::of_thread() = cuda_double::Order(number);
+  }
+  ~InOrder() { cuda_double::Order::of_thread() = before_; }
+  InOrder(const InOrder&) = delete;
+
+ private:
+  cuda_double::Order before_;
+};
+
+__global__ void note(unsigned* at, unsigned* count) {
+  at[(*count)++] = blockIdx.z * 1000 + blockIdx.y * 100 + blockIdx.x * 10 + threadIdx.x;
+}
+
+std::vector<unsigned> turns(std::optional<std::uint64_t> order) {
+  const InOrder within(order);
+  unsigned count = 0;
+  std::vector<unsigned> at(3 * 2 * 2 * 4);
+  EXPECT_EQ(start(note, dim3(3, 2, 2), dim3(4), at.data(), &count), cudaSuccess);
+  return at;
+}
+
+TEST(CudaDouble, BlocksAndThreadsGoInTheOrderOfANumber) {
+  const std::vector<unsigned> plain = turns(std::nullopt);
+  EXPECT_TRUE(std::is_sorted(plain.begin(), plain.end()));
+  std::set<std::vector<unsigned>> seen;
+  for (std::uint64_t order = 0; order < orders; ++order) {
+    std::vector<unsigned> at = turns(order);
+    EXPECT_EQ(at, turns(order));
+    EXPECT_TRUE(seen.insert(at).second);
+    std::sort(at.begin(), at.end());
+    EXPECT_EQ(at, plain);
+  }
+}
+
+// Each thread reads what the one before it wrote. In the order of the threads nobody misses the barrier.
+__global__ void without_barrier(int* out) {
+  __shared__ int values[64];
+  values[threadIdx.x] = static_cast<int>(threadIdx.x);
+  out[threadIdx.x] = threadIdx.x == 0 ? 0 : values[threadIdx.x - 1];
+  __syncthreads();
+  values[threadIdx.x] = -1;
+}
+
+TEST(CudaDouble, MissingBarriersShow) {
+  const auto result = [](std::optional<std::uint64_t> order) {
+    const InOrder within(order);
+    std::vector<int> out(64);
+    EXPECT_EQ(start(without_barrier, dim3(1), dim3(64), out.data()), cudaSuccess);
+    return out;
+  };
+  const std::vector<int> right = result(std::nullopt);
+  for (int i = 1; i < 64; ++i) EXPECT_EQ(right[static_cast<std::size_t>(i)], i - 1);
+  for (std::uint64_t order = 0; order < orders; ++order) EXPECT_NE(result(order), right);
+}
+
+// Barriers and warps keep their promises in every order.
+TEST(CudaDouble, OrdersKeepWhatIsPromised) {
+  for (std::uint64_t order = 0; order < orders; ++order) {
+    const InOrder within(order);
+    std::vector<int> out(300);
+    EXPECT_EQ(start(rotate, dim3(1), dim3(300), out.data(), 7), cudaSuccess);
+    for (unsigned i = 0; i < 300; ++i) EXPECT_EQ(out[i], static_cast<int>((i + 7) % 300));
+    std::vector<float> sums(64);
+    std::vector<unsigned> ballots(64);
+    std::vector<int> all(64);
+    EXPECT_EQ(start(warp_words, dim3(1), dim3(64), sums.data(), ballots.data(), all.data()), cudaSuccess);
+    for (unsigned i = 0; i < 64; ++i) EXPECT_EQ(sums[i], i < 32 ? 496.0f : 1520.0f);
+  }
+}
+
+// The host writes over what a copy may still read: some streams have copied by then, others have not.
+TEST(CudaDouble, SomeStreamsRunAhead) {
+  std::set<int> seen;
+  for (std::uint64_t order = 0; order < 4 * orders; ++order) {
+    const InOrder within(order);
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    int from = 1, to = 0;
+    cudaMemcpyAsync(&to, &from, sizeof to, cudaMemcpyDefault, stream);
+    from = 2;
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    seen.insert(to);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+  EXPECT_EQ(seen, (std::set<int>{1, 2}));
+}
+
+// ---- what is refused
+
+TEST(CudaDouble, WhatIsGoneIsRefused) {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event, event), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, stream), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorInvalidResourceHandle);
+
+  void *pinned = nullptr, *memory = nullptr;
+  ASSERT_EQ(cudaMallocHost(&pinned, 100), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&memory, 100), cudaSuccess);
+  EXPECT_EQ(cudaFree(pinned), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFreeHost(memory), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaErrorInvalidValue);
+}
+
+__global__ void wrong_mask(unsigned of_half) { __ballot_sync(threadIdx.x < 16 ? of_half : 0xffffffffu, 1); }
+
+TEST(CudaDoubleDeathTest, LanesMeetByOneMask) {
+  EXPECT_DEATH(start(wrong_mask, dim3(1), dim3(32), 0xffff0000u), "not in the mask");
+  EXPECT_DEATH(start(wrong_mask, dim3(1), dim3(32), 0x0001ffffu), "different masks");
+}
+
+TEST(CudaDoubleDeathTest, NobodyWritesBehindABlock) {
+  void* p = nullptr;
+  ASSERT_EQ(cudaMallocManaged(&p, 1000), cudaSuccess);
+  auto* bytes = static_cast<volatile char*>(p);
+  EXPECT_DEATH(bytes[1024] = 1, "");
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "cudnn_descriptors.h"
@@ -148,13 +149,14 @@ std::size_t elements(const CudnnDoubleTensor& t) {
 constexpr std::size_t workspace_bytes = 64;
 
 // Into the queue: sums in double, add(sums, index in x, index in w, index in y), then alpha and beta, then
-// finish(index, value).
+// finish(index, value). Before that the workspace is spoilt: nobody else may want what lies there.
 template <class Add, class Finish>
 cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, std::size_t count, const void* alpha, const void* beta,
-                       void* to, const void* workspace, std::size_t bytes, const Add& add, const Finish& finish) {
-  if (!g.valid || !workspace || bytes < workspace_bytes) return CUDNN_STATUS_BAD_PARAM;
+                       void* to, void* workspace, std::size_t bytes, const Add& add, const Finish& finish) {
+  if (!g.valid || bytes < workspace_bytes || !cuda_double::on_device(workspace, bytes)) return CUDNN_STATUS_BAD_PARAM;
   const float a = *static_cast<const float*>(alpha), b = *static_cast<const float*>(beta);
   cuda_double::enqueue(handle->stream, [=] {
+    std::memset(workspace, 0xee, workspace_bytes);
     std::vector<double> sums(count);
     g.each([&](int i, int k, int o) { add(sums, i, k, o); });
     for (std::size_t i = 0; i < count; ++i) {

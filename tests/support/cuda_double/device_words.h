@@ -23,25 +23,27 @@ namespace cuda_double {
 struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
-unsigned char* shared_bytes();
-
 void block_barrier();
-void warp_barrier();
 // What every lane of the warp passed; lanes that do not take part have 0.
 struct Exchange {
   std::uint64_t value[32] = {};
   std::uint32_t present = 0;
 };
-const Exchange& exchange(std::uint64_t mine);
+// Lanes meet in the same call by the same mask; those of the mask that have not left the kernel all come.
+enum class Meeting { barrier, shuffle, vote };
+const Exchange& exchange(Meeting, std::uint32_t mask, std::uint64_t mine);
 unsigned lane();
 
+// What a lane that is not there would have passed is anything.
 template <class T>
-T from_lane(T mine, unsigned source) {
+T from_lane(unsigned mask, T mine, unsigned source) {
   static_assert(sizeof(T) <= 8);
   std::uint64_t bits = 0;
   __builtin_memcpy(&bits, &mine, sizeof mine);
-  const Exchange& all = exchange(bits);
-  if (source < 32 && (all.present >> source & 1u)) __builtin_memcpy(&mine, &all.value[source], sizeof mine);
+  const Exchange& all = exchange(Meeting::shuffle, mask, bits);
+  const bool there = source < 32 && (all.present >> source & 1u);
+  bits = there ? all.value[source] : 0xeeeeeeeeeeeeeeeeu;
+  __builtin_memcpy(&mine, &bits, sizeof mine);
   return mine;
 }
 
@@ -51,37 +53,37 @@ T from_lane(T mine, unsigned source) {
 extern constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { cuda_double::block_barrier(); }
-inline void __syncwarp(unsigned = 0xffffffffu) { cuda_double::warp_barrier(); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { cuda_double::exchange(cuda_double::Meeting::barrier, mask, 0); }
 inline void __threadfence() {}
 
 template <class T>
-T __shfl_sync(unsigned, T v, int source, int width = 32) {
+T __shfl_sync(unsigned mask, T v, int source, int width = 32) {
   const unsigned me = cuda_double::lane(), group = me / static_cast<unsigned>(width) * static_cast<unsigned>(width);
-  return cuda_double::from_lane(v, group + static_cast<unsigned>(source) % static_cast<unsigned>(width));
+  return cuda_double::from_lane(mask, v, group + static_cast<unsigned>(source) % static_cast<unsigned>(width));
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T v, int mask, int = 32) {
-  return cuda_double::from_lane(v, cuda_double::lane() ^ static_cast<unsigned>(mask));
+T __shfl_xor_sync(unsigned mask, T v, int by, int = 32) {
+  return cuda_double::from_lane(mask, v, cuda_double::lane() ^ static_cast<unsigned>(by));
 }
 template <class T>
-T __shfl_down_sync(unsigned, T v, unsigned by, int width = 32) {
+T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
   const unsigned me = cuda_double::lane(), size = static_cast<unsigned>(width);
-  return cuda_double::from_lane(v, me % size + by < size ? me + by : me);
+  return cuda_double::from_lane(mask, v, me % size + by < size ? me + by : me);
 }
 template <class T>
-T __shfl_up_sync(unsigned, T v, unsigned by, int width = 32) {
+T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
   const unsigned me = cuda_double::lane();
-  return cuda_double::from_lane(v, me % static_cast<unsigned>(width) >= by ? me - by : me);
+  return cuda_double::from_lane(mask, v, me % static_cast<unsigned>(width) >= by ? me - by : me);
 }
-inline unsigned __ballot_sync(unsigned, int predicate) {
-  const auto& all = cuda_double::exchange(predicate != 0);
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  const auto& all = cuda_double::exchange(cuda_double::Meeting::vote, mask, predicate != 0);
   unsigned bits = 0;
   for (unsigned i = 0; i < 32; ++i) bits |= static_cast<unsigned>(all.value[i] != 0) << i;
   return bits;
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-inline int __all_sync(unsigned, int predicate) {
-  const auto& all = cuda_double::exchange(predicate != 0);
+inline int __all_sync(unsigned mask, int predicate) {
+  const auto& all = cuda_double::exchange(cuda_double::Meeting::vote, mask, predicate != 0);
   for (unsigned i = 0; i < 32; ++i)
     if ((all.present >> i & 1u) && all.value[i] == 0) return 0;
   return 1;
@@ -111,10 +113,3 @@ T atomicAdd(T* p, T v) {
   *p = before + v;
   return before;
 }
-
-namespace tutti::cuda {
-template <class T>
-T* shared_memory() {
-  return reinterpret_cast<T*>(cuda_double::shared_bytes());
-}
-}  // namespace tutti::cuda

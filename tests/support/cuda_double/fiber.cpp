@@ -61,6 +61,11 @@ void after_change(void* kept, const void** bottom, std::size_t* size) {
 Fiber::Fiber(std::size_t stack_bytes)
     : stack_bytes_(stack_bytes), stack_(std::make_unique_for_overwrite<unsigned char[]>(stack_bytes)) {}
 
+bool Fiber::holds(const void* p) const {
+  const auto at = reinterpret_cast<std::uintptr_t>(p), bottom = reinterpret_cast<std::uintptr_t>(stack_.get());
+  return at >= bottom && at < bottom + stack_bytes_;
+}
+
 void Fiber::entered() {
   Fiber& f = *entering;
   after_change(f.fake_stack_, &f.outer_stack_, &f.outer_size_);

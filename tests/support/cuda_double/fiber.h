@@ -17,7 +17,8 @@ class Fiber {
   explicit Fiber(std::size_t stack_bytes);
   void start(void (*body)());  // body ends by leaving for good; the stack may then be started anew
   void resume();
-  void leave();  // from inside: back to where it was started or resumed
+  bool holds(const void* p) const;  // on its stack
+  void leave();                     // from inside: back to where it was started or resumed
 
  private:
   static void entered();

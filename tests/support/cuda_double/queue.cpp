@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and memory. Memory of the device is closed to the host except while the device works; what the device
-// still has to do when memory is given back is done first, as the runtime does. Work may have to wait for another
-// stream, or for another rank: then its stream stands still, and whoever waits for it tries again.
+// Streams and events. Work may have to wait for another stream, or for another rank: then its stream stands still, and
+// whoever waits for it tries again.
 #include "queue.h"
 
-#include "calls.h"
-
-#include <sys/mman.h>
-#include <unistd.h>
+#include "device.h"
+#include "order.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,15 +29,21 @@ struct CudaDoubleStream {
   };
   std::deque<Work> work;
   int device = 0;
+  std::uint32_t haste = 0;                    // how often it runs ahead
   bool busy = false;                          // asks whether it may go on
   std::unique_ptr<CudaDoubleGraph> captured;  // while it is
   bool broken = false;                        // the capture
 };
 struct CudaDoubleEvent {
+  struct Reached {
+    std::uint64_t number = 0, time = 0;
+  };
   CudaDoubleStream* stream = nullptr;
   std::uint64_t recorded = 0;
-  std::shared_ptr<std::uint64_t> reached = std::make_shared<std::uint64_t>(0);  // by who waits as well
-  std::uint64_t time = 0;                                                       // when it was reached last
+  std::shared_ptr<Reached> reached = std::make_shared<Reached>();  // outlives the event where somebody waits
+  bool has_time = false;
+
+  bool done() const { return reached->number >= recorded; }
 };
 
 namespace cuda_double {
@@ -49,46 +51,20 @@ namespace {
 
 // The stream that this thread captures. Whoever does in between what cannot be captured has broken the capture.
 thread_local CudaDoubleStream* capturing = nullptr;
-bool breaks_capture() {
-  if (capturing) capturing->broken = true;
-  return capturing;
+
+template <class T>
+bool among(const std::vector<T*>& all, const T* one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
 }
-
-// One device does one thing at a time, whichever thread waits for it.
-struct Device {
-  std::recursive_mutex mutex;
-  std::set<CudaDoubleStream*> streams;
-  std::map<void*, std::size_t> memory, managed;
-  int working = 0;
-  std::uint64_t time = 0;  // pieces of work done
-  CudaDoubleCalls calls;
-
-  static constexpr std::size_t total = std::size_t{64} << 30;
-  std::size_t available() const {
-    std::size_t taken = 0;
-    for (const auto* kind : {&memory, &managed})
-      for (const auto& [p, bytes] : *kind) taken += bytes;
-    return total - std::min(taken, total);
-  }
-  void protect(int how) {
-    for (const auto& [p, bytes] : memory) mprotect(p, bytes, how);
-  }
-};
-Device& device() {
-  static Device& d = *new Device;
-  return d;
+// Handles that were destroyed, or never made.
+bool unknown(const CudaDoubleStream* s) {
+  const std::lock_guard lock(device().mutex);
+  return s && !among(device().streams, s);
 }
-
-class Working {
- public:
-  Working() {
-    if (device().working++ == 0) device().protect(PROT_READ | PROT_WRITE);
-  }
-  ~Working() {
-    if (--device().working == 0) device().protect(PROT_NONE);
-  }
-  Working(const Working&) = delete;
-};
+bool unknown(const CudaDoubleEvent* e) {
+  const std::lock_guard lock(device().mutex);
+  return !among(device().events, e);
+}
 
 bool next(CudaDoubleStream& s) {
   if (s.busy || s.work.empty()) return false;
@@ -129,56 +105,77 @@ void wait_for(CudaDoubleStream& s, const Done& done) {
 
 // Other ranks may destroy theirs meanwhile.
 void drain(CudaDoubleStream& s) {
-  wait_for(s, [&] { return !device().streams.count(&s) || s.work.empty(); });
+  wait_for(s, [&] { return !among(device().streams, &s) || s.work.empty(); });
 }
 
 thread_local int device_of_thread = 0;
 
-// The streams of the device that this thread uses.
-void drain_all() {
-  std::set<CudaDoubleStream*> streams;
-  {
-    const std::lock_guard lock(device().mutex);
-    for (auto* s : device().streams)
-      if (s->device == device_of_thread) streams.insert(s);
+void reach(const CudaDoubleEvent& e) {
+  if (e.stream) wait_for(*e.stream, [reached = e.reached, number = e.recorded] { return reached->number >= number; });
+}
+
+// Streams do some of their work before anybody waits for it, as the order says.
+void run_ahead() {
+  Order& order = Order::of_thread();
+  if (!order.drawn() || device().working > 0) return;
+  std::vector<unsigned> turns(device().streams.size());
+  std::iota(turns.begin(), turns.end(), 0u);
+  order.shuffle(turns);
+  for (const unsigned turn : turns) {
+    CudaDoubleStream& s = *device().streams[turn];
+    if (s.work.empty() || order.bits() >= s.haste) continue;
+    const Working now;
+    for (std::size_t left = order.below(2) ? s.work.size() : order.below(8); left > 0 && next(s); --left) {
+    }
   }
-  for (auto* s : streams) drain(*s);
 }
 
-void reach(CudaDoubleEvent& e, std::uint64_t number) {
-  if (e.stream) wait_for(*e.stream, [&] { return *e.reached >= number; });
-}
-
-std::size_t pages(std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+// Of a stream: from never to always.
+std::uint32_t drawn_haste() {
+  constexpr std::uint32_t always = 0xffffffffu, of[] = {0, always >> 6, always >> 3, always >> 1, always};
+  return of[Order::of_thread().below(5)];
 }
 
 }  // namespace
+
+Device& device() {
+  static Device& d = *new Device;
+  return d;
+}
+
+bool breaks_capture() {
+  if (capturing) capturing->broken = true;
+  return capturing;
+}
+
+void drain_all() {
+  std::vector<CudaDoubleStream*> streams;
+  {
+    const std::lock_guard lock(device().mutex);
+    for (auto* s : device().streams)
+      if (s->device == device_of_thread) streams.push_back(s);
+  }
+  for (auto* s : streams) drain(*s);
+}
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
   if (stream && stream->captured) return stream->captured->work.push_back(std::move(work));
   ++device().calls.single;
-  if (stream) return stream->work.push_back({{}, std::move(work)});
+  if (stream) {
+    stream->work.push_back({{}, std::move(work)});
+    return run_ahead();
+  }
   const Working now;
   work();
   ++device().time;
-}
-
-bool on_device(const void* p, std::size_t bytes) {
-  const std::lock_guard lock(device().mutex);
-  auto block = device().memory.upper_bound(const_cast<void*>(p));
-  if (!p || block == device().memory.begin()) return false;
-  --block;
-  const auto offset = static_cast<std::size_t>(static_cast<const char*>(p) - static_cast<const char*>(block->first));
-  return offset <= block->second && bytes <= block->second - offset;
 }
 
 void enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
   ++device().calls.single;
   stream->work.push_back({std::move(ready), std::move(work)});
+  run_ahead();
 }
 
 bool drive(cudaStream_t stream, const std::function<bool()>& done) {
@@ -194,65 +191,6 @@ using namespace cuda_double;
 CudaDoubleCalls cuda_double_calls() {
   const std::lock_guard lock(device().mutex);
   return device().calls;
-}
-
-// Fresh memory holds no zeros, so that nobody comes to rely on them; behind it lies a page that nobody may touch.
-cudaError_t cudaMalloc(void** p, std::size_t bytes) {
-  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
-  const std::lock_guard lock(device().mutex);
-  const std::size_t size = pages(bytes), guard = pages(1);
-  if (bytes > device().available()) return cudaErrorMemoryAllocation;
-  void* block = mmap(nullptr, size + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (block == MAP_FAILED) return cudaErrorMemoryAllocation;
-  mprotect(block, size, PROT_READ | PROT_WRITE);
-  std::memset(block, 0xee, size);
-  if (device().working == 0) mprotect(block, size, PROT_NONE);
-  device().memory[block] = size;
-  *p = block;
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* p) {
-  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
-  drain_all();
-  const std::lock_guard lock(device().mutex);
-  const auto found = device().memory.find(p);
-  if (found == device().memory.end()) {
-    device().managed.erase(p);
-    std::free(p);
-    return cudaSuccess;
-  }
-  munmap(p, found->second + pages(1));
-  device().memory.erase(found);
-  return cudaSuccess;
-}
-
-static cudaError_t allocate_for_both(void** p, std::size_t bytes) {
-  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
-  const std::size_t size = (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256;
-  *p = std::aligned_alloc(256, size);
-  if (!*p) return cudaErrorMemoryAllocation;
-  std::memset(*p, 0xee, size);
-  return cudaSuccess;
-}
-// More of it than is free would be moved to and fro while kernels run.
-cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned) {
-  if (bytes == 0) return cudaErrorInvalidValue;
-  const std::lock_guard lock(device().mutex);
-  if (bytes > device().available()) {
-    std::fputs("cuda_double: more managed memory than the device has free\n", stderr);
-    std::abort();
-  }
-  const cudaError_t status = allocate_for_both(p, bytes);
-  if (status == cudaSuccess) device().managed[*p] = bytes;
-  return status;
-}
-cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return allocate_for_both(p, bytes); }
-cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return allocate_for_both(p, bytes); }
-cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
-cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
-  const std::lock_guard lock(device().mutex);
-  *available = device().available(), *total = Device::total;
-  return cudaSuccess;
 }
 
 // All devices are the same one, under several names.
@@ -276,68 +214,82 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   const std::lock_guard lock(device().mutex);
   *s = new CudaDoubleStream;
-  (*s)->device = device_of_thread;
-  device().streams.insert(*s);
+  (*s)->device = device_of_thread, (*s)->haste = drawn_haste();
+  device().streams.push_back(*s);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  if (!s || unknown(s)) return cudaErrorInvalidResourceHandle;
   drain(*s);
   const std::lock_guard lock(device().mutex);
-  device().streams.erase(s);
+  std::erase(device().streams, s);
   delete s;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (unknown(s)) return cudaErrorInvalidResourceHandle;
   if (s) drain(*s);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (unknown(s) || unknown(e)) return cudaErrorInvalidResourceHandle;
   if (!s) {
-    reach(*e, e->recorded);
+    reach(*e);
     return cudaSuccess;
   }
   if (!e->stream) return cudaSuccess;
-  const auto there = [reached = e->reached, number = e->recorded] { return *reached >= number; };
+  const auto there = [reached = e->reached, number = e->recorded] { return reached->number >= number; };
   enqueue_when(
       s, [there, other = e->stream] { return drive(other, there); }, [] {});
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
+  const std::lock_guard lock(device().mutex);
   *e = new CudaDoubleEvent;
+  (*e)->has_time = !(flags & cudaEventDisableTiming);
+  device().events.push_back(*e);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
-  reach(*e, e->recorded);
+  if (unknown(e)) return cudaErrorInvalidResourceHandle;
+  const std::lock_guard lock(device().mutex);
+  std::erase(device().events, e);
   delete e;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (unknown(s) || unknown(e)) return cudaErrorInvalidResourceHandle;
   e->stream = s;
-  enqueue(s, [e, number = ++e->recorded] { *e->reached = number, e->time = device().time; });
+  enqueue(s, [reached = e->reached, number = ++e->recorded] { *reached = {number, device().time}; });
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
-  reach(*e, e->recorded);
+  if (unknown(e)) return cudaErrorInvalidResourceHandle;
+  reach(*e);
   return cudaSuccess;
 }
 // A piece of work takes a millisecond.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  if (*begin->reached < begin->recorded || *end->reached < end->recorded) return cudaErrorNotReady;
-  *milliseconds = static_cast<float>(end->time - begin->time);
+  if (unknown(begin) || unknown(end) || !begin->has_time || !end->has_time || begin->recorded == 0 ||
+      end->recorded == 0)
+    return cudaErrorInvalidResourceHandle;
+  if (!begin->done() || !end->done()) return cudaErrorNotReady;
+  *milliseconds = static_cast<float>(end->reached->time - begin->reached->time);
   return cudaSuccess;
 }
 // Whoever asks again and again is answered at last: each time the stream does a little.
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (unknown(e)) return cudaErrorInvalidResourceHandle;
   const std::lock_guard lock(device().mutex);
-  if (*e->reached >= e->recorded) return cudaSuccess;
+  if (e->done()) return cudaSuccess;
   const Working now;
   next(*e->stream);
-  return *e->reached >= e->recorded ? cudaSuccess : cudaErrorNotReady;
+  return e->done() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
@@ -367,9 +319,11 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGra
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  if (!s || unknown(s)) return cudaErrorInvalidResourceHandle;
   const std::lock_guard lock(device().mutex);
   ++device().calls.graphs;
   for (const auto& work : exec->work) s->work.push_back({{}, work});
+  run_ahead();
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory. That of the device is closed to the host except while the device works. Each block ends before a page that
+// nobody may touch. What the device still has to do when memory that it sees is given back is done first, as the
+// runtime does; nobody promises that for pinned memory, so whoever gives it back too early faults.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "device.h"
+#include "order.h"
+#include "queue.h"
+
+namespace cuda_double {
+namespace {
+
+std::size_t whole(std::size_t bytes, std::size_t unit) {
+  return (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
+}
+std::size_t page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+cudaError_t take(void** p, std::size_t bytes, Memory::Kind kind) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  constexpr std::size_t alignment = 256;
+  const std::lock_guard lock(device().mutex);
+  if (kind == Memory::Kind::device && bytes > device().available()) return cudaErrorMemoryAllocation;
+  const std::size_t size = whole(bytes, page());
+  void* mapping = mmap(nullptr, size + page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return cudaErrorMemoryAllocation;
+  mprotect(mapping, size, PROT_READ | PROT_WRITE);
+  Order::of_thread().fill_fresh(mapping, size);
+  if (kind == Memory::Kind::device && !device().open) mprotect(mapping, size, PROT_NONE);
+  *p = static_cast<char*>(mapping) + size - whole(bytes, alignment);
+  device().memory[*p] = {kind, mapping, size, bytes};
+  return cudaSuccess;
+}
+
+cudaError_t give_back(void* p, bool pinned) {
+  if (!p) return cudaSuccess;
+  const std::lock_guard lock(device().mutex);
+  const auto found = device().memory.find(p);
+  if (found == device().memory.end() || (found->second.kind == Memory::Kind::pinned) != pinned)
+    return cudaErrorInvalidValue;
+  munmap(found->second.mapping, found->second.mapped + page());
+  device().memory.erase(found);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+bool on_device(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(device().mutex);
+  auto block = device().memory.upper_bound(p);
+  if (!p || block == device().memory.begin()) return false;
+  --block;
+  const auto offset = static_cast<std::size_t>(static_cast<const char*>(p) - static_cast<const char*>(block->first));
+  return block->second.kind == Memory::Kind::device && offset <= block->second.bytes &&
+         bytes <= block->second.bytes - offset;
+}
+
+}  // namespace cuda_double
+
+using namespace cuda_double;
+
+cudaError_t cudaMalloc(void** p, std::size_t bytes) { return take(p, bytes, Memory::Kind::device); }
+// More of it than is free would be moved to and fro while kernels run.
+cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned) {
+  if (bytes == 0) return cudaErrorInvalidValue;
+  const std::lock_guard lock(device().mutex);
+  if (bytes > device().available()) {
+    std::fputs("cuda_double: more managed memory than the device has free\n", stderr);
+    std::abort();
+  }
+  return take(p, bytes, Memory::Kind::managed);
+}
+cudaError_t cudaFree(void* p) {
+  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
+  drain_all();
+  return give_back(p, false);
+}
+cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return take(p, bytes, Memory::Kind::pinned); }
+cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return take(p, bytes, Memory::Kind::pinned); }
+cudaError_t cudaFreeHost(void* p) { return give_back(p, true); }
+cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
+  const std::lock_guard lock(device().mutex);
+  *available = device().available(), *total = Device::total;
+  return cudaSuccess;
+}
