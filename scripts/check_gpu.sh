@@ -13,7 +13,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Every operation; networks with channels last and in true 16 bits; recorded steps; codecs, update rules and exchange bit for bit.
-agreement_tests=(tests/backend/agreement_test tests/graph/layouts_test tests/graph/repeated_steps_test tests/codec/cuda_codec_test
+agreement_tests=(tests/backend/agreement_test tests/graph/layouts_test tests/graph/half_values_test tests/graph/repeated_steps_test tests/codec/cuda_codec_test
   tests/optim/cuda_kernels_test tests/strategy/data_parallel_on_device_test tests/strategy/sparse_exchange_on_device_test)
 programs=("${agreement_tests[@]}" benchmarks/device_codec_benchmark)
 

@@ -65,8 +65,8 @@ enum class LossOp {
   sum_abs
 };
 
-// The numbers of products (and convolutions). Operands are rounded to the type, sums are float32; images may be stored
-// in it (ImageBackend::element). Weights, all other operations and reductions are float32 in each case.
+// The numbers of products (and convolutions). Operands are rounded to the type, sums are float32; values between them
+// may be stored in it (ImageBackend::element). Weights, all other operations and reductions are float32 in each case.
 enum class ComputeType { float32, tf32, bfloat16, float16 };
 
 // Elementwise access to up to three operands and a result; axis 0 is the fastest, a stride of 0 repeats an operand.

@@ -2,7 +2,7 @@
 // Chooses how the images of a program lie in memory. Convolutions with enough channels want blocks of channels; what
 // follows them (pooling, normalisation, elementwise operations, sums, stacks of channels) takes the format of its
 // input. Where a consumer wants the other format a Reorder is inserted, once for each value. Images in blocks are
-// stored as what the backend says, in 16 bits perhaps; everything else is float32.
+// stored as what the backend says, in 16 bits perhaps; everything else is float32 so far (half_values.cpp).
 #include <algorithm>
 #include <set>
 
