@@ -27,7 +27,7 @@ Test = [ action = "test"; minibatchSize = 100
              input = [ x = [ alias = "x"; dim = 36; format = "%s" ]; labels = [ alias = "y"; dim = 4; format = "sparse" ] ] ] ]
 '''
 DENSE = '''x = Input {36}; labels = SparseInput {4}
-    h = BatchNormalizationLayer {} (DenseLayer {20, activation = Tanh} (x))
+    h = BatchNormalizationLayer {} (DenseLayer {24, activation = Tanh} (x))
     z = LinearLayer {4} (Dropout (Sigmoid (h)))'''
 IMAGE = '''x = Input {6:6:1}; labels = SparseInput {4}
     c = ConvolutionalLayer {8, (3:3), pad = true, activation = ReLU} (x)
@@ -105,9 +105,9 @@ class GpuTest(support.TrainerTest):
                     self.assertAlmostEqual(a, b, delta=2e-2)
 
     def test_recorded_steps_give_the_same_bits(self):
-        for network, ranks in ((DENSE, None), (IMAGE, None), (DENSE, 2)):
-            with self.subTest(network=network, ranks=ranks):
-                recorded, told = ([self.criteria(network, '0', ranks=ranks, extra=[f'cudaGraphs={on}', 'Train=[SGD=[minibatchSize=8]]']),
+        for network, ranks, kind in ((DENSE, None, 'float32'), (IMAGE, None, 'float32'), (DENSE, 2, 'float32'), (DENSE, None, 'float16'), (IMAGE, None, 'bfloat16')):
+            with self.subTest(network=network, ranks=ranks, kind=kind):
+                recorded, told = ([self.criteria(network, '0', ranks=ranks, extra=[f'cudaGraphs={on}', f'computeType={kind}', 'Train=[SGD=[minibatchSize=8]]']),
                                    (self.directory / f'models/0-{ranks}/net.dnn').read_bytes()] for on in ('true', 'false'))
                 self.assertEqual(recorded, told)
 
