@@ -13,11 +13,13 @@
 namespace tutti::cuda {
 namespace {
 
-// Kernels of V lanes work on V neighbouring values at a time; `count` is a multiple of it.
+// Kernels of V lanes work on V neighbouring values at a time; `count` is a multiple of it. Loops over lanes that the
+// compiler would not unroll by itself would keep them in memory.
 template <class T, unsigned V>
 __global__ void map_each(UnaryOp op, const T* x, T* y, std::size_t count) {
   for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
     Lanes<V> v = load<V>(x + i);
+#pragma unroll
     for (unsigned l = 0; l < V; ++l) v.at[l] = mapped(op, v.at[l]);
     store(y + i, v);
   }
@@ -184,7 +186,7 @@ __global__ void combine_gradient_each(Contribution contribution, Walk walk, floa
   for (std::size_t i = first_element(); i < walk.count; i += element_step()) {
     Places p;
     advance(walk, i, p);
-    float* target = dx + p.at[contribution.k];
+    float* target = dx + p.of(contribution.k);
     const float g = contribution(p);
     *target = add ? *target + g : g;
   }
@@ -212,6 +214,7 @@ __global__ void bias_activation_each(UnaryOp op, std::size_t count, unsigned n, 
   for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
     const unsigned column = narrow ? static_cast<unsigned>(i) % n : static_cast<unsigned>(i % n);
     Lanes<V> v = load<V>(y + i);
+#pragma unroll
     for (unsigned l = 0; l < V; ++l) v.at[l] = mapped(op, v.at[l] + bias[column + l]);
     store(y + i, v);
   }

@@ -34,7 +34,7 @@ __global__ void fold_each(F f, Walk kept, Walk folded, unsigned k, unsigned lane
       __syncthreads();
     }
     if (member == 0 && element < kept.count) {
-      float& to = target[here.at[k]];
+      float& to = target[here.of(k)];
       to = add ? to + partial[threadIdx.x] : partial[threadIdx.x];
     }
     __syncthreads();

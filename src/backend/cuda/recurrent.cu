@@ -49,7 +49,8 @@ __global__ void lstm_step_gradient_each(LstmRowsGradient r) {
   }
 }
 
-// Tiles of one gate through shared memory: cells along x, inputs along y, the bias as a last line of inputs.
+// Tiles of one gate through shared memory: cells along x, inputs along y, the bias as a last line of inputs. Parameters
+// that are indexed by the gate stay where the launch has put them.
 constexpr unsigned tile = 32, rows_at_once = 8;
 struct Tile {
   std::size_t cell, input;
@@ -60,7 +61,8 @@ struct Tile {
         gate(blockIdx.z) {}
 };
 
-__global__ void give_tile(std::size_t cells, std::size_t inputs, const float* w, const float* bias, GateWeights to) {
+__global__ void give_tile(std::size_t cells, std::size_t inputs, const float* w, const float* bias,
+                          const __grid_constant__ GateWeights to) {
   __shared__ float values[tile][tile + 1];
   const Tile t;
   for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
@@ -77,8 +79,8 @@ __global__ void give_tile(std::size_t cells, std::size_t inputs, const float* w,
   }
 }
 
-__global__ void take_tile(std::size_t cells, std::size_t inputs, GateWeights from, GradientPlace w,
-                          GradientPlace bias) {
+__global__ void take_tile(std::size_t cells, std::size_t inputs, const __grid_constant__ GateWeights from,
+                          GradientPlace w, GradientPlace bias) {
   __shared__ float values[tile][tile + 1];
   const Tile t;
   for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
@@ -90,7 +92,7 @@ __global__ void take_tile(std::size_t cells, std::size_t inputs, GateWeights fro
   for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
     const std::size_t k = t.input + r, j = t.cell + threadIdx.x;
     if (j >= cells || k > inputs) continue;
-    const GradientPlace& place = k < inputs ? w : bias;
+    const GradientPlace place = k < inputs ? w : bias;
     if (!place.to) continue;
     float& to = place.to[(k < inputs ? k * 4 * cells : 0) + t.gate * cells + j];
     to = place.add ? to + values[threadIdx.x][r] : values[threadIdx.x][r];

@@ -43,6 +43,8 @@ inline Folded folded(const Layout& l, std::size_t k) {
 
 struct Places {
   std::size_t at[4] = {};
+  // at[k], for a k that the compiler does not know: as an index it would move all four to memory.
+  __device__ std::size_t of(unsigned k) const { return k == 0 ? at[0] : k == 1 ? at[1] : k == 2 ? at[2] : at[3]; }
 };
 
 __device__ inline void advance(const Walk& w, std::size_t element, Places& p) {
