@@ -16,8 +16,8 @@ enum class Format { plain, blocked };
 // The channel_block() that takes all channels of an image, whatever their number: channels last, nothing is missing.
 constexpr std::size_t all_channels = ~std::size_t{0};
 
-// What the values of images, and those between dense layers, are stored as; whatever they are read as is computed in
-// float32, and rounded once when it is written. A pointer to floats stands for all of them: numbers of 16 bits lie there two to a float.
+// What values of images and between dense layers are stored as; all is computed in float32, rounded once when written.
+// A pointer to floats stands for all of them: numbers of 16 bits lie there two to a float.
 enum class Element { float32, bfloat16, float16 };
 constexpr std::size_t bytes_of(Element e) { return e == Element::float32 ? 4 : 2; }
 constexpr std::size_t floats_of(Element e, std::size_t count) { return (count * bytes_of(e) + 3) / 4; }

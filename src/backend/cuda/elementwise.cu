@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise operations: maps, broadcast combinations, fused bias and activation, dropout; and their gradients.
+// Elementwise operations: maps, broadcast combinations, fused bias and activation; and their gradients.
 #include <algorithm>
 #include <cassert>
-#include <type_traits>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/flat.h"
 #include "backend/cuda/fold.h"
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
@@ -253,40 +253,6 @@ __global__ void sum_rows(std::size_t rows, std::size_t n, const float* x, float*
   }
 }
 
-__device__ std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-template <class T, unsigned V>
-__global__ void dropout_each(DropoutMask mask, const T* x, T* y, std::size_t count, bool add) {
-  constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
-  const std::uint64_t key = mixed(mask.numbers->seed + golden), first = mask.numbers->first + mask.skipped;
-  const float keep = 1.0f / (1.0f - mask.rate);
-  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
-    Lanes<V> v = load<V>(x + i);
-    for (unsigned l = 0; l < V; ++l) {
-      const std::uint64_t r = mixed(key + (first + i + l) * golden);
-      const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 5.9604644775390625e-8f;  // 2^-24
-      v.at[l] = u <= mask.rate ? 0.0f : v.at[l] * keep;
-    }
-    put(y + i, v, add);
-  }
-}
-
-// use(a number of the type, how many of them a thread takes at a time), as constants.
-template <class Use, class... P>
-void flat(Element element, std::size_t count, const Use& use, const P*... p) {
-  with_type(element, [&](auto number) {
-    using T = decltype(number);
-    if (in_whole_lanes<T>(count, p...))
-      use(number, std::integral_constant<unsigned, whole_lanes<T>>{});
-    else
-      use(number, std::integral_constant<unsigned, 1>{});
-  });
-}
-
 // Whether the operands lie side by side as the result does.
 bool lies_flat(const Walk& walk, std::size_t operands) {
   bool flat = walk.rank == 1 && walk.stride[3][0] == 1;
@@ -396,19 +362,6 @@ void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::si
            chunks == 1 && accumulate);
   });
   if (chunks > 1) launch(sum_rows, blocks_for(n, 64), 64, stream(), chunks, n, sums, dbias, accumulate);
-}
-
-void CudaBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
-                          Element element) {
-  if (count == 0) return;
-  flat(
-      element, count,
-      [&](auto number, auto lanes) {
-        using T = decltype(number);
-        launch(dropout_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), mask, as<T>(x), as<T>(y),
-               count, accumulate);
-      },
-      x, y);
 }
 
 }  // namespace tutti::cuda

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// flat.h -- kernels over values that lie side by side, of any type, as many at a time as their places allow.
+#pragma once
+
+#include <type_traits>
+
+#include "backend/cuda/lanes.h"
+
+namespace tutti::cuda {
+
+// use(a number of the type, how many of them a thread takes at a time), as constants.
+template <class Use, class... P>
+void flat(Element element, std::size_t count, const Use& use, const P*... p) {
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    if (in_whole_lanes<T>(count, p...))
+      use(number, std::integral_constant<unsigned, whole_lanes<T>>{});
+    else
+      use(number, std::integral_constant<unsigned, 1>{});
+  });
+}
+
+}  // namespace tutti::cuda
