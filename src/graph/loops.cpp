@@ -175,6 +175,24 @@ std::vector<std::size_t> order_in_loop(const Graph& graph, const std::vector<std
   return order;
 }
 
+namespace {
+
+// In training the statistics of a minibatch are those of all its steps, which a loop does not have at once.
+void check_runs_by_step(const Instruction& i) {
+  if (!runs_by_step(i.operation))
+    throw ConfigError(i.node.where,
+                      fmt::format("{} '{}' works on whole sequences and cannot stand inside of a loop through time",
+                                  i.operation, i.node.name),
+                      "move it out of the loop");
+  if (i.operation == "BatchNormalization" && flag(i.node, "training", false))
+    throw ConfigError(
+        i.node.where,
+        fmt::format("BatchNormalization '{}' cannot be trained inside of a loop through time", i.node.name),
+        "normalise what goes into the loop or comes out of it");
+}
+
+}  // namespace
+
 void group_loops(Lowered& code) {
   auto& all = code.instructions;
   code.loops.clear();
@@ -222,12 +240,7 @@ void group_loops(Lowered& code) {
             "gather, scatter and slice sequences outside of the loop");
       if (is_delay(instruction.operation)) l.backwards = instruction.operation == "FutureValue";
     }
-    for (const auto i : order)
-      if (!runs_by_step(all[i].operation))
-        throw ConfigError(all[i].node.where,
-                          fmt::format("{} '{}' works on whole sequences and cannot stand inside of a loop through time",
-                                      all[i].operation, all[i].node.name),
-                          "move it out of the loop");
+    for (const auto i : order) check_runs_by_step(all[i]);
     for (const auto i : order) result.push_back(std::move(all[i]));
     code.loops.push_back(l);
   }
