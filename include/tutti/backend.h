@@ -219,14 +219,20 @@ class Backend {
   // Recurrent cells, and layers of them.
   virtual void lstm_step(const LstmRows&) = 0;
   virtual void lstm_step_gradient(const LstmRowsGradient&) = 0;
+  virtual void gru_step(const GruRows&) = 0;
+  virtual void gru_step_gradient(const GruRowsGradient&) = 0;
+  // With gru_reset_before: ahead of the step, and behind the gradient of the step.
+  virtual void gru_reset(const GruRows&) = 0;
+  virtual void gru_reset_gradient(const GruRowsGradient&) = 0;
   // Whether layers are worth more when they make W x + b themselves.
-  virtual bool fuses_lstm_inputs() const { return false; }
+  virtual bool fuses_recurrent_inputs() const { return false; }
   // Of the pointers it counts only which are null.
-  virtual std::size_t lstm_room(const LstmLayer&) = 0;
-  // Before lstm(), which may be repeated from a recording as long as the layer is the same: what it needs of the host.
-  virtual void tell_lstm(const LstmLayer&) {}
-  virtual void lstm(const LstmLayer&) = 0;
-  virtual void lstm_gradient(const LstmLayer&, const LstmLayerGradient&) = 0;
+  virtual std::size_t recurrent_layer_room(const RecurrentLayer&) = 0;
+  // Before recurrent_layer(), which may be repeated from a recording as long as the layer is the same: what it needs of
+  // the host.
+  virtual void tell_recurrent_layer(const RecurrentLayer&) {}
+  virtual void recurrent_layer(const RecurrentLayer&) = 0;
+  virtual void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) = 0;
 
   // Along an axis.
   virtual void reduce(ReduceOp, const Extent&, const float* x, float* y) = 0;

@@ -8,8 +8,18 @@
 
 namespace tutti {
 
-// One step of an LSTM for some rows (sequences) of `cells` elements; gates in the order input, candidate, forget,
-// output. What a row reads may stand still: steps of 0 repeat one row. Results must not overlap what is read.
+// Of a GRU the reset gate acts on the state before its product with the weight, or on that product.
+enum class CellKind { lstm, gru_reset_before, gru_reset_after };
+
+// Blocks of `cells` columns in the weights. An LSTM has them in the order input, candidate, forget, output, a GRU in
+// the order update, reset, candidate.
+constexpr std::size_t gates_of(CellKind kind) { return kind == CellKind::lstm ? 4 : 3; }
+// Floats that are kept for each cell of a column from forward to backward: the gates, and the cell of an LSTM or
+// GruRows::inner.
+constexpr std::size_t kept_of(CellKind kind) { return gates_of(kind) + 1; }
+
+// One step of an LSTM for some rows (sequences) of `cells` elements. What a row reads may stand still: steps of 0
+// repeat one row. Results must not overlap what is read.
 struct LstmRows {
   std::size_t rows = 0, cells = 0;
   const float* projected = nullptr;   // rows x 4 cells: W x + b
@@ -33,6 +43,37 @@ struct LstmRowsGradient {
   float* cell_before_gradient = nullptr;   // rows x cells
 };
 
+// One step of a GRU. Where the reset gate acts before the product, gru_reset() makes the gates `update` and `reset` and
+// the state that has been reset; gru_step(), behind the product with that, makes the rest. The gradient goes the other
+// way.
+struct GruRows {
+  CellKind kind = CellKind::gru_reset_after;
+  std::size_t rows = 0, cells = 0;
+  const float* projected = nullptr;   // rows x 3 cells: W x + b
+  const float* from_state = nullptr;  // rows x 3 cells: H h'
+  std::size_t from_state_step = 0;
+  const float* state_bias = nullptr;     // 3 cells, added to from_state by gru_reset_after; null: none
+  const float* output_before = nullptr;  // rows x cells
+  std::size_t output_before_step = 0;
+  float* gates = nullptr;   // rows x 3 cells, kept for the gradient
+  float* inner = nullptr;   // rows x cells, kept: what the reset gate acts on, or what it has made before the product
+  float* output = nullptr;  // rows x cells
+};
+struct GruRowsGradient {
+  CellKind kind = CellKind::gru_reset_after;
+  std::size_t rows = 0, cells = 0;
+  const float* gates = nullptr;
+  const float* inner = nullptr;
+  const float* output_before = nullptr;
+  std::size_t output_before_step = 0;
+  const float* output_gradient = nullptr;   // rows x cells
+  const float* carried_gradient = nullptr;  // rows x cells, of the same values: from the following step
+  const float* reset_gradient = nullptr;    // rows x cells, of the state that has been reset: for gru_reset_gradient()
+  float* gates_gradient = nullptr;          // rows x 3 cells, before the activations
+  float* from_state_gradient = nullptr;     // rows x 3 cells; of gru_reset_after, the other kind's is gates_gradient
+  float* output_before_gradient = nullptr;  // rows x cells, but for what comes through H
+};
+
 // Sequences in packed order: step t is the columns [begins[t], begins[t + 1]), one for each sequence that is longer
 // than t, the longest sequence first.
 struct PackedSteps {
@@ -47,8 +88,9 @@ struct PackedSteps {
   std::size_t columns() const { return begins.back(); }
 };
 
-// An LSTM over sequences. The part of the gates that comes from the input is made outside, or W x + b within.
-struct LstmLayer {
+// A recurrent layer over sequences. The part of the gates that comes from the input is made outside, or W x + b within.
+struct RecurrentLayer {
+  CellKind kind = CellKind::lstm;
   PackedSteps time;
   bool backwards = false;  // from the last step of each sequence to the first
   bool training = false;   // a gradient follows
@@ -56,24 +98,29 @@ struct LstmLayer {
   bool gates_gradient_apart = false;
   std::size_t cells = 0;
 
-  const float* projected = nullptr;  // columns x 4 cells; null: x and w make it
+  const float* projected = nullptr;  // columns x gates() cells; null: x and w make it
   const float* x = nullptr;          // columns x inputs
   std::size_t inputs = 0;
-  const float* w = nullptr;     // inputs x 4 cells
-  const float* bias = nullptr;  // 4 cells; null: none
-  const float* h = nullptr;     // cells x 4 cells
+  const float* w = nullptr;     // inputs x gates() cells
+  const float* bias = nullptr;  // gates() cells; null: none
+  const float* h = nullptr;     // cells x gates() cells
+  const float* state_bias =
+      nullptr;  // gates() cells, added to the product with the state: of gru_reset_after; null: none
   // Gemm::b_version of the weights.
   std::uint64_t w_version = 0, h_version = 0;
 
   // Where sequences begin from: a row of `cells` for each of them, or one for all (a step of 0).
+  // Cells are those of an LSTM.
   const float *initial_output = nullptr, *initial_cell = nullptr;
   std::size_t initial_step = 0;
 
   float* output = nullptr;     // columns x cells
   float* last_cell = nullptr;  // rows x cells: the cells behind the last step that is taken; null: not wanted
-  // Kept from forward to backward. `work` has 5 cells for each column; null: `room`, of Backend::lstm_room() floats and
-  // as well aligned as what allocate() gives, has place for that as well.
+  // Kept from forward to backward. `work` has kept_of() cells for each column; null: `room`, of
+  // Backend::recurrent_layer_room() floats and as well aligned as what allocate() gives, has place for that as well.
   float *work = nullptr, *room = nullptr;
+
+  std::size_t gates() const { return gates_of(kind); }
 };
 
 // Where a gradient goes, and whether it is added to what stands there. Null: it is not wanted.
@@ -81,11 +128,11 @@ struct GradientPlace {
   float* to = nullptr;
   bool add = false;
 };
-struct LstmLayerGradient {
+struct RecurrentLayerGradient {
   float* output = nullptr;   // the gradient of the result; its memory is used up
   GradientPlace projected;   // of a layer with `projected`
   GradientPlace x, w, bias;  // of one without
-  GradientPlace h;
+  GradientPlace h, state_bias;
   float *initial_output = nullptr, *initial_cell = nullptr;  // one row, which gets the sum of the sequences added
   // By row, where each has a state of its own: 0 where that has been carried over, and no gradient flows to.
   std::span<const std::int32_t> begins;

@@ -57,8 +57,8 @@ Recurrent recurrent_function(Writer& w, const Layer& l, bool turned) {
                                            bias_text(l, r.units, 4, forget ? 2 : 4), activation, gate, weights, plain));
   } else if (kind == "GRU") {
     r.function =
-        w.function(l, fmt::format("_Keras.Gru {{{}, ({}), {}, {}, {}, {}}}", r.units, bias_text(l, r.units, 3, 3),
-                                  activation, gate, weights, flag(l, {"reset_after"}, l.kind != kind)));
+        w.function(l, fmt::format("_Keras.Gru {{{}, ({}), {}, {}, {}, {}, {}}}", r.units, bias_text(l, r.units, 3, 3),
+                                  activation, gate, weights, flag(l, {"reset_after"}, l.kind != kind), plain));
   } else {
     r.function = w.function(l, fmt::format("_Keras.Simple {{{}, ({}), {}, {}}}", r.units, bias_text(l, r.units, 1, 1),
                                            activation, weights));

@@ -60,11 +60,19 @@ _Keras = {
     apply (x) = if plain then fused (x) else stepwise (x)
   }.apply
 
-  # With resetAfter the reset gate acts on the product, which then has a bias of its own.
-  Gru {units, bias, activation, gateActivation, init, initValueScale, recurrentInit, recurrentScale, goBackwards, resetAfter} = {
+  # The reset gate acts on the state or, where it comes late, on its product, which then has a bias of its own.
+  # With the usual activations (`plain`) all steps are one operation.
+  Gru {units, bias, activation, gateActivation, init, initValueScale, recurrentInit, recurrentScale, goBackwards, late, plain} = {
     input = FromInput {3 * units, bias, init, initValueScale}
     H = ParameterTensor {3 * units : units, init=recurrentInit, initValueScale=recurrentScale}
     bh = ParameterTensor {3 * units, init='fixedValue', value=0}
+    fused (x) = new ComputationNode {
+      operation = 'GRU'
+      inputs = if late && IsArray (bias) then input.apply (x) : H : bh else input.apply (x) : H
+      backwards = goBackwards
+      defaultHiddenActivation = 0
+      resetAfter = late
+    }
     part (x, k) = Slice (k * units, (k + 1) * units, x)
     after (x) = {
       fromInput = input.apply (x)
@@ -84,7 +92,7 @@ _Keras = {
       candidate = activation (part (fromInput, 2) + rows (2) * (r .* before))
       h = z .* before + (1 - z) .* candidate
     }.h
-    apply (x) = if resetAfter then after (x) else directly (x)
+    apply (x) = if plain then fused (x) else if late then after (x) else directly (x)
   }.apply
 
   Simple {units, bias, activation, init, initValueScale, recurrentInit, recurrentScale, goBackwards} = {

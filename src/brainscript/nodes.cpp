@@ -22,6 +22,7 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
       {"PastValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
       {"FutureValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
       {"LSTM", {{"backwards", flag}, {"defaultHiddenActivation", number}}},
+      {"GRU", {{"resetAfter", flag}, {"backwards", flag}, {"defaultHiddenActivation", number}}},
       {"Times", {{"outputRank", integer}, {"inferInputRankToMap", integer}}},
       {"TransposeTimes", {{"outputRank", integer}}},
       {"Softmax", {{"axis", integer}}},

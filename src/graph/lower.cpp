@@ -200,7 +200,7 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
               const std::vector<std::size_t>& roots, const LowerOptions& options) {
   Lowered code = Lowering(graph, values, options.training).run(order);
   fuse_bias_and_activation(code, roots);
-  if (options.fused_lstm_inputs) fuse_lstm_inputs(code, roots);
+  if (options.fused_recurrent_inputs) fuse_recurrent_inputs(code, roots);
   group_loops(code);
   if (options.fused_products) fuse_into_products(code, roots);
   fuse_images(code, roots);

@@ -31,7 +31,7 @@ struct LowerOptions {
   std::size_t channel_block = 0;            // of images in blocks of channels; 0 = all images are plain
   Element half_element = Element::float32;  // what those in blocks, and what dense layers hand on, are stored as
   bool fused_products = false;              // products take bias and ReLU along
-  bool fused_lstm_inputs = false;
+  bool fused_recurrent_inputs = false;
 };
 
 // `order` from evaluation_order, `values` from infer_graph, `roots` are kept observable (not fused away).
@@ -40,8 +40,8 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
 
 // Product, plus, activation -> product, one pass over it. Part of lower().
 void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roots);
-// LSTMs take in the product that makes their input, where the backend wants that: fuse_recurrence.cpp.
-void fuse_lstm_inputs(Lowered& code, const std::vector<std::size_t>& roots);
+// Recurrent layers take in the product that makes their input, where the backend wants that: fuse_recurrence.cpp.
+void fuse_recurrent_inputs(Lowered& code, const std::vector<std::size_t>& roots);
 // A product with one row for each sample and a weight for all.
 bool plain_product(const Instruction&);
 // Products do what stands behind them as well, where the backend can: fuse.cpp.

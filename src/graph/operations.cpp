@@ -71,6 +71,8 @@ const std::array operations = {
     OperationInfo{"FutureValue", 1, 2},  // the same
     OperationInfo{"LSTM", 2, 4},         // W x + b [4c], H [4c : c], initial h and c if trained; backwards=false,
                                          // defaultHiddenActivation=0.1
+    OperationInfo{"GRU", 2, 3},          // W x + b [3c], H [3c : c], a bias of H's product with resetAfter=true;
+                                         // resetAfter=false, backwards=false, defaultHiddenActivation=0.1
     OperationInfo{"TimeReverse", 1, 1},
     // Dynamic axes.
     OperationInfo{"Where", 1, 1},                 // frames where the condition is not 0; a new axis

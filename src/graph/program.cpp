@@ -31,7 +31,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
                  .channel_block = options.image_layouts ? backend.images().channel_block() : 0,
                  .half_element = options.half_values ? backend.images().element() : Element::float32,
                  .fused_products = backend.fuses_products(),
-                 .fused_lstm_inputs = backend.fuses_lstm_inputs()});
+                 .fused_recurrent_inputs = backend.fuses_recurrent_inputs()});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);

@@ -11,6 +11,21 @@ namespace {
 
 bool has_unknown(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) != s.dims.end(); }
 
+// `gates` blocks of c rows from the input, [gates * c : c] for the state.
+Shape cells_shape(const ShapeCall& c, std::size_t gates) {
+  const std::size_t rows = c.in[0].elements(), cells = rows / gates;
+  if (rows % gates != 0) c.fail(fmt::format("{} is not {} blocks of equal size", c.operand(0), gates), "");
+  if (c.in[1].elements() != 0 && (c.in[1][0] != rows || c.in[1].elements() != rows * cells))
+    c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
+           fmt::format("the weight of the state is [{} x {}]", rows, cells));
+  return Shape{{cells}};
+}
+
+void need_elements(const ShapeCall& c, std::size_t k, std::size_t count) {
+  if (c.in[k].elements() != count && !has_unknown(c.in[k]))
+    c.fail(fmt::format("{} needs {} elements", c.operand(k), count), "");
+}
+
 }  // namespace
 
 Shape delay_shape(const ShapeCall& c) {
@@ -44,18 +59,18 @@ Shape packed_index_shape(const ShapeCall& c) {
 Shape gather_shape(const ShapeCall& c) { return c.in[1]; }
 Shape scatter_shape(const ShapeCall& c) { return c.in[2]; }
 
-// Four blocks of c rows from the input, [4c : c] for the state.
 Shape lstm_shape(const ShapeCall& c) {
-  const std::size_t rows = c.in[0].elements();
-  if (rows % 4 != 0) c.fail(fmt::format("{} is not four blocks of equal size", c.operand(0)), "");
-  const Shape out{{rows / 4}};
-  if (c.in[1].elements() != 0 && (c.in[1][0] != rows || c.in[1].elements() != rows * (rows / 4)))
-    c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
-           fmt::format("the weight of the state is [{} x {}]", rows, rows / 4));
+  const Shape out = cells_shape(c, 4);
   if (c.in.size() == 3) c.fail("an initial output without an initial cell", "give both or none");
-  for (std::size_t k = 2; k < c.in.size(); ++k)
-    if (c.in[k].elements() != rows / 4 && !has_unknown(c.in[k]))
-      c.fail(fmt::format("{} needs {} elements", c.operand(k), rows / 4), "");
+  for (std::size_t k = 2; k < c.in.size(); ++k) need_elements(c, k, out.elements());
+  return out;
+}
+
+Shape gru_shape(const ShapeCall& c) {
+  const Shape out = cells_shape(c, 3);
+  if (c.in.size() == 3 && !flag(c.node, "resetAfter", false))
+    c.fail("a bias of the product with the state without resetAfter", "add it to the input");
+  if (c.in.size() == 3) need_elements(c, 2, c.in[0].elements());
   return out;
 }
 

@@ -83,7 +83,8 @@ bool repeats(const Instruction& i) {
                                              "LocalResponseNormalization",
                                              "PastValue",
                                              "FutureValue",
-                                             "LSTM"};
+                                             "LSTM",
+                                             "GRU"};
   return !i.reads_sparse && same.contains(i.operation);
 }
 

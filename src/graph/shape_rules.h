@@ -33,6 +33,7 @@ Shape packed_index_shape(const ShapeCall&);
 Shape gather_shape(const ShapeCall&);
 Shape scatter_shape(const ShapeCall&);
 Shape lstm_shape(const ShapeCall&);
+Shape gru_shape(const ShapeCall&);
 
 // image_shapes.cpp
 Shape convolution_shape(const ShapeCall&);

@@ -292,6 +292,7 @@ const std::map<std::string, Rule>& rules() {
       {"PastValue", delay_shape},
       {"FutureValue", delay_shape},
       {"LSTM", lstm_shape},
+      {"GRU", gru_shape},
       {"TimeReverse", same},
       {"Where", where_shape},
       {"PackedIndex", packed_index_shape},

@@ -155,6 +155,36 @@ TEST_F(Agreement, LstmSteps) {
       });
 }
 
+TEST_F(Agreement, GruSteps) {
+  for (const CellKind kind : {CellKind::gru_reset_before, CellKind::gru_reset_after})
+    for (const bool stands : {false, true})
+      for (const bool biased : {false, true})
+        for (const std::size_t cells : {1, 16, 37})
+          compare(0, [&](Desk& d) {
+            const std::size_t rows = 7, n = rows * cells;
+            const bool before = kind == CellKind::gru_reset_before;
+            GruRows r{.kind = kind, .rows = rows, .cells = cells};
+            r.projected = d.put(random(3 * n, 1)), r.from_state = d.put(random(3 * n, 2));
+            r.from_state_step = stands ? 0 : 3 * cells, r.output_before_step = stands ? 0 : cells;
+            r.output_before = d.put(random(n, 3));
+            if (biased && !before) r.state_bias = d.put(random(3 * cells, 4));
+            r.gates = d.put(Floats(3 * n)), r.inner = d.put(Floats(n)), r.output = d.put(Floats(n));
+            if (before) d.backend.gru_reset(r);
+            d.backend.gru_step(r);
+            d.take(r.gates, 3 * n), d.take(r.inner, n), d.take(r.output, n);
+            GruRowsGradient g{.kind = kind, .rows = rows, .cells = cells, .gates = r.gates, .inner = r.inner};
+            g.output_before = r.output_before, g.output_before_step = r.output_before_step;
+            g.output_gradient = d.put(random(n, 5)), g.carried_gradient = d.put(random(n, 6));
+            g.gates_gradient = d.put(Floats(3 * n)), g.output_before_gradient = d.put(Floats(n));
+            if (before) g.reset_gradient = d.put(random(n, 7));
+            if (!before) g.from_state_gradient = d.put(Floats(3 * n));
+            d.backend.gru_step_gradient(g);
+            if (before) d.backend.gru_reset_gradient(g);
+            d.take(g.gates_gradient, 3 * n), d.take(g.output_before_gradient, n);
+            if (!before) d.take(g.from_state_gradient, 3 * n);
+          });
+}
+
 // Two windows: with padding on both sides, and on one side only.
 std::vector<ImageWindow> windows() {
   return {{2, {9, 8, 1}, {9, 8, 1}, {3, 3, 1}, {1, 1, 1}, {1, 1, 0}},

@@ -29,13 +29,15 @@ const std::vector<Shape>& shapes() {
 }
 
 enum class Input { projected, taken, taken_with_bias };
+constexpr CellKind kinds[] = {CellKind::lstm, CellKind::gru_reset_before, CellKind::gru_reset_after};
 
 // The layer and its gradient with operands of its own; everything that it writes is a result.
-void layer(Desk& d, const Shape& shape, Input input, bool backwards, bool own_states, bool add) {
+void layer(Desk& d, CellKind kind, const Shape& shape, Input input, bool backwards, bool own_states, bool add) {
   const std::vector<std::size_t> begins = shape.begins();
-  const std::size_t c = shape.cells, gates = 4 * c;
-  LstmLayer l;
-  l.time = {begins}, l.backwards = backwards, l.training = true, l.cells = c;
+  const std::size_t c = shape.cells, gates = gates_of(kind) * c;
+  const bool has_cell = kind == CellKind::lstm;
+  RecurrentLayer l;
+  l.kind = kind, l.time = {begins}, l.backwards = backwards, l.training = true, l.cells = c;
   const std::size_t columns = l.time.columns(), rows = l.time.rows(), x = columns * shape.inputs;
   float* in = d.put(random(input == Input::projected ? columns * gates : x, 1));
   (input == Input::projected ? l.projected : l.x) = in;
@@ -44,16 +46,19 @@ void layer(Desk& d, const Shape& shape, Input input, bool backwards, bool own_st
   l.h = d.put(random(c * gates, 4, -0.5f, 0.5f));
   l.initial_step = own_states ? c : 0;
   const std::size_t states = own_states ? rows * c : c;
-  l.initial_output = d.put(random(states, 5)), l.initial_cell = d.put(random(states, 6));
-  l.output = d.put(Floats(columns * c)), l.last_cell = d.put(Floats(rows * c));
+  l.initial_output = d.put(random(states, 5));
+  if (has_cell) l.initial_cell = d.put(random(states, 6)), l.last_cell = d.put(Floats(rows * c));
+  if (kind == CellKind::gru_reset_after && input != Input::taken) l.state_bias = d.put(random(gates, 11));
+  l.output = d.put(Floats(columns * c));
   l.gates_gradient_apart = input == Input::projected && add;
-  if (input == Input::projected) l.work = d.put(Floats(columns * 5 * c));
-  l.room = d.put(Floats(d.backend.lstm_room(l)));
-  d.backend.tell_lstm(l);
-  d.backend.lstm(l);
-  d.take(l.output, columns * c), d.take(l.last_cell, rows * c);
+  if (input == Input::projected) l.work = d.put(Floats(columns * kept_of(kind) * c));
+  l.room = d.put(Floats(d.backend.recurrent_layer_room(l)));
+  d.backend.tell_recurrent_layer(l);
+  d.backend.recurrent_layer(l);
+  d.take(l.output, columns * c);
+  if (has_cell) d.take(l.last_cell, rows * c);
 
-  LstmLayerGradient g;
+  RecurrentLayerGradient g;
   std::vector<std::int32_t> begin_here(rows, 1);
   if (own_states && rows > 0) begin_here[rows / 2] = 0, g.begins = begin_here;
   g.output = d.put(random(columns * c, 7));
@@ -62,47 +67,64 @@ void layer(Desk& d, const Shape& shape, Input input, bool backwards, bool own_st
   if (input != Input::projected) g.w = place(shape.inputs * gates);
   if (input == Input::taken_with_bias) g.bias = place(gates);
   g.h = place(c * gates);
-  g.initial_output = d.put(random(c, 9)), g.initial_cell = d.put(random(c, 10));
-  if (columns > 0) d.backend.lstm_gradient(l, g);
+  if (l.state_bias) g.state_bias = place(gates);
+  g.initial_output = d.put(random(c, 9));
+  if (has_cell) g.initial_cell = d.put(random(c, 10));
+  if (columns > 0) d.backend.recurrent_layer_gradient(l, g);
   if (g.projected.to) d.take(g.projected.to, columns * gates);
   if (g.x.to) d.take(g.x.to, x), d.take(g.w.to, shape.inputs * gates);
   if (g.bias.to) d.take(g.bias.to, gates);
-  d.take(g.h.to, c * gates), d.take(g.initial_output, c), d.take(g.initial_cell, c);
+  if (g.state_bias.to) d.take(g.state_bias.to, gates);
+  d.take(g.h.to, c * gates), d.take(g.initial_output, c);
+  if (has_cell) d.take(g.initial_cell, c);
 }
 
-TEST_F(Agreement, LstmLayers) {
-  for (const Shape& shape : shapes())
-    for (const Input input : {Input::projected, Input::taken, Input::taken_with_bias})
-      for (const bool backwards : {false, true})
-        for (const bool own_states : {false, true})
-          compare(1e-4, [&](Desk& d) { layer(d, shape, input, backwards, own_states, own_states != backwards); });
+// Of the GRUs the ways that networks go: one is taken in with its product, the other never is.
+TEST_F(Agreement, RecurrentLayers) {
+  for (const CellKind kind : kinds)
+    for (const Shape& shape : shapes())
+      for (const Input input : {Input::projected, Input::taken, Input::taken_with_bias}) {
+        if (kind == CellKind::gru_reset_before && input != Input::projected) continue;
+        if (kind == CellKind::gru_reset_after && input != Input::taken_with_bias) continue;
+        for (const bool backwards : {false, true})
+          for (const bool own_states : {false, true})
+            compare(1e-4,
+                    [&](Desk& d) { layer(d, kind, shape, input, backwards, own_states, own_states != backwards); });
+      }
 }
 
 // Nothing but the result, and gradients of which only some are wanted.
-TEST_F(Agreement, LstmLayersInPart) {
+void layer_in_part(Desk& d, CellKind kind, bool backwards) {
   const Shape shape{7, 10, {8, 8, 3}};
-  for (const bool backwards : {false, true})
-    compare(1e-4, [&](Desk& d) {
-      const std::vector<std::size_t> begins = shape.begins();
-      LstmLayer l;
-      l.time = {begins}, l.backwards = backwards, l.cells = 10, l.inputs = 7;
-      l.x = d.put(random(19 * 7, 1)), l.w = d.put(random(7 * 40, 2)), l.h = d.put(random(10 * 40, 3));
-      l.initial_output = l.initial_cell = d.put(random(10, 4));
-      l.output = d.put(Floats(190));
-      for (const int wanted : {0, 1, 2, 3}) {
-        l.training = wanted > 0;
-        l.room = d.put(Floats(d.backend.lstm_room(l)));
-        d.backend.tell_lstm(l);
-        d.backend.lstm(l);
-        d.take(l.output, 190);
-        LstmLayerGradient g;
-        g.output = d.put(random(190, 5));
-        float* to = d.put(random(400, 6));
-        (wanted == 1 ? g.x.to : wanted == 2 ? g.w.to : g.h.to) = to;
-        if (wanted > 0) d.backend.lstm_gradient(l, g);
-        d.take(to, wanted == 1 ? 19 * 7 : 280);
-      }
-    });
+  const std::vector<std::size_t> begins = shape.begins();
+  const std::size_t gates = 10 * gates_of(kind);
+  RecurrentLayer l;
+  l.kind = kind, l.time = {begins}, l.backwards = backwards, l.cells = 10, l.inputs = 7;
+  l.x = d.put(random(19 * 7, 1)), l.w = d.put(random(7 * gates, 2)), l.h = d.put(random(10 * gates, 3));
+  l.initial_output = d.put(random(10, 4));
+  if (kind == CellKind::lstm) l.initial_cell = l.initial_output;
+  if (kind == CellKind::gru_reset_after) l.state_bias = d.put(random(gates, 5));
+  l.output = d.put(Floats(190));
+  const std::vector<std::size_t> counts = {0, 19 * 7, 7 * gates, 10 * gates, l.state_bias ? gates : 0};
+  for (std::size_t wanted = 0; wanted < counts.size(); ++wanted) {
+    l.training = counts[wanted] > 0;
+    l.room = d.put(Floats(d.backend.recurrent_layer_room(l)));
+    d.backend.tell_recurrent_layer(l);
+    d.backend.recurrent_layer(l);
+    d.take(l.output, 190);
+    if (!l.training) continue;
+    RecurrentLayerGradient g;
+    g.output = d.put(random(190, 5));
+    GradientPlace* const places[] = {nullptr, &g.x, &g.w, &g.h, &g.state_bias};
+    places[wanted]->to = d.put(random(counts[wanted], 6));
+    d.backend.recurrent_layer_gradient(l, g);
+    d.take(places[wanted]->to, counts[wanted]);
+  }
+}
+
+TEST_F(Agreement, RecurrentLayersInPart) {
+  for (const CellKind kind : kinds)
+    for (const bool backwards : {false, true}) compare(1e-4, [&](Desk& d) { layer_in_part(d, kind, backwards); });
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ class BuildersTest(support.TrainerTest):
                 lines.append(f'{i} |x {v:.4f} 1{label}\n')
         self.write('train.ctf', ''.join(lines))
         for kind, count, more in (('LSTM', 4 * 6 * (2 + 6 + 1), {}), ('LSTM', 4 * 6 * (2 + 6 + 1), {'recurrent_activation': 'sigmoid'}), ('GRU', 3 * 6 * (2 + 6 + 2), {'reset_after': True}),
+                                  ('GRU', 3 * 6 * (2 + 6 + 1), {'reset_after': False}),
                                   ('SimpleRNN', 6 * (2 + 6 + 1), {'go_backwards': True})):
             self.write('model.json', model(layer(kind, 'cells', units=6, batch_input_shape=[None, None, 2], **more),
                                            layer('Dense', 'top', units=2, activation='softmax')))

@@ -36,6 +36,9 @@ RECURRENT = '''x = Input {36}; labels = SparseInput {4}
     R = ParameterTensor {12:12, init='glorotUniform'}
     h = Tanh (DenseLayer {12} (x) + R * PastValue (0, h))
     z = LinearLayer {4} (Splice (h : RecurrentLSTMLayer {6, goBackwards=true} (x)))'''
+LAYERS = '''x = Input {36}; labels = SparseInput {4}
+    g = _Keras.Gru {6, (Repeat (18, 0)), Tanh, Sigmoid, 'glorotUniform', 1, 'glorotUniform', 1, false, true, true}
+    z = LinearLayer {4} (g (RecurrentLSTMLayer {6, goBackwards=true} (x)))'''
 WORDS = '''x = SparseInput {36}; labels = SparseInput {4}
     E = ParameterTensor {10:36, init='glorotUniform'}
     z = LinearLayer {4} (Tanh (E * x))'''
@@ -88,6 +91,16 @@ class GpuTest(support.TrainerTest):
 
     def test_recurrent(self):
         self.agree(RECURRENT, steps=6)
+
+    def test_recurrent_layers_by_cudnn(self):
+        cache = self.directory / 'cache'
+        os.environ['TUTTI_CACHE'] = str(cache)
+        self.agree(LAYERS, steps=30)
+        # Otherwise nothing has been said about cuDNN: -1 is step by step.
+        chosen = [line.split()[:2] for file in cache.iterdir() for line in file.read_text(encoding='utf-8').splitlines()]
+        for kind in ('lstm', 'gru'):
+            ways = {way for shape, way in chosen if shape.startswith(kind + ':0:training:')}
+            self.assertTrue(ways and ways <= {'0', '1'}, chosen)
 
     def test_sparse(self):
         self.agree(WORDS, sparse=True)

@@ -136,9 +136,11 @@ TEST(Allocation, StepsOverSequencesAllocateOnlyTheTally) {
                                b.add("Times", "es", {b.parameter("E", {20, 9}, 5), s})}),
                         b.parameter("B", {20})});
   const auto h = b.add("LSTM", "h", {q, b.parameter("H", {20, 5}, 2)});
-  // g = tanh (h + R g'), where g is made two nodes later.
+  const auto u =
+      b.add("GRU", "u", {b.add("Times", "gh", {b.parameter("G", {15, 5}), h}), b.parameter("K", {15, 5}, 4)});
+  // g = tanh (u + R g'), where g is made two nodes later.
   const auto delayed = b.add("PastValue", "d", {0}, {{"dims", std::vector<double>{0}}});
-  const auto sum = b.add("Plus", "sum", {h, b.add("Times", "rg", {b.parameter("R", {5, 5}, 3), delayed})});
+  const auto sum = b.add("Plus", "sum", {u, b.add("Times", "rg", {b.parameter("R", {5, 5}, 3), delayed})});
   const auto g = b.add("Tanh", "g", {sum});
   b.graph().nodes[delayed].inputs = {g};
   const auto labels = b.input("labels", {5});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Networks with recurrence, written in the network language: gradients against differences over ragged minibatches,
 // the same sums in whatever order, parts or batches the sequences come, values against plain loops.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,6 +50,13 @@ std::string whole(const Case& c) {
          "  par (n) = ParameterTensor {n, init='uniform', initValueScale=10}\n" +
          c.network + "\n" + (own ? "" : "criterion = CrossEntropyWithSoftmax (labels, z)\n") +
          "criterionNodes = (criterion) }";
+}
+
+// A layer from Keras: all steps are one operation, or (not `plain`) a loop of operations.
+std::string gru(bool bias, bool late, bool backwards, bool plain = true, std::size_t cells = 4) {
+  const auto word = [](bool b) { return b ? "true" : "false"; };
+  return fmt::format("_Keras.Gru {{{}, ({}), Tanh, Sigmoid, 'uniform', 5, 'uniform', 6, {}, {}, {}}}", cells,
+                     bias ? fmt::format("Repeat ({}, 0.2)", 3 * cells) : "0", word(backwards), word(late), word(plain));
 }
 
 std::vector<Case> cases() {
@@ -103,6 +111,12 @@ std::vector<Case> cases() {
       {"BidirectionalLSTMPStack", "z = DenseLayer {2} (BS.RNNs.RecurrentBidirectionalLSTMPStack (3:2, input=x)[1].h)"},
       {"GRUStack", "z = DenseLayer {2} (BS.RNNs.RecurrentGRUStack (4:3, input=x)[1].h)"},
       {"BidirectionalGRU", "z = DenseLayer {2} (BS.RNNs.RecurrentBidirectionalGRUStack (3, input=x)[0].h)"},
+      {"GRU", "z = DenseLayer {2} (" + gru(true, true, false) + " (x))"},
+      {"GRUBackwards", "z = DenseLayer {2} (" + gru(true, true, true) + " (x))"},
+      {"GRUSparse", "z = DenseLayer {2} (" + gru(true, true, false) + " (s))"},
+      {"GRUWithoutBias", "z = DenseLayer {2} (" + gru(false, true, false) + " (x))"},
+      {"GRUResetBefore", "z = DenseLayer {2} (" + gru(true, false, false) + " (x))"},
+      {"GRUResetBeforeBackwards", "z = DenseLayer {2} (" + gru(true, false, true) + " (x))"},
       {"TimeReverse", "z = DenseLayer {2} (TimeReverse (DenseLayer {4} (x)))"},
       {"Last",
        "l = ReduceSum (ReduceSum (BS.Sequences.Last (RecurrentLSTMLayer {4} (x)) .* par (4))); criterion = SumElements "
@@ -257,10 +271,12 @@ TEST_P(RecurrentLayers, OnADevice) {
 }
 
 // Ranks may have devices of different kinds, and a checkpoint may go on on another kind.
-TEST(FusedLSTM, ParametersOnADevice) {
+TEST(FusedInputs, ParametersOnADevice) {
   if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
   const Case c{"Large",
-               "z = DenseLayer {2} (RecurrentLSTMLayer {150, trainInitialState=true} (DenseLayer {1000} (x)))"};
+               "l = RecurrentLSTMLayer {150, trainInitialState=true} (DenseLayer {1000} (x)); "
+               "z = DenseLayer {2} (" +
+                   gru(true, true, false, true, 150) + " (l))"};
   NetworkOptions device;
   device.device = "cuda:0";
   const auto host = network_of(c), there = network_of(c, 100, device);
@@ -326,9 +342,55 @@ TEST(FusedLSTM, EqualsTheLoopWithTrainedInitialState) {
   expect_fused_is_explicit(", trainInitialState=true, goBackwards=true", initial, 20);
 }
 
+// The same parameters through the operation and through the loop of the definition.
+void expect_gru_is_loop(bool bias, bool late, bool backwards, std::size_t cells) {
+  const std::vector<StreamInfo> two = {{"x", 3, false}, {"labels", 2, false}};
+  const auto network = [&](bool plain) {
+    return network_of("{ x = Input {3}; labels = Input {2}; z = DenseLayer {2} (" +
+                          gru(bias, late, backwards, plain, cells) +
+                          " (x)); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }",
+                      two);
+  };
+  const auto fused = network(true), loop = network(false);
+  const auto& nodes = fused->graph().nodes;
+  ASSERT_EQ(std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.operation == "GRU"; }), 1);
+  ASSERT_EQ(fused->parameters().weights.size(), loop->parameters().weights.size());
+  std::mt19937 engine(5);
+  std::uniform_real_distribution<float> draw(-0.5f, 0.5f);
+  for (std::size_t i = 0; i < fused->parameters().weights.size(); ++i)
+    fused->parameters().weights.data()[i] = draw(engine);
+  // Slices stand in the order in which their gradients are complete, which the loop changes.
+  const auto slice = [](Network& n, const std::string& name) -> const Slice& {
+    return *std::find_if(n.parameters().slices.begin(), n.parameters().slices.end(),
+                         [&](const Slice& s) { return s.name == name; });
+  };
+  for (const Slice& s : fused->parameters().slices)
+    std::copy_n(fused->parameters().weights.data() + s.offset, s.size(),
+                loop->parameters().weights.data() + slice(*loop, s.name).offset);
+  SequenceData data(two);
+  const auto sequences = data.random({{6, 1, 9, 6, 2, 9, 5}});
+  const Sums f = sums(*fused, data.batch(sequences)), l = sums(*loop, data.batch(sequences));
+  EXPECT_NEAR(f.criterion, l.criterion, 1e-5 * l.criterion);
+  for (const Slice& s : fused->parameters().slices)
+    for (std::size_t i = 0; i < s.size(); ++i)
+      ASSERT_NEAR(f.gradients[s.offset + i], l.gradients[slice(*loop, s.name).offset + i], 2e-5) << s.name << " " << i;
+}
+
+TEST(FusedGRU, EqualsTheLoop) {
+  for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 37UL})
+    for (const bool late : {false, true})
+      for (const bool backwards : {false, true}) {
+        expect_gru_is_loop(true, late, backwards, cells);
+        expect_gru_is_loop(false, late, backwards, cells);
+      }
+}
+
 std::vector<Case> cases_with_layers() {
   std::vector<Case> all = cases();
-  std::erase_if(all, [](const Case& c) { return c.network.find("RecurrentLSTMLayer") == std::string::npos; });
+  std::erase_if(all, [](const Case& c) {
+    return c.network.find("RecurrentLSTMLayer") == std::string::npos &&
+           c.network.find("_Keras.Gru") == std::string::npos;
+  });
   return all;
 }
 

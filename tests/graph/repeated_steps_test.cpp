@@ -23,6 +23,12 @@ const std::vector<Lengths> cut = {{4, 4, 4}, {4, 4, 4}, {4, 2, 4}, {4, 4, 4},
 const std::vector<Lengths> level = {{5, 5, 5}, {5, 5, 5}, {8, 8}, {5, 5, 5}, {8, 8}, {8, 8}, {5, 5, 5}};
 const std::string lstms = "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5, goBackwards=true} (x)))";
 
+std::string gru(const char* backwards) {
+  return fmt::format("_Keras.Gru {{5, (Repeat (15, 0)), Tanh, Sigmoid, 'uniform', 1, 'uniform', 1, {}, true, true}}",
+                     backwards);
+}
+const std::string grus = "z = LinearLayer {4} (" + gru("false") + " (" + gru("true") + " (x)))";
+
 constexpr std::uint64_t as_measured = ~std::uint64_t{0};
 struct Case {
   std::string name, network;     // defines z and the labels that it is to have
@@ -64,6 +70,7 @@ std::vector<Case> cases() {
        10, 2, 3, in_buckets},
       // The library's way through a layer that goes backwards is told the order of its columns.
       {"LSTM", lstms, 11, 2, 3, level},
+      {"GRU", grus, 11, 2, 3, level},
       // And where sequences are not equally long it is told anew.
       {"RaggedLSTM", lstms, as_measured, as_measured, 3, in_buckets},
       {"TruncatedLoop",
@@ -72,6 +79,7 @@ std::vector<Case> cases() {
        12, 2, 3, cut, true},
       {"TruncatedLSTM", "z = LinearLayer {4} (RecurrentLSTMLayer {5} (RecurrentLSTMLayer {5} (x)))", 12, 2, 3, cut,
        true},
+      {"TruncatedGRU", "z = LinearLayer {4} (" + gru("false") + " (x))", 12, 2, 3, cut, true},
       // Which gradients reach the state is known on the host alone.
       {"TruncatedTrainedState", "z = LinearLayer {4} (RecurrentLSTMLayer {5, trainInitialState=true} (x))", 101, 0, 3,
        cut, true}};

@@ -127,6 +127,17 @@ TEST(Shapes, Pooling) {
   EXPECT_THROW(pooled(Shape{{2, 9, 3}}, {{"kernelDims", Numbers{3, 3}}}), ConfigError);
 }
 
+TEST(Shapes, RecurrentCells) {
+  const Shape x{{12}}, h{{12, 4}}, open{{0}};
+  EXPECT_EQ(of("GRU", {x, h}), (Shape{{4}}));
+  EXPECT_EQ(of("GRU", {x, h, x}, {{"resetAfter", true}}), (Shape{{4}}));
+  EXPECT_EQ(of("GRU", {x, h, open}, {{"resetAfter", true}}), (Shape{{4}}));
+  EXPECT_THROW(of("GRU", {Shape{{13}}, h}), ConfigError);
+  EXPECT_THROW(of("GRU", {x, Shape{{4, 12}}}), ConfigError);
+  EXPECT_THROW(of("GRU", {x, h, x}), ConfigError);
+  EXPECT_THROW(of("GRU", {x, h, Shape{{4}}}, {{"resetAfter", true}}), ConfigError);
+}
+
 TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
   // Expressed through others, or leaves.
   const std::vector<std::string> indirect = {
@@ -151,6 +162,7 @@ TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
       attributes["shape"] = std::vector<double>{2, 2};
     }
     if (name == "LSTM") in = {Shape{{16}}, Shape{{16, 4}}};
+    if (name == "GRU") in = {Shape{{12}}, Shape{{12, 4}}};
     if (name == "Where" || name == "PackedIndex") in.back() = Shape{{1}};
     EXPECT_NO_THROW(of(name, in, attributes)) << name;
   }

@@ -23,6 +23,10 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
+std::string gru(const std::string& late) {
+  return "_Keras.Gru {4, (Repeat (12, 0)), Tanh, Sigmoid, 'uniform', 5, 'uniform', 5, false, " + late + ", true} (x)";
+}
+
 std::vector<Case> cases() {
   return {{"PastValue", "h = PastValue (0, DenseLayer {4} (x))"},
           {"LongPastValue", "h = PastValue (0, DenseLayer {4} (x), timeStep=3)"},
@@ -34,7 +38,9 @@ std::vector<Case> cases() {
           {"LSTMTrainedState", "h = RecurrentLSTMLayer {4, trainInitialState=true} (x)"},
           {"LSTMPeepholes", "h = RecurrentLSTMLayer {4, usePeepholes=true, trainInitialState=true} (x)"},
           {"LSTMStack", "h = RecurrentLSTMLayerStack {4:3} (x)"},
-          {"GRU", "h = BS.RNNs.RecurrentGRU (4, x).h"}};
+          {"GRU", "h = " + gru("true")},
+          {"GRUResetBefore", "h = " + gru("false")},
+          {"GRULoop", "h = BS.RNNs.RecurrentGRU (4, x).h"}};
 }
 
 std::unique_ptr<Network> network_of(const std::string& text, const NetworkOptions& options = {}) {

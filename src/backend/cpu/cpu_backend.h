@@ -54,9 +54,13 @@ class CpuBackend : public Backend {
 
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;
-  std::size_t lstm_room(const LstmLayer&) override;
-  void lstm(const LstmLayer&) override;
-  void lstm_gradient(const LstmLayer&, const LstmLayerGradient&) override;
+  void gru_step(const GruRows&) override;
+  void gru_step_gradient(const GruRowsGradient&) override;
+  void gru_reset(const GruRows&) override;
+  void gru_reset_gradient(const GruRowsGradient&) override;
+  std::size_t recurrent_layer_room(const RecurrentLayer&) override;
+  void recurrent_layer(const RecurrentLayer&) override;
+  void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
 
   void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
   void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,

@@ -46,6 +46,10 @@ struct Kernels {
   // Rows [begin, end).
   void (*lstm_step)(const LstmRows&, std::size_t begin, std::size_t end);
   void (*lstm_step_gradient)(const LstmRowsGradient&, std::size_t begin, std::size_t end);
+  void (*gru_step)(const GruRows&, std::size_t begin, std::size_t end);
+  void (*gru_step_gradient)(const GruRowsGradient&, std::size_t begin, std::size_t end);
+  void (*gru_reset)(const GruRows&, std::size_t begin, std::size_t end);
+  void (*gru_reset_gradient)(const GruRowsGradient&, std::size_t begin, std::size_t end);
 };
 
 const Kernels& portable_kernels();

@@ -418,7 +418,11 @@ constexpr Kernels make_kernels(const char* name, const ImageKernels& (*images)()
           cross_entropy_gradient,
           dropout,
           lstm_step,
-          lstm_step_gradient};
+          lstm_step_gradient,
+          gru_step,
+          gru_step_gradient,
+          gru_reset,
+          gru_reset_gradient};
 }
 
 }  // namespace

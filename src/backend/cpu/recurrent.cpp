@@ -2,21 +2,29 @@
 // Recurrent cells: rows dealt to the threads. Layers go step by step.
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
-#include "backend/lstm_steps.h"
+#include "backend/recurrent_steps.h"
 
 namespace tutti::cpu {
+namespace {
 
-void CpuBackend::lstm_step(const LstmRows& r) {
-  parallel(r.rows, 1, r.cells * 40, [&](std::size_t begin, std::size_t end) { kernels_.lstm_step(r, begin, end); });
+template <class R>
+void deal(void (*kernel)(const R&, std::size_t, std::size_t), const R& r) {
+  parallel(r.rows, 1, r.cells * 40, [&](std::size_t begin, std::size_t end) { kernel(r, begin, end); });
 }
 
-void CpuBackend::lstm_step_gradient(const LstmRowsGradient& r) {
-  parallel(r.rows, 1, r.cells * 40,
-           [&](std::size_t begin, std::size_t end) { kernels_.lstm_step_gradient(r, begin, end); });
-}
+}  // namespace
 
-std::size_t CpuBackend::lstm_room(const LstmLayer& l) { return lstm_steps_room(l); }
-void CpuBackend::lstm(const LstmLayer& l) { lstm_by_steps(*this, l); }
-void CpuBackend::lstm_gradient(const LstmLayer& l, const LstmLayerGradient& g) { lstm_gradient_by_steps(*this, l, g); }
+void CpuBackend::lstm_step(const LstmRows& r) { deal(kernels_.lstm_step, r); }
+void CpuBackend::lstm_step_gradient(const LstmRowsGradient& r) { deal(kernels_.lstm_step_gradient, r); }
+void CpuBackend::gru_step(const GruRows& r) { deal(kernels_.gru_step, r); }
+void CpuBackend::gru_step_gradient(const GruRowsGradient& r) { deal(kernels_.gru_step_gradient, r); }
+void CpuBackend::gru_reset(const GruRows& r) { deal(kernels_.gru_reset, r); }
+void CpuBackend::gru_reset_gradient(const GruRowsGradient& r) { deal(kernels_.gru_reset_gradient, r); }
+
+std::size_t CpuBackend::recurrent_layer_room(const RecurrentLayer& l) { return recurrent_steps_room(l); }
+void CpuBackend::recurrent_layer(const RecurrentLayer& l) { recurrent_layer_by_steps(*this, l); }
+void CpuBackend::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
+  recurrent_layer_gradient_by_steps(*this, l, g);
+}
 
 }  // namespace tutti::cpu

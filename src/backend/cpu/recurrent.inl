@@ -61,5 +61,87 @@ void lstm_step_gradient(const LstmRowsGradient& r, std::size_t begin, std::size_
   }
 }
 
+// update, reset -> gates; the state that has been reset -> inner.
+void gru_reset(const GruRows& r, std::size_t begin, std::size_t end) {
+  const std::size_t c = r.cells;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float* p = r.projected + row * 3 * c;
+    const float* s = r.from_state + row * r.from_state_step;
+    const float* before = r.output_before + row * r.output_before_step;
+    float *g = r.gates + row * 3 * c, *inner = r.inner + row * c;
+    row_vectors(c, [&](auto at, auto put) {
+      const v16 reset = sigmoid(at(p + c) + at(s + c));
+      put(g, sigmoid(at(p) + at(s))), put(g + c, reset);
+      put(inner, reset * at(before));
+    });
+  }
+}
+
+void gru_step(const GruRows& r, std::size_t begin, std::size_t end) {
+  const std::size_t c = r.cells;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float* p = r.projected + row * 3 * c;
+    const float* s = r.from_state + row * r.from_state_step;
+    const float* before = r.output_before + row * r.output_before_step;
+    float *g = r.gates + row * 3 * c, *inner = r.inner + row * c, *h = r.output + row * c;
+    const auto finish = [&](auto at, auto put, v16 update, v16 candidate) {
+      put(g + 2 * c, candidate);
+      put(h, update * at(before) + (1.0f - update) * candidate);
+    };
+    if (r.kind == CellKind::gru_reset_before) {
+      row_vectors(c, [&](auto at, auto put) { finish(at, put, at(g), tangent_h(at(p + 2 * c) + at(s + 2 * c))); });
+      continue;
+    }
+    row_vectors(c, [&](auto at, auto put) {
+      const auto state = [&](std::size_t gate) {
+        const v16 sum = at(s + gate * c);
+        return r.state_bias ? sum + at(r.state_bias + gate * c) : sum;
+      };
+      const v16 update = sigmoid(at(p) + state(0)), reset = sigmoid(at(p + c) + state(1)), turned = state(2);
+      put(g, update), put(g + c, reset), put(inner, turned);
+      finish(at, put, update, tangent_h(at(p + 2 * c) + reset * turned));
+    });
+  }
+}
+
+void gru_step_gradient(const GruRowsGradient& r, std::size_t begin, std::size_t end) {
+  const std::size_t c = r.cells;
+  const bool after = r.kind == CellKind::gru_reset_after;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float *g = r.gates + row * 3 * c, *inner = r.inner + row * c;
+    const float* before = r.output_before + row * r.output_before_step;
+    const float *dh = r.output_gradient + row * c, *carried = r.carried_gradient + row * c;
+    float* dg = r.gates_gradient + row * 3 * c;
+    row_vectors(c, [&](auto at, auto put) {
+      const v16 update = at(g), candidate = at(g + 2 * c), d = at(dh) + at(carried);
+      const v16 of_update = d * (at(before) - candidate) * update * (1.0f - update);
+      const v16 of_candidate = d * (1.0f - update) * (1.0f - candidate * candidate);
+      put(dg, of_update), put(dg + 2 * c, of_candidate);
+      if (!after) return;
+      const v16 reset = at(g + c), of_reset = of_candidate * at(inner) * reset * (1.0f - reset);
+      float* ds = r.from_state_gradient + row * 3 * c;
+      put(dg + c, of_reset);
+      put(ds, of_update), put(ds + c, of_reset), put(ds + 2 * c, of_candidate * reset);
+      put(r.output_before_gradient + row * c, d * update);
+    });
+  }
+}
+
+void gru_reset_gradient(const GruRowsGradient& r, std::size_t begin, std::size_t end) {
+  const std::size_t c = r.cells;
+  for (std::size_t row = begin; row < end; ++row) {
+    const float* g = r.gates + row * 3 * c;
+    const float* before = r.output_before + row * r.output_before_step;
+    const float *dh = r.output_gradient + row * c, *carried = r.carried_gradient + row * c;
+    const float* down = r.reset_gradient + row * c;
+    float *dg = r.gates_gradient + row * 3 * c, *to = r.output_before_gradient + row * c;
+    row_vectors(c, [&](auto at, auto put) {
+      const v16 update = at(g), reset = at(g + c), d = at(down);
+      put(dg + c, d * at(before) * reset * (1.0f - reset));
+      put(to, (at(dh) + at(carried)) * update + d * reset);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace tutti::cpu

@@ -72,11 +72,15 @@ class CudaBackend : public Backend, public Recorder {
 
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;
-  bool fuses_lstm_inputs() const override { return true; }
-  std::size_t lstm_room(const LstmLayer&) override;
-  void tell_lstm(const LstmLayer&) override;
-  void lstm(const LstmLayer&) override;
-  void lstm_gradient(const LstmLayer&, const LstmLayerGradient&) override;
+  void gru_step(const GruRows&) override;
+  void gru_step_gradient(const GruRowsGradient&) override;
+  void gru_reset(const GruRows&) override;
+  void gru_reset_gradient(const GruRowsGradient&) override;
+  bool fuses_recurrent_inputs() const override { return true; }
+  std::size_t recurrent_layer_room(const RecurrentLayer&) override;
+  void tell_recurrent_layer(const RecurrentLayer&) override;
+  void recurrent_layer(const RecurrentLayer&) override;
+  void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
 
   void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
   void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <optional>
 
-#include "backend/cuda/lstm_trial.h"
+#include "backend/cuda/recurrence_trial.h"
 #include "backend/cuda/stopwatch.h"
-#include "backend/lstm_steps.h"
+#include "backend/recurrent_steps.h"
 
 namespace tutti::cuda {
 namespace {
@@ -20,14 +20,15 @@ constexpr int by_steps = -1;  // otherwise a cudnnRNNAlgo_t
 bool equal_lengths(const PackedSteps& time) { return time.width(time.steps() - 1) == time.rows(); }
 
 // Minibatches of unequal sequences hardly ever have the same shape twice, so those of about the same size share a way.
-std::string key(const LstmLayer& l, ComputeType type) {
+std::string key(const RecurrentLayer& l, ComputeType type) {
   const PackedSteps& time = l.time;
   std::string lengths = fmt::format("{}x{}", time.rows(), time.steps());
   if (!equal_lengths(time))
     lengths = fmt::format("about-{}x{}:{}", std::bit_ceil(time.rows()), std::bit_ceil(time.steps()),
                           std::bit_ceil(time.columns()));
-  return fmt::format("lstm:{}:{}:{}x{}:{}:{}{}", static_cast<int>(type), l.training ? "training" : "forward", l.inputs,
-                     l.cells, lengths, l.bias ? 'b' : '-', l.backwards ? ":back" : "");
+  return fmt::format("{}:{}:{}:{}x{}:{}:{}{}{}", l.kind == CellKind::lstm ? "lstm" : "gru", static_cast<int>(type),
+                     l.training ? "training" : "forward", l.inputs, l.cells, lengths, l.bias ? 'b' : '-',
+                     l.state_bias ? "b" : "", l.backwards ? ":back" : "");
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -39,45 +40,46 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 Recurrence::Recurrence(CudaBackend& backend, const std::string& device)
     : backend_(backend), cudnn_(make_cudnn(backend.stream())), algorithms_(cudnn_library() + " " + device) {}
 
-CudnnLstm& Recurrence::layers_of(int algorithm, const LstmLayer& l) {
-  auto& layers = layers_[{algorithm, l.cells, l.inputs}];
+CudnnRecurrence& Recurrence::layers_of(int algorithm, const RecurrentLayer& l) {
+  auto& layers = layers_[{algorithm, l.kind, l.cells, l.inputs}];
   if (!layers)
-    layers = std::make_unique<CudnnLstm>(cudnn_.get(), backend_.compute_type(), static_cast<cudnnRNNAlgo_t>(algorithm),
-                                         l.cells, l.inputs);
+    layers = std::make_unique<CudnnRecurrence>(cudnn_.get(), backend_.compute_type(),
+                                               static_cast<cudnnRNNAlgo_t>(algorithm), l.kind, l.cells, l.inputs);
   return *layers;
 }
 
-CudnnLstm* Recurrence::library(const LstmLayer& l) {
-  if (l.projected || l.time.columns() == 0 || !algorithms_.lasts()) return nullptr;
+CudnnRecurrence* Recurrence::library(const RecurrentLayer& l) {
+  if (l.projected || l.kind == CellKind::gru_reset_before || l.time.columns() == 0 || !algorithms_.lasts())
+    return nullptr;
   const auto choice = algorithms_.at(key(l, backend_.compute_type()), [&] { return measured(l); });
   if (choice.algorithm == by_steps) return nullptr;
-  CudnnLstm& layers = layers_of(choice.algorithm, l);
+  CudnnRecurrence& layers = layers_of(choice.algorithm, l);
   return layers.takes(l) ? &layers : nullptr;
 }
 
 // A way of the library counts if it gives the same bits twice.
-Algorithms::Choice Recurrence::measured(const LstmLayer& shape) {
+Algorithms::Choice Recurrence::measured(const RecurrentLayer& shape) {
   std::vector<int> possible;
-  std::size_t room = lstm_steps_room(shape);
+  std::size_t room = recurrent_steps_room(shape);
   for (const int algorithm : {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC}) {
     if (algorithm != CUDNN_RNN_ALGO_STANDARD && !equal_lengths(shape.time)) continue;
-    CudnnLstm& layers = layers_of(algorithm, shape);
+    CudnnRecurrence& layers = layers_of(algorithm, shape);
     if (!layers.takes(shape)) continue;
     room = std::max(room, layers.room(shape));
     possible.push_back(algorithm);
   }
   Algorithms::Choice best{by_steps, 0};
   if (possible.empty()) return best;
-  LstmTrial trial(backend_, shape, room);
-  const LstmLayer& l = trial.layer();
+  RecurrenceTrial trial(backend_, shape, room);
+  const RecurrentLayer& l = trial.layer();
   Stopwatch watch(backend_.stream());
   std::optional<float> least = watch.time([&] {
-    lstm_by_steps(backend_, l);
-    if (l.training) lstm_gradient_by_steps(backend_, l, trial.gradient());
+    recurrent_layer_by_steps(backend_, l);
+    if (l.training) recurrent_layer_gradient_by_steps(backend_, l, trial.gradient());
     return true;
   });
   for (const int algorithm : possible) {
-    CudnnLstm& layers = layers_of(algorithm, shape);
+    CudnnRecurrence& layers = layers_of(algorithm, shape);
     const auto once = [&] {
       return layers.forward(backend_, l, scratch_) == CUDNN_STATUS_SUCCESS &&
              (!l.training || layers.backward(backend_, l, trial.gradient(), scratch_) == CUDNN_STATUS_SUCCESS);
@@ -94,39 +96,41 @@ Algorithms::Choice Recurrence::measured(const LstmLayer& shape) {
   return best;
 }
 
-std::size_t Recurrence::room(const LstmLayer& l) {
-  const CudnnLstm* layers = library(l);
-  return layers ? layers->room(l) : lstm_steps_room(l);
+std::size_t Recurrence::room(const RecurrentLayer& l) {
+  const CudnnRecurrence* layers = library(l);
+  return layers ? layers->room(l) : recurrent_steps_room(l);
 }
 
-void Recurrence::tell(const LstmLayer& l) {
-  if (CudnnLstm* layers = library(l)) layers->tell(backend_, l);
+void Recurrence::tell(const RecurrentLayer& l) {
+  if (CudnnRecurrence* layers = library(l)) layers->tell(backend_, l);
 }
 
 // The library has the lengths from an array of the host. When it reads them in a recording that is repeated nobody
 // says, and by then they may be those of another minibatch.
-CudnnLstm* Recurrence::library_now(const LstmLayer& l) {
-  CudnnLstm* layers = library(l);
+CudnnRecurrence* Recurrence::library_now(const RecurrentLayer& l) {
+  CudnnRecurrence* layers = library(l);
   if (layers && !equal_lengths(l.time)) backend_.only_when_not_recording();
   return layers;
 }
 
-void Recurrence::forward(const LstmLayer& l) {
-  CudnnLstm* layers = library_now(l);
-  if (!layers) return lstm_by_steps(backend_, l);
-  check(layers->forward(backend_, l, scratch_), "computing an LSTM");
+void Recurrence::forward(const RecurrentLayer& l) {
+  CudnnRecurrence* layers = library_now(l);
+  if (!layers) return recurrent_layer_by_steps(backend_, l);
+  check(layers->forward(backend_, l, scratch_), "computing a recurrent layer");
 }
 
-void Recurrence::backward(const LstmLayer& l, const LstmLayerGradient& g) {
-  CudnnLstm* layers = library_now(l);
-  if (!layers) return lstm_gradient_by_steps(backend_, l, g);
-  check(layers->backward(backend_, l, g, scratch_), "computing gradients of an LSTM");
+void Recurrence::backward(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
+  CudnnRecurrence* layers = library_now(l);
+  if (!layers) return recurrent_layer_gradient_by_steps(backend_, l, g);
+  check(layers->backward(backend_, l, g, scratch_), "computing gradients of a recurrent layer");
 }
 
-std::size_t CudaBackend::lstm_room(const LstmLayer& l) { return recurrence().room(l); }
-void CudaBackend::tell_lstm(const LstmLayer& l) { recurrence().tell(l); }
-void CudaBackend::lstm(const LstmLayer& l) { recurrence().forward(l); }
-void CudaBackend::lstm_gradient(const LstmLayer& l, const LstmLayerGradient& g) { recurrence().backward(l, g); }
+std::size_t CudaBackend::recurrent_layer_room(const RecurrentLayer& l) { return recurrence().room(l); }
+void CudaBackend::tell_recurrent_layer(const RecurrentLayer& l) { recurrence().tell(l); }
+void CudaBackend::recurrent_layer(const RecurrentLayer& l) { recurrence().forward(l); }
+void CudaBackend::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
+  recurrence().backward(l, g);
+}
 
 // Made for the first layer: most networks have none.
 Recurrence& CudaBackend::recurrence() {

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "backend/cuda/algorithms.h"
-#include "backend/cuda/cudnn_lstm.h"
+#include "backend/cuda/cudnn_recurrence.h"
 
 namespace tutti::cuda {
 
@@ -16,23 +16,23 @@ class Recurrence {
  public:
   Recurrence(CudaBackend&, const std::string& device);
 
-  std::size_t room(const LstmLayer&);
-  void tell(const LstmLayer&);
-  void forward(const LstmLayer&);
-  void backward(const LstmLayer&, const LstmLayerGradient&);
+  std::size_t room(const RecurrentLayer&);
+  void tell(const RecurrentLayer&);
+  void forward(const RecurrentLayer&);
+  void backward(const RecurrentLayer&, const RecurrentLayerGradient&);
 
  private:
   // Null: the layer goes step by step.
-  CudnnLstm* library(const LstmLayer&);
-  CudnnLstm* library_now(const LstmLayer&);  // for a call that is made, or recorded
-  CudnnLstm& layers_of(int algorithm, const LstmLayer&);
-  Algorithms::Choice measured(const LstmLayer&);
+  CudnnRecurrence* library(const RecurrentLayer&);
+  CudnnRecurrence* library_now(const RecurrentLayer&);  // for a call that is made, or recorded
+  CudnnRecurrence& layers_of(int algorithm, const RecurrentLayer&);
+  Algorithms::Choice measured(const RecurrentLayer&);
 
   CudaBackend& backend_;
   Cudnn cudnn_;
   Algorithms algorithms_;
-  CudnnLstmScratch scratch_;
-  std::map<std::tuple<int, std::size_t, std::size_t>, std::unique_ptr<CudnnLstm>> layers_;
+  CudnnRecurrenceScratch scratch_;
+  std::map<std::tuple<int, CellKind, std::size_t, std::size_t>, std::unique_ptr<CudnnRecurrence>> layers_;
 };
 
 }  // namespace tutti::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent cells: a thread for each cell of each row. And the weights of layers, turned over for cuDNN.
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/lstm_weights.h"
+#include "backend/cuda/gate_weights.h"
 #include "backend/cuda/math.h"
 #include "base/cuda/launch.h"
 
@@ -49,6 +49,76 @@ __global__ void lstm_step_gradient_each(LstmRowsGradient r) {
   }
 }
 
+__global__ void gru_reset_each(GruRows r) {
+  const std::size_t c = r.cells, count = r.rows * c;
+  for (std::size_t e = first_element(); e < count; e += element_step()) {
+    const std::size_t row = row_of(e, c, count), j = e - row * c;
+    const float* p = r.projected + row * 3 * c + j;
+    const float* s = r.from_state + row * r.from_state_step + j;
+    float* g = r.gates + row * 3 * c + j;
+    const float reset = sigmoid(p[c] + s[c]);
+    g[0] = sigmoid(p[0] + s[0]), g[c] = reset;
+    r.inner[e] = reset * r.output_before[row * r.output_before_step + j];
+  }
+}
+
+__device__ inline float biased(const GruRows& r, const float* s, std::size_t at) {
+  return r.state_bias ? s[at] + r.state_bias[at] : s[at];
+}
+
+__global__ void gru_step_each(GruRows r) {
+  const std::size_t c = r.cells, count = r.rows * c;
+  for (std::size_t e = first_element(); e < count; e += element_step()) {
+    const std::size_t row = row_of(e, c, count), j = e - row * c;
+    const float* p = r.projected + row * 3 * c;
+    const float* s = r.from_state + row * r.from_state_step;
+    float* g = r.gates + row * 3 * c + j;
+    float update, candidate;
+    if (r.kind == CellKind::gru_reset_before) {
+      update = g[0];
+      candidate = tangent_h(p[2 * c + j] + s[2 * c + j]);
+    } else {
+      update = sigmoid(p[j] + biased(r, s, j));
+      const float reset = sigmoid(p[c + j] + biased(r, s, c + j)), turned = biased(r, s, 2 * c + j);
+      candidate = tangent_h(p[2 * c + j] + reset * turned);
+      g[0] = update, g[c] = reset;
+      r.inner[e] = turned;
+    }
+    g[2 * c] = candidate;
+    r.output[e] = update * r.output_before[row * r.output_before_step + j] + (1.0f - update) * candidate;
+  }
+}
+
+__global__ void gru_step_gradient_each(GruRowsGradient r) {
+  const std::size_t c = r.cells, count = r.rows * c;
+  for (std::size_t e = first_element(); e < count; e += element_step()) {
+    const std::size_t row = row_of(e, c, count), j = e - row * c, at = row * 3 * c + j;
+    const float update = r.gates[at], reset = r.gates[at + c], candidate = r.gates[at + 2 * c];
+    const float d = r.output_gradient[e] + r.carried_gradient[e];
+    const float before = r.output_before[row * r.output_before_step + j];
+    const float of_update = d * (before - candidate) * update * (1.0f - update);
+    const float of_candidate = d * (1.0f - update) * (1.0f - candidate * candidate);
+    r.gates_gradient[at] = of_update, r.gates_gradient[at + 2 * c] = of_candidate;
+    if (r.kind == CellKind::gru_reset_before) continue;
+    const float of_reset = of_candidate * r.inner[e] * reset * (1.0f - reset);
+    r.gates_gradient[at + c] = of_reset;
+    float* s = r.from_state_gradient + at;
+    s[0] = of_update, s[c] = of_reset, s[2 * c] = of_candidate * reset;
+    r.output_before_gradient[e] = d * update;
+  }
+}
+
+__global__ void gru_reset_gradient_each(GruRowsGradient r) {
+  const std::size_t c = r.cells, count = r.rows * c;
+  for (std::size_t e = first_element(); e < count; e += element_step()) {
+    const std::size_t row = row_of(e, c, count), j = e - row * c, at = row * 3 * c + j;
+    const float update = r.gates[at], reset = r.gates[at + c], d = r.reset_gradient[e];
+    const float before = r.output_before[row * r.output_before_step + j];
+    r.gates_gradient[at + c] = d * before * reset * (1.0f - reset);
+    r.output_before_gradient[e] = (r.output_gradient[e] + r.carried_gradient[e]) * update + d * reset;
+  }
+}
+
 // Tiles of one gate through shared memory: cells along x, inputs along y, the bias as a last line of inputs. Parameters
 // that are indexed by the gate stay where the launch has put them.
 constexpr unsigned tile = 32, rows_at_once = 8;
@@ -69,7 +139,7 @@ __global__ void give_tile(std::size_t cells, std::size_t inputs, const float* w,
     const std::size_t k = t.input + r, j = t.cell + threadIdx.x;
     if (j >= cells || k > inputs) continue;
     const std::size_t column = t.gate * cells + j;
-    values[r][threadIdx.x] = k < inputs ? w[k * 4 * cells + column] : bias ? bias[column] : 0.0f;
+    values[r][threadIdx.x] = k < inputs ? w[k * to.gates * cells + column] : bias ? bias[column] : 0.0f;
   }
   __syncthreads();
   for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
@@ -94,36 +164,38 @@ __global__ void take_tile(std::size_t cells, std::size_t inputs, const __grid_co
     if (j >= cells || k > inputs) continue;
     const GradientPlace place = k < inputs ? w : bias;
     if (!place.to) continue;
-    float& to = place.to[(k < inputs ? k * 4 * cells : 0) + t.gate * cells + j];
+    float& to = place.to[(k < inputs ? k * from.gates * cells : 0) + t.gate * cells + j];
     to = place.add ? to + values[threadIdx.x][r] : values[threadIdx.x][r];
   }
 }
 
-dim3 tiles(std::size_t cells, std::size_t inputs) {
-  return dim3(static_cast<unsigned>((cells + tile - 1) / tile), static_cast<unsigned>(inputs / tile + 1), 4);
+dim3 tiles(std::size_t cells, std::size_t inputs, unsigned gates) {
+  return dim3(static_cast<unsigned>((cells + tile - 1) / tile), static_cast<unsigned>(inputs / tile + 1), gates);
+}
+
+template <class R>
+void for_each_cell(void (*kernel)(R), const R& r, cudaStream_t stream) {
+  if (const std::size_t count = r.rows * r.cells) launch(kernel, blocks_for(count), threads_per_block, stream, r);
 }
 
 }  // namespace
 
 void give_weights(cudaStream_t stream, std::size_t cells, std::size_t inputs, const float* w, const float* bias,
                   const GateWeights& to) {
-  launch(give_tile, tiles(cells, inputs), dim3(tile, rows_at_once), stream, cells, inputs, w, bias, to);
+  launch(give_tile, tiles(cells, inputs, to.gates), dim3(tile, rows_at_once), stream, cells, inputs, w, bias, to);
 }
 
 void take_gradients(cudaStream_t stream, std::size_t cells, std::size_t inputs, const GateWeights& from,
                     const GradientPlace& w, const GradientPlace& bias) {
   if (w.to || bias.to)
-    launch(take_tile, tiles(cells, inputs), dim3(tile, rows_at_once), stream, cells, inputs, from, w, bias);
+    launch(take_tile, tiles(cells, inputs, from.gates), dim3(tile, rows_at_once), stream, cells, inputs, from, w, bias);
 }
 
-void CudaBackend::lstm_step(const LstmRows& r) {
-  if (const std::size_t count = r.rows * r.cells)
-    launch(lstm_step_each, blocks_for(count), threads_per_block, stream(), r);
-}
-
-void CudaBackend::lstm_step_gradient(const LstmRowsGradient& r) {
-  if (const std::size_t count = r.rows * r.cells)
-    launch(lstm_step_gradient_each, blocks_for(count), threads_per_block, stream(), r);
-}
+void CudaBackend::lstm_step(const LstmRows& r) { for_each_cell(lstm_step_each, r, stream()); }
+void CudaBackend::lstm_step_gradient(const LstmRowsGradient& r) { for_each_cell(lstm_step_gradient_each, r, stream()); }
+void CudaBackend::gru_step(const GruRows& r) { for_each_cell(gru_step_each, r, stream()); }
+void CudaBackend::gru_step_gradient(const GruRowsGradient& r) { for_each_cell(gru_step_gradient_each, r, stream()); }
+void CudaBackend::gru_reset(const GruRows& r) { for_each_cell(gru_reset_each, r, stream()); }
+void CudaBackend::gru_reset_gradient(const GruRowsGradient& r) { for_each_cell(gru_reset_gradient_each, r, stream()); }
 
 }  // namespace tutti::cuda

@@ -27,6 +27,7 @@ std::unique_ptr<Kernel> make_region_pooling(Instruction);
 std::unique_ptr<Kernel> make_batch_normalization(Instruction);
 std::unique_ptr<Kernel> make_response_normalization(Instruction);
 std::unique_ptr<Kernel> make_lstm(Instruction);
+std::unique_ptr<Kernel> make_gru(Instruction);
 std::unique_ptr<Kernel> make_delay(bool past, Instruction);
 std::unique_ptr<Kernel> make_time_reverse(Instruction);
 std::unique_ptr<Kernel> make_slice_time(Instruction);

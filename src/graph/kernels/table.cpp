@@ -96,6 +96,7 @@ const std::map<std::string, Maker>& table() {
       {"PastValue", delay(true)},
       {"FutureValue", delay(false)},
       {"LSTM", make_lstm},
+      {"GRU", make_gru},
       {"TimeReverse", make_time_reverse},
       {"SliceTime", make_slice_time},  // Slice with axis = -1
       {"ReconcileDynamicAxis", make_reconcile},

@@ -135,6 +135,45 @@ TEST(Kernels, LstmStepHasTheSameBits) {
             << k->name << " " << cells;
 }
 
+// The same for a GRU.
+std::vector<float> gru(const Kernels& k, CellKind kind, std::size_t rows, std::size_t cells, bool one_state) {
+  std::mt19937 engine(4);
+  std::uniform_real_distribution<float> draw(-2, 2);
+  const auto random = [&](std::size_t n) {
+    std::vector<float> v(n);
+    for (auto& x : v) x = draw(engine);
+    return v;
+  };
+  const std::size_t n = rows * cells;
+  const auto projected = random(3 * n), state = random(3 * n), bias = random(3 * cells), before = random(n);
+  const auto dh = random(n), carried = random(n), reset = random(n);
+  std::vector<float> all(12 * n);
+  float *gates = all.data(), *inner = gates + 3 * n, *h = inner + n, *dgates = h + n, *dstate = dgates + 3 * n;
+  const bool first = kind == CellKind::gru_reset_before;
+  GruRows f{.kind = kind, .rows = rows, .cells = cells, .projected = projected.data(), .from_state = state.data()};
+  f.from_state_step = one_state ? 0 : 3 * cells, f.output_before = before.data();
+  f.output_before_step = one_state ? 0 : cells, f.gates = gates, f.inner = inner, f.output = h;
+  if (!first) f.state_bias = bias.data();
+  if (first) k.gru_reset(f, 0, rows);
+  k.gru_step(f, 0, rows);
+  GruRowsGradient b{.kind = kind, .rows = rows, .cells = cells, .gates = gates, .inner = inner};
+  b.output_before = before.data(), b.output_before_step = f.output_before_step;
+  b.output_gradient = dh.data(), b.carried_gradient = carried.data(), b.reset_gradient = reset.data();
+  b.gates_gradient = dgates, b.from_state_gradient = dstate, b.output_before_gradient = dstate + 3 * n;
+  k.gru_step_gradient(b, 0, rows);
+  if (first) k.gru_reset_gradient(b, 0, rows);
+  return all;
+}
+
+TEST(Kernels, GruStepHasTheSameBits) {
+  for (const auto* k : available())
+    for (const CellKind kind : {CellKind::gru_reset_before, CellKind::gru_reset_after})
+      for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 47UL, 64UL})
+        for (const bool one_state : {false, true})
+          EXPECT_TRUE(same(gru(portable_kernels(), kind, 3, cells, one_state), gru(*k, kind, 3, cells, one_state)))
+              << k->name << " " << cells;
+}
+
 double exact(UnaryOp op, double x) {
   switch (op) {
     case UnaryOp::copy:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An LSTM as one operation; the steps are the backend's business. Here are the states that sequences begin from, what
-// truncated ones carry on, and where gradients go. The part of the gates that comes from the input, W x + b, is input
-// 0, or is made within: then input 0 is x, and W and b stand behind the others (fuse_recurrence.cpp).
+// An LSTM or GRU as one operation; the steps are the backend's business. Here are the states that sequences begin from,
+// what truncated ones carry on, and where gradients go. The part of the gates that comes from the input, W x + b, is
+// input 0, or is made within: then input 0 is x, and b and W stand behind the others (fuse_recurrence.cpp). Input 1 is
+// H; then come the initial states of an LSTM that are trained, or what a GRU adds to the product with H.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,47 +12,49 @@
 namespace tutti::graph {
 namespace {
 
-class Lstm : public Kernel {
+class Recurrent : public Kernel {
  public:
-  explicit Lstm(Instruction i)
+  Recurrent(CellKind kind, Instruction i)
       : Kernel(std::move(i)),
+        kind_(kind),
         backwards_(flag(code.node, "backwards", false)),
         takes_input_(flag(code.node, "takesInput", false)),
         initial_(static_cast<float>(number(code.node, "defaultHiddenActivation", 0.1))),
         c_(code.out.elements) {
     const std::size_t n = code.in.size(), outside = takes_input_ ? (flag(code.node, "bias", false) ? 2 : 1) : 0;
     if (takes_input_) w_ = n - 1, bias_ = outside == 2 ? n - 2 : n;
-    trained_state_ = n - outside > 2;
+    (kind == CellKind::lstm ? trained_state_ : has_state_bias_) = n - outside > 2;
     reads_input[0] = takes_input_;
-    if (!takes_input_) work_per_column = 5 * c_;
+    if (!takes_input_) work_per_column = kept_of(kind) * c_;
   }
 
   // A trained initial state gets a gradient where a sequence begins.
   bool repeats(const Run& run) const override { return run.fragments.empty() || !trained_state_; }
   void tell(Run& run, std::byte*) const override {
     if (own_states(run)) list_states(run);
-    const LstmLayer l = layer(run);
-    const std::size_t floats = states(l).total + run.backend.lstm_room(l);
+    const RecurrentLayer l = layer(run);
+    const std::size_t floats = states(l).total + run.backend.recurrent_layer_room(l);
     run.rooms[code.out.tensor].room(run.backend, floats);
-    run.backend.tell_lstm(placed_layer(run));
+    run.backend.tell_recurrent_layer(placed_layer(run));
   }
   void forward(Run& run) const override {
-    const LstmLayer l = placed_layer(run);
+    const RecurrentLayer l = placed_layer(run);
     prepare(run);
-    run.backend.lstm(l);
+    run.backend.recurrent_layer(l);
     if (own_states(run)) keep_states(run, l);
   }
 
   void backward(Run& run) const override {
-    LstmLayerGradient g;
+    RecurrentLayerGradient g;
     g.output = out_gradient(run);
     (takes_input_ ? g.x : g.projected) = gradient(run, 0);
     g.h = gradient(run, 1);
     if (takes_input_) g.w = gradient(run, w_);
     if (bias_ < code.in.size()) g.bias = gradient(run, bias_);
+    if (has_state_bias_) g.state_bias = gradient(run, 2);
     if (trained_state_) g.initial_output = cleared_gradient(run, 2), g.initial_cell = cleared_gradient(run, 3);
     if (own_states(run)) g.begins = beginnings(run);
-    run.backend.lstm_gradient(placed_layer(run), g);
+    run.backend.recurrent_layer_gradient(placed_layer(run), g);
   }
 
  private:
@@ -59,35 +62,42 @@ class Lstm : public Kernel {
   struct States {
     std::size_t output, cell, last_cell, total;
   };
-  static States states(const LstmLayer& l) {
+  static States states(const RecurrentLayer& l) {
     constexpr std::size_t aligned = 64;
     const std::size_t rows = std::max<std::size_t>(l.time.rows(), 1);
     const std::size_t block = (rows * l.cells + aligned - 1) / aligned * aligned;
+    if (l.kind != CellKind::lstm) return {0, block, block, block};
     return {0, block, 2 * block, 3 * block};
   }
+  bool has_cell() const { return kind_ == CellKind::lstm; }
+  std::size_t values() const { return has_cell() ? 2 : 1; }  // of a state
   bool own_states(const Run& run) const { return !run.fragments.empty(); }
 
-  LstmLayer layer(const Run& run) const {
-    LstmLayer l;
+  RecurrentLayer layer(const Run& run) const {
+    RecurrentLayer l;
+    l.kind = kind_;
     l.time = run.sequences[code.out.axis].packed();
     l.backwards = backwards_, l.cells = c_;
     l.training = std::any_of(write.begin(), write.end(), [](Write w) { return w != Write::none; });
     (takes_input_ ? l.x : l.projected) = in(run, 0);
-    l.h = in(run, 1), l.h_version = run.version(code.in[1]);
+    l.h = in(run, 1);
+    l.h_version = code.in[1].lasting ? run.weights_version : run.backend.new_version();
     if (takes_input_) l.inputs = code.in[0].elements, l.w = in(run, w_), l.w_version = run.version(code.in[w_]);
     if (bias_ < code.in.size()) l.bias = in(run, bias_);
+    if (has_state_bias_) l.state_bias = in(run, 2);
     l.gates_gradient_apart = !takes_input_ && l.training && write[0] != Write::set;
     l.initial_step = own_states(run) ? c_ : 0;
     l.output = out(run);
     if (!takes_input_) l.work = run.work[code.out.tensor];
     return l;
   }
-  LstmLayer placed_layer(const Run& run) const {
-    LstmLayer l = layer(run);
+  RecurrentLayer placed_layer(const Run& run) const {
+    RecurrentLayer l = layer(run);
     const States s = states(l);
     float* const room = run.rooms[code.out.tensor].data();
-    l.initial_output = room + s.output, l.initial_cell = room + s.cell;
-    if (own_states(run)) l.last_cell = room + s.last_cell;
+    l.initial_output = room + s.output;
+    if (has_cell()) l.initial_cell = room + s.cell;
+    if (has_cell() && own_states(run)) l.last_cell = room + s.last_cell;
     l.room = room + s.total;
     return l;
   }
@@ -96,7 +106,7 @@ class Lstm : public Kernel {
     const States s = states(layer(run));
     float* const room = run.rooms[code.out.tensor].data();
     const std::size_t rows = run.sequences[code.out.axis].width(0), count = own_states(run) ? rows : 1;
-    for (std::size_t k = 0; k < 2; ++k) {
+    for (std::size_t k = 0; k < values(); ++k) {
       float* state = room + (k == 0 ? s.output : s.cell);
       for (std::size_t row = 0; row < count; ++row)
         if (trained_state_)
@@ -125,36 +135,41 @@ class Lstm : public Kernel {
     return run.numbers;
   }
 
-  // Truncated sequences: output and cell of the last step, for each lane.
+  // Truncated sequences: what the last step leaves, for each lane.
   void list_states(Run& run) const {
     const SequenceTable& table = run.sequences[code.out.axis];
     CarriedState& kept = run.carried[code.out.tensor];
-    kept.shape(c_, 1, 2);
+    kept.shape(c_, 1, values());
     kept.begin_lists(run.backend, run.fragments);
     for (std::size_t p = 0; p < table.width(0); ++p) {
       const Fragment& fragment = run.fragments[table.sequence(p)];
       if (backwards_ && !(fragment.begins && fragment.ends))
         throw Error(
-            fmt::format("LSTM '{}' runs backwards and needs the steps that truncation has cut off; only networks "
+            fmt::format("{} '{}' runs backwards and needs the steps that truncation has cut off; only networks "
                         "that look into the past can be trained with truncated sequences",
-                        code.node.name));
+                        code.operation, code.node.name));
       kept.take_up(fragment, 1);
     }
     for (std::size_t s = 0; run.keeps_states && s < run.fragments.size(); ++s) {
       const Fragment& fragment = run.fragments[s];
       kept.go_on(fragment);
       if (fragment.ends || table.length(s) == 0) continue;
-      kept.leave(fragment, {table.column(s, table.length(s) - 1), table.place(s)});
+      const std::size_t last = table.column(s, table.length(s) - 1);
+      if (has_cell())
+        kept.leave(fragment, {last, table.place(s)});
+      else
+        kept.leave(fragment, {last});
     }
     kept.send_lists(run.backend);
   }
-  void keep_states(Run& run, const LstmLayer& l) const {
+  void keep_states(Run& run, const RecurrentLayer& l) const {
     const CarriedState& kept = run.carried[code.out.tensor];
     kept.save(run.backend, 0, l.output);
-    kept.save(run.backend, 1, l.last_cell);
+    if (has_cell()) kept.save(run.backend, 1, l.last_cell);
   }
 
-  bool backwards_, takes_input_, trained_state_ = false;
+  CellKind kind_;
+  bool backwards_, takes_input_, trained_state_ = false, has_state_bias_ = false;
   float initial_;
   std::size_t c_;
   std::size_t w_ = static_cast<std::size_t>(-1), bias_ = static_cast<std::size_t>(-1);  // inputs
@@ -162,6 +177,10 @@ class Lstm : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_lstm(Instruction i) { return std::make_unique<Lstm>(std::move(i)); }
+std::unique_ptr<Kernel> make_lstm(Instruction i) { return std::make_unique<Recurrent>(CellKind::lstm, std::move(i)); }
+std::unique_ptr<Kernel> make_gru(Instruction i) {
+  const CellKind kind = flag(i.node, "resetAfter", false) ? CellKind::gru_reset_after : CellKind::gru_reset_before;
+  return std::make_unique<Recurrent>(kind, std::move(i));
+}
 
 }  // namespace tutti::graph

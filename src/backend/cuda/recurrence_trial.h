@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lstm_trial.h -- operands of a layer's shape in memory of their own, to try ways of computing it.
+// recurrence_trial.h -- operands of a layer's shape in memory of their own, to try ways of computing it.
 #pragma once
 
 #include <vector>
@@ -8,22 +8,22 @@
 
 namespace tutti::cuda {
 
-class LstmTrial {
+class RecurrenceTrial {
  public:
   // Of `shape`, pointers count only where they may be null; `room` is what the ways need at most.
-  LstmTrial(CudaBackend&, const LstmLayer& shape, std::size_t room);
+  RecurrenceTrial(CudaBackend&, const RecurrentLayer& shape, std::size_t room);
 
   // The same numbers as at first: a backward pass uses some of them up.
   void refill();
-  const LstmLayer& layer() const { return layer_; }
-  const LstmLayerGradient& gradient() const { return gradient_; }
+  const RecurrentLayer& layer() const { return layer_; }
+  const RecurrentLayerGradient& gradient() const { return gradient_; }
   // What a way has left, bit by bit.
   std::vector<float> results() const;
 
  private:
   CudaBackend& backend_;
-  LstmLayer layer_;
-  LstmLayerGradient gradient_;
+  RecurrentLayer layer_;
+  RecurrentLayerGradient gradient_;
   std::vector<float> start_;  // of the operands
   std::size_t results_ = 0;   // floats behind them
   DeviceBuffer memory_;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/cudnn_lstm.h"
+#include "backend/cuda/cudnn_recurrence.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "backend/lstm_steps.h"
+#include "backend/recurrent_steps.h"
 
 namespace tutti::cuda {
 namespace {
 
-constexpr const char* describing = "describing an LSTM";
+constexpr const char* describing = "describing a recurrent layer";
 constexpr std::size_t most_workspace = std::size_t{2} << 30;
 constexpr std::size_t most_steps = 65535;  // that the library counts
 
@@ -39,10 +39,10 @@ std::size_t floats_of(std::size_t bytes) { return (bytes + sizeof(float) - 1) / 
 
 }  // namespace
 
-// Two biases, because the library's faster algorithms want that; the second one stays zero.
-CudnnLstm::CudnnLstm(cudnnHandle_t handle, ComputeType type, cudnnRNNAlgo_t algorithm, std::size_t cells,
-                     std::size_t inputs)
-    : handle_(handle), cells_(cells), inputs_(inputs) {
+// Two biases, because the library's faster algorithms want that; an LSTM's second one stays zero.
+CudnnRecurrence::CudnnRecurrence(cudnnHandle_t handle, ComputeType type, cudnnRNNAlgo_t algorithm, CellKind kind,
+                                 std::size_t cells, std::size_t inputs)
+    : handle_(handle), kind_(kind), cells_(cells), inputs_(inputs) {
   check(cudnnCreateDropoutDescriptor(dropout_.out()), describing);
   check(cudnnSetDropoutDescriptor(dropout_.get(), handle, 0, nullptr, 0, 0), describing);
   check(cudnnCreateRNNDescriptor(rnn_.out()), describing);
@@ -50,14 +50,14 @@ CudnnLstm::CudnnLstm(cudnnHandle_t handle, ComputeType type, cudnnRNNAlgo_t algo
   check(cudnnCreateRNNDataDescriptor(y_.out()), describing);
   check(cudnnCreateTensorDescriptor(states_.out()), describing);
   const auto size = [](std::size_t n) { return static_cast<std::int32_t>(n); };
-  possible_ =
-      can(cudnnSetRNNDescriptor_v8(rnn_.get(), algorithm, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
-                                   CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, math_of(type), size(inputs),
-                                   size(cells), size(cells), 1, dropout_.get(), CUDNN_RNN_PADDED_IO_DISABLED)) &&
-      can(cudnnGetRNNWeightSpaceSize(handle, rnn_.get(), &weight_bytes_));
+  possible_ = can(cudnnSetRNNDescriptor_v8(rnn_.get(), algorithm, kind == CellKind::lstm ? CUDNN_LSTM : CUDNN_GRU,
+                                           CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+                                           CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, math_of(type), size(inputs), size(cells),
+                                           size(cells), 1, dropout_.get(), CUDNN_RNN_PADDED_IO_DISABLED)) &&
+              can(cudnnGetRNNWeightSpaceSize(handle, rnn_.get(), &weight_bytes_));
 }
 
-bool CudnnLstm::takes(const LstmLayer& l) {
+bool CudnnRecurrence::takes(const RecurrentLayer& l) {
   const PackedSteps& time = l.time;
   if (!possible_ || time.rows() == 0 || time.steps() > most_steps) return false;
   lengths_.assign(time.rows(), 0);
@@ -79,11 +79,11 @@ bool CudnnLstm::takes(const LstmLayer& l) {
          workspace_bytes_ <= most_workspace;
 }
 
-void CudnnLstm::describe(const LstmLayer& l) {
+void CudnnRecurrence::describe(const RecurrentLayer& l) {
   check(takes(l) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, describing);
 }
 
-void CudnnLstm::tell(CudaBackend& backend, const LstmLayer& l) {
+void CudnnRecurrence::tell(CudaBackend& backend, const RecurrentLayer& l) {
   describe(l);
   if (!l.backwards) return;
   turned_.clear();
@@ -97,25 +97,27 @@ void CudnnLstm::tell(CudaBackend& backend, const LstmLayer& l) {
 }
 
 // The order of the other direction, into which each of the two goes.
-void CudnnLstm::turn(CudaBackend& backend, const LstmLayer& l, std::size_t width, const float* x, float* y) const {
+void CudnnRecurrence::turn(CudaBackend& backend, const RecurrentLayer& l, std::size_t width, const float* x,
+                           float* y) const {
   const auto* list = reinterpret_cast<const std::int32_t*>(l.room + places(l).turned);
   backend.replace_columns(list, l.time.columns(), width, x, y);
 }
 
-CudnnLstm::Places CudnnLstm::places(const LstmLayer& l) const {
+CudnnRecurrence::Places CudnnRecurrence::places(const RecurrentLayer& l) const {
   const std::size_t columns = l.time.columns(), states = l.initial_step == 0 ? l.time.rows() * cells_ : 0;
   Places p{};
   p.weights = take(p.total, floats_of(weight_bytes_));
   p.reserve = take(p.total, floats_of(reserve_bytes_));
   p.output = take(p.total, states);
-  p.cell = take(p.total, states);
+  p.cell = take(p.total, kind_ == CellKind::lstm ? states : 0);
   p.x = take(p.total, l.backwards ? columns * inputs_ : 0);
   p.y = take(p.total, l.backwards ? columns * cells_ : 0);
   p.turned = take(p.total, l.backwards ? columns : 0);
   return p;
 }
 
-CudnnLstm::GradientPlaces CudnnLstm::gradient_places(const LstmLayer& l, const LstmLayerGradient& g) const {
+CudnnRecurrence::GradientPlaces CudnnRecurrence::gradient_places(const RecurrentLayer& l,
+                                                                 const RecurrentLayerGradient& g) const {
   const std::size_t columns = l.time.columns(), states = l.time.rows() * cells_;
   GradientPlaces p{};
   p.weights = take(p.total, floats_of(weight_bytes_));
@@ -127,47 +129,50 @@ CudnnLstm::GradientPlaces CudnnLstm::gradient_places(const LstmLayer& l, const L
   return p;
 }
 
-CudnnLstm::Operands CudnnLstm::operands(const LstmLayer& l) const {
+CudnnRecurrence::Operands CudnnRecurrence::operands(const RecurrentLayer& l) const {
   const Places p = places(l);
   const bool own = l.initial_step != 0;
+  const float* const cell = kind_ == CellKind::lstm ? own ? l.initial_cell : l.room + p.cell : nullptr;
   return {l.room + p.weights,
           l.training ? l.room + p.reserve : nullptr,
           l.backwards ? l.room + p.x : l.x,
           own ? l.initial_output : l.room + p.output,
-          own ? l.initial_cell : l.room + p.cell,
+          cell,
           l.backwards ? l.room + p.y : l.output};
 }
 
-std::size_t CudnnLstm::room(const LstmLayer& l) const { return places(l).total; }
+std::size_t CudnnRecurrence::room(const RecurrentLayer& l) const { return places(l).total; }
 
-// The library has the gates in the order input, forget, candidate, output.
-GateWeights CudnnLstm::gates(float* weights, bool of_state) const {
-  constexpr int number[] = {0, 2, 1, 3};
+// The library has the gates in the order input, forget, candidate, output, those of a GRU as reset, update, candidate.
+GateWeights CudnnRecurrence::gates(float* weights, bool of_state) const {
+  constexpr int of_lstm[] = {0, 2, 1, 3}, of_gru[] = {1, 0, 2};
+  const int* const number = kind_ == CellKind::lstm ? of_lstm : of_gru;
   GateWeights w{};
+  w.gates = static_cast<unsigned>(gates_of(kind_));
   TensorDescriptor matrix, bias;
   check(cudnnCreateTensorDescriptor(matrix.out()), describing);
   check(cudnnCreateTensorDescriptor(bias.out()), describing);
-  for (std::size_t gate = 0; gate < 4; ++gate) {
+  for (unsigned gate = 0; gate < w.gates; ++gate) {
     void *m = nullptr, *b = nullptr;
-    check(cudnnGetRNNWeightParams(handle_, rnn_.get(), 0, weight_bytes_, weights, number[gate] + (of_state ? 4 : 0),
-                                  matrix.get(), &m, bias.get(), &b),
+    const auto id = static_cast<std::int32_t>(number[gate] + (of_state ? w.gates : 0));
+    check(cudnnGetRNNWeightParams(handle_, rnn_.get(), 0, weight_bytes_, weights, id, matrix.get(), &m, bias.get(), &b),
           describing);
     w.matrix[gate] = static_cast<float*>(m), w.bias[gate] = static_cast<float*>(b);
   }
   return w;
 }
 
-cudnnStatus_t CudnnLstm::forward(CudaBackend& backend, const LstmLayer& l, CudnnLstmScratch& scratch) {
+cudnnStatus_t CudnnRecurrence::forward(CudaBackend& backend, const RecurrentLayer& l, CudnnRecurrenceScratch& scratch) {
   describe(l);
   const Operands o = operands(l);
   give_weights(backend.stream(), cells_, inputs_, l.w, l.bias, gates(o.weights, false));
-  give_weights(backend.stream(), cells_, cells_, l.h, nullptr, gates(o.weights, true));
+  give_weights(backend.stream(), cells_, cells_, l.h, l.state_bias, gates(o.weights, true));
   const Places p = places(l);
   if (l.initial_step == 0) {
     Layout rows;
     rows.rank = 2, rows.size = {cells_, l.time.rows()}, rows.stride[0] = {1, 0}, rows.stride[3] = {1, cells_};
     backend.copy(rows, l.initial_output, l.room + p.output, false);
-    backend.copy(rows, l.initial_cell, l.room + p.cell, false);
+    if (o.initial_cell) backend.copy(rows, l.initial_cell, l.room + p.cell, false);
   }
   if (l.backwards) turn(backend, l, inputs_, l.x, l.room + p.x);
   const cudnnStatus_t status =
@@ -179,19 +184,19 @@ cudnnStatus_t CudnnLstm::forward(CudaBackend& backend, const LstmLayer& l, Cudnn
   return status;
 }
 
-cudnnStatus_t CudnnLstm::backward(CudaBackend& backend, const LstmLayer& l, const LstmLayerGradient& g,
-                                  CudnnLstmScratch& scratch) {
+cudnnStatus_t CudnnRecurrence::backward(CudaBackend& backend, const RecurrentLayer& l, const RecurrentLayerGradient& g,
+                                        CudnnRecurrenceScratch& scratch) {
   describe(l);
   const GradientPlaces p = gradient_places(l, g);
   auto* const room = scratch.gradients.room<float>(p.total);
   void* const workspace = scratch.workspace.bytes(workspace_bytes_);
   const cudnnStatus_t status = data_gradient(backend, l, g, room, workspace);
-  if (status != CUDNN_STATUS_SUCCESS || !(g.w.to || g.bias.to || g.h.to)) return status;
+  if (status != CUDNN_STATUS_SUCCESS || !(g.w.to || g.bias.to || g.h.to || g.state_bias.to)) return status;
   return weight_gradient(backend, l, g, room + p.weights, workspace);
 }
 
-cudnnStatus_t CudnnLstm::data_gradient(CudaBackend& backend, const LstmLayer& l, const LstmLayerGradient& g,
-                                       float* scratch, void* workspace) {
+cudnnStatus_t CudnnRecurrence::data_gradient(CudaBackend& backend, const RecurrentLayer& l,
+                                             const RecurrentLayerGradient& g, float* scratch, void* workspace) {
   const Operands o = operands(l);
   const GradientPlaces p = gradient_places(l, g);
   const float* dy = g.output;
@@ -221,15 +226,15 @@ cudnnStatus_t CudnnLstm::data_gradient(CudaBackend& backend, const LstmLayer& l,
 }
 
 // Behind the gradient of the data, which leaves in the reserved memory what this one reads. The library adds.
-cudnnStatus_t CudnnLstm::weight_gradient(CudaBackend& backend, const LstmLayer& l, const LstmLayerGradient& g,
-                                         float* weights, void* workspace) {
+cudnnStatus_t CudnnRecurrence::weight_gradient(CudaBackend& backend, const RecurrentLayer& l,
+                                               const RecurrentLayerGradient& g, float* weights, void* workspace) {
   const Operands o = operands(l);
   check(cudaMemsetAsync(weights, 0, weight_bytes_, backend.stream()), "clearing gradients");
   const cudnnStatus_t status = cudnnRNNBackwardWeights_v8(
       handle_, rnn_.get(), CUDNN_WGRAD_MODE_ADD, nullptr, x_.get(), o.x, states_.get(), o.initial_output, y_.get(), o.y,
       weight_bytes_, weights, workspace_bytes_, workspace, reserve_bytes_, o.reserve);
   take_gradients(backend.stream(), cells_, inputs_, gates(weights, false), g.w, g.bias);
-  take_gradients(backend.stream(), cells_, cells_, gates(weights, true), g.h, {});
+  take_gradients(backend.stream(), cells_, cells_, gates(weights, true), g.h, g.state_bias);
   return status;
 }
 

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudnn_lstm.h -- an LSTM over whole sequences by cuDNN: all steps are one call. Packed order is a layout that the
-// library knows; sequences that run backwards are turned over before and behind it.
+// cudnn_recurrence.h -- recurrent layers over whole sequences by cuDNN: all steps are one call. Packed order is a
+// layout that the library knows; sequences that run backwards are turned over before and behind it. Its GRU is the one
+// whose reset gate acts after the product.
 #pragma once
 
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cudnn.h"
-#include "backend/cuda/lstm_weights.h"
+#include "backend/cuda/gate_weights.h"
 
 namespace tutti::cuda {
 
 // What layers share: free again when a call returns, because the stream keeps the order.
-struct CudnnLstmScratch {
+struct CudnnRecurrenceScratch {
   Scratch workspace, gradients;
 };
 
-// For layers of one size.
-class CudnnLstm {
+// For layers of one kind and size.
+class CudnnRecurrence {
  public:
-  CudnnLstm(cudnnHandle_t, ComputeType, cudnnRNNAlgo_t, std::size_t cells, std::size_t inputs);
+  CudnnRecurrence(cudnnHandle_t, ComputeType, cudnnRNNAlgo_t, CellKind, std::size_t cells, std::size_t inputs);
 
   // Whether the library can do this one by this algorithm. Says so before the calls below, which are for such layers.
-  bool takes(const LstmLayer&);
-  std::size_t room(const LstmLayer&) const;   // as Backend::lstm_room
-  void tell(CudaBackend&, const LstmLayer&);  // as Backend::tell_lstm
+  bool takes(const RecurrentLayer&);
+  std::size_t room(const RecurrentLayer&) const;   // as Backend::recurrent_layer_room
+  void tell(CudaBackend&, const RecurrentLayer&);  // as Backend::tell_recurrent_layer
   // What the library says to the calls: some sizes it refuses no earlier.
-  cudnnStatus_t forward(CudaBackend&, const LstmLayer&, CudnnLstmScratch&);
-  cudnnStatus_t backward(CudaBackend&, const LstmLayer&, const LstmLayerGradient&, CudnnLstmScratch&);
+  cudnnStatus_t forward(CudaBackend&, const RecurrentLayer&, CudnnRecurrenceScratch&);
+  cudnnStatus_t backward(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, CudnnRecurrenceScratch&);
 
  private:
   // What stands where in the room of a layer, or behind each other in scratch memory.
@@ -44,18 +45,19 @@ class CudnnLstm {
     const float *x, *initial_output, *initial_cell;
     float* y;
   };
-  Places places(const LstmLayer&) const;
-  GradientPlaces gradient_places(const LstmLayer&, const LstmLayerGradient&) const;
-  Operands operands(const LstmLayer&) const;
+  Places places(const RecurrentLayer&) const;
+  GradientPlaces gradient_places(const RecurrentLayer&, const RecurrentLayerGradient&) const;
+  Operands operands(const RecurrentLayer&) const;
   GateWeights gates(float* weights, bool of_state) const;
-  void describe(const LstmLayer&);
-  void turn(CudaBackend&, const LstmLayer&, std::size_t width, const float* x, float* y) const;
-  cudnnStatus_t data_gradient(CudaBackend&, const LstmLayer&, const LstmLayerGradient&, float* scratch,
+  void describe(const RecurrentLayer&);
+  void turn(CudaBackend&, const RecurrentLayer&, std::size_t width, const float* x, float* y) const;
+  cudnnStatus_t data_gradient(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, float* scratch,
                               void* workspace);
-  cudnnStatus_t weight_gradient(CudaBackend&, const LstmLayer&, const LstmLayerGradient&, float* weights,
+  cudnnStatus_t weight_gradient(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, float* weights,
                                 void* workspace);
 
   const cudnnHandle_t handle_;
+  const CellKind kind_;
   const std::size_t cells_, inputs_;
   DropoutDescriptor dropout_;
   RnnDescriptor rnn_;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// layer_steps.h -- what all cells have in common where a layer goes step by step. The part of the gates that comes from
+// the input is made for all steps at once; each step multiplies the state before it by H and runs the gates. Backward
+// hands the gradient of the gates to the input's side, and H gets its own from products over all steps.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "tutti/backend.h"
+
+namespace tutti {
+
+class LayerSteps {
+ public:
+  LayerSteps(Backend&, const RecurrentLayer&);
+  virtual ~LayerSteps() = default;
+  static std::size_t room(const RecurrentLayer&);
+
+  void forward();
+  void backward(const RecurrentLayerGradient&);
+
+ protected:
+  // Rows of a step that begin there, or go on from the step before.
+  struct Part {
+    bool begins;
+    std::size_t first, count;
+    std::size_t column_before;  // of the first row that goes on
+  };
+  struct Rows {
+    const float* at;
+    std::size_t step;
+  };
+
+  virtual void forward_step(std::size_t t) = 0;
+  virtual void finish_forward() const {}
+  // carried_[0] is what the step gets from the following one, carried_[1] what it leaves to the one before.
+  virtual void backward_step(const RecurrentLayerGradient&, std::size_t t) = 0;
+
+  // Those that go on come first.
+  std::array<Part, 2> parts(std::size_t t) const;
+  // What the rows of a part read of the step before.
+  Rows before(const Part&, const float* initial, const float* columns) const;
+  Rows outputs_before(const Part& p) const { return before(p, l_.initial_output, l_.output); }
+  // H times that, after multiply().
+  Rows from_state(const Part&) const;
+  void multiply(const Part&) const;
+
+  // Adds what gradients of the gates, rows of them, give to the outputs before.
+  void add_state_gradient(std::size_t rows, const float* gates, float* to) const;
+  // The same, summed, for a common initial state.
+  void add_initial_gradient(const RecurrentLayerGradient&, const Part&, const float* gates) const;
+
+  std::size_t width() const { return l_.gates() * c_; }
+  // Blocks of H that the state itself is multiplied with; the others are for the state that has been reset.
+  std::size_t direct_gates() const { return l_.kind == CellKind::gru_reset_before ? 2 : l_.gates(); }
+  const float* projected(std::size_t column) const { return (l_.projected ? l_.projected : spare_) + column * width(); }
+  float* gates(std::size_t column) const { return kept_ + column * width(); }
+  // What is kept beside the gates.
+  float* beside(std::size_t column) const { return kept_ + l_.time.columns() * width() + column * c_; }
+
+  Backend& backend_;
+  const RecurrentLayer& l_;
+  const std::size_t c_;
+  float* from_state_;                // rows x width
+  float* carried_[2];                // rows x cells
+  float* reset_gradient_;            // rows x cells
+  float* transposed_;                // H', for all steps of backward
+  float* gates_gradient_ = nullptr;  // columns x width
+  float* state_gradient_ = nullptr;  // the same for the product with the state, where that has gradients of its own
+
+ private:
+  struct Places;
+  // The step that step t goes on from, and for how many rows.
+  struct Before {
+    std::size_t step, rows;
+  };
+  Before step_before(std::size_t t) const;
+  bool own_states() const { return l_.initial_step != 0; }
+  Gemm input_product() const;
+  Gemm state_product(std::size_t rows) const;
+  void project() const;
+  void transpose_weight() const;
+  void take_states(float* to) const;
+  void weight_gradients(const RecurrentLayerGradient&) const;
+  void input_gradients(const RecurrentLayerGradient&) const;
+
+  float* initial_gates_;    // one row: H times the common initial state
+  float* spare_ = nullptr;  // columns x width: what comes from the input, later the gradient of the gates
+  float* kept_;             // activated gates, then what is beside them
+};
+
+// Beside the gates of an LSTM its cells are kept.
+class LstmSteps final : public LayerSteps {
+ public:
+  using LayerSteps::LayerSteps;
+
+ private:
+  void forward_step(std::size_t t) override;
+  void finish_forward() const override;
+  void backward_step(const RecurrentLayerGradient&, std::size_t t) override;
+  Rows cells_before(const Part&) const;
+};
+
+// Beside the gates of a GRU GruRows::inner is kept.
+class GruSteps final : public LayerSteps {
+ public:
+  using LayerSteps::LayerSteps;
+
+ private:
+  void forward_step(std::size_t t) override;
+  void backward_step(const RecurrentLayerGradient&, std::size_t t) override;
+  bool reset_before() const { return l_.kind == CellKind::gru_reset_before; }
+  GruRows rows_of(std::size_t t, const Part&) const;
+  GruRowsGradient gradients_of(const RecurrentLayerGradient&, std::size_t t, const Part&) const;
+};
+
+}  // namespace tutti
