@@ -35,7 +35,7 @@ std::string gru(std::size_t cells, bool reset_after, bool plain) {
       3 * cells, reset_after, plain);
 }
 
-// `apart`: a loop, and a matrix for each gate.
+// `apart`: written as a loop, with a matrix for each gate.
 const Case cases[] = {
     {"lstm20", 20, 20, 3, 100, 100, true, false, "RecurrentLSTMLayer {20} (x)"},
     {"lstm512", 512, 512, 64, 32, 32, false, false, "RecurrentLSTMLayer {512} (x)"},

@@ -199,6 +199,7 @@ Lowered Lowering::run(const std::vector<std::size_t>& order) {
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
               const std::vector<std::size_t>& roots, const LowerOptions& options) {
   Lowered code = Lowering(graph, values, options.training).run(order);
+  recognize_grus(graph, code, roots);
   fuse_bias_and_activation(code, roots);
   if (options.fused_recurrent_inputs) fuse_recurrent_inputs(code, roots);
   group_loops(code);

@@ -38,6 +38,8 @@ struct LowerOptions {
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
               const std::vector<std::size_t>& roots, const LowerOptions& options);
 
+// Loops that are GRUs become one operation; recognize_gru.cpp. Part of lower().
+void recognize_grus(const Graph& graph, Lowered& code, const std::vector<std::size_t>& roots);
 // Product, plus, activation -> product, one pass over it. Part of lower().
 void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roots);
 // Recurrent layers take in the product that makes their input, where the backend wants that: fuse_recurrence.cpp.

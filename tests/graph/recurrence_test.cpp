@@ -1,38 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Networks with recurrence, written in the network language: gradients against differences over ragged minibatches,
-// the same sums in whatever order, parts or batches the sequences come, values against plain loops.
-#include <fmt/format.h>
+// the same sums in whatever order, parts or batches the sequences come, and on a device.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "../brainscript/networks.h"
 #include "base/cuda_library.h"
-#include "graph_builder.h"
-#include "sequence_data.h"
+#include "recurrent_networks.h"
 #include "tutti/gradient_check.h"
 
 namespace tutti {
 namespace {
 
-using test::Announced;
-using test::Sequence;
+using test::gru;
+using test::network_of;
+using test::parsed;
 using test::SequenceData;
-
-graph::Graph parsed(const std::string& text) {
-  const auto built = brainscript::build(text);
-  EXPECT_EQ(built.errors, "") << text;
-  return built.graph;
-}
-
-std::unique_ptr<Network> network_of(const std::string& text, const std::vector<StreamInfo>& streams,
-                                    std::int64_t plan = 100, const NetworkOptions& options = {}) {
-  auto network = std::make_unique<Network>(parsed(text), options);
-  network->bind(streams);
-  network->initialize_parameters();
-  network->plan_training(plan);
-  return network;
-}
+using test::Sums;
+using test::sums;
 
 // Every case reads x [3], labels [2] and a sparse s [5] on one axis; y has steps of its own on the axis a.
 const std::vector<StreamInfo> streams = {{"x", 3, false}, {"labels", 2, false}, {"s", 5, true}, {"y", 3, false}};
@@ -50,13 +35,6 @@ std::string whole(const Case& c) {
          "  par (n) = ParameterTensor {n, init='uniform', initValueScale=10}\n" +
          c.network + "\n" + (own ? "" : "criterion = CrossEntropyWithSoftmax (labels, z)\n") +
          "criterionNodes = (criterion) }";
-}
-
-// A layer from Keras: all steps are one operation, or (not `plain`) a loop of operations.
-std::string gru(bool bias, bool late, bool backwards, bool plain = true, std::size_t cells = 4) {
-  const auto word = [](bool b) { return b ? "true" : "false"; };
-  return fmt::format("_Keras.Gru {{{}, ({}), Tanh, Sigmoid, 'uniform', 5, 'uniform', 6, {}, {}, {}}}", cells,
-                     bias ? fmt::format("Repeat ({}, 0.2)", 3 * cells) : "0", word(backwards), word(late), word(plain));
 }
 
 std::vector<Case> cases() {
@@ -190,16 +168,6 @@ TEST_P(Recurrence, GradientsAgreeWithDifferences) {
                   << " by differences";
 }
 
-struct Sums {
-  double criterion;
-  std::vector<float> gradients;
-};
-Sums sums(Network& network, const Batch& batch) {
-  Announced sink;
-  const Tally t = network.forward_backward(batch, sink);
-  EXPECT_EQ(sink.order.size(), network.parameters().pieces.size());
-  return {t.criterion, test::gradients(network)};
-}
 void add(Sums& to, const Sums& s) {
   to.criterion += s.criterion;
   to.gradients.resize(s.gradients.size());
@@ -286,103 +254,6 @@ TEST(FusedInputs, ParametersOnADevice) {
   ASSERT_GT(a.pieces.size(), a.slices.size());
   ASSERT_EQ(a.pieces.size(), b.pieces.size());
   for (std::size_t i = 0; i < a.pieces.size(); ++i) EXPECT_EQ(a.offset(a.pieces[i]), b.offset(b.pieces[i]));
-}
-
-// The same parameters through the fused operation and through the explicit loop of the definition.
-void expect_fused_is_explicit(const std::string& options, const std::string& initial, std::size_t cells) {
-  const std::string c = std::to_string(cells);
-  const std::string head = "{ x = Input {3}; labels = Input {2}; ";
-  const std::string tail = "z = DenseLayer {2} (h); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }";
-  const bool back = options.find("goBackwards=true") != std::string::npos;
-  const std::string hook = back ? "BS.RNNs.NextHC" : "BS.RNNs.PreviousHC";
-  const std::vector<StreamInfo> two = {{"x", 3, false}, {"labels", 2, false}};
-  const auto fused = network_of(head + "h = RecurrentLSTMLayer {" + c + options + "} (x); " + tail, two);
-  const auto explicitly =
-      network_of(head + initial + "block = BS.RNNs.LSTMBlock (" + c + "); state = block (x, " + hook + " (state" +
-                     (initial.empty() ? "" : ", initialState=i") + ")); h = state.h; " + tail,
-                 two);
-  const auto& operations = fused->graph().nodes;
-  ASSERT_TRUE(std::any_of(operations.begin(), operations.end(), [](const auto& n) { return n.operation == "LSTM"; }));
-  SequenceData data(two);
-  const auto sequences = data.random({{6, 1, 9, 6, 2, 9, 5}});
-  // By the dimensions of the parameters: names and order differ.
-  const auto sorted = [](Network& n) {
-    std::vector<const Slice*> all;
-    for (const auto& s : n.parameters().slices) all.push_back(&s);
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Slice* a, const Slice* b) { return a->name.back() < b->name.back(); });
-    return all;
-  };
-  const auto a = sorted(*fused), b = sorted(*explicitly);
-  ASSERT_EQ(a.size(), b.size());
-  std::mt19937 engine(5);
-  std::uniform_real_distribution<float> draw(-0.5f, 0.5f);
-  for (std::size_t k = 0; k < a.size(); ++k) {
-    ASSERT_EQ(a[k]->shape, b[k]->shape) << a[k]->name << " " << b[k]->name;
-    for (std::size_t i = 0; i < a[k]->size(); ++i)
-      fused->parameters().weights.data()[a[k]->offset + i] = explicitly->parameters().weights.data()[b[k]->offset + i] =
-          draw(engine);
-  }
-  const Sums f = sums(*fused, data.batch(sequences)), e = sums(*explicitly, data.batch(sequences));
-  EXPECT_NEAR(f.criterion, e.criterion, 1e-5 * e.criterion);
-  for (std::size_t k = 0; k < a.size(); ++k)
-    for (std::size_t i = 0; i < a[k]->size(); ++i)
-      ASSERT_NEAR(f.gradients[a[k]->offset + i], e.gradients[b[k]->offset + i], 2e-5) << a[k]->name << " " << i;
-}
-
-TEST(FusedLSTM, EqualsTheLoop) {
-  for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 37UL}) {
-    expect_fused_is_explicit("", "", cells);
-    expect_fused_is_explicit(", goBackwards=true", "", cells);
-  }
-}
-TEST(FusedLSTM, EqualsTheLoopWithTrainedInitialState) {
-  const std::string initial = "i = { h = ParameterTensor {20, initValue=0}; c = ParameterTensor {20, initValue=0} }; ";
-  expect_fused_is_explicit(", trainInitialState=true", initial, 20);
-  expect_fused_is_explicit(", trainInitialState=true, goBackwards=true", initial, 20);
-}
-
-// The same parameters through the operation and through the loop of the definition.
-void expect_gru_is_loop(bool bias, bool late, bool backwards, std::size_t cells) {
-  const std::vector<StreamInfo> two = {{"x", 3, false}, {"labels", 2, false}};
-  const auto network = [&](bool plain) {
-    return network_of("{ x = Input {3}; labels = Input {2}; z = DenseLayer {2} (" +
-                          gru(bias, late, backwards, plain, cells) +
-                          " (x)); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }",
-                      two);
-  };
-  const auto fused = network(true), loop = network(false);
-  const auto& nodes = fused->graph().nodes;
-  ASSERT_EQ(std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.operation == "GRU"; }), 1);
-  ASSERT_EQ(fused->parameters().weights.size(), loop->parameters().weights.size());
-  std::mt19937 engine(5);
-  std::uniform_real_distribution<float> draw(-0.5f, 0.5f);
-  for (std::size_t i = 0; i < fused->parameters().weights.size(); ++i)
-    fused->parameters().weights.data()[i] = draw(engine);
-  // Slices stand in the order in which their gradients are complete, which the loop changes.
-  const auto slice = [](Network& n, const std::string& name) -> const Slice& {
-    return *std::find_if(n.parameters().slices.begin(), n.parameters().slices.end(),
-                         [&](const Slice& s) { return s.name == name; });
-  };
-  for (const Slice& s : fused->parameters().slices)
-    std::copy_n(fused->parameters().weights.data() + s.offset, s.size(),
-                loop->parameters().weights.data() + slice(*loop, s.name).offset);
-  SequenceData data(two);
-  const auto sequences = data.random({{6, 1, 9, 6, 2, 9, 5}});
-  const Sums f = sums(*fused, data.batch(sequences)), l = sums(*loop, data.batch(sequences));
-  EXPECT_NEAR(f.criterion, l.criterion, 1e-5 * l.criterion);
-  for (const Slice& s : fused->parameters().slices)
-    for (std::size_t i = 0; i < s.size(); ++i)
-      ASSERT_NEAR(f.gradients[s.offset + i], l.gradients[slice(*loop, s.name).offset + i], 2e-5) << s.name << " " << i;
-}
-
-TEST(FusedGRU, EqualsTheLoop) {
-  for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 37UL})
-    for (const bool late : {false, true})
-      for (const bool backwards : {false, true}) {
-        expect_gru_is_loop(true, late, backwards, cells);
-        expect_gru_is_loop(false, late, backwards, cells);
-      }
 }
 
 std::vector<Case> cases_with_layers() {
