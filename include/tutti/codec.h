@@ -59,8 +59,9 @@ std::unique_ptr<Codec> make_codec(const CodecOptions&, const FloatMemory& values
 class MessageBytes {
  public:
   MessageBytes() = default;
-  MessageBytes(std::size_t bytes, const Codec& codec)
-      : floats_((bytes + sizeof(float) - 1) / sizeof(float), codec.memory()), bytes_(bytes) {}
+  MessageBytes(std::size_t bytes, const Codec& codec) : MessageBytes(bytes, codec.memory()) {}
+  MessageBytes(std::size_t bytes, const FloatMemory& memory)
+      : floats_((bytes + sizeof(float) - 1) / sizeof(float), memory), bytes_(bytes) {}
   std::byte* data() { return reinterpret_cast<std::byte*>(floats_.data()); }
   const std::byte* data() const { return reinterpret_cast<const std::byte*>(floats_.data()); }
   std::span<std::byte> span() { return {data(), bytes_}; }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
 #include <utility>
 
 #include "strategy/local.h"
@@ -47,6 +48,7 @@ DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t prin
 
 void DataParallel::start(Parameters& parameters) {
   parameters_ = &parameters;
+  pieces_ = all_pieces(parameters);
   broadcast_weights(comm_, parameters);
   const auto& bits = options_.gradient_bits.values;
   if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
@@ -130,9 +132,14 @@ void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
     for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->arm(g);
 }
 
-void DataParallel::deliver(std::size_t piece, std::int64_t columns, GlobalSink& global) {
-  exchange_->decode(piece);
-  global.global_ready(piece, columns);
+// Few updates of much are best for a device, those of what is still in its cache for the host.
+void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t columns, GlobalSink& global) {
+  const bool together = follows_device();
+  for (std::size_t piece = first; piece < end; ++piece) {
+    exchange_->decode(piece);
+    if (!together) global.global_ready(piece, columns);
+  }
+  if (together && first < end) global.globals_ready(std::span(pieces_).subspan(first, end - first), columns);
 }
 
 void DataParallel::piece_ready(std::size_t piece) {
@@ -163,11 +170,13 @@ void DataParallel::ready_in_step(std::size_t piece) {
 }
 
 void DataParallel::deliver_what_is_there() {
-  while (delivered_ < announced_) {
-    const std::size_t group = exchange_->group_of(delivered_);
-    if (exchange_->end_piece(group) > announced_ || !exchange_->try_complete(group)) return;
-    for (; delivered_ < exchange_->end_piece(group); ++delivered_) deliver(delivered_, columns_, *global_);
+  std::size_t end = delivered_;
+  while (end < announced_) {
+    const std::size_t group = exchange_->group_of(end);
+    if (exchange_->end_piece(group) > announced_ || !exchange_->try_complete(group)) break;
+    end = exchange_->end_piece(group);
   }
+  deliver(std::exchange(delivered_, end), end, columns_, *global_);
 }
 
 // The place of the piece's gradient serves twice: encoded, it makes room for the sum of the minibatch before.
@@ -181,8 +190,7 @@ void DataParallel::ready_behind(std::size_t piece) {
   }
   exchange_->encode(piece);
   if (exchange_->last_of_group(piece)) {
-    if (pending_.any)
-      for (std::size_t p = exchange_->first_piece(group); p <= piece; ++p) deliver(p, pending_.columns, *global_);
+    if (pending_.any) deliver(exchange_->first_piece(group), piece + 1, pending_.columns, *global_);
     exchange_->launch(group);
   }
   exchange_->advance();
@@ -221,8 +229,7 @@ void DataParallel::settle(GlobalSink& global) {
   }
   for (std::size_t g = 0; g < exchange_->groups(); ++g) {
     exchange_->complete(g);
-    for (std::size_t p = exchange_->first_piece(g); p < exchange_->end_piece(g); ++p)
-      deliver(p, pending_.columns, global);
+    deliver(exchange_->first_piece(g), exchange_->end_piece(g), pending_.columns, global);
   }
   exchange_->flush();
   late_tally_ = tallies_.finish();

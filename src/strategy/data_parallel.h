@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "comm/agreement.h"
 #include "strategy/local.h"
@@ -54,13 +55,14 @@ class DataParallel : public Strategy {
   void ready_in_step(std::size_t piece);
   void ready_behind(std::size_t piece);
   void deliver_what_is_there();
-  void deliver(std::size_t piece, std::int64_t columns, GlobalSink& global);
+  void deliver(std::size_t first, std::size_t end, std::int64_t columns, GlobalSink& global);
   void print_times();
 
   DataParallelOptions options_;
   std::int64_t print_every_;
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
+  std::vector<std::size_t> pieces_;  // their numbers
 
   int bits_ = 0, bits_of_epoch_ = 0;
   Summed summed_ = Summed::gradients;

@@ -9,11 +9,10 @@ namespace {
 std::size_t flat_size(const ShardPlan& plan) { return plan.runs.back().local + plan.runs.back().size(); }
 
 // The values of `to` - `known` in few bits; afterwards `known` is what the other side makes of them.
-void send_difference(const Codec& codec, const ShardRun& run, const float* to, float* known, float* values, float* lost,
-                     std::byte* message) {
-  const std::size_t n = run.size();
-  for (std::size_t i = 0; i < n; ++i) values[i] = to[i] - known[i];
-  std::fill_n(lost, n, 0.0f);
+void send_difference(const Codec& codec, const WeightKernels& kernels, const ShardRun& run, const float* to,
+                     float* known, float* values, float* lost, std::byte* message) {
+  kernels.run(weights::Difference{to, known, values}, run.size());
+  kernels.run(weights::Clear{lost}, run.size());
   codec.encode(run.rows, run.columns, values, lost, message);
   codec.decode_add(run.rows, run.columns, message, known);
 }
@@ -73,21 +72,24 @@ void ElasticDesk::turn_differences(const ShardRun& run, Known& known, std::byte*
   float* as_known = known.centre.data() + run.local;
   float* theirs = known.weights.data() + run.local;
   codec_->decode_add(run.rows, run.columns, message, theirs);
-  send_difference(*codec_, run, centre, as_known, values_.data(), lost_.data(), message);
+  send_difference(*codec_, weight_kernels_for(host_memory()), run, centre, as_known, values_.data(), lost_.data(),
+                  message);
   for (std::size_t i = 0; i < run.size(); ++i) {
     const float step = rate_ * (as_known[i] - theirs[i]);
     centre[i] -= step, as_known[i] -= step, theirs[i] += step;
   }
 }
 
-ElasticWorker::ElasticWorker(std::shared_ptr<const Codec> codec, double moving_rate, std::size_t size,
+ElasticWorker::ElasticWorker(std::shared_ptr<const Codec> codec, double moving_rate, const FloatBuffer& weights,
                              std::size_t largest_run)
-    : codec_(std::move(codec)), rate_(static_cast<float>(moving_rate)) {
-  values_ = FloatBuffer(largest_run);
+    : codec_(std::move(codec)),
+      kernels_(weight_kernels_for(weights.memory())),
+      rate_(static_cast<float>(moving_rate)),
+      values_(largest_run, weights) {
   if (!codec_->lossy()) return;
-  centre_ = FloatBuffer(size);
-  weights_ = FloatBuffer(size);
-  lost_ = FloatBuffer(largest_run);
+  centre_ = FloatBuffer(weights.size(), weights);
+  weights_ = FloatBuffer(weights.size(), weights);
+  lost_ = FloatBuffer(largest_run, weights);
 }
 
 void ElasticWorker::load(const float* flat) {
@@ -103,7 +105,7 @@ void ElasticWorker::write(const ShardPlan& plan, const float* weights, std::byte
   for (const ShardRun& run : plan.runs) {
     const float* x = weights + run.offset;
     if (codec_->lossy())
-      send_difference(*codec_, run, x, weights_.data() + run.offset, values_.data(), lost_.data(), message);
+      send_difference(*codec_, kernels_, run, x, weights_.data() + run.offset, values_.data(), lost_.data(), message);
     else
       codec_->encode(run.rows, run.columns, x, nullptr, message);
     message += codec_->bytes(run.rows, run.columns);
@@ -116,13 +118,10 @@ void ElasticWorker::take(const ShardPlan& plan, const std::byte* message, float*
     if (codec_->lossy()) {
       float *centre = centre_.data() + run.offset, *mine = weights_.data() + run.offset;
       codec_->decode_add(run.rows, run.columns, message, centre);
-      for (std::size_t i = 0; i < run.size(); ++i) {
-        const float step = rate_ * (centre[i] - mine[i]);
-        x[i] += step, centre[i] -= step, mine[i] += step;
-      }
+      kernels_.run(weights::Approach{x, mine, centre, rate_}, run.size());
     } else {
       codec_->decode(run.rows, run.columns, message, values_.data());
-      for (std::size_t i = 0; i < run.size(); ++i) x[i] += rate_ * (values_.data()[i] - x[i]);
+      kernels_.run(weights::Pull{values_.data(), x, values_.data(), rate_}, run.size());
     }
     message += codec_->bytes(run.rows, run.columns);
   }

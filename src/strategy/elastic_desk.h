@@ -13,6 +13,7 @@
 
 #include "strategy/server.h"
 #include "strategy/server_shard.h"
+#include "strategy/weight_kernels.h"
 #include "tutti/codec.h"
 
 namespace tutti {
@@ -48,17 +49,19 @@ class ElasticDesk final : public Desk {
   std::int64_t answers_ = 0;  // to clients other than the owner
 };
 
-// The worker's side of the same.
+// The worker's side of the same. Weights and messages may be a device's; then write() and take() queue its work.
 class ElasticWorker {
  public:
-  ElasticWorker(std::shared_ptr<const Codec>, double moving_rate, std::size_t size, std::size_t largest_run);
-  void load(const float* flat);
-  void start(const float* flat);
+  // `weights`: of all parts, of which the largest run of columns has so many values.
+  ElasticWorker(std::shared_ptr<const Codec>, double moving_rate, const FloatBuffer& weights, std::size_t largest_run);
+  void load(const float* flat);   // by the host, while nothing is queued
+  void start(const float* flat);  // likewise
   void write(const ShardPlan&, const float* weights, std::byte* message);
   void take(const ShardPlan&, const std::byte* message, float* weights);
 
  private:
   std::shared_ptr<const Codec> codec_;
+  const WeightKernels& kernels_;
   const float rate_;
   FloatBuffer centre_, weights_;  // as ElasticDesk::Known; empty where nothing is lost
   FloatBuffer values_, lost_;

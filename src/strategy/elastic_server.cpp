@@ -50,7 +50,7 @@ void ElasticServer::start(Parameters& parameters) {
   if (server_) comm_.barrier();  // nobody asks the old desks any more
   live_ = &parameters;
   broadcast_weights(comm_, parameters);
-  codec_ = make_codec(options_.bits.codec());
+  codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
   build();
   centre_ = FloatBuffer(parameters.size());
   mine_ = others_ = {};
@@ -62,7 +62,10 @@ void ElasticServer::start(Parameters& parameters) {
 void ElasticServer::build() {
   lots_.reset();
   meeting_.reset();
+  questions_.reset();
   server_ = std::make_unique<Server>(comm_);
+  questions_ = std::make_unique<EncodedQuestions>(*server_, *codec_);
+  const std::shared_ptr<const Codec> of_desks = make_codec(options_.bits.codec());
   std::vector<int> owners;
   for (int s = 0; s < servers_; ++s) owners.push_back(workers_ < comm_.size() ? workers_ + s : s);
   plans_ = plan_shards(*live_, owners, false);
@@ -71,20 +74,25 @@ void ElasticServer::build() {
   std::size_t largest = 0;
   for (const ShardPlan& plan : plans_) {
     std::unique_ptr<ElasticDesk> desk;
-    if (plan.owner == comm_.rank()) desk = std::make_unique<ElasticDesk>(plan, codec_, rate_, workers_);
+    if (plan.owner == comm_.rank()) desk = std::make_unique<ElasticDesk>(plan, of_desks, rate_, workers_);
     desks_.push_back(desk.get());
-    numbers_.push_back(server_->add(
-        {.owner = plan.owner, .bytes = elastic_bytes(plan, *codec_), .clients = workers_, .lane = 0}, std::move(desk)));
+    numbers_.push_back(server_->add({.owner = plan.owner,
+                                     .bytes = elastic_bytes(plan, *codec_),
+                                     .clients = workers_,
+                                     .lane = 0,
+                                     .memory = &codec_->memory()},
+                                    std::move(desk)));
     largest = std::max(largest, plan.largest_run);
   }
   meeting_ = std::make_unique<Meeting>(*server_, owners[0]);
   if (options_.dealing == EasgdOptions::Dealing::lots)
     lots_ = std::make_unique<ServedLots>(*server_, owners[0], workers_);
   server_->open();
-  worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->size(), largest);
+  worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->weights, largest);
 }
 
 void ElasticServer::begin_epoch(std::int64_t) {
+  host_looks();
   // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
   if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
   if (!std::exchange(told_, true)) log::line(describe());
@@ -111,7 +119,7 @@ void ElasticServer::exchange_weights(std::int64_t) {
   exchange();
 }
 
-// All parts travel at once; none waits for another rank, only for the threads that serve.
+// All parts travel at once, each when it is encoded; none waits for another rank, only for the threads that serve.
 void ElasticServer::exchange() {
   assert(!shown_);
   auto at = Clock::now();
@@ -120,14 +128,14 @@ void ElasticServer::exchange() {
     const std::size_t bytes = elastic_bytes(plans_[i], *codec_);
     worker_->write(plans_[i], weights, server_->message(numbers_[i]).data());
     stats_.encode += lap(at);
-    server_->ask(numbers_[i], bytes);
+    questions_->ask(numbers_[i], bytes);
     stats_.wait += lap(at);
     if (desks_[i]) continue;
     stats_.bytes_sent += static_cast<std::int64_t>(bytes);
     stats_.values_sent += static_cast<std::int64_t>(plans_[i].values);
   }
   for (std::size_t i = 0; i < plans_.size(); ++i) {
-    const auto answer = server_->wait(numbers_[i]);
+    const auto answer = questions_->wait(numbers_[i]);
     stats_.wait += lap(at);
     worker_->take(plans_[i], answer.data(), weights);
     stats_.decode += lap(at);
@@ -137,6 +145,7 @@ void ElasticServer::exchange() {
 }
 
 void ElasticServer::settle(GlobalSink&) {
+  host_looks();
   meeting_->meet();  // asleep, while the last ones still work
   fetch_centre();
   load_centre();
@@ -161,18 +170,24 @@ Tally ElasticServer::take_tally_of_others() { return std::exchange(others_, {});
 void ElasticServer::show_common_weights() {
   assert(!shown_);
   shown_ = true;
-  if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
+  change_places();
 }
 
 void ElasticServer::take_back_weights() {
   assert(shown_);
   shown_ = false;
+  change_places();
+}
+
+void ElasticServer::change_places() {
+  host_looks();
   if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
 }
 
 // Saved while the centre is shown; this rank's own weights then stand in centre_.
 void ElasticServer::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
+  host_looks();
   if (a.loading()) {
     std::copy_n(live_->weights.data(), live_->size(), centre_.data());
     strangers_ = true;

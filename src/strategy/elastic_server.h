@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "strategy/asa_options.h"
 #include "strategy/elastic_desk.h"
+#include "strategy/encoded_questions.h"
 #include "strategy/server.h"
 #include "strategy/tally_exchange.h"
 #include "tutti/strategy.h"
@@ -24,7 +26,10 @@ class ElasticServer final : public Strategy {
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  // Gradients are the optimizer's, and weights go to the centre from where they lie.
+  bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
   void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
+  void pieces_ready(std::span<const std::size_t> pieces) override { global_->globals_ready(pieces, columns_); }
   void finish_gradients(Tally& tally) override { mine_ += tally; }
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink&) override;
@@ -42,7 +47,9 @@ class ElasticServer final : public Strategy {
   std::string describe() const override;
 
  private:
+  void host_looks() const { live_->weights.memory().finish(); }
   void build();
+  void change_places();
   void exchange();
   void load_centre();
   void fetch_centre();
@@ -54,11 +61,12 @@ class ElasticServer final : public Strategy {
   const double rate_;
   Parameters* live_ = nullptr;
 
-  std::shared_ptr<const Codec> codec_;
+  std::shared_ptr<const Codec> codec_;  // of the worker, perhaps a device's
   std::vector<ShardPlan> plans_;
   std::vector<int> numbers_;         // of the desks, by part
   std::vector<ElasticDesk*> desks_;  // by part, null where another rank serves it
   std::unique_ptr<Server> server_;
+  std::unique_ptr<EncodedQuestions> questions_;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<ServedLots> lots_;
   std::unique_ptr<ElasticWorker> worker_;

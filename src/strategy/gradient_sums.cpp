@@ -12,6 +12,7 @@ namespace tutti {
 
 void LibrarySums::start(Parameters& parameters) {
   parameters_ = &parameters;
+  pieces_ = all_pieces(parameters);
   broadcast_weights(comm_, parameters);
   all_lines_.assign(parameters.slices.size(), {});
   for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
@@ -33,7 +34,7 @@ void LibrarySums::finish_gradients(Tally& tally) {
     for (std::size_t s = 0; s < all_lines_.size(); ++s)
       if (!all_lines_[s].empty()) parameters_->touched[s].assign(all_lines_[s].begin(), all_lines_[s].end());
   }
-  for (std::size_t i = 0; i < parameters_->pieces.size(); ++i) global_->global_ready(i, columns_);
+  global_->globals_ready(pieces_, columns_);
   tally = tallies_.finish();
 }
 

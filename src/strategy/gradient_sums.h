@@ -33,6 +33,7 @@ class LibrarySums : public Strategy {
   TallyExchange tallies_;
   std::string remark_;
   Parameters* parameters_ = nullptr;
+  std::vector<std::size_t> pieces_;                    // their numbers
   std::vector<std::vector<std::uint32_t>> all_lines_;  // by slice with a sparse gradient
   GlobalSink* global_ = nullptr;
   std::int64_t columns_ = 0;

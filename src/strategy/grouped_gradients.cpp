@@ -17,6 +17,7 @@ GroupedGradients::GroupedGradients(GroupParts parts, int carriers)
 
 void GroupedGradients::start(Parameters& parameters) {
   parameters_ = &parameters;
+  pieces_ = all_pieces(parameters);
   // From rank 0 to the leaders, from there to their groups.
   if (parts_.layout.local == 0) broadcast_weights(*parts_.peers, parameters);
   parts_.inside->start(parameters);
@@ -52,6 +53,11 @@ void GroupedGradients::begin_step(std::int64_t columns, GlobalSink& global) {
 
 void GroupedGradients::piece_ready(std::size_t piece) {
   parts_.inside->piece_ready(piece);
+  if (open_) deliver_what_is_there();
+}
+
+void GroupedGradients::pieces_ready(std::span<const std::size_t> pieces) {
+  parts_.inside->pieces_ready(pieces);
   if (open_) deliver_what_is_there();
 }
 
@@ -94,8 +100,8 @@ void GroupedGradients::world_sum(std::size_t piece, std::int64_t columns) {
 void GroupedGradients::deliver_run() {
   host_looks();
   columns_->store(next_run_);
-  for (std::size_t p = columns_->first_piece(next_run_); p < columns_->end_piece(next_run_); ++p)
-    sink_->global_ready(p, sent_columns_);
+  const std::size_t first = columns_->first_piece(next_run_);
+  sink_->globals_ready(std::span(pieces_).subspan(first, columns_->end_piece(next_run_) - first), sent_columns_);
   ++next_run_;
 }
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "strategy/carried.h"
 #include "strategy/group_parts.h"
@@ -19,7 +21,10 @@ class GroupedGradients : public Strategy {
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override;
+  // Whoever lets the host work on carried columns waits for the device there.
+  bool follows_device() const override { return parts_.inside->follows_device(); }
   void piece_ready(std::size_t piece) override;
+  void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override { return std::exchange(late_, {}); }
@@ -65,6 +70,7 @@ class GroupedGradients : public Strategy {
   GroupParts parts_;
   int carriers_;
   Parameters* parameters_ = nullptr;
+  std::vector<std::size_t> pieces_;  // their numbers
   std::unique_ptr<CarriedColumns> columns_;
   LeaderNews news_;
   FromInside from_inside_{*this};

@@ -67,14 +67,14 @@ void GroupedWeights::begin_step(std::int64_t columns, GlobalSink& global) {
   levels_.lower->begin_step(columns, from_lower_);
 }
 
-void GroupedWeights::lower_ready(std::size_t piece, std::int64_t columns) {
+void GroupedWeights::lower_ready(std::span<const std::size_t> pieces, std::int64_t columns) {
   columns_ = columns;
   updated_ = true;
   if (levels_.upper) {
     let_upper_see();
-    levels_.upper->piece_ready(piece);
+    levels_.upper->pieces_ready(pieces);
   } else if (!levels_.updates_above) {
-    sink_->global_ready(piece, columns);
+    sink_->globals_ready(pieces, columns);
   }
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "strategy/group_lots.h"
@@ -41,7 +42,9 @@ class GroupedWeights : public Strategy {
   void begin_epoch(std::int64_t epoch) override;
   std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override;
+  bool follows_device() const override { return levels_.lower->follows_device(); }
   void piece_ready(std::size_t piece) override { levels_.lower->piece_ready(piece); }
+  void pieces_ready(std::span<const std::size_t> pieces) override { levels_.lower->pieces_ready(pieces); }
   void finish_gradients(Tally&) override;
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink& global) override;
@@ -72,13 +75,21 @@ class GroupedWeights : public Strategy {
  private:
   struct FromLower : GlobalSink {
     explicit FromLower(GroupedWeights& o) : owner(o) {}
-    void global_ready(std::size_t piece, std::int64_t columns) override { owner.lower_ready(piece, columns); }
+    void global_ready(std::size_t piece, std::int64_t columns) override {
+      owner.lower_ready(std::span(&piece, 1), columns);
+    }
+    void globals_ready(std::span<const std::size_t> pieces, std::int64_t columns) override {
+      owner.lower_ready(pieces, columns);
+    }
     void reset_momentum() override { owner.sink_->reset_momentum(); }
     GroupedWeights& owner;
   };
   struct FromUpper : GlobalSink {
     explicit FromUpper(GroupedWeights& o) : owner(o) {}
     void global_ready(std::size_t piece, std::int64_t) override { owner.sink_->global_ready(piece, owner.columns_); }
+    void globals_ready(std::span<const std::size_t> pieces, std::int64_t) override {
+      owner.sink_->globals_ready(pieces, owner.columns_);
+    }
     void reset_momentum() override {
       owner.resets_ = true;
       owner.sink_->reset_momentum();
@@ -94,7 +105,7 @@ class GroupedWeights : public Strategy {
   }
   bool lower_has_weights() const { return levels_.lower->steps_alone(); }
   bool passes_on() const { return levels_.leaders_act && levels_.lower_ranks->size() > 1; }
-  void lower_ready(std::size_t piece, std::int64_t columns);
+  void lower_ready(std::span<const std::size_t> pieces, std::int64_t columns);
   // `act` is what the upper strategy does, on ranks that take part; the others get what comes of it.
   template <class Act>
   void raise(const Act& act);

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy/local.h"
 
+#include <numeric>
+
 namespace tutti {
 
 void broadcast_weights(Communicator& comm, Parameters& parameters) {
   parameters.weights.memory().finish();
   if (comm.size() > 1) comm.broadcast(0, std::as_writable_bytes(parameters.weights.span()));
+}
+
+std::vector<std::size_t> all_pieces(const Parameters& parameters) {
+  std::vector<std::size_t> numbers(parameters.pieces.size());
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  return numbers;
 }
 
 void count_library_sum(ExchangeStats& stats, std::size_t values, int ranks) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits>
+#include <vector>
 
 #include "tutti/strategy.h"
 
@@ -10,6 +11,9 @@ namespace tutti {
 
 // Rank 0's weights to every rank.
 void broadcast_weights(Communicator&, Parameters&);
+
+// The numbers of all pieces, from which runs are announced together.
+std::vector<std::size_t> all_pieces(const Parameters&);
 
 // Counts an all-reduce of so many values as one in stripes; a library may do something else.
 void count_library_sum(ExchangeStats&, std::size_t values, int ranks);

@@ -17,13 +17,6 @@
 #include "tutti/optimizer.h"
 
 namespace tutti {
-namespace {
-
-void copy(const FloatBuffer& from, FloatBuffer& to) {
-  if (to.size() > 0) std::copy_n(from.data(), from.size(), to.data());
-}
-
-}  // namespace
 
 ParameterServer::ParameterServer(const ServerOptions& options, std::int64_t print_every, Communicator& comm)
     : options_(options),
@@ -44,21 +37,25 @@ void ParameterServer::start(Parameters& parameters) {
   if (server_) comm_.barrier();  // a run that was rolled back: nobody asks the old servers any more
   live_ = &parameters;
   broadcast_weights(comm_, parameters);
-  codec_ = make_codec(options_.bits.codec());
+  pieces_ = all_pieces(parameters);
+  worker_.reset();
+  questions_.reset();
+  codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
   build();
-  const std::size_t n = parameters.size();
-  const bool lossy = codec_->lossy(), shifted = pipelined_ || options_.fetch_period > 0;
-  if (works() && (!pushes_gradients() || lossy)) base_ = FloatBuffer(n);
-  if (works() && lossy && shifted) known_ = FloatBuffer(n);
-  if (works() && lossy) residual_ = FloatBuffer(n);
-  if (works() && accrues_) accrued_ = FloatBuffer(n);
+  if (works()) make_worker();
+  fresh_optimizer_ = true;
+  begun_ = under_way_ = false;
+  syncs_ = 0;
+}
+
+void ParameterServer::make_worker() {
+  questions_ = std::make_unique<EncodedQuestions>(*server_, *codec_);
   std::size_t largest = 0;
   for (const ShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
-  value_ = FloatBuffer(largest);
-  common_ = FloatBuffer(largest);
-  fresh_optimizer_ = true;
-  begun_ = under_way_ = has_accrued_ = false;
-  syncs_ = 0;
+  worker_ = std::make_unique<PushWorker>(
+      PushWorker::Kind{
+          .gradients = pushes_gradients(), .accrues = accrues_, .shifted = pipelined_ || options_.fetch_period > 0},
+      *live_, *codec_, largest);
 }
 
 void ParameterServer::build() {
@@ -82,14 +79,19 @@ void ParameterServer::add_shards() {
   const int gathers = options_.policy == ServerOptions::Policy::mixed
                           ? static_cast<int>(std::max<std::int64_t>(1, workers_ / options_.soft_sync))
                           : 1;
+  const std::shared_ptr<const Codec> of_shards = make_codec(options_.bits.codec());
   desks_.clear();
   shards_.clear();
   for (const ShardPlan& plan : plans_) {
     std::unique_ptr<Shard> shard;
     if (plan.owner == comm_.rank())
-      shard = std::make_unique<Shard>(plan, *live_, codec_, make_rule(), workers_, gathers);
+      shard = std::make_unique<Shard>(plan, *live_, of_shards, make_rule(), workers_, gathers);
     shards_.push_back(shard.get());
-    desks_.push_back(server_->add({.owner = plan.owner, .bytes = plan.bytes(*codec_), .clients = workers_, .lane = 0},
+    desks_.push_back(server_->add({.owner = plan.owner,
+                                   .bytes = plan.bytes(*codec_),
+                                   .clients = workers_,
+                                   .lane = 0,
+                                   .memory = &codec_->memory()},
                                   std::move(shard)));
   }
 }
@@ -113,6 +115,7 @@ std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
 }
 
 void ParameterServer::load_shards() {
+  host_looks();
   server_->exclusively([&] {
     for (Shard* shard : shards_)
       if (shard) shard->load(live_->weights.data());
@@ -137,11 +140,10 @@ void ParameterServer::begin_epoch(std::int64_t epoch) {
 
 // Where the common weights have just become those of all ranks.
 void ParameterServer::forget_what_was_pushed() {
-  copy(live_->weights, base_);
-  copy(live_->weights, known_);
+  if (worker_) worker_->begin();
   since_mine_ = since_all_ = since_fetch_ = columns_since_ = 0;
   batch_ = step_ = wanted_ = 0;
-  under_way_ = has_accrued_ = false;
+  under_way_ = false;
 }
 
 bool ParameterServer::joins_step(std::int64_t samples) {
@@ -152,8 +154,15 @@ bool ParameterServer::joins_step(std::int64_t samples) {
   return false;
 }
 
-void ParameterServer::piece_ready(std::size_t piece) {
-  if (!pushes_gradients()) global_->global_ready(piece, columns_);
+// What has been encoded since the last push leaves while the next minibatch is computed.
+void ParameterServer::begin_step(std::int64_t columns, GlobalSink& global) {
+  columns_ = columns, global_ = &global;
+  if (questions_) questions_->advance();
+}
+
+void ParameterServer::pieces_ready(std::span<const std::size_t> pieces) {
+  if (!pushes_gradients()) global_->globals_ready(pieces, columns_);
+  if (questions_) questions_->advance();
 }
 
 void ParameterServer::finish_gradients(Tally& tally) {
@@ -173,19 +182,16 @@ bool ParameterServer::due() const {
 
 void ParameterServer::exchange_weights(std::int64_t global_samples) {
   since_all_ += global_samples;
-  Parameters& p = *live_;
   if (options_.backup_workers > 0) {
     // Has been exchanged.
   } else if (due()) {
-    if (std::exchange(has_accrued_, false))
-      for (std::size_t i = 0; i < p.size(); ++i) p.gradients.data()[i] += accrued_.data()[i];
-    sync(p.gradients.data(), options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
+    if (accrues_) worker_->accrue();
+    sync(accrues_ ? worker_->take_accrued() : live_->gradients.data(),
+         options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
   } else if (pushes_gradients() && step_tally_.samples > 0) {
     // The worker goes on alone with its own updates; the servers get the sum.
-    for (std::size_t i = 0; i < p.size(); ++i)
-      accrued_.data()[i] = p.gradients.data()[i] + (has_accrued_ ? accrued_.data()[i] : 0.0f);
-    has_accrued_ = true;
-    for (std::size_t i = 0; i < p.pieces.size(); ++i) global_->global_ready(i, columns_);
+    worker_->accrue();
+    global_->globals_ready(pieces_, columns_);
   }
   ++step_;
   if (!std::exchange(dropped_now_, false)) mine_ += step_tally_;
@@ -203,13 +209,14 @@ void ParameterServer::each_shard(const Visit& visit) {
 void ParameterServer::sync(const float* gradients, bool fetches) {
   const ExchangeStats before = stats_;
   ++syncs_;
-  factor_ = options_.young ? options_.young->factor(syncs_) : 1;
+  const double factor = options_.young ? options_.young->factor(syncs_) : 1;
+  factor_ = static_cast<float>(factor);
   PushHead head;
   head.samples = since_mine_, head.columns = columns_since_;
   const StepRates rates = global_->rates();
-  head.learning_rate = rates.learning_rate * factor_, head.momentum_per_sample = rates.momentum_per_sample;
+  head.learning_rate = rates.learning_rate * factor, head.momentum_per_sample = rates.momentum_per_sample;
   head.fetches = fetches;
-  head.replaces = alone_ && factor_ == 1;
+  head.replaces = alone_ && factor == 1;
   head.late = pipelined_;
   dropped_now_ = !admit(head);
   if (dropped_now_) {
@@ -270,34 +277,17 @@ void ParameterServer::push(std::size_t shard, const PushHead& head, const float*
   out += kHeadBytes;
   if (head.pushes)
     for (const ShardRun& run : plans_[shard].runs) {
-      encode(run, head, gradients, out);
+      worker_->write(run, head, factor_, gradients, out);
       out += codec_->bytes(run.rows, run.columns);
     }
   stats_.encode += seconds_since(start);
-  server_->ask(desks_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
+  questions_->ask(desks_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
   count_bytes(shard);
-}
-
-void ParameterServer::encode(const ShardRun& run, const PushHead& head, const float* gradients, std::byte* out) {
-  float* residual = residual_.size() > 0 ? residual_.data() + run.offset : nullptr;
-  const float* value = pushes_gradients() ? gradients + run.offset : value_.data();
-  if (!pushes_gradients()) {
-    const float* w = live_->weights.data() + run.offset;
-    float* base = base_.data() + run.offset;
-    float* delta = value_.data();
-    const auto f = static_cast<float>(factor_);
-    if (head.replaces)
-      value = w;
-    else
-      for (std::size_t i = 0; i < run.size(); ++i) delta[i] = f * (base[i] - w[i]);
-    if (!head.fetches) std::copy_n(w, run.size(), base);
-  }
-  codec_->encode(run.rows, run.columns, value, residual, out);
 }
 
 std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool counts) {
   const auto start = Clock::now();
-  const auto bytes = server_->wait(desks_[shard]);
+  const auto bytes = questions_->wait(desks_[shard]);
   stats_.wait += seconds_since(start);
   AnswerHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
@@ -305,32 +295,18 @@ std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool cou
   return bytes.subspan(kHeadBytes);
 }
 
-// The common weights of an answer, as they are sent or as differences from the last ones.
-const float* ParameterServer::common_run(const ShardRun& run, const std::byte* in) {
-  if (!codec_->lossy()) {
-    codec_->decode(run.rows, run.columns, in, common_.data());
-    return common_.data();
-  }
-  float* known = (known_.size() > 0 ? known_ : base_).data() + run.offset;
-  codec_->decode_add(run.rows, run.columns, in, known);
-  return known;
-}
-
 void ParameterServer::take(std::size_t shard, const PushHead& head) {
   const std::byte* in = wait_for(shard, head.pushes).data();
   if (!head.fetches) return;
   const auto start = Clock::now();
   for (const ShardRun& run : plans_[shard].runs) {
-    const float* common = common_run(run, in);
-    std::copy_n(common, run.size(), live_->weights.data() + run.offset);
-    if (float* base = base_.data(); base && base + run.offset != common)
-      std::copy_n(common, run.size(), base + run.offset);
+    worker_->take(run, in);
     in += codec_->bytes(run.rows, run.columns);
   }
   stats_.decode += seconds_since(start);
 }
 
-// Pipelined: takes the answer of the push before and pushes again. What the servers had not got by then stays.
+// Pipelined: takes the answer of the push before and pushes again.
 void ParameterServer::turn(std::size_t shard, const PushHead& head, const float* gradients) {
   const std::byte* in = under_way_ ? wait_for(shard, true).data() : nullptr;
   const auto start = Clock::now();
@@ -338,27 +314,12 @@ void ParameterServer::turn(std::size_t shard, const PushHead& head, const float*
   std::memcpy(out, &head, sizeof head);
   std::size_t at = kHeadBytes;
   for (const ShardRun& run : plans_[shard].runs) {
-    turn_run(run, head, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
+    worker_->turn(run, head, factor_, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
     at += codec_->bytes(run.rows, run.columns);
   }
   stats_.encode += seconds_since(start);
-  server_->ask(desks_[shard], plans_[shard].bytes(*codec_));
+  questions_->ask(desks_[shard], plans_[shard].bytes(*codec_));
   count_bytes(shard);
-}
-
-// Question and answer may share their memory: a run is read before it is written.
-void ParameterServer::turn_run(const ShardRun& run, const PushHead& head, const float* gradients, const std::byte* in,
-                               std::byte* out) {
-  const float* common = in ? common_run(run, in) : nullptr;
-  encode(run, head, gradients, out);
-  float* w = live_->weights.data() + run.offset;
-  if (pushes_gradients()) {
-    if (common) std::copy_n(common, run.size(), w);
-    return;
-  }
-  if (common)
-    for (std::size_t i = 0; i < run.size(); ++i) w[i] = common[i] - value_.data()[i];
-  std::copy_n(w, run.size(), base_.data() + run.offset);
 }
 
 void ParameterServer::count_bytes(std::size_t shard) {
@@ -389,15 +350,14 @@ void ParameterServer::finish_pushes(GlobalSink& global) {
   if (std::exchange(under_way_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
   const bool left = waits_for_all() ? since_all_ > 0 : since_mine_ > 0;
   if (left && options_.backup_workers == 0) {
-    if (pushes_gradients() && !has_accrued_) std::fill_n(accrued_.data(), accrued_.size(), 0.0f);
-    has_accrued_ = false;
-    sync(accrued_.data(), false);
+    sync(worker_->take_accrued(), false);
   }
   if (options_.max_staleness >= 0) ask_admission({0, 0, 1});
 }
 
 void ParameterServer::share_weights() {
   const auto start = Clock::now();
+  host_looks();
   server_->exclusively([&] {
     for (const Shard* shard : shards_)
       if (shard) shard->store(live_->weights.data());
@@ -445,14 +405,17 @@ void ParameterServer::show_common_weights() {
 }
 
 void ParameterServer::archive(Archive& a) {
+  host_looks();
   a("DataParallelASGD.pushes", syncs_);
   if (a.loading()) fresh_optimizer_ = true;
-  bool lossy = residual_.size() > 0;
+  bool lossy = worker_ && codec_->lossy();
   a("DataParallelASGD.quantised", lossy);
-  if (a.loading()) std::fill_n(residual_.data(), residual_.size(), 0.0f);
+  std::span<float> residual;
+  if (worker_) residual = worker_->residual().span();
+  if (a.loading()) std::ranges::fill(residual, 0.0f);
   FloatBuffer of_worker;
-  if (lossy && residual_.size() == 0) of_worker = FloatBuffer(live_->size());
-  if (lossy) archive_owed(a, "DataParallelASGD.residual", residual_.size() > 0 ? residual_.span() : of_worker.span());
+  if (lossy && residual.empty()) of_worker = FloatBuffer(live_->size()), residual = of_worker.span();
+  if (lossy) archive_owed(a, "DataParallelASGD.residual", residual);
   if (a.loading()) take_over_residuals(of_worker);
 }
 
@@ -463,7 +426,8 @@ void ParameterServer::take_over_residuals(FloatBuffer& of_worker) {
   for (int server = workers_; server < comm_.size(); ++server) {
     comm_.broadcast(server, std::as_writable_bytes(of_worker.span()));
     if (comm_.rank() != 0) continue;
-    for (std::size_t i = 0; i < residual_.size(); ++i) residual_.data()[i] += of_worker.data()[i];
+    float* const residual = worker_->residual().data();
+    for (std::size_t i = 0; i < of_worker.size(); ++i) residual[i] += of_worker.data()[i];
   }
 }
 

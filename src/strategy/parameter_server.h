@@ -6,9 +6,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "strategy/encoded_questions.h"
+#include "strategy/push_worker.h"
 #include "strategy/server_admission.h"
 #include "strategy/server_options.h"
 #include "strategy/server_shard.h"
@@ -35,11 +38,14 @@ class ParameterServer : public Strategy {
   ~ParameterServer() override;
 
   void lend(const OptimizerSource& optimizers) override { optimizers_ = optimizers; }
+  // Gradients are the optimizer's, or pushed from where they lie, as weights are.
+  bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   bool joins_step(std::int64_t samples) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
-  void piece_ready(std::size_t piece) override;
+  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void piece_ready(std::size_t piece) override { pieces_ready(std::span(&piece, 1)); }
+  void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink&) override;
@@ -63,10 +69,12 @@ class ParameterServer : public Strategy {
     return options_.policy == ServerOptions::Policy::sync ||
            (options_.max_staleness == 0 && options_.fetch_period == 0);
   }
+  void host_looks() const { live_->weights.memory().finish(); }
   void build();
   void add_shards();
   void add_admission();
   std::unique_ptr<ShardRule> make_rule() const;
+  void make_worker();
   void take_over_residuals(FloatBuffer& of_worker);
   void load_shards();
 
@@ -77,11 +85,8 @@ class ParameterServer : public Strategy {
   template <class Visit>
   void each_shard(const Visit&);
   void push(std::size_t shard, const PushHead&, const float* gradients);
-  void encode(const ShardRun&, const PushHead&, const float* gradients, std::byte* out);
   void take(std::size_t shard, const PushHead&);
   void turn(std::size_t shard, const PushHead&, const float* gradients);
-  void turn_run(const ShardRun&, const PushHead&, const float* gradients, const std::byte* in, std::byte* out);
-  const float* common_run(const ShardRun&, const std::byte* in);
   std::span<const std::byte> wait_for(std::size_t shard, bool counts);
   void count_bytes(std::size_t shard);
 
@@ -98,22 +103,20 @@ class ParameterServer : public Strategy {
   OptimizerSource optimizers_;
   Parameters* live_ = nullptr;
 
-  std::shared_ptr<const Codec> codec_;
+  std::unique_ptr<const Codec> codec_;  // of the worker, perhaps a device's
   std::vector<ShardPlan> plans_;
   std::vector<int> desks_;      // by shard
   std::vector<Shard*> shards_;  // by shard, null where another rank serves it
   AdmissionDesk* admission_ = nullptr;
   int admission_number_ = -1;
   std::unique_ptr<Server> server_;
+  std::unique_ptr<EncodedQuestions> questions_;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<ServedLots> lots_;  // where nobody waits for all
 
-  // The worker's weights at its last push or fetch: deltas count from there.
-  FloatBuffer base_;
-  FloatBuffer known_;  // the common weights as this worker last had them, where that is something else
-  FloatBuffer residual_, accrued_, value_, common_;
+  std::unique_ptr<PushWorker> worker_;  // where this rank is one
+  std::vector<std::size_t> pieces_;     // their numbers
   const bool accrues_, pipelined_, alone_;
-  bool has_accrued_ = false;
   bool under_way_ = false;  // pushes whose answers have not been taken
 
   std::int64_t period_ = 0;
@@ -124,7 +127,7 @@ class ParameterServer : public Strategy {
   std::int64_t batch_ = 0;   // policy sync: the next update
   std::int64_t step_ = 0;    // backup workers: minibatches since the workers were together
   std::int64_t wanted_ = 0;  // likewise: the one whose gradients are wanted
-  double factor_ = 1;        // by which the push counts
+  float factor_ = 1;         // by which the push counts
   bool dropped_now_ = false;
   std::int64_t dropped_mine_ = 0, dropped_ = 0, dropped_in_epoch_ = 0;  // samples
 

@@ -58,19 +58,19 @@ void Server::plan_owned(Post& p, int number) {
   p.waiting.reserve(p.places.size());
   for (int c = 0; c < clients(p); ++c) {
     Place& place = p.places[static_cast<std::size_t>(c)];
-    place.message.resize(p.plan.bytes);
+    place.message = MessageBytes(p.plan.bytes, c == me_ ? *p.plan.memory : host_memory());
     if (c == me_) continue;
-    place.receive = comm_->plan_receive(c, 2 * number, place.message);
-    place.send = comm_->plan_send(c, 2 * number + 1, place.message);
+    place.receive = comm_->plan_receive(c, 2 * number, place.message.span());
+    place.send = comm_->plan_send(c, 2 * number + 1, place.message.span());
     place.receive->start();
   }
 }
 
 void Server::plan_asking(Post& p, int number) {
-  p.out.resize(p.plan.bytes);
-  p.in.resize(p.plan.bytes);
-  p.send = comm_->plan_send(p.plan.owner, 2 * number, p.out);
-  p.receive = comm_->plan_receive(p.plan.owner, 2 * number + 1, p.in);
+  p.out = MessageBytes(p.plan.bytes, *p.plan.memory);
+  p.in = MessageBytes(p.plan.bytes, *p.plan.memory);
+  p.send = comm_->plan_send(p.plan.owner, 2 * number, p.out.span());
+  p.receive = comm_->plan_receive(p.plan.owner, 2 * number + 1, p.in.span());
 }
 
 void Server::open() {
@@ -152,7 +152,7 @@ void Server::answer_waiting(int desk) {
   Post& p = post(desk);
   for (std::size_t i = 0; i < p.waiting.size();) {
     const int client = p.waiting[i];
-    const std::size_t bytes = p.desk->answer(client, p.places[static_cast<std::size_t>(client)].message);
+    const std::size_t bytes = p.desk->answer(client, p.places[static_cast<std::size_t>(client)].message.span());
     if (bytes == 0) {
       ++i;
       continue;
@@ -184,7 +184,7 @@ void Server::exclusively(const std::function<void()>& work) {
 
 std::span<std::byte> Server::message(int desk) {
   Post& p = post(desk);
-  return owns(desk) ? p.places[static_cast<std::size_t>(me_)].message : p.out;
+  return owns(desk) ? p.places[static_cast<std::size_t>(me_)].message.span() : p.out.span();
 }
 
 void Server::ask(int desk, std::size_t answer_bytes) {
@@ -238,8 +238,7 @@ std::span<const std::byte> Server::wait(int desk) {
       nap.nothing_happened();
     }
   --waiting_;
-  return std::span<const std::byte>(owns(desk) ? p.places[static_cast<std::size_t>(me_)].message : p.in)
-      .first(p.answer_bytes);
+  return (owns(desk) ? p.places[static_cast<std::size_t>(me_)].message : p.in).span().first(p.answer_bytes);
 }
 
 std::size_t TicketDesk::answer(int, std::span<std::byte> message) {

@@ -16,8 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/codec.h"
 #include "tutti/communicator.h"
 #include "tutti/lots.h"
+#include "tutti/parameters.h"
 
 namespace tutti {
 
@@ -38,6 +40,9 @@ struct DeskPlan {
   // Desks of one lane and owner are asked by each client in the order in which they were added, again and again. Only
   // the next of them is listened to, so that an idle server has few messages to look at. -1 = a lane of its own.
   int lane = -1;
+  // Of a client's own messages, which its device may write; the host sees them, too. Any thread of the rank may move
+  // messages on, so they do not lie in memory that only threads of a device see.
+  const FloatMemory* memory = &host_memory();
 };
 
 class Server {
@@ -70,7 +75,7 @@ class Server {
  private:
   // One client's place at a desk of this rank.
   struct Place {
-    std::vector<std::byte> message;
+    MessageBytes message;
     std::unique_ptr<Transfer> receive, send;  // null for this rank itself
     bool waits = false;                       // a request is here, its answer is not ready
     bool leaves = false;                      // the answer is on its way out: no new request may come in yet
@@ -83,7 +88,7 @@ class Server {
     std::vector<Place> places;  // by client, where this rank owns the desk
     std::vector<int> waiting;   // clients, in order of arrival
     // Of this rank as a client of another.
-    std::vector<std::byte> out, in;
+    MessageBytes out, in;
     std::unique_ptr<Transfer> send, receive;
     std::size_t answer_bytes = 0;
     bool under_way = false;

@@ -104,6 +104,27 @@ struct Pull {
   }
 };
 
+struct Clear {
+  float* values;
+  constexpr void operator()(std::size_t i) const { values[i] = 0; }
+};
+
+struct Difference {
+  const float *a, *b;
+  float* to;
+  constexpr void operator()(std::size_t i) const { to[i] = a[i] - b[i]; }
+};
+
+// step = rate (common - known), by which w and what it is known as go towards the common weights, and these towards w
+struct Approach {
+  float *w, *known, *common;
+  float rate;
+  constexpr void operator()(std::size_t i) const {
+    const float step = rate * (common[i] - known[i]);
+    w[i] += step, common[i] -= step, known[i] += step;
+  }
+};
+
 struct Add {
   const float* from;
   float* to;

@@ -23,8 +23,9 @@ struct WeightKernels {
 
   std::tuple<Loop<weights::Copy>, Loop<weights::Swap>, Loop<weights::Offer>, Loop<weights::OfferCarried>,
              Loop<weights::Carry>, Loop<weights::Descend>, Loop<weights::Smooth>, Loop<weights::Nesterov>,
-             Loop<weights::Adam>, Loop<weights::Pull>, Loop<weights::Add>, Loop<weights::Subtract>,
-             Loop<weights::Learned>, Loop<weights::Mix>>
+             Loop<weights::Adam>, Loop<weights::Pull>, Loop<weights::Clear>, Loop<weights::Difference>,
+             Loop<weights::Approach>, Loop<weights::Add>, Loop<weights::Subtract>, Loop<weights::Learned>,
+             Loop<weights::Mix>>
       loops;
 };
 

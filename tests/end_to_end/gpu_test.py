@@ -204,7 +204,8 @@ class GpuTest(support.TrainerTest):
         for a, b in zip(cpu, gpu):
             self.assertAlmostEqual(a, b, delta=2e-4)
         for method in ('DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]', 'ASA', 'ASA; ASA = [ allReduce = library ]',
-                       'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 96 ]'):
+                       'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 96 ]',
+                       'ASGD; DataParallelASGD = [ policy = sync; syncPeriod = 24; exchangeBits = 8 ]'):
             with self.subTest(method):
                 sgd = f'ParallelTrain = [ parallelizationMethod = {method} ]'
                 for a, b in zip(self.criteria(DENSE, '-1', ranks=2, sgd=sgd), self.criteria(DENSE, '0', ranks=2, sgd=sgd)):

@@ -38,6 +38,7 @@ class Descent : public GlobalSink {
   Descent(Parameters& p, float rate) : p_(p), rate_(rate) {}
   void global_ready(std::size_t piece, std::int64_t) override {
     const std::size_t at = p_.offset(p_.pieces[piece]);
+    p_.weights.memory().finish();
     for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
       p_.weights.data()[i] -= rate_ * p_.gradients.data()[i];
   }
@@ -47,10 +48,14 @@ class Descent : public GlobalSink {
   float rate_;
 };
 
-Weights weights_of(const Parameters& p) { return {p.weights.data(), p.weights.data() + p.size()}; }
+Weights weights_of(const Parameters& p) {
+  p.weights.memory().finish();
+  return {p.weights.data(), p.weights.data() + p.size()};
+}
 
 void start_at(Parameters& p, int seed) {
   const auto values = gradient(p, seed, 99);
+  p.weights.memory().finish();
   std::copy(values.begin(), values.end(), p.weights.data());
 }
 

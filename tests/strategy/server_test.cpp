@@ -12,6 +12,7 @@
 #include <set>
 
 #include "../support/run_ranks.h"
+#include "strategy/encoded_questions.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -53,6 +54,52 @@ std::int64_t get(std::span<const std::byte> bytes) {
   std::int64_t v = 0;
   std::memcpy(&v, bytes.data(), sizeof v);
   return v;
+}
+
+// Encodes nothing; what is marked is passed when the test says so.
+class SlowCodec : public Codec {
+ public:
+  std::string name() const override { return "slow"; }
+  bool lossy() const override { return false; }
+  std::size_t bytes(std::size_t, std::size_t) const override { return 0; }
+  void encode(std::size_t, std::size_t, const float*, float*, std::byte*) const override {}
+  void decode(std::size_t, std::size_t, const std::byte*, float*) const override {}
+  void decode_add(std::size_t, std::size_t, const std::byte*, float*) const override {}
+  std::uint64_t mark() const override { return ++marked_; }
+  bool passed(std::uint64_t mark) const override { return mark <= passed_up_to; }
+  std::uint64_t passed_up_to = 0;
+
+ private:
+  mutable std::uint64_t marked_ = 0;
+};
+
+TEST(EncodedQuestions, leave_when_they_are_complete) {
+  run_ranks(1, [](Communicator& comm) {
+    Server server(comm);
+    std::vector<Adder*> desks;
+    for (int d = 0; d < 3; ++d) {
+      auto desk = std::make_unique<Adder>();
+      desks.push_back(desk.get());
+      server.add({.owner = 0, .bytes = 8}, std::move(desk));
+    }
+    server.open();
+    const auto sums = [&] { return std::vector{desks[0]->sum(), desks[1]->sum(), desks[2]->sum()}; };
+    SlowCodec codec;
+    EncodedQuestions questions(server, codec);
+    for (int d = 0; d < 3; ++d) {
+      questions.ask(d, 8);
+      put(server, d, d + 1);  // a device writes after it has been asked to
+    }
+    EXPECT_EQ(sums(), std::vector({std::int64_t{0}, std::int64_t{0}, std::int64_t{0}}));
+    codec.passed_up_to = 2;
+    EXPECT_EQ(get(questions.wait(0)), 1) << "waiting sends what is complete";
+    EXPECT_EQ(sums(), std::vector({std::int64_t{1}, std::int64_t{2}, std::int64_t{0}}));
+    EXPECT_EQ(get(questions.wait(1)), 2) << "and does not wait for the others";
+    codec.passed_up_to = 3;
+    questions.advance();
+    EXPECT_EQ(sums(), std::vector({std::int64_t{1}, std::int64_t{2}, std::int64_t{3}}));
+    EXPECT_EQ(get(questions.wait(2)), 3);
+  });
 }
 
 TEST(Server, every_request_is_answered_once) {
