@@ -277,8 +277,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   e.run.gradient_scale = m.gradient_scale;
   if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
   const auto& parts = m.parts(e, batch);
-  if (m.touched.any()) m.backend->finish();
-  m.touched.list(m.streams, batch, m.parameters);
+  m.touched.list(m.streams, batch, m.parameters, *m.backend);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());

@@ -17,11 +17,11 @@ void TouchedLines::bind(std::vector<Source> sources, Parameters& p) {
   set_.plan(most);
 }
 
-void TouchedLines::list(const std::vector<StreamInfo>& streams, const Batch& batch, Parameters& p) {
+void TouchedLines::list(const std::vector<StreamInfo>& streams, const Batch& batch, Parameters& p, Backend& backend) {
   for (std::size_t i = 0; i < sources_.size();) {
     const std::size_t slice = sources_[i].slice;
     auto& list = p.touched[slice];
-    clear_lines(p.slices[slice], list, p.gradients);
+    backend.clear_lines(p.slices[slice], list, p.gradients);
     for (; i < sources_.size() && sources_[i].slice == slice; ++i)
       for (std::size_t s = 0; s < streams.size() && s < batch.streams.size(); ++s)
         if (streams[s].name == sources_[i].input) add(batch.streams[s], sources_[i].lines);

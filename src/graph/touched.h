@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/line_set.h"
+#include "tutti/backend.h"
 #include "tutti/parameters.h"
 #include "tutti/reader.h"
 
@@ -22,9 +23,8 @@ class TouchedLines {
     std::size_t lines = 1;
   };
   void bind(std::vector<Source> sources, Parameters&);
-  bool any() const { return !sources_.empty(); }
-  // Zeroes the gradients of all lines that are listed, then lists those of this share.
-  void list(const std::vector<StreamInfo>&, const Batch&, Parameters&);
+  // Zeroes the gradients of all lines that are listed, in the backend's queue, then lists those of this share.
+  void list(const std::vector<StreamInfo>&, const Batch&, Parameters&, Backend&);
 
  private:
   void add(const StreamData&, std::size_t lines);

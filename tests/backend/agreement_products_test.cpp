@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products, recurrent cells and the operations on images, on a GPU against the CPU.
+#include <algorithm>
+#include <span>
+
 #include "agreement.h"
 
 namespace tutti {
@@ -132,6 +135,25 @@ TEST_F(Agreement, SparseInputs) {
         d.take(dense, dim * 5);
       });
   }
+}
+
+TEST_F(Agreement, ClearedLines) {
+  const std::vector<std::uint32_t> lines = {0, 3, 4, 12};
+  for (const bool rows : {false, true})
+    for (const std::size_t listed : {0, 1, 4})
+      compare(0, [&](Desk& d) {
+        Slice s;
+        s.offset = 16, s.rows = rows ? 13 : 300, s.columns = rows ? 300 : 13;
+        s.sparse_gradient = true, s.lines_are_rows = rows;
+        const Floats values = random(s.offset + s.size() + 1, 1);
+        FloatBuffer gradients(values.size(), d.backend.shared_memory());
+        std::copy(values.begin(), values.end(), gradients.data());
+        d.backend.clear_lines(s, std::span(lines).first(listed), gradients);
+        d.backend.finish();
+        const auto left = gradients.span();
+        d.results.assign(left.begin(), left.end());
+        EXPECT_EQ(std::count(left.begin(), left.end(), 0.0f), static_cast<long>(listed * 300));
+      });
 }
 
 TEST_F(Agreement, LstmSteps) {

@@ -52,6 +52,16 @@ __global__ void densify_columns(Columns x, std::size_t dim, float* y) {
       y[c * dim + static_cast<std::size_t>(x.indices[i])] += x.values[i];
 }
 
+__global__ void clear_columns(const std::uint32_t* lines, std::size_t count, std::size_t rows, float* x) {
+  for (std::size_t e = first_element(); e < count * rows; e += element_step()) x[lines[e / rows] * rows + e % rows] = 0;
+}
+
+__global__ void clear_rows(const std::uint32_t* lines, std::size_t count, std::size_t rows, std::size_t columns,
+                           float* x) {
+  for (std::size_t e = first_element(); e < count * columns; e += element_step())
+    x[e / count * rows + lines[e % count]] = 0;
+}
+
 std::size_t entries_of(const SparseView& x) { return static_cast<std::size_t>(x.begin[x.columns] - x.begin[0]); }
 
 }  // namespace
@@ -90,6 +100,17 @@ void CudaBackend::densify(const SparseView& x, std::size_t dim, float* y) {
                         uploaded(x.indices + x.begin[0], n, lists_[1]), uploaded(x.begin, x.columns + 1, lists_[2]),
                         x.begin[0]};
   launch(densify_columns, blocks_for(x.columns), threads_per_block, stream(), columns, dim, y);
+}
+
+void CudaBackend::clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
+  const std::size_t count = lines.size() * s.line_size();
+  if (count == 0) return;
+  const std::uint32_t* const listed = uploaded(lines.data(), lines.size(), lists_[0]);
+  float* const x = gradients.data() + s.offset;
+  if (s.lines_are_rows)
+    launch(clear_rows, blocks_for(count), threads_per_block, stream(), listed, lines.size(), s.rows, s.columns, x);
+  else
+    launch(clear_columns, blocks_for(count), threads_per_block, stream(), listed, lines.size(), s.rows, x);
 }
 
 }  // namespace tutti::cuda
