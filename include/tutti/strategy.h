@@ -139,6 +139,8 @@ class Strategy : public PieceSink {
   }
   // Whether the answers of GlobalSink::summed() are acted upon.
   virtual bool sums_contributions() const { return false; }
+  // Whether the library of the GPUs makes its sums, in the course of a step.
+  virtual bool sums_on_devices() const { return false; }
   // Whether each rank updates with its own gradients, so that optimizer state belongs to the rank.
   virtual bool steps_alone() const { return false; }
   // The sample of this epoch from which on the ranks share every minibatch (each reads its part of it, share rank of

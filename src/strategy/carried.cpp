@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <utility>
+
+#include "base/nap.h"
 
 namespace tutti {
 namespace {
@@ -23,7 +24,8 @@ CarriedColumns::CarriedColumns(Communicator& group, Parameters& whole, int carri
       whole_(whole),
       me_(group.rank()),
       carriers_(carriers),
-      floats_(make_codec({})),
+      floats_(make_codec({}, whole.gradients.memory(), group.takes_device_memory())),
+      kernels_(weight_kernels_for(whole.gradients.memory())),
       plan_(plan_stripes(whole, *floats_, carriers, std::max(kRunValues, whole.size() / kMostRuns))),
       run_(plan_.groups.size()) {
   assert(carriers >= 1 && carriers <= group.size());
@@ -58,8 +60,8 @@ void CarriedColumns::lay_out() {
     slice.shape.dims = {slice.rows, slice.columns};
     size += aligned(slice.size());
   }
-  mine_.weights = FloatBuffer(size);
-  mine_.gradients = FloatBuffer(size);
+  mine_.weights = FloatBuffer(size, whole_.gradients);
+  mine_.gradients = FloatBuffer(size, whole_.gradients);
   mine_.touched.assign(mine_.slices.size(), {});
 }
 
@@ -73,15 +75,14 @@ void CarriedColumns::plan_messages(std::size_t r) {
     return;
   }
   if (comm_.size() == 1) return;
-  run.bytes.resize(plan.section_begin.back());
+  run.bytes = MessageBytes(plan.section_begin.back(), *floats_);
   for (int step = 1; step < comm_.size(); ++step) {
     const int to = (me_ + step) % comm_.size(), from = (me_ + comm_.size() - step) % comm_.size();
     if (carrier() && plan.section_bytes(me_) > 0)
-      run.sends.push_back(
-          comm_.plan_send(to, tag, std::span<std::byte>(run.bytes).subspan(section(r, me_), plan.section_bytes(me_))));
+      run.sends.push_back(comm_.plan_send(to, tag, run.bytes.span().subspan(section(r, me_), plan.section_bytes(me_))));
     if (from < carriers_ && plan.section_bytes(from) > 0)
-      run.receives.push_back(comm_.plan_receive(
-          from, tag, std::span<std::byte>(run.bytes).subspan(section(r, from), plan.section_bytes(from))));
+      run.receives.push_back(
+          comm_.plan_receive(from, tag, run.bytes.span().subspan(section(r, from), plan.section_bytes(from))));
   }
 }
 
@@ -90,6 +91,7 @@ float* CarriedColumns::place(Parameters& p, std::size_t piece) const {
 }
 
 void CarriedColumns::load_lists() {
+  if (lists_known_at_ > 0) host_looks();
   for (std::size_t s = 0; s < mine_.slices.size(); ++s) {
     if (!mine_.slices[s].sparse_gradient) continue;
     clear_lines(mine_.slices[s], mine_.touched[s], mine_.gradients);
@@ -103,9 +105,10 @@ void CarriedColumns::load(std::size_t piece) {
   const Slice& slice = mine_.slices[own.slice];
   if (!slice.sparse_gradient) {
     const float* from = place(whole_, piece) + plan_.stripe(piece, me_).first * slice.rows;
-    std::copy_n(from, own.columns * slice.rows, place(mine_, piece));
+    copy(from, place(mine_, piece), own.columns * slice.rows);
     return;
   }
+  host_looks();
   const float* from = place(whole_, piece);
   float* to = place(mine_, piece);
   for (const std::uint32_t line : mine_.touched[own.slice])
@@ -125,12 +128,18 @@ void CarriedColumns::gather(const float* whole, float* mine) const {
 }
 
 void CarriedColumns::arm() {
-  for (Run& run : run_) {
-    run.sent = false;
+  armed_ = true;
+  written_ = sent_ = 0;
+  for (Run& run : run_)
     if (run.sparse) run.sparse->arm();
-    if (run.sparse || std::exchange(run.armed, true)) continue;
-    for (auto& t : run.receives) t->start();
-  }
+  advance();
+}
+
+void CarriedColumns::advance() {
+  for (; armed_ && listening_ < run_.size() && floats_->passed(run_[listening_].stored); ++listening_)
+    for (auto& t : run_[listening_].receives) t->start();
+  for (; sent_ < written_ && floats_->passed(run_[sent_].encoded); ++sent_)
+    for (auto& t : run_[sent_].sends) t->start();
 }
 
 void CarriedColumns::send(std::size_t piece) {
@@ -138,47 +147,58 @@ void CarriedColumns::send(std::size_t piece) {
   Run& run = run_[r];
   const StripeGroup& plan = plan_.groups[r];
   if (run.sparse) {
-    if (sparse_carrier(whole_.pieces[piece].slice) == me_) run.sparse->send(mine_);
-  } else if (!run.bytes.empty()) {
-    const Stripe& stripe = plan_.stripe(piece, me_);
-    const std::size_t bytes = mine_.count(mine_.pieces[piece]) * sizeof(float);
-    if (bytes > 0) std::memcpy(run.bytes.data() + section(r, me_) + stripe.bytes_before, place(mine_, piece), bytes);
+    if (sparse_carrier(whole_.pieces[piece].slice) == me_) host_looks(), run.sparse->send(mine_);
+  } else if (run.bytes.data()) {
+    const Piece& own = mine_.pieces[piece];
+    floats_->encode(mine_.slices[own.slice].rows, own.columns, place(mine_, piece), nullptr,
+                    run.bytes.data() + section(r, me_) + plan_.stripe(piece, me_).bytes_before);
   }
   if (plan.end_piece != piece + 1) return;
-  run.sent = true;
-  if (run.sparse) return;
-  for (auto& t : run.sends) t->start();
+  written_ = r + 1;
+  run.encoded = floats_->mark();
+  advance();
   bytes_ += static_cast<std::int64_t>(plan.section_bytes(me_) * run.sends.size());
+}
+
+bool CarriedColumns::under_way(std::size_t r) {
+  advance();
+  return r < listening_ && (!carrier() || r < sent_);
 }
 
 bool CarriedColumns::try_complete(std::size_t r) {
   Run& run = run_[r];
-  if (carrier() && !run.sent) return false;
+  if (!under_way(r)) return false;
   if (run.sparse) return run.sparse->try_complete();
   return std::all_of(run.receives.begin(), run.receives.end(), [](auto& t) { return t->done(); });
 }
 
 void CarriedColumns::complete(std::size_t r) {
   Run& run = run_[r];
-  assert(!carrier() || run.sent);
+  assert(!carrier() || r < written_);
+  for (Nap nap; !under_way(r);) nap.nothing_happened();
   if (run.sparse) return run.sparse->complete();
   for (auto& t : run.receives) t->wait();
 }
 
 void CarriedColumns::store(std::size_t r) {
   Run& run = run_[r];
-  run.armed = false;
-  if (run.sparse) return run.sparse->store();
+  if (r + 1 == run_.size()) armed_ = false, listening_ = 0;
+  if (run.sparse) {
+    host_looks();
+    return run.sparse->store();
+  }
   for (std::size_t p = first_piece(r); p < end_piece(r); ++p) {
     const std::size_t rows = whole_.slices[whole_.pieces[p].slice].rows;
     for (int c = 0; c < carriers_; ++c) {
       const Stripe& stripe = plan_.stripe(p, c);
-      if (stripe.columns == 0) continue;
-      const void* from =
-          c == me_ ? static_cast<const void*>(place(mine_, p)) : run.bytes.data() + section(r, c) + stripe.bytes_before;
-      std::memcpy(place(whole_, p) + stripe.first * rows, from, stripe.columns * rows * sizeof(float));
+      float* const to = place(whole_, p) + stripe.first * rows;
+      if (c == me_)
+        copy(place(mine_, p), to, stripe.columns * rows);
+      else
+        floats_->decode(rows, stripe.columns, run.bytes.data() + section(r, c) + stripe.bytes_before, to);
     }
   }
+  run.stored = floats_->mark();
 }
 
 void CarriedColumns::flush() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // carried.h -- the way of gradients between groups: the columns of every piece are divided over the first ranks of a
 // group, the carriers. Each exchanges its own columns with its peers in the other groups and tells its group the sums.
-// Columns stay whole, so the numbers do not depend on how many carriers there are.
+// Columns stay whole, so the numbers do not depend on how many carriers there are. Where gradients are a device's, it
+// copies them in its queue, and the bytes are those of a codec; sparse gradients are carried by the host.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "strategy/sparse_share.h"
 #include "strategy/stripes.h"
+#include "strategy/weight_kernels.h"
 #include "tutti/codec.h"
 #include "tutti/communicator.h"
 #include "tutti/parameters.h"
@@ -30,6 +32,7 @@ class CarriedColumns {
 
   void load_lists();             // of the lines that the group has touched
   void load(std::size_t piece);  // the group's sum from the whole
+  void advance();                // messages leave when they are complete
 
   // A run of pieces travels together: arm, send each of its pieces (carriers), complete, store.
   std::size_t runs() const { return plan_.groups.size(); }
@@ -45,15 +48,19 @@ class CarriedColumns {
 
  private:
   struct Run {
-    std::vector<std::byte> bytes;  // a section per carrier
+    MessageBytes bytes;  // a section per carrier
     std::vector<std::unique_ptr<Transfer>> sends, receives;
     std::unique_ptr<SparseShare> sparse;
-    bool armed = false, sent = false;
+    std::uint64_t encoded = 0;  // mark of the codec behind the own section
+    std::uint64_t stored = 0;   // and behind the last use of the others'
   };
   int sparse_carrier(std::size_t slice) const { return static_cast<int>(slice) % carriers_; }
   void lay_out();
   void plan_messages(std::size_t run);
+  bool under_way(std::size_t run);
   float* place(Parameters&, std::size_t piece) const;
+  void host_looks() const { whole_.gradients.memory().finish(); }
+  void copy(const float* from, float* to, std::size_t count) const { kernels_.run(weights::Copy{from, to}, count); }
   std::size_t section(std::size_t run, int carrier) const {
     return plan_.groups[run].section_begin[static_cast<std::size_t>(carrier)];
   }
@@ -62,10 +69,14 @@ class CarriedColumns {
   Parameters& whole_;
   const int me_, carriers_;
   std::unique_ptr<Codec> floats_;
+  const WeightKernels& kernels_;
   StripePlan plan_;
   Parameters mine_;
   std::size_t lists_known_at_ = 0;
   std::vector<Run> run_;
+  // So many of them, in their order, may receive (from arm() until all are stored), are encoded, and have been sent.
+  bool armed_ = false;
+  std::size_t listening_ = 0, written_ = 0, sent_ = 0;
   std::int64_t bytes_ = 0;
 };
 

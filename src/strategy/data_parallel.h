@@ -35,6 +35,7 @@ class DataParallel : public Strategy {
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override;
   bool sums_contributions() const override { return !options_.buffered_async; }
+  bool sums_on_devices() const override { return road_.device_sums != nullptr; }
   void archive(Archive&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;

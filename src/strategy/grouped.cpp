@@ -52,6 +52,18 @@ Groups groups_of(const ParallelTrainOptions& o, Communicator& comm) {
   return groups;
 }
 
+// Two levels of sums by the library of the GPUs would begin in an order that differs from rank to rank: each could wait
+// for the other for ever.
+void leave_devices_to(const Strategy& inside, ParallelTrainOptions& between, Communicator& comm) {
+  std::int64_t groups = inside.sums_on_devices();
+  comm.all_reduce_sum(std::span(&groups, 1));
+  if (groups == 0) return;
+  if (between.route == Route::nccl)
+    throw ConfigError({}, "route = nccl between groups: NCCL sums within the groups, and can do one of both",
+                      "leave route out here, or route = stripes in insideGroups");
+  between.route = Route::stripes;
+}
+
 // The first ranks of every group, as many as the smallest has, divide the columns among themselves.
 std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions& o, GroupLayout layout,
                                                       Communicator& comm) {
@@ -62,7 +74,7 @@ std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions
   parts.tells = parts.group->split(0);
   parts.inside = make_method(o.inside(), *parts.group);
   ParallelTrainOptions between = without_groups(o);
-  between.on_device = false;  // carried columns lie in memory of the host
+  leave_devices_to(*parts.inside, between, comm);
   if (layout.local < carriers) parts.between = make_method(between, *parts.peers);
   std::int64_t contributes = parts.between && parts.between->sums_contributions() && parts.inside->sums_contributions();
   parts.group->broadcast(0, std::as_writable_bytes(std::span(&contributes, 1)));

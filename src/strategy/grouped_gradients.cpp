@@ -84,8 +84,8 @@ void GroupedGradients::feed() {
   if (fed_ == 0) columns_->load_lists();
   while (fed_ < summed_) {
     if (contributes_) sink_->contribute(fed_, columns_of_step_, parts_.layout.groups());
-    host_looks();
     columns_->load(fed_);
+    if (!parts_.between->follows_device()) parameters_->gradients.memory().finish();
     parts_.between->piece_ready(fed_++);
   }
 }
@@ -98,7 +98,6 @@ void GroupedGradients::world_sum(std::size_t piece, std::int64_t columns) {
 }
 
 void GroupedGradients::deliver_run() {
-  host_looks();
   columns_->store(next_run_);
   const std::size_t first = columns_->first_piece(next_run_);
   sink_->globals_ready(std::span(pieces_).subspan(first, columns_->end_piece(next_run_) - first), sent_columns_);

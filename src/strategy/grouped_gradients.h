@@ -21,7 +21,6 @@ class GroupedGradients : public Strategy {
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   void begin_step(std::int64_t columns, GlobalSink& global) override;
-  // Whoever lets the host work on carried columns waits for the device there.
   bool follows_device() const override { return parts_.inside->follows_device(); }
   void piece_ready(std::size_t piece) override;
   void pieces_ready(std::span<const std::size_t> pieces) override;
@@ -29,6 +28,9 @@ class GroupedGradients : public Strategy {
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override { return std::exchange(late_, {}); }
   bool sums_contributions() const override { return parts_.contributes; }
+  bool sums_on_devices() const override {
+    return parts_.inside->sums_on_devices() || (parts_.between && parts_.between->sums_on_devices());
+  }
   void end_epoch(GlobalSink& global) override;
   void archive(Archive&) override;
   void archive_common(Archive&) override;
@@ -56,8 +58,6 @@ class GroupedGradients : public Strategy {
     const float* mask() const override { return owner.own_mask(); }
   };
 
-  // The strategy within the group may have left work in the queue of a device.
-  void host_looks() const { parameters_->gradients.memory().finish(); }
   void group_sum(std::size_t piece, std::int64_t columns);
   void world_sum(std::size_t piece, std::int64_t columns);
   const float* own_mask();

@@ -29,10 +29,11 @@ int usable(int device) {
   step("device", cudaFree(nullptr));  // makes the context
   step("device", cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, device));
   if (!concurrent)
-    throw Error(
-        fmt::format("starting GPU {}: memory: host and device cannot look at the same memory at the same time, "
-                    "which weights and gradients need (attribute concurrentManagedAccess)",
-                    device));
+    throw Error(fmt::format(
+        "starting GPU {}: memory: host and device cannot look at the same memory at the same time, "
+        "which weights and gradients need (attribute concurrentManagedAccess). fix: deviceId = cpu, or a GPU "
+        "under Linux itself: Windows and its WSL, Jetson and some virtual GPUs do not have this",
+        device));
   void* probe = nullptr;
   step("memory", cudaMalloc(&probe, std::size_t{1} << 20));
   step("memory", cudaFree(probe));

@@ -35,7 +35,13 @@ float* allocate_device(std::size_t count) {
 
 void finish() { check(cudaStreamSynchronize(current_queue()), "exchanging gradients"); }
 
-constexpr FloatMemory pinned_memory{"pinned", allocate_pinned, [](float* p) { cudaFreeHost(p); }, finish};
+// What is queued may still read or write it; cudaFreeHost does not promise to wait for that.
+void release_pinned(float* p) {
+  cudaStreamSynchronize(current_queue());
+  cudaFreeHost(p);
+}
+
+constexpr FloatMemory pinned_memory{"pinned", allocate_pinned, release_pinned, finish};
 constexpr FloatMemory device_memory{"device", allocate_device, [](float* p) { cudaFree(p); }, finish};
 
 // Names and sizes are the host codec's.

@@ -140,8 +140,24 @@ TEST(DeviceSums, OfGroupsAreThoseOfTheHost) {
   ParallelTrainOptions o = data_parallel();
   o.groups = {GroupOptions::Kind::number, 2};
   const Outcome device = train(4, gpu_of_its_own, o);
-  EXPECT_THAT(device.text, HasSubstr("within them DataParallelSGD on 2 ranks, gradients in 32 bits summed by NCCL"));
+  EXPECT_THAT(device.text, HasSubstr("between them DataParallelSGD on 2 ranks, gradients in 32 bits; within them "
+                                     "DataParallelSGD on 2 ranks, gradients in 32 bits summed by NCCL"));
+  EXPECT_TRUE(device.follows);
   EXPECT_EQ(device.sums, train(4, cpu, o).sums);
+  EXPECT_THROW(train(4, gpu_of_its_own, by(Route::nccl, o)), ConfigError) << "one level only";
+}
+
+// Groups whose ranks share a GPU exchange with each other by the library.
+TEST(DeviceSums, BetweenGroupsAreThoseOfTheHost) {
+  const auto gpu_of_a_group = [](int rank) { return "cuda:" + std::to_string(rank / 2); };
+  for (const bool late : {false, true}) {
+    ParallelTrainOptions o = data_parallel(late);
+    o.groups = {GroupOptions::Kind::number, 2};
+    const Outcome device = train(4, gpu_of_a_group, o);
+    EXPECT_THAT(device.text, HasSubstr("between them DataParallelSGD on 2 ranks, gradients in 32 bits summed by NCCL"));
+    EXPECT_THAT(device.text, HasSubstr("(not by NCCL: ranks 0 and 1 share a GPU)"));
+    EXPECT_EQ(device.sums, train(4, cpu, o).sums);
+  }
 }
 
 ParallelTrainOptions averaging() {
