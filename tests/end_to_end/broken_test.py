@@ -66,10 +66,10 @@ class BrokenTest(support.TrainerTest):
         self.assertFalse(problems, f'{len(problems)} of {len(wanted)} cases\n' + '\n'.join(problems))
 
     def test_one_rank(self):
-        self.run_cases(1, at_once=2)
+        self.run_cases(1, at_once=4)
 
     def test_three_ranks(self):
-        self.run_cases(3, at_once=2)
+        self.run_cases(3, at_once=4)
 
 
 if __name__ == '__main__':
