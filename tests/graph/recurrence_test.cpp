@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "base/cuda_library.h"
+#include "../support/on_gpu.h"
 #include "recurrent_networks.h"
 #include "tutti/gradient_check.h"
 
@@ -222,7 +222,7 @@ TEST_P(Recurrence, MemoryReuseDoesNotMatter) {
 class RecurrentLayers : public testing::TestWithParam<Case> {};
 
 TEST_P(RecurrentLayers, OnADevice) {
-  if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+  if (skipped_without_gpu()) return;
   NetworkOptions device;
   device.device = "cuda:0";
   const auto expected = network_of(GetParam());
@@ -240,7 +240,7 @@ TEST_P(RecurrentLayers, OnADevice) {
 
 // Ranks may have devices of different kinds, and a checkpoint may go on on another kind.
 TEST(FusedInputs, ParametersOnADevice) {
-  if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+  if (skipped_without_gpu()) return;
   const Case c{"Large",
                "l = RecurrentLSTMLayer {150, trainInitialState=true} (DenseLayer {1000} (x)); "
                "z = DenseLayer {2} (" +

@@ -156,9 +156,7 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0")
 
 class RepeatedSteps : public testing::TestWithParam<Case> {
  protected:
-  void SetUp() override {
-    if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
-  }
+  void SetUp() override { skipped_without_gpu(); }
 };
 
 TEST_P(RepeatedSteps, HaveTheBitsOfThoseThatAreTold) {

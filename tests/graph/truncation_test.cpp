@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../brainscript/networks.h"
-#include "base/cuda_library.h"
+#include "../support/on_gpu.h"
 #include "graph_builder.h"
 #include "sequence_data.h"
 #include "tutti/gradient_check.h"
@@ -141,7 +141,7 @@ TEST_P(Truncation, GradientsAgreeWithDifferences) {
 }
 
 TEST_P(Truncation, OnADevice) {
-  if (const CudaDevices devices = cuda_devices(); devices.count == 0) GTEST_SKIP() << "no GPU: " << devices.problem;
+  if (skipped_without_gpu()) return;
   NetworkOptions options;
   options.device = "cuda:0";
   const auto expected = network_of(GetParam().network), network = network_of(GetParam().network, options);
