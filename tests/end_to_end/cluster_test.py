@@ -155,7 +155,8 @@ class ClusterTest(support.TrainerTest):
         self.up(1)
         with subprocess.Popen([SCRIPT, '--name', NAME, 'exec', '1', 'sleep', '1000']) as sleeper:
             deadline = time.time() + support.PATIENCE
-            while '1 processes' not in cluster('status')[1] and time.time() < deadline:
+            while ' 0 processes' in cluster('status')[1]:
+                self.assertLess(time.time(), deadline, 'nothing runs there')
                 time.sleep(0.05)
             self.assertEqual(cluster('down')[0], 0)
             self.assertNotEqual(sleeper.wait(support.PATIENCE), 0)

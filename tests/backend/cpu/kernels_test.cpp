@@ -101,15 +101,22 @@ TEST(Kernels, SameBitsFromEveryInstructionSet) {
   }
 }
 
+class Drawn {
+ public:
+  std::vector<float> operator()(std::size_t n) {
+    std::vector<float> v(n);
+    for (auto& x : v) x = draw_(engine_);
+    return v;
+  }
+
+ private:
+  std::mt19937 engine_{4};
+  std::uniform_real_distribution<float> draw_{-2, 2};
+};
+
 // One step of an LSTM forward and backward with `k`; every result in one vector.
 std::vector<float> lstm(const Kernels& k, std::size_t rows, std::size_t cells, bool one_state) {
-  std::mt19937 engine(4);
-  std::uniform_real_distribution<float> draw(-2, 2);
-  const auto random = [&](std::size_t n) {
-    std::vector<float> v(n);
-    for (auto& x : v) x = draw(engine);
-    return v;
-  };
+  Drawn random;
   const std::size_t n = rows * cells;
   const auto projected = random(4 * n), state = random(4 * n), before = random(n), dh = random(n), dc = random(n);
   std::vector<float> all(11 * n);
@@ -137,13 +144,7 @@ TEST(Kernels, LstmStepHasTheSameBits) {
 
 // The same for a GRU.
 std::vector<float> gru(const Kernels& k, CellKind kind, std::size_t rows, std::size_t cells, bool one_state) {
-  std::mt19937 engine(4);
-  std::uniform_real_distribution<float> draw(-2, 2);
-  const auto random = [&](std::size_t n) {
-    std::vector<float> v(n);
-    for (auto& x : v) x = draw(engine);
-    return v;
-  };
+  Drawn random;
   const std::size_t n = rows * cells;
   const auto projected = random(3 * n), state = random(3 * n), bias = random(3 * cells), before = random(n);
   const auto dh = random(n), carried = random(n), reset = random(n);
