@@ -104,8 +104,8 @@ struct RecurrentLayer {
   const float* w = nullptr;     // inputs x gates() cells
   const float* bias = nullptr;  // gates() cells; null: none
   const float* h = nullptr;     // cells x gates() cells
-  const float* state_bias =
-      nullptr;  // gates() cells, added to the product with the state: of gru_reset_after; null: none
+  // gates() cells, added to the product with the state: of gru_reset_after; null: none.
+  const float* state_bias = nullptr;
   // Gemm::b_version of the weights.
   std::uint64_t w_version = 0, h_version = 0;
 

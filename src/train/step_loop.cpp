@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "strategy/local.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
 #include "tutti/gradient_check.h"
@@ -135,9 +135,7 @@ Tally announce_nan(Training& t, const Batch& batch, PieceSink& pieces) {
 // What the steps of one run_epoch() share.
 struct Loop {
   Loop(Training& training, const StepScalarsOfEpoch& s)
-      : t(training), scalars(s), update(*training.optimizer, s), pieces(training.network->parameters().pieces.size()) {
-    std::iota(pieces.begin(), pieces.end(), std::size_t{0});
-  }
+      : t(training), scalars(s), update(*training.optimizer, s), pieces(all_pieces(training.network->parameters())) {}
 
   Training& t;
   const StepScalarsOfEpoch& scalars;

@@ -13,10 +13,19 @@ __device__ inline std::size_t row_of(std::size_t e, std::size_t cells, std::size
   return count <= 0xffffffffu ? static_cast<unsigned>(e) / static_cast<unsigned>(cells) : e / cells;
 }
 
-__global__ void lstm_step_each(LstmRows r) {
-  const std::size_t c = r.cells, count = r.rows * c;
+// body(e, row, j) for the elements e = row * cells + j that are this thread's.
+template <class Rows, class Body>
+__device__ inline void each_cell(const Rows& r, const Body& body) {
+  const std::size_t count = r.rows * r.cells;
   for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = row_of(e, c, count), j = e - row * c;
+    const std::size_t row = row_of(e, r.cells, count);
+    body(e, row, e - row * r.cells);
+  }
+}
+
+__global__ void lstm_step_each(LstmRows r) {
+  const std::size_t c = r.cells;
+  each_cell(r, [&](std::size_t e, std::size_t row, std::size_t j) {
     const float* p = r.projected + row * 4 * c + j;
     const float* s = r.from_state + row * r.from_state_step + j;
     float* g = r.gates + row * 4 * c + j;
@@ -28,13 +37,12 @@ __global__ void lstm_step_each(LstmRows r) {
     g[0] = i, g[c] = candidate, g[2 * c] = f, g[3 * c] = o;
     r.cell[e] = now;
     r.output[e] = o * tangent_h(now);
-  }
+  });
 }
 
 __global__ void lstm_step_gradient_each(LstmRowsGradient r) {
-  const std::size_t c = r.cells, count = r.rows * c;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = row_of(e, c, count), j = e - row * c;
+  const std::size_t c = r.cells;
+  each_cell(r, [&](std::size_t e, std::size_t row, std::size_t j) {
     const float* g = r.gates + row * 4 * c + j;
     float* dg = r.gates_gradient + row * 4 * c + j;
     const float i = g[0], candidate = g[c], f = g[2 * c], o = g[3 * c];
@@ -46,20 +54,19 @@ __global__ void lstm_step_gradient_each(LstmRowsGradient r) {
     dg[2 * c] = total * before * f * (1.0f - f);
     dg[3 * c] = d * t * o * (1.0f - o);
     r.cell_before_gradient[e] = total * f;
-  }
+  });
 }
 
 __global__ void gru_reset_each(GruRows r) {
-  const std::size_t c = r.cells, count = r.rows * c;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = row_of(e, c, count), j = e - row * c;
+  const std::size_t c = r.cells;
+  each_cell(r, [&](std::size_t e, std::size_t row, std::size_t j) {
     const float* p = r.projected + row * 3 * c + j;
     const float* s = r.from_state + row * r.from_state_step + j;
     float* g = r.gates + row * 3 * c + j;
     const float reset = sigmoid(p[c] + s[c]);
     g[0] = sigmoid(p[0] + s[0]), g[c] = reset;
     r.inner[e] = reset * r.output_before[row * r.output_before_step + j];
-  }
+  });
 }
 
 __device__ inline float biased(const GruRows& r, const float* s, std::size_t at) {
@@ -67,9 +74,8 @@ __device__ inline float biased(const GruRows& r, const float* s, std::size_t at)
 }
 
 __global__ void gru_step_each(GruRows r) {
-  const std::size_t c = r.cells, count = r.rows * c;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = row_of(e, c, count), j = e - row * c;
+  const std::size_t c = r.cells;
+  each_cell(r, [&](std::size_t e, std::size_t row, std::size_t j) {
     const float* p = r.projected + row * 3 * c;
     const float* s = r.from_state + row * r.from_state_step;
     float* g = r.gates + row * 3 * c + j;
@@ -86,37 +92,37 @@ __global__ void gru_step_each(GruRows r) {
     }
     g[2 * c] = candidate;
     r.output[e] = update * r.output_before[row * r.output_before_step + j] + (1.0f - update) * candidate;
-  }
+  });
 }
 
 __global__ void gru_step_gradient_each(GruRowsGradient r) {
-  const std::size_t c = r.cells, count = r.rows * c;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = row_of(e, c, count), j = e - row * c, at = row * 3 * c + j;
+  const std::size_t c = r.cells;
+  each_cell(r, [&](std::size_t e, std::size_t row, std::size_t j) {
+    const std::size_t at = row * 3 * c + j;
     const float update = r.gates[at], reset = r.gates[at + c], candidate = r.gates[at + 2 * c];
     const float d = r.output_gradient[e] + r.carried_gradient[e];
     const float before = r.output_before[row * r.output_before_step + j];
     const float of_update = d * (before - candidate) * update * (1.0f - update);
     const float of_candidate = d * (1.0f - update) * (1.0f - candidate * candidate);
     r.gates_gradient[at] = of_update, r.gates_gradient[at + 2 * c] = of_candidate;
-    if (r.kind == CellKind::gru_reset_before) continue;
+    if (r.kind == CellKind::gru_reset_before) return;
     const float of_reset = of_candidate * r.inner[e] * reset * (1.0f - reset);
     r.gates_gradient[at + c] = of_reset;
     float* s = r.from_state_gradient + at;
     s[0] = of_update, s[c] = of_reset, s[2 * c] = of_candidate * reset;
     r.output_before_gradient[e] = d * update;
-  }
+  });
 }
 
 __global__ void gru_reset_gradient_each(GruRowsGradient r) {
-  const std::size_t c = r.cells, count = r.rows * c;
-  for (std::size_t e = first_element(); e < count; e += element_step()) {
-    const std::size_t row = row_of(e, c, count), j = e - row * c, at = row * 3 * c + j;
+  const std::size_t c = r.cells;
+  each_cell(r, [&](std::size_t e, std::size_t row, std::size_t j) {
+    const std::size_t at = row * 3 * c + j;
     const float update = r.gates[at], reset = r.gates[at + c], d = r.reset_gradient[e];
     const float before = r.output_before[row * r.output_before_step + j];
     r.gates_gradient[at + c] = d * before * reset * (1.0f - reset);
     r.output_before_gradient[e] = (r.output_gradient[e] + r.carried_gradient[e]) * update + d * reset;
-  }
+  });
 }
 
 // Tiles of one gate through shared memory: cells along x, inputs along y, the bias as a last line of inputs. Parameters
