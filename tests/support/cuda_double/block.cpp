@@ -21,7 +21,6 @@ constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim
 namespace cuda_double {
 namespace {
 
-constexpr std::size_t kStack = std::size_t{256} << 10;
 constexpr unsigned kMostThreads = 1024, kMostGrid = 65535;
 
 struct Warp {
@@ -108,7 +107,7 @@ void start_fiber() {
   Block& b = *block;
   const auto fiber = static_cast<unsigned>(b.thread_of.size());
   b.thread_of.push_back(kMostThreads), b.resume.push_back(fiber);
-  if (b.fibers.size() == fiber) b.fibers.push_back(std::make_unique<Fiber>(kStack));
+  if (b.fibers.size() == fiber) b.fibers.push_back(std::make_unique<Fiber>());
   b.fiber = fiber;
   b.fibers[fiber]->start(fiber_main);
 }

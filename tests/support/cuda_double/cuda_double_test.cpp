@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "device.h"
 #include "order.h"
 #include "queue.h"
 
@@ -224,6 +225,87 @@ TEST(CudaDouble, SomeStreamsRunAhead) {
     EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   }
   EXPECT_EQ(seen, (std::set<int>{1, 2}));
+}
+
+// ---- memory
+
+TEST(CudaDouble, FreshMemoryIsNotZeroAndNobodyElses) {
+  constexpr std::size_t size = (std::size_t{2} << 20) + 300;
+  const auto full_of = [](const unsigned char* p, unsigned char byte) {
+    return std::all_of(p, p + size, [byte](unsigned char b) { return b == byte; });
+  };
+  std::set<unsigned char> seen;
+  for (std::uint64_t order = 0; order <= orders; ++order) {
+    const InOrder within(order == 0 ? std::nullopt : std::optional(order));
+    void *p = nullptr, *q = nullptr;
+    ASSERT_EQ(cudaMallocManaged(&p, size), cudaSuccess);
+    auto* const bytes = static_cast<unsigned char*>(p);
+    const unsigned char fresh = bytes[0];
+    EXPECT_NE(fresh, 0);
+    EXPECT_TRUE(full_of(bytes, fresh));
+    seen.insert(fresh);
+    std::fill_n(bytes, size, 0);
+    const InOrder usual(std::nullopt);
+    ASSERT_EQ(cudaMallocManaged(&q, size), cudaSuccess);
+    EXPECT_TRUE(full_of(static_cast<unsigned char*>(q), 0xee));
+    EXPECT_TRUE(full_of(bytes, 0));
+    EXPECT_EQ(cudaFree(p), cudaSuccess);
+    EXPECT_EQ(cudaFree(q), cudaSuccess);
+  }
+  EXPECT_GT(seen.size(), 1u);
+}
+
+class DeviceMemoryDeathTest : public testing::Test {
+ protected:
+  DeviceMemoryDeathTest() {
+    EXPECT_EQ(cudaMalloc(&p_, 1000), cudaSuccess);
+    bytes = static_cast<volatile char*>(p_);
+  }
+  ~DeviceMemoryDeathTest() override { EXPECT_EQ(cudaFree(p_), cudaSuccess); }
+  void expect_closed() const {
+    EXPECT_DEATH(bytes[0] = 1, "");
+    EXPECT_DEATH(static_cast<void>(bytes[999]), "");
+  }
+  const bool keys = cuda_double::device().key >= 0;
+  volatile char* bytes = nullptr;
+
+ private:
+  void* p_ = nullptr;
+};
+
+TEST_F(DeviceMemoryDeathTest, IsClosedToTheHost) {
+  expect_closed();
+  for (const bool drawn : {false, true}) {
+    if (drawn && !keys) continue;
+    const InOrder within(drawn ? std::optional<std::uint64_t>(1) : std::nullopt);
+    EXPECT_EQ(cudaMemset(const_cast<char*>(bytes), 3, 1000), cudaSuccess);
+    expect_closed();
+    char last = 0;
+    EXPECT_EQ(cudaMemcpy(&last, const_cast<char*>(bytes) + 999, 1, cudaMemcpyDefault), cudaSuccess);
+    EXPECT_EQ(last, 3);
+    expect_closed();
+  }
+}
+
+// While one thread works for the device another one touches its memory: that is seen where the CPU has keys.
+TEST_F(DeviceMemoryDeathTest, IsOpenToWhoWorksForTheDevice) {
+  const auto touch = [&] {
+    std::atomic<bool> works = false;
+    std::thread other([&] {
+      while (!works) std::this_thread::yield();
+      bytes[0] = 1;
+    });
+    cuda_double::enqueue(nullptr, [&] {
+      works = true;
+      other.join();
+      bytes[0] = 2;
+    });
+  };
+  if (keys)
+    EXPECT_DEATH(touch(), "");
+  else
+    touch();
+  expect_closed();
 }
 
 // ---- what is refused

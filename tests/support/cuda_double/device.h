@@ -3,17 +3,14 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "calls.h"
-#include "order.h"
 
 namespace cuda_double {
 
@@ -30,7 +27,10 @@ struct Device {
   std::vector<CudaDoubleEvent*> events;
   std::map<const void*, Memory> memory;  // by where it begins
   int working = 0;
-  bool open = false;       // its memory
+  // Of its memory: with it each thread of the host opens that for itself, and begins with it closed. -1 where the CPU
+  // or the system has no such keys; then all threads see what one has opened.
+  const int key = new_key();
+  bool open = false;       // its memory, where there is no key
   std::uint64_t time = 0;  // pieces of work done
   CudaDoubleCalls calls;
 
@@ -41,24 +41,23 @@ struct Device {
       if (block.kind != Memory::Kind::pinned) taken += block.bytes;
     return total - std::min(taken, total);
   }
-  void show_memory(bool shown) {
-    if (std::exchange(open, shown) == shown) return;
-    for (const auto& [p, block] : memory)
-      if (block.kind == Memory::Kind::device)
-        mprotect(block.mapping, block.mapped, shown ? PROT_READ | PROT_WRITE : PROT_NONE);
-  }
+  void open_memory();
+  void close_memory();
+
+ private:
+  static int new_key();
+  void protect_memory(int access);
 };
 Device& device();
 
-// The device works, and its memory is open meanwhile. In a drawn order it stays so: there the device works so often
-// that closing it would take longer than the work.
+// The device works, and this thread sees its memory meanwhile.
 class Working {
  public:
   Working() {
-    if (device().working++ == 0) device().show_memory(true);
+    if (device().working++ == 0) device().open_memory();
   }
   ~Working() {
-    if (--device().working == 0) device().show_memory(Order::of_thread().drawn());
+    if (--device().working == 0) device().close_memory();
   }
   Working(const Working&) = delete;
 };

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fiber.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <mutex>
+#include <new>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -40,6 +46,38 @@ namespace {
 
 thread_local Fiber* entering = nullptr;
 
+// Stacks serve fiber after fiber, of any thread of the host, so that the system makes their pages only once. Below each
+// lies a page that nobody may touch. They are not of malloc, which may have been told to fill what it gives and takes.
+class Stacks {
+ public:
+  unsigned char* take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return fresh();
+    unsigned char* const stack = free_.back();
+    free_.pop_back();
+    return stack;
+  }
+  void give_back(unsigned char* stack) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(stack);
+  }
+
+ private:
+  static unsigned char* fresh() {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void* const p =
+        mmap(nullptr, page + Fiber::stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || mprotect(p, page, PROT_NONE) != 0) throw std::bad_alloc();
+    return static_cast<unsigned char*>(p) + page;
+  }
+  std::mutex mutex_;
+  std::vector<unsigned char*> free_;
+};
+Stacks& stacks() {
+  static Stacks& all = *new Stacks;
+  return all;
+}
+
 // The address sanitizer wants to know about every change of stacks.
 void before_change(void** keep, const void* bottom, std::size_t size) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -58,12 +96,12 @@ void after_change(void* kept, const void** bottom, std::size_t* size) {
 
 }  // namespace
 
-Fiber::Fiber(std::size_t stack_bytes)
-    : stack_bytes_(stack_bytes), stack_(std::make_unique_for_overwrite<unsigned char[]>(stack_bytes)) {}
+Fiber::Fiber() : stack_(stacks().take()) {}
+Fiber::~Fiber() { stacks().give_back(stack_); }
 
 bool Fiber::holds(const void* p) const {
-  const auto at = reinterpret_cast<std::uintptr_t>(p), bottom = reinterpret_cast<std::uintptr_t>(stack_.get());
-  return at >= bottom && at < bottom + stack_bytes_;
+  const auto at = reinterpret_cast<std::uintptr_t>(p), bottom = reinterpret_cast<std::uintptr_t>(stack_);
+  return at >= bottom && at < bottom + stack_bytes;
 }
 
 void Fiber::entered() {
@@ -76,7 +114,7 @@ void Fiber::entered() {
 void Fiber::start(void (*body)()) {
   body_ = body;
 #if defined(__x86_64__)
-  auto top = (reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_bytes_) & ~std::uintptr_t{15};
+  auto top = (reinterpret_cast<std::uintptr_t>(stack_) + stack_bytes) & ~std::uintptr_t{15};
   auto* words = reinterpret_cast<void**>(top) - 1;  // as after a call: 8 bytes off the alignment
   *words = nullptr;
   *--words = reinterpret_cast<void*>(&Fiber::entered);
@@ -84,8 +122,8 @@ void Fiber::start(void (*body)()) {
   inside_ = words;
 #else
   getcontext(&inside_);
-  inside_.uc_stack.ss_sp = stack_.get();
-  inside_.uc_stack.ss_size = stack_bytes_;
+  inside_.uc_stack.ss_sp = stack_;
+  inside_.uc_stack.ss_size = stack_bytes;
   inside_.uc_link = nullptr;
   makecontext(&inside_, &Fiber::entered, 0);
 #endif
@@ -94,7 +132,7 @@ void Fiber::start(void (*body)()) {
 
 void Fiber::resume() {
   entering = this;
-  before_change(&outer_fake_stack_, stack_.get(), stack_bytes_);
+  before_change(&outer_fake_stack_, stack_, stack_bytes);
 #if defined(__x86_64__)
   cuda_double_change_stack(&outside_, inside_);
 #else

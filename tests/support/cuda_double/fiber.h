@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -14,7 +13,11 @@ namespace cuda_double {
 
 class Fiber {
  public:
-  explicit Fiber(std::size_t stack_bytes);
+  static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
+
+  Fiber();
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
   void start(void (*body)());  // body ends by leaving for good; the stack may then be started anew
   void resume();
   bool holds(const void* p) const;  // on its stack
@@ -23,8 +26,7 @@ class Fiber {
  private:
   static void entered();
 
-  std::size_t stack_bytes_;
-  std::unique_ptr<unsigned char[]> stack_;
+  unsigned char* const stack_;
   void (*body_)() = nullptr;
 #if defined(__x86_64__)
   void *inside_ = nullptr, *outside_ = nullptr;  // stack pointers

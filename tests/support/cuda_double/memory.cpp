@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory. That of the device is closed to the host except while the device works. Each block ends before a page that
-// nobody may touch. What the device still has to do when memory that it sees is given back is done first, as the
-// runtime does; nobody promises that for pinned memory, so whoever gives it back too early faults.
+// Memory. That of the device is closed to the host except for the thread that works for the device. Each block ends
+// before a page that nobody may touch. What the device still has to do when memory that it sees is given back is done
+// first, as the runtime does; nobody promises that for pinned memory, so whoever gives it back too early faults.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "device.h"
 #include "order.h"
@@ -20,6 +25,39 @@ std::size_t whole(std::size_t bytes, std::size_t unit) {
 }
 std::size_t page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
+constexpr int reads_and_writes = PROT_READ | PROT_WRITE;
+
+// A file in memory, full of one byte. Fresh blocks are private copies of it, of which only pages that somebody writes
+// are made: most of a large workspace never is.
+class FreshBytes {
+ public:
+  explicit FreshBytes(unsigned char byte) {
+    const std::vector<unsigned char> bytes(size, byte);
+    file_ = memfd_create("fresh memory", MFD_CLOEXEC);
+    if (file_ < 0 || write(file_, bytes.data(), size) != static_cast<ssize_t>(size)) {
+      std::perror("cuda_double: a file in memory");
+      std::abort();
+    }
+  }
+  bool put(char* to, std::size_t bytes) const {
+    for (std::size_t at = 0; at < bytes; at += size)
+      if (mmap(to + at, std::min(size, bytes - at), reads_and_writes, MAP_PRIVATE | MAP_FIXED, file_, 0) == MAP_FAILED)
+        return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t size = std::size_t{1} << 20;
+  int file_;
+};
+
+const FreshBytes& fresh(unsigned char byte) {
+  static std::array<std::unique_ptr<FreshBytes>, 256> of;
+  auto& bytes = of[byte];
+  if (!bytes) bytes = std::make_unique<FreshBytes>(byte);
+  return *bytes;
+}
+
 cudaError_t take(void** p, std::size_t bytes, Memory::Kind kind) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   constexpr std::size_t alignment = 256;
@@ -28,9 +66,12 @@ cudaError_t take(void** p, std::size_t bytes, Memory::Kind kind) {
   const std::size_t size = whole(bytes, page());
   void* mapping = mmap(nullptr, size + page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return cudaErrorMemoryAllocation;
-  mprotect(mapping, size, PROT_READ | PROT_WRITE);
-  Order::of_thread().fill_fresh(mapping, size);
-  if (kind == Memory::Kind::device && !device().open) mprotect(mapping, size, PROT_NONE);
+  if (!fresh(Order::of_thread().fresh_byte()).put(static_cast<char*>(mapping), size)) {
+    munmap(mapping, size + page());
+    return cudaErrorMemoryAllocation;
+  }
+  if (kind == Memory::Kind::device && !device().open)
+    pkey_mprotect(mapping, size, device().key < 0 ? PROT_NONE : reads_and_writes, device().key);
   *p = static_cast<char*>(mapping) + size - whole(bytes, alignment);
   device().memory[*p] = {kind, mapping, size, bytes};
   return cudaSuccess;
@@ -48,6 +89,29 @@ cudaError_t give_back(void* p, bool pinned) {
 }
 
 }  // namespace
+
+int Device::new_key() {
+  const char* const keys = std::getenv("TUTTI_STAND_IN_KEYS");
+  return keys && std::atoi(keys) == 0 ? -1 : pkey_alloc(0, PKEY_DISABLE_ACCESS);
+}
+void Device::open_memory() {
+  if (key >= 0)
+    pkey_set(key, 0);
+  else if (!std::exchange(open, true))
+    protect_memory(reads_and_writes);
+}
+// Without a key it stays open in a drawn order: there the device works so often that this would take longer than the
+// work.
+void Device::close_memory() {
+  if (key >= 0)
+    pkey_set(key, PKEY_DISABLE_ACCESS);
+  else if (!Order::of_thread().drawn() && std::exchange(open, false))
+    protect_memory(PROT_NONE);
+}
+void Device::protect_memory(int access) {
+  for (const auto& [p, block] : memory)
+    if (block.kind == Memory::Kind::device) mprotect(block.mapping, block.mapped, access);
+}
 
 bool on_device(const void* p, std::size_t bytes) {
   const std::lock_guard lock(device().mutex);

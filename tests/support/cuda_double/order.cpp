@@ -2,7 +2,6 @@
 #include "order.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 namespace cuda_double {
@@ -37,10 +36,9 @@ void Order::shuffle(std::span<unsigned> numbers) {
 }
 
 // Numbers that are small, large or none, as floats, as doubles, as halves, and as indices.
-void Order::fill_fresh(void* p, std::size_t bytes) {
-  constexpr unsigned char usual = 0xee;
-  constexpr unsigned char others[] = {usual, 0xff, 0x7f, 0x3f, 0x01, 0xa5};
-  std::memset(p, drawn_ ? others[below(sizeof others)] : usual, bytes);
+unsigned char Order::fresh_byte() {
+  constexpr unsigned char all[] = {0xee, 0xff, 0x7f, 0x3f, 0x01, 0xa5};
+  return all[below(sizeof all)];
 }
 
 }  // namespace cuda_double

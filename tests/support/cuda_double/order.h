@@ -23,8 +23,8 @@ class Order {
   std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>((std::uint64_t{bits()} * n) >> 32); }
   std::uint32_t bits();
   void shuffle(std::span<unsigned> numbers);
-  // What nobody may come to rely on.
-  void fill_fresh(void* p, std::size_t bytes);
+  // What fresh memory is full of: nobody may come to rely on it.
+  unsigned char fresh_byte();
 
  private:
   bool drawn_;
