@@ -8,6 +8,7 @@
 #include "place.h"
 #include "queue.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +34,8 @@ struct Warp {
 
 struct Block {
   const std::function<void()>* thread = nullptr;
+  std::vector<Index> index_of;  // of each thread
+  Index* index = nullptr;       // of the thread that runs
   unsigned threads = 0, next = 0, alive = 0, at_barrier = 0;
   std::uint64_t rounds = 0, barrier_round = 0;  // rounds: of all warps and of the barrier
   std::vector<std::unique_ptr<Fiber>> fibers;   // kept for the next kernel
@@ -52,59 +55,57 @@ thread_local Block* block = nullptr;
   std::abort();
 }
 
-void become(unsigned thread) {
-  block->thread_of[block->fiber] = thread;
-  threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y, thread / (blockDim.x * blockDim.y)};
+void become(Block& b, unsigned thread) {
+  b.thread_of[b.fiber] = thread;
+  *b.index = b.index_of[thread];
 }
 
-Warp& my_warp() { return block->warps[block->thread_of[block->fiber] / 32]; }
-
-void settle_warp(Warp& w) {
+void settle_warp(Block& b, Warp& w) {
   if (w.exchange.present == 0 || (w.mask & w.alive & ~w.exchange.present) != 0) return;
-  w.ready = w.exchange, w.exchange = {}, ++w.round, ++block->rounds;
+  w.ready = w.exchange, w.exchange = {}, ++w.round, ++b.rounds;
   if (w.meeting == Meeting::barrier) ++w.barriers;
 }
 
-void settle_barrier() {
-  if (block->at_barrier == 0 || block->at_barrier < block->alive) return;
-  block->at_barrier = 0, ++block->barrier_round, ++block->rounds;
+void settle_barrier(Block& b) {
+  if (b.at_barrier == 0 || b.at_barrier < b.alive) return;
+  b.at_barrier = 0, ++b.barrier_round, ++b.rounds;
 }
 
 // Lets the others run until `done`.
 template <class Done>
-void wait_until(const Done& done) {
-  const unsigned fiber = block->fiber;
+void wait_until(Block& b, const Done& done) {
+  const unsigned fiber = b.fiber;
   while (!done()) {
-    block->fibers[fiber]->leave();
-    block->fiber = fiber;
-    become(block->thread_of[fiber]);
+    b.fibers[fiber]->leave();
+    b.fiber = fiber;
+    become(b, b.thread_of[fiber]);
   }
 }
 
 // A fiber takes the next thread that has not started, until there is none.
 void fiber_main() {
-  const unsigned fiber = block->fiber;
-  while (block->next < block->threads) {
-    const unsigned thread = block->start[block->next++];
-    block->fiber = fiber;
-    become(thread);
+  Block& b = *block;
+  const unsigned fiber = b.fiber;
+  while (b.next < b.threads) {
+    const unsigned thread = b.start[b.next++];
+    b.fiber = fiber;
+    become(b, thread);
     try {
-      (*block->thread)();
+      (*b.thread)();
     } catch (...) {
-      block->failure = std::current_exception();
+      b.failure = std::current_exception();
     }
-    block->fiber = fiber;
-    --block->alive;
-    Warp& w = block->warps[thread / 32];
+    b.fiber = fiber;
+    --b.alive;
+    Warp& w = b.warps[thread / 32];
     w.alive &= ~(1u << thread % 32);
-    settle_warp(w), settle_barrier();
+    settle_warp(b, w), settle_barrier(b);
   }
-  block->thread_of[fiber] = kMostThreads;
-  block->fibers[fiber]->leave();
+  b.thread_of[fiber] = kMostThreads;
+  b.fibers[fiber]->leave();
 }
 
-void start_fiber() {
-  Block& b = *block;
+void start_fiber(Block& b) {
   const auto fiber = static_cast<unsigned>(b.thread_of.size());
   b.thread_of.push_back(kMostThreads), b.resume.push_back(fiber);
   if (b.fibers.size() == fiber) b.fibers.push_back(std::make_unique<Fiber>());
@@ -113,8 +114,7 @@ void start_fiber() {
 }
 
 // Everybody who has started may go on, but for the warps that are held back: one bit for each.
-void resume_fibers(Order& order, std::uint32_t held) {
-  Block& b = *block;
+void resume_fibers(Block& b, Order& order, std::uint32_t held) {
   order.shuffle(b.resume);
   for (const unsigned fiber : b.resume)
     if (b.thread_of[fiber] < kMostThreads && !(held >> b.thread_of[fiber] / 32 & 1u))
@@ -127,23 +127,30 @@ void number(std::vector<unsigned>& numbers, std::size_t count, Order& order) {
   order.shuffle(numbers);
 }
 
-void run_block(Order& order) {
-  Block& b = *block;
+void clear(Block& b) {
   b.next = 0, b.alive = b.threads, b.at_barrier = 0, b.thread_of.clear(), b.resume.clear();
-  number(b.start, b.threads, order);
-  b.warps.assign((b.threads + 31) / 32, {});
-  for (unsigned t = 0; t < b.threads; ++t) b.warps[t / 32].alive |= 1u << t % 32;
+  unsigned left = b.threads;
+  for (Warp& w : b.warps) {
+    if (w.exchange.present != 0) w.exchange = {};  // a block has failed
+    w.alive = left < 32 ? (1u << left) - 1 : ~0u, w.round = 0, w.barriers = 0;
+    left -= std::min(left, 32u);
+  }
+}
+
+void run_block(Block& b, Order& order) {
+  clear(b);
+  if (order.drawn()) number(b.start, b.threads, order);
   bool moved = true;
   while (b.alive > 0 && !b.failure) {
     const bool starts = b.next < b.threads;  // somebody waits, or nobody has started: one more fiber
     if (starts && (b.thread_of.empty() || order.below(4) != 3)) {
-      start_fiber();
+      start_fiber(b);
       continue;
     }
     const std::uint64_t rounds = b.rounds;
     const unsigned alive = b.alive;
     const std::uint32_t held = moved ? order.bits() : 0;
-    resume_fibers(order, held);
+    resume_fibers(b, order, held);
     moved = b.alive != alive || b.rounds != rounds;
     if (!moved && !starts && held == 0) stop("the threads of a block wait for each other for ever");
   }
@@ -151,34 +158,41 @@ void run_block(Order& order) {
 
 }  // namespace
 
-bool in_kernel() { return block && block->works; }
-Place place() {
-  const unsigned thread = block->thread_of[block->fiber];
-  return {block->launch, block->number, thread, static_cast<std::uint32_t>(block->barrier_round), my_warp().barriers};
+std::optional<Place> place(const void* p) {
+  const Block* const b = block;
+  if (!b || !b->works || (p && b->fibers[b->fiber]->holds(p))) return std::nullopt;
+  const unsigned thread = b->thread_of[b->fiber];
+  return Place{b->launch, b->number, thread, static_cast<std::uint32_t>(b->barrier_round),
+               b->warps[thread / 32].barriers};
 }
-bool on_own_stack(const void* p) { return block->fibers[block->fiber]->holds(p); }
 
-unsigned lane() { return block->thread_of[block->fiber] % 32; }
+unsigned lane() {
+  const Block& b = *block;
+  return b.thread_of[b.fiber] % 32;
+}
 
 void block_barrier() {
-  const std::uint64_t round = block->barrier_round;
-  ++block->at_barrier;
-  settle_barrier();
-  wait_until([&] { return block->barrier_round != round; });
+  Block& b = *block;
+  const std::uint64_t round = b.barrier_round;
+  ++b.at_barrier;
+  settle_barrier(b);
+  wait_until(b, [&] { return b.barrier_round != round; });
 }
 
 const Exchange& exchange(Meeting meeting, std::uint32_t mask, std::uint64_t mine) {
-  Warp& w = my_warp();
-  const std::uint32_t me = 1u << lane();
+  Block& b = *block;
+  const unsigned thread = b.thread_of[b.fiber], lane = thread % 32;
+  Warp& w = b.warps[thread / 32];
+  const std::uint32_t me = 1u << lane;
   if (!(mask & me)) stop("a lane is not in the mask that it passes");
   if (w.exchange.present == 0)
     w.meeting = meeting, w.mask = mask;
   else if (w.meeting != meeting || w.mask != mask)
     stop("lanes of a warp meet in different calls, or by different masks");
   const std::uint64_t round = w.round;
-  w.exchange.value[lane()] = mine, w.exchange.present |= me;
-  settle_warp(w);
-  wait_until([&] { return w.round != round; });
+  w.exchange.value[lane] = mine, w.exchange.present |= me;
+  settle_warp(b, w);
+  wait_until(b, [&] { return w.round != round; });
   return w.ready;
 }
 
@@ -191,24 +205,35 @@ bool fits(const cudaLaunchConfig_t& config) {
          config.gridDim.y <= kMostGrid && config.gridDim.z <= kMostGrid;
 }
 
+// What all blocks of a kernel have in common.
+void prepare(Block& b, const cudaLaunchConfig_t& config, const std::function<void()>& thread, Order& order) {
+  static std::atomic<std::uint64_t> launches = 0;
+  const dim3 size = config.blockDim;
+  b.thread = &thread, b.launch = ++launches, b.index = &threadIdx;
+  b.threads = size.x * size.y * size.z;
+  b.warps.resize((b.threads + 31) / 32);
+  b.index_of.clear();
+  for (unsigned z = 0; z < size.z; ++z)
+    for (unsigned y = 0; y < size.y; ++y)
+      for (unsigned x = 0; x < size.x; ++x) b.index_of.push_back({x, y, z});
+  if (!order.drawn()) number(b.start, b.threads, order);
+}
+
 void run(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
   static thread_local Block own;
   static thread_local std::vector<unsigned> blocks;
   Order& order = Order::of_thread();
   const dim3 grid = config.gridDim;
   block = &own;
-  own.thread = &thread;
-  own.threads = config.blockDim.x * config.blockDim.y * config.blockDim.z;
+  prepare(own, config, thread, order);
   blockDim = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
   gridDim = {grid.x, grid.y, grid.z};
   number(blocks, std::size_t{grid.x} * grid.y * grid.z, order);
-  static std::atomic<std::uint64_t> launches = 0;
-  own.launch = ++launches;
   for (const unsigned b : blocks) {
     own.number = b;
     blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
     own.works = true;
-    run_block(order);
+    run_block(own, order);
     own.works = false;
     if (own.failure) std::rethrow_exception(std::exchange(own.failure, nullptr));
   }

@@ -49,8 +49,8 @@ T from_lane(unsigned mask, T mine, unsigned source) {
 
 }  // namespace cuda_double
 
-// Of the fiber that runs now.
-extern constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim;
+// Of the fiber that runs now. A library that knows them for its own reads them quicker.
+[[gnu::visibility("hidden")]] extern constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { cuda_double::block_barrier(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { cuda_double::exchange(cuda_double::Meeting::barrier, mask, 0); }

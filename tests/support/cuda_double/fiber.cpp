@@ -127,11 +127,11 @@ void Fiber::start(void (*body)()) {
   inside_.uc_link = nullptr;
   makecontext(&inside_, &Fiber::entered, 0);
 #endif
+  entering = this;
   resume();
 }
 
 void Fiber::resume() {
-  entering = this;
   before_change(&outer_fake_stack_, stack_, stack_bytes);
 #if defined(__x86_64__)
   cuda_double_change_stack(&outside_, inside_);

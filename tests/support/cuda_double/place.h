@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace cuda_double {
 
@@ -12,10 +13,8 @@ struct Place {
   std::uint32_t barriers = 0, warp_barriers = 0;  // behind which it is
 };
 
-// Whether this thread of the host is within a kernel.
-bool in_kernel();
-Place place();
-// Whether these bytes are this thread's alone.
-bool on_own_stack(const void*);
+// None where this thread of the host runs no kernel, or where what is touched lies on the own stack of the kernel's
+// thread.
+std::optional<Place> place(const void* touched = nullptr);
 
 }  // namespace cuda_double

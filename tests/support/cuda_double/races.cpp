@@ -39,20 +39,24 @@ class Cells {
  public:
   Cell& at(std::uintptr_t number) {
     const std::uintptr_t page = number / cells_of_page;
-    if (page != page_ || !cells_) {
+    Recent& recent = recent_[page % recent_.size()];
+    if (page != recent.number || !recent.page) {
       auto& cells = pages_[page];
       if (!cells) cells = std::make_unique<Page>();
-      page_ = page, cells_ = cells.get();
+      recent = {page, cells.get()};
     }
-    return (*cells_)[number % cells_of_page];
+    return (*recent.page)[number % cells_of_page];
   }
 
  private:
   static constexpr std::size_t cells_of_page = 1024;
   using Page = std::array<Cell, cells_of_page>;
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
-  std::uintptr_t page_ = 0;
-  Page* cells_ = nullptr;
+  struct Recent {
+    std::uintptr_t number = 0;
+    Page* page = nullptr;
+  };
+  std::array<Recent, 64> recent_;  // kernels go through several arrays at once
 };
 
 // Where shared memory lies: among the thread-local variables of this library, beside what says which thread runs.
@@ -81,11 +85,8 @@ class SharedMemory {
   std::uintptr_t begin_ = 0, end_ = 0;
 };
 
-Cells& cells_of(bool words) {
-  static Cells& of_words = *new Cells;
-  static Cells& of_bytes = *new Cells;
-  return words ? of_words : of_bytes;
-}
+Cells& of_words = *new Cells;
+Cells& of_bytes = *new Cells;
 
 // In words that addr2line takes.
 void tell(const char* what, const Access& a) {
@@ -134,14 +135,16 @@ void write(Cell& cell, const Access& now, bool) {
 
 template <auto Touch>
 void touch(const volatile void* p, std::size_t bytes, const void* by) {
-  if (!in_kernel() || on_own_stack(const_cast<const void*>(p))) return;
+  const std::optional<Place> where = place(const_cast<const void*>(p));
+  if (!where) return;
   static thread_local SharedMemory shared_memory;
-  const Access now{by, place()};
+  const Access now{by, *where};
   const auto first = reinterpret_cast<std::uintptr_t>(p);
   const bool shared = shared_memory.holds(first);
   const std::size_t unit = bytes < 4 ? 1 : 4;
+  Cells& cells = bytes < 4 ? of_bytes : of_words;
   for (std::uintptr_t at = first; at < first + bytes; at += unit) {
-    Cell& cell = cells_of(unit == 4).at(at / unit);
+    Cell& cell = cells.at(at / unit);
     if (cell.launch != now.place.launch || (shared && cell.block != now.place.block))
       cell = {now.place.launch, now.place.block, {}, {}};
     Touch(cell, now, shared);
@@ -150,8 +153,9 @@ void touch(const volatile void* p, std::size_t bytes, const void* by) {
 
 template <auto Touch, std::size_t Bytes>
 void touch_whole(const volatile void* p, const void* by) {
-  if (in_kernel() && reinterpret_cast<std::uintptr_t>(p) % Bytes != 0)
-    end("an address is not a multiple of what is read or written there", {by, place()}, "touched");
+  if (reinterpret_cast<std::uintptr_t>(p) % Bytes != 0)
+    if (const auto where = place())
+      end("an address is not a multiple of what is read or written there", {by, *where}, "touched");
   touch<Touch>(p, Bytes, by);
 }
 
