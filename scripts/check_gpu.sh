@@ -13,9 +13,11 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Every operation; networks with channels last and in true 16 bits; recorded steps; codecs, update rules and exchange bit for bit.
-agreement_tests=(tests/backend/agreement_test tests/graph/layouts_test tests/graph/half_values_test tests/graph/repeated_steps_test tests/codec/cuda_codec_test
-  tests/optim/cuda_kernels_test tests/strategy/data_parallel_on_device_test tests/strategy/sparse_exchange_on_device_test)
-programs=("${agreement_tests[@]}" benchmarks/device_codec_benchmark)
+agreement_tests=('backend/backend_test --of=agreement_*test.cpp' 'graph/graph_test --of=layouts_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=half_*_test.cpp'
+  'graph/graph_test --of=repeated_steps_test.cpp' 'codec/codec_test --of=cuda_codec_test.cpp' 'optim/optim_test --of=cuda_kernels_test.cpp'
+  'strategy/strategy_on_device_test --of=data_parallel_test.cpp' 'strategy/strategy_on_device_test --of=sparse_exchange_test.cpp')
+mapfile -t programs < <(printf 'tests/%s\n' "${agreement_tests[@]%% *}" | sort -u)
+programs+=(benchmarks/device_codec_benchmark)
 
 case ${1:-} in
   -h | --help) sed -n '4,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
@@ -65,11 +67,10 @@ part_build() {
 }
 
 part_agreement() {
-  local test filter failed=0
+  local test words failed=0
   for test in "${agreement_tests[@]}"; do
-    filter='*'
-    [ "$test" != tests/graph/layouts_test ] || filter='*OnADevice*'
-    within 300 "$build/$test" --gtest_filter="$filter" || failed=1
+    read -ra words <<<"$test"
+    within 300 "$build/tests/${words[0]}" "${words[@]:1}" || failed=1
   done
   ! grep -m 1 'no GPU' "$logs/agreement.log" || return 1
   row 'agreement with the CPU: operations, networks, codecs, update rules, exchange' \
@@ -164,7 +165,7 @@ sanitize() {
   shift
   sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   [ -x "$sanitizer" ] || { echo 'compute-sanitizer of the CUDA toolkit is not there'; return 1; }
-  if within 400 "$sanitizer" --tool "$tool" --error-exitcode 1 "${options[@]}" "$build/tests/backend/agreement_test" "$@"; then
+  if within 400 "$sanitizer" --tool "$tool" --error-exitcode 1 "${options[@]}" "$build/tests/backend/backend_test" '--of=agreement_*test.cpp' "$@"; then
     row "compute-sanitizer, $tool" 'no error'
   else
     row "compute-sanitizer, $tool" "errors, or no end in time (exit $?): see the log"
