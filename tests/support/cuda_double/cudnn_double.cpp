@@ -73,6 +73,11 @@ void set_value(void* p, std::size_t i, cudnnDataType_t type, float v) {
   }
 }
 
+struct Operand {
+  const void* values;
+  std::size_t count;
+};
+
 struct Geometry {
   int columns, in, out, groups;
   std::array<int, 3> x, y, k, pad, stride;
@@ -106,37 +111,43 @@ struct Geometry {
   }
   int work = 0;  // beside the one piece that does everything: 16 bits with channels last are the fastest
 
-  // The product of two operands, as the device reads them.
-  double product(const void* a, int i, const void* b, int j) const {
-    const float x = value_at(a, i, type), y = value_at(b, j, type);
-    if (!rounds) return double{x} * y;
-    return double{cuda_double::rounded(x, cuda_double::bits_of_tf32)} *
-           cuda_double::rounded(y, cuda_double::bits_of_tf32);
+  // An operand as the device reads it.
+  std::vector<double> read(const Operand& o) const {
+    std::vector<double> values(o.count);
+    for (std::size_t i = 0; i < o.count; ++i) {
+      const float v = value_at(o.values, static_cast<int>(i), type);
+      values[i] = rounds ? cuda_double::rounded(v, cuda_double::bits_of_tf32) : v;
+    }
+    return values;
   }
-
-  static int at(const std::array<int, 3>& step, int a, int b, int c) { return a * step[0] + b * step[1] + c * step[2]; }
 
   // use(index in x, index in w, index in y) for every product.
   template <class Use>
   void each(const Use& use) const {
-    const int ins = in / groups, outs = out / groups;
+    const int outs = out / groups;
     for (int n = 0; n < columns; ++n)
-      for (int o = 0; o < out; ++o)
+      for (int o = 0; o < out; ++o) {
+        const int in_x = n * x_outer[0] + o / outs * (in / groups) * x_outer[1], in_y = n * y_outer[0] + o * y_outer[1];
         for (int a = 0; a < y[0]; ++a)
           for (int b = 0; b < y[1]; ++b)
             for (int c = 0; c < y[2]; ++c)
-              for (int i = 0; i < ins; ++i)
-                for (int e = 0; e < k[0]; ++e)
-                  for (int f = 0; f < k[1]; ++f)
-                    for (int g = 0; g < k[2]; ++g) {
-                      const int at0 = a * stride[0] - pad[0] + e, at1 = b * stride[1] - pad[1] + f,
-                                at2 = c * stride[2] - pad[2] + g;
-                      if (at0 < 0 || at0 >= x[0] || at1 < 0 || at1 >= x[1] || at2 < 0 || at2 >= x[2]) continue;
-                      const int channel = o / outs * ins + i;
-                      use(n * x_outer[0] + channel * x_outer[1] + at(x_inner, at0, at1, at2),
-                          o * k_outer[0] + i * k_outer[1] + at(k_inner, e, f, g),
-                          n * y_outer[0] + o * y_outer[1] + at(y_inner, a, b, c));
-                    }
+              of_window({a, b, c}, in_x, o * k_outer[0], in_y + a * y_inner[0] + b * y_inner[1] + c * y_inner[2], use);
+      }
+  }
+  // Those that make one value of y: of all channels of its group, as far as its window lies within the image.
+  template <class Use>
+  void of_window(const std::array<int, 3>& at, int in_x, int in_w, int in_y, const Use& use) const {
+    std::array<int, 3> from, to, first;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      first[axis] = at[axis] * stride[axis] - pad[axis];
+      from[axis] = std::max(0, -first[axis]), to[axis] = std::min(k[axis], x[axis] - first[axis]);
+    }
+    for (int i = 0; i < in / groups; ++i, in_x += x_outer[1], in_w += k_outer[1])
+      for (int e = from[0]; e < to[0]; ++e)
+        for (int f = from[1]; f < to[1]; ++f)
+          for (int g = from[2]; g < to[2]; ++g)
+            use(in_x + (first[0] + e) * x_inner[0] + (first[1] + f) * x_inner[1] + (first[2] + g) * x_inner[2],
+                in_w + e * k_inner[0] + f * k_inner[1] + g * k_inner[2], in_y);
   }
 };
 
@@ -148,17 +159,23 @@ std::size_t elements(const CudnnDoubleTensor& t) {
 
 constexpr std::size_t workspace_bytes = 64;
 
-// Into the queue: sums in double, add(sums, index in x, index in w, index in y), then alpha and beta, then
-// finish(index, value). Before that the workspace is spoilt: nobody else may want what lies there.
-template <class Add, class Finish>
-cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, std::size_t count, const void* alpha, const void* beta,
-                       void* to, void* workspace, std::size_t bytes, const Add& add, const Finish& finish) {
+// Into the queue: sums in double of products of two operands, at(index in x, index in w, index in y) says of which and
+// where to, then alpha and beta, then finish(index, value). Before that the workspace is spoilt: nobody else may want
+// what lies there.
+template <class At, class Finish>
+cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, const Operand& left, const Operand& right,
+                       std::size_t count, const void* alpha, const void* beta, void* to, void* workspace,
+                       std::size_t bytes, const At& at, const Finish& finish) {
   if (!g.valid || bytes < workspace_bytes || !cuda_double::on_device(workspace, bytes)) return CUDNN_STATUS_BAD_PARAM;
   const float a = *static_cast<const float*>(alpha), b = *static_cast<const float*>(beta);
   cuda_double::enqueue(handle->stream, [=] {
     std::memset(workspace, 0xee, workspace_bytes);
     std::vector<double> sums(count);
-    g.each([&](int i, int k, int o) { add(sums, i, k, o); });
+    const std::vector<double> l = g.read(left), r = g.read(right);
+    g.each([&](int x, int w, int y) {
+      const auto [i, j, to] = at(static_cast<std::size_t>(x), static_cast<std::size_t>(w), static_cast<std::size_t>(y));
+      sums[to] += l[i] * r[j];
+    });
     for (std::size_t i = 0; i < count; ++i) {
       const float before = b == 0.0f ? 0.0f : b * value_at(to, static_cast<int>(i), g.type);
       set_value(to, i, g.type, finish(i, a * static_cast<float>(sums[i]) + before));
@@ -167,6 +184,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, std::size_t coun
   for (int i = 0; i < g.work; ++i) cuda_double::enqueue(handle->stream, [] {});
   return CUDNN_STATUS_SUCCESS;
 }
+constexpr auto forwards = [](std::size_t x, std::size_t w, std::size_t y) { return std::array{x, w, y}; };
 constexpr auto as_it_is = [](std::size_t, float v) { return v; };
 
 // First what must be passed over: an error, other bits every time, too much memory. With groups of few channels in 16
@@ -292,12 +310,8 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha, cudnnT
                                       cudnnConvolutionFwdAlgo_t, void* space, std::size_t bytes, const void* beta,
                                       cudnnTensorDescriptor_t yd, void* y) {
   const Geometry g(*xd, *wd, *c, *yd);
-  return convolve(
-      h, g, elements(*yd), alpha, beta, y, space, bytes,
-      [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(o)] += g.product(x, i, w, k);
-      },
-      as_it_is);
+  return convolve(h, g, {x, elements(*xd)}, {w, elements(*wd)}, elements(*yd), alpha, beta, y, space, bytes, forwards,
+                  as_it_is);
 }
 // There is none for images of three axes.
 cudnnStatus_t cudnnConvolutionBiasActivationForward(
@@ -312,15 +326,11 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
       elements(*bd) != static_cast<std::size_t>(channels) || bd->type != yd->type || zd->type != yd->type ||
       *static_cast<const float*>(alpha2) != 0)
     return CUDNN_STATUS_BAD_PARAM;
-  return convolve(
-      h, g, elements(*yd), alpha, alpha2, y, space, bytes,
-      [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(o)] += g.product(x, i, w, k);
-      },
-      [=](std::size_t i, float v) {
-        const float sum = v + value_at(bias, static_cast<int>(i) / channel_step % channels, g.type);
-        return sum < 0 ? 0 : sum;
-      });
+  return convolve(h, g, {x, elements(*xd)}, {w, elements(*wd)}, elements(*yd), alpha, alpha2, y, space, bytes, forwards,
+                  [=](std::size_t i, float v) {
+                    const float sum = v + value_at(bias, static_cast<int>(i) / channel_step % channels, g.type);
+                    return sum < 0 ? 0 : sum;
+                  });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha, cudnnFilterDescriptor_t wd,
                                            const void* w, cudnnTensorDescriptor_t yd, const void* dy,
@@ -328,9 +338,9 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha, c
                                            std::size_t bytes, const void* beta, cudnnTensorDescriptor_t xd, void* dx) {
   const Geometry g(*xd, *wd, *c, *yd);
   return convolve(
-      h, g, elements(*xd), alpha, beta, dx, space, bytes,
-      [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(i)] += g.product(dy, o, w, k);
+      h, g, {dy, elements(*yd)}, {w, elements(*wd)}, elements(*xd), alpha, beta, dx, space, bytes,
+      [](std::size_t x, std::size_t w, std::size_t y) {
+        return std::array{y, w, x};
       },
       as_it_is);
 }
@@ -341,9 +351,9 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha,
                                              cudnnFilterDescriptor_t wd, void* dw) {
   const Geometry g(*xd, *wd, *c, *yd);
   return convolve(
-      h, g, elements(*wd), alpha, beta, dw, space, bytes,
-      [=](std::vector<double>& sums, int i, int k, int o) {
-        sums[static_cast<std::size_t>(k)] += g.product(x, i, dy, o);
+      h, g, {x, elements(*xd)}, {dy, elements(*yd)}, elements(*wd), alpha, beta, dw, space, bytes,
+      [](std::size_t x, std::size_t w, std::size_t y) {
+        return std::array{x, y, w};
       },
       as_it_is);
 }
