@@ -327,15 +327,16 @@ TEST(Groups, OneGroupIsTheInsideAndGroupsOfOneAreTheOutside) {
 }
 
 TEST(GroupedGradients, InFullAreThePlainSum) {
-  const auto plain = [](int ranks) { return train({.ranks = ranks}, "parallelizationMethod=DataParallelSGD"); };
-  for (const Grouping& g : groupings())
+  for (const Grouping& g : groupings()) {
+    const auto plain = train({.ranks = g.ranks}, "parallelizationMethod=DataParallelSGD");
     for (const std::string between : {"DataParallelSGD", "ASA", "ASA;ASA=[allReduce=library]"})
       for (const std::string inside : {"DataParallelSGD", "ASA;ASA=[allReduce=library]"}) {
         SCOPED_TRACE(g.key + " of " + std::to_string(g.ranks) + ", " + between + " over " + inside);
         EXPECT_EQ(train({.ranks = g.ranks}, "parallelizationMethod=" + between + ";groups=" + g.key +
                                                 ";insideGroups=[parallelizationMethod=" + inside + "]"),
-                  plain(g.ranks));
+                  plain);
       }
+  }
 }
 
 // One bit over the groups' sums is what as many ranks as groups would do with those sums, however many ranks of a group
