@@ -9,7 +9,7 @@ import support
 
 
 class ResumeTest(support.TrainerTest):
-    EPOCHS = 30
+    EPOCHS = 10
     network = staticmethod(lambda text: text)
 
     def setUp(self):
@@ -26,7 +26,7 @@ class ResumeTest(support.TrainerTest):
         return [f'currentDirectory={folder}', 'configFile=run.cntk', 'Train=[SGD=[numMBsToShowResult=0]]'] + options
 
     def undisturbed(self, ranks, options):
-        """The final model's bytes, and the seconds from the first model to the end."""
+        """The final model's bytes, and the seconds to the first model and from there to the end."""
         arguments = self.prepare('undisturbed', options)
         models = self.directory / 'undisturbed/models'
         run = self.start_trainer(arguments, ranks)
@@ -34,19 +34,20 @@ class ResumeTest(support.TrainerTest):
         start_up = run.seconds()
         result = run.wait()
         self.assertEqual(result.code, 0, str(result))
-        return (models / 'model.dnn').read_bytes(), result.seconds - start_up
+        return (models / 'model.dnn').read_bytes(), start_up, result.seconds - start_up
 
     def wait_for(self, path, run):
         while run.running() and not path.exists():
             time.sleep(0.005)
 
-    def kill_some(self, arguments, ranks, whom, models, latest, kills):
+    def kill_some(self, arguments, ranks, whom, models, start_up, latest, kills):
         """How many of up to `kills` runs in a row were killed while they trained."""
         killed = 0
         for _ in range(kills):
+            goes_on = (models / 'model.dnn.0').exists()
             run = self.start_trainer(arguments, ranks)
             self.wait_for(models / 'model.dnn.0', run)
-            time.sleep(self.draw.uniform(0, latest))
+            time.sleep(self.draw.uniform(0, latest + start_up if goes_on else latest))
             if not run.running():
                 run.wait()
                 break
@@ -61,13 +62,13 @@ class ResumeTest(support.TrainerTest):
             self.assertNotEqual(result.code, 0, f'a killed run must not claim success (seed {self.seed}):\n{result}')
         return killed
 
-    def disturb_and_compare(self, ranks, whom, options=(), kills=3):
-        expected, seconds = self.undisturbed(ranks, list(options))
+    def disturb_and_compare(self, ranks, whom, options=(), kills=2):
+        expected, start_up, seconds = self.undisturbed(ranks, list(options))
         arguments = self.prepare('disturbed', list(options))
         models = self.directory / 'disturbed/models'
         # A machine that has become faster meanwhile ends the run before the kill: then once more, killed earlier.
         for haste in range(1, 6):
-            killed = self.kill_some(arguments, ranks, whom, models, seconds * 0.7 / haste, kills)
+            killed = self.kill_some(arguments, ranks, whom, models, start_up, seconds * 0.7 / haste, kills)
             if killed:
                 break
             shutil.rmtree(models)
@@ -117,12 +118,13 @@ class ResumeTest(support.TrainerTest):
         self.disturb_and_compare(2, 'all', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
 
     def interrupted(self, options=()):
-        """A run of two ranks that was stopped after its fourth epoch. Returns (arguments, folder of models, expected bytes)."""
-        expected, _ = self.undisturbed(2, list(options))
+        """A run of two ranks that was stopped after its second epoch. Returns (arguments, folder of models, expected bytes)."""
+        expected, *_ = self.undisturbed(2, list(options))
         arguments = self.prepare('disturbed', list(options))
         models = self.directory / 'disturbed/models'
-        run = self.start_trainer(arguments, 2)
-        self.wait_for(models / 'model.dnn.4', run)
+        # Slow enough that it is not over before it is stopped.
+        run = self.start_trainer([*arguments, 'Train=[SGD=[ParallelTrain=[faultHook=[rank=0;sleep=0.001]]]]'], 2)
+        self.wait_for(models / 'model.dnn.2', run)
         run.kill_all()
         run.wait()
         self.assertFalse((models / 'model.dnn').exists(), 'the run was over before it could be stopped')
@@ -135,32 +137,30 @@ class ResumeTest(support.TrainerTest):
                  and not p.name.endswith('.tmp')]
         return max(found, key=epoch)
 
-    def damage_and_compare(self, damage, suffix):
+    def damage(self, file, how):
+        content = bytearray(file.read_bytes())
+        if how == 'flip':
+            content[len(content) // 2] ^= 0x10
+        elif how == 'cut':
+            del content[len(content) * 2 // 3:]
+        else:
+            content.clear()
+        file.write_bytes(content)
+
+    def test_damaged_files_fall_back(self):
+        """The state or the model of the last epoch is damaged: the epoch before it is used."""
         arguments, models, expected = self.interrupted()
         spare = self.directory / 'spare'
         shutil.copytree(models, spare)
-        for how in damage:
+        for suffix, how in (('.ckp', 'flip'), ('.ckp', 'cut'), ('.ckp', 'empty'), ('', 'flip'), ('', 'cut')):
             shutil.rmtree(models)
             shutil.copytree(spare, models)
             victim = self.newest(models, suffix)
-            content = bytearray(victim.read_bytes())
-            if how == 'flip':
-                content[len(content) // 2] ^= 0x10
-            elif how == 'cut':
-                del content[len(content) * 2 // 3:]
-            else:
-                content.clear()
-            victim.write_bytes(content)
+            self.damage(victim, how)
             with self.subTest(how=how, file=victim.name):
                 result = self.run_trainer(arguments, 2)
                 self.assertRegex(result.text, rf'(?m)^Warning: .*{victim.name}', str(result))
                 self.assertTrue((models / 'model.dnn').read_bytes() == expected, f'the model differs\n{result}')
-
-    def test_damaged_checkpoint_falls_back(self):
-        self.damage_and_compare(['flip', 'cut', 'empty'], '.ckp')
-
-    def test_damaged_model_falls_back(self):
-        self.damage_and_compare(['flip', 'cut'], '')
 
     def test_other_number_of_ranks(self):
         """Unquantised, a run may go on with another number of ranks and see every sample once."""

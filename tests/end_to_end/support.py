@@ -21,7 +21,7 @@ DATA = SOURCE.parent / 'shared' / 'data'
 SANITIZED = 'ASAN_OPTIONS' in os.environ
 # Seconds until a run counts as hanging. Generous: the machine may be busy with other tests.
 PATIENCE = 240 if SANITIZED else 100
-ALONE = 15  # seconds that a launcher without ranks may take to end
+ALONE = 5  # seconds that a launcher without ranks may take to end
 
 NUMBER = r'[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)'
 
