@@ -27,7 +27,7 @@ class DigitsTest(support.TrainerTest):
             self.assertAlmostEqual(final['errs'][0], final_there['errs'][0], delta=2.5 / 1000)
 
     def test_1_bit_learns(self):
-        longer = 'Train=[SGD=[maxEpochs=8]]'
+        longer = 'Train=[SGD=[maxEpochs=5]]'
         _, full = self.run_sample(2, longer, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=32]]]]')
         _, one_bit = self.run_sample(2, longer, 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]')
         self.assertLess(one_bit['errs'][0], full['errs'][0] + 0.05)
@@ -52,14 +52,14 @@ class DigitsTest(support.TrainerTest):
         for old in (self.directory / 'models').glob('*'):
             old.unlink()
         result = self.run_trainer([f'configFile={support.SOURCE}/samples/digits/digits.cntk', f'OutputDir={self.directory}', 'makeMode=false', 'traceLevel=1',
-                                   'stderr=""', 'command=Train', f'Train=[SGD=[epochSize=1280;maxEpochs=2;minibatchSize=64;ParallelTrain=[{parallel}]]]'], ranks)
+                                   'stderr=""', 'command=Train', f'Train=[SGD=[epochSize=640;maxEpochs=2;minibatchSize=64;ParallelTrain=[{parallel}]]]'], ranks)
         return (self.directory / 'models/digits.dnn').read_bytes(), result.text
 
     def test_every_road_leads_to_the_same_model(self):
         late = 'DataParallelSGD=[useBufferedAsyncGradientAggregation=true;gradientBits=32]'
         within = 'DataParallelSGD=[gradientBits=1];groups=n:2;insideGroups=[parallelizationMethod=DataParallelSGD;route=%s]'
         for ranks, parallel in ((2, 'route=%s;DataParallelSGD=[gradientBits=1]'), (3, 'route=%s;' + late), (4, within),
-                                (2, 'route=%s;parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=320;exchangeBits=16]')):
+                                (2, 'route=%s;parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=160;exchangeBits=16]')):
             with self.subTest(ranks=ranks, parallel=parallel):
                 messages, text = self.model_after(ranks, parallel % 'stripes')
                 self.assertNotIn('through shared memory', text.partition('within them')[2] if 'groups' in parallel else text)
