@@ -55,7 +55,7 @@ def environment(directory):
     # Ranks and threads that wait must not starve the others.
     env['OMPI_MCA_mpi_yield_when_idle'] = '1'
     env['OMP_WAIT_POLICY'] = 'passive'
-    env['OMPI_MCA_pml'] = 'ob1'  # what ranks of one host end up with; to look for fast networks first takes longer than many a run
+    env.setdefault('OMPI_MCA_pml', 'ob1')  # what ranks of one host end up with; to look for fast networks first takes longer than many a run
     env['OMPI_MCA_odls_base_sigkill_timeout'] = '0'  # the trainer does not linger after SIGTERM, so there is nothing to give it a second for
     # What a killed launcher leaves behind goes with the test's own directory.
     env['OMPI_MCA_orte_tmpdir_base'] = env['OMPI_MCA_btl_vader_backing_directory'] = str(directory)
