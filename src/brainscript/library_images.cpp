@@ -4,9 +4,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-namespace {
-
-constexpr std::string_view text = R"BS(
+std::string_view image_library_text() {
+  return R"BS(
 # ---- operations on images
 
 Convolution (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
@@ -94,9 +93,6 @@ LocalResponseNormalizationLayer {k, n, alpha, beta} = {
   apply (x) = LocalResponseNormalization (x, n, k, alpha / (2 * n + 1), beta)
 }.apply
 )BS";
-
-}  // namespace
-
-std::string_view image_library_text() { return text; }
+}
 
 }  // namespace tutti::brainscript

@@ -4,9 +4,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-namespace {
-
-constexpr std::string_view text = R"BS(
+std::string_view keras_library_text() {
+  return R"BS(
 _Keras = {
   HardSigmoid (x) = Clip (0, 1, 0.2 .* x + 0.5)
   Elu (x, alpha) = ReLU (x) + alpha .* (Exp (-ReLU (-x)) - 1)
@@ -104,9 +103,6 @@ _Keras = {
   }.apply
 }
 )BS";
-
-}  // namespace
-
-std::string_view keras_library_text() { return text; }
+}
 
 }  // namespace tutti::brainscript

@@ -5,9 +5,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-namespace {
-
-constexpr std::string_view text = R"BS(
+std::string_view recurrent_library_text() {
+  return R"BS(
 # ---- time and dynamic axes
 
 PastValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =
@@ -289,9 +288,6 @@ _RNNs = {
   RecurrentBirectionalGRUStack = RecurrentBidirectionalGRUStack
 }
 )BS";
-
-}  // namespace
-
-std::string_view recurrent_library_text() { return text; }
+}
 
 }  // namespace tutti::brainscript

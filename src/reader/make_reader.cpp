@@ -81,23 +81,18 @@ Made read_synthetic(const Record& block, const ReaderContext& context) {
           o->truncation.truncation(trains(context))};
 }
 
-template <class Options>
-std::function<void(config::Fields&)> defaults() {
-  return [](config::Fields& f) { Options().describe(f); };
-}
-
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {"CNTKTextFormatReader", "text files of |name value value ... lines, dense or sparse, with or without sequences",
-       defaults<TextReaderOptions>(), read_text},
-      {"IDXReader", "the binary files of MNIST, plain or gzip", defaults<IdxReaderOptions>(), read_idx_block},
+       describe_defaults<TextReaderOptions>, read_text},
+      {"IDXReader", "the binary files of MNIST, plain or gzip", describe_defaults<IdxReaderOptions>, read_idx_block},
       {"HDF5Reader", "HDF5 files with one row per sample or sequence, any number of them",
-       defaults<Hdf5ReaderOptions>(), read_hdf5},
+       describe_defaults<Hdf5ReaderOptions>, read_hdf5},
       {"HTKDeserializers", "speech: feature files of the HTK and master label files, frames or utterances",
        describe_htk_reader, read_htk_deserializers},
       {"HTKMLFReader", "the same under its old name", describe_htk_reader, read_htk_mlf},
       {"SyntheticReader", "made-up data: drawn digits to learn from, random numbers for speed runs",
-       defaults<SyntheticReaderOptions>(), read_synthetic},
+       describe_defaults<SyntheticReaderOptions>, read_synthetic},
       {"ImageReader", "JPEG and PNG images with their labels from a map file, cropped and scaled by loader threads",
        describe_image_reader, read_image_reader},
       {"UCIFastReader", "columns of a text file or CSV file, one sample per line", describe_uci_reader, read_uci},

@@ -23,6 +23,12 @@ struct Made {
 // One per row; mistakes land in context.problems.
 using ReadBlock = Made(const config::Record& block, const ReaderContext& context);
 
+// What the help says of a block: its keys with their defaults.
+template <class Options>
+void describe_defaults(config::Fields& f) {
+  Options().describe(f);
+}
+
 inline bool trains(const ReaderContext& context) { return context.action == "train"; }
 
 // Says so when the data file cannot be read; the mistake is shown at `key` of `block`.

@@ -44,7 +44,7 @@ struct Element3 {
     column = e;
   }
 };
-__device__ inline unsigned offset(const Side& s, unsigned x, unsigned y, unsigned z, unsigned channel) {
+__device__ inline unsigned offset_in(const Side& s, unsigned x, unsigned y, unsigned z, unsigned channel) {
   return ((z * s.size[1] + y) * s.size[0] + x) * s.pixel_step + channel * s.channel_step;
 }
 
@@ -57,7 +57,7 @@ __global__ void arrange_each(Pair p, unsigned count, const Image* image, T* oper
     const bool inside =
         x < p.image.size[0] && y < p.image.size[1] && z < p.image.size[2] && to.channel < p.image.channels;
     Lanes<V> v{};
-    if (inside) v = load<V>(image + std::size_t{to.column} * p.image_plane + offset(p.image, x, y, z, to.channel));
+    if (inside) v = load<V>(image + std::size_t{to.column} * p.image_plane + offset_in(p.image, x, y, z, to.channel));
     store(operand + e, v);
   }
 }
@@ -69,7 +69,7 @@ __global__ void spread_each(Pair p, unsigned count, const T* operand, Behind beh
     const unsigned x = to.at[0] + p.pad[0], y = to.at[1] + p.pad[1], z = to.at[2] + p.pad[2];
     Lanes<V> v{};
     if (x < p.operand.size[0] && y < p.operand.size[1] && z < p.operand.size[2])
-      v = load<V>(operand + std::size_t{to.column} * p.operand_plane + offset(p.operand, x, y, z, to.channel));
+      v = load<V>(operand + std::size_t{to.column} * p.operand_plane + offset_in(p.operand, x, y, z, to.channel));
     for (unsigned l = 0; l < V; ++l) {
       if (behind.bias) v.at[l] += behind.bias[to.channel + l];
       if (behind.relu && v.at[l] < 0.0f) v.at[l] = 0.0f;

@@ -10,7 +10,6 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t most_workspace = std::size_t{2} << 30;
 constexpr int no_algorithm = -1;
 
 cudnnDataType_t data_type(Element e) {

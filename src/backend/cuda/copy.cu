@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/fold.h"
 #include "backend/cuda/lanes.h"
+#include "backend/cuda/tile.h"
 #include "base/cuda/launch.h"
 
 namespace tutti::cuda {
@@ -55,7 +56,6 @@ void copy_lines(Layout l, const T* x, T* y, bool add, cudaStream_t stream) {
 }
 
 // Tiles through shared memory where the fast axes of both sides differ: y[i * ys + j] = x[i + j * xs].
-constexpr unsigned tile = 32, rows_at_once = 8;
 __global__ void transpose_tile(std::size_t n, std::size_t m, const float* x, std::size_t xs, float* y, std::size_t ys,
                                bool add) {
   __shared__ float values[tile][tile + 1];

@@ -27,6 +27,9 @@ using DropoutDescriptor = Handle<cudnnDropoutDescriptor_t, cudnnDestroyDropoutDe
 using RnnDescriptor = Handle<cudnnRNNDescriptor_t, cudnnDestroyRNNDescriptor>;
 using RnnDataDescriptor = Handle<cudnnRNNDataDescriptor_t, cudnnDestroyRNNDataDescriptor>;
 
+// Ways that want more workspace than this are left out.
+inline constexpr std::size_t most_workspace = std::size_t{2} << 30;
+
 Cudnn make_cudnn(cudaStream_t);
 std::string cudnn_library();  // "cuDNN 9.1"
 

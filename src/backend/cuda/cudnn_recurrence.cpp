@@ -10,7 +10,6 @@ namespace tutti::cuda {
 namespace {
 
 constexpr const char* describing = "describing a recurrent layer";
-constexpr std::size_t most_workspace = std::size_t{2} << 30;
 constexpr std::size_t most_steps = 65535;  // that the library counts
 
 // Operands of products are rounded to what the type says at most; there is no way that rounds to bfloat16.

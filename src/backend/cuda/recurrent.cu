@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/gate_weights.h"
 #include "backend/cuda/math.h"
+#include "backend/cuda/tile.h"
 #include "base/cuda/launch.h"
 
 namespace tutti::cuda {
@@ -127,7 +128,6 @@ __global__ void gru_reset_gradient_each(GruRowsGradient r) {
 
 // Tiles of one gate through shared memory: cells along x, inputs along y, the bias as a last line of inputs. Parameters
 // that are indexed by the gate stay where the launch has put them.
-constexpr unsigned tile = 32, rows_at_once = 8;
 struct Tile {
   std::size_t cell, input;
   unsigned gate;

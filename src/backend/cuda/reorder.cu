@@ -2,6 +2,7 @@
 // Between the formats of images: plain, and channels last; and between their types.
 #include "backend/cuda/images.h"
 #include "backend/cuda/lanes.h"
+#include "backend/cuda/tile.h"
 #include "base/cuda/launch.h"
 
 namespace tutti::cuda {
@@ -12,8 +13,7 @@ __global__ void convert_each(std::size_t count, const From* x, To* y, bool add) 
   for (std::size_t e = first_element(); e < count; e += element_step()) put(y + e, load<1>(x + e), add);
 }
 
-// Each column is a matrix of `rows` x `width`, which is turned over tile by tile: both sides see whole lines of memory.
-constexpr unsigned tile = 32, rows_at_once = 8;
+// Each column is a matrix of `rows` x `width`, which is turned over tile by tile.
 template <class From, class To>
 __global__ void turn_tiles(std::size_t columns, unsigned rows, unsigned width, const From* x, To* y, bool add) {
   __shared__ float values[tile][tile + 1];

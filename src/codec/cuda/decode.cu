@@ -7,11 +7,10 @@
 namespace tutti::codec::cuda {
 namespace {
 
-constexpr unsigned whole_warp = 0xffffffffu;
-constexpr unsigned block_threads = 256, block_warps = block_threads / 32;
+constexpr unsigned decode_threads = 256, decode_warps = decode_threads / 32;
 
 __device__ inline std::size_t this_warp() {
-  return static_cast<std::size_t>(blockIdx.x) * block_warps + threadIdx.x / 32;
+  return static_cast<std::size_t>(blockIdx.x) * decode_warps + threadIdx.x / 32;
 }
 
 template <bool Add>
@@ -25,7 +24,7 @@ __device__ inline Pair pair_at(const unsigned* column) {
 
 // Columns of up to 32 rows, 32 at a time: a lane knows its column's numbers, the others ask it.
 template <bool OneBit, bool Add>
-__global__ void __launch_bounds__(block_threads) decode_short(DecodeColumns job, Words words) {
+__global__ void __launch_bounds__(decode_threads) decode_short(DecodeColumns job, Words words) {
   const std::size_t first = this_warp() * 32;
   if (first >= job.columns) return;
   const unsigned lane = threadIdx.x % 32, rows = words.rows, step = 2 + words.count;
@@ -61,7 +60,7 @@ __global__ void __launch_bounds__(block_threads) decode_short(DecodeColumns job,
 
 // Longer columns: a warp takes up to 32 words of one column.
 template <bool OneBit, bool Add>
-__global__ void __launch_bounds__(block_threads) decode_long(DecodeColumns job, Words words) {
+__global__ void __launch_bounds__(decode_threads) decode_long(DecodeColumns job, Words words) {
   const unsigned chunks = (words.count + words.side - 1) / words.side;
   const std::size_t c = this_warp() / chunks;
   if (c >= job.columns) return;
@@ -98,17 +97,17 @@ __global__ void __launch_bounds__(block_threads) decode_long(DecodeColumns job, 
 template <class Read, class Write>
 __device__ void each(std::size_t count, const Read& read, const Write& write) {
   constexpr unsigned unroll = 4;
-  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * block_threads * unroll + threadIdx.x;
+  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * decode_threads * unroll + threadIdx.x;
   decltype(read(first)) values[unroll];
 #pragma unroll
   for (unsigned u = 0; u < unroll; ++u)
-    if (first + u * block_threads < count) values[u] = read(first + u * block_threads);
+    if (first + u * decode_threads < count) values[u] = read(first + u * decode_threads);
 #pragma unroll
   for (unsigned u = 0; u < unroll; ++u)
-    if (first + u * block_threads < count) write(first + u * block_threads, values[u]);
+    if (first + u * decode_threads < count) write(first + u * decode_threads, values[u]);
 }
 unsigned blocks_of(std::size_t count) {
-  return static_cast<unsigned>((count + 4 * block_threads - 1) / (4 * block_threads));
+  return static_cast<unsigned>((count + 4 * decode_threads - 1) / (4 * decode_threads));
 }
 
 template <Half F>
@@ -119,7 +118,7 @@ __device__ float limited(float v) {
 }
 
 template <Half F>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(decode_threads)
     encode_half(std::size_t count, const float* values, float* residual, unsigned short* out) {
   each(
       count, [&](std::size_t i) { return residual ? values[i] + residual[i] : values[i]; },
@@ -136,7 +135,7 @@ struct Sent {
 };
 
 template <Half F, bool Add>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(decode_threads)
     decode_half(std::size_t count, const unsigned short* in, float* values) {
   each(
       count,
@@ -149,21 +148,21 @@ __global__ void __launch_bounds__(block_threads)
       });
 }
 
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(decode_threads)
     encode_float(std::size_t count, const float* values, float* residual, float* out) {
   each(
       count, [&](std::size_t i) { return values[i] + residual[i]; },
       [&](std::size_t i, float v) { out[i] = v, residual[i] = 0; });
 }
 
-__global__ void __launch_bounds__(block_threads) add_float(std::size_t count, const float* in, float* values) {
+__global__ void __launch_bounds__(decode_threads) add_float(std::size_t count, const float* in, float* values) {
   each(
       count, [&](std::size_t i) { return values[i] + in[i]; }, [&](std::size_t i, float v) { values[i] = v; });
 }
 
 template <class... P, class... A>
 void start_each(void (*kernel)(P...), std::size_t count, cudaStream_t stream, const A&... arguments) {
-  if (count > 0) tutti::cuda::launch(kernel, dim3(blocks_of(count)), dim3(block_threads), stream, count, arguments...);
+  if (count > 0) tutti::cuda::launch(kernel, dim3(blocks_of(count)), dim3(decode_threads), stream, count, arguments...);
 }
 
 template <bool OneBit, bool Add>
@@ -173,8 +172,8 @@ void start(const DecodeColumns& job, cudaStream_t stream) {
   const std::size_t warps =
       in_short ? (job.columns + 31) / 32 : job.columns * ((words.count + words.side - 1) / words.side);
   tutti::cuda::launch(in_short ? decode_short<OneBit, Add> : decode_long<OneBit, Add>,
-                      dim3(static_cast<unsigned>((warps + block_warps - 1) / block_warps)), dim3(block_threads), stream,
-                      job, words);
+                      dim3(static_cast<unsigned>((warps + decode_warps - 1) / decode_warps)), dim3(decode_threads),
+                      stream, job, words);
 }
 
 }  // namespace

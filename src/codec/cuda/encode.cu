@@ -6,8 +6,7 @@
 namespace tutti::codec::cuda {
 namespace {
 
-constexpr unsigned whole_warp = 0xffffffffu;
-constexpr unsigned block_threads = 128;
+constexpr unsigned encode_threads = 128;
 
 // ---- columns of up to 32 rows: a lane each
 // -----------------------------------------------------------------------------
@@ -94,8 +93,8 @@ __device__ void each_of_tile(unsigned rows, unsigned total, unsigned lane, unsig
 }
 
 template <unsigned Size, bool OneBit>
-__global__ void __launch_bounds__(block_threads) encode_short(EncodeColumns job, Words words, bool raw) {
-  constexpr unsigned warps = block_threads / 32;
+__global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job, Words words, bool raw) {
+  constexpr unsigned warps = encode_threads / 32;
   __shared__ float values[warps][32 * (Size + 1)];
   __shared__ unsigned sent[warps][32 * short_words];
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = words.rows;
@@ -248,8 +247,8 @@ class Column {
 };
 
 template <unsigned Team, unsigned Staged, bool OneBit>
-__global__ void __launch_bounds__(block_threads) encode_long(EncodeColumns job, Words words) {
-  constexpr unsigned teams = block_threads / Team;
+__global__ void __launch_bounds__(encode_threads) encode_long(EncodeColumns job, Words words) {
+  constexpr unsigned teams = encode_threads / Team;
   __shared__ float staged[teams][Staged];
   __shared__ Sums shared;
   const unsigned team = threadIdx.x / Team;
@@ -265,16 +264,16 @@ __global__ void __launch_bounds__(block_threads) encode_long(EncodeColumns job, 
 
 template <unsigned Size, bool OneBit>
 void start_short(const EncodeColumns& job, const Words& words, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>((job.columns + block_threads - 1) / block_threads);
-  tutti::cuda::launch(encode_short<Size, OneBit>, dim3(blocks), dim3(block_threads), stream, job, words,
+  const auto blocks = static_cast<unsigned>((job.columns + encode_threads - 1) / encode_threads);
+  tutti::cuda::launch(encode_short<Size, OneBit>, dim3(blocks), dim3(encode_threads), stream, job, words,
                       travels_raw(job.bits, job.rows));
 }
 
 template <unsigned Team, unsigned Staged, bool OneBit>
 void start_long(const EncodeColumns& job, const Words& words, cudaStream_t stream) {
-  constexpr unsigned teams = block_threads / Team;
+  constexpr unsigned teams = encode_threads / Team;
   const auto blocks = static_cast<unsigned>((job.columns + teams - 1) / teams);
-  tutti::cuda::launch(encode_long<Team, Staged, OneBit>, dim3(blocks), dim3(block_threads), stream, job, words);
+  tutti::cuda::launch(encode_long<Team, Staged, OneBit>, dim3(blocks), dim3(encode_threads), stream, job, words);
 }
 
 template <bool OneBit>
@@ -286,7 +285,7 @@ void start(const EncodeColumns& job, cudaStream_t stream) {
   if (job.rows <= short_rows) return start_short<32, OneBit>(job, words, stream);
   if (job.rows <= 512) return start_long<32, 512, OneBit>(job, words, stream);
   if (job.rows <= 2048) return start_long<32, 2048, OneBit>(job, words, stream);
-  start_long<block_threads, 10240, OneBit>(job, words, stream);
+  start_long<encode_threads, 10240, OneBit>(job, words, stream);
 }
 
 }  // namespace

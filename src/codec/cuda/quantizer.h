@@ -9,6 +9,7 @@
 
 namespace tutti::codec::cuda {
 
+constexpr unsigned whole_warp = 0xffffffffu;
 constexpr float flat_range = 1e-36f;  // columns of a smaller range are constant
 
 struct Pair {

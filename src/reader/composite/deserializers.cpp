@@ -38,7 +38,7 @@ Made read_text_deserializer(const config::Record& block, const ReaderContext& co
 const std::vector<DeserializerRow>& deserializer_table() {
   static const std::vector<DeserializerRow> rows = {
       {"CNTKTextFormatDeserializer", "text files of |name value value ... lines; the sequence id is the key",
-       [](config::Fields& f) { TextDeserializerOptions().describe(f); }, read_text_deserializer},
+       describe_defaults<TextDeserializerOptions>, read_text_deserializer},
       {"ImageDeserializer", "JPEG and PNG images with their labels from a map file", describe_image_deserializer,
        read_image_deserializer},
       {"Base64ImageDeserializer", "the same with the images as base64 text in the file itself",

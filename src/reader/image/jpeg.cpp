@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // JPEG by libjpeg-turbo. The library leaves its functions by longjmp when a file is broken: between setjmp and the jump
-// there are calls of the library only, and all that changes lives in State.
+// there are calls of the library only, and all that changes lives in JpegState.
 #include <csetjmp>
 #include <cstdio>
 #include <string>
@@ -16,7 +16,7 @@
 namespace tutti::reader {
 namespace {
 
-struct State {
+struct JpegState {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   std::jmp_buf escape{};
@@ -24,10 +24,10 @@ struct State {
   char message[JMSG_LENGTH_MAX] = "";
 };
 
-State& state_of(j_common_ptr info) { return *static_cast<State*>(info->client_data); }
+JpegState& state_of(j_common_ptr info) { return *static_cast<JpegState*>(info->client_data); }
 
 [[noreturn]] void leave(j_common_ptr info) {
-  State& s = state_of(info);
+  JpegState& s = state_of(info);
   info->err->format_message(info, s.message);
   std::longjmp(s.escape, 1);
 }
@@ -49,13 +49,13 @@ bool means_damage(int code) {
 }
 
 void on_message(j_common_ptr info, int level) {
-  State& s = state_of(info);
+  JpegState& s = state_of(info);
   if (level >= 0 || s.damaged || !means_damage(info->err->msg_code)) return;
   info->err->format_message(info, s.message);
   s.damaged = true;
 }
 
-bool read_header(State& s, const unsigned char* data, unsigned long size, bool grayscale) {
+bool read_header(JpegState& s, const unsigned char* data, unsigned long size, bool grayscale) {
   if (setjmp(s.escape)) return false;
   jpeg_mem_src(&s.info, data, size);
   jpeg_read_header(&s.info, TRUE);
@@ -64,7 +64,7 @@ bool read_header(State& s, const unsigned char* data, unsigned long size, bool g
   return !s.damaged;
 }
 
-bool read_rows(State& s, std::uint8_t* to, std::size_t stride) {
+bool read_rows(JpegState& s, std::uint8_t* to, std::size_t stride) {
   if (setjmp(s.escape)) return false;
   jpeg_start_decompress(&s.info);
   while (s.info.output_scanline < s.info.output_height && !s.damaged) {
@@ -139,7 +139,7 @@ class JpegCodec final : public Codec {
     image.stride = image.row_numbers();
   }
 
-  State state_;
+  JpegState state_;
 };
 
 }  // namespace

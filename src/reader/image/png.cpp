@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PNG by libpng, all colour types and depths brought to 8 bits of grey or B, G, R; transparency is dropped. As with
-// JPEG, the library leaves by longjmp and all that changes meanwhile lives in State.
+// JPEG, the library leaves by longjmp and all that changes meanwhile lives in PngState.
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace tutti::reader {
 namespace {
 
-struct State {
+struct PngState {
   png_structp png = nullptr;
   png_infop info = nullptr;
   const unsigned char* at = nullptr;
@@ -22,11 +22,11 @@ struct State {
   char message[128] = "";
   std::vector<png_bytep> rows;
 
-  ~State() { png_destroy_read_struct(&png, &info, nullptr); }
+  ~PngState() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
 [[noreturn]] void leave(png_structp png, png_const_charp why) {
-  State& s = *static_cast<State*>(png_get_error_ptr(png));
+  PngState& s = *static_cast<PngState*>(png_get_error_ptr(png));
   std::strncpy(s.message, why, sizeof s.message - 1);
   png_longjmp(png, 1);
 }
@@ -34,14 +34,14 @@ struct State {
 void be_quiet(png_structp, png_const_charp) {}
 
 void hand_over(png_structp png, png_bytep to, std::size_t n) {
-  State& s = *static_cast<State*>(png_get_io_ptr(png));
+  PngState& s = *static_cast<PngState*>(png_get_io_ptr(png));
   if (n > s.left) png_error(png, "the file is cut off");
   std::memcpy(to, s.at, n);
   s.at += n;
   s.left -= n;
 }
 
-bool read_header(State& s, bool grayscale) {
+bool read_header(PngState& s, bool grayscale) {
   if (setjmp(png_jmpbuf(s.png))) return false;
   png_set_read_fn(s.png, &s, hand_over);
   png_read_info(s.png, s.info);
@@ -55,7 +55,7 @@ bool read_header(State& s, bool grayscale) {
   return true;
 }
 
-bool read_rows(State& s) {
+bool read_rows(PngState& s) {
   if (setjmp(png_jmpbuf(s.png))) return false;
   png_read_image(s.png, s.rows.data());
   png_read_end(s.png, nullptr);
@@ -69,7 +69,7 @@ class PngCodec final : public Codec {
   }
 
   Image decode(std::span<const unsigned char> file, bool grayscale, Scratch& scratch) override {
-    State s;
+    PngState s;
     s.at = file.data();
     s.left = file.size();
     s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, leave, be_quiet);
@@ -94,7 +94,7 @@ class PngCodec final : public Codec {
   }
 
  private:
-  [[noreturn]] static void broken(const State& s) { throw BadImage(std::string("broken PNG: ") + s.message); }
+  [[noreturn]] static void broken(const PngState& s) { throw BadImage(std::string("broken PNG: ") + s.message); }
 };
 
 }  // namespace

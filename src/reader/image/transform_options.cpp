@@ -249,23 +249,19 @@ TransformSpec read_cast(const config::Record& block, ImageSize, const ReaderCont
   return spec("Cast", read_options<NoOptions>(block, "Cast", context));
 }
 
-template <class Options>
-std::function<void(config::Fields&)> defaults() {
-  return [](config::Fields& f) { Options().describe(f); };
-}
-
 }  // namespace
 
 const std::vector<TransformRow>& transform_table() {
   static const std::vector<TransformRow> rows = {
-      {"Crop", "cuts a part out, at random or in the middle, and may mirror it", defaults<CropOptions>(), read_crop},
-      {"Scale", "brings images to one size", defaults<ScaleOptions>(), read_scale},
-      {"Color", "changes brightness, contrast and saturation at random", defaults<ColorOptions>(), read_color},
-      {"Intensity", "changes the colour of the light at random", defaults<IntensityOptions>(), read_intensity},
-      {"Mean", "subtracts a mean image", defaults<MeanOptions>(), read_mean},
+      {"Crop", "cuts a part out, at random or in the middle, and may mirror it", describe_defaults<CropOptions>,
+       read_crop},
+      {"Scale", "brings images to one size", describe_defaults<ScaleOptions>, read_scale},
+      {"Color", "changes brightness, contrast and saturation at random", describe_defaults<ColorOptions>, read_color},
+      {"Intensity", "changes the colour of the light at random", describe_defaults<IntensityOptions>, read_intensity},
+      {"Mean", "subtracts a mean image", describe_defaults<MeanOptions>, read_mean},
       {"Transpose", "lays samples out as width, height, channels instead of channels, width, height",
-       defaults<NoOptions>(), read_transpose},
-      {"Cast", "accepted; data are float32 either way", defaults<NoOptions>(), read_cast},
+       describe_defaults<NoOptions>, read_transpose},
+      {"Cast", "accepted; data are float32 either way", describe_defaults<NoOptions>, read_cast},
   };
   return rows;
 }

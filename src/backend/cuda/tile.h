@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// tile.h -- the tile of shared memory in which a block of tile x rows_at_once threads turns a matrix over, so that both
+// sides see whole lines of memory.
+#pragma once
+
+namespace tutti::cuda {
+
+inline constexpr unsigned tile = 32, rows_at_once = 8;
+
+}  // namespace tutti::cuda
