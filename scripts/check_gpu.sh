@@ -62,7 +62,7 @@ close() { awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; exit !(a != "
 
 part_build() {
   [ ! -x "$build/bin/mpiexec" ] || return 0 # a bundle
-  within 900 meson setup "$build" --buildtype=release -Dcuda=enabled || [ -f "$build/build.ninja" ] || return 1
+  within 900 meson setup "$build" --buildtype=release -Dtogether=true -Dcuda=enabled || [ -f "$build/build.ninja" ] || return 1
   within 900 ninja -C "$build" trainer libtutti_cuda.so "${programs[@]}"
 }
 

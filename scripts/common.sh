@@ -19,7 +19,7 @@ configure() {
   shift
   if [ ! -f "$directory/build.ninja" ]; then
     if [ -d "$directory/meson-private" ]; then set -- --wipe "$@"; fi
-    meson setup "$directory" "$@"
+    meson setup "$directory" -Dtogether=true "$@"
   fi
 }
 
