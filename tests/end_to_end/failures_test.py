@@ -63,10 +63,7 @@ class KilledRankTest(FailureTest):
         pids = run.pids_by_rank()
         self.assertEqual(sorted(pids), list(range(ranks)), run.output())
         self.assertTrue(run.kill_rank(victim))
-        start = time.monotonic()
-        while any(map(support.alive, pids.values())):
-            self.assertLess(time.monotonic() - start, PROMPTLY, f'the others live on\n{run.output()}')
-            time.sleep(0.05)
+        self.assertTrue(support.all_end(pids.values(), within=PROMPTLY), f'the others live on\n{run.output()}')
         result = run.wait(run.seconds() + support.PATIENCE)
         self.assertNotEqual(result.code, 0, str(result))
         self.assertRegex(result.text, rf'rank {victim}\b')

@@ -70,6 +70,16 @@ def alive(pid):
         return False
 
 
+def all_end(pids, within=15):
+    """Whether these processes end in time: the launcher does not wait for those that it kills."""
+    end = time.monotonic() + within
+    while any(map(alive, pids)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def command_line(arguments, ranks):
     run = [TRAINER] + [str(a) for a in arguments]
     if ranks is None:
