@@ -9,7 +9,7 @@
 
 #include "method_table.h"
 
-namespace tutti::actions {
+namespace tutti::actions::adjust_test {
 namespace {
 
 using testing::HasSubstr;
@@ -213,4 +213,4 @@ TEST_F(Adjust, SearchedMinibatchSizesTrainLikeASchedule) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti::actions::adjust_test

@@ -9,7 +9,7 @@
 #include "method_table.h"
 #include "text_run.h"
 
-namespace tutti::actions {
+namespace tutti::actions::every_sample_test {
 namespace {
 
 class EverySample : public TextRun {
@@ -173,4 +173,4 @@ TEST_F(EverySample, OnceWhereRanksStartLate) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti::actions::every_sample_test

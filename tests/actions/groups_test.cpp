@@ -3,7 +3,7 @@
 // once, resume exactly, and checkpoints within epochs disturb nothing.
 #include "method_table.h"
 
-namespace tutti::actions {
+namespace tutti::actions::groups_test {
 namespace {
 
 struct Level {
@@ -116,4 +116,4 @@ TEST_F(TrainRun, GroupsGoOnWithAnotherNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti::actions::groups_test

@@ -2,7 +2,7 @@
 // Whole trainings with gradUpdateType = oneBitAdam: what they equal, how they resume, and what is refused.
 #include "text_run.h"
 
-namespace tutti::actions {
+namespace tutti::actions::one_bit_adam_runs_test {
 namespace {
 
 class OneBitAdamRuns : public TextRun {
@@ -121,4 +121,4 @@ TEST_F(OneBitAdamRuns, WhatDoesNotGoTogetherIsRefusedAtOnce) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti::actions::one_bit_adam_runs_test

@@ -4,7 +4,7 @@
 #include "method_table.h"
 #include "text_run.h"
 
-namespace tutti::actions {
+namespace tutti::actions::parallel_methods_test {
 namespace {
 
 class Methods : public TextRun {
@@ -189,4 +189,4 @@ TEST_F(Methods, WorkWithMoreRanksThanSamples) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti::actions::parallel_methods_test

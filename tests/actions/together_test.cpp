@@ -8,7 +8,7 @@
 #include "support/run_ranks.h"
 #include "tutti/error.h"
 
-namespace tutti::actions {
+namespace tutti::actions::together_test {
 namespace {
 
 TEST(Together, AllGoOnWhenNoRankFails) {
@@ -30,4 +30,4 @@ TEST(Together, OneFailureStopsEveryRankAndIsPrintedOnce) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti::actions::together_test

@@ -2,7 +2,7 @@
 // Whole training runs from a config text, ranks as threads: what must come out equal does so byte by byte.
 #include "train_run.h"
 
-namespace tutti::actions {
+namespace tutti::actions::train_action_test {
 namespace {
 
 constexpr const char* one_bit = "Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]";
@@ -67,4 +67,4 @@ TEST_F(TrainRun, MoreRanksThanSamplesOfAMinibatch) {
 }
 
 }  // namespace
-}  // namespace tutti::actions
+}  // namespace tutti::actions::train_action_test

@@ -5,7 +5,7 @@
 
 #include "agreement.h"
 
-namespace tutti {
+namespace tutti::agreement_halves_test {
 namespace {
 
 // Values, as floats or in 16 bits, in the memory of a backend.
@@ -423,4 +423,4 @@ INSTANTIATE_TEST_SUITE_P(Types, Halves, testing::Values(ComputeType::bfloat16, C
                          [](const auto& i) { return i.param == ComputeType::bfloat16 ? "Bfloat16" : "Float16"; });
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::agreement_halves_test

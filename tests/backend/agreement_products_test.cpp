@@ -5,7 +5,7 @@
 
 #include "agreement.h"
 
-namespace tutti {
+namespace tutti::agreement_products_test {
 namespace {
 
 TEST_F(Agreement, Products) {
@@ -280,4 +280,4 @@ TEST_F(Agreement, PoolingsAndNormalizations) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::agreement_products_test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::agreement_recurrent_test {
 namespace {
 
 struct Shape {
@@ -128,4 +128,4 @@ TEST_F(Agreement, RecurrentLayersInPart) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::agreement_recurrent_test

@@ -7,7 +7,7 @@
 
 #include "tutti/recorder.h"
 
-namespace tutti {
+namespace tutti::agreement_test {
 namespace {
 
 // Numbers at which formulas change.
@@ -443,4 +443,4 @@ TEST_F(Agreement, DevicesThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::agreement_test

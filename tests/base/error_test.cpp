@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti {
+namespace tutti::error_test {
 namespace {
 
 std::shared_ptr<const Source> source(std::string text) {
@@ -57,4 +57,4 @@ TEST(Nearest, FindsSlipsAndKeepsQuietOtherwise) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::error_test

@@ -10,7 +10,7 @@
 #include "tutti/builder.h"
 #include "tutti/network.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::builder_fuzz_test {
 namespace {
 
 const std::string ndl = R"(load=M
@@ -117,4 +117,4 @@ INSTANTIATE_TEST_SUITE_P(All, Broken,
                                                  &recurrent}));
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::builder_fuzz_test

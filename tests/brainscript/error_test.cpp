@@ -4,7 +4,7 @@
 
 #include "networks.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::error_test {
 namespace {
 
 struct Mistake {
@@ -242,4 +242,4 @@ TEST(Errors, NestingHasALimitInsteadOfACrash) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::error_test

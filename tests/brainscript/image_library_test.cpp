@@ -6,7 +6,7 @@
 #include "networks.h"
 #include "tutti/network.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::image_library_test {
 namespace {
 
 using testing::ElementsAre;
@@ -200,4 +200,4 @@ TEST(ImageOperations, WrongArgumentsAreNamed) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::image_library_test

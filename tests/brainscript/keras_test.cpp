@@ -12,7 +12,7 @@
 #include "tutti/builder.h"
 #include "tutti/network.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::keras_test {
 namespace {
 
 using testing::ElementsAre;
@@ -377,4 +377,4 @@ TEST(Keras, MistakesAreNamedWithTheirPlace) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::keras_test

@@ -4,7 +4,7 @@
 
 #include "brainscript/network.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::language_test {
 namespace {
 
 struct Case {
@@ -106,4 +106,4 @@ TEST(Language, DeepButFiniteRecursionWorks) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::language_test

@@ -6,7 +6,7 @@
 #include "networks.h"
 #include "tutti/network.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::loaded_network_test {
 namespace {
 
 using testing::ElementsAre;
@@ -214,4 +214,4 @@ TEST(LoadedNetwork, MistakesAreNamed) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::loaded_network_test

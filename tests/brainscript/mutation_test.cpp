@@ -6,7 +6,7 @@
 
 #include "networks.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::mutation_test {
 namespace {
 
 const std::vector<std::string> scripts = {
@@ -153,4 +153,4 @@ TEST(Mutations, RecordsInACircleCanBePrinted) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::mutation_test

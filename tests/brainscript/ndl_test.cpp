@@ -11,7 +11,7 @@
 #include "tutti/builder.h"
 #include "tutti/network.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::ndl_test {
 namespace {
 
 using testing::ElementsAre;
@@ -233,4 +233,4 @@ TEST(Ndl, BlocksAreChecked) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::ndl_test

@@ -8,7 +8,7 @@
 
 #include "networks.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::network_test {
 namespace {
 
 using testing::ElementsAre;
@@ -361,4 +361,4 @@ TEST(Network, IncludesFilesFromTheDirectoryOfTheConfig) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::network_test

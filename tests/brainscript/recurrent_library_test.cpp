@@ -6,7 +6,7 @@
 #include "graph/shapes.h"
 #include "networks.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::recurrent_library_test {
 namespace {
 
 using testing::HasSubstr;
@@ -87,9 +87,10 @@ TEST(RecurrentLibrary, Mistakes) {
   EXPECT_THAT(error_of("h = x + BS.Sequences.Last (x)"), HasSubstr("use ReconcileDynamicAxis"));
   EXPECT_THAT(error_of("h = x + y"), HasSubstr("different dynamic axes"));
   EXPECT_THAT(error_of("h = BS.Sequences.Last (Constant (1))"), HasSubstr("is no sequence"));
-  EXPECT_THAT(error_of("h = DelayLayer {T=1} (x) + PastValue (0, z); z = DenseLayer {3} (h)"), HasSubstr("[3] do not fit"));
+  EXPECT_THAT(error_of("h = DelayLayer {T=1} (x) + PastValue (0, z); z = DenseLayer {3} (h)"),
+              HasSubstr("[3] do not fit"));
   EXPECT_EQ(error_of("h = x + ReconcileDynamicAxis (y, x)"), "no error");
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::recurrent_library_test

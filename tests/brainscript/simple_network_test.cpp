@@ -8,7 +8,7 @@
 #include "config/load.h"
 #include "networks.h"
 
-namespace tutti::brainscript {
+namespace tutti::brainscript::simple_network_test {
 namespace {
 
 using testing::ElementsAre;
@@ -133,8 +133,7 @@ TEST(Builders, TheFirstPresentWinsAndInheritedOnesCount) {
   EXPECT_EQ(from_config("BrainScriptNetworkBuilder = { x = Input {3} }").names(), "x");
   EXPECT_EQ(from_config("ExperimentalNetworkBuilder = [ x = Input {3} ]").names(), "x");
   EXPECT_EQ(from_config("BrainScriptNetworkBuilder = (new ComputationNetwork { x = Input {3} })").names(), "x");
-  EXPECT_THAT(from_config("NDLNetworkBuilder = [ networkDescription = a.ndl ]\n").errors,
-              HasSubstr("a.ndl"));
+  EXPECT_THAT(from_config("NDLNetworkBuilder = [ networkDescription = a.ndl ]\n").errors, HasSubstr("a.ndl"));
   EXPECT_THAT(from_config("createNetwork = { x = 1 }\n").errors, HasSubstr("createNetwork is not part"));
   EXPECT_THAT(from_config("action = train").errors, HasSubstr("names no network"));
   EXPECT_THAT(from_config("BrainScriptNetworkBuilder = 3\n").errors, HasSubstr("must begin with"));
@@ -165,4 +164,4 @@ TEST(Builders, PlacesInAConfigFileAreExact) {
 }
 
 }  // namespace
-}  // namespace tutti::brainscript
+}  // namespace tutti::brainscript::simple_network_test

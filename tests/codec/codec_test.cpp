@@ -9,7 +9,7 @@
 #include "codec_checks.h"
 #include "tutti/error.h"
 
-namespace tutti {
+namespace tutti::codec_test {
 namespace {
 
 using checks::kInf, checks::kNan, checks::kQuantizers, checks::random_values;
@@ -142,4 +142,4 @@ TEST(Codec, OtherBitsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::codec_test

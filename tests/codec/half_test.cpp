@@ -10,7 +10,7 @@
 
 #include "codec/make_codec.h"
 
-namespace tutti {
+namespace tutti::half_test {
 namespace {
 
 constexpr CodecOptions kHalf{.bits = 16, .format = NumberFormat::half},
@@ -133,4 +133,4 @@ TEST(Half, AllInstructionSetsGiveTheSameBitsAndLoseNothing) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::half_test

@@ -13,7 +13,7 @@
 #include "config/command_line.h"
 #include "config/top_level.h"
 
-namespace tutti::config {
+namespace tutti::config::cases_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,4 +123,4 @@ TEST_P(Cases, ReportAsExpected) {
 INSTANTIATE_TEST_SUITE_P(Config, Cases, testing::ValuesIn(case_names()), [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::cases_test

@@ -12,7 +12,7 @@
 
 #include "config/load.h"
 
-namespace tutti::config {
+namespace tutti::config::command_line_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -236,4 +236,4 @@ TEST_F(CommandLineTest, TheDumpReadsBackAsTheSame) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::command_line_test

@@ -6,7 +6,7 @@
 #include "config/load.h"
 #include "tutti/config.h"
 
-namespace tutti::config {
+namespace tutti::config::fields_test {
 namespace {
 
 using testing::AllOf;
@@ -279,4 +279,4 @@ TEST(Fields, HelpHasALinePerKey) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::fields_test

@@ -7,7 +7,7 @@
 
 #include "config/load.h"
 
-namespace tutti::config {
+namespace tutti::config::record_test {
 namespace {
 
 using testing::ElementsAre;
@@ -252,4 +252,4 @@ TEST(Record, OutlivesItsParents) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::record_test

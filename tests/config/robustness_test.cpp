@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "tutti/config.h"
 
-namespace tutti::config {
+namespace tutti::config::robustness_test {
 namespace {
 
 using Engine = std::mt19937_64;
@@ -174,4 +174,4 @@ TEST(Robustness, RandomNestingReadsBackFromItsDump) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::robustness_test

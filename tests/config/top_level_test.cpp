@@ -7,7 +7,7 @@
 
 #include "config/load.h"
 
-namespace tutti::config {
+namespace tutti::config::top_level_test {
 namespace {
 
 using testing::ElementsAre;
@@ -115,4 +115,4 @@ TEST(TopLevel, Threads) {
 }
 
 }  // namespace
-}  // namespace tutti::config
+}  // namespace tutti::config::top_level_test

@@ -8,7 +8,7 @@
 #include "graph/lower.h"
 #include "recurrent_networks.h"
 
-namespace tutti {
+namespace tutti::fused_recurrence_test {
 namespace {
 
 using test::gru;
@@ -179,4 +179,4 @@ TEST(WrittenGRU, EqualsTheLoop) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::fused_recurrence_test

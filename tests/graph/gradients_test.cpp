@@ -9,7 +9,7 @@
 #include "graph_builder.h"
 #include "tutti/gradient_check.h"
 
-namespace tutti {
+namespace tutti::gradients_test {
 namespace {
 
 using test::Announced;
@@ -374,4 +374,4 @@ TEST(GradientCheck, FindsAWrongGradient) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::gradients_test

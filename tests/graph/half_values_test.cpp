@@ -8,7 +8,7 @@
 #include "../support/on_gpu.h"
 #include "image_networks.h"
 
-namespace tutti {
+namespace tutti::half_values_test {
 namespace {
 
 using test::Announced;
@@ -165,4 +165,4 @@ TEST(WideValues, StayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::half_values_test

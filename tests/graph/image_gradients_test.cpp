@@ -8,7 +8,7 @@
 #include "graph_builder.h"
 #include "tutti/gradient_check.h"
 
-namespace tutti {
+namespace tutti::image_gradients_test {
 namespace {
 
 using test::Attributes;
@@ -266,4 +266,4 @@ TEST(ImageGradients, Regions) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::image_gradients_test

@@ -13,7 +13,7 @@
 #include "graph/shapes.h"
 #include "graph_builder.h"
 
-namespace tutti::graph {
+namespace tutti::graph::initialize_test {
 namespace {
 
 using test::Attributes;
@@ -142,4 +142,4 @@ TEST(Initialize, Unknown) {
 }
 
 }  // namespace
-}  // namespace tutti::graph
+}  // namespace tutti::graph::initialize_test

@@ -8,7 +8,7 @@
 #include "../support/on_gpu.h"
 #include "image_networks.h"
 
-namespace tutti {
+namespace tutti::layouts_test {
 namespace {
 
 using test::distance;
@@ -198,4 +198,4 @@ TEST(Winograd, IsNearTheDirectWay) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::layouts_test

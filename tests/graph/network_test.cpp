@@ -10,7 +10,7 @@
 
 #include "graph_builder.h"
 
-namespace tutti {
+namespace tutti::network_test {
 namespace {
 
 using test::Announced;
@@ -634,4 +634,4 @@ TEST(Network, ParametersCutOffFromTheCriterion) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::network_test

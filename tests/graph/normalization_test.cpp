@@ -8,7 +8,7 @@
 
 #include "graph_builder.h"
 
-namespace tutti {
+namespace tutti::normalization_test {
 namespace {
 
 using test::Announced;
@@ -199,4 +199,4 @@ TEST(BatchNormalization, MinibatchesAreNotWorkedOffInParts) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::normalization_test

@@ -9,7 +9,7 @@
 #include "recurrent_networks.h"
 #include "tutti/gradient_check.h"
 
-namespace tutti {
+namespace tutti::recurrence_test {
 namespace {
 
 using test::gru;
@@ -271,4 +271,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, RecurrentLayers, testing::ValuesIn(cases_with
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::recurrence_test

@@ -9,7 +9,7 @@
 #include "optim/optimizer_options.h"
 #include "sequence_data.h"
 
-namespace tutti {
+namespace tutti::repeated_steps_test {
 namespace {
 
 using test::SequenceData;
@@ -189,4 +189,4 @@ INSTANTIATE_TEST_SUITE_P(All, RepeatedSteps, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::repeated_steps_test

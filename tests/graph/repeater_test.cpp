@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::graph {
+namespace tutti::graph::repeater_test {
 namespace {
 
 struct Counts {
@@ -182,4 +182,4 @@ TEST(Repeats, OnlyWhatIsTheSameEveryTime) {
 }
 
 }  // namespace
-}  // namespace tutti::graph
+}  // namespace tutti::graph::repeater_test

@@ -7,7 +7,7 @@
 #include "graph/kernel.h"
 #include "graph_builder.h"
 
-namespace tutti::graph {
+namespace tutti::graph::shapes_test {
 namespace {
 
 using test::Attributes;
@@ -282,4 +282,4 @@ TEST(InferGraph, PlaceOfTheError) {
 }
 
 }  // namespace
-}  // namespace tutti::graph
+}  // namespace tutti::graph::shapes_test

@@ -9,7 +9,7 @@
 #include "sequence_data.h"
 #include "tutti/gradient_check.h"
 
-namespace tutti {
+namespace tutti::truncation_test {
 namespace {
 
 using test::Announced;
@@ -192,4 +192,4 @@ TEST(Truncation, TheFutureIsAnError) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::truncation_test

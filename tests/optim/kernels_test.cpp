@@ -6,7 +6,7 @@
 
 #include "kernel_checks.h"
 
-namespace tutti::optim {
+namespace tutti::optim::kernels_test {
 namespace {
 
 std::vector<const Kernels*> available() {
@@ -68,4 +68,4 @@ TEST(Kernels, SumsRunInSixteenLanes) {
 }
 
 }  // namespace
-}  // namespace tutti::optim
+}  // namespace tutti::optim::kernels_test

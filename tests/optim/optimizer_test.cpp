@@ -7,7 +7,7 @@
 #include "optim/optimizer_options.h"
 #include "support.h"
 
-namespace tutti {
+namespace tutti::optimizer_test {
 namespace {
 
 using testing::copy;
@@ -448,4 +448,4 @@ TEST(Noise, IsStandardNormalAndAFunctionOfStepAndIndex) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::optimizer_test

@@ -8,7 +8,7 @@
 #include "reader/composite/key_table.h"
 #include "tutti/reader.h"
 
-namespace tutti::reader {
+namespace tutti::reader::composite_test {
 namespace {
 
 Outcome make_composite(const std::string& settings, const std::string& action = "test") {
@@ -261,4 +261,4 @@ TEST(KeyTable, FindsEveryKeyAndNoOther) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::composite_test

@@ -14,7 +14,7 @@
 #include "reader/uci/uci_source.h"
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::data_fuzz_test {
 namespace {
 
 std::string damaged(std::string bytes, std::mt19937& random, const std::string& characters) {
@@ -178,4 +178,4 @@ TEST(DataFuzz, Hdf5Files) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::data_fuzz_test

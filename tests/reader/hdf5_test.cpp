@@ -13,7 +13,7 @@
 #include "reader_support.h"
 #include "source_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::hdf5_test {
 namespace {
 
 Hdf5SourceOptions options(const std::vector<std::string>& paths, std::vector<Hdf5Stream> streams) {
@@ -112,7 +112,7 @@ struct ThreeFiles {
     }
   }
   Hdf5SourceOptions options(std::uint64_t keep_bytes, std::int64_t chunk_bytes) const {
-    auto o = reader::options({a.path(), b.path(), c.path()}, {{.name = "x", .dataset = "x"}});
+    auto o = hdf5_test::options({a.path(), b.path(), c.path()}, {{.name = "x", .dataset = "x"}});
     o.keep_bytes = keep_bytes;
     o.chunk_bytes = chunk_bytes;
     return o;
@@ -273,4 +273,4 @@ TEST(Hdf5, Blocks) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::hdf5_test

@@ -13,7 +13,7 @@
 #include "reader_support.h"
 #include "source_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::htk_test {
 namespace {
 
 using Everything = EverythingOf<HtkSource>;
@@ -318,4 +318,4 @@ TEST(Htk, Deserializers) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::htk_test

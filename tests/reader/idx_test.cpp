@@ -6,7 +6,7 @@
 #include "reader/idx/idx_source.h"
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::idx_test {
 namespace {
 
 std::string big(std::uint64_t value, int bytes) {
@@ -123,4 +123,4 @@ TEST(Idx, FilesMustBelongTogether) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::idx_test

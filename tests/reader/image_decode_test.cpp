@@ -8,7 +8,7 @@
 #include "reader/image/decoder.h"
 #include "reader/image/image_bytes.h"
 
-namespace tutti::reader {
+namespace tutti::reader::image_decode_test {
 namespace {
 
 std::span<const unsigned char> bytes_of(const std::string& file) {
@@ -168,4 +168,4 @@ TEST(ImageFiles, PlainAndMissing) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::image_decode_test

@@ -11,7 +11,7 @@
 #include "image_support.h"
 #include "tutti/reader.h"
 
-namespace tutti::reader {
+namespace tutti::reader::image_reader_test {
 namespace {
 
 struct Sample {
@@ -323,4 +323,4 @@ TEST_F(ImageReaderTest, SettingsInEffectAndInheritance) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::image_reader_test

@@ -11,7 +11,7 @@
 #include "reader/image/transform.h"
 #include "tutti/error.h"
 
-namespace tutti::reader {
+namespace tutti::reader::image_transform_test {
 namespace {
 
 Image image_of(const Picture& p) {
@@ -280,4 +280,4 @@ TEST(OpencvXmlTest, MatricesAndFaults) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::image_transform_test

@@ -12,7 +12,7 @@
 #include "reader/lane_walker.h"
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::lane_test {
 namespace {
 
 // A column is {sequence, step}; the sparse stream has step + 1 at row sequence mod 7.
@@ -288,4 +288,4 @@ TEST(Lanes, SyntheticSequences) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::lane_test

@@ -17,7 +17,7 @@
 #include "reader/prefetch_reader.h"
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::lots_test {
 namespace {
 
 std::vector<std::uint32_t> lengths_of(std::size_t n, unsigned seed, unsigned longest) {
@@ -224,7 +224,9 @@ TEST(Lots, OfGroupsAreDividedAmongTheirRanks) {
                 EXPECT_EQ(rank[t].position, group[0][t].position);
                 EXPECT_EQ(rank[t].columns == 0, rank[t].sequences.empty());
                 EXPECT_LE(rank[t].sequences.size(), group[0][t].sequences.size() + group.size());
-                if (longest == 1) EXPECT_EQ(rank[t].columns, static_cast<std::int64_t>(rank[t].sequences.size()));
+                if (longest == 1) {
+                  EXPECT_EQ(rank[t].columns, static_cast<std::int64_t>(rank[t].sequences.size()));
+                }
                 EXPECT_GE(rank[t].columns, rank[t].samples);
                 lot.insert(lot.end(), rank[t].sequences.begin(), rank[t].sequences.end());
               }
@@ -264,4 +266,4 @@ TEST(Lots, TruncatedSequencesAreNotDealt) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::lots_test

@@ -7,7 +7,7 @@
 #include "reader_support.h"
 #include "tutti/reader.h"
 
-namespace tutti::reader {
+namespace tutti::reader::make_reader_test {
 namespace {
 
 void expect_error(const std::string& settings, const std::vector<std::string>& parts) {
@@ -112,4 +112,4 @@ TEST(MakeReader, HelpAndEffectiveSettings) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::make_reader_test

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-namespace tutti::reader {
+namespace tutti::reader::number_test {
 namespace {
 
 struct Read {
@@ -139,4 +139,4 @@ TEST(Number, StopsWhereItEnds) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::number_test

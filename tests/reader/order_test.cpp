@@ -11,7 +11,7 @@
 #include "reader/packing.h"
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::order_test {
 namespace {
 
 std::vector<std::uint32_t> uneven_lengths(std::size_t n, unsigned seed, unsigned longest = 9) {
@@ -259,4 +259,4 @@ TEST(Epochs, ResumeGivesTheIdenticalRest) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::order_test

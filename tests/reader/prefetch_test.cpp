@@ -8,7 +8,7 @@
 
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::prefetch_test {
 namespace {
 
 MinibatchMaker numbered(std::size_t n) {
@@ -95,4 +95,4 @@ TEST(Prefetch, BuffersAreReused) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::prefetch_test

@@ -10,7 +10,7 @@
 #include "reader/prefetch_reader.h"
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::real_data_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -121,4 +121,4 @@ TEST(LargeFile, TakesLittleMemory) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::real_data_test

@@ -10,7 +10,7 @@
 #include "reader/synthetic/synthetic_options.h"
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::synthetic_test {
 namespace {
 
 struct Samples {
@@ -245,4 +245,4 @@ TEST(Synthetic, ASmallNetworkLearnsTheDigits) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::synthetic_test

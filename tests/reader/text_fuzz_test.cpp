@@ -6,7 +6,7 @@
 
 #include "reader_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::text_fuzz_test {
 namespace {
 
 const std::vector<TextStream> streams{{"a", "x", 3, false}, {"b", "s", 50, true}, {"c", "label", 1, false}};
@@ -106,4 +106,4 @@ TEST(TextFuzz, Noise) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::text_fuzz_test

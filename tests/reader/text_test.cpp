@@ -7,7 +7,7 @@
 #include "reader_support.h"
 #include "tutti/log.h"
 
-namespace tutti::reader {
+namespace tutti::reader::text_test {
 namespace {
 
 const TextStream x2{"features", "x", 2, false};
@@ -256,4 +256,4 @@ TEST(Text, AChangedFileIsNoticed) {
 TEST(Text, MissingFile) { EXPECT_THROW(TextSource(text_options("/no/such/file", {x2})), Error); }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::text_test

@@ -11,7 +11,7 @@
 #include "reader_support.h"
 #include "source_support.h"
 
-namespace tutti::reader {
+namespace tutti::reader::uci_test {
 namespace {
 
 using Everything = EverythingOf<UciSource>;
@@ -146,4 +146,4 @@ TEST(Uci, Blocks) {
 }
 
 }  // namespace
-}  // namespace tutti::reader
+}  // namespace tutti::reader::uci_test

@@ -14,7 +14,7 @@
 #include "strategy/make_strategy.h"
 #include "training.h"
 
-namespace tutti {
+namespace tutti::block_steps_test {
 namespace {
 
 using namespace training;
@@ -854,4 +854,4 @@ TEST(BlockSteps, CountsTheBytesItSends) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::block_steps_test

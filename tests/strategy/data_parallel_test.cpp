@@ -12,7 +12,7 @@
 #include "training.h"
 #include "tutti/error.h"
 
-namespace tutti {
+namespace tutti::data_parallel_test {
 namespace {
 
 using namespace training;
@@ -516,4 +516,4 @@ TEST(ParallelTrain, NoneExchangesNothing) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::data_parallel_test

@@ -16,7 +16,7 @@
 #include "strategy/make_strategy.h"
 #include "training.h"
 
-namespace tutti {
+namespace tutti::elastic_server_test {
 namespace {
 
 using namespace training;
@@ -302,4 +302,4 @@ TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::elastic_server_test

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::fault_hook_test {
 namespace {
 
 std::vector<std::int64_t> disturbed(const FaultHookOptions& o, int rank) {
@@ -35,4 +35,4 @@ TEST(FaultHook, SaysWhatItWillDo) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::fault_hook_test

@@ -16,7 +16,7 @@
 #include "strategy/make_strategy.h"
 #include "training.h"
 
-namespace tutti {
+namespace tutti::groups_test {
 namespace {
 
 using namespace training;
@@ -791,4 +791,4 @@ TEST(Groups, SaveAndLoadWithoutABreak) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::groups_test

@@ -13,7 +13,7 @@
 #include "strategy/make_strategy.h"
 #include "training.h"
 
-namespace tutti {
+namespace tutti::one_bit_adam_test {
 namespace {
 
 using namespace training;
@@ -342,4 +342,4 @@ TEST(OneBitAdam, SendsGradientsInFullAndMomentumInBits) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::one_bit_adam_test

@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "strategy/make_strategy.h"
 
-namespace tutti {
+namespace tutti::options_test {
 namespace {
 
 using testing::HasSubstr;
@@ -321,4 +321,4 @@ TEST(ParallelTrainOptions, FaultHook) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::options_test

@@ -19,7 +19,7 @@
 #include "training.h"
 #include "tutti/error.h"
 
-namespace tutti {
+namespace tutti::parameter_server_test {
 namespace {
 
 using namespace training;
@@ -360,4 +360,4 @@ TEST(Admission, keeps_the_bound_and_lets_everybody_go_on) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::parameter_server_test

@@ -15,7 +15,7 @@
 #include "strategy/encoded_questions.h"
 #include "tutti/error.h"
 
-namespace tutti {
+namespace tutti::server_test {
 namespace {
 
 // Adds up what it is given, answers with the sum so far; the length of the answer is as asked for.
@@ -228,4 +228,4 @@ TEST(Server, a_desk_that_fails_ends_all_ranks_with_its_reason) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::server_test

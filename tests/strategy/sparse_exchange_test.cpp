@@ -11,7 +11,7 @@
 #include "strategy/make_strategy.h"
 #include "training.h"
 
-namespace tutti {
+namespace tutti::sparse_exchange_test {
 namespace {
 
 using namespace training;
@@ -352,4 +352,4 @@ TEST(SparseExchange, WarmStartHandsOutLocalLists) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::sparse_exchange_test

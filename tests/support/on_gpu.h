@@ -37,7 +37,7 @@ inline std::optional<CudaDoubleCalls> counted_calls() {
   }
 }
 
-class OnGpu : public testing::Test {
+class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!skipped_without_gpu()) gpu = make_backend("cuda:0");

@@ -13,7 +13,7 @@
 #include "optim/optimizer_options.h"
 #include "support.h"
 
-namespace tutti {
+namespace tutti::checkpoint_test {
 namespace {
 
 using testing::Directory;
@@ -464,4 +464,4 @@ TEST(Writable, LeavesNothingBehindAndSaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::checkpoint_test

@@ -5,7 +5,7 @@
 
 #include "support.h"
 
-namespace tutti {
+namespace tutti::container_test {
 namespace {
 
 using testing::Directory;
@@ -156,4 +156,4 @@ TEST(Container, ArchivesNameSurplusEntries) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::container_test

@@ -6,7 +6,7 @@
 
 #include "../strategy/training.h"
 
-namespace tutti {
+namespace tutti::loss_scale_test {
 namespace {
 
 TEST(LossScale, PowersOfTwoAndAuto) {
@@ -68,4 +68,4 @@ TEST(LossScale, ContinuesFromItsArchive) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::loss_scale_test

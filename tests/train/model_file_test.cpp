@@ -7,7 +7,7 @@
 #include "support.h"
 #include "train/graph_text.h"
 
-namespace tutti {
+namespace tutti::model_file_test {
 namespace {
 
 using testing::Directory;
@@ -133,4 +133,4 @@ TEST(DumpNodes, PrintsAsTheOriginalDoes) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::model_file_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tutti {
+namespace tutti::report_test {
 namespace {
 
 TEST(FormatResult, FollowsTheNumberRulesOfTheOriginal) {
@@ -34,4 +34,4 @@ TEST(FormatResults, JoinsWithSemicolons) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::report_test

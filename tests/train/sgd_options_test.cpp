@@ -9,7 +9,7 @@
 
 #include "config/load.h"
 
-namespace tutti {
+namespace tutti::sgd_options_test {
 namespace {
 
 struct Result {
@@ -164,4 +164,4 @@ TEST(SgdOptions, KeysWithoutEffectAreAcceptedAndSaidOnce) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::sgd_options_test

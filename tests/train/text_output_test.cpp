@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-namespace tutti {
+namespace tutti::text_output_test {
 namespace {
 
 // Two sequences of 2 and 1 samples with 3 elements.
@@ -75,4 +75,4 @@ TEST(TextOutput, ValuesWithoutSamplesAreWrittenOnce) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::text_output_test

@@ -10,7 +10,7 @@
 #include "tutti/backend.h"
 #include "tutti/error.h"
 
-namespace tutti {
+namespace tutti::backend_test {
 namespace {
 
 std::vector<float> random(std::size_t n, unsigned seed) {
@@ -168,4 +168,4 @@ TEST(Backend, ReductionsAlongAnyAxis) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::backend_test

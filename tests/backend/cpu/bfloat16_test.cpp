@@ -13,7 +13,7 @@
 #include "tutti/backend.h"
 #include "tutti/error.h"
 
-namespace tutti {
+namespace tutti::bfloat16_test {
 namespace {
 
 class Bfloat16 : public testing::Test {
@@ -105,7 +105,7 @@ TEST_F(Bfloat16, OperandsAreRoundedToNearestAndSumsAreFloat) {
 // Gradients of small layers, huge layers on few rows: the bits of float32.
 TEST_F(Bfloat16, ProductsThatWouldNotGainStayInFloat32) {
   for (const Gemm& g : {Gemm{.transpose_b = true, .m = 3, .n = 4100, .k = 1030}, Gemm{.m = 500, .n = 20, .k = 80},
-                       Gemm{.transpose_a = true, .m = 20, .n = 500, .k = 300}}) {
+                        Gemm{.transpose_a = true, .m = 20, .n = 500, .k = 300}}) {
     Product p(g, 0, false, 9);
     std::vector<float> other(p.c);
     backend->gemm(p.g, p.a.data(), p.b.data(), p.c.data());
@@ -185,4 +185,4 @@ TEST(ComputeType, EveryDeviceHasFloat32) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::bfloat16_test

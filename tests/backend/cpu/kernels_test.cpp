@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace tutti::cpu {
+namespace tutti::cpu::kernels_test {
 namespace {
 
 std::vector<const Kernels*> available() {
@@ -270,4 +270,4 @@ TEST(Kernels, DropoutRate) {
 }
 
 }  // namespace
-}  // namespace tutti::cpu
+}  // namespace tutti::cpu::kernels_test

@@ -3,7 +3,7 @@
 #include "../../support/on_gpu.h"
 #include "../codec_checks.h"
 
-namespace tutti {
+namespace tutti::cuda_codec_test {
 namespace {
 
 using namespace checks;
@@ -138,4 +138,4 @@ TEST_F(CudaCodec, HalvesAndFloatsAreTheHosts) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::cuda_codec_test

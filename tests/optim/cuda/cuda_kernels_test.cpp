@@ -3,7 +3,7 @@
 #include "../../support/on_gpu.h"
 #include "../kernel_checks.h"
 
-namespace tutti::optim {
+namespace tutti::optim::cuda_kernels_test {
 namespace {
 
 class CudaKernels : public OnGpu {};
@@ -58,4 +58,4 @@ TEST_F(CudaKernels, SumsOfManyElements) {
 }
 
 }  // namespace
-}  // namespace tutti::optim
+}  // namespace tutti::optim::cuda_kernels_test

@@ -15,7 +15,7 @@
 #include "tutti/backend.h"
 #include "tutti/error.h"
 
-namespace tutti {
+namespace tutti::device_sums_test {
 namespace {
 
 using namespace training;
@@ -285,4 +285,4 @@ TEST(DeviceSums, ARankThatFailsLeavesNobodyWaiting) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::device_sums_test

@@ -10,7 +10,7 @@
 #include "optim/optimizer_options.h"
 #include "strategy/make_strategy.h"
 
-namespace tutti {
+namespace tutti::servers_on_device_test {
 namespace {
 
 using namespace training;
@@ -218,4 +218,4 @@ TEST(PiecesOnADevice, AreUpdatedTogether) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::servers_on_device_test
