@@ -4,6 +4,7 @@
 #include <span>
 
 #include "agreement.h"
+#include "tutti/recorder.h"
 
 namespace tutti::agreement_products_test {
 namespace {
@@ -56,6 +57,28 @@ TEST_F(Agreement, ProductsWithBiasAndRelu) {
             d.take(dx, m * n), d.take(sums, n);
           }
         });
+}
+
+// A recording of a size for which the library writes no mask, repeated after another size for which it has.
+TEST_F(Agreement, MasksBelongToASize) {
+  const std::size_t n = 128, k = 16;
+  compare(1e-6, [&](Desk& d) {
+    float *a = d.put(whole(k, 1)), *others = d.put(whole(3 * k, 2)), *b = d.put(whole(k * n, 3));
+    float *bias = d.put(whole(n, 4, 0.5f)), *y = d.put(Floats(3 * n)),
+          *mask = d.put(Floats(3 * Backend::mask_floats(n)));
+    const auto forward = [&](std::size_t m, const float* of) {
+      d.backend.gemm_bias({.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n}, UnaryOp::relu, of, b, bias, y, mask);
+    };
+    forward(1, a);
+    auto* const recorder = dynamic_cast<Recorder*>(&d.backend);
+    const auto recording = recorder ? recorder->record([&] { forward(1, a); }) : nullptr;
+    forward(3, others);
+    if (!recording || !recording->repeat()) forward(1, a);
+    float *dy = d.put(whole(k, 5)), *dx = d.put(Floats(n)), *sums = d.put(Floats(n));
+    const Gemm back{.transpose_b = true, .m = 1, .n = n, .k = k, .lda = k, .ldb = k, .ldc = n};
+    d.backend.gemm_relu_gradient(back, dy, b, y, mask, dx, sums);
+    d.take(dx, n), d.take(sums, n);
+  });
 }
 
 TEST_F(Agreement, ProductsRoundTheirOperands) {

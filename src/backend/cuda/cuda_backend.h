@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/groups.h"
@@ -120,7 +121,9 @@ class CudaBackend : public Backend, public Recorder {
   Groups groups_;
   std::vector<std::int32_t> columns_;
   std::unique_ptr<Matmul> matmul_;
-  std::set<const float*> masks_;  // those that the library has written
+  // Those that the library has written, with their rows: a recording of one size does so without saying it again, and
+  // for another size the library may not be able to.
+  std::set<std::pair<const float*, std::size_t>> masks_;
   std::unique_ptr<ImageBackend> images_;
   std::unique_ptr<Recurrence> recurrence_;
 };

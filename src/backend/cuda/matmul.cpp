@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -166,9 +167,9 @@ struct Planned {
 };
 
 // Algorithms with wide loads want operands that begin at multiples of 16 bytes; pieces of weights may not.
-unsigned alignment_of(const void* a, const void* b, const void* c, const void* vector) {
+unsigned alignment_of(std::initializer_list<const void*> operands) {
   std::uintptr_t all = 0;
-  for (const void* p : {a, b, c, vector}) all |= reinterpret_cast<std::uintptr_t>(p);
+  for (const void* p : operands) all |= reinterpret_cast<std::uintptr_t>(p);
   return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 2;
 }
 
@@ -268,9 +269,9 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
                  float* c) {
   const Gemm g = as_read(given);
   // What is made here begins at multiples of 16 bytes.
-  const unsigned alignment = alignment_of(g.a_element == given.a_element ? given_a : nullptr,
-                                          g.b_element == given.b_element ? given_b : nullptr, c,
-                                          g.c_element != Element::float32 ? nullptr : epilogue.vector);
+  const unsigned alignment = alignment_of({g.a_element == given.a_element ? given_a : nullptr,
+                                           g.b_element == given.b_element ? given_b : nullptr, c,
+                                           g.c_element != Element::float32 ? nullptr : epilogue.vector, epilogue.mask});
   if (epilogue.mask && alignment < 16) return false;
   const Key key{epilogue.what, g.transpose_a, g.transpose_b, g.m,         g.n,         g.k,
                 g.lda,         g.ldb,         g.ldc,         g.a_element, g.c_element, alignment};
@@ -314,9 +315,9 @@ void CudaBackend::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const flo
   if (!plain && relu && mask) {
     const bool masked = matmul_->run(g, {Epilogue::bias_relu_mask, bias, mask}, a, b, c);
     if (!masked) {
-      masks_.erase(mask);
+      masks_.erase({mask, g.m});
     } else {
-      masks_.insert(mask);
+      masks_.insert({mask, g.m});
       return;
     }
   }
@@ -328,7 +329,7 @@ void CudaBackend::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const flo
 
 void CudaBackend::gemm_relu_gradient(const Gemm& g, const float* a, const float* b, const float* y, const float* mask,
                                      float* c, float* sums) {
-  if (g.m > 0 && g.n > 0 && g.k > 0 && !g.accumulate && masks_.contains(mask)) {
+  if (g.m > 0 && g.n > 0 && g.k > 0 && !g.accumulate && masks_.contains({mask, g.m})) {
     // Sums would be of the result's type.
     if (sums && g.c_element == Element::float32 && matmul_->run(g, {Epilogue::relu_gradient_sums, sums, mask}, a, b, c))
       return;

@@ -218,6 +218,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   return CUBLAS_STATUS_SUCCESS;
 }
+  if (how->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS && d->columns == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
