@@ -32,20 +32,24 @@ cudnnMathType_t math_of(Way way, ComputeType type) {
   return way == Way::plain && type == ComputeType::float16 ? CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION : CUDNN_DEFAULT_MATH;
 }
 
-// The fastest result that gives the same bits every time and needs no more memory than there is.
+// Results that give the same bits every time and need no more memory than there is, the fastest first. Asked for
+// float32 the library may also measure its default, which rounds to tf32: what was measured so comes behind what was
+// measured as it is run, and in float32 there may be no algorithm of that name.
 template <class Performance>
-Algorithms::Choice fastest(const std::vector<Performance>& results, int found, ComputeType type, bool winograd,
-                           const std::vector<int>& of_winograd) {
-  for (int i = 0; i < found; ++i) {
-    const Performance& p = results[static_cast<std::size_t>(i)];
+std::vector<Algorithms::Choice> candidates(const std::vector<Performance>& results, ComputeType type, bool winograd,
+                                           const std::vector<int>& of_winograd) {
+  std::vector<Algorithms::Choice> measured, named;
+  for (const Performance& p : results) {
     if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || p.memory > most_workspace) continue;
     const bool rounds = p.mathType == CUDNN_TENSOR_OP_MATH || p.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
     if (type == ComputeType::float32 && rounds) continue;
     if (!winograd && std::find(of_winograd.begin(), of_winograd.end(), static_cast<int>(p.algo)) != of_winograd.end())
       continue;
-    return {static_cast<int>(p.algo), type == ComputeType::float32 ? CUDNN_FMA_MATH : p.mathType};
+    const bool as_run = type != ComputeType::float32 || p.mathType == CUDNN_FMA_MATH;
+    (as_run ? measured : named).push_back({static_cast<int>(p.algo), as_run ? p.mathType : CUDNN_FMA_MATH});
   }
-  return {no_algorithm, 0};
+  measured.insert(measured.end(), named.begin(), named.end());
+  return measured;
 }
 
 // Whether the library says that it cannot do what was asked for, and not that something went wrong: statuses of 2000
@@ -131,21 +135,28 @@ template <class Performance, class Find, class Workspace>
 bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<int>& of_winograd, const Find& find,
                             const Workspace& workspace) {
   if (d.chosen) return d.possible;
+  const auto plan = [&](const Algorithms::Choice& c) {
+    check(cudnnSetConvolutionMathType(d.convolution.get(), static_cast<cudnnMathType_t>(c.math)),
+          "planning a convolution");
+    return workspace(static_cast<decltype(Performance::algo)>(c.algorithm), &d.workspace);
+  };
   const auto choice = images_.algorithms().at(key(name), [&]() -> Algorithms::Choice {
+    only_outside_recordings(images_.stream());
     constexpr int most = 16;
     std::vector<Performance> results(most);
     int found = 0;
     const cudnnStatus_t status = find(most, &found, results.data());
     if (knows_nothing_of_it(status) || (status != CUDNN_STATUS_SUCCESS && way_ != Way::plain)) return {no_algorithm, 0};
     check(status, "measuring algorithms of a convolution");
-    return fastest(results, found, images_.compute_type(), shape_.winograd, of_winograd);
+    results.resize(static_cast<std::size_t>(found));
+    for (const auto& c : candidates(results, images_.compute_type(), shape_.winograd, of_winograd))
+      if (plan(c) == CUDNN_STATUS_SUCCESS && d.workspace <= most_workspace) return c;
+    return {no_algorithm, 0};
   });
   d.chosen = true;
   d.algorithm = choice.algorithm;
   if (choice.algorithm == no_algorithm) return false;
-  check(cudnnSetConvolutionMathType(d.convolution.get(), static_cast<cudnnMathType_t>(choice.math)),
-        "planning a convolution");
-  check(workspace(static_cast<decltype(Performance::algo)>(d.algorithm), &d.workspace), "planning a convolution");
+  check(plan(choice), "planning a convolution");
   return d.possible = true;
 }
 

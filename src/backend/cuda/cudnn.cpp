@@ -8,6 +8,12 @@
 
 namespace tutti::cuda {
 
+void fail(cudnnStatus_t status, const char* doing, const std::source_location& at) {
+  char reason[512] = {};
+  cudnnGetLastErrorString(reason, sizeof reason);
+  fail(fmt::format("{}{}{}", cudnnGetErrorString(status), *reason ? ": " : "", reason).c_str(), doing, at);
+}
+
 // Recurrent layers of cuDNN multiply by cuBLAS in several streams, which gives the same bits only if all its workspaces
 // have one size. What a user has set stays.
 Cudnn make_cudnn(cudaStream_t stream) {

@@ -13,9 +13,11 @@
 
 namespace tutti::cuda {
 
+// With the reason that the library gives beside the status.
+[[noreturn]] void fail(cudnnStatus_t, const char* doing, const std::source_location& at);
 inline void check(cudnnStatus_t status, const char* doing,
                   const std::source_location& at = std::source_location::current()) {
-  if (status != CUDNN_STATUS_SUCCESS) fail(cudnnGetErrorString(status), doing, at);
+  if (status != CUDNN_STATUS_SUCCESS) fail(status, doing, at);
 }
 
 using Cudnn = Handle<cudnnHandle_t, cudnnDestroy>;

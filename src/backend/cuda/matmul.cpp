@@ -23,8 +23,7 @@ namespace {
 
 void check_lt(cublasStatus_t status, const char* doing,
               const std::source_location& at = std::source_location::current()) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    fail(fmt::format("cuBLASLt gives status {}", static_cast<int>(status)).c_str(), doing, at);
+  if (status != CUBLAS_STATUS_SUCCESS) fail(cublasLtGetStatusName(status), doing, at);
 }
 
 using Library = Handle<cublasLtHandle_t, cublasLtDestroy>;

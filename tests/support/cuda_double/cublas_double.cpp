@@ -156,6 +156,12 @@ bool fits(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix& a, const
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) { return make(h); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return destroy(h); }
 std::size_t cublasLtGetVersion() { return 0; }
+const char* cublasLtGetStatusName(cublasStatus_t s) {
+  return s == CUBLAS_STATUS_SUCCESS          ? "CUBLAS_STATUS_SUCCESS"
+         : s == CUBLAS_STATUS_INVALID_VALUE  ? "CUBLAS_STATUS_INVALID_VALUE"
+         : s == CUBLAS_STATUS_INTERNAL_ERROR ? "CUBLAS_STATUS_INTERNAL_ERROR"
+                                             : "CUBLAS_STATUS_NOT_SUPPORTED";
+}
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t type, cudaDataType_t) {
   return make(d, type);
 }

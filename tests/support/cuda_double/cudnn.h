@@ -76,6 +76,7 @@ using cudnnConvolutionBwdDataAlgoPerf_t = CudnnDoublePerformance<cudnnConvolutio
 using cudnnConvolutionBwdFilterAlgoPerf_t = CudnnDoublePerformance<cudnnConvolutionBwdFilterAlgo_t>;
 
 const char* cudnnGetErrorString(cudnnStatus_t);
+void cudnnGetLastErrorString(char* message, std::size_t most);
 std::size_t cudnnGetVersion();
 cudnnStatus_t cudnnCreate(cudnnHandle_t*);
 cudnnStatus_t cudnnDestroy(cudnnHandle_t);

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
 #include "cudnn_descriptors.h"
+#include "device.h"
 #include "queue.h"
 #include "rounding.h"
 
@@ -85,11 +87,13 @@ struct Geometry {
   std::array<int, 2> x_outer, y_outer, k_outer;
   std::array<int, 3> x_inner, y_inner, k_inner;
   cudnnDataType_t type;
+  cudnnMathType_t math;
   bool rounds = false;  // tensor cores read float32 as tf32
   bool valid = false;
 
   Geometry(const CudnnDoubleTensor& xd, const CudnnDoubleFilter& wd, const CudnnDoubleConvolution& c,
            const CudnnDoubleTensor& yd) {
+    math = c.math;
     columns = xd.dims[0], in = xd.dims[1], out = yd.dims[1], groups = c.groups;
     x = three(xd.dims, 2, 1), y = three(yd.dims, 2, 1), k = three(wd.dims, 2, 1);
     pad = three(c.pads, 0, 0), stride = three(c.strides, 0, 1);
@@ -158,14 +162,20 @@ std::size_t elements(const CudnnDoubleTensor& t) {
 }
 
 constexpr std::size_t workspace_bytes = 64;
+constexpr int plain_sums = 1, of_tensor_cores = 2;  // algorithms
+
+bool knows(int algorithm, cudnnMathType_t math) {
+  return algorithm == plain_sums || (algorithm == of_tensor_cores && math != CUDNN_FMA_MATH);
+}
 
 // Into the queue: sums in double of products of two operands, at(index in x, index in w, index in y) says of which and
 // where to, then alpha and beta, then finish(index, value). Before that the workspace is spoilt: nobody else may want
 // what lies there.
 template <class At, class Finish>
-cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, const Operand& left, const Operand& right,
-                       std::size_t count, const void* alpha, const void* beta, void* to, void* workspace,
-                       std::size_t bytes, const At& at, const Finish& finish) {
+cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, int algorithm, const Operand& left,
+                       const Operand& right, std::size_t count, const void* alpha, const void* beta, void* to,
+                       void* workspace, std::size_t bytes, const At& at, const Finish& finish) {
+  if (!knows(algorithm, g.math)) return CUDNN_STATUS_NOT_SUPPORTED;
   if (!g.valid || bytes < workspace_bytes || !cuda_double::on_device(workspace, bytes)) return CUDNN_STATUS_BAD_PARAM;
   const float a = *static_cast<const float*>(alpha), b = *static_cast<const float*>(beta);
   cuda_double::enqueue(handle->stream, [=] {
@@ -187,26 +197,33 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, const Operand& l
 constexpr auto forwards = [](std::size_t x, std::size_t w, std::size_t y) { return std::array{x, w, y}; };
 constexpr auto as_it_is = [](std::size_t, float v) { return v; };
 
-// First what must be passed over: an error, other bits every time, too much memory. With groups of few channels in 16
-// bits the library stumbles.
+// First what must be passed over: an error, other bits every time, too much memory. What was asked for is measured, and
+// what tensor cores do by default: with groups that alone, and more than there is without them. With groups of few
+// channels in 16 bits the library stumbles.
 template <class Performance>
-cudnnStatus_t measured(const Geometry& g, cudnnMathType_t math, int most, int* found, Performance* results) {
+cudnnStatus_t measured(const Geometry& g, int most, int* found, Performance* results) {
   using Algorithm = decltype(results->algo);
+  if (cuda_double::breaks_capture()) return CUDNN_STATUS_INTERNAL_ERROR;
   if (!g.valid) return CUDNN_STATUS_BAD_PARAM;
   if (g.type != CUDNN_DATA_FLOAT && g.groups > 1 && g.in < 8) return CUDNN_STATUS_INTERNAL_ERROR;
-  *found = most < 4 ? most : 4;
-  const Performance all[4] = {
-      {static_cast<Algorithm>(0), CUDNN_STATUS_BAD_PARAM, -1, 0, CUDNN_DETERMINISTIC, math},
-      {static_cast<Algorithm>(0), CUDNN_STATUS_SUCCESS, 1, 0, CUDNN_NON_DETERMINISTIC, math},
-      {static_cast<Algorithm>(0), CUDNN_STATUS_SUCCESS, 2, std::size_t{1} << 40, CUDNN_DETERMINISTIC, math},
-      {static_cast<Algorithm>(1), CUDNN_STATUS_SUCCESS, 3, workspace_bytes, CUDNN_DETERMINISTIC, math}};
-  for (int i = 0; i < *found; ++i) results[i] = all[i];
+  const auto takes = [](int algorithm, float time, cudnnMathType_t math) {
+    return Performance{
+        static_cast<Algorithm>(algorithm), CUDNN_STATUS_SUCCESS, time, workspace_bytes, CUDNN_DETERMINISTIC, math};
+  };
+  std::vector<Performance> all = {
+      {static_cast<Algorithm>(0), CUDNN_STATUS_BAD_PARAM, -1, 0, CUDNN_DETERMINISTIC, g.math},
+      {static_cast<Algorithm>(0), CUDNN_STATUS_SUCCESS, 1, 0, CUDNN_NON_DETERMINISTIC, g.math},
+      {static_cast<Algorithm>(0), CUDNN_STATUS_SUCCESS, 2, std::size_t{1} << 40, CUDNN_DETERMINISTIC, g.math}};
+  if (g.math == CUDNN_FMA_MATH) all.push_back(takes(of_tensor_cores, 3, CUDNN_DEFAULT_MATH));
+  all.push_back(takes(plain_sums, 4, g.math == CUDNN_FMA_MATH && g.groups > 1 ? CUDNN_DEFAULT_MATH : g.math));
+  *found = std::min(most, static_cast<int>(all.size()));
+  std::copy_n(all.begin(), *found, results);
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t workspace(int algorithm, std::size_t* bytes) {
+cudnnStatus_t workspace(cudnnConvolutionDescriptor_t c, int algorithm, std::size_t* bytes) {
   *bytes = workspace_bytes;
-  return algorithm == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+  return knows(algorithm, c->math) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 }  // namespace
@@ -217,6 +234,7 @@ const char* cudnnGetErrorString(cudnnStatus_t s) {
          : s == CUDNN_STATUS_INTERNAL_ERROR ? "CUDNN_STATUS_INTERNAL_ERROR"
                                             : "CUDNN_STATUS_NOT_SUPPORTED";
 }
+void cudnnGetLastErrorString(char* message, std::size_t most) { std::snprintf(message, most, "by the stand-in"); }
 std::size_t cudnnGetVersion() { return 90000; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* p) { return make(p); }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t p) { return drop(p); }
@@ -271,52 +289,52 @@ cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t d, cudnnA
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                                                    cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int most,
                                                    int* found, cudnnConvolutionFwdAlgoPerf_t* results) {
-  return measured(Geometry(*x, *w, *c, *y), c->math, most, found, results);
+  return measured(Geometry(*x, *w, *c, *y), most, found, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(cudnnHandle_t, cudnnFilterDescriptor_t w,
                                                         cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c,
                                                         cudnnTensorDescriptor_t dx, int most, int* found,
                                                         cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  return measured(Geometry(*dx, *w, *c, *dy), c->math, most, found, results);
+  return measured(Geometry(*dx, *w, *c, *dy), most, found, results);
 }
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(cudnnHandle_t, cudnnTensorDescriptor_t x,
                                                           cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c,
                                                           cudnnFilterDescriptor_t dw, int most, int* found,
                                                           cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  return measured(Geometry(*x, *dw, *c, *dy), c->math, most, found, results);
+  return measured(Geometry(*x, *dw, *c, *dy), most, found, results);
 }
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
-                                                      cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,
+                                                      cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t,
                                                       cudnnConvolutionFwdAlgo_t algorithm, std::size_t* bytes) {
-  return workspace(algorithm, bytes);
+  return workspace(c, algorithm, bytes);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t,
-                                                           cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                           cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t c,
                                                            cudnnTensorDescriptor_t,
                                                            cudnnConvolutionBwdDataAlgo_t algorithm,
                                                            std::size_t* bytes) {
-  return workspace(algorithm, bytes);
+  return workspace(c, algorithm, bytes);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t,
-                                                             cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                             cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t c,
                                                              cudnnFilterDescriptor_t,
                                                              cudnnConvolutionBwdFilterAlgo_t algorithm,
                                                              std::size_t* bytes) {
-  return workspace(algorithm, bytes);
+  return workspace(c, algorithm, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
                                       cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
-                                      cudnnConvolutionFwdAlgo_t, void* space, std::size_t bytes, const void* beta,
-                                      cudnnTensorDescriptor_t yd, void* y) {
+                                      cudnnConvolutionFwdAlgo_t algorithm, void* space, std::size_t bytes,
+                                      const void* beta, cudnnTensorDescriptor_t yd, void* y) {
   const Geometry g(*xd, *wd, *c, *yd);
-  return convolve(h, g, {x, elements(*xd)}, {w, elements(*wd)}, elements(*yd), alpha, beta, y, space, bytes, forwards,
-                  as_it_is);
+  return convolve(h, g, algorithm, {x, elements(*xd)}, {w, elements(*wd)}, elements(*yd), alpha, beta, y, space, bytes,
+                  forwards, as_it_is);
 }
 // There is none for images of three axes.
 cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x, cudnnFilterDescriptor_t wd,
-    const void* w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t, void* space, std::size_t bytes,
+    const void* w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algorithm, void* space, std::size_t bytes,
     const void* alpha2, cudnnTensorDescriptor_t zd, const void* z, cudnnTensorDescriptor_t bd, const void* bias,
     cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t yd, void* y) {
   const Geometry g(*xd, *wd, *c, *yd);
@@ -326,19 +344,20 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
       elements(*bd) != static_cast<std::size_t>(channels) || bd->type != yd->type || zd->type != yd->type ||
       *static_cast<const float*>(alpha2) != 0)
     return CUDNN_STATUS_BAD_PARAM;
-  return convolve(h, g, {x, elements(*xd)}, {w, elements(*wd)}, elements(*yd), alpha, alpha2, y, space, bytes, forwards,
-                  [=](std::size_t i, float v) {
+  return convolve(h, g, algorithm, {x, elements(*xd)}, {w, elements(*wd)}, elements(*yd), alpha, alpha2, y, space,
+                  bytes, forwards, [=](std::size_t i, float v) {
                     const float sum = v + value_at(bias, static_cast<int>(i) / channel_step % channels, g.type);
                     return sum < 0 ? 0 : sum;
                   });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha, cudnnFilterDescriptor_t wd,
                                            const void* w, cudnnTensorDescriptor_t yd, const void* dy,
-                                           cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t, void* space,
-                                           std::size_t bytes, const void* beta, cudnnTensorDescriptor_t xd, void* dx) {
+                                           cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t algorithm,
+                                           void* space, std::size_t bytes, const void* beta, cudnnTensorDescriptor_t xd,
+                                           void* dx) {
   const Geometry g(*xd, *wd, *c, *yd);
   return convolve(
-      h, g, {dy, elements(*yd)}, {w, elements(*wd)}, elements(*xd), alpha, beta, dx, space, bytes,
+      h, g, algorithm, {dy, elements(*yd)}, {w, elements(*wd)}, elements(*xd), alpha, beta, dx, space, bytes,
       [](std::size_t x, std::size_t w, std::size_t y) {
         return std::array{y, w, x};
       },
@@ -346,12 +365,12 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha, c
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd,
                                              const void* x, cudnnTensorDescriptor_t yd, const void* dy,
-                                             cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdFilterAlgo_t,
+                                             cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdFilterAlgo_t algorithm,
                                              void* space, std::size_t bytes, const void* beta,
                                              cudnnFilterDescriptor_t wd, void* dw) {
   const Geometry g(*xd, *wd, *c, *yd);
   return convolve(
-      h, g, {x, elements(*xd)}, {dy, elements(*yd)}, elements(*wd), alpha, beta, dw, space, bytes,
+      h, g, algorithm, {x, elements(*xd)}, {dy, elements(*yd)}, elements(*wd), alpha, beta, dw, space, bytes,
       [](std::size_t x, std::size_t w, std::size_t y) {
         return std::array{x, y, w};
       },
