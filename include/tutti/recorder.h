@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace tutti {
 
@@ -20,9 +21,10 @@ class Recorder {
  public:
   virtual ~Recorder() = default;
   // The calls of the backend in `work` are noted instead of made. Null when one of them cannot be noted, such as those
-  // that wait for the device or bring values of the host. `before`: a recording that this one takes the place of.
-  virtual std::unique_ptr<Recording> record(const std::function<void()>& work,
-                                            std::unique_ptr<Recording> before = {}) = 0;
+  // that wait for the device or bring values of the host.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
+  // What the device had against the last recording; empty if nothing, or if a call cannot be noted.
+  virtual std::string obstacle() const { return {}; }
 };
 
 }  // namespace tutti

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/repeater.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <set>
+
+#include "tutti/log.h"
 
 namespace tutti::graph {
 namespace {
@@ -120,10 +124,15 @@ bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>&
     s.pieces.clear();
     Notes notes(s.pieces);
     PieceSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;
-    s.recording = recorder_->record(work, std::move(s.recording));
+    s.recording = recorder_->record(work);
     run.sink = sink;
     s.refused = !s.recording || !s.recording->repeat();
-    if (s.refused) return false;
+    if (s.refused) {
+      if (const std::string obstacle = recorder_->obstacle(); !obstacle.empty())
+        log::warning_of_rank(
+            fmt::format("part of a step is told call by call, because the device cannot record it: {}", obstacle));
+      return false;
+    }
   }
   if (!s.pieces.empty()) run.sink->pieces_ready(s.pieces);
   return true;

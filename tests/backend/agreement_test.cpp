@@ -94,13 +94,13 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   EXPECT_TRUE(recording->repeat());
   EXPECT_EQ(values(x), twice);
 
-  // The same calls with other places, and other calls, take the place of what was recorded.
+  // The same calls with other places, and other calls.
   float* const first = std::exchange(x, desk.put(start));
-  recording = recorder->record(work, std::move(recording));
+  recording = recorder->record(work);
   ASSERT_TRUE(recording && recording->repeat());
   EXPECT_EQ(values(x), once);
   EXPECT_EQ(values(first), twice);
-  recording = recorder->record([&] { gpu->fill(3, y, n); }, std::move(recording));
+  recording = recorder->record([&] { gpu->fill(3, y, n); });
   ASSERT_TRUE(recording && recording->repeat());
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
@@ -108,10 +108,28 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   EXPECT_FALSE(recorder->record([&] { gpu->finish(); }));
   EXPECT_FALSE(recorder->record([&] { gpu->fill(1, x, n), gpu->upload(start.data(), y, n); }));
   EXPECT_FALSE(recorder->record([&] { gpu->gather_columns(std::vector<std::int32_t>{1, 0}, 1, x, y); }));
+  EXPECT_EQ(recorder->obstacle(), "") << "that is by design";
   EXPECT_EQ(values(x), once);
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
-  EXPECT_TRUE(recording->repeat());
+  // Of a product that was never made an algorithm has to be chosen first.
+  const std::unique_ptr<ConvolutionPlan> plan =
+      gpu->images().plan_convolution({.window = {2, {5, 6, 1}, {5, 6, 1}, {3, 3, 1}, {1, 1, 1}, {1, 1, 0}},
+                                      .columns = 2,
+                                      .in_channels = 4,
+                                      .out_channels = 4});
+  const std::function<void()> product = [&] {
+    gpu->gemm_bias({.m = 6, .n = 8, .k = 4, .lda = 4, .ldb = 8, .ldc = 8}, UnaryOp::relu, y, z, y, x, nullptr);
+  };
+  EXPECT_FALSE(recorder->record(product));
+  EXPECT_EQ(recorder->obstacle(), "an algorithm has to be chosen first");
+  for (const auto& call : {product, std::function<void()>([&] { plan->forward(y, z, nullptr, x, false); })}) {
+    call();
+    EXPECT_TRUE(recorder->record(call)) << recorder->obstacle();
+  }
+
+  recording = recorder->record(work);
+  EXPECT_TRUE(recording && recording->repeat());
   gpu->release(gpu->allocate(1));
   EXPECT_FALSE(recording->repeat()) << "it might use memory that is gone";
 }

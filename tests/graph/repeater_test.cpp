@@ -2,6 +2,7 @@
 // Stretches of a program: done at first, recorded the second time, repeated then; pieces are announced each time.
 #include "graph/repeater.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace tutti::graph::repeater_test {
@@ -11,18 +12,20 @@ struct Counts {
   int recorded = 0, repeated = 0;
   bool works = true;      // recordings can be made
   bool outdated = false;  // and repeated
+  std::string obstacle = {};
 };
 
 class CountingRecorder final : public Recorder {
  public:
   explicit CountingRecorder(Counts& c) : counts(c) {}
-  std::unique_ptr<Recording> record(const std::function<void()>& work, std::unique_ptr<Recording>) override {
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
     work();
     ++counts.recorded;
     if (!counts.works) return nullptr;
     counts.outdated = false;
     return std::make_unique<Counting>(counts);
   }
+  std::string obstacle() const override { return counts.obstacle; }
 
  private:
   struct Counting final : Recording {
@@ -154,8 +157,19 @@ TEST_F(RepeaterTest, WhatCannotBeRecordedIsDone) {
   Repeater repeater;
   repeater.use(recorder);
   counts.works = false;
+  testing::internal::CaptureStderr();
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(repeater));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "it is by design";
   EXPECT_EQ(counts.recorded, 1) << "and not tried again";
+}
+
+TEST_F(RepeaterTest, WhatADeviceHasAgainstItIsTold) {
+  Repeater repeater;
+  repeater.use(recorder);
+  counts.works = false, counts.obstacle = "it is not up to it";
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(repeater));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("cannot record it: it is not up to it"));
 }
 
 TEST_F(RepeaterTest, OutdatedRecordingsAreMadeAnew) {

@@ -36,7 +36,8 @@ class CudaBackend : public Backend, public Recorder {
   const FloatMemory& shared_memory() const override;
   std::shared_ptr<double[]> make_sums(std::size_t count) override;
 
-  std::unique_ptr<Recording> record(const std::function<void()>& work, std::unique_ptr<Recording> before) override;
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  std::string obstacle() const override { return obstacle_; }
 
   float* allocate(std::size_t count) override;
   void release(float*) override;
@@ -115,6 +116,7 @@ class CudaBackend : public Backend, public Recorder {
   Stream stream_;
   Event mark_;
   bool recording_ = false;
+  std::string obstacle_;  // to the last recording
   Staging staging_;
   Scratch scratch_;   // results in between: free again when the call returns, because the stream keeps the order
   Scratch lists_[5];  // host arrays of a call

@@ -279,6 +279,7 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   const void *a = impl_->left(given, g, given_a), *b = impl_->right(given, g, given_b);
   const EpilogueOperands e = impl_->vector(epilogue, g);
   if (found == impl_->planned.end()) {
+    only_outside_recordings(impl_->stream);
     found = impl_->planned.emplace(key, impl_->plan(g, e, alignment)).first;
     impl_->choose(found->second, g, e, alignment, a, b);
   }

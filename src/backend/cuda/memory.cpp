@@ -50,11 +50,7 @@ float* allocate_managed(std::size_t count) {
   const std::size_t bytes = count * sizeof(float);
   void* const p = take_managed_memory(bytes);
   if (!p) return nullptr;
-  // Zeroed by the default stream, which no other one waits for: so it is waited for here.
-  if (cudaMemset(p, 0, bytes) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
-    cudaFree(p);
-    return nullptr;
-  }
+  clear_memory(p, bytes, current_queue());
   return static_cast<float*>(p);
 }
 

@@ -6,22 +6,20 @@
 namespace tutti::cuda {
 namespace {
 
+// By design, and so no obstacle that anybody wants to hear of.
+struct CannotBeNoted : Error {
+  CannotBeNoted() : Error("a call that waits for the device cannot be recorded") {}
+};
+
 using Graph = Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
 class CudaRecording final : public Recording {
  public:
-  explicit CudaRecording(cudaStream_t stream) : stream_(stream) {}
-  // Other pointers and numbers fit into the graph that is there; other calls need a new one. One that is running goes
-  // away when it has finished.
-  void take(const Graph& graph) {
-    cudaGraphExecUpdateResultInfo result{};
-    if (exec_.get() && cudaGraphExecUpdate(exec_.get(), graph.get(), &result) != cudaSuccess) {
-      cudaGetLastError();
-      exec_ = GraphExec();
-    }
-    if (!exec_.get()) check(cudaGraphInstantiate(exec_.out(), graph.get(), 0), "making a graph of calls");
-    given_back_ = times_given_back();
+  // No graph is ever updated to another one: the driver says that it can do so, and keeps the clusters of thread blocks
+  // that the kernels of products had before.
+  CudaRecording(const Graph& graph, cudaStream_t stream) : stream_(stream), given_back_(times_given_back()) {
+    check(cudaGraphInstantiate(exec_.out(), graph.get(), 0), "making a graph of calls");
   }
 
   bool repeat() override {
@@ -31,37 +29,40 @@ class CudaRecording final : public Recording {
   }
 
  private:
-  cudaStream_t stream_;
-  GraphExec exec_;
-  std::uint64_t given_back_ = 0;
+  const cudaStream_t stream_;
+  const std::uint64_t given_back_;
+  GraphExec exec_;  // one that is running goes away when it has finished
 };
 
 }  // namespace
 
 void CudaBackend::only_when_not_recording() const {
-  if (recording_) throw Error("a call that waits for the device cannot be recorded");
+  if (recording_) throw CannotBeNoted();
 }
 
 // Whatever goes wrong on the way is met again, and told, when the calls are made.
-std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work, std::unique_ptr<Recording> before) {
+std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work) {
   check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "recording calls");
   recording_ = true;
   bool whole = true;
+  obstacle_.clear();
   try {
     work();
-  } catch (const Error&) {
+  } catch (const CannotBeNoted&) {
     whole = false;
+  } catch (const Error& e) {
+    whole = false;
+    obstacle_ = e.what();
   }
   recording_ = false;
   Graph graph;
   const cudaError_t status = cudaStreamEndCapture(stream(), graph.out());
   if (!whole || status != cudaSuccess) {
+    if (whole) obstacle_ = cudaGetErrorString(status);
     cudaGetLastError();
     return nullptr;
   }
-  if (!before) before = std::make_unique<CudaRecording>(stream());
-  static_cast<CudaRecording&>(*before).take(graph);
-  return before;
+  return std::make_unique<CudaRecording>(graph, stream());
 }
 
 }  // namespace tutti::cuda

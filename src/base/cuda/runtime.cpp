@@ -55,6 +55,17 @@ void* take_managed_memory(std::size_t bytes) {
   return taken(bytes, [&](void** p) { return cudaMallocManaged(p, bytes, cudaMemAttachGlobal); });
 }
 
+void only_outside_recordings(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is recorded");
+  if (status != cudaStreamCaptureStatusNone) throw Error("an algorithm has to be chosen first");
+}
+
+void clear_memory(void* p, std::size_t bytes, cudaStream_t stream) {
+  check(cudaMemsetAsync(p, 0, bytes, stream), "clearing memory");
+  check(cudaStreamSynchronize(stream), "clearing memory");
+}
+
 void out_of_memory(std::size_t bytes, const char* purpose) {
   std::size_t available = 0, total = 0;
   cudaMemGetInfo(&available, &total);

@@ -26,10 +26,7 @@ float* allocate_device(std::size_t count) {
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
   void* const p = take_device_memory(bytes);
   if (!p) return nullptr;
-  if (cudaMemset(p, 0, bytes) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
-    cudaFree(p);
-    return nullptr;
-  }
+  clear_memory(p, bytes, current_queue());
   return static_cast<float*>(p);
 }
 

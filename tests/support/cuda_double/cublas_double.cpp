@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device.h"
 #include "queue.h"
 #include "rounding.h"
 
@@ -155,13 +156,13 @@ bool fits(const CublasLtDoubleProduct& how, const CublasLtDoubleMatrix& a, const
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) { return make(h); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return destroy(h); }
-std::size_t cublasLtGetVersion() { return 0; }
 const char* cublasLtGetStatusName(cublasStatus_t s) {
   return s == CUBLAS_STATUS_SUCCESS          ? "CUBLAS_STATUS_SUCCESS"
          : s == CUBLAS_STATUS_INVALID_VALUE  ? "CUBLAS_STATUS_INVALID_VALUE"
          : s == CUBLAS_STATUS_INTERNAL_ERROR ? "CUBLAS_STATUS_INTERNAL_ERROR"
                                              : "CUBLAS_STATUS_NOT_SUPPORTED";
 }
+std::size_t cublasLtGetVersion() { return 0; }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t type, cudaDataType_t) {
   return make(d, type);
 }
@@ -208,14 +209,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_SUCCESS;
 }
 // The first of three cannot be taken, the second is the slow one. Tensor cores want operands that begin at multiples of
-// 16 bytes.
+// 16 bytes. A mask of one column cannot be written. Within a capture there is no answer.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
                                               int wanted, cublasLtMatmulHeuristicResult_t* results, int* found) {
+  if (cuda_double::breaks_capture()) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (!fits(*how, *a, *b, *d)) return CUBLAS_STATUS_INVALID_VALUE;
   *found = 0;
   if (how->epilogue == CUBLASLT_EPILOGUE_DRELU) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (how->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS && d->columns == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (how->compute != CUBLAS_COMPUTE_32F && preference->alignment < 16) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < 3 && i < wanted; ++i, ++*found) {
     results[i] = {};
@@ -224,7 +227,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   return CUBLAS_STATUS_SUCCESS;
 }
-  if (how->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS && d->columns == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* d,

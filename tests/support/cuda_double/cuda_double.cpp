@@ -31,8 +31,6 @@ const char* cudaGetErrorString(cudaError_t e) {
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
       return "operation failed due to a previous error during capture";
-    case cudaErrorGraphExecUpdateFailure:
-      return "the graph update was not performed";
   }
   return "unknown error";
 }

@@ -206,11 +206,6 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize() {
-  if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
-  drain_all();
-  return cudaSuccess;
-}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   const std::lock_guard lock(device().mutex);
   *s = new CudaDoubleStream;
@@ -299,6 +294,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
   capturing = s;
   return cudaSuccess;
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+  const std::lock_guard lock(device().mutex);
+  *status = s && s->captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   if (capturing != s) return cudaErrorInvalidValue;
   const std::lock_guard lock(device().mutex);
@@ -309,12 +309,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   *exec = new CudaDoubleGraph(*graph);
-  return cudaSuccess;
-}
-// Other numbers, but not other calls.
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo*) {
-  if (exec->work.size() != graph->work.size()) return cudaErrorGraphExecUpdateFailure;
-  exec->work = graph->work;
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
