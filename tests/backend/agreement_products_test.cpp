@@ -59,6 +59,25 @@ TEST_F(Agreement, ProductsWithBiasAndRelu) {
         });
 }
 
+// Numbers that round when they are added up: who adds them in another order gives other bits.
+TEST_F(Agreement, SumsBehindProductsComeOutTheSameEveryTime) {
+  const std::size_t m = 1000, n = 192, k = 160;
+  compare(5e-2, [&](Desk& d) {
+    const Gemm g{.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
+    float *a = d.put(whole(m * k, 1)), *b = d.put(whole(k * n, 2)), *bias = d.put(whole(n, 3, 0.5f));
+    float *y = d.put(Floats(m * n)), *mask = d.put(Floats(m * Backend::mask_floats(n)));
+    d.backend.gemm_bias(g, UnaryOp::relu, a, b, bias, y, mask);
+    const Gemm back{.transpose_b = true, .m = m, .n = n, .k = k, .lda = k, .ldb = k, .ldc = n};
+    float *dy = d.put(random(m * k, 4)), *dx = d.put(Floats(m * n)), *sums = d.put(Floats(n));
+    d.backend.gemm_relu_gradient(back, dy, b, y, mask, dx, sums);
+    d.take(dx, m * n), d.take(sums, n);
+    const Gemm weights{.transpose_a = true, .m = k, .n = n, .k = m, .lda = k, .ldb = n, .ldc = n};
+    float* dw = d.put(Floats(k * n));
+    d.backend.gemm(weights, a, dx, dw);
+    d.take(dw, k * n);
+  });
+}
+
 // A recording of a size for which the library writes no mask, repeated after another size for which it has.
 TEST_F(Agreement, MasksBelongToASize) {
   const std::size_t n = 128, k = 16;
