@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace tutti::cuda {
 
@@ -14,10 +13,7 @@ void fail(cudnnStatus_t status, const char* doing, const std::source_location& a
   fail(fmt::format("{}{}{}", cudnnGetErrorString(status), *reason ? ": " : "", reason).c_str(), doing, at);
 }
 
-// Recurrent layers of cuDNN multiply by cuBLAS in several streams, which gives the same bits only if all its workspaces
-// have one size. What a user has set stays.
 Cudnn make_cudnn(cudaStream_t stream) {
-  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0);
   Cudnn handle;
   check(cudnnCreate(handle.out()), "starting cuDNN");
   check(cudnnSetStream(handle.get(), stream), "starting cuDNN");
