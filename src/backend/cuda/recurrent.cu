@@ -126,14 +126,14 @@ __global__ void gru_reset_gradient_each(GruRowsGradient r) {
   });
 }
 
-// Tiles of one gate through shared memory: cells along x, inputs along y, the bias as a last line of inputs. Parameters
-// that are indexed by the gate stay where the launch has put them.
+// Tiles of one gate through shared memory: inputs along x, of which a grid takes more than along y, the bias as a last
+// line of inputs; cells along y. Parameters that are indexed by the gate stay where the launch has put them.
 struct Tile {
   std::size_t cell, input;
   unsigned gate;
   __device__ Tile()
-      : cell(static_cast<std::size_t>(blockIdx.x) * tile),
-        input(static_cast<std::size_t>(blockIdx.y) * tile),
+      : cell(static_cast<std::size_t>(blockIdx.y) * tile),
+        input(static_cast<std::size_t>(blockIdx.x) * tile),
         gate(blockIdx.z) {}
 };
 
@@ -176,7 +176,7 @@ __global__ void take_tile(std::size_t cells, std::size_t inputs, const __grid_co
 }
 
 dim3 tiles(std::size_t cells, std::size_t inputs, unsigned gates) {
-  return dim3(static_cast<unsigned>((cells + tile - 1) / tile), static_cast<unsigned>(inputs / tile + 1), gates);
+  return dim3(static_cast<unsigned>(inputs / tile + 1), static_cast<unsigned>((cells + tile - 1) / tile), gates);
 }
 
 template <class R>
