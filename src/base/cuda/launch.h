@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // launch.h -- starting kernels. Only the runtime's own functions, no <<<>>>: so a kernel's file is plain C++ to any
-// implementation of the runtime. Kernels use static shared memory only.
+// implementation of the runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,13 +12,36 @@
 
 namespace tutti::cuda {
 
+// The shared memory that a launch asks for beside what its kernel declares.
+extern __shared__ uint4 asked_for[];
+
+// How much of it a block of this device may have.
+inline std::size_t most_shared_memory() {
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device), "asking for the device");
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "asking for shared memory");
+  return static_cast<std::size_t>(bytes);
+}
+
 template <class... Wanted, class... Given>
-void launch(void (*kernel)(Wanted...), dim3 grid, dim3 block, cudaStream_t stream, const Given&... given) {
+void launch_with_shared(void (*kernel)(Wanted...), dim3 grid, dim3 block, std::size_t shared, cudaStream_t stream,
+                        const Given&... given) {
+  constexpr std::size_t without_asking = std::size_t{48} << 10;
+  if (shared > without_asking)
+    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared)),
+          "asking for shared memory");
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
+  config.dynamicSmemBytes = shared;
   config.stream = stream;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(given)...), "starting a kernel");
+}
+
+template <class... Wanted, class... Given>
+void launch(void (*kernel)(Wanted...), dim3 grid, dim3 block, cudaStream_t stream, const Given&... given) {
+  launch_with_shared(kernel, grid, block, 0, stream, given...);
 }
 
 constexpr unsigned threads_per_block = 256;

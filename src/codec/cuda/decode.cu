@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the wire back to values, or added to values; and the codecs that work value by value. Everything is read and
 // written once, neighbouring lanes in neighbouring places.
+#include "base/cuda/batch.h"
 #include "codec/cuda/quantizer.h"
 #include "codec/half_bits.h"
 
@@ -11,11 +12,6 @@ constexpr unsigned decode_threads = 256, decode_warps = decode_threads / 32;
 
 __device__ inline std::size_t this_warp() {
   return static_cast<std::size_t>(blockIdx.x) * decode_warps + threadIdx.x / 32;
-}
-
-template <bool Add>
-__device__ void put(float* to, float v) {
-  *to = Add ? *to + v : v;
 }
 
 __device__ inline Pair pair_at(const unsigned* column) {
@@ -29,82 +25,98 @@ __global__ void __launch_bounds__(decode_threads) decode_short(DecodeColumns job
   if (first >= job.columns) return;
   const unsigned lane = threadIdx.x % 32, rows = words.rows, step = 2 + words.count;
   const auto columns = static_cast<unsigned>(job.columns - first < 32 ? job.columns - first : 32);
+  const unsigned count = columns * rows;
   const auto* in = reinterpret_cast<const unsigned*>(job.in) + first * step;
   const unsigned* own = in + (lane < columns ? lane : 0) * step;
-  const Reader<OneBit> reader(pair_at(own), words.bits);
   const unsigned own_word = own[2];
+  const Reader<OneBit> reader(pair_at(own), words.bits);
   float* values = job.values + first * rows;
-  unsigned column = lane / rows, row = lane % rows;
-  const unsigned columns_on = 32 / rows, rows_on = 32 % rows;
-#pragma unroll 4
-  for (unsigned base = 0; base < columns * rows; base += 32) {
-    const unsigned source = column < 32 ? column : 31;
-    float v;
-    if constexpr (OneBit) {
-      const float low = __shfl_sync(whole_warp, reader.low, source),
-                  high = __shfl_sync(whole_warp, reader.high, source);
-      v = (__shfl_sync(whole_warp, own_word, source) >> row & 1u) ? high : low;  // up to 32 rows are one word
-    } else {
-      Reader<OneBit> theirs = reader;
-      theirs.grid.lower = __shfl_sync(whole_warp, reader.grid.lower, source);
-      theirs.grid.step = __shfl_sync(whole_warp, reader.grid.step, source);
-      const unsigned place = words.part_of_word(row);
-      const unsigned word = column < columns ? in[column * step + 2 + row - place * words.count] : 0;
-      v = theirs(word >> (place * words.bits));
-    }
-    if (base + lane < columns * rows) put<Add>(values + base + lane, v);
-    column += columns_on, row += rows_on;
-    if (row >= rows) row -= rows, ++column;
-  }
-}
-
-// Longer columns: a warp takes up to 32 words of one column.
-template <bool OneBit, bool Add>
-__global__ void __launch_bounds__(decode_threads) decode_long(DecodeColumns job, Words words) {
-  const unsigned chunks = (words.count + words.side - 1) / words.side;
-  const std::size_t c = this_warp() / chunks;
-  if (c >= job.columns) return;
-  const unsigned lane = threadIdx.x % 32, part = lane / words.side;
-  const unsigned k = static_cast<unsigned>(this_warp() % chunks) * words.side + lane % words.side;
-  const auto* in = reinterpret_cast<const unsigned*>(job.in) + c * (2 + words.count);
-  if (k >= words.count) return;
-  const Reader<OneBit> reader(pair_at(in), words.bits);
-  const unsigned word = in[2 + k];
-  float* values = job.values + c * job.rows;
-  // What is added to is read eight at a time: behind a store the compiler would let each wait for the one before it.
-  constexpr unsigned batch = 8;
-  for (unsigned first = part; first < words.per_word; first += words.parts * batch) {
+  constexpr unsigned batch = 4;
+  for (unsigned base = 0; base < count; base += 32 * batch) {
+    const auto element = [&](unsigned u) { return base + 32 * u + lane; };
     float old[batch] = {};
-    if constexpr (Add) {
+    unsigned word[batch] = {};
 #pragma unroll
-      for (unsigned u = 0; u < batch; ++u) {
-        const unsigned i = first + u * words.parts, r = i * words.count + k;
-        if (i < words.per_word && r < words.rows) old[u] = values[r];
+    for (unsigned u = 0; u < batch; ++u)
+      if (const unsigned e = element(u); e < count) {
+        if constexpr (Add) old[u] = values[e];
+        if constexpr (!OneBit) {
+          const unsigned column = words.column_of(e), row = e - column * rows;
+          word[u] = in[column * step + 2 + row - words.part_of_word(row) * words.count];
+        }
       }
-    }
 #pragma unroll
     for (unsigned u = 0; u < batch; ++u) {
-      const unsigned i = first + u * words.parts, r = i * words.count + k;
-      if (i >= words.per_word || r >= words.rows) break;
-      const float v = reader(word >> (i * words.bits));
-      values[r] = Add ? old[u] + v : v;
+      const unsigned e = element(u), column = words.column_of(e), row = e - column * rows;
+      const unsigned source = column < 32 ? column : 31;
+      float v;
+      if constexpr (OneBit) {
+        const float low = __shfl_sync(whole_warp, reader.low, source),
+                    high = __shfl_sync(whole_warp, reader.high, source);
+        v = (__shfl_sync(whole_warp, own_word, source) >> row & 1u) ? high : low;  // up to 32 rows are one word
+      } else {
+        Reader<OneBit> theirs = reader;
+        theirs.grid.lower = __shfl_sync(whole_warp, reader.grid.lower, source);
+        theirs.grid.step = __shfl_sync(whole_warp, reader.grid.step, source);
+        v = theirs(word[u] >> (words.part_of_word(row) * words.bits));
+      }
+      if (e < count) values[e] = Add ? old[u] + v : v;
     }
   }
 }
 
-// write(i, read(i)) for all i below count, four at a time: all is read before anything is written, so that their loads
-// are on the way together.
+// How longer columns are dealt to warps. A lane reads eight values and more, if need be from several words; all words
+// come before all of what is added to, and that before anything is written (batch.h).
+template <unsigned Bits>
+struct Dealt {
+  static constexpr unsigned per_word = 32 / Bits, batch = 8, of_word = per_word < batch ? per_word : batch,
+                            turns = batch / of_word;
+  unsigned shares;  // of a column
+  explicit Dealt(const Words& w) : shares((w.count + w.side * turns - 1) / (w.side * turns)) {}
+};
+
+template <unsigned Bits, bool Add>
+__global__ void __launch_bounds__(decode_threads) decode_long(DecodeColumns job, Words words, Dealt<Bits> dealt) {
+  using D = Dealt<Bits>;
+  // In 32 bits: more warps than that would fill no memory.
+  const unsigned warp = blockIdx.x * decode_warps + threadIdx.x / 32, lane = threadIdx.x % 32;
+  const unsigned c = warp / dealt.shares, share = warp - c * dealt.shares;
+  if (c >= job.columns) return;
+  const auto* in = reinterpret_cast<const unsigned*>(job.in) + std::size_t{c} * (2 + words.count);
+  const unsigned first_word = share * D::turns * words.side + words.word_of(lane);
+  unsigned word[D::turns], end[D::turns];
+#pragma unroll
+  for (unsigned t = 0; t < D::turns; ++t) {
+    const unsigned k = first_word + t * words.side;
+    word[t] = k < words.count ? in[2 + k] : 0;
+    end[t] = k < words.count ? words.rows : 0;
+  }
+  const Reader<Bits == 1> reader(pair_at(in), Bits);
+  float* values = job.values + c * job.rows;
+  // Place i of a word means a row beyond the last one where there is no such place.
+  for (unsigned first = words.part_of(lane); first < D::per_word; first += words.parts * D::of_word) {
+    const auto place = [&](unsigned u) { return first + u % D::of_word * words.parts; };
+    const auto row = [&](unsigned u) { return place(u) * words.count + first_word + u / D::of_word * words.side; };
+    float old[D::batch] = {};
+    if constexpr (Add) {
+#pragma unroll
+      for (unsigned u = 0; u < D::batch; ++u)
+        if (row(u) < end[u / D::of_word]) old[u] = values[row(u)];
+    }
+#pragma unroll
+    for (unsigned u = 0; u < D::batch; ++u)
+      if (row(u) < end[u / D::of_word]) {
+        const float v = reader(word[u / D::of_word] >> (place(u) * Bits));
+        values[row(u)] = Add ? old[u] + v : v;
+      }
+  }
+}
+
+// write(i, read(i)) for all i below count, four of them by a thread.
 template <class Read, class Write>
 __device__ void each(std::size_t count, const Read& read, const Write& write) {
-  constexpr unsigned unroll = 4;
-  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * decode_threads * unroll + threadIdx.x;
-  decltype(read(first)) values[unroll];
-#pragma unroll
-  for (unsigned u = 0; u < unroll; ++u)
-    if (first + u * decode_threads < count) values[u] = read(first + u * decode_threads);
-#pragma unroll
-  for (unsigned u = 0; u < unroll; ++u)
-    if (first + u * decode_threads < count) write(first + u * decode_threads, values[u]);
+  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * decode_threads * 4 + threadIdx.x;
+  if (first < count) tutti::cuda::batch<4>(first, std::size_t{decode_threads}, count, read, write);
 }
 unsigned blocks_of(std::size_t count) {
   return static_cast<unsigned>((count + 4 * decode_threads - 1) / (4 * decode_threads));
@@ -165,15 +177,26 @@ void start_each(void (*kernel)(P...), std::size_t count, cudaStream_t stream, co
   if (count > 0) tutti::cuda::launch(kernel, dim3(blocks_of(count)), dim3(decode_threads), stream, count, arguments...);
 }
 
-template <bool OneBit, bool Add>
+// For `warps` warps.
+template <class... P, class... A>
+void start_warps(void (*kernel)(P...), std::size_t warps, cudaStream_t stream, const A&... arguments) {
+  tutti::cuda::launch(kernel, dim3(static_cast<unsigned>((warps + decode_warps - 1) / decode_warps)),
+                      dim3(decode_threads), stream, arguments...);
+}
+
+template <unsigned Bits, bool Add>
 void start(const DecodeColumns& job, cudaStream_t stream) {
-  const Words words(job.bits, job.rows);
-  const bool in_short = job.rows <= 32;
-  const std::size_t warps =
-      in_short ? (job.columns + 31) / 32 : job.columns * ((words.count + words.side - 1) / words.side);
-  tutti::cuda::launch(in_short ? decode_short<OneBit, Add> : decode_long<OneBit, Add>,
-                      dim3(static_cast<unsigned>((warps + decode_warps - 1) / decode_warps)), dim3(decode_threads),
-                      stream, job, words);
+  const Words words(Bits, job.rows);
+  const Dealt<Bits> dealt(words);
+  if (job.rows <= 32)
+    start_warps(decode_short<Bits == 1, Add>, (job.columns + 31) / 32, stream, job, words);
+  else
+    start_warps(decode_long<Bits, Add>, job.columns * dealt.shares, stream, job, words, dealt);
+}
+
+template <unsigned Bits>
+void start(const DecodeColumns& job, cudaStream_t stream) {
+  job.add ? start<Bits, true>(job, stream) : start<Bits, false>(job, stream);
 }
 
 }  // namespace
@@ -182,10 +205,11 @@ void decode(const DecodeColumns& job, cudaStream_t stream) {
   if (job.rows == 0 || job.columns == 0) return;
   if (travels_raw(job.bits, job.rows))
     return decode_floats(job.add, job.rows * job.columns, job.in, job.values, stream);
-  if (job.bits == 1)
-    job.add ? start<true, true>(job, stream) : start<true, false>(job, stream);
-  else
-    job.add ? start<false, true>(job, stream) : start<false, false>(job, stream);
+  if (job.bits == 1) return start<1>(job, stream);
+  if (job.bits == 2) return start<2>(job, stream);
+  if (job.bits == 4) return start<4>(job, stream);
+  if (job.bits == 8) return start<8>(job, stream);
+  start<16>(job, stream);
 }
 
 void encode_halves(Half format, std::size_t count, const float* values, float* residual, std::byte* out,

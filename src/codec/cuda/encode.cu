@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantising columns. A column is read once: its values wait in shared memory for the two floats. Sums run in the 64
-// virtual lanes of the CPU codecs, two per lane of a warp, folded in halves.
+// Quantising columns. A column is read once, if shared memory has room for it: its values wait there for the two
+// floats. Sums run in the 64 virtual lanes of the CPU codecs, two per lane of a warp, folded in halves.
+#include "base/cuda/batch.h"
 #include "codec/cuda/quantizer.h"
 
 namespace tutti::codec::cuda {
 namespace {
 
-constexpr unsigned encode_threads = 128;
+constexpr unsigned encode_threads = 128, reads_at_once = 8;
 
 // ---- columns of up to 32 rows: a lane each
 // -----------------------------------------------------------------------------
@@ -47,7 +48,8 @@ __device__ Pair pair_of_column(Statistic statistic, const float* v, unsigned row
     return around(mean - deviation, mean + deviation);
   }
   unsigned ones = 0;
-  for (unsigned i = 0; i < rows; ++i) ones += v[i] >= 0.0f;
+#pragma unroll
+  for (unsigned i = 0; i < Size; ++i) ones += i < rows && v[i] >= 0.0f;
   const float negative = fold_column<Size>(v, rows, [](float x) { return x >= 0.0f ? 0.0f : x; });
   const float positive = fold_column<Size>(v, rows, [](float x) { return x >= 0.0f ? x : 0.0f; });
   const float m0 = ones < rows ? negative / static_cast<float>(rows - ones) : 0.0f;
@@ -79,19 +81,6 @@ __device__ void write_column(const Quantizer<OneBit>& quantize, const Words& w, 
   }
 }
 
-// Calls use(element of the tile, its place in shared memory) for this lane's elements of a tile of columns.
-template <class Use>
-__device__ void each_of_tile(unsigned rows, unsigned total, unsigned lane, unsigned stride, const Use& use) {
-  unsigned column = lane / rows, row = lane % rows;
-  const unsigned columns_on = 32 / rows, rows_on = 32 % rows;
-#pragma unroll 4
-  for (unsigned e = lane; e < total; e += 32) {
-    use(e, column * stride + row);
-    column += columns_on, row += rows_on;
-    if (row >= rows) row -= rows, ++column;
-  }
-}
-
 template <unsigned Size, bool OneBit>
 __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job, Words words, bool raw) {
   constexpr unsigned warps = encode_threads / 32;
@@ -105,7 +94,14 @@ __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job
   float* tile = values[warp];
   const float* from = job.values + first * rows;
   float* residual = job.residual + first * rows;
-  each_of_tile(rows, columns * rows, lane, stride, [&](unsigned e, unsigned at) { tile[at] = from[e] + residual[e]; });
+  const unsigned count = columns * rows;
+  const auto place = [&](unsigned e) { return e + words.column_of(e) * (stride - rows); };
+  constexpr unsigned at_once = Size < reads_at_once ? Size : reads_at_once;
+#pragma unroll 1
+  for (unsigned e = lane; e < count; e += 32 * at_once)
+    tutti::cuda::batch<at_once>(
+        e, 32u, count, [&](unsigned i) { return from[i] + residual[i]; },
+        [&](unsigned i, float v) { tile[place(i)] = v; });
   __syncwarp();
   const unsigned step = raw ? rows : 2 + words.count;
   if (lane < columns) {
@@ -115,8 +111,10 @@ __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job
     write_column<OneBit>(Quantizer<OneBit>(pair, threshold, job.bits), words, raw, pair, v, sent[warp] + lane * step);
   }
   __syncwarp();
-  each_of_tile(rows, columns * rows, lane, stride, [&](unsigned e, unsigned at) { residual[e] = tile[at]; });
+#pragma unroll 1
+  for (unsigned e = lane; e < count; e += 32) residual[e] = tile[place(e)];
   auto* out = reinterpret_cast<unsigned*>(job.out) + first * step;
+#pragma unroll 1
   for (unsigned e = lane; e < columns * step; e += 32) out[e] = sent[warp][e];
 }
 
@@ -128,12 +126,15 @@ struct Sums {
   unsigned count = 0;
 };
 
-// A column and the team that works on it. Values stay in shared memory if they fit, else they come from memory again.
-template <unsigned Team, unsigned Staged>
+// The values of a column, `room` at a time, wait in shared memory for the team that works on it. Whole: all of them
+// have room there, else they are read again for each pass.
+template <unsigned Team, bool Whole>
 class Column {
  public:
-  __device__ Column(const float* values, float* residual, unsigned rows, float* staged, Sums* shared)
-      : values_(values), residual_(residual), rows_(rows), staged_(staged), shared_(shared) {}
+  __device__ Column(const float* values, float* residual, unsigned rows, float* staged, unsigned room, Sums* shared)
+      : values_(values), residual_(residual), rows_(rows), staged_(staged), room_(room), shared_(shared) {
+    if constexpr (Whole) stage(0, rows_);
+  }
 
   __device__ unsigned rank() const { return threadIdx.x % Team; }
   __device__ void sync() const {
@@ -142,23 +143,26 @@ class Column {
     else
       __syncthreads();
   }
-  __device__ float value(unsigned r) const { return rows_ <= Staged ? staged_[r] : values_[r] + residual_[r]; }
+  __device__ float value(unsigned r) const {
+    if constexpr (Whole)
+      return staged_[r];
+    else
+      return values_[r] + residual_[r];
+  }
 
   // add(Sums&, value) over all rows, in the order of the 64 lanes; the same on every thread.
   template <class Add>
   __device__ Sums sums(const Add& add) {
     Sums even, odd;  // lanes rank and rank + 32
-    for (unsigned first = 0; first < rows_; first += Staged) {
-      const unsigned end = rows_ - first < Staged ? rows_ : first + Staged;
-      stage(first, end);
-      sync();
-      if (rank() < 32) {
-        unsigned r = rank();
-        const unsigned count = end - first;
-        for (; r + 32 < count; r += 64) add(even, staged_[r]), add(odd, staged_[r + 32]);
-        if (r < count) add(even, staged_[r]);
+    if constexpr (Whole) {
+      add_staged(rows_, add, even, odd);
+    } else {
+      for (unsigned first = 0; first < rows_; first += room_) {
+        const unsigned count = rows_ - first < room_ ? rows_ - first : room_;
+        stage(first, count);
+        add_staged(count, add, even, odd);
+        sync();
       }
-      if (end < rows_) sync();
     }
     return fold(even, odd);
   }
@@ -195,30 +199,51 @@ class Column {
   template <bool OneBit>
   __device__ void write(const Quantizer<OneBit>& quantize, const Words& w, Pair pair, unsigned* out) const {
     if (rank() == 0) out[0] = __float_as_uint(pair.lower), out[1] = __float_as_uint(pair.upper);
-    const unsigned lane = rank() % 32, part = lane / w.side;
+    const unsigned part = w.part_of(rank() % 32);
     for (unsigned first = rank() / 32 * w.side; first < w.count; first += Team / 32 * w.side) {
-      const unsigned k = first + lane % w.side;
-      unsigned word = 0;
-#pragma unroll 4
-      for (unsigned i = part; i < w.per_word; i += w.parts) {
-        const unsigned r = i * w.count + k;
-        if (k >= w.count || r >= rows_) break;
-        const float v = value(r);
-        float back;
-        word |= quantize(v, back) << (i * w.bits);
-        residual_[r] = v - back;
-      }
+      const unsigned k = first + w.word_of(rank() % 32);
+      // The places of this lane in word k are rows, as far as there are some.
+      const unsigned end = k < w.count ? rows_ : 0, step = w.parts * w.count;
+      unsigned word = 0, shift = part * w.bits;
+      tutti::cuda::in_batches<reads_at_once>(
+          part * w.count + k, step, end, [&](unsigned row) { return value(row); },
+          [&](unsigned row, float v) {
+            float back;
+            word |= quantize(v, back) << shift;
+            shift += w.parts * w.bits;
+            residual_[row] = v - back;
+          });
       for (unsigned by = w.side; by < 32; by *= 2) word |= __shfl_xor_sync(whole_warp, word, by);
       if (part == 0 && k < w.count) out[2 + k] = word;
     }
   }
 
  private:
-  __device__ void stage(unsigned first, unsigned end) {
-    if (rows_ <= Staged && staged_here_) return;
-    staged_here_ = true;
-#pragma unroll 8
-    for (unsigned r = first + rank(); r < end; r += Team) staged_[r - first] = values_[r] + residual_[r];
+  __device__ void stage(unsigned first, unsigned count) {
+    const float *values = values_ + first, *residual = residual_ + first;
+    tutti::cuda::in_batches<reads_at_once>(
+        std::size_t{rank()}, std::size_t{Team}, std::size_t{count},
+        [&](std::size_t i) { return values[i] + residual[i]; }, [&](std::size_t i, float v) { staged_[i] = v; });
+    sync();
+  }
+
+  template <class Add>
+  __device__ void add_staged(unsigned count, const Add& add, Sums& even, Sums& odd) const {
+    if (rank() >= 32) return;
+    struct Two {
+      float even, odd;
+    };
+    unsigned r = rank();
+    tutti::cuda::in_batches<4>(
+        r, 64u, count > 32 ? count - 32 : 0,
+        [&](unsigned i) {
+          return Two{staged_[i], staged_[i + 32]};
+        },
+        [&](unsigned i, const Two& two) {
+          add(even, two.even), add(odd, two.odd);
+          r = i + 64;
+        });
+    if (r < count) add(even, staged_[r]);
   }
 
   __device__ Sums fold(const Sums& even, const Sums& odd) {
@@ -242,20 +267,20 @@ class Column {
   float* residual_;
   unsigned rows_;
   float* staged_;
+  unsigned room_;
   Sums* shared_;
-  bool staged_here_ = false;
 };
 
-template <unsigned Team, unsigned Staged, bool OneBit>
-__global__ void __launch_bounds__(encode_threads) encode_long(EncodeColumns job, Words words) {
-  constexpr unsigned teams = encode_threads / Team;
-  __shared__ float staged[teams][Staged];
-  __shared__ Sums shared;
+// `room`: values of a column that have room in shared memory, behind what the team tells each other.
+template <unsigned Team, bool Whole, bool OneBit>
+__global__ void __launch_bounds__(Team < encode_threads ? encode_threads : Team)
+    encode_long(EncodeColumns job, Words words, unsigned room) {
   const unsigned team = threadIdx.x / Team;
-  const std::size_t c = static_cast<std::size_t>(blockIdx.x) * teams + team;
+  const std::size_t c = std::size_t{blockIdx.x} * (blockDim.x / Team) + team;
   if (c >= job.columns) return;
-  Column<Team, Staged> column(job.values + c * job.rows, job.residual + c * job.rows, words.rows, staged[team],
-                              &shared);
+  auto* const shared = reinterpret_cast<Sums*>(tutti::cuda::asked_for);
+  Column<Team, Whole> column(job.values + c * job.rows, job.residual + c * job.rows, words.rows,
+                             reinterpret_cast<float*>(tutti::cuda::asked_for + 1) + team * room, room, shared);
   float threshold;
   const Pair pair = column.pair(job.statistic, threshold);
   auto* out = reinterpret_cast<unsigned*>(job.out) + c * (2 + words.count);
@@ -269,11 +294,14 @@ void start_short(const EncodeColumns& job, const Words& words, cudaStream_t stre
                       travels_raw(job.bits, job.rows));
 }
 
-template <unsigned Team, unsigned Staged, bool OneBit>
-void start_long(const EncodeColumns& job, const Words& words, cudaStream_t stream) {
-  constexpr unsigned teams = encode_threads / Team;
+constexpr std::size_t shared_bytes(std::size_t values) { return sizeof(uint4) + sizeof(float) * values; }
+
+template <unsigned Team, bool Whole, bool OneBit>
+void start_long(const EncodeColumns& job, const Words& words, std::size_t room, cudaStream_t stream) {
+  constexpr unsigned threads = Team < encode_threads ? encode_threads : Team, teams = threads / Team;
   const auto blocks = static_cast<unsigned>((job.columns + teams - 1) / teams);
-  tutti::cuda::launch(encode_long<Team, Staged, OneBit>, dim3(blocks), dim3(encode_threads), stream, job, words);
+  tutti::cuda::launch_with_shared(encode_long<Team, Whole, OneBit>, dim3(blocks), dim3(threads),
+                                  shared_bytes(teams * room), stream, job, words, room);
 }
 
 template <bool OneBit>
@@ -283,9 +311,10 @@ void start(const EncodeColumns& job, cudaStream_t stream) {
   if (job.rows <= 8) return start_short<8, OneBit>(job, words, stream);
   if (job.rows <= 16) return start_short<16, OneBit>(job, words, stream);
   if (job.rows <= short_rows) return start_short<32, OneBit>(job, words, stream);
-  if (job.rows <= 512) return start_long<32, 512, OneBit>(job, words, stream);
-  if (job.rows <= 2048) return start_long<32, 2048, OneBit>(job, words, stream);
-  start_long<encode_threads, 10240, OneBit>(job, words, stream);
+  if (job.rows <= 2048) return start_long<32, true, OneBit>(job, words, job.rows, stream);
+  if (shared_bytes(job.rows) <= tutti::cuda::most_shared_memory())
+    return start_long<256, true, OneBit>(job, words, job.rows, stream);
+  start_long<256, false, OneBit>(job, words, 8192, stream);  // little, so that several blocks go side by side
 }
 
 }  // namespace

@@ -89,23 +89,28 @@ struct Reader {
 // How the rows of a column lie in its words: row i * words + w in word w, lowest bits first. A warp takes up to 32
 // words at a time; where there are fewer, several lanes share one.
 struct Words {
-  unsigned count, rows, bits, per_word, side, parts;  // side: words at a time; parts: lanes that share a word
-  unsigned inverse;                                   // of count, so that short columns divide by a product
+  unsigned count, rows, bits;
+  unsigned side, side_bits, parts;  // side: words at a time, two to the side_bits; parts: lanes that share a word
+  unsigned of_count, of_rows;       // their inverses, so that short columns divide by a product
   Words(int b, std::size_t r)
       : count(static_cast<unsigned>(words_per_column(b, r))),
         rows(static_cast<unsigned>(r)),
         bits(static_cast<unsigned>(b)),
-        per_word(32 / bits) {
-    side = 1;
-    while (side < count && side < 32) side *= 2;
+        side(1),
+        side_bits(0) {
+    while (side < count && side < 32) side *= 2, ++side_bits;
     parts = 32 / side;
-    inverse = (one + count - 1) / count;
+    of_count = (one + count - 1) / count, of_rows = (one + rows - 1) / rows;
   }
-  // row / count, for rows below 32: the error stays below 1 / 32.
-  __device__ unsigned part_of_word(unsigned row) const { return row * inverse / one; }
+  // What a lane does: which word of those at a time, and which part of it.
+  __device__ unsigned word_of(unsigned lane) const { return lane & (side - 1); }
+  __device__ unsigned part_of(unsigned lane) const { return lane >> side_bits; }
+  // row / count, and element / rows in 32 columns and a few beyond, of up to 32 rows: the error stays below 1 / 32.
+  __device__ unsigned part_of_word(unsigned row) const { return row * of_count / one; }
+  __device__ unsigned column_of(unsigned element) const { return element * of_rows / one; }
 
  private:
-  static constexpr unsigned one = 1024;
+  static constexpr unsigned one = 65536;
 };
 
 }  // namespace tutti::codec::cuda

@@ -13,11 +13,20 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <vector>
 
 constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim;
+
+// The kernels' declaration of the memory that a launch asks for; CUDA defines it for each block. Behind it stands what
+// tells that a block wrote beyond.
+namespace tutti::cuda {
+extern thread_local uint4 asked_for[];
+constinit thread_local uint4 asked_for[cuda_double::most_shared_memory / sizeof(uint4) + 1] = {};
+}  // namespace tutti::cuda
 
 namespace cuda_double {
 namespace {
@@ -200,10 +209,40 @@ namespace {
 
 bool fits(const cudaLaunchConfig_t& config) {
   const std::size_t threads = std::size_t{config.blockDim.x} * config.blockDim.y * config.blockDim.z;
-  return threads > 0 && threads <= kMostThreads && config.blockDim.z <= 64 && config.dynamicSmemBytes == 0 &&
-         config.gridDim.x > 0 && config.gridDim.x <= 0x7fffffffu && config.gridDim.y > 0 && config.gridDim.z > 0 &&
+  return threads > 0 && threads <= kMostThreads && config.blockDim.z <= 64 && config.gridDim.x > 0 &&
+         config.gridDim.x <= 0x7fffffffu && config.gridDim.y > 0 && config.gridDim.z > 0 &&
          config.gridDim.y <= kMostGrid && config.gridDim.z <= kMostGrid;
 }
+
+// What launches of a kernel may ask for.
+struct SharedMemory {
+  std::mutex mutex;
+  std::map<const void*, std::size_t> most;
+};
+SharedMemory& shared_memory() {
+  static SharedMemory s;
+  return s;
+}
+std::size_t shared_memory_of(const void* kernel) {
+  constexpr std::size_t without_asking = std::size_t{48} << 10;
+  const std::lock_guard lock(shared_memory().mutex);
+  const auto found = shared_memory().most.find(kernel);
+  return found == shared_memory().most.end() ? without_asking : found->second;
+}
+
+// Bytes behind the shared memory that a block may use.
+class Fence {
+ public:
+  explicit Fence(std::size_t bytes) : at_(reinterpret_cast<unsigned char*>(tutti::cuda::asked_for) + bytes) {
+    std::fill_n(at_, width, mark);
+  }
+  bool stands() const { return std::count(at_, at_ + width, mark) == width; }
+
+ private:
+  static constexpr std::ptrdiff_t width = 16;
+  static constexpr unsigned char mark = 0xa5;
+  unsigned char* at_;
+};
 
 // What all blocks of a kernel have in common.
 void prepare(Block& b, const cudaLaunchConfig_t& config, const std::function<void()>& thread, Order& order) {
@@ -229,22 +268,33 @@ void run(const cudaLaunchConfig_t& config, const std::function<void()>& thread) 
   blockDim = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
   gridDim = {grid.x, grid.y, grid.z};
   number(blocks, std::size_t{grid.x} * grid.y * grid.z, order);
+  const Fence fence(config.dynamicSmemBytes);
   for (const unsigned b : blocks) {
     own.number = b;
     blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
     own.works = true;
     run_block(own, order);
     own.works = false;
+    if (!fence.stands()) stop("a block wrote beyond the shared memory that its launch asked for");
     if (own.failure) std::rethrow_exception(std::exchange(own.failure, nullptr));
   }
 }
 
 }  // namespace
 
-cudaError_t enqueue(const cudaLaunchConfig_t& config, std::function<void()> thread) {
+cudaError_t enqueue(const void* kernel, const cudaLaunchConfig_t& config, std::function<void()> thread) {
   if (!fits(config)) return cudaErrorInvalidConfiguration;
+  if (config.dynamicSmemBytes > shared_memory_of(kernel)) return cudaErrorInvalidValue;
   enqueue(config.stream, [config, thread = std::move(thread)] { run(config, thread); });
   return cudaSuccess;
 }
 
 }  // namespace cuda_double
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  if (value < 0 || static_cast<std::size_t>(value) > cuda_double::most_shared_memory) return cudaErrorInvalidValue;
+  cuda_double::SharedMemory& s = cuda_double::shared_memory();
+  const std::lock_guard lock(s.mutex);
+  s.most[kernel] = static_cast<std::size_t>(value);
+  return cudaSuccess;
+}

@@ -2,6 +2,7 @@
 // The stand-in of the CUDA runtime: what the host asks of the device and copies, over the streams of queue.cpp.
 #include <cuda_runtime.h>
 
+#include "place.h"
 #include "queue.h"
 
 #include <cstdio>
@@ -67,8 +68,8 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   std::snprintf(id, static_cast<std::size_t>(length), "stand-in:%d", device);
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 1;
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? static_cast<int>(cuda_double::most_shared_memory) : 1;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {

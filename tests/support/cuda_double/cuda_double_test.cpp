@@ -58,6 +58,43 @@ TEST(CudaDouble, BarriersHoldTheBlock) {
   }
 }
 
+}  // namespace
+
+namespace tutti::cuda {
+extern __shared__ uint4 asked_for[];  // as kernels do it
+}
+
+namespace {
+
+__global__ void fill_shared(int* out, unsigned count) {
+  auto* const values = reinterpret_cast<int*>(tutti::cuda::asked_for);
+  for (unsigned i = threadIdx.x; i < count; i += blockDim.x) values[i] = static_cast<int>(i);
+  __syncthreads();
+  if (threadIdx.x == 0) *out = values[count - 1];
+}
+
+TEST(CudaDouble, LaunchesAskForSharedMemory) {
+  int out = 0;
+  const auto fill = [&](std::size_t bytes, std::size_t written) {
+    cudaLaunchConfig_t config;
+    config.blockDim = dim3(64), config.dynamicSmemBytes = bytes;
+    return cudaLaunchKernelEx(&config, fill_shared, &out, static_cast<unsigned>(written / sizeof(int)));
+  };
+  constexpr std::size_t usual = 48 << 10, more = 100 << 10;
+  EXPECT_EQ(fill(usual, usual), cudaSuccess);
+  EXPECT_EQ(out, static_cast<int>(usual / sizeof(int)) - 1);
+  EXPECT_EQ(fill(usual + 4, usual), cudaErrorInvalidValue);
+  EXPECT_DEATH(fill(1000, 1004), "wrote beyond");
+  const auto* const kernel = reinterpret_cast<const void*>(fill_shared);
+  int most = 0;
+  EXPECT_EQ(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), cudaSuccess);
+  EXPECT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, more), cudaSuccess);
+  EXPECT_EQ(fill(more, more), cudaSuccess);
+  EXPECT_EQ(out, static_cast<int>(more / sizeof(int)) - 1);
+  EXPECT_EQ(fill(more + 4, more), cudaErrorInvalidValue);
+}
+
 // Threads beyond `active` leave at once: barriers count who is still there.
 __global__ void early_leavers(int* out, unsigned active) {
   if (threadIdx.x >= active) return;

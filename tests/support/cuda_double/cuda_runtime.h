@@ -50,7 +50,8 @@ constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDe
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
 constexpr unsigned cudaMemAttachGlobal = 1;
 
-enum cudaDeviceAttr { cudaDevAttrConcurrentManagedAccess = 89 };
+enum cudaDeviceAttr { cudaDevAttrConcurrentManagedAccess = 89, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount;
@@ -133,12 +134,15 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
 namespace cuda_double {
 
 // Takes a kernel into the queue of its stream; `thread` is run for every thread of every block.
-cudaError_t enqueue(const cudaLaunchConfig_t&, std::function<void()> thread);
+cudaError_t enqueue(const void* kernel, const cudaLaunchConfig_t&, std::function<void()> thread);
 
 }  // namespace cuda_double
 
+// How much shared memory launches of a kernel may ask for; without this, 48 KB.
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
+
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... given) {
-  return cuda_double::enqueue(*config,
+  return cuda_double::enqueue(reinterpret_cast<const void*>(kernel), *config,
                               [kernel, values = std::tuple<Parameters...>(given...)] { std::apply(kernel, values); });
 }

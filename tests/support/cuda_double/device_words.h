@@ -15,8 +15,9 @@
 #define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-// Blocks run one at a time on each host thread, so a block's memory may be the thread's.
-#define __shared__ static thread_local
+// Blocks run one at a time on each host thread, so a block's memory may be the thread's. In a function that is static
+// without saying so; memory that a launch asks for is declared extern.
+#define __shared__ thread_local
 
 namespace cuda_double {
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// place.h -- which thread of which kernel runs now, and how far it has come: for who watches what it touches.
+// place.h -- which thread of which kernel runs now, and how far it has come: for who watches what it touches. And how
+// much shared memory there is.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
 namespace cuda_double {
+
+// What a block may have of shared memory, if its kernel asks for it: that of an H100.
+constexpr std::size_t most_shared_memory = std::size_t{227} << 10;
 
 struct Place {
   std::uint64_t launch = 0;  // of all that there were
