@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/windows.h"
 
@@ -11,13 +12,14 @@ namespace {
 
 // One side of an arrangement: sizes, and how far apart channels and pixels lie.
 struct Side {
-  unsigned size[3], channels, channel_step, pixel_step;
-  unsigned pixels() const { return size[0] * size[1] * size[2]; }
+  Axis size[3], channels;
+  unsigned channel_step, pixel_step;
+  unsigned pixels() const { return size[0].size * size[1].size * size[2].size; }
   Side(const ImageWindow::Sizes& s, std::size_t n, bool last)
-      : size{static_cast<unsigned>(s[0]), static_cast<unsigned>(s[1]), static_cast<unsigned>(s[2])},
-        channels(static_cast<unsigned>(n)),
+      : size{Axis(s[0]), Axis(s[1]), Axis(s[2])},
+        channels(n),
         channel_step(last ? 1 : pixels()),
-        pixel_step(last ? channels : 1) {}
+        pixel_step(last ? channels.size : 1) {}
 };
 struct Pair {
   Side image, operand;
@@ -26,26 +28,23 @@ struct Pair {
       : image(a.image, a.channels, a.format == Format::blocked),
         operand(a.frame, a.stored, a.last),
         pad{static_cast<unsigned>(a.pad[0]), static_cast<unsigned>(a.pad[1]), static_cast<unsigned>(a.pad[2])},
-        image_plane(image.pixels() * image.channels),
-        operand_plane(operand.pixels() * operand.channels) {}
+        image_plane(image.pixels() * image.channels.size),
+        operand_plane(operand.pixels() * operand.channels.size) {}
 };
 
 // Element `e` of a side, in the order of its memory: column, place, channel.
 struct Element3 {
   unsigned at[3], channel, column;
   __device__ Element3(const Side& s, unsigned e) {
-    const bool last = s.channel_step == 1 && s.channels > 1;
-    if (last) channel = e % s.channels, e /= s.channels;
-    at[0] = e % s.size[0], e /= s.size[0];
-    at[1] = e % s.size[1], e /= s.size[1];
-    at[2] = 0;
-    if (s.size[2] > 1) at[2] = e % s.size[2], e /= s.size[2];
-    if (!last) channel = e % s.channels, e /= s.channels;
+    const bool last = s.channel_step == 1 && s.channels.size > 1;
+    if (last) channel = s.channels.split(e);
+    at[0] = s.size[0].split(e), at[1] = s.size[1].split(e), at[2] = s.size[2].split(e);
+    if (!last) channel = s.channels.split(e);
     column = e;
   }
 };
 __device__ inline unsigned offset_in(const Side& s, unsigned x, unsigned y, unsigned z, unsigned channel) {
-  return ((z * s.size[1] + y) * s.size[0] + x) * s.pixel_step + channel * s.channel_step;
+  return ((z * s.size[1].size + y) * s.size[0].size + x) * s.pixel_step + channel * s.channel_step;
 }
 
 template <class Image, class T, unsigned V>
@@ -54,10 +53,11 @@ __global__ void arrange_each(Pair p, unsigned count, const Image* image, T* oper
     const Element3 to(p.operand, e);
     // Before the image these differences wrap around and are too large, too.
     const unsigned x = to.at[0] - p.pad[0], y = to.at[1] - p.pad[1], z = to.at[2] - p.pad[2];
+    const Side& from = p.image;
     const bool inside =
-        x < p.image.size[0] && y < p.image.size[1] && z < p.image.size[2] && to.channel < p.image.channels;
+        x < from.size[0].size && y < from.size[1].size && z < from.size[2].size && to.channel < from.channels.size;
     Lanes<V> v{};
-    if (inside) v = load<V>(image + std::size_t{to.column} * p.image_plane + offset_in(p.image, x, y, z, to.channel));
+    if (inside) v = load<V>(image + std::size_t{to.column} * p.image_plane + offset_in(from, x, y, z, to.channel));
     store(operand + e, v);
   }
 }
@@ -68,8 +68,9 @@ __global__ void spread_each(Pair p, unsigned count, const T* operand, Behind beh
     const Element3 to(p.image, e);
     const unsigned x = to.at[0] + p.pad[0], y = to.at[1] + p.pad[1], z = to.at[2] + p.pad[2];
     Lanes<V> v{};
-    if (x < p.operand.size[0] && y < p.operand.size[1] && z < p.operand.size[2])
-      v = load<V>(operand + std::size_t{to.column} * p.operand_plane + offset_in(p.operand, x, y, z, to.channel));
+    const Side& from = p.operand;
+    if (x < from.size[0].size && y < from.size[1].size && z < from.size[2].size)
+      v = load<V>(operand + std::size_t{to.column} * p.operand_plane + offset_in(from, x, y, z, to.channel));
     for (unsigned l = 0; l < V; ++l) {
       if (behind.bias) v.at[l] += behind.bias[to.channel + l];
       if (behind.relu && v.at[l] < 0.0f) v.at[l] = 0.0f;

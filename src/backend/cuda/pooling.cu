@@ -3,6 +3,7 @@
 // takes one place of a plane, or of some channels where these lie last.
 #include <type_traits>
 
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/windows.h"
@@ -10,20 +11,23 @@
 namespace tutti::cuda {
 namespace {
 
-// Sizes in 32 bits: 64-bit divisions would take longer than the memory. `inner` values lie at each cell.
+// `inner` values lie at each cell.
 struct Sizes {
-  unsigned in[3], out[3], kernel[3], stride[3], pad[3];
-  unsigned inner, groups;  // groups: inner / lanes of a thread
-  unsigned count;          // of the places of a walk
+  Axis in[3], out[3], groups;  // groups: inner / lanes of a thread
+  Divisor by_stride[3];
+  unsigned kernel[3], stride[3], pad[3];
+  unsigned inner;
+  unsigned count;  // of the places of a walk
 
   Sizes(const PoolingShape& s, const ImageWindow::Sizes& walked, unsigned lanes) {
     for (std::size_t a = 0; a < ImageWindow::max_rank; ++a) {
-      in[a] = static_cast<unsigned>(s.window.in[a]), out[a] = static_cast<unsigned>(s.window.out[a]);
+      in[a] = Axis(s.window.in[a]), out[a] = Axis(s.window.out[a]);
       kernel[a] = static_cast<unsigned>(s.window.kernel[a]), stride[a] = static_cast<unsigned>(s.window.stride[a]);
+      by_stride[a] = Divisor(stride[a]);
       pad[a] = static_cast<unsigned>(s.window.pad[a]);
     }
     const bool last = s.format == Format::blocked;
-    inner = last ? static_cast<unsigned>(s.channels) : 1, groups = inner / lanes;
+    inner = last ? static_cast<unsigned>(s.channels) : 1, groups = Axis(inner / lanes);
     const std::size_t all = s.columns * s.channels;
     in_32_bits(all * cells(s.window.in)), in_32_bits(all * cells(s.window.out));
     count = static_cast<unsigned>(all / lanes * cells(walked));
@@ -33,29 +37,29 @@ struct Sizes {
 // The place that number `i` of a walk over planes of `size` means.
 struct Spot {
   unsigned at[3], plane, channel;
-  __device__ Spot(const Sizes& s, const unsigned* size, unsigned i, unsigned lanes) : channel(0) {
-    if (s.groups > 1) channel = i % s.groups * lanes, i /= s.groups;
-    at[0] = i % size[0], i /= size[0];
-    at[1] = i % size[1], i /= size[1];
-    at[2] = 0, plane = i;
-    if (size[2] > 1) at[2] = i % size[2], plane = i / size[2];
+  __device__ Spot(const Sizes& s, const Axis (&size)[3], unsigned i, unsigned lanes) : channel(0) {
+    if (s.groups.size > 1) channel = s.groups.split(i) * lanes;
+    at[0] = size[0].split(i), at[1] = size[1].split(i), at[2] = size[2].split(i);
+    plane = i;
   }
 };
-__device__ inline unsigned index_of(const unsigned* size, unsigned x, unsigned y, unsigned z) {
-  return (z * size[1] + y) * size[0] + x;
+__device__ inline unsigned index_of(const Axis (&size)[3], unsigned x, unsigned y, unsigned z) {
+  return (z * size[1].size + y) * size[0].size + x;
 }
+__device__ inline unsigned product(const Axis (&size)[3]) { return size[0].size * size[1].size * size[2].size; }
 struct Range {
   unsigned begin, end;
 };
 // The real cells under a window, and the windows over a cell, along an axis.
 __device__ inline Range cells_under(const Sizes& s, unsigned axis, unsigned window) {
   const unsigned first = window * s.stride[axis], last = first + s.kernel[axis], pad = s.pad[axis];
-  const unsigned end = last > pad ? last - pad : 0;
-  return {first > pad ? first - pad : 0, end < s.in[axis] ? end : s.in[axis]};
+  const unsigned end = last > pad ? last - pad : 0, size = s.in[axis].size;
+  return {first > pad ? first - pad : 0, end < size ? end : size};
 }
 __device__ inline Range windows_over(const Sizes& s, unsigned axis, unsigned cell) {
-  const unsigned at = cell + s.pad[axis], end = at / s.stride[axis] + 1;
-  return {at >= s.kernel[axis] ? (at - s.kernel[axis]) / s.stride[axis] + 1 : 0, end < s.out[axis] ? end : s.out[axis]};
+  const Divisor& by = s.by_stride[axis];
+  const unsigned at = cell + s.pad[axis], end = by.quotient(at) + 1, size = s.out[axis].size;
+  return {at >= s.kernel[axis] ? by.quotient(at - s.kernel[axis]) + 1 : 0, end < size ? end : size};
 }
 // use(x, y, z) for all places of three ranges.
 template <class Use>
@@ -82,7 +86,7 @@ struct alignas(sizeof(Number) * V < 16 ? sizeof(Number) * V : 16) Numbers {
 
 template <class T, class Number, unsigned V>
 __global__ void pool_max(Sizes s, const T* x, T* y, Number* winners) {
-  const unsigned plane_size = s.in[0] * s.in[1] * s.in[2];
+  const unsigned plane_size = product(s.in);
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.out, i, V);
     const T* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
@@ -106,7 +110,7 @@ __global__ void pool_max(Sizes s, const T* x, T* y, Number* winners) {
 
 template <class T, class Number, unsigned V>
 __global__ void pool_max_back(Sizes s, const T* dy, const Number* winners, T* dx, bool add) {
-  const unsigned plane_size = s.out[0] * s.out[1] * s.out[2];
+  const unsigned plane_size = product(s.out);
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.in, i, V);
     const std::size_t plane = std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
@@ -128,7 +132,7 @@ __global__ void pool_max_back(Sizes s, const T* dy, const Number* winners, T* dx
 
 template <class T, unsigned V>
 __global__ void pool_average(Sizes s, const T* x, T* y) {
-  const unsigned plane_size = s.in[0] * s.in[1] * s.in[2];
+  const unsigned plane_size = product(s.in);
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.out, i, V);
     const T* image = x + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;
@@ -146,7 +150,7 @@ __global__ void pool_average(Sizes s, const T* x, T* y) {
 
 template <class T, unsigned V>
 __global__ void pool_average_back(Sizes s, const T* dy, T* dx, bool add) {
-  const unsigned plane_size = s.out[0] * s.out[1] * s.out[2];
+  const unsigned plane_size = product(s.out);
   for (unsigned i = first_element32(); i < s.count; i += element_step32()) {
     const Spot spot(s, s.in, i, V);
     const T* plane = dy + std::size_t{spot.plane} * plane_size * s.inner + spot.channel;

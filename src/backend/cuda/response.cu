@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Response normalisation: a thread for each value looks at its neighbours among the channels, which are in the cache.
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
@@ -9,14 +10,17 @@ namespace tutti::cuda {
 namespace {
 
 struct Response {
-  unsigned count, channels, radius;
+  unsigned count, radius;
+  Axis channels;
   unsigned step;  // from channel to channel
+  Divisor by_step;
   float bias, alpha, beta;
   explicit Response(const ResponseNormalization& op)
       : count(in_32_bits(op.extent.columns * op.extent.channels * op.extent.pixels)),
-        channels(static_cast<unsigned>(op.extent.channels)),
         radius(static_cast<unsigned>(op.radius)),
+        channels(op.extent.channels),
         step(op.extent.format == Format::plain ? static_cast<unsigned>(op.extent.pixels) : 1),
+        by_step(step),
         bias(static_cast<float>(op.bias)),
         alpha(static_cast<float>(op.alpha)),
         beta(static_cast<float>(op.beta)) {}
@@ -24,8 +28,9 @@ struct Response {
   // use(element) for the neighbours of element e in its pixel's channels, added up.
   template <class Use>
   __device__ float around(unsigned e, const Use& use) const {
-    const unsigned c = e / step % channels;
-    const unsigned before = c < radius ? c : radius, behind = c + radius < channels ? radius : channels - 1 - c;
+    unsigned pixel = by_step.quotient(e);
+    const unsigned c = channels.split(pixel), last = channels.size - 1;
+    const unsigned before = c < radius ? c : radius, behind = c + radius < channels.size ? radius : last - c;
     float sum = 0;
 #pragma unroll 4
     for (unsigned i = e - before * step, k = 0; k <= before + behind; ++k, i += step) sum += use(i);

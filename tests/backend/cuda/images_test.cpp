@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <random>
 #include <stdexcept>
 
+#include "backend/cuda/divisor.h"
 #include "tutti/backend.h"
 
 namespace tutti {
@@ -31,6 +33,25 @@ Values coarse_values(std::size_t n, unsigned seed) {
   Values v = random_values(n, seed);
   for (float& x : v) x = std::round(x * 2);
   return v;
+}
+
+TEST(Divisor, DividesAllNumbersBelowTwoToThe31) {
+  constexpr unsigned most = 0x7fffffffu;
+  std::mt19937 engine(1);
+  const auto drawn = [&] { return static_cast<unsigned>(engine()) & most; };
+  const auto check = [](unsigned n, unsigned by) {
+    ASSERT_EQ(cuda::Divisor(by).quotient(n), n / by) << n << " / " << by;
+    unsigned rest = n;
+    ASSERT_EQ(cuda::Axis(by).split(rest), n % by) << n << " % " << by;
+    ASSERT_EQ(rest, n / by);
+  };
+  for (unsigned by = 1; by < 3000; ++by)
+    for (const unsigned n : {0u, 1u, by - 1, by, by + 1, most / by * by, most / by * by - 1, most, drawn()})
+      check(n, by);
+  for (int i = 0; i < 10000; ++i) {
+    const unsigned by = std::max(drawn() >> i % 30, 1u);
+    check(most / by * by - 1, by), check(drawn(), by);
+  }
 }
 
 void expect_close(const Values& got, const Values& expected, const char* what) {

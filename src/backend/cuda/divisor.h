@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// divisor.h -- division by a number that the host knows, of numbers below 2^31: a product and a shift, where a GPU
+// needs some twenty instructions to divide.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace tutti::cuda {
+
+class Divisor {
+ public:
+  Divisor() = default;
+  explicit Divisor(unsigned by) {
+    while (std::uint64_t{1} << shift_ < by) ++shift_;
+    factor_ = static_cast<unsigned>((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift_) - by) / by + 1);
+  }
+  __host__ __device__ unsigned quotient(unsigned n) const {
+    return (static_cast<unsigned>(std::uint64_t{n} * factor_ >> 32) + n) >> shift_;
+  }
+
+ private:
+  unsigned factor_ = 1, shift_ = 0;
+};
+
+// Sizes of a walk, fastest first: split() takes off the place on the fastest axis and leaves the number on the others.
+struct Axis {
+  unsigned size = 1;
+  Divisor by;
+  Axis() = default;
+  explicit Axis(std::size_t n) : size(static_cast<unsigned>(n)), by(size) {}
+  __device__ unsigned split(unsigned& number) const {
+    const unsigned rest = by.quotient(number), place = number - rest * size;
+    number = rest;
+    return place;
+  }
+};
+
+}  // namespace tutti::cuda
