@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backend/cuda/lanes.h"
+#include "base/cuda/batch.h"
 #include "tutti/image_backend.h"
 
 namespace tutti::cuda {
@@ -75,31 +76,44 @@ __device__ inline void fold_block(TwoSums (&mine)[V], unsigned stride, TwoSums* 
     for (unsigned l = 0; l < V; ++l) to[l * to_step] = {first[l][t], second[l][t]};
 }
 
-// of_channels(first channel) makes what a thread does for V channels, add(their sums, first element), over a block's
-// part of an image with its channels last; the block's sums go to sums[channel * parts + part].
+// of_channels(first channel) makes what a thread does for V channels over a block's part of an image with its channels
+// last: add(their sums, first element, read(first element)), `at_once` of them. The block's sums go to
+// sums[channel * parts + part].
 template <unsigned V, class OfChannels>
 __device__ void sum_rows_of_part(const Parts& p, TwoSums* sums, const OfChannels& of_channels) {
   const RowsOfThread<V> mine(p);
   TwoSums of_thread[V];
   if (mine.end > 0) {
-    const auto add = of_channels(mine.channel);
-    mine.each(p, [&](std::size_t e) { add(of_thread, e); });
+    const auto of = of_channels(mine.channel);
+    const auto element = [&](std::size_t row) { return row * p.channels + mine.channel; };
+    in_batches<of.at_once>(
+        mine.row, mine.step, mine.end, [&](std::size_t row) { return of.read(element(row)); },
+        [&](std::size_t row, const auto& values) { of.add(of_thread, element(row), values); });
   }
   fold_block(of_thread, p.width, sums + mine.channel * p.parts + blockIdx.x % p.parts, p.parts,
              threadIdx.x < p.width && mine.channel < p.channels);
 }
 
-// The same over a plain image, one channel at a time.
+// The same over a plain image, one channel at a time: pixels of one column at once or, where these are few, of several
+// columns.
 template <class OfChannels>
 __device__ void sum_planes_of_part(const Parts& p, TwoSums* sums, const OfChannels& of_channels) {
   const std::size_t channel = blockIdx.x / p.parts, part = blockIdx.x % p.parts;
   const unsigned across = threadIdx.x % p.width, down = threadIdx.x / p.width, rows = threads_per_block / p.width;
-  const auto add = of_channels(channel);
+  const std::size_t first = part * rows + down, step = std::size_t{p.parts} * rows;
+  const auto of = of_channels(channel);
   TwoSums mine[1];
-  for (std::size_t column = part * rows + down; column < p.columns; column += std::size_t{p.parts} * rows) {
-    const std::size_t plane = (column * p.channels + channel) * p.pixels;
-#pragma unroll 4
-    for (std::size_t pixel = across; pixel < p.pixels; pixel += p.width) add(mine, plane + pixel);
+  const auto plane = [&](std::size_t column) { return (column * p.channels + channel) * p.pixels; };
+  const auto sum_up = [&](std::size_t i, std::size_t by, std::size_t end, const auto& element) {
+    in_batches<of.at_once>(
+        i, by, end, [&](std::size_t n) { return of.read(element(n)); },
+        [&](std::size_t n, const auto& values) { of.add(mine, element(n), values); });
+  };
+  if (p.pixels > p.width) {
+    for (std::size_t column = first; column < p.columns; column += step)
+      sum_up(across, p.width, p.pixels, [&](std::size_t pixel) { return plane(column) + pixel; });
+  } else if (across < p.pixels) {
+    sum_up(first, step, p.columns, [&](std::size_t column) { return plane(column) + across; });
   }
   fold_block(mine, 1, sums + blockIdx.x, 0, threadIdx.x == 0);
 }

@@ -18,17 +18,22 @@ struct Kept {
   Kept(float* work, std::size_t n) : mean(work), inverse(work + n), batch_mean(work + 2 * n), share(work + 3 * n) {}
 };
 
+template <class T, unsigned V>
+struct Moments {
+  static constexpr unsigned at_once = V == 1 ? 4 : 2;  // so that enough bytes are on their way
+  const T* x;
+  __device__ Lanes<V> read(std::size_t e) const { return load<V>(x + e); }
+  __device__ void add(TwoSums (&s)[V], std::size_t, const Lanes<V>& values) const {
+    for (unsigned l = 0; l < V; ++l) {
+      const auto v = static_cast<double>(values.at[l]);
+      s[l].first += v, s[l].second += v * v;
+    }
+  }
+};
+
 template <class T, bool Last, unsigned V>
 __global__ void moments(Parts p, const T* x, TwoSums* sums) {
-  sum_part<Last, V>(p, sums, [=](std::size_t) {
-    return [=](TwoSums(&s)[V], std::size_t e) {
-      const Lanes<V> values = load<V>(x + e);
-      for (unsigned l = 0; l < V; ++l) {
-        const auto v = static_cast<double>(values.at[l]);
-        s[l].first += v, s[l].second += v * v;
-      }
-    };
-  });
+  sum_part<Last, V>(p, sums, [=](std::size_t) { return Moments<T, V>{x}; });
 }
 
 __device__ inline float mixed(double weight, float running, double fresh) {
@@ -104,27 +109,44 @@ __global__ void apply(Parts p, unsigned count, bool relu, NormalizationParameter
   }
 }
 
+template <unsigned V>
+__device__ inline void mask(Lanes<V>& d, const Lanes<V>& result) {
+  for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
+}
+
 // Through ReLU; the masked gradient goes where it is wanted.
+template <class T, unsigned V>
+struct GradientSums {
+  static constexpr unsigned at_once = 1;
+  const T *x, *y, *dy;
+  T *masked, *added;
+  Lanes<V> center;
+  struct Values {
+    Lanes<V> d, x, y;
+  };
+  __device__ Values read(std::size_t e) const {
+    Values v{load<V>(dy + e), load<V>(x + e), {}};
+    if (y) v.y = load<V>(y + e);
+    return v;
+  }
+  __device__ void add(TwoSums (&s)[V], std::size_t e, Values v) const {
+    if (y) mask(v.d, v.y);
+    if (masked != dy || y) store(masked + e, v.d);
+    if (added) put(added + e, v.d, true);
+    for (unsigned l = 0; l < V; ++l) {
+      s[l].first += static_cast<double>(v.d.at[l]);
+      s[l].second += static_cast<double>(v.d.at[l] * (v.x.at[l] - center.at[l]));
+    }
+  }
+};
+
 template <class T, bool Last, unsigned V>
 __global__ void gradient_sums(Parts p, const T* x, const T* y, const T* dy, T* masked, T* added, const float* mean,
                               TwoSums* sums) {
   sum_part<Last, V>(p, sums, [=](std::size_t c) {
-    Lanes<V> center;
-    for (unsigned l = 0; l < V; ++l) center.at[l] = mean[c + l];
-    return [=](TwoSums(&s)[V], std::size_t e) {
-      Lanes<V> d = load<V>(dy + e);
-      const Lanes<V> values = load<V>(x + e);
-      if (y) {
-        const Lanes<V> result = load<V>(y + e);
-        for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
-      }
-      if (masked != dy || y) store(masked + e, d);
-      if (added) put(added + e, d, true);
-      for (unsigned l = 0; l < V; ++l) {
-        s[l].first += static_cast<double>(d.at[l]);
-        s[l].second += static_cast<double>(d.at[l] * (values.at[l] - center.at[l]));
-      }
-    };
+    GradientSums<T, V> of{x, y, dy, masked, added, {}};
+    for (unsigned l = 0; l < V; ++l) of.center.at[l] = mean[c + l];
+    return of;
   });
 }
 
@@ -190,19 +212,31 @@ __global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, const flo
 
 // ---- bias and ReLU
 
+template <class T, unsigned V>
+struct MaskedSums {
+  static constexpr unsigned at_once = 1;
+  const T* y;
+  T* dy;
+  struct Values {
+    Lanes<V> d, y;
+  };
+  __device__ Values read(std::size_t e) const {
+    Values v{load<V>(dy + e), {}};
+    if (y) v.y = load<V>(y + e);
+    return v;
+  }
+  __device__ void add(TwoSums (&s)[V], std::size_t e, Values v) const {
+    if (y) {
+      mask(v.d, v.y);
+      store(dy + e, v.d);
+    }
+    for (unsigned l = 0; l < V; ++l) s[l].first += static_cast<double>(v.d.at[l]);
+  }
+};
+
 template <class T, bool Last, unsigned V>
 __global__ void masked_sums(Parts p, const T* y, T* dy, TwoSums* sums) {
-  sum_part<Last, V>(p, sums, [=](std::size_t) {
-    return [=](TwoSums(&s)[V], std::size_t e) {
-      Lanes<V> d = load<V>(dy + e);
-      if (y) {
-        const Lanes<V> result = load<V>(y + e);
-        for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
-        store(dy + e, d);
-      }
-      for (unsigned l = 0; l < V; ++l) s[l].first += static_cast<double>(d.at[l]);
-    };
-  });
+  sum_part<Last, V>(p, sums, [=](std::size_t) { return MaskedSums<T, V>{y, dy}; });
 }
 
 __global__ void settle_bias(Parts p, const TwoSums* sums, float* dbias, bool add) {

@@ -8,9 +8,9 @@
 namespace tutti::cuda {
 namespace {
 
-template <class From, class To>
+template <class From, class To, unsigned V>
 __global__ void convert_each(std::size_t count, const From* x, To* y, bool add) {
-  for (std::size_t e = first_element(); e < count; e += element_step()) put(y + e, load<1>(x + e), add);
+  for (std::size_t e = first_element() * V; e < count; e += element_step() * V) put(y + e, load<V>(x + e), add);
 }
 
 // Each column is a matrix of `rows` x `width`, which is turned over tile by tile.
@@ -50,8 +50,11 @@ void CudaImages::reorder(const ImageExtent& from, const ImageExtent& to, const f
     if (turns)
       launch(turn_tiles<From, To>, blocks_for(tiles, 1), dim3(tile, rows_at_once), stream(), from.columns, rows, width,
              as<From>(x), as<To>(y), accumulate);
+    else if (in_fours(count, x, y))
+      launch(convert_each<From, To, 4>, blocks_for(count / 4), threads_per_block, stream(), count, as<From>(x),
+             as<To>(y), accumulate);
     else
-      launch(convert_each<From, To>, blocks_for(count), threads_per_block, stream(), count, as<From>(x), as<To>(y),
+      launch(convert_each<From, To, 1>, blocks_for(count), threads_per_block, stream(), count, as<From>(x), as<To>(y),
              accumulate);
   });
 }
