@@ -12,7 +12,7 @@
 
 namespace tutti::cuda {
 
-// The shared memory that a launch asks for beside what its kernel declares.
+// The shared memory that a launch asks for, for kernels that declare none.
 extern __shared__ uint4 asked_for[];
 
 // How much of it a block of this device may have.
@@ -27,9 +27,10 @@ template <class... Wanted, class... Given>
 void launch_with_shared(void (*kernel)(Wanted...), dim3 grid, dim3 block, std::size_t shared, cudaStream_t stream,
                         const Given&... given) {
   constexpr std::size_t without_asking = std::size_t{48} << 10;
+  // For the most that there is, since another thread may start the same kernel with more.
   if (shared > without_asking)
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared)),
+                               static_cast<int>(most_shared_memory())),
           "asking for shared memory");
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
