@@ -230,19 +230,21 @@ struct Matmul::Impl {
                           stream) == CUBLAS_STATUS_SUCCESS;
   }
 
-  // Products that are worth it try what the library ranks highest, into memory of their own.
-  void choose(Planned& p, const Gemm& g, const EpilogueOperands& e, unsigned alignment, const void* a, const void* b) {
+  // Products that are worth it try what the library ranks highest: where the result is to stand, unless it is added to
+  // what stands there.
+  void choose(Planned& p, const Gemm& g, const EpilogueOperands& e, unsigned alignment, const void* a, const void* b,
+              float* c) {
     constexpr double worth_measuring = 1e8;
     const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
     if (p.algorithms.size() < 2 || work < worth_measuring || !algorithms.lasts()) return;
     const auto choice = algorithms.at(name_of(g, e.what, type, alignment), [&] {
-      Scratch result;
+      Scratch room;
       Stopwatch watch(stream);
-      auto* c = result.room<float>(g.m * g.ldc);
+      float* const result = g.accumulate ? room.room<float>(g.m * g.ldc) : c;
       Algorithms::Choice best;
       std::optional<float> least;
       for (std::size_t i = 0; i < p.algorithms.size(); ++i) {
-        const auto taken = watch.time([&] { return multiply(p, i, false, a, b, c); });
+        const auto taken = watch.time([&] { return multiply(p, i, false, a, b, result); });
         // The library's own order decides between those that are as good as equally fast.
         if (taken && (!least || *taken < 0.97f * *least)) least = taken, best.algorithm = static_cast<int>(i);
       }
@@ -281,7 +283,7 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   if (found == impl_->planned.end()) {
     only_outside_recordings(impl_->stream);
     found = impl_->planned.emplace(key, impl_->plan(g, e, alignment)).first;
-    impl_->choose(found->second, g, e, alignment, a, b);
+    impl_->choose(found->second, g, e, alignment, a, b, c);
   }
   Planned& p = found->second;
   if (p.algorithms.empty()) return false;

@@ -76,8 +76,8 @@ class Times : public Kernel {
                                    in_gradient(run, 1), sums ? run.gradient(relu_->code.in[1]) : nullptr);
   }
 
-  // dW = X' dY, or dW = dY' X when stored the other way; by runs of whole rows of the stored matrix, so that each run
-  // is still in the cache when its user gets it.
+  // dW = X' dY, or dW = dY' X when stored the other way. On the host by runs of whole rows of the stored matrix, so
+  // that each run is still in the cache when its user gets it; a device wants one large product.
   void weight_gradient(Run& run) const {
     const Sizes s = sizes(run);
     const float* left = transposed_ ? out_gradient(run) : in(run, 1);
@@ -94,14 +94,19 @@ class Times : public Kernel {
     g.a_element = transposed_ ? code.out.element : code.in[1].element;
     g.b_element = transposed_ ? code.in[1].element : code.out.element;
     const auto& pieces = run.pieces[code.in[0].tensor];
-    if (pieces.empty()) return run.backend.gemm(g, left, right, in_gradient(run, 0));
+    const bool announced = finishes && run.last_part && run.sink && !pieces.empty();
+    if (pieces.empty() || !run.backend.is_host()) {
+      run.backend.gemm(g, left, right, in_gradient(run, 0));
+      if (!announced) return;
+      together_.clear();
+      for (const PieceRange& p : pieces) together_.push_back(p.index);
+      return run.sink->pieces_ready(together_);
+    }
     if (pieces.size() > 1) g.b_version = run.backend.new_version();
     for (const PieceRange& p : pieces) {
-      const std::size_t first = p.first / right_width;
       g.m = p.count / right_width;
-      run.backend.gemm(g, advanced(left, g.a_element, first), right, in_gradient(run, 0) + p.first);
-      g.same_b = true;
-      if (finishes && run.last_part && run.sink) run.sink->piece_ready(p.index);
+      run.backend.gemm(g, advanced(left, g.a_element, p.first / right_width), right, in_gradient(run, 0) + p.first);
+      if (announced) run.sink->piece_ready(p.index);
     }
   }
 
@@ -109,6 +114,7 @@ class Times : public Kernel {
   const Kernel* relu_ = nullptr;         // behind which the data come from, where this masks their gradient
   const Times* relu_product_ = nullptr;  // in front of it
   std::size_t inner_, out_;
+  mutable std::vector<std::size_t> together_;  // pieces that are announced at once
 };
 
 // The right operand is a sparse input: only the lines of the weight that occur are touched.
