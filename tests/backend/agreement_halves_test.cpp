@@ -2,6 +2,7 @@
 // Images of 16 bits against the same ones in float32: kernels compute in float32 and round once, so that from values
 // which are exact in 16 bits comes what float32 gives, rounded. Convolutions are the library's and only come near.
 #include <functional>
+#include <numeric>
 
 #include "agreement.h"
 
@@ -283,14 +284,15 @@ TEST_P(Halves, BatchNormalizations) {
   for (const auto& [columns, channels, pixels] :
        {std::tuple<std::size_t, std::size_t, std::size_t>{4, 3, 10}, {5, 8, 9}, {20, 24, 30}, {3, 264, 7}})
     for (const bool training : {false, true})
-      for (const bool fused : {false, true})
+      for (const auto& [relu, fused] : {std::pair{false, false}, {true, false}, {true, true}})
         for (const bool add : {false, true})
-          expect_rounded([&, columns = columns, channels = channels, pixels = pixels](Values& v) {
+          expect_rounded([&, columns = columns, channels = channels, pixels = pixels, relu = relu,
+                          fused = fused](Values& v) {
             const std::size_t n = columns * channels * pixels;
             BatchNormalization op;
             op.extent = {columns, channels, pixels, Format::blocked, v.element};
             if (training) op.weights = v.put_numbers(NormalizationWeights{0.25, 0.125});
-            op.relu = op.add = fused;
+            op.relu = relu, op.add = fused;
             Floats positive = random(channels, 8, 0.5f, 2);
             float *mean = v.put_floats(random(channels, 7)), *variance = v.put_floats(positive),
                   *work = v.put_floats(Floats(4 * channels));
@@ -307,6 +309,32 @@ TEST_P(Halves, BatchNormalizations) {
                            v.taken(dbias, channels)}};
           });
   EXPECT_TRUE(rounds_);
+}
+
+// Of results so small that many of them round to nothing.
+TEST_P(Halves, NormalizedValuesPassGradientsWhereTheyArePositive) {
+  const std::size_t columns = 5, channels = 8, pixels = 9, n = columns * channels * pixels;
+  Values v(*gpu, half);
+  BatchNormalization op;
+  op.extent = {columns, channels, pixels, Format::blocked, half};
+  op.weights = v.put_numbers(NormalizationWeights{0, 1});
+  op.relu = true;
+  const float tiny = GetParam() == ComputeType::bfloat16 ? 5e-41f : 3e-8f;
+  const NormalizationParameters of{v.put_floats(Floats(channels, tiny)), v.put_floats(Floats(channels)),
+                                   v.put_floats(Floats(channels)), v.put_floats(Floats(channels))};
+  float *x = v.put(coarse(n, 1)), *y = v.put(Floats(n)), *dbias = v.put_floats(Floats(channels)),
+        *work = v.put_floats(Floats(4 * channels));
+  gpu->images().normalize(op, of, x, nullptr, y, work);
+  NormalizationGradients to;
+  to.bias = dbias;
+  gpu->images().normalize_gradient(op, of, x, y, v.put(Floats(n, 1)), work, to);
+  Floats positive(channels);
+  const Floats results = v.take(y, n);
+  for (std::size_t i = 0; i < n; ++i) positive[i % channels] += results[i] > 0 ? 1.0f : 0.0f;
+  EXPECT_EQ(v.taken(dbias, channels), positive);
+  const float all = std::accumulate(positive.begin(), positive.end(), 0.0f);
+  EXPECT_GT(all, 0);
+  EXPECT_LT(all, static_cast<float>(n) / 3);
 }
 
 TEST_P(Halves, BiasAndResponses) {

@@ -114,38 +114,55 @@ __device__ inline void mask(Lanes<V>& d, const Lanes<V>& result) {
   for (unsigned l = 0; l < V; ++l) d.at[l] = result.at[l] > 0.0f ? d.at[l] : 0.0f;
 }
 
-// Through ReLU; the masked gradient goes where it is wanted.
-template <class T, unsigned V>
+// What becomes of a gradient on its way back through ReLU.
+enum class Relu {
+  none,
+  of_result,  // the result says where it passes; the masked gradient goes where it is wanted
+  again       // the result is made again where it says so: that takes less memory traffic
+};
+
+// By the very formula and rounding of the forward pass.
+template <class T>
+__device__ inline float through_relu(const Line& line, float x, float d) {
+  T result;
+  round_to(result, line(x));
+  return value_of(result) > 0.0f ? d : 0.0f;
+}
+
+template <class T, unsigned V, Relu How>
 struct GradientSums {
   static constexpr unsigned at_once = 1;
   const T *x, *y, *dy;
   T *masked, *added;
-  Lanes<V> center;
+  Line lines[V];
   struct Values {
     Lanes<V> d, x, y;
   };
   __device__ Values read(std::size_t e) const {
     Values v{load<V>(dy + e), load<V>(x + e), {}};
-    if (y) v.y = load<V>(y + e);
+    if constexpr (How == Relu::of_result) v.y = load<V>(y + e);
     return v;
   }
   __device__ void add(TwoSums (&s)[V], std::size_t e, Values v) const {
-    if (y) mask(v.d, v.y);
-    if (masked != dy || y) store(masked + e, v.d);
+    if constexpr (How == Relu::of_result) mask(v.d, v.y);
+    if constexpr (How == Relu::again)
+      for (unsigned l = 0; l < V; ++l) v.d.at[l] = through_relu<T>(lines[l], v.x.at[l], v.d.at[l]);
+    else if (How == Relu::of_result || masked != dy)
+      store(masked + e, v.d);
     if (added) put(added + e, v.d, true);
     for (unsigned l = 0; l < V; ++l) {
       s[l].first += static_cast<double>(v.d.at[l]);
-      s[l].second += static_cast<double>(v.d.at[l] * (v.x.at[l] - center.at[l]));
+      s[l].second += static_cast<double>(v.d.at[l] * (v.x.at[l] - lines[l].center));
     }
   }
 };
 
-template <class T, bool Last, unsigned V>
-__global__ void gradient_sums(Parts p, const T* x, const T* y, const T* dy, T* masked, T* added, const float* mean,
-                              TwoSums* sums) {
+template <class T, bool Last, unsigned V, Relu How>
+__global__ void gradient_sums(Parts p, const T* x, const T* y, const T* dy, T* masked, T* added,
+                              NormalizationParameters parameters, Kept kept, TwoSums* sums) {
   sum_part<Last, V>(p, sums, [=](std::size_t c) {
-    GradientSums<T, V> of{x, y, dy, masked, added, {}};
-    for (unsigned l = 0; l < V; ++l) of.center.at[l] = mean[c + l];
+    GradientSums<T, V, How> of{x, y, dy, masked, added, {}};
+    for (unsigned l = 0; l < V; ++l) of.lines[l] = Line(parameters, kept, c + l);
     return of;
   });
 }
@@ -180,6 +197,22 @@ struct BackLine {
   __device__ float operator()(float x, float d) const { return (d * scale - shift) - (x - center) * slope; }
 };
 
+// The same through ReLU first, where its result is made again.
+template <class T, bool Again>
+struct WayBack {
+  BackLine back;
+  Line forth;
+  __device__ WayBack(const Slopes& of, const NormalizationParameters& parameters, const Kept& kept, std::size_t c)
+      : back(of, kept.batch_mean, c) {
+    if constexpr (Again) forth = Line(parameters, kept, c);
+  }
+  WayBack() = default;
+  __device__ float operator()(float x, float d) const {
+    if constexpr (Again) d = through_relu<T>(forth, x, d);
+    return back(x, d);
+  }
+};
+
 template <unsigned V, class T, class LineOf>
 __device__ inline void back_lanes(std::size_t e, const LineOf& line, const T* x, const T* dy, T* dx, bool add) {
   const Lanes<V> values = load<V>(x + e);
@@ -188,14 +221,14 @@ __device__ inline void back_lanes(std::size_t e, const LineOf& line, const T* x,
   put(dx + e, g, add);
 }
 
-template <class T, bool Last, unsigned V>
-__global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, const float* center, const T* x, const T* dy,
-                               T* dx, bool add) {
+template <class T, bool Last, unsigned V, bool Again>
+__global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, NormalizationParameters of, Kept kept,
+                               const T* x, const T* dy, T* dx, bool add) {
   if constexpr (Last) {
     const RowsOfThread<V> mine(p);
     if (mine.end == 0) return;
-    BackLine lines[V];
-    for (unsigned l = 0; l < V; ++l) lines[l] = BackLine(slopes, center, mine.channel + l);
+    WayBack<T, Again> lines[V];
+    for (unsigned l = 0; l < V; ++l) lines[l] = {slopes, of, kept, mine.channel + l};
     mine.each(p, [&](std::size_t e) {
       back_lanes<V>(
           e, [&](unsigned l) { return lines[l]; }, x, dy, dx, add);
@@ -203,7 +236,7 @@ __global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, const flo
   } else {
     const auto channels = static_cast<unsigned>(p.channels), pixels = static_cast<unsigned>(p.pixels);
     for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
-      const BackLine line(slopes, center, e / pixels % channels);
+      const WayBack<T, Again> line(slopes, of, kept, e / pixels % channels);
       back_lanes<V>(
           e, [&](unsigned) { return line; }, x, dy, dx, add);
     }
@@ -315,13 +348,18 @@ void CudaImages::normalize_gradient(const BatchNormalization& op, const Normaliz
         auto* sums = sums_.room<TwoSums>(n + p.channels);
         auto* floats = reinterpret_cast<float*>(sums + n);
         const Slopes slopes{floats, floats + p.channels, floats + 2 * p.channels};
-        launch(gradient_sums<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x),
-               op.relu ? as<T>(y) : nullptr, as<T>(dy), as<T>(masked), as<T>(added), kept.mean, sums);
+        const bool again = op.relu && !op.add;
+        launch(again     ? gradient_sums<T, last, summed, Relu::again>
+               : op.relu ? gradient_sums<T, last, summed, Relu::of_result>
+                         : gradient_sums<T, last, summed, Relu::none>,
+               p.blocks(), threads_per_block, stream(), p, as<T>(x), as<T>(y), as<T>(dy), as<T>(masked), as<T>(added),
+               of, kept, sums);
         launch(settle_gradient, warps_for(p.channels), threads_per_block, stream(), p, sums, kept, of.scale, to,
                slopes);
         if (to.x)
-          launch(apply_gradient<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block,
-                 stream(), p, count, slopes, kept.batch_mean, as<T>(x), as<T>(masked), as<T>(to.x), to.add_x);
+          launch(again ? apply_gradient<T, last, lanes, true> : apply_gradient<T, last, lanes, false>,
+                 last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p, count, slopes, of, kept,
+                 as<T>(x), as<T>(masked), as<T>(to.x), to.add_x);
       },
       x, y, dy, to.x, to.added);
 }

@@ -38,7 +38,8 @@ class Normalization : public Kernel {
     op_.extent.element = code.out.element;
     time_constant_ = number(code.node, "normalizationTimeConstant", 0);
     blend_ = number(code.node, "blendTimeConstant", 0);
-    for (std::size_t k = 2; k < code.in.size(); ++k) reads_input[k] = false;
+    for (std::size_t k = 3; k < code.in.size(); ++k) reads_input[k] = false;
+    reads_input[2] = op_.relu && !op_.add;  // some backends compute again where ReLU passes
     for (const std::size_t k : {3, 4, 5}) differentiable[k] = false;
     reads_output = op_.relu;
     work_fixed = 4 * (op_.extent.channels + 15) / 16 * 16 + 64;
