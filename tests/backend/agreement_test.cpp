@@ -211,6 +211,8 @@ struct Shapes {
 const std::vector<Shapes>& layouts() {
   static const std::vector<Shapes> all = {
       {{1000}, {{1}, {1}, {1}, {1}}},
+      {{1000}, {{1}, {0}, {1}, {1}}},  // one number
+      {{1001}, {{0}, {1}, {0}, {1}}},
       {{33, 70}, {{1, 33}, {1, 0}, {0, 1}, {1, 33}}},                      // a row, a column
       {{7, 5, 60}, {{1, 7, 35}, {1, 0, 7}, {0, 1, 0}, {1, 7, 35}}},        // axes in between
       {{40, 3, 2}, {{1, 40, 120}, {0, 0, 0}, {3, 1, 120}, {1, 40, 120}}},  // one number; transposed

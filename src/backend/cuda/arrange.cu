@@ -47,7 +47,17 @@ __device__ inline unsigned offset_in(const Side& s, unsigned x, unsigned y, unsi
   return ((z * s.size[1].size + y) * s.size[0].size + x) * s.pixel_step + channel * s.channel_step;
 }
 
-template <class Image, class T, unsigned V>
+// V channels of a pixel of the image. Where they do not lie side by side, some may be missing.
+template <unsigned V, bool SideBySide, class Image>
+__device__ inline Lanes<V> channels_of(const Side& s, const Image* first, unsigned channel) {
+  if constexpr (SideBySide) return load<V>(first);
+  Lanes<V> v{};
+  for (unsigned l = 0; l < V; ++l)
+    if (channel + l < s.channels.size) v.at[l] = value_of(first[l * s.channel_step]);
+  return v;
+}
+
+template <class Image, class T, unsigned V, bool SideBySide>
 __global__ void arrange_each(Pair p, unsigned count, const Image* image, T* operand) {
   for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
     const Element3 to(p.operand, e);
@@ -57,7 +67,9 @@ __global__ void arrange_each(Pair p, unsigned count, const Image* image, T* oper
     const bool inside =
         x < from.size[0].size && y < from.size[1].size && z < from.size[2].size && to.channel < from.channels.size;
     Lanes<V> v{};
-    if (inside) v = load<V>(image + std::size_t{to.column} * p.image_plane + offset_in(from, x, y, z, to.channel));
+    if (inside)
+      v = channels_of<V, SideBySide>(
+          from, image + std::size_t{to.column} * p.image_plane + offset_in(from, x, y, z, to.channel), to.channel);
     store(operand + e, v);
   }
 }
@@ -152,7 +164,11 @@ void arrange(const Arrangement& a, const float* image, void* operand, cudaStream
   each_way(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
     using Image = decltype(of_image);
     using T = decltype(of_operand);
-    launch(arrange_each<Image, T, lanes>, blocks_for(count / lanes), threads_per_block, stream, Pair(a), count,
+    // A plain image whose channels are to lie last: a thread makes 16 bytes of them, not a number.
+    constexpr unsigned together = whole_lanes<T>;
+    const bool gathers = a.last && a.format == Format::plain && in_whole_lanes<T>(a.stored, operand);
+    launch(gathers ? arrange_each<Image, T, together, false> : arrange_each<Image, T, lanes, (lanes > 1)>,
+           blocks_for(count / (gathers ? together : lanes)), threads_per_block, stream, Pair(a), count,
            as<Image>(image), static_cast<T*>(operand));
   });
 }

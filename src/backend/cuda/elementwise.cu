@@ -39,6 +39,7 @@ __global__ void map_gradient_each(UnaryOp op, const T* x, const T* y, const T* d
 
 struct Operands {
   const float* x[3] = {};
+  bool single[3] = {};  // one number for all elements
   unsigned count = 0;
 };
 
@@ -147,13 +148,19 @@ __global__ void combine_each(PointOp op, Walk walk, Operands in, float* y) {
   }
 }
 
-// Operands that all lie as the result does.
+// Operands that lie as the result does, or are a single number.
 template <class T, unsigned V>
 struct FlatOperands {
   Lanes<V> a, b, c{};
-  __device__ FlatOperands(const Operands& in, std::size_t i)
-      : a(load<V>(as<T>(in.x[0]) + i)), b(load<V>(as<T>(in.x[1]) + i)) {
-    if (in.count > 2) c = load<V>(as<T>(in.x[2]) + i);
+  __device__ FlatOperands(const Operands& in, std::size_t i) : a(lanes(in, 0, i)), b(lanes(in, 1, i)) {
+    if (in.count > 2) c = lanes(in, 2, i);
+  }
+  __device__ static Lanes<V> lanes(const Operands& in, unsigned k, std::size_t i) {
+    if (!in.single[k]) return load<V>(as<T>(in.x[k]) + i);
+    const float number = value_of(as<T>(in.x[k])[0]);
+    Lanes<V> v;
+    for (unsigned l = 0; l < V; ++l) v.at[l] = number;
+    return v;
   }
 };
 template <class T, unsigned V>
@@ -253,10 +260,10 @@ __global__ void sum_rows(std::size_t rows, std::size_t n, const float* x, float*
   }
 }
 
-// Whether the operands lie side by side as the result does.
-bool lies_flat(const Walk& walk, std::size_t operands) {
+// Whether the operands lie side by side as the result does, but for single numbers.
+bool lies_flat(const Walk& walk, const Operands& in) {
   bool flat = walk.rank == 1 && walk.stride[3][0] == 1;
-  for (std::size_t k = 0; k < operands; ++k) flat = flat && walk.stride[k][0] == 1;
+  for (std::size_t k = 0; k < in.count; ++k) flat = flat && (in.single[k] || walk.stride[k][0] == 1);
   return flat;
 }
 
@@ -290,8 +297,10 @@ void CudaBackend::map_gradient(UnaryOp op, const float* x, const float* y, const
 void CudaBackend::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
   const Walk walk = whole(cpu::joined(layout, in.size()));
   if (walk.count == 0) return;
-  const Operands operands = operands_of(in);
-  if (lies_flat(walk, in.size()))
+  Operands operands = operands_of(in);
+  for (std::size_t k = 0; k < in.size(); ++k) operands.single[k] = walk.rank == 1 && walk.stride[k][0] == 0;
+  const auto read = [&](std::size_t k) { return operands.single[k] ? nullptr : operands.x[k]; };
+  if (lies_flat(walk, operands))
     return flat(
         layout.element, walk.count,
         [&](auto number, auto lanes) {
@@ -299,9 +308,9 @@ void CudaBackend::combine(PointOp op, const Layout& layout, std::span<const floa
           launch(combine_flat<T, lanes>, blocks_for(walk.count / lanes), threads_per_block, stream(), op, walk.count,
                  operands, as<T>(y));
         },
-        operands.x[0], operands.x[1], operands.x[2], y);
+        read(0), read(1), read(2), y);
   assert(layout.element == Element::float32);
-  launch(combine_each, blocks_for(walk.count), threads_per_block, stream(), op, walk, operands_of(in), y);
+  launch(combine_each, blocks_for(walk.count), threads_per_block, stream(), op, walk, operands, y);
 }
 
 void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
@@ -310,7 +319,7 @@ void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layo
   if (cpu::elements(l) == 0) return;
   const Contribution contribution{op, static_cast<unsigned>(k), operands_of(in), dy};
   const Walk walk = whole(l);
-  if (lies_flat(walk, in.size()))
+  if (lies_flat(walk, contribution.in))
     return flat(
         layout.element, walk.count,
         [&](auto number, auto lanes) {

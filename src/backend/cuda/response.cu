@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Response normalisation: a thread for each value looks at its neighbours among the channels, which are in the cache.
+// Response normalisation: a thread looks at the neighbours of its values among the channels, which are in the cache.
+// Channels that lie last go in fours, so that what is made of a neighbour, and where it stands, serves four sums.
+#include <type_traits>
+
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/lanes.h"
@@ -25,38 +28,58 @@ struct Response {
         alpha(static_cast<float>(op.alpha)),
         beta(static_cast<float>(op.beta)) {}
 
-  // use(element) for the neighbours of element e in its pixel's channels, added up.
-  template <class Use>
-  __device__ float around(unsigned e, const Use& use) const {
+  // use(element) for the neighbours of V channels side by side from element e on, added up for each of them in the
+  // order of the channels.
+  template <unsigned V, class Use>
+  __device__ Lanes<V> around(unsigned e, const Use& use) const {
     unsigned pixel = by_step.quotient(e);
-    const unsigned c = channels.split(pixel), last = channels.size - 1;
-    const unsigned before = c < radius ? c : radius, behind = c + radius < channels.size ? radius : last - c;
-    float sum = 0;
+    const unsigned c = channels.split(pixel), left = channels.size - V - c;
+    const unsigned before = c < radius ? c : radius, behind = left < radius ? left : radius;
+    Lanes<V> sums{};
 #pragma unroll 4
-    for (unsigned i = e - before * step, k = 0; k <= before + behind; ++k, i += step) sum += use(i);
-    return sum;
+    for (unsigned i = e - before * step, k = 0; k < before + V + behind; ++k, i += step) {
+      const float term = use(i);
+      for (unsigned l = 0; l < V; ++l)
+        if (before + l <= k + radius && k <= before + l + radius) sums.at[l] += term;
+    }
+    return sums;
   }
   // d^-beta
   __device__ float power(float d) const { return exponential(logarithm(d) * -beta); }
 };
 
-template <class T>
+template <class T, unsigned V>
 __global__ void respond_each(Response r, const T* x, T* y, float* work) {
-  for (unsigned e = first_element32(); e < r.count; e += element_step32()) {
-    const float d = r.bias + r.alpha * r.around(e, [=](unsigned i) { return value_of(x[i]) * value_of(x[i]); });
-    work[e] = d;
-    round_to(y[e], value_of(x[e]) * r.power(d));
+  for (unsigned e = first_element32() * V; e < r.count; e += element_step32() * V) {
+    Lanes<V> d = r.around<V>(e, [=](unsigned i) { return value_of(x[i]) * value_of(x[i]); });
+    Lanes<V> v = load<V>(x + e);
+    for (unsigned l = 0; l < V; ++l) d.at[l] = r.bias + r.alpha * d.at[l], v.at[l] *= r.power(d.at[l]);
+    store(work + e, d);
+    store(y + e, v);
   }
 }
 
-template <class T>
+template <class T, unsigned V>
 __global__ void respond_each_back(Response r, const T* x, const T* y, const T* dy, const float* work, T* dx, bool add) {
   const float slope = 2 * r.alpha * r.beta;
-  for (unsigned e = first_element32(); e < r.count; e += element_step32()) {
-    const float sum = r.around(e, [=](unsigned i) { return value_of(dy[i]) * value_of(y[i]) / work[i]; });
-    const float g = value_of(dy[e]) * r.power(work[e]) - slope * value_of(x[e]) * sum;
-    put(dx + e, Lanes<1>{{g}}, add);
+  for (unsigned e = first_element32() * V; e < r.count; e += element_step32() * V) {
+    const Lanes<V> sums = r.around<V>(e, [=](unsigned i) { return value_of(dy[i]) * value_of(y[i]) / work[i]; });
+    const Lanes<V> v = load<V>(x + e), d = load<V>(work + e);
+    Lanes<V> g = load<V>(dy + e);
+    for (unsigned l = 0; l < V; ++l) g.at[l] = g.at[l] * r.power(d.at[l]) - slope * v.at[l] * sums.at[l];
+    put(dx + e, g, add);
   }
+}
+
+// use(a number of the type, channels of a thread) with constants.
+template <class Use, class... P>
+void in_channels(const ImageExtent& e, const Use& use, const P*... p) {
+  with_type(e.element, [&](auto number) {
+    if (e.format == Format::blocked && in_fours(e.channels, p...))
+      use(number, std::integral_constant<unsigned, 4>{});
+    else
+      use(number, std::integral_constant<unsigned, 1>{});
+  });
 }
 
 }  // namespace
@@ -64,21 +87,28 @@ __global__ void respond_each_back(Response r, const T* x, const T* y, const T* d
 void CudaImages::respond(const ResponseNormalization& op, const float* x, float* y, float* work) {
   const Response r(op);
   if (r.count == 0) return;
-  with_type(op.extent.element, [&](auto number) {
-    using T = decltype(number);
-    launch(respond_each<T>, blocks_for(r.count), threads_per_block, stream(), r, as<T>(x), as<T>(y), work);
-  });
+  in_channels(
+      op.extent,
+      [&](auto number, auto lanes) {
+        using T = decltype(number);
+        launch(respond_each<T, lanes>, blocks_for(r.count / lanes), threads_per_block, stream(), r, as<T>(x), as<T>(y),
+               work);
+      },
+      x, y, work);
 }
 
 void CudaImages::respond_gradient(const ResponseNormalization& op, const float* x, const float* y, const float* dy,
                                   const float* work, float* dx, bool accumulate) {
   const Response r(op);
   if (r.count == 0) return;
-  with_type(op.extent.element, [&](auto number) {
-    using T = decltype(number);
-    launch(respond_each_back<T>, blocks_for(r.count), threads_per_block, stream(), r, as<T>(x), as<T>(y), as<T>(dy),
-           work, as<T>(dx), accumulate);
-  });
+  in_channels(
+      op.extent,
+      [&](auto number, auto lanes) {
+        using T = decltype(number);
+        launch(respond_each_back<T, lanes>, blocks_for(r.count / lanes), threads_per_block, stream(), r, as<T>(x),
+               as<T>(y), as<T>(dy), work, as<T>(dx), accumulate);
+      },
+      x, y, dy, work, dx);
 }
 
 }  // namespace tutti::cuda
