@@ -63,7 +63,8 @@ struct Kernels {
 
   // What is asked for in between may be done at the end, the runs of one function together: first what clips, then
   // penalties, rules, noise, shrinkage. So each of these comes once for an element, in this order, and none that
-  // returns a sum. Null where there is nothing to be gained.
+  // returns a sum. A penalty right before the rule of the same run may be left out of g. Null where there is nothing to
+  // be gained.
   void (*begin_together)();
   void (*end_together)();
 };

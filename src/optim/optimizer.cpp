@@ -41,21 +41,13 @@ class RuleOptimizer final : public Optimizer {
     rule_->begin_step(s);
   }
 
-  void update(std::size_t index) override {
-    if (skip_) return;
-    const Piece& piece = p_->pieces[index];
-    if (!waits()) return elementwise(piece.slice, piece.first_column, piece.columns);
-    assert(arrived_[piece.slice] < pieces_[piece.slice]);
-    if (++arrived_[piece.slice] < pieces_[piece.slice]) return;
-    if (clips() && !options_.clip_by_truncation) clip_norm(piece.slice);
-    if (rule_->averages()) return averaged(piece.slice);
-    elementwise(piece.slice, 0, p_->slices[piece.slice].columns);
-  }
+  void update(std::size_t index) override { update_all({&index, 1}); }
 
   void update_all(std::span<const std::size_t> pieces) override {
-    const bool together = k_->begin_together && !skip_ && !waits();
+    if (skip_) return;
+    const bool together = k_->begin_together && !waits();
     if (together) k_->begin_together();
-    for (const std::size_t piece : pieces) update(piece);
+    for (const std::size_t piece : pieces) update_one(piece);
     if (together) k_->end_together();
   }
 
@@ -95,6 +87,16 @@ class RuleOptimizer final : public Optimizer {
   }
 
  private:
+  void update_one(std::size_t index) {
+    const Piece& piece = p_->pieces[index];
+    if (!waits()) return elementwise(piece.slice, piece.first_column, piece.columns);
+    assert(arrived_[piece.slice] < pieces_[piece.slice]);
+    if (++arrived_[piece.slice] < pieces_[piece.slice]) return;
+    if (clips() && !options_.clip_by_truncation) clip_norm(piece.slice);
+    if (rule_->averages()) return averaged(piece.slice);
+    elementwise(piece.slice, 0, p_->slices[piece.slice].columns);
+  }
+
   bool clips() const { return std::isfinite(options_.clipping_per_sample); }
   bool waits() const { return rule_->averages() || (clips() && !options_.clip_by_truncation); }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/cuda/launch.h"
@@ -30,33 +31,31 @@ __device__ void each(unsigned block, std::size_t n, const Body& body) {
 // The order in which the elements of a run are worked on, whatever is left out.
 enum class Turn { clip, penalty, rule, noise, shrinkage };
 
+// Rules get the gradient of an element, so that what stands before them can change it on its way.
 struct Descend {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float rate;
-  __device__ void operator()(std::size_t i) const { w[i] -= rate * g[i]; }
+  __device__ void operator()(std::size_t i, float x) const { w[i] -= rate * x; }
 };
 
 struct Momentum {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float *s, mu, gain;
-  __device__ void operator()(std::size_t i) const {
-    const float next = mu * s[i] + gain * g[i];
+  __device__ void operator()(std::size_t i, float x) const {
+    const float next = mu * s[i] + gain * x;
     s[i] = next;
     w[i] -= next;
   }
 };
 
 struct Nesterov {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float *s, mu, gain;
-  __device__ void operator()(std::size_t i) const {
-    const float push = gain * g[i];
+  __device__ void operator()(std::size_t i, float x) const {
+    const float push = gain * x;
     const float next = mu * s[i] + push;
     s[i] = next;
     w[i] -= mu * next + push;
@@ -64,26 +63,24 @@ struct Nesterov {
 };
 
 struct SparseMomentum {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float *s, mu, rate;
-  __device__ void operator()(std::size_t i) const {
+  __device__ void operator()(std::size_t i, float x) const {
     const float fresh = 1.0f - mu;
-    const float next = mu * s[i] + fresh * g[i];
+    const float next = mu * s[i] + fresh * x;
     s[i] = next;
     w[i] -= rate * next;
   }
 };
 
 struct SparseNesterov {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float *s, mu, rate;
-  __device__ void operator()(std::size_t i) const {
+  __device__ void operator()(std::size_t i, float x) const {
     const float fresh = 1.0f - mu;
-    const float push = fresh * g[i];
+    const float push = fresh * x;
     const float next = mu * s[i] + push;
     s[i] = next;
     w[i] -= rate * (mu * next + push);
@@ -138,13 +135,11 @@ struct Noise {
 
 template <bool Smooth>
 struct FsAdagrad {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float *a, *m;
   FsAdagradConstants c;
-  __device__ void operator()(std::size_t i) const {
-    const float x = g[i];
+  __device__ void operator()(std::size_t i, float x) const {
     const float squares = c.keep * a[i] + (1.0f - c.keep) * (x * x);
     a[i] = squares;
     const float ratio = c.target / sqrtf(squares != 0.0f ? squares : 1.0f);
@@ -161,13 +156,12 @@ struct FsAdagrad {
 };
 
 struct Adam {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float *m, *v;
   AdamConstants c;
-  __device__ void operator()(std::size_t i) const {
-    const float x = g[i] * c.inverse_n;
+  __device__ void operator()(std::size_t i, float gradient) const {
+    const float x = gradient * c.inverse_n;
     const float mean = c.beta1 * m[i] + (1.0f - c.beta1) * x;
     const float square = c.beta2 * v[i] + (1.0f - c.beta2) * (x * x);
     m[i] = mean;
@@ -177,17 +171,33 @@ struct Adam {
 };
 
 struct Textbook {
-  static constexpr Turn turn = Turn::rule;
   float* w;
   const float* g;
   float* a;
   TextbookConstants c;
-  __device__ void operator()(std::size_t i) const {
-    const float x = g[i] * c.inverse_n;
+  __device__ void operator()(std::size_t i, float gradient) const {
+    const float x = gradient * c.inverse_n;
     const float square = c.decay * a[i] + (1.0f - c.decay) * (x * x);
     a[i] = square;
     w[i] -= c.rate * x / (sqrtf(square) + c.epsilon);
   }
+};
+
+// A rule by the gradient as it lies in memory.
+template <class Rule>
+struct Plainly {
+  static constexpr Turn turn = Turn::rule;
+  Rule rule;
+  __device__ void operator()(std::size_t i) const { rule(i, rule.g[i]); }
+};
+
+// By the gradient and a penalty, as AddScaled adds it: memory is passed over once, and the gradient stays as it is.
+template <class Rule>
+struct Penalised {
+  static constexpr Turn turn = Turn::rule;
+  Rule rule;
+  float factor;
+  __device__ void operator()(std::size_t i) const { rule(i, rule.g[i] + factor * rule.w[i]); }
 };
 
 // ---- several runs of elements by one kernel
@@ -218,6 +228,8 @@ struct Together {
   };
   bool open = false;
   std::vector<Launch> launches;
+  AddScaled penalty{};        // for the rule that is asked for next
+  std::size_t penalised = 0;  // elements
 };
 Together& together() {
   static thread_local Together t;
@@ -265,8 +277,24 @@ void start(std::size_t n, const Rule& rule) {
   launches.insert(behind, {Rule::turn, launch_waiting<Rule>});
 }
 
+void start_penalty() {
+  if (const std::size_t n = std::exchange(together().penalised, 0)) start(n, together().penalty);
+}
+
+template <class Rule>
+void start_rule(std::size_t n, const Rule& rule) {
+  Together& t = together();
+  if (n > 0 && t.penalised == n && t.penalty.g == rule.g && t.penalty.w == rule.w) {
+    t.penalised = 0;
+    return start(n, Penalised<Rule>{rule, t.penalty.factor});
+  }
+  start_penalty();
+  start(n, Plainly<Rule>{rule});
+}
+
 void begin_together() { together().open = true; }
 void end_together() {
+  start_penalty();
   together().open = false;
   launch_together();
 }
@@ -358,22 +386,26 @@ double sum_with(void (*kernel)(std::size_t, double*, Wanted...), std::size_t n, 
 // ---- the table
 // -----------------------------------------------------------------------------------------------------------
 
-void descend(float* w, const float* g, std::size_t n, float rate) { start(n, Descend{w, g, rate}); }
+void descend(float* w, const float* g, std::size_t n, float rate) { start_rule(n, Descend{w, g, rate}); }
 void momentum(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
-  start(n, Momentum{w, g, s, mu, gain});
+  start_rule(n, Momentum{w, g, s, mu, gain});
 }
 void nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
-  start(n, Nesterov{w, g, s, mu, gain});
+  start_rule(n, Nesterov{w, g, s, mu, gain});
 }
 void sparse_momentum(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
-  start(n, SparseMomentum{w, g, s, mu, rate});
+  start_rule(n, SparseMomentum{w, g, s, mu, rate});
 }
 void sparse_nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
-  start(n, SparseNesterov{w, g, s, mu, rate});
+  start_rule(n, SparseNesterov{w, g, s, mu, rate});
 }
 void truncate(float* g, std::size_t n, float limit) { start(n, Truncate{g, limit}); }
 void scale(float* g, std::size_t n, float factor) { start(n, Scale{g, factor}); }
-void add_scaled(float* g, const float* w, std::size_t n, float factor) { start(n, AddScaled{g, w, factor}); }
+void add_scaled(float* g, const float* w, std::size_t n, float factor) {
+  if (!together().open) return start(n, AddScaled{g, w, factor});
+  start_penalty();
+  together().penalty = {g, w, factor}, together().penalised = n;
+}
 void shrink(float* w, std::size_t n, float threshold) { start(n, Shrink{w, threshold}); }
 double sum_of_squares(const float* g, std::size_t n) { return sum_with(squares_kernel, n, g); }
 void clear(float* s, std::size_t n) {
@@ -388,13 +420,13 @@ double rms_prop(float* g, float* a, float* step, float* sign, std::size_t n, con
   return sum_with(rms_prop_kernel, n, g, a, step, sign, c);
 }
 void fs_adagrad(float* w, const float* g, float* a, float* m, std::size_t n, const FsAdagradConstants& c) {
-  c.momentum > 0.0f ? start(n, FsAdagrad<true>{w, g, a, m, c}) : start(n, FsAdagrad<false>{w, g, a, m, c});
+  c.momentum > 0.0f ? start_rule(n, FsAdagrad<true>{w, g, a, m, c}) : start_rule(n, FsAdagrad<false>{w, g, a, m, c});
 }
 void adam(float* w, const float* g, float* m, float* v, std::size_t n, const AdamConstants& c) {
-  start(n, Adam{w, g, m, v, c});
+  start_rule(n, Adam{w, g, m, v, c});
 }
 void rms_prop_textbook(float* w, const float* g, float* a, std::size_t n, const TextbookConstants& c) {
-  start(n, Textbook{w, g, a, c});
+  start_rule(n, Textbook{w, g, a, c});
 }
 
 }  // namespace
