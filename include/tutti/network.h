@@ -97,7 +97,9 @@ class Network {
   // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced,
   // unless that is left to unscale_gradients().
   void scale_gradients(double scale, bool divide = true);
-  bool unscale_gradients();  // all that stand in parameters().gradients; whether all are finite: waits for the device
+  // All that stand in parameters().gradients; whether all are finite: waits for the device. Until then the inputs of
+  // `next` may be on their way there, if it is what forward_backward() gets next.
+  bool unscale_gradients(const Batch* next);
   void clear_gradients();
   // Criterion and evaluations without training (dropout off, running statistics).
   Tally evaluate(const Batch&);

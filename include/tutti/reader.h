@@ -80,6 +80,8 @@ class Reader {
   // The next minibatch, or nullptr at the end of the epoch; the same number of calls on every rank, unless lots are
   // dealt.
   virtual const Batch* next() = 0;
+  // What next() is going to return, if it is ready; valid until then.
+  virtual const Batch* ahead() { return nullptr; }
   // Whether EpochPlan::dealer may be given: not where a minibatch continues the sequences of the one before.
   virtual bool takes_lots() const = 0;
 };

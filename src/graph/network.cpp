@@ -276,6 +276,7 @@ void Network::bind(const std::vector<StreamInfo>& streams) {
     if (e) need(e->roots);
   if (m.training && m.training->program.planned_columns() > 0) need(m.training->roots);
   m.streams = streams;
+  if (m.training) m.training->sent = nullptr;
 }
 
 void Network::plan_training(std::int64_t max_columns) {

@@ -20,6 +20,11 @@ struct Part {
   std::size_t first = 0, last = 0;
 };
 
+// Columns of a stream.
+struct Columns {
+  std::size_t first = 0, last = 0;
+};
+
 // A program with the state of its runs.
 struct Executable {
   Executable(const graph::Graph& graph, const std::vector<graph::Value>& values, const std::vector<std::size_t>& roots,
@@ -39,6 +44,7 @@ struct Executable {
   std::vector<DeviceBuffer> unpacked;    // by root
   std::vector<std::vector<float>> host;  // by root: results of a device, for the host
   std::vector<Part> parts;               // of the share at hand; kept so that its memory is
+  const Batch* sent = nullptr;           // whose dense inputs have been uploaded ahead
 };
 
 struct Network::Impl {
@@ -96,6 +102,10 @@ struct Network::Impl {
   void attach(Executable& e, const Batch&, const Part&);
   const std::vector<Part>& parts(Executable& e, const Batch&);
   void attach_input(Executable& e, std::size_t tensor, const Batch&, const Part&);
+  // Columns of a dense stream where the backend can read them; `there`: they have been uploaded.
+  const float* at_backend(Executable& e, std::size_t tensor, const StreamData&, const Columns&, bool there);
+  // Uploads the dense inputs of what comes next, if it comes in one part.
+  void send(Executable& e, const Batch&);
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds what the roots of `e` say about the part that has just been run.

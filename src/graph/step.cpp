@@ -25,9 +25,6 @@ const StreamData* stream_of(const std::vector<StreamInfo>& streams, const Batch&
 }
 
 // Which columns of a stream belong to a part: with one dynamic axis parts count columns, otherwise sequences.
-struct Columns {
-  std::size_t first, last;
-};
 Columns columns_of(const StreamData& stream, std::size_t first, std::size_t last, bool by_sequence) {
   if (!by_sequence || stream.sequence_begin.empty()) return {first, last};
   return {static_cast<std::size_t>(stream.sequence_begin[first]),
@@ -146,12 +143,7 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   e.run.columns[t.axis] = count;
   e.run.position = std::max(e.run.position, static_cast<std::uint64_t>(batch.position + batch.offset) + c.first);
   if (stream.column_begin.empty()) {
-    const float* values = stream.dense.data() + c.first * t.elements;
-    if (!backend->is_host()) {
-      float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * t.elements);
-      backend->upload(values, room, count * t.elements);
-      values = room;
-    }
+    const float* values = at_backend(e, tensor, stream, c, e.sent == &batch);
     if (sequential)
       values =
           e.packed.dense(*backend, e.run.sequences[t.axis], tensor, values, t.elements, e.program.planned_columns());
@@ -165,6 +157,28 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * t.elements);
   backend->densify(e.run.sparse[tensor], t.elements, room);
   e.run.values[tensor] = room;
+}
+
+const float* Network::Impl::at_backend(Executable& e, std::size_t tensor, const StreamData& stream, const Columns& c,
+                                       bool there) {
+  const std::size_t elements = e.program.code().tensors[tensor].elements, count = c.last - c.first;
+  const float* values = stream.dense.data() + c.first * elements;
+  if (backend->is_host()) return values;
+  float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * elements);
+  if (!there) backend->upload(values, room, count * elements);
+  return room;
+}
+
+void Network::Impl::send(Executable& e, const Batch& batch) {
+  if (backend->is_host() || parts(e, batch).size() != 1) return;
+  const auto& code = e.program.code();
+  for (std::size_t t = 0; t < code.tensors.size(); ++t) {
+    if (code.tensors[t].kind != Tensor::Kind::input) continue;
+    const StreamData& stream = *stream_of(streams, batch, code.tensors[t].name);
+    if (stream.column_begin.empty())
+      at_backend(e, t, stream, columns_of(stream, e.parts[0].first, e.parts[0].last, counts_sequences(code)), false);
+  }
+  e.sent = &batch;
 }
 
 // The sequences of an axis are those of its first stream; the others must have the same ones.
@@ -277,6 +291,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   e.run.gradient_scale = m.gradient_scale;
   if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
   const auto& parts = m.parts(e, batch);
+  if (e.sent != &batch) e.sent = nullptr;
   m.touched.list(m.streams, batch, m.parameters, *m.backend);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
@@ -288,6 +303,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   e.run.weights_version = m.backend->new_version();
   for (std::size_t p = 0; p < parts.size(); ++p) {
     m.attach(e, batch, parts[p]);
+    e.sent = nullptr;
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
     e.repeater.begin(e.run);
@@ -308,10 +324,11 @@ void Network::scale_gradients(double scale, bool divide) {
 }
 
 // The sum of their sizes: in double it overflows for no number of finite floats.
-bool Network::unscale_gradients() {
+bool Network::unscale_gradients(const Batch* next) {
   Impl& m = *impl_;
   if (!m.gradient_sum) m.gradient_sum = m.backend->make_sums(1);
   m.backend->scale(1 / m.gradient_scale, m.parameters.gradients.data(), m.parameters.size(), m.gradient_sum.get());
+  if (next) m.send(*m.training, *next);
   m.backend->finish();
   return std::isfinite(m.gradient_sum[0]);
 }

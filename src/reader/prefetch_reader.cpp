@@ -66,6 +66,11 @@ const Batch* PrefetchReader::next() {
   return &share.finish();
 }
 
+const Batch* PrefetchReader::ahead() {
+  const std::lock_guard lock(mutex_);
+  return made_ > taken_ ? &ring_[taken_ % ring_.size()].finish() : nullptr;
+}
+
 // How many are to be ready beside the one in use.
 std::size_t PrefetchReader::wanted() const {
   if (dealt_) return waits_ || early_ ? 1 : 0;

@@ -22,6 +22,7 @@ class PrefetchReader final : public Reader {
   std::int64_t sweep_samples() override;
   void start_epoch(const EpochPlan&) override;
   const Batch* next() override;
+  const Batch* ahead() override;
   bool takes_lots() const override { return maker_.takes_lots(); }
 
  private:

@@ -185,6 +185,9 @@ bool leaves_out(Training& t, bool finite) {
   return out;
 }
 
+// The host waits until the device has looked at all gradients, so what the device is to work on next sets out before.
+bool finite_gradients(Training& t) { return t.network->unscale_gradients(t.reader->ahead()); }
+
 // Nobody gets a gradient before all are known to be finite.
 Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
   Training& t = loop.t;
@@ -192,7 +195,7 @@ Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
   if (!together) t.strategy->begin_step(columns, loop.update);
   Held held;
   const Tally tally = forward_backward(loop, batch, held);
-  if (leaves_out(t, t.strategy->agree(t.network->unscale_gradients()))) {
+  if (leaves_out(t, t.strategy->agree(finite_gradients(t)))) {
     t.network->clear_gradients();
     if (together) loop.update.leave_out();
   }
@@ -204,7 +207,7 @@ Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
 
 // Gradients travel as they come; their sums, equal on all ranks, are looked at before they change a weight.
 void look_at_sums(Loop& loop) {
-  if (leaves_out(loop.t, loop.t.network->unscale_gradients())) loop.update.leave_out();
+  if (leaves_out(loop.t, finite_gradients(loop.t))) loop.update.leave_out();
   loop.update.let_go();
 }
 

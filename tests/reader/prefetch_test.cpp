@@ -39,6 +39,21 @@ TEST(Prefetch, ABatchStaysWhileTheNextOnesAreMade) {
   }
 }
 
+TEST(Prefetch, WhatComesNextIsSeenAhead) {
+  PrefetchReader reader(numbered(30));
+  reader.start_epoch({.minibatch = 10});
+  for (int i = 0; i < 3; ++i) {
+    const Batch* seen = nullptr;
+    while (!(seen = reader.ahead())) std::this_thread::yield();
+    const std::vector<float> before(seen->streams[0].dense.begin(), seen->streams[0].dense.end());
+    const Batch* b = reader.next();
+    EXPECT_EQ(b, seen);
+    EXPECT_EQ(before, std::vector<float>(b->streams[0].dense.begin(), b->streams[0].dense.end()));
+  }
+  EXPECT_EQ(reader.next(), nullptr);
+  EXPECT_EQ(reader.ahead(), nullptr);
+}
+
 TEST(Prefetch, StopsAndStartsAnewAtAnyMoment) {
   for (int taken = 0; taken < 12; ++taken) {
     PrefetchReader reader(numbered(60));
