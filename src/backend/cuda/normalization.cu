@@ -131,7 +131,7 @@ __device__ inline float through_relu(const Line& line, float x, float d) {
 
 template <class T, unsigned V, Relu How>
 struct GradientSums {
-  static constexpr unsigned at_once = 1;
+  static constexpr unsigned at_once = How == Relu::again ? 2 : 1;  // only there nothing is stored in between
   const T *x, *y, *dy;
   T *masked, *added;
   Line lines[V];
