@@ -23,9 +23,18 @@ class Transfer {
   virtual ~Transfer() = default;
   virtual void start() = 0;  // the previous run must be complete
   virtual void start(
-      std::size_t bytes) = 0;  // only the first of the planned bytes; both sides must name the same number
-  virtual bool done() = 0;     // also drives progress; true when nothing was started
+      std::size_t bytes) = 0;         // only the first of the planned bytes; both sides must name the same number
+  virtual bool done() = 0;            // also drives progress; true when nothing was started
+  virtual bool complete() const = 0;  // what the last look found; does not look
   virtual void wait() = 0;
+};
+
+// Looks at several transfers at once, for what a look at one costs: where ranks share cores, a transport that finds
+// nothing gives the core away, each time. One thread at a time.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  virtual void look(std::span<Transfer* const>) = 0;  // complete() then tells of each
 };
 
 class Communicator {
@@ -44,6 +53,8 @@ class Communicator {
   // The same, started at once.
   std::unique_ptr<Transfer> send(int to, int tag, std::span<const std::byte>);
   std::unique_ptr<Transfer> receive(int from, int tag, std::span<std::byte>);
+  // For looks at up to so many transfers of this communicator.
+  virtual std::unique_ptr<Watch> plan_watch(std::size_t most) = 0;
 
   virtual void barrier() = 0;
   virtual void broadcast(int root, std::span<std::byte>) = 0;

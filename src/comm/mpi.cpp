@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "comm/session.h"
@@ -95,12 +96,12 @@ class MpiTransfer : public Transfer {
   ~MpiTransfer() override {
     if (finalized()) return;
     if (active_ && !sending_)
-      for (MPI_Request& request : running()) {
+      for (MPI_Request& request : open()) {
         MPI_Cancel(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
       }
     if (active_ && sending_ && part_only_)
-      for (MPI_Request& request : loose_) MPI_Request_free(&request);
+      for (MPI_Request& request : open()) MPI_Request_free(&request);
     for (MPI_Request& request : parts_) MPI_Request_free(&request);
   }
   MpiTransfer(const MpiTransfer&) = delete;
@@ -108,7 +109,7 @@ class MpiTransfer : public Transfer {
 
   void start() override {
     assert(!active_);
-    active_ = true, part_only_ = false;
+    active_ = true, part_only_ = false, arrived_ = 0;
     check(MPI_Startall(static_cast<int>(parts_.size()), parts_.data()), [&] { return doing(); });
   }
 
@@ -116,7 +117,7 @@ class MpiTransfer : public Transfer {
   void start(std::size_t bytes) override {
     if (bytes == bytes_) return start();
     assert(!active_ && bytes < bytes_);
-    active_ = true, part_only_ = true;
+    active_ = true, part_only_ = true, arrived_ = 0;
     loose_.clear();
     loose_counts_.clear();
     for_each_part(bytes, largest_, [&](std::size_t at, int count) {
@@ -131,41 +132,56 @@ class MpiTransfer : public Transfer {
   bool done() override {
     if (!active_) return true;
     int flag = 0;
-    const int code = MPI_Testall(static_cast<int>(running().size()), running().data(), &flag, statuses_.data());
+    const int code = MPI_Testall(static_cast<int>(open().size()), open().data(), &flag, statuses_.data());
     finish(code, flag != 0);  // as arguments of one call the flag might be read first
     return flag != 0;
   }
 
+  bool complete() const override { return !active_; }
+
   void wait() override {
-    if (active_) finish(MPI_Waitall(static_cast<int>(running().size()), running().data(), statuses_.data()), true);
+    if (active_) finish(MPI_Waitall(static_cast<int>(open().size()), open().data(), statuses_.data()), true);
+  }
+
+  // For a watch, which looks at one part after the other.
+  MPI_Request next_part() { return open().front(); }
+  void part_is_here(int code, const MPI_Status& status) {
+    check(code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : code, [&] { return doing(); });
+    if (part_only_) open().front() = MPI_REQUEST_NULL;  // the watch had a copy
+    check_length(status);
+    ++arrived_;
+    active_ = !open().empty();
   }
 
  private:
   std::vector<MPI_Request>& running() { return part_only_ ? loose_ : parts_; }
+  std::span<MPI_Request> open() { return std::span(running()).subspan(arrived_); }
 
   std::string doing() const {
     return fmt::format("{} {} bytes {} rank {} (tag {})", sending_ ? "sending" : "receiving", bytes_,
                        sending_ ? "to" : "from", peer_, tag_);
   }
 
-  void finish(int code, bool complete) {
-    const std::vector<int>& counts = part_only_ ? loose_counts_ : counts_;
+  void finish(int code, bool all_here) {
     if (code == MPI_ERR_IN_STATUS)
-      for (std::size_t i = 0; i < counts.size(); ++i)
+      for (std::size_t i = 0; i < open().size(); ++i)
         if (const MPI_Status& status = statuses_[i];
             status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING)
           code = status.MPI_ERROR;
     check(code, [&] { return doing(); });
-    if (!complete) return;
+    if (!all_here) return;
+    for (const MPI_Status* status = statuses_.data(); !open().empty(); ++status, ++arrived_) check_length(*status);
     active_ = false;
+  }
+
+  // Of the first part that was open.
+  void check_length(const MPI_Status& status) {
     if (sending_) return;
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      int count = 0;
-      check(MPI_Get_count(&statuses_[i], MPI_BYTE, &count), [&] { return doing(); });
-      if (count != counts[i])
-        throw Error(
-            fmt::format("MPI failed while {}: the message has {} bytes instead of {}", doing(), count, counts[i]));
-    }
+    const int expected = (part_only_ ? loose_counts_ : counts_)[arrived_];
+    int count = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &count), [&] { return doing(); });
+    if (count != expected)
+      throw Error(fmt::format("MPI failed while {}: the message has {} bytes instead of {}", doing(), count, expected));
   }
 
   bool sending_;
@@ -174,8 +190,48 @@ class MpiTransfer : public Transfer {
   std::size_t bytes_, largest_;
   MPI_Comm comm_;
   bool active_ = false, part_only_ = false;
+  std::size_t arrived_ = 0;  // parts that are complete, the first ones
   std::vector<MPI_Request> parts_, loose_;
   std::vector<int> counts_, loose_counts_;
+  std::vector<MPI_Status> statuses_;
+};
+
+// One part of each transfer at a time: few requests, however long the messages.
+class MpiWatch : public Watch {
+ public:
+  explicit MpiWatch(std::size_t most) : seen_(most), requests_(most), found_(most), statuses_(most) {}
+
+  void look(std::span<Transfer* const> transfers) override {
+    while (look_at_next_parts(transfers)) {
+    }
+  }
+
+ private:
+  // Whether a transfer has got on that has further parts.
+  bool look_at_next_parts(std::span<Transfer* const> transfers) {
+    int open = 0;
+    for (Transfer* t : transfers) {
+      auto& transfer = static_cast<MpiTransfer&>(*t);
+      if (transfer.complete()) continue;
+      seen_[static_cast<std::size_t>(open)] = &transfer;
+      requests_[static_cast<std::size_t>(open++)] = transfer.next_part();
+    }
+    if (open == 0) return false;
+    int found = 0;
+    const int code = MPI_Testsome(open, requests_.data(), &found, found_.data(), statuses_.data());
+    if (code != MPI_ERR_IN_STATUS) check(code, [] { return "looking at messages"; });
+    bool go_on = false;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(found); ++i) {
+      MpiTransfer& transfer = *seen_[static_cast<std::size_t>(found_[i])];
+      transfer.part_is_here(code, statuses_[i]);
+      go_on = go_on || !transfer.complete();
+    }
+    return go_on;
+  }
+
+  std::vector<MpiTransfer*> seen_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> found_;
   std::vector<MPI_Status> statuses_;
 };
 
@@ -214,6 +270,8 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
     return std::make_unique<MpiTransfer>(false, from, tag, bytes.data(), bytes.size(), largest_message(from), comm_);
   }
+
+  std::unique_ptr<Watch> plan_watch(std::size_t most) override { return std::make_unique<MpiWatch>(most); }
 
   void barrier() override {
     check(MPI_Barrier(comm_), [] { return "waiting for the other ranks at a barrier"; });

@@ -126,6 +126,11 @@ class ThreadTransfer : public Transfer {
     return !waiting_;
   }
 
+  bool complete() const override {
+    const std::lock_guard lock(world_->hub->mutex);
+    return !waiting_;
+  }
+
   void wait() override {
     Hub& hub = *world_->hub;
     std::unique_lock lock(hub.mutex);
@@ -153,6 +158,13 @@ class ThreadTransfer : public Transfer {
   bool waiting_ = false;
   ThreadTransfer* next_ = nullptr;
   ThreadTransfer** previous_ = nullptr;
+};
+
+class ThreadWatch : public Watch {
+ public:
+  void look(std::span<Transfer* const> transfers) override {
+    for (Transfer* t : transfers) t->done();
+  }
 };
 
 class ThreadMemory : public SharedMemory {
@@ -193,6 +205,7 @@ class ThreadCommunicator : public Communicator {
     assert(from >= 0 && from < size());
     return std::make_unique<ThreadTransfer>(world_, pair(from, rank_), tag, nullptr, bytes.data(), bytes.size());
   }
+  std::unique_ptr<Watch> plan_watch(std::size_t) override { return std::make_unique<ThreadWatch>(); }
 
   void barrier() override {
     std::unique_lock lock(world_->hub->mutex);

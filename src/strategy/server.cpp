@@ -85,6 +85,10 @@ void Server::open() {
   for (const Post& p : desks_) places += p.places.size();
   leaving_.reserve(places);
   if (comm_->size() == 1) return;
+  // Answers on their way out, one request per lane and client, drive_, and the answer that a thread waits for.
+  const std::size_t most = places + lanes_.size() * static_cast<std::size_t>(comm_->size()) + 2;
+  watch_ = comm_->plan_watch(most);
+  messages_.reserve(most);
   if (lanes_.empty()) {
     drive_ = comm_->plan_receive(me_, kDriveTag, {&nothing_, 1});
     drive_->start();
@@ -95,7 +99,7 @@ void Server::open() {
 void Server::run() {
   try {
     for (Nap nap; !stop_;)
-      if (look())
+      if (look(nullptr))
         nap.woken();
       else
         // A thread that waits for an answer looks by itself, and serves others meanwhile.
@@ -109,20 +113,44 @@ void Server::run() {
   }
 }
 
-bool Server::look() {
+// Whether there were requests; `answer`, if any, is looked at as well.
+bool Server::look(Transfer* answer) {
+  const std::unique_lock looking(looking_, std::try_to_lock);
+  if (!looking) {  // another thread serves
+    if (answer) answer->done();
+    return false;
+  }
+  choose_messages(answer);
+  watch_->look(messages_);
   const std::lock_guard lock(mutex_);
   bool found = listen_again();
-  if (drive_) drive_->done();
   for (Lane& lane : lanes_)
     for (int c = 0; c < comm_->size(); ++c) found = look_at(lane, c) || found;
   return found;
+}
+
+// They stay as they are until the end of the look: only looks take in what has come.
+void Server::choose_messages(Transfer* answer) {
+  const std::lock_guard lock(mutex_);
+  messages_.clear();
+  for (const auto& [desk, client] : leaving_)
+    messages_.push_back(post(desk).places[static_cast<std::size_t>(client)].send.get());
+  for (const Lane& lane : lanes_)
+    for (int c = 0; c < comm_->size(); ++c) {
+      const Post& p = post(lane.desks[lane.next[static_cast<std::size_t>(c)]]);
+      if (c == me_ || c >= clients(p)) continue;
+      const Place& place = p.places[static_cast<std::size_t>(c)];
+      if (!place.waits && !place.leaves) messages_.push_back(place.receive.get());
+    }
+  if (drive_) messages_.push_back(drive_.get());
+  if (answer) messages_.push_back(answer);
 }
 
 // Request and answer share their memory, so the next request is let in when the answer has left.
 bool Server::listen_again() {
   const auto left = std::remove_if(leaving_.begin(), leaving_.end(), [&](const std::pair<int, int>& at) {
     Place& place = post(at.first).places[static_cast<std::size_t>(at.second)];
-    if (!place.send->done()) return false;
+    if (!place.send->complete()) return false;
     place.leaves = false;
     place.receive->start();
     return true;
@@ -139,7 +167,7 @@ bool Server::look_at(Lane& lane, int client) {
     Post& p = post(lane.desks[next]);
     if (client == me_ || client >= clients(p)) return found;
     Place& place = p.places[static_cast<std::size_t>(client)];
-    if (place.waits || place.leaves || !place.receive->done()) return found;
+    if (place.waits || place.leaves || !place.receive->complete()) return found;
     found = place.waits = true;
     p.waiting.push_back(client);
     answer_waiting(lane.desks[next]);
@@ -212,17 +240,19 @@ void Server::check_failure() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
+bool Server::arrived(const Post& p) {
+  if (p.receive) return p.receive->complete();
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  return !p.places[static_cast<std::size_t>(me_)].waits;
+}
+
 bool Server::answered(int desk) {
   Post& p = post(desk);
   if (!p.under_way) return true;
-  if (owns(desk)) {
-    const std::lock_guard lock(mutex_);
-    if (failure_) std::rethrow_exception(failure_);
-    if (p.places[static_cast<std::size_t>(me_)].waits) return false;
-  } else {
-    if (!p.receive->done()) return false;
-    --asking_;
-  }
+  if (p.receive) p.receive->done();
+  if (!arrived(p)) return false;
+  if (p.receive) --asking_;
   p.under_way = false;
   return true;
 }
@@ -230,14 +260,15 @@ bool Server::answered(int desk) {
 std::span<const std::byte> Server::wait(int desk) {
   Post& p = post(desk);
   ++waiting_;
-  for (Nap nap; !answered(desk);)
-    if (comm_->size() > 1 && look())
+  for (Nap nap; p.under_way && !arrived(p);)
+    if (watch_ && look(p.receive.get()))
       nap.woken();
-    else {
+    else if (!arrived(p)) {
       check_failure();
       nap.nothing_happened();
     }
   --waiting_;
+  answered(desk);
   return (owns(desk) ? p.places[static_cast<std::size_t>(me_)].message : p.in).span().first(p.answer_bytes);
 }
 

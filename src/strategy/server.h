@@ -104,11 +104,13 @@ class Server {
   void plan_owned(Post&, int number);
   void plan_asking(Post&, int number);
   void run();
-  bool look();
+  bool look(Transfer* answer);
+  void choose_messages(Transfer* answer);
   bool look_at(Lane&, int client);
   void answer_waiting(int desk);
   void deliver(int desk, int client, std::size_t bytes);
   bool listen_again();
+  bool arrived(const Post&);
   void check_failure();
 
   std::unique_ptr<Communicator> comm_;
@@ -119,7 +121,13 @@ class Server {
   std::unique_ptr<Transfer> drive_;           // never completes: looking at it moves other messages on
   std::byte nothing_{};
 
-  std::mutex mutex_;  // all of the serving side
+  // One thread at a time looks at messages, and while it does so nobody else has to wait: a look may take as long as
+  // other ranks keep the core that it gives away.
+  std::mutex looking_;  // before mutex_, where both are held
+  std::unique_ptr<Watch> watch_;
+  std::vector<Transfer*> messages_;  // of this look
+
+  std::mutex mutex_;  // all of the serving side but the looks
   std::exception_ptr failure_;
   std::atomic<bool> stop_{false};
   std::atomic<int> asking_{0};   // requests of this rank under way

@@ -83,6 +83,43 @@ inline void shorter_transfers(Communicator& comm) {
   }
 }
 
+// A watch sees what has come of transfers of changing lengths; those that nobody sends stay open. What it has seen of
+// a transfer is not lost on one who then waits for the rest.
+inline void watched_transfers(Communicator& comm) {
+  const int n = comm.size(), me = comm.rank();
+  constexpr std::size_t planned = 5000;
+  std::vector<std::vector<std::byte>> in(static_cast<std::size_t>(n), std::vector<std::byte>(planned));
+  std::vector<std::unique_ptr<Transfer>> transfers, never_sent;
+  std::vector<Transfer*> all;
+  const auto out = pattern(planned, me);
+  std::byte nothing{};
+  for (int r = 0; r < n; ++r) {
+    if (r == me) continue;
+    transfers.push_back(comm.plan_receive(r, 9, in[static_cast<std::size_t>(r)]));
+    transfers.push_back(comm.plan_send(r, 9, out));
+    never_sent.push_back(comm.receive(r, 10, {&nothing, 1}));
+    all.push_back(never_sent.back().get());
+  }
+  for (const auto& t : transfers) all.push_back(t.get());
+  const auto watch = comm.plan_watch(all.size());
+  const auto complete = [](const auto& t) { return t->complete(); };
+  for (const bool waits : {false, true})
+    for (const std::size_t length : {planned, std::size_t{7}, std::size_t{0}, planned, std::size_t{4999}}) {
+      for (auto& bytes : in) std::ranges::fill(bytes, std::byte{42});
+      for (auto& t : transfers) t->start(length);
+      do watch->look(all);
+      while (!waits && !std::ranges::all_of(transfers, complete));
+      for (auto& t : transfers) t->wait();
+      EXPECT_TRUE(std::ranges::none_of(never_sent, complete));
+      for (int r = 0; r < n; ++r) {
+        if (r == me) continue;
+        auto expected = pattern(planned, r);
+        std::fill(expected.begin() + static_cast<std::ptrdiff_t>(length), expected.end(), std::byte{42});
+        EXPECT_EQ(in[static_cast<std::size_t>(r)], expected) << length << " bytes from " << r;
+      }
+    }
+}
+
 // Messages of one pair: in order within a tag, and a later tag does not wait for an earlier one.
 inline void order_and_tags(Communicator& comm) {
   if (comm.size() < 2 || comm.rank() > 1) return;
@@ -196,6 +233,7 @@ inline void shared_memory(Communicator& comm) {
 inline void everything(Communicator& comm) {
   transfers(comm);
   shorter_transfers(comm);
+  watched_transfers(comm);
   order_and_tags(comm);
   collectives(comm);
   sums(comm);

@@ -10,6 +10,7 @@
 #include "../support/run_ranks.h"
 #include "strategy/block_steps.h"
 #include "strategy/make_strategy.h"
+#include "strategy/server.h"
 #include "training.h"
 
 namespace {
@@ -129,6 +130,25 @@ TEST(Allocation, AnExchangeOfWeightsAllocatesNothing) {
       comm.barrier();
       EXPECT_EQ(allocations - before, 0) << ranks << " ranks";
       comm.barrier();
+    });
+}
+
+// Nor do those that ask and answer each other beside it.
+TEST(Allocation, ServersAllocateNothing) {
+  for (const int ranks : {1, 2, 3})
+    run_ranks(ranks, [&](Communicator& comm) {
+      Server server(comm);
+      Tickets tickets(server, 0);
+      Meeting meeting(server, ranks - 1);
+      server.open();
+      tickets.restart(0, 100);
+      meeting.meet();
+      const long before = allocations;
+      meeting.meet();
+      for (int i = 0; i < 10; ++i) EXPECT_GE(tickets.take(), 0);
+      meeting.meet();
+      EXPECT_EQ(allocations - before, 0) << ranks << " ranks";
+      meeting.meet();
     });
 }
 

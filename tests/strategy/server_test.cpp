@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "../support/run_ranks.h"
 #include "strategy/encoded_questions.h"
 #include "tutti/error.h"
+#include "tutti/shared_memory.h"
 
 namespace tutti::server_test {
 namespace {
@@ -47,6 +49,71 @@ class Together : public Desk {
  private:
   int clients_;
   std::set<int> here_, leaving_;
+};
+
+// Where looks wait until it is opened.
+class Gate {
+ public:
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++inside_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+  }
+  void wait_for_somebody() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return inside_ > 0; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int inside_ = 0;
+  bool open_ = false;
+};
+
+// A communicator whose watches look through a gate.
+class GatedLooks : public Communicator {
+ public:
+  GatedLooks(std::unique_ptr<Communicator> comm, Gate& gate) : comm_(std::move(comm)), gate_(gate) {}
+  int rank() const override { return comm_->rank(); }
+  int size() const override { return comm_->size(); }
+  std::string host() const override { return comm_->host(); }
+  std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
+    return comm_->plan_send(to, tag, bytes);
+  }
+  std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
+    return comm_->plan_receive(from, tag, bytes);
+  }
+  std::unique_ptr<Watch> plan_watch(std::size_t most) override {
+    struct Gated : Watch {
+      Gated(std::unique_ptr<Watch> w, Gate& g) : watch(std::move(w)), gate(g) {}
+      void look(std::span<Transfer* const> transfers) override {
+        gate.pass();
+        watch->look(transfers);
+      }
+      std::unique_ptr<Watch> watch;
+      Gate& gate;
+    };
+    return std::make_unique<Gated>(comm_->plan_watch(most), gate_);
+  }
+  void barrier() override { comm_->barrier(); }
+  void broadcast(int root, std::span<std::byte> bytes) override { comm_->broadcast(root, bytes); }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override { comm_->all_gather(mine, all); }
+  std::unique_ptr<Communicator> split(int color) override {
+    return std::make_unique<GatedLooks>(comm_->split(color), gate_);
+  }
+  std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) override { return comm_->share_memory(bytes); }
+  void fail(std::exception_ptr reason) noexcept override { comm_->fail(reason); }
+
+ private:
+  std::unique_ptr<Communicator> comm_;
+  Gate& gate_;
 };
 
 void put(Server& server, int desk, std::int64_t v) { std::memcpy(server.message(desk).data(), &v, sizeof v); }
@@ -137,6 +204,28 @@ TEST(Server, every_request_is_answered_once) {
     });
     EXPECT_EQ(total, expected) << ranks;
   }
+}
+
+// While the serving thread looks, however long, this rank's own desk answers and can be reached: else this hangs.
+TEST(Server, nobody_waits_for_a_look) {
+  run_ranks(2, [](Communicator& world) {
+    Gate gate;
+    GatedLooks comm(world.split(0), gate);
+    Server server(comm);
+    const int desk = server.add({.owner = 0, .bytes = 8}, comm.rank() == 0 ? std::make_unique<Adder>() : nullptr);
+    Meeting meeting(server);
+    server.open();
+    if (comm.rank() == 0) {
+      gate.wait_for_somebody();
+      put(server, desk, 5);
+      server.ask(desk, 8);
+      EXPECT_TRUE(server.answered(desk));
+      EXPECT_EQ(get(server.wait(desk)), 5);
+      server.exclusively([] {});
+    }
+    gate.open();
+    meeting.meet();
+  });
 }
 
 TEST(Server, answers_may_wait_for_other_requests) {
