@@ -10,6 +10,15 @@
 
 namespace tutti {
 
+// Gives the core away for a moment. Whether others kept it: each of them may do so for milliseconds, after every yield,
+// whereas a sleeper gets it back when it wakes up. So who waits should sleep then.
+inline bool yield_was_long() {
+  constexpr std::chrono::microseconds kLong(200);
+  const auto start = std::chrono::steady_clock::now();
+  sched_yield();
+  return std::chrono::steady_clock::now() - start > kLong;
+}
+
 class Nap {
  public:
   void woken() { idle_ = 0; }
@@ -17,7 +26,7 @@ class Nap {
   void nothing_happened(std::chrono::microseconds longest = std::chrono::microseconds(100)) {
     constexpr int kLooks = 20, kShortNaps = 150;
     if (++idle_ <= kLooks) {
-      sched_yield();
+      if (yield_was_long()) idle_ = kLooks;
       return;
     }
     if (idle_ > kLooks + kShortNaps) longest = std::max(longest, std::chrono::microseconds(1000));
