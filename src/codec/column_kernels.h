@@ -44,7 +44,6 @@ struct Grid {
 }
 
 // ---- first pass: the two floats of a column
-// --------------------------------------------------------------------------
 
 [[gnu::always_inline]] static inline Pair pair_zero_threshold(size_t rows, const float* g, const float* residual) {
   Floats negative[4] = {}, positive[4] = {};

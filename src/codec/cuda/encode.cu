@@ -10,7 +10,6 @@ namespace {
 constexpr unsigned encode_threads = 128, reads_at_once = 8;
 
 // ---- columns of up to 32 rows: a lane each
-// -----------------------------------------------------------------------------
 
 constexpr unsigned short_rows = 32, short_words = 18;  // a column's share of shared memory
 
@@ -119,7 +118,6 @@ __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job
 }
 
 // ---- longer columns: a team of threads each
-// ----------------------------------------------------------------------------
 
 struct Sums {
   float first = 0, second = 0;
