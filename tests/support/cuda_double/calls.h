@@ -7,6 +7,7 @@
 
 struct CudaDoubleCalls {
   std::uint64_t single = 0, graphs = 0;  // kernels, copies and marks one by one; graphs, whatever they hold
+  std::uint64_t plans = 0;               // of cuDNN's graphs
 };
 
 extern "C" CudaDoubleCalls cuda_double_calls();

@@ -54,6 +54,9 @@ enum cudnnWgradMode_t { CUDNN_WGRAD_MODE_ADD, CUDNN_WGRAD_MODE_SET };
 constexpr unsigned CUDNN_RNN_PADDED_IO_DISABLED = 0;
 
 using cudnnHandle_t = struct CudnnDoubleHandle*;
+
+#include "cudnn_graph.h"
+
 using cudnnTensorDescriptor_t = struct CudnnDoubleTensor*;
 using cudnnFilterDescriptor_t = struct CudnnDoubleFilter*;
 using cudnnConvolutionDescriptor_t = struct CudnnDoubleConvolution*;
