@@ -49,7 +49,9 @@ void Algorithms::read() {
     std::istringstream words(line);
     std::string shape;
     Choice c;
-    if (words >> shape >> c.algorithm >> c.math) first.emplace(shape, c);
+    if (!(words >> shape >> c.algorithm >> c.math)) continue;
+    words >> c.plan;
+    first.emplace(shape, c);
   }
   for (const auto& [shape, choice] : first) known_.insert_or_assign(shape, choice);
 }
@@ -64,7 +66,8 @@ Algorithms::Choice Algorithms::at(const std::string& shape, const std::function<
   // One write of a short line at the end of the file: lines of several ranks do not mix.
   const int file = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) return measured;
-  const std::string line = fmt::format("{} {} {}\n", shape, measured.algorithm, measured.math);
+  const std::string line = fmt::format("{} {} {}{}{}\n", shape, measured.algorithm, measured.math,
+                                       measured.plan.empty() ? "" : " ", measured.plan);
   const bool written = write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   close(file);
   if (written) read();

@@ -13,6 +13,7 @@ class Algorithms {
  public:
   struct Choice {
     int algorithm = 0, math = 0;
+    std::string plan = {};  // in one word, where numbers do not say it
   };
   // A file in the folder that TUTTI_CACHE names; without it in XDG_CACHE_HOME/tutti or ~/.cache/tutti. An empty name,
   // or a folder that cannot be written, keeps choices in memory.

@@ -52,11 +52,10 @@ std::vector<Algorithms::Choice> candidates(const std::vector<Performance>& resul
   return measured;
 }
 
-// Whether the library says that it cannot do what was asked for, and not that something went wrong: statuses of 2000
-// and of 3000 and more, with their kinds. What went wrong matters where there is no other way.
-bool knows_nothing_of_it(cudnnStatus_t status) {
-  const int group = static_cast<int>(status) / 1000;
-  return group == 2 || group == 3;
+// What kernels may do to the numbers of a way, as by its math.
+EngineRules rules_of(Way way, ComputeType type, bool winograd) {
+  const bool narrows = way == Way::plain && type == ComputeType::float16;
+  return {.tensor_cores = type != ComputeType::float32, .narrows = narrows, .winograd = winograd};
 }
 
 // cuDNN pads both sides of an axis alike. Where a window wants something else, its image gets a frame.
@@ -100,24 +99,41 @@ void ConvolutionWay::describe() {
   if (wants_frame(w)) std::fill(pads.begin(), pads.end(), 0);
   std::vector<int> dims{static_cast<int>(w_.out), static_cast<int>(w_.stored)};
   dims.insert(dims.end(), kernel.begin(), kernel.end());
+  const std::vector<int> ones(kernel.size(), 1);
   check(cudnnCreateFilterDescriptor(w_descriptor_.out()), doing);
   check(cudnnSetFilterNdDescriptor(w_descriptor_.get(), type, w_.last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
                                    static_cast<int>(dims.size()), dims.data()),
         doing);
-  const std::vector<int> dilation(kernel.size(), 1);
   for (Direction* d : {&forward_, &data_, &weights_}) {
     check(cudnnCreateConvolutionDescriptor(d->convolution.out()), doing);
     check(cudnnSetConvolutionNdDescriptor(d->convolution.get(), static_cast<int>(pads.size()), pads.data(),
-                                          strides.data(), dilation.data(), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+                                          strides.data(), ones.data(), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
           doing);
     check(cudnnSetConvolutionGroupCount(d->convolution.get(), static_cast<int>(shape_.groups)), doing);
     check(cudnnSetConvolutionMathType(d->convolution.get(), math_of(way_, images_.compute_type())), doing);
   }
+  describe_graph(pads, strides);
   fuses_ = shape_.bias && shape_.relu && y_.is_image();
   if (!fuses_) return;
-  bias_descriptor_ = image_descriptor(1, y_.stored, std::vector<int>(kernel.size(), 1), false, type);
+  bias_descriptor_ = image_descriptor(1, y_.stored, ones, false, type);
   check(cudnnCreateActivationDescriptor(relu_.out()), doing);
   check(cudnnSetActivationDescriptor(relu_.get(), CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0), doing);
+}
+
+void ConvolutionWay::describe_graph(const std::vector<int>& pads, const std::vector<int>& strides) {
+  const auto tensor = [](std::size_t outer, std::size_t channels, const std::vector<int>& sizes, bool last) {
+    std::vector<int> dims{static_cast<int>(outer), static_cast<int>(channels)};
+    dims.insert(dims.end(), sizes.begin(), sizes.end());
+    const std::vector<int> steps = steps_of(dims, last);
+    return ConvolutionGraph::Tensor{{dims.begin(), dims.end()}, {steps.begin(), steps.end()}};
+  };
+  const ImageWindow& w = shape_.window;
+  graph_.tensors[ConvolutionGraph::x] = tensor(x_.columns, x_.stored, spatial(w, x_.frame), x_.last);
+  graph_.tensors[ConvolutionGraph::w] = tensor(w_.out, w_.stored, spatial(w, w.kernel), w_.last);
+  graph_.tensors[ConvolutionGraph::y] = tensor(y_.columns, y_.stored, spatial(w, y_.frame), y_.last);
+  graph_.tensors[ConvolutionGraph::bias] = tensor(1, y_.stored, std::vector<int>(pads.size(), 1), y_.last);
+  graph_.pads.assign(pads.begin(), pads.end()), graph_.strides.assign(strides.begin(), strides.end());
+  graph_.type = data_type(x_.element);
 }
 
 std::string ConvolutionWay::key(const char* direction) const {
@@ -226,15 +242,24 @@ void* ConvolutionWay::workspace(const Direction& d) const {
   return d.workspace ? images_.workspace().bytes(d.workspace) : nullptr;
 }
 
+// Of a direction, all but the calls and what stands behind it.
+PlannedConvolution::Work ConvolutionWay::work(const char* direction, ConvolutionGraph::Operand result,
+                                              const ConvolutionPlans::Pointers& pointers, bool adds) const {
+  PlannedConvolution::Work work;
+  work.key = [this, direction] { return key(direction); };
+  work.graph = graph_, work.graph.result = result, work.graph.accumulates = adds;
+  work.rules = rules_of(way_, images_.compute_type(), shape_.winograd);
+  work.pointers = pointers;
+  return work;
+}
+
 // False where cuDNN has no such kernel; that is asked once.
-bool ConvolutionWay::fused_forward(const void* x, const void* w, const float* bias, float* y, bool same_weights) {
-  if (!fuses_) return false;
+bool ConvolutionWay::fused_forward(const void* x, const void* w, const void* bias, void* y) {
   const float one = 1, none = 0;
-  const void* added = weight(bias_, bias, same_weights);
   fuses_ = cudnnConvolutionBiasActivationForward(
                images_.cudnn(), &one, x_descriptor_.get(), x, w_descriptor_.get(), w, forward_.convolution.get(),
                static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm), workspace(forward_), forward_.workspace,
-               &none, y_descriptor_.get(), y, bias_descriptor_.get(), added, relu_.get(), y_descriptor_.get(),
+               &none, y_descriptor_.get(), y, bias_descriptor_.get(), bias, relu_.get(), y_descriptor_.get(),
                y) == CUDNN_STATUS_SUCCESS;
   return fuses_;
 }
@@ -242,44 +267,66 @@ bool ConvolutionWay::fused_forward(const void* x, const void* w, const float* bi
 void ConvolutionWay::forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
                              bool same_weights) {
   const void *from = image(x_, x, of_x), *by = weight(w_, w, same_weights);
-  if (bias && fused_forward(from, by, bias, y, same_weights)) return;
-  const bool stands = y_.is_image();
+  const bool stands = y_.is_image(), adds = stands && accumulate, behind = stands && (bias || shape_.relu);
   void* to = result(y_.count() * bytes_of(y_.element), stands, y, of_y);
-  const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
-  check(cudnnConvolutionForward(images_.cudnn(), &one, x_descriptor_.get(), from, w_descriptor_.get(), by,
-                                forward_.convolution.get(), static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm),
-                                workspace(forward_), forward_.workspace, &old, y_descriptor_.get(), to),
-        "convolving");
-  if (!stands) return spread(y_, to, {bias, shape_.relu, accumulate}, y, images_.stream());
-  if (bias || shape_.relu)
+  const auto cast_bias = [&] { return weight(bias_, bias, same_weights); };
+  const auto add_bias_to = [&](void* result) {
     add_bias(
         {shape_.columns, shape_.out_channels, ImageWindow::product(shape_.window.out), shape_.out, shape_.out_element},
-        bias, shape_.relu, y, images_.stream());
+        bias, shape_.relu, static_cast<float*>(result), images_.stream());
+  };
+  PlannedConvolution::Work work = this->work("forward", ConvolutionGraph::y, {from, by, to}, adds);
+  work.result_bytes = y_.count() * bytes_of(y_.element);
+  work.graph.adds_bias = behind && bias && !adds, work.graph.relu = behind && shape_.relu && !adds;
+  work.bias = cast_bias;
+  if (behind) work.behind = add_bias_to;
+  work.by_calls = [&](void* result) {
+    if (bias && !adds && fuses_ && fused_forward(from, by, cast_bias(), result)) return;
+    const float one = 1, old = adds ? 1.0f : 0.0f;
+    check(
+        cudnnConvolutionForward(images_.cudnn(), &one, x_descriptor_.get(), from, w_descriptor_.get(), by,
+                                forward_.convolution.get(), static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm),
+                                workspace(forward_), forward_.workspace, &old, y_descriptor_.get(), result),
+        "convolving");
+    if (behind) add_bias_to(result);
+  };
+  forward_.planned[adds].run(work, images_);
+  if (!stands) spread(y_, to, {bias, shape_.relu, accumulate}, y, images_.stream());
 }
 
 void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool same_weights) {
   const void *from = image(y_, dy, of_y), *by = weight(w_, w, same_weights);
-  const bool stands = x_.is_image();
+  const bool stands = x_.is_image(), adds = stands && accumulate;
   void* to = result(x_.count() * bytes_of(x_.element), stands, dx, of_x);
-  const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
-  check(
-      cudnnConvolutionBackwardData(images_.cudnn(), &one, w_descriptor_.get(), by, y_descriptor_.get(), from,
-                                   data_.convolution.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(data_.algorithm),
-                                   workspace(data_), data_.workspace, &old, x_descriptor_.get(), to),
-      "computing the gradient of a convolution");
+  PlannedConvolution::Work work = this->work("data", ConvolutionGraph::x, {to, by, from}, adds);
+  work.result_bytes = x_.count() * bytes_of(x_.element);
+  work.by_calls = [&](void* result) {
+    const float one = 1, old = adds ? 1.0f : 0.0f;
+    check(cudnnConvolutionBackwardData(images_.cudnn(), &one, w_descriptor_.get(), by, y_descriptor_.get(), from,
+                                       data_.convolution.get(),
+                                       static_cast<cudnnConvolutionBwdDataAlgo_t>(data_.algorithm), workspace(data_),
+                                       data_.workspace, &old, x_descriptor_.get(), result),
+          "computing the gradient of a convolution");
+  };
+  data_.planned[adds].run(work, images_);
   if (!stands) spread(x_, to, {nullptr, false, accumulate}, dx, images_.stream());
 }
 
 void ConvolutionWay::backward_weights(const float* x, const float* dy, float* dw, bool accumulate) {
   const void *from = image(x_, x, of_x), *with = image(y_, dy, of_y);
-  const bool stands = w_.is_weight();
+  const bool stands = w_.is_weight(), adds = stands && accumulate;
   void* to = result(w_.count() * bytes_of(w_.element), stands, dw, of_w);
-  const float one = 1, old = stands && accumulate ? 1.0f : 0.0f;
-  check(cudnnConvolutionBackwardFilter(images_.cudnn(), &one, x_descriptor_.get(), from, y_descriptor_.get(), with,
-                                       weights_.convolution.get(),
-                                       static_cast<cudnnConvolutionBwdFilterAlgo_t>(weights_.algorithm),
-                                       workspace(weights_), weights_.workspace, &old, w_descriptor_.get(), to),
-        "computing the gradient of a convolution");
+  PlannedConvolution::Work work = this->work("weights", ConvolutionGraph::w, {from, to, with}, adds);
+  work.result_bytes = w_.count() * bytes_of(w_.element);
+  work.by_calls = [&](void* result) {
+    const float one = 1, old = adds ? 1.0f : 0.0f;
+    check(cudnnConvolutionBackwardFilter(images_.cudnn(), &one, x_descriptor_.get(), from, y_descriptor_.get(), with,
+                                         weights_.convolution.get(),
+                                         static_cast<cudnnConvolutionBwdFilterAlgo_t>(weights_.algorithm),
+                                         workspace(weights_), weights_.workspace, &old, w_descriptor_.get(), result),
+          "computing the gradient of a convolution");
+  };
+  weights_.planned[adds].run(work, images_);
   if (!stands) spread(w_, to, accumulate, dw, images_.stream());
 }
 

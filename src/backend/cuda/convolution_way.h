@@ -9,6 +9,7 @@
 #include "backend/cuda/algorithms.h"
 #include "backend/cuda/arrange.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/cuda/planned_convolution.h"
 
 namespace tutti::cuda {
 
@@ -37,16 +38,20 @@ class ConvolutionWay {
     bool chosen = false, possible = false;
     int algorithm = 0;
     std::size_t workspace = 0;
+    PlannedConvolution planned[2];  // over what the result holds, or to it
   };
   // Scratch memory of an operand.
   enum Room { of_x, of_w, of_y };
 
   void describe();
+  void describe_graph(const std::vector<int>& pads, const std::vector<int>& strides);
+  PlannedConvolution::Work work(const char* direction, ConvolutionGraph::Operand result,
+                                const ConvolutionPlans::Pointers&, bool adds) const;
   std::string key(const char* direction) const;
   template <class Performance, class Find, class Workspace>
   bool choose(Direction& d, const char* name, const std::vector<int>& of_winograd, const Find& find,
               const Workspace& workspace);
-  bool fused_forward(const void* x, const void* w, const float* bias, float* y, bool same_weights);
+  bool fused_forward(const void* x, const void* w, const void* bias, void* y);
 
   const void* image(const Arrangement& a, const float* values, Room room);
   const void* weight(const WeightArrangement& a, const float* values, bool same);
@@ -60,6 +65,7 @@ class ConvolutionWay {
   WeightArrangement w_, bias_;
   TensorDescriptor x_descriptor_, y_descriptor_, bias_descriptor_;
   FilterDescriptor w_descriptor_;
+  ConvolutionGraph graph_;  // but for its result
   ActivationDescriptor relu_;
   Direction forward_, data_, weights_;
   bool fuses_ = false;  // bias and ReLU within the convolution

@@ -22,7 +22,7 @@ Cudnn make_cudnn(cudaStream_t stream) {
 
 std::string cudnn_library() {
   const std::size_t version = cudnnGetVersion();
-  return fmt::format("cuDNN {}.{}", version / 10000, version / 100 % 100);
+  return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 std::vector<int> spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) {
@@ -32,15 +32,20 @@ std::vector<int> spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) 
   return result;
 }
 
+std::vector<int> steps_of(const std::vector<int>& dims, bool channels_last) {
+  std::vector<int> steps(dims.size(), 1);
+  int step = channels_last ? dims[1] : 1;
+  for (std::size_t axis = dims.size() - 1; axis > 1; step *= dims[axis], --axis) steps[axis] = step;
+  steps[1] = channels_last ? 1 : step;
+  steps[0] = channels_last ? step : step * dims[1];
+  return steps;
+}
+
 TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes,
                                   bool channels_last, cudnnDataType_t type) {
   std::vector<int> dims{static_cast<int>(columns), static_cast<int>(channels)};
   dims.insert(dims.end(), sizes.begin(), sizes.end());
-  std::vector<int> strides(dims.size(), 1);
-  int step = channels_last ? dims[1] : 1;
-  for (std::size_t axis = dims.size() - 1; axis > 1; step *= dims[axis], --axis) strides[axis] = step;
-  strides[1] = channels_last ? 1 : step;
-  strides[0] = channels_last ? step : step * dims[1];
+  const std::vector<int> strides = steps_of(dims, channels_last);
   TensorDescriptor d;
   check(cudnnCreateTensorDescriptor(d.out()), "describing an image");
   check(cudnnSetTensorNdDescriptor(d.get(), type, static_cast<int>(dims.size()), dims.data(), strides.data()),

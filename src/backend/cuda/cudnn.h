@@ -20,6 +20,13 @@ inline void check(cudnnStatus_t status, const char* doing,
   if (status != CUDNN_STATUS_SUCCESS) fail(status, doing, at);
 }
 
+// Whether the library says that it cannot do what was asked for, and not that something went wrong: statuses of 2000
+// and of 3000 and more, with their kinds. What went wrong matters where there is no other way.
+inline bool knows_nothing_of_it(cudnnStatus_t status) {
+  const int group = static_cast<int>(status) / 1000;
+  return group == 2 || group == 3;
+}
+
 using Cudnn = Handle<cudnnHandle_t, cudnnDestroy>;
 using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
@@ -33,10 +40,12 @@ using RnnDataDescriptor = Handle<cudnnRNNDataDescriptor_t, cudnnDestroyRNNDataDe
 inline constexpr std::size_t most_workspace = std::size_t{2} << 30;
 
 Cudnn make_cudnn(cudaStream_t);
-std::string cudnn_library();  // "cuDNN 9.1"
+std::string cudnn_library();  // "cuDNN 9.1.0"
 
 // Sizes in cuDNN's order, the fastest axis last; images of one axis get a second one of size 1.
 std::vector<int> spatial(const ImageWindow&, const ImageWindow::Sizes&);
+// From place to place in an array without gaps, plain or with its second axis last.
+std::vector<int> steps_of(const std::vector<int>& dims, bool channels_last);
 TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes,
                                   bool channels_last, cudnnDataType_t type);
 
