@@ -14,21 +14,31 @@ class Stopwatch {
     for (Event* e : {&begin_, &end_}) check(cudaEventCreateWithFlags(e->out(), cudaEventDefault), "making an event");
   }
 
-  // Milliseconds of one call of `work`, which says whether it could; none when it could not.
+  // Milliseconds of one call of `work`, which says whether it could; none when it could not. What takes longer than
+  // `most` at once is not measured any closer.
   template <class Work>
-  std::optional<float> time(const Work& work) {
+  std::optional<float> time(const Work& work, std::optional<float> most = {}) {
     if (!work()) return std::nullopt;
+    if (most) {
+      const std::optional<float> once = of_calls(work, 1);
+      if (!once || *once > *most) return once;
+    }
+    return of_calls(work, repetitions);
+  }
+
+ private:
+  template <class Work>
+  std::optional<float> of_calls(const Work& work, int count) {
     check(cudaEventRecord(begin_.get(), stream_), doing);
-    for (int i = 0; i < repetitions; ++i)
+    for (int i = 0; i < count; ++i)
       if (!work()) return std::nullopt;
     check(cudaEventRecord(end_.get(), stream_), doing);
     check(cudaEventSynchronize(end_.get()), doing);
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), doing);
-    return milliseconds / repetitions;
+    return milliseconds / static_cast<float>(count);
   }
 
- private:
   static constexpr int repetitions = 5;
   static constexpr const char* doing = "measuring algorithms";
   cudaStream_t stream_;

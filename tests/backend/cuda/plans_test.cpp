@@ -13,6 +13,7 @@
 #include "backend/cuda/convolution_plans.h"
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/images.h"
+#include "backend/cuda/stopwatch.h"
 #include "tutti/backend.h"
 
 namespace tutti::cuda {
@@ -69,6 +70,20 @@ TEST(Plans, WhatTheLibraryHasNoGraphForHasNone) {
   EXPECT_NE(ConvolutionPlans(g, handle.get()).names({}, 10), Names{});
   g.accumulates = true;
   EXPECT_EQ(ConvolutionPlans(g, handle.get()).names({}, 10), Names{});
+}
+
+TEST(Plans, WhatIsFarTooSlowIsNotMeasuredCloser) {
+  Stopwatch watch(nullptr);
+  int calls = 0;
+  const auto work = [&] {
+    ++calls;
+    return true;
+  };
+  EXPECT_TRUE(watch.time(work, -1.0f));
+  EXPECT_EQ(calls, 2);
+  calls = 0;
+  EXPECT_TRUE(watch.time(work, 1e9f));
+  EXPECT_EQ(calls, 7);
 }
 
 // Convolutions of one shape but for the steps of their windows, with all that they leave.
