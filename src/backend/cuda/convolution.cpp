@@ -24,8 +24,12 @@ std::vector<Way> ways_of(const ConvolutionShape& s, ComputeType type) {
 class CudaConvolution : public ConvolutionPlan {
  public:
   CudaConvolution(const ConvolutionShape& s, CudaImages& images) : shape_(s), images_(images) {
-    for (const Way way : ways_of(s, images.compute_type()))
-      ways_.push_back({way, std::make_unique<ConvolutionWay>(s, way, images)});
+    const ComputeType type = images.compute_type();
+    const auto ways = ways_of(s, type);
+    // Where tensor cores are used, the way that is made for them will hardly be beaten by another one's plans.
+    for (const Way way : ways)
+      ways_.push_back(
+          {way, std::make_unique<ConvolutionWay>(s, way, way == ways.front() || type == ComputeType::float32, images)});
   }
 
   void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,

@@ -69,8 +69,8 @@ bool wants_frame(const ImageWindow& w) {
 
 }  // namespace
 
-ConvolutionWay::ConvolutionWay(const ConvolutionShape& s, Way way, CudaImages& images)
-    : shape_(s), way_(way), images_(images) {
+ConvolutionWay::ConvolutionWay(const ConvolutionShape& s, Way way, bool plans, CudaImages& images)
+    : shape_(s), way_(way), plans_(plans), images_(images) {
   const ImageWindow& w = s.window;
   const bool last = way != Way::plain;
   const Element element = way == Way::last_in_16_bits ? images.element() : Element::float32;
@@ -246,6 +246,7 @@ void* ConvolutionWay::workspace(const Direction& d) const {
 PlannedConvolution::Work ConvolutionWay::work(const char* direction, ConvolutionGraph::Operand result,
                                               const ConvolutionPlans::Pointers& pointers, bool adds) const {
   PlannedConvolution::Work work;
+  work.tries_plans = plans_;
   work.key = [this, direction] { return key(direction); };
   work.graph = graph_, work.graph.result = result, work.graph.accumulates = adds;
   work.rules = rules_of(way_, images_.compute_type(), shape_.winograd);

@@ -20,7 +20,8 @@ enum class Way { plain, last, last_in_16_bits };
 
 class ConvolutionWay {
  public:
-  ConvolutionWay(const ConvolutionShape&, Way, CudaImages&);
+  // With `plans` those of cuDNN's graphs are tried as well, which takes a while.
+  ConvolutionWay(const ConvolutionShape&, Way, bool plans, CudaImages&);
 
   // Whether cuDNN can go this way with the same bits every time; measures its algorithms at the first call.
   bool can_forward();
@@ -60,6 +61,7 @@ class ConvolutionWay {
 
   const ConvolutionShape shape_;
   const Way way_;
+  const bool plans_;
   CudaImages& images_;
   Arrangement x_, y_;
   WeightArrangement w_, bias_;

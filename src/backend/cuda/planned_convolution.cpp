@@ -86,7 +86,7 @@ Algorithms::Choice PlannedConvolution::measured(const Work& work, CudaImages& im
 void PlannedConvolution::run(const Work& work, CudaImages& images) {
   void* result = const_cast<void*>(work.pointers[work.graph.result]);
   // Operands that do not lie well say nothing about those that come next.
-  if (!chosen_ && ConvolutionPlans::lie_well(work.pointers)) {
+  if (!chosen_ && work.tries_plans && ConvolutionPlans::lie_well(work.pointers)) {
     only_outside_recordings(images.stream());
     const ConvolutionGraph& g = work.graph;
     const std::string key = fmt::format("plan:{}{}{}:{}", g.accumulates ? '+' : '-', g.adds_bias ? 'b' : '-',

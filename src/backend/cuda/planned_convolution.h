@@ -17,6 +17,7 @@ class CudaImages;
 class PlannedConvolution {
  public:
   struct Work {
+    bool tries_plans = true;
     std::function<std::string()> key;  // of the convolution alone, for the choice
     ConvolutionGraph graph;            // with what stands behind it
     EngineRules rules;

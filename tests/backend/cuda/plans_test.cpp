@@ -159,6 +159,18 @@ TEST_F(PlannedConvolutions, KeepTheGraphAndItsEngine) {
   EXPECT_NE(kept().find(" 1 0 0:2=1,\n"), std::string::npos) << kept();
 }
 
+// Keys name the way behind the direction.
+TEST_F(PlannedConvolutions, AreTriedOverTheWayOfTensorCoresOrWithoutThemOverAll) {
+  ConvolutionShape s = shape(1, false);
+  s.in = s.out = Format::blocked;
+  for (const ComputeType type : {ComputeType::tf32, ComputeType::float32}) {
+    CudaImages gpu("stand-in", type, nullptr);
+    results(gpu, s);
+    EXPECT_NE(kept().find("plan:---:forward:1:"), std::string::npos) << kept();
+    EXPECT_EQ(kept().find("plan:---:forward:0:") != std::string::npos, type == ComputeType::float32) << kept();
+  }
+}
+
 TEST_F(PlannedConvolutions, GoWithoutAPlanThatCannotBeHadAnyMore) {
   const Values expected = planned(shape(1, true)).first;
   const std::string lines = kept();
