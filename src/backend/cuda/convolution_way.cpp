@@ -248,7 +248,7 @@ PlannedConvolution::Work ConvolutionWay::work(const char* direction, Convolution
   PlannedConvolution::Work work;
   work.tries_plans = plans_;
   work.key = [this, direction] { return key(direction); };
-  work.graph = graph_, work.graph.result = result, work.graph.accumulates = adds;
+  work.graph = &graph_, work.result = result, work.accumulates = adds;
   work.rules = rules_of(way_, images_.compute_type(), shape_.winograd);
   work.pointers = pointers;
   return work;
@@ -278,7 +278,7 @@ void ConvolutionWay::forward(const float* x, const float* w, const float* bias, 
   };
   PlannedConvolution::Work work = this->work("forward", ConvolutionGraph::y, {from, by, to}, adds);
   work.result_bytes = y_.count() * bytes_of(y_.element);
-  work.graph.adds_bias = behind && bias && !adds, work.graph.relu = behind && shape_.relu && !adds;
+  work.adds_bias = behind && bias && !adds, work.relu = behind && shape_.relu && !adds;
   work.bias = cast_bias;
   if (behind) work.behind = add_bias_to;
   work.by_calls = [&](void* result) {

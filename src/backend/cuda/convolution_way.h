@@ -67,7 +67,7 @@ class ConvolutionWay {
   WeightArrangement w_, bias_;
   TensorDescriptor x_descriptor_, y_descriptor_, bias_descriptor_;
   FilterDescriptor w_descriptor_;
-  ConvolutionGraph graph_;  // but for its result
+  ConvolutionGraph graph_;  // of the convolution alone, but for its result
   ActivationDescriptor relu_;
   Direction forward_, data_, weights_;
   bool fuses_ = false;  // bias and ReLU within the convolution

@@ -35,8 +35,9 @@ class Room {
 }  // namespace
 
 void PlannedConvolution::describe(const Work& work, int which, CudaImages& images) {
-  ConvolutionGraph graph = work.graph;
-  if (which == alone) graph.adds_bias = graph.relu = false;
+  ConvolutionGraph graph = *work.graph;
+  graph.result = work.result, graph.accumulates = work.accumulates;
+  graph.adds_bias = which == whole && work.adds_bias, graph.relu = which == whole && work.relu;
   plans_ = std::make_unique<ConvolutionPlans>(graph, images.cudnn());
   which_ = which;
 }
@@ -44,8 +45,8 @@ void PlannedConvolution::describe(const Work& work, int which, CudaImages& image
 // Not supported where an operand does not lie well.
 cudnnStatus_t PlannedConvolution::run_plan(const Work& work, void* result, void* workspace) const {
   ConvolutionPlans::Pointers pointers = work.pointers;
-  pointers[work.graph.result] = result;
-  if (which_ == whole && work.graph.adds_bias) pointers[ConvolutionGraph::bias] = work.bias();
+  pointers[work.result] = result;
+  if (which_ == whole && work.adds_bias) pointers[ConvolutionGraph::bias] = work.bias();
   if (!ConvolutionPlans::lie_well(pointers)) return CUDNN_STATUS_NOT_SUPPORTED;
   const cudnnStatus_t status = plans_->run(pointers, workspace);
   if (status == CUDNN_STATUS_SUCCESS && which_ == alone && work.behind) work.behind(result);
@@ -56,8 +57,8 @@ cudnnStatus_t PlannedConvolution::run_plan(const Work& work, void* result, void*
 // each time.
 Algorithms::Choice PlannedConvolution::measured(const Work& work, CudaImages& images) {
   Room of_result, of_workspace;
-  void* result = const_cast<void*>(work.pointers[work.graph.result]);
-  if (work.graph.accumulates) {
+  void* result = const_cast<void*>(work.pointers[work.result]);
+  if (work.accumulates) {
     result = of_result.bytes(work.result_bytes);
     if (!result) return {calls, 0};
     clear_memory(result, work.result_bytes, images.stream());
@@ -69,7 +70,7 @@ Algorithms::Choice PlannedConvolution::measured(const Work& work, CudaImages& im
     return true;
   });
   for (const int which : {whole, alone}) {
-    if (which == whole && !work.graph.adds_bias && !work.graph.relu) continue;
+    if (which == whole && !work.adds_bias && !work.relu) continue;
     describe(work, which, images);
     for (const std::string& name : plans_->names(work.rules, most_tried)) {
       if (!plans_->take(name) || plans_->workspace() > most_workspace) continue;
@@ -84,13 +85,12 @@ Algorithms::Choice PlannedConvolution::measured(const Work& work, CudaImages& im
 }
 
 void PlannedConvolution::run(const Work& work, CudaImages& images) {
-  void* result = const_cast<void*>(work.pointers[work.graph.result]);
+  void* result = const_cast<void*>(work.pointers[work.result]);
   // Operands that do not lie well say nothing about those that come next.
   if (!chosen_ && work.tries_plans && ConvolutionPlans::lie_well(work.pointers)) {
     only_outside_recordings(images.stream());
-    const ConvolutionGraph& g = work.graph;
-    const std::string key = fmt::format("plan:{}{}{}:{}", g.accumulates ? '+' : '-', g.adds_bias ? 'b' : '-',
-                                        g.relu ? 'r' : '-', work.key());
+    const std::string key = fmt::format("plan:{}{}{}:{}", work.accumulates ? '+' : '-', work.adds_bias ? 'b' : '-',
+                                        work.relu ? 'r' : '-', work.key());
     const auto choice = images.algorithms().at(key, [&] { return measured(work, images); });
     chosen_ = true;
     if (choice.algorithm != calls) describe(work, choice.algorithm, images);

@@ -18,8 +18,10 @@ class PlannedConvolution {
  public:
   struct Work {
     bool tries_plans = true;
-    std::function<std::string()> key;  // of the convolution alone, for the choice
-    ConvolutionGraph graph;            // with what stands behind it
+    std::function<std::string()> key;         // of the convolution alone, for the choice
+    const ConvolutionGraph* graph = nullptr;  // of the convolution alone, for every direction
+    ConvolutionGraph::Operand result = ConvolutionGraph::y;
+    bool accumulates = false, adds_bias = false, relu = false;  // as in the graph
     EngineRules rules;
     ConvolutionPlans::Pointers pointers{};  // without the bias, which is not needed in each case
     std::size_t result_bytes = 0;
