@@ -10,38 +10,48 @@ namespace tutti::optim {
 
 namespace {
 
-class Adagrad final : public Rule {
+// Those that scale a gradient in place, descend by what it is then, and may divide by the mean multiplier.
+class ScalingRule : public Rule {
  public:
-  Adagrad(const OptimizerOptions& o, const Kernels& k) : k_(k), averages_(o.norm_with_average) {}
+  ScalingRule(const OptimizerOptions& o, const Kernels& k) : k_(k), averages_(o.norm_with_average) {}
+  bool averages() const final { return averages_; }
+  void begin_step(const StepScalars&) final {}
+  void apply(const Run& r, float rate) final {
+    scale(r, nullptr);
+    k_.descend(p_->weights.data() + r.offset, p_->gradients.data() + r.offset, r.count, rate);
+  }
+  void apply_by_mean(const Run& r, float rate, const double* sum, std::size_t count) final {
+    k_.descend_by_mean(p_->weights.data() + r.offset, p_->gradients.data() + r.offset, r.count, rate, sum, count);
+  }
+
+ protected:
+  const Kernels& k_;
+  const bool averages_;
+  Parameters* p_ = nullptr;
+};
+
+class Adagrad final : public ScalingRule {
+ public:
+  using ScalingRule::ScalingRule;
   std::string name() const override { return "adagrad"; }
   std::string describe() const override { return averages_ ? "AdaGrad, normalised by its mean multiplier" : "AdaGrad"; }
   void bind(Parameters& p) override {
     p_ = &p;
     squares_ = FloatBuffer(p.size(), p.weights);
   }
-  void begin_step(const StepScalars&) override {}
-  bool averages() const override { return averages_; }
-  double scale(const Run& r) override {
-    return k_.adagrad(p_->gradients.data() + r.offset, squares_.data() + r.offset, r.count);
-  }
-  void apply(const Run& r, float rate) override {
-    if (!averages_) scale(r);
-    k_.descend(p_->weights.data() + r.offset, p_->gradients.data() + r.offset, r.count, rate);
+  void scale(const Run& r, double* sum) override {
+    k_.adagrad(p_->gradients.data() + r.offset, squares_.data() + r.offset, r.count, sum);
   }
   void archive(Archive& a) override { archive_buffer(a, "squares", *p_, squares_); }
 
  private:
-  const Kernels& k_;
-  const bool averages_;
-  Parameters* p_ = nullptr;
   FloatBuffer squares_;
 };
 
-class RmsProp final : public Rule {
+class RmsProp final : public ScalingRule {
  public:
   RmsProp(const OptimizerOptions& o, const Kernels& k)
-      : k_(k),
-        averages_(o.norm_with_average),
+      : ScalingRule(o, k),
         constants_{static_cast<float>(o.rms_gamma), static_cast<float>(o.rms_increase),
                    static_cast<float>(o.rms_decrease), static_cast<float>(o.rms_max), static_cast<float>(o.rms_min)} {}
   std::string name() const override { return "rmsProp"; }
@@ -54,15 +64,9 @@ class RmsProp final : public Rule {
     steps_ = FloatBuffer(p.size(), p.weights);
     signs_ = FloatBuffer(p.size(), p.weights);
   }
-  void begin_step(const StepScalars&) override {}
-  bool averages() const override { return averages_; }
-  double scale(const Run& r) override {
-    return k_.rms_prop(p_->gradients.data() + r.offset, squares_.data() + r.offset, steps_.data() + r.offset,
-                       signs_.data() + r.offset, r.count, constants_);
-  }
-  void apply(const Run& r, float rate) override {
-    if (!averages_) scale(r);
-    k_.descend(p_->weights.data() + r.offset, p_->gradients.data() + r.offset, r.count, rate);
+  void scale(const Run& r, double* sum) override {
+    k_.rms_prop(p_->gradients.data() + r.offset, squares_.data() + r.offset, steps_.data() + r.offset,
+                signs_.data() + r.offset, r.count, constants_, sum);
   }
   void archive(Archive& a) override {
     archive_buffer(a, "squares", *p_, squares_);
@@ -71,10 +75,7 @@ class RmsProp final : public Rule {
   }
 
  private:
-  const Kernels& k_;
-  const bool averages_;
   const RmsConstants constants_;
-  Parameters* p_ = nullptr;
   FloatBuffer squares_, steps_, signs_;
 };
 

@@ -39,17 +39,22 @@ struct Kernels {
   void (*sparse_nesterov)(float* w, const float* g, float* s, std::size_t n, float mu, float rate);
 
   void (*truncate)(float* g, std::size_t n, float limit);
-  void (*scale)(float* g, std::size_t n, float factor);
   void (*add_scaled)(float* g, const float* w, std::size_t n, float factor);
   void (*shrink)(float* w, std::size_t n, float threshold);
-  double (*sum_of_squares)(const float* g, std::size_t n);
   void (*clear)(float* s, std::size_t n);
   // w[i] += deviation * gaussian(step, first + i), see noise.h
   void (*add_noise)(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first);
 
-  // Scale g in place and return the sum of the multipliers.
-  double (*adagrad)(float* g, float* a, std::size_t n);
-  double (*rms_prop)(float* g, float* a, float* step, float* sign, std::size_t n, const RmsConstants&);
+  // Sums over a whole parameter lie in the kind of memory that weights lie in; only the kernels look at them.
+  void (*clear_sums)(double* sums, std::size_t count);
+  void (*add_squares)(const float* g, std::size_t n, double* sum);
+  // g *= limit / norm where the norm, the root of *squares, is above the limit
+  void (*limit_norm)(float* g, std::size_t n, const double* squares, double limit);
+  // Scale g in place; the multipliers are added to *sum, which may be null.
+  void (*adagrad)(float* g, float* a, std::size_t n, double* sum);
+  void (*rms_prop)(float* g, float* a, float* step, float* sign, std::size_t n, const RmsConstants&, double* sum);
+  // w -= rate / mean g, where *sum is `count` times the mean
+  void (*descend_by_mean)(float* w, const float* g, std::size_t n, float rate, const double* sum, std::size_t count);
 
   void (*fs_adagrad)(float* w, const float* g, float* a, float* m, std::size_t n, const FsAdagradConstants&);
   void (*adam)(float* w, const float* g, float* m, float* v, std::size_t n, const AdamConstants&);
@@ -61,10 +66,10 @@ struct Kernels {
   // m = beta1 m + g, 0 where v is 0; w -= rate m / (sqrt(v) root_correction + epsilon)
   void (*frozen_adam)(float* w, const float* g, float* m, const float* v, std::size_t n, const AdamConstants&);
 
-  // What is asked for in between may be done at the end, the runs of one function together: first what clips, then
-  // penalties, rules, noise, shrinkage. So each of these comes once for an element, in this order, and none that
-  // returns a sum. A penalty right before the rule of the same run may be left out of g. Null where there is nothing to
-  // be gained.
+  // What is asked for in between may be done at the end, the runs of one function together: first squares, then what
+  // clips to a norm, what truncates, penalties, what scales, rules, noise, shrinkage. So each of these comes at most
+  // once for an element, in this order; what is added to one sum comes in a row. A penalty right before the rule of the
+  // same run may be left out of g. Null where there is nothing to be gained.
   void (*begin_together)();
   void (*end_together)();
 };

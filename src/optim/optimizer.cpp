@@ -26,6 +26,7 @@ class RuleOptimizer final : public Optimizer {
       rule_ = make_rule(options_, *k_);
     }
     rule_->bind(p);
+    if (waits()) sums_ = FloatBuffer(2 * p.slices.size() * sizeof(double) / sizeof(float), p.weights);
     pieces_.assign(p.slices.size(), 0);
     arrived_.assign(p.slices.size(), 0);
     for (const Piece& piece : p.pieces) ++pieces_[piece.slice];
@@ -38,6 +39,7 @@ class RuleOptimizer final : public Optimizer {
     if (skip_) return;
     ++updates_;
     limit_ = options_.clipping_per_sample * static_cast<double>(s.columns);
+    if (waits()) k_->clear_sums(squares_of(0), 2 * p_->slices.size());
     rule_->begin_step(s);
   }
 
@@ -45,10 +47,9 @@ class RuleOptimizer final : public Optimizer {
 
   void update_all(std::span<const std::size_t> pieces) override {
     if (skip_) return;
-    const bool together = k_->begin_together && !waits();
-    if (together) k_->begin_together();
+    if (k_->begin_together) k_->begin_together();
     for (const std::size_t piece : pieces) update_one(piece);
-    if (together) k_->end_together();
+    if (k_->end_together) k_->end_together();
   }
 
   void reset_momentum() override { rule_->reset_momentum(); }
@@ -102,15 +103,16 @@ class RuleOptimizer final : public Optimizer {
 
   float rate(const Slice& s) const { return static_cast<float>(step_.learning_rate * s.learning_rate_multiplier); }
 
+  // Sums over a parameter, two for each.
+  double* squares_of(std::size_t slice) { return reinterpret_cast<double*>(sums_.data()) + 2 * slice; }
+  double* multipliers_of(std::size_t slice) { return squares_of(slice) + 1; }
+
   void clip_norm(std::size_t slice) {
     float* g = p_->gradients.data();
+    double* const squares = squares_of(slice);
     const std::size_t columns = p_->slices[slice].columns;
-    double squares = 0;
-    for_runs(slice, 0, columns, [&](const Run& r) { squares += k_->sum_of_squares(g + r.offset, r.count); });
-    const double norm = std::sqrt(squares);
-    if (!(norm > limit_)) return;
-    const auto factor = static_cast<float>(limit_ / norm);
-    for_runs(slice, 0, columns, [&](const Run& r) { k_->scale(g + r.offset, r.count, factor); });
+    for_runs(slice, 0, columns, [&](const Run& r) { k_->add_squares(g + r.offset, r.count, squares); });
+    for_runs(slice, 0, columns, [&](const Run& r) { k_->limit_norm(g + r.offset, r.count, squares, limit_); });
   }
 
   // Calls body for the runs of elements to be worked on: all columns, or the lines that the step touched.
@@ -168,18 +170,15 @@ class RuleOptimizer final : public Optimizer {
 
   void averaged(std::size_t slice) {
     const Slice& s = p_->slices[slice];
-    double sum = 0;
+    double* const sum = multipliers_of(slice);
     std::size_t count = 0;
     for_blocks(slice, 0, s.columns, [&](const Run& part) {
       before_rule(s, part);
-      sum += rule_->scale(part);
+      rule_->scale(part, sum);
       count += part.count;
     });
-    if (count == 0) return;
-    const float average = static_cast<float>(sum / static_cast<double>(count));
-    const float r = rate(s) / average;
     for_blocks(slice, 0, s.columns, [&](const Run& part) {
-      rule_->apply(part, r);
+      rule_->apply_by_mean(part, rate(s), sum, count);
       after_rule(s, part);
     });
   }
@@ -189,6 +188,7 @@ class RuleOptimizer final : public Optimizer {
   std::unique_ptr<Rule> rule_;
   Parameters* p_ = nullptr;
   std::vector<std::size_t> pieces_, arrived_;  // per slice
+  FloatBuffer sums_;                           // where the weights are
   StepScalars step_;
   double limit_ = 0;
   bool skip_ = true;

@@ -23,11 +23,14 @@ class Rule {
   virtual std::string describe() const = 0;
   virtual void bind(Parameters&) = 0;
   virtual void begin_step(const StepScalars&) = 0;
-  // Rules that divide by a parameter's mean multiplier scale the gradient of every run first; then apply() gets the
-  // rate divided by that mean.
-  virtual bool averages() const { return false; }
-  virtual double scale(const Run&) { return 0; }
   virtual void apply(const Run&, float rate) = 0;
+  // Rules that divide by a parameter's mean multiplier scale the gradient of every run first, which adds the
+  // multipliers to *sum; then comes this in place of apply(), with the number of elements that the sum is of.
+  virtual bool averages() const { return false; }
+  virtual void scale(const Run& run, double* sum) { (void)run, (void)sum; }
+  virtual void apply_by_mean(const Run& run, float rate, const double* sum, std::size_t count) {
+    (void)run, (void)rate, (void)sum, (void)count;
+  }
   virtual void reset_momentum() {}
   // Of rules that exchange more than gradients: see Optimizer. What apply() finds is `unit()` times a sum of gradients.
   virtual Summed summed() const { return Summed::gradients; }

@@ -9,7 +9,10 @@ namespace tutti::optim {
 
 using testing::Floats;
 
-// Runs every kernel twice in a row over the same arrays and returns all that they computed.
+constexpr int sums_of_run = 3;
+
+// Runs every kernel twice in a row over the same arrays and returns all that they
+// computed, sums first.
 inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
                       const FloatMemory& memory = host_memory()) {
   std::mt19937 engine(static_cast<unsigned>(n));
@@ -22,7 +25,10 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
   for (float& x : v[3].span()) x = x * x;
   float *w = v[0].data() + misalign, *g = v[1].data() + misalign, *a = v[2].data() + misalign,
         *b = v[3].data() + misalign, *c = v[4].data() + misalign;
-  Floats sums;
+  FloatBuffer sum_room(4 * sizeof(double) / sizeof(float), memory);
+  auto* const sums = reinterpret_cast<double*>(sum_room.data());
+  double* const of_one = sums + 3;  // in no order
+  k.clear_sums(sums, 4);
   for (int round = 0; round < 2; ++round) {
     k.descend(w, g, n, 0.1f);
     k.momentum(w, g, c, n, 0.9f, 0.01f);
@@ -30,22 +36,26 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
     k.sparse_momentum(w, g, c, n, 0.9f, 0.01f);
     k.sparse_nesterov(w, g, c, n, 0.9f, 0.01f);
     k.truncate(g, n, 1.5f);
-    k.scale(g, n, 1.1f);
     k.add_scaled(g, w, n, 0.01f);
     k.shrink(w, n, 0.05f);
-    sums.push_back(static_cast<float>(k.sum_of_squares(g, n)));
+    k.add_squares(g, n, sums);
+    k.add_squares(g, std::min<std::size_t>(n, 1), of_one);
+    k.limit_norm(g, n, of_one, 0.25);
+    k.descend_by_mean(w, g, n, 0.1f, of_one, 2);
     k.add_noise(w, n, 0.01, 7, 1000);
     k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.9f, 0.01f});
     k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.0f, 0.01f});
     k.adam(w, g, c, b, n, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f});
     k.rms_prop_textbook(w, g, a, n, {0.9f, 0.01f, 0.1f, 1e-8f});
-    sums.push_back(static_cast<float>(k.adagrad(g, a, n)));
-    sums.push_back(static_cast<float>(k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f})));
+    k.adagrad(g, a, n, round == 0 ? sums + 1 : nullptr);
+    k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f}, sums + 2);
   }
   k.clear(v[4].data(), v[4].size() / 2);
   memory.finish();
-  for (const FloatBuffer& f : v) sums.insert(sums.end(), f.data(), f.data() + f.size());
-  return sums;
+  Floats all;
+  for (int i = 0; i < sums_of_run; ++i) all.push_back(static_cast<float>(sums[i]));
+  for (const FloatBuffer& f : v) all.insert(all.end(), f.data(), f.data() + f.size());
+  return all;
 }
 
 }  // namespace tutti::optim

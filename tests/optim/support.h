@@ -46,12 +46,13 @@ inline void fill(FloatBuffer& b, const Parameters& p, std::mt19937& engine, floa
     for (std::size_t i = 0; i < s.size(); ++i) b.data()[s.offset + i] = engine() % 13 == 0 ? 0.0f : normal(engine);
 }
 
-// Cuts every slice into random runs of columns and shuffles the pieces.
+// Cuts every slice into random runs of columns, but for sparse ones, which are one piece, and shuffles the pieces.
 inline void cut(Parameters& p, std::mt19937& engine) {
   p.pieces.clear();
   for (std::size_t i = 0; i < p.slices.size(); ++i)
     for (std::size_t c = 0; c < p.slices[i].columns;) {
-      const std::size_t n = std::min<std::size_t>(p.slices[i].columns - c, 1 + engine() % 4);
+      const std::size_t left = p.slices[i].columns - c;
+      const std::size_t n = p.slices[i].sparse_gradient ? left : std::min<std::size_t>(left, 1 + engine() % 4);
       p.pieces.push_back({i, c, n});
       c += n;
     }

@@ -14,7 +14,7 @@
 namespace tutti::optim::cuda {
 
 // The order in which the elements of a run are worked on, whatever is left out.
-enum class Turn { clip, penalty, rule, noise, shrinkage };
+enum class Turn { squares, norm, clip, penalty, scaling, rule, noise, shrinkage };
 
 // Rules get the gradient of an element, so that what stands before them can change it on its way.
 struct Descend {
@@ -82,10 +82,27 @@ struct Truncate {
   }
 };
 
-struct Scale {
-  static constexpr Turn turn = Turn::clip;
-  float *g, factor;
-  __device__ void operator()(std::size_t i) const { g[i] *= factor; }
+struct Squares {
+  static constexpr Turn turn = Turn::squares;
+  const float* g;
+  __device__ double operator()(std::size_t i) const { return static_cast<double>(g[i]) * g[i]; }
+};
+
+struct LimitNorm {
+  static constexpr Turn turn = Turn::norm;
+  float* g;
+  const double* squares;
+  double limit;
+  struct Scale {
+    float *g, factor;
+    __device__ void operator()(std::size_t i) const {
+      if (factor != 1.0f) g[i] *= factor;
+    }
+  };
+  __device__ Scale begun() const {
+    const double norm = sqrt(*squares);
+    return {g, norm > limit ? static_cast<float>(limit / norm) : 1.0f};
+  }
 };
 
 struct AddScaled {
@@ -115,6 +132,40 @@ struct Noise {
   __device__ void operator()(std::size_t i) const {
     const auto p = noise::polar(step, first + i);
     w[i] += static_cast<float>(deviation * (p.a * sqrt(p.square)));
+  }
+};
+
+// Rules that scale give the multiplier.
+struct Adagrad {
+  float *g, *a;
+  __device__ double operator()(std::size_t i, float x) const {
+    const float squares = a[i] + x * x;
+    const float denominator = sqrtf(squares + 1e-16f);
+    a[i] = squares;
+    g[i] = x / denominator;
+    return 1.0f / denominator;
+  }
+};
+
+struct RmsProp {
+  float *g, *a, *step, *sign;
+  RmsConstants c;
+  __device__ double operator()(std::size_t i, float x) const {
+    const float square = x * x;
+    const bool first = step[i] == 0.0f;
+    const float last = first ? square : a[i];
+    const float before = first ? 0.02f : step[i];
+    const float mean = c.gamma * last + (1.0f - c.gamma) * square;
+    const float grown = before * c.increase, shrunk = before * c.decrease;
+    const float up = grown > c.largest ? c.largest : grown;
+    const float down = shrunk < c.smallest ? c.smallest : shrunk;
+    const float now = x * sign[i] > 0.0f ? up : down;
+    const float factor = now / sqrtf(mean + 1e-6f);
+    a[i] = mean;
+    step[i] = now;
+    sign[i] = x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f);
+    g[i] = x * factor;
+    return factor;
   }
 };
 
@@ -169,20 +220,39 @@ struct Textbook {
 };
 
 // A rule by the gradient as it lies in memory.
-template <class Rule>
+template <class Rule, Turn When>
 struct Plainly {
-  static constexpr Turn turn = Turn::rule;
+  static constexpr Turn turn = When;
   Rule rule;
-  __device__ void operator()(std::size_t i) const { rule(i, rule.g[i]); }
+  __device__ auto operator()(std::size_t i) const { return rule(i, rule.g[i]); }
 };
 
 // By the gradient and a penalty, as AddScaled adds it: memory is passed over once, and the gradient stays as it is.
-template <class Rule>
+template <class Rule, Turn When>
 struct Penalised {
-  static constexpr Turn turn = Turn::rule;
+  static constexpr Turn turn = When;
   Rule rule;
-  float factor;
-  __device__ void operator()(std::size_t i) const { rule(i, rule.g[i] + factor * rule.w[i]); }
+  AddScaled penalty;
+  __device__ auto operator()(std::size_t i) const { return rule(i, penalty.g[i] + penalty.factor * penalty.w[i]); }
 };
+
+struct DescendByMean {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float rate;
+  const double* sum;
+  double count;
+  __device__ Plainly<Descend, turn> begun() const { return {{w, g, rate / static_cast<float>(*sum / count)}}; }
+};
+
+// What a thread works out before its elements.
+template <class Rule>
+__device__ auto begun(const Rule& rule) {
+  if constexpr (requires { rule.begun(); })
+    return rule.begun();
+  else
+    return rule;
+}
 
 }  // namespace tutti::optim::cuda

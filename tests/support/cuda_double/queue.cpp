@@ -114,6 +114,11 @@ void reach(const CudaDoubleEvent& e) {
   if (e.stream) wait_for(*e.stream, [reached = e.reached, number = e.recorded] { return reached->number >= number; });
 }
 
+void count_wait() {
+  const std::lock_guard lock(device().mutex);
+  ++device().calls.waits;
+}
+
 // Streams do some of their work before anybody waits for it, as the order says.
 void run_ahead() {
   Order& order = Order::of_thread();
@@ -224,6 +229,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   if (unknown(s)) return cudaErrorInvalidResourceHandle;
+  count_wait();
   if (s) drain(*s);
   return cudaSuccess;
 }
@@ -264,6 +270,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   if (unknown(e)) return cudaErrorInvalidResourceHandle;
+  count_wait();
   reach(*e);
   return cudaSuccess;
 }
