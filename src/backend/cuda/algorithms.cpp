@@ -58,16 +58,19 @@ void Algorithms::read() {
 
 Algorithms::Choice Algorithms::at(const std::string& shape, const std::function<Choice()>& measure) {
   if (const auto found = known_.find(shape); found != known_.end()) return found->second;
-  const Choice measured = measure();
-  known_[shape] = measured;
-  if (path_.empty()) return measured;
+  return keep(shape, measure());
+}
+
+Algorithms::Choice Algorithms::keep(const std::string& shape, const Choice& choice) {
+  known_[shape] = choice;
+  if (path_.empty() || !choice.lasts) return choice;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   // One write of a short line at the end of the file: lines of several ranks do not mix.
   const int file = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) return measured;
-  const std::string line = fmt::format("{} {} {}{}{}\n", shape, measured.algorithm, measured.math,
-                                       measured.plan.empty() ? "" : " ", measured.plan);
+  if (file < 0) return choice;
+  const std::string line =
+      fmt::format("{} {} {}{}{}\n", shape, choice.algorithm, choice.math, choice.plan.empty() ? "" : " ", choice.plan);
   const bool written = write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   close(file);
   if (written) read();

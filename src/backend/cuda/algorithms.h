@@ -14,6 +14,7 @@ class Algorithms {
   struct Choice {
     int algorithm = 0, math = 0;
     std::string plan = {};  // in one word, where numbers do not say it
+    bool lasts = true;      // off: better luck next time
   };
   // A file in the folder that TUTTI_CACHE names; without it in XDG_CACHE_HOME/tutti or ~/.cache/tutti. An empty name,
   // or a folder that cannot be written, keeps choices in memory.
@@ -22,6 +23,8 @@ class Algorithms {
   // Whether choices outlive the process: else its repetition may measure other times.
   bool lasts() const { return !path_.empty(); }
   Choice at(const std::string& shape, const std::function<Choice()>& measure);
+  // What at() gives from now on, unless another process was first.
+  Choice keep(const std::string& shape, const Choice&);
 
  private:
   void read();

@@ -52,6 +52,12 @@ std::vector<Algorithms::Choice> candidates(const std::vector<Performance>& resul
   return measured;
 }
 
+template <class Performance>
+bool lacked_memory(const Performance& p) {
+  return p.status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+         p.status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
 // What kernels may do to the numbers of a way, as by its math.
 EngineRules rules_of(Way way, ComputeType type, bool winograd) {
   const bool narrows = way == Way::plain && type == ComputeType::float16;
@@ -162,12 +168,14 @@ bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<in
     std::vector<Performance> results(most);
     int found = 0;
     const cudnnStatus_t status = find(most, &found, results.data());
-    if (knows_nothing_of_it(status) || (status != CUDNN_STATUS_SUCCESS && way_ != Way::plain)) return {no_algorithm, 0};
+    if (knows_nothing_of_it(status)) return {no_algorithm, 0};
+    if (status != CUDNN_STATUS_SUCCESS && way_ != Way::plain) return {.algorithm = no_algorithm, .lasts = false};
     check(status, "measuring algorithms of a convolution");
     results.resize(static_cast<std::size_t>(found));
     for (const auto& c : candidates(results, images_.compute_type(), shape_.winograd, of_winograd))
       if (plan(c) == CUDNN_STATUS_SUCCESS && d.workspace <= most_workspace) return c;
-    return {no_algorithm, 0};
+    return {.algorithm = no_algorithm,
+            .lasts = !std::any_of(results.begin(), results.end(), lacked_memory<Performance>)};
   });
   d.chosen = true;
   d.algorithm = choice.algorithm;
@@ -250,7 +258,7 @@ PlannedConvolution::Work ConvolutionWay::work(const char* direction, Convolution
   work.key = [this, direction] { return key(direction); };
   work.graph = &graph_, work.result = result, work.accumulates = adds;
   work.rules = rules_of(way_, images_.compute_type(), shape_.winograd);
-  work.pointers = pointers;
+  work.pointers = pointers, work.element = x_.element;
   return work;
 }
 
@@ -277,18 +285,19 @@ void ConvolutionWay::forward(const float* x, const float* w, const float* bias, 
         bias, shape_.relu, static_cast<float*>(result), images_.stream());
   };
   PlannedConvolution::Work work = this->work("forward", ConvolutionGraph::y, {from, by, to}, adds);
-  work.result_bytes = y_.count() * bytes_of(y_.element);
   work.adds_bias = behind && bias && !adds, work.relu = behind && shape_.relu && !adds;
   work.bias = cast_bias;
   if (behind) work.behind = add_bias_to;
-  work.by_calls = [&](void* result) {
-    if (bias && !adds && fuses_ && fused_forward(from, by, cast_bias(), result)) return;
+  work.by_calls = [&](const ConvolutionPlans::Pointers& p) {
+    void* const result = const_cast<void*>(p[ConvolutionGraph::y]);
+    if (bias && !adds && fuses_ && fused_forward(p[ConvolutionGraph::x], p[ConvolutionGraph::w], cast_bias(), result))
+      return;
     const float one = 1, old = adds ? 1.0f : 0.0f;
-    check(
-        cudnnConvolutionForward(images_.cudnn(), &one, x_descriptor_.get(), from, w_descriptor_.get(), by,
-                                forward_.convolution.get(), static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm),
-                                workspace(forward_), forward_.workspace, &old, y_descriptor_.get(), result),
-        "convolving");
+    check(cudnnConvolutionForward(images_.cudnn(), &one, x_descriptor_.get(), p[ConvolutionGraph::x],
+                                  w_descriptor_.get(), p[ConvolutionGraph::w], forward_.convolution.get(),
+                                  static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm), workspace(forward_),
+                                  forward_.workspace, &old, y_descriptor_.get(), result),
+          "convolving");
     if (behind) add_bias_to(result);
   };
   forward_.planned[adds].run(work, images_);
@@ -300,13 +309,13 @@ void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, b
   const bool stands = x_.is_image(), adds = stands && accumulate;
   void* to = result(x_.count() * bytes_of(x_.element), stands, dx, of_x);
   PlannedConvolution::Work work = this->work("data", ConvolutionGraph::x, {to, by, from}, adds);
-  work.result_bytes = x_.count() * bytes_of(x_.element);
-  work.by_calls = [&](void* result) {
+  work.by_calls = [&](const ConvolutionPlans::Pointers& p) {
     const float one = 1, old = adds ? 1.0f : 0.0f;
-    check(cudnnConvolutionBackwardData(images_.cudnn(), &one, w_descriptor_.get(), by, y_descriptor_.get(), from,
-                                       data_.convolution.get(),
+    check(cudnnConvolutionBackwardData(images_.cudnn(), &one, w_descriptor_.get(), p[ConvolutionGraph::w],
+                                       y_descriptor_.get(), p[ConvolutionGraph::y], data_.convolution.get(),
                                        static_cast<cudnnConvolutionBwdDataAlgo_t>(data_.algorithm), workspace(data_),
-                                       data_.workspace, &old, x_descriptor_.get(), result),
+                                       data_.workspace, &old, x_descriptor_.get(),
+                                       const_cast<void*>(p[ConvolutionGraph::x])),
           "computing the gradient of a convolution");
   };
   data_.planned[adds].run(work, images_);
@@ -318,13 +327,13 @@ void ConvolutionWay::backward_weights(const float* x, const float* dy, float* dw
   const bool stands = w_.is_weight(), adds = stands && accumulate;
   void* to = result(w_.count() * bytes_of(w_.element), stands, dw, of_w);
   PlannedConvolution::Work work = this->work("weights", ConvolutionGraph::w, {from, to, with}, adds);
-  work.result_bytes = w_.count() * bytes_of(w_.element);
-  work.by_calls = [&](void* result) {
+  work.by_calls = [&](const ConvolutionPlans::Pointers& p) {
     const float one = 1, old = adds ? 1.0f : 0.0f;
-    check(cudnnConvolutionBackwardFilter(images_.cudnn(), &one, x_descriptor_.get(), from, y_descriptor_.get(), with,
-                                         weights_.convolution.get(),
+    check(cudnnConvolutionBackwardFilter(images_.cudnn(), &one, x_descriptor_.get(), p[ConvolutionGraph::x],
+                                         y_descriptor_.get(), p[ConvolutionGraph::y], weights_.convolution.get(),
                                          static_cast<cudnnConvolutionBwdFilterAlgo_t>(weights_.algorithm),
-                                         workspace(weights_), weights_.workspace, &old, w_descriptor_.get(), result),
+                                         workspace(weights_), weights_.workspace, &old, w_descriptor_.get(),
+                                         const_cast<void*>(p[ConvolutionGraph::w])),
           "computing the gradient of a convolution");
   };
   weights_.planned[adds].run(work, images_);

@@ -24,10 +24,11 @@ class PlannedConvolution {
     bool accumulates = false, adds_bias = false, relu = false;  // as in the graph
     EngineRules rules;
     ConvolutionPlans::Pointers pointers{};  // without the bias, which is not needed in each case
-    std::size_t result_bytes = 0;
+    Element element = Element::float32;     // of all operands
     std::function<const void*()> bias;
-    std::function<void(void* result)> by_calls;  // all of it
-    std::function<void(void* result)> behind;    // what stands behind the convolution alone, if anything
+    std::function<void(const ConvolutionPlans::Pointers&)> by_calls;  // all of it
+    std::function<void(void* result)> behind;  // what stands behind the convolution alone, if anything
+    std::size_t bytes_of(std::size_t operand) const;
   };
   void run(const Work&, CudaImages&);
 
@@ -35,9 +36,11 @@ class PlannedConvolution {
   // Which choice: the calls, a graph of the convolution alone, or one with what stands behind it.
   enum { calls, alone, whole };
 
+  Algorithms::Choice chosen(const Work&, CudaImages&);
   Algorithms::Choice measured(const Work&, CudaImages&);
+  bool leaves_the_same(const Work&, void* workspace, CudaImages&) const;
   void describe(const Work&, int which, CudaImages&);
-  cudnnStatus_t run_plan(const Work&, void* result, void* workspace) const;
+  cudnnStatus_t run_plan(const Work&, ConvolutionPlans::Pointers, void* workspace) const;
 
   bool chosen_ = false;
   int which_ = calls;

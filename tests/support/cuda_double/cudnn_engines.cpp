@@ -17,7 +17,19 @@ namespace {
 
 using Node = CudnnDoubleNode;
 
-enum Engine : std::int64_t { plain_sums, of_tensor_cores, unsteady, narrowing, transforming, greedy, missing, engines };
+enum Engine : std::int64_t {
+  plain_sums,
+  of_tensor_cores,
+  unsteady,
+  narrowing,
+  transforming,
+  greedy,
+  missing,
+  forgetful,  // writes where it should add
+  faulting,
+  engines
+};
+constexpr int columns_of_fault = 13;  // it is tried with no others
 
 // For windows that go on by single steps plans are faster than the older calls, else slower.
 struct Traits {
@@ -35,6 +47,8 @@ Traits traits_of(std::int64_t engine) {
       return {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, 7, 4};
     case transforming:
       return {{CUDNN_NUMERICAL_NOTE_WINOGRAD}, 18, 2};
+    case forgetful:
+      return {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 0, 4};
     default:
       return {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 0, 1};
   }
@@ -206,6 +220,8 @@ bool is_as_described(const Node& d) {
 
 // There is nothing behind convolutions of three axes, and not every engine adds to its result.
 bool is_supported(const Plan& plan, std::int64_t engine) {
+  if (engine == forgetful) return plan.beta != 0;
+  if (engine == faulting) return plan.x.dims[0] == columns_of_fault;
   return engine != missing && (plan.x.dims.size() < 5 || !plan.goes_on()) &&
          (plan.beta == 0 || engine == plain_sums || engine == of_tensor_cores);
 }
@@ -258,8 +274,8 @@ cudnnStatus_t completed(CudnnDoubleNode& d) {
 std::vector<Proposal> proposals(const CudnnDoubleNode& heuristics) {
   if (heuristics.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK)
     return {{plain_sums, 0}};
-  return {{unsteady, 0}, {narrowing, 0},    {of_tensor_cores, 0}, {greedy, 0},
-          {missing, 0},  {transforming, 0}, {plain_sums, 0},      {plain_sums, 1}};
+  return {{unsteady, 0},  {narrowing, 0}, {of_tensor_cores, 0}, {greedy, 0},     {missing, 0},
+          {forgetful, 0}, {faulting, 0},  {transforming, 0},    {plain_sums, 0}, {plain_sums, 1}};
 }
 
 cudnnStatus_t executed(cudaStream_t stream, const CudnnDoubleNode& plan_node, const CudnnDoubleNode& pack) {
@@ -273,6 +289,8 @@ cudnnStatus_t executed(cudaStream_t stream, const CudnnDoubleNode& plan_node, co
   const auto bytes = static_cast<std::size_t>(workspace_of(engine));
   if (!places.are_of(numbers) || (bytes > 0 && !on_device(workspace, bytes))) return CUDNN_STATUS_BAD_PARAM;
 
+  if (engine == faulting) device().faulted = true;
+  if (engine == forgetful) plan.beta = 0;
   const Traits traits = traits_of(engine);
   Geometry g = plan.geometry();
   if (g.type == CUDNN_DATA_FLOAT) g.bits = traits.bits;

@@ -32,6 +32,7 @@ struct Device {
   const int key = new_key();
   bool open = false;       // its memory, where there is no key
   std::uint64_t time = 0;  // pieces of work done
+  bool faulted = false;    // told to whoever waits next; of a real device that is the end
   CudaDoubleCalls calls;
 
   static constexpr std::size_t total = std::size_t{64} << 30;

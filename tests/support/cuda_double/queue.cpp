@@ -114,9 +114,10 @@ void reach(const CudaDoubleEvent& e) {
   if (e.stream) wait_for(*e.stream, [reached = e.reached, number = e.recorded] { return reached->number >= number; });
 }
 
-void count_wait() {
+cudaError_t waited() {
   const std::lock_guard lock(device().mutex);
   ++device().calls.waits;
+  return std::exchange(device().faulted, false) ? cudaErrorIllegalAddress : cudaSuccess;
 }
 
 // Streams do some of their work before anybody waits for it, as the order says.
@@ -229,9 +230,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   if (unknown(s)) return cudaErrorInvalidResourceHandle;
-  count_wait();
   if (s) drain(*s);
-  return cudaSuccess;
+  return waited();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
@@ -270,9 +270,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
   if (unknown(e)) return cudaErrorInvalidResourceHandle;
-  count_wait();
   reach(*e);
-  return cudaSuccess;
+  return waited();
 }
 // A piece of work takes a millisecond.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
