@@ -23,7 +23,7 @@ struct GradientMismatch {
   double analytic = 0, numeric = 0;
 };
 
-// Leaves weights and gradients as a forward_backward of this minibatch does.
+// Leaves the gradients of this minibatch, and everything else as it was.
 std::vector<GradientMismatch> check_gradients(Network&, const Batch&, const GradientCheckOptions& = {});
 
 }  // namespace tutti

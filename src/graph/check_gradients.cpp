@@ -25,14 +25,40 @@ std::vector<std::size_t> chosen(std::size_t size, std::size_t entries, std::mt19
   return all;
 }
 
+// What every pass moves on, such as running statistics.
+class Moved {
+ public:
+  explicit Moved(Network& network) : network_(network) {
+    network.finish();
+    for (const auto& s : network.state()) kept_.emplace_back(s.values.begin(), s.values.end());
+  }
+  void put_back() {
+    network_.finish();
+    const auto states = network_.state();
+    for (std::size_t i = 0; i < kept_.size(); ++i)
+      std::copy(kept_[i].begin(), kept_[i].end(), states[i].values.begin());
+  }
+
+ private:
+  Network& network_;
+  std::vector<std::vector<float>> kept_;
+};
+
 }  // namespace
 
 std::vector<GradientMismatch> check_gradients(Network& network, const Batch& batch,
                                               const GradientCheckOptions& options) {
   NoSink sink;
-  // Every run must begin with the same states of truncated sequences; the last one moves them on.
+  // Every pass begins with the same statistics and states of truncated sequences, and so does the step behind the
+  // check.
   network.keep_states(false);
-  const double criterion = network.forward_backward(batch, sink).criterion;
+  Moved moved(network);
+  const auto pass = [&] {
+    const double criterion = network.forward_backward(batch, sink).criterion;
+    moved.put_back();
+    return criterion;
+  };
+  const double criterion = pass();
   Parameters& p = network.parameters();
   const std::vector<float> analytic(p.gradients.data(), p.gradients.data() + p.gradients.size());
   std::mt19937_64 engine(options.seed);
@@ -44,9 +70,9 @@ std::vector<GradientMismatch> check_gradients(Network& network, const Batch& bat
       const auto difference = [&](double h) {
         weight = static_cast<float>(kept + h);
         const double up = weight;
-        const double above = network.forward_backward(batch, sink).criterion;
+        const double above = pass();
         weight = static_cast<float>(kept - h);
-        const double below = network.forward_backward(batch, sink).criterion;
+        const double below = pass();
         const double numeric = (above - below) / (up - weight);
         weight = kept;
         return numeric;
@@ -58,8 +84,8 @@ std::vector<GradientMismatch> check_gradients(Network& network, const Batch& bat
       if (!(std::fabs(exact - numeric) <= options.tolerance * std::max(std::fabs(exact), std::fabs(numeric)) + noise))
         wrong.push_back({slice.name, i, exact, numeric});
     }
+  pass();
   network.keep_states(true);
-  network.forward_backward(batch, sink);
   return wrong;
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "graph_builder.h"
+#include "tutti/gradient_check.h"
 
 namespace tutti::normalization_test {
 namespace {
@@ -94,6 +95,16 @@ TEST(BatchNormalization, InferenceUsesTheRunningStatistics) {
   EXPECT_NEAR(y[1], 2.5, 1e-6);
   EXPECT_NEAR(y[2], 16.5, 1e-5);
   EXPECT_EQ(net.state("bn")[0], 2) << "looking changes nothing";
+}
+
+TEST(BatchNormalization, TheCheckOfGradientsLeavesStatisticsAlone) {
+  Net net({{"blendTimeConstant", 8.0}}, 1);
+  auto first = data_of({1, 3}, 2);
+  net.network->bind(first->infos);
+  for (const auto& m : check_gradients(*net.network, first->batch)) EXPECT_NEAR(m.numeric, m.analytic, 1e-3);
+  for (const char* name : {"mean", "variance", "bn"}) EXPECT_EQ(net.state(name)[0], 0) << name;
+  net.train(*first);
+  EXPECT_EQ(net.state("mean")[0], 2);
 }
 
 TEST(BatchNormalization, BothTimeConstantsInfiniteIsFrozen) {

@@ -140,6 +140,20 @@ TEST_P(Truncation, GradientsAgreeWithDifferences) {
                   << " by differences";
 }
 
+TEST_P(Truncation, TheCheckOfGradientsLeavesStatesAlone) {
+  const auto network = network_of(GetParam().network), unchecked = network_of(GetParam().network);
+  SequenceData data(streams);
+  Announced sink;
+  GradientCheckOptions check;
+  check.entries = 1;
+  for (const auto& m : cut(data.random(lengths), 5)) {
+    const Batch batch = data.batch(m.sequences, m.fragments);
+    const double expected = unchecked->forward_backward(batch, sink).criterion;
+    check_gradients(*network, batch, check);
+    EXPECT_EQ(network->forward_backward(batch, sink).criterion, expected);
+  }
+}
+
 TEST_P(Truncation, OnADevice) {
   if (skipped_without_gpu()) return;
   NetworkOptions options;
