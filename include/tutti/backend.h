@@ -146,6 +146,9 @@ class Backend {
   virtual void finish() {}
   virtual void mark() {}
   virtual void wait_for_mark() {}
+  // From now on what works beside a backend on this thread (optimizers, codecs, strategies) puts its work into this
+  // one's queue. The backend that was made last leads until then.
+  virtual void lead() {}
   // For buffers that host and device both see: weights, gradients, what optimizers and strategies keep. The host may
   // look at what the device has written after finish().
   virtual const FloatMemory& shared_memory() const { return host_memory(); }

@@ -208,6 +208,7 @@ Parameters& Network::parameters() {
   return impl_->parameters;
 }
 void Network::finish() { impl_->backend->finish(); }
+void Network::lead() { impl_->backend->lead(); }
 
 std::vector<Network::State> Network::state() {
   std::vector<State> all;
@@ -276,7 +277,7 @@ void Network::bind(const std::vector<StreamInfo>& streams) {
     if (e) need(e->roots);
   if (m.training && m.training->program.planned_columns() > 0) need(m.training->roots);
   m.streams = streams;
-  if (m.training) m.training->sent = nullptr;
+  if (m.training) m.training->sent = {};
 }
 
 void Network::plan_training(std::int64_t max_columns) {

@@ -225,6 +225,7 @@ Tally run_trial(Training& t, const EpochSettings& settings, const char* prefix, 
 }
 
 void train(Training& t) {
+  t.network->lead();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   const Start start = resume(t);

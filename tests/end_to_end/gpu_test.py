@@ -105,6 +105,18 @@ class GpuTest(support.TrainerTest):
     def test_sparse(self):
         self.agree(WORDS, sparse=True)
 
+    def test_commands_after_each_other(self):
+        text = CONFIG % (DENSE, '', 'dense', 'dense')
+        train = text[text.index('Train = ['):text.index('Test = [')]
+        again = train.replace('Train = [', 'Again = [ modelPath = "$OutputDir$/models/again.dnn"')
+        (self.directory / 'net.cntk').write_text(text.replace('Train:Test', 'Train:Test:Again') + again, encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 120, 1, False)
+        cpu, gpu = (re.findall(rf'(?:Finished Epoch.*?|Final Results.*?)\bce = ({NUMBER})',
+                               self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'makeMode=false', f'deviceId={device}']).text) for device in ('-1', '0'))
+        self.assertEqual((len(cpu), len(gpu)), (5, 5))
+        for a, b in zip(cpu, gpu):
+            self.assertAlmostEqual(float(a), float(b), delta=2e-4)
+
     def test_optimizers(self):
         self.agree(DENSE, sgd='gradUpdateType = "adagrad"; L2RegWeight = 0.001; gradientClippingWithTruncation = true; clippingThresholdPerSample = 0.1')
 

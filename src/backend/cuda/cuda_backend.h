@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/groups.h"
+#include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
 #include "tutti/recorder.h"
@@ -33,6 +34,7 @@ class CudaBackend : public Backend, public Recorder {
   void finish() override;
   void mark() override;
   void wait_for_mark() override;
+  void lead() override { set_current_queue(stream()); }
   const FloatMemory& shared_memory() const override;
   std::shared_ptr<double[]> make_sums(std::size_t count) override;
 

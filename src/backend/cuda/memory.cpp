@@ -64,7 +64,7 @@ CudaBackend::CudaBackend(int device, ComputeType type)
       mark_(make_event()),
       matmul_(std::make_unique<Matmul>(type, device_name_, stream_.get())),
       images_(std::make_unique<CudaImages>(device_name_, type, stream_.get())) {
-  set_current_queue(stream());  // optimizers and codecs of this thread follow
+  CudaBackend::lead();
 }
 
 CudaBackend::~CudaBackend() {
