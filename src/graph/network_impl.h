@@ -44,7 +44,13 @@ struct Executable {
   std::vector<DeviceBuffer> unpacked;    // by root
   std::vector<std::vector<float>> host;  // by root: results of a device, for the host
   std::vector<Part> parts;               // of the share at hand; kept so that its memory is
-  const Batch* sent = nullptr;           // whose dense inputs have been uploaded ahead
+  // Whose dense inputs have been uploaded ahead: readers fill the memory of a batch again, so its place counts as well.
+  struct Sent {
+    const Batch* batch = nullptr;
+    std::int64_t place = 0;
+  } sent;
+  bool was_sent(const Batch& b) const { return sent.batch == &b && sent.place == place_of(b); }
+  static std::int64_t place_of(const Batch& b) { return b.position + b.offset; }
 };
 
 struct Network::Impl {

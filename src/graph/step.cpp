@@ -143,7 +143,7 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   e.run.columns[t.axis] = count;
   e.run.position = std::max(e.run.position, static_cast<std::uint64_t>(batch.position + batch.offset) + c.first);
   if (stream.column_begin.empty()) {
-    const float* values = at_backend(e, tensor, stream, c, e.sent == &batch);
+    const float* values = at_backend(e, tensor, stream, c, e.was_sent(batch));
     if (sequential)
       values =
           e.packed.dense(*backend, e.run.sequences[t.axis], tensor, values, t.elements, e.program.planned_columns());
@@ -178,7 +178,7 @@ void Network::Impl::send(Executable& e, const Batch& batch) {
     if (stream.column_begin.empty())
       at_backend(e, t, stream, columns_of(stream, e.parts[0].first, e.parts[0].last, counts_sequences(code)), false);
   }
-  e.sent = &batch;
+  e.sent = {&batch, Executable::place_of(batch)};
 }
 
 // The sequences of an axis are those of its first stream; the others must have the same ones.
@@ -291,7 +291,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   e.run.gradient_scale = m.gradient_scale;
   if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
   const auto& parts = m.parts(e, batch);
-  if (e.sent != &batch) e.sent = nullptr;
+  if (!e.was_sent(batch)) e.sent = {};
   m.touched.list(m.streams, batch, m.parameters, *m.backend);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
@@ -303,7 +303,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   e.run.weights_version = m.backend->new_version();
   for (std::size_t p = 0; p < parts.size(); ++p) {
     m.attach(e, batch, parts[p]);
-    e.sent = nullptr;
+    e.sent = {};
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
     e.repeater.begin(e.run);

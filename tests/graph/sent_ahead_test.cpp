@@ -73,6 +73,16 @@ TEST_F(SentAhead, IsForgottenWhenAnotherOneComes) {
   EXPECT_NE(gradients(*batches[1]), alone[1]);
 }
 
+// A step may be left out, and readers fill the memory of its minibatch again.
+TEST_F(SentAhead, IsForgottenWhereItsMinibatchNeverComes) {
+  if (!network) return;
+  Batch later = *batches[1];
+  network->unscale_gradients(&later);
+  later.streams = batches[2]->streams;
+  later.position = 8;
+  EXPECT_EQ(gradients(later), alone[2]);
+}
+
 TEST_F(SentAhead, ChangesNothingForWhatComesInParts) {
   if (!network) return;
   network->unscale_gradients(batches[3]);
