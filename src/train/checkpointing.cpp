@@ -38,6 +38,8 @@ void archive_common_state(Training& t, Archive& a) {
 
 void archive_rank_state(Training& t, Archive& a) {
   t.strategy->archive(a);
+  // Ranks that do not leave the same updates out each seek a scale of their own; new ones begin with rank 0's.
+  t.loss_scale.archive(a, own_name(""));
   if (!t.strategy->steps_alone()) return;
   t.optimizer->archive(a);
   for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data

@@ -35,10 +35,15 @@ bool LossScale::leaves_out(bool finite) {
   return true;
 }
 
-void LossScale::archive(Archive& a) {
-  if (!seeks_ || !a.has("lossScale.value")) return;
-  a("lossScale.value", value_);
-  a("lossScale.goodSteps", good_steps_);
+// A run with another scale or type may go on from a file of one that sought its scale, and the other way round.
+void LossScale::archive(Archive& a, const std::string& prefix) {
+  const std::string of_value = prefix + "lossScale.value";
+  if (a.loading() ? !a.has(of_value) : !seeks_) return;
+  double value = value_;
+  std::int64_t good_steps = good_steps_;
+  a(of_value, value);
+  a(prefix + "lossScale.goodSteps", good_steps);
+  if (seeks_) value_ = value, good_steps_ = good_steps;
 }
 
 }  // namespace tutti

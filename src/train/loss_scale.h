@@ -27,7 +27,7 @@ class LossScale {
   // Behind a backward pass. Half the scale, and true, when its step is to be left out; twice the scale after enough
   // steps that were not. With a scale of 1 nothing is left out: a smaller one would not help.
   bool leaves_out(bool finite);
-  void archive(Archive&);
+  void archive(Archive&, const std::string& prefix = {});  // of the names of its entries
 
  private:
   double value_ = 1;

@@ -166,7 +166,7 @@ class GpuTest(support.TrainerTest):
                 self.assertEqual(more, scales[-len(more):] if more else [])
                 self.assertLess(len(more), len(scales))
 
-    def model_of_float16(self, name, certain, scale, sgd):
+    def model_of_float16(self, name, certain, scale, sgd, epochs=1, start='makeMode=false'):
         """Bytes of the model that some minibatches of 8 samples leave, and which updates were left out. In the first minibatch the sample
         `certain` is taken for another class for sure, so its gradient behind the softmax is 65536 with that scale, where float16 has ended;
         with None this minibatch is missing."""
@@ -183,7 +183,7 @@ class GpuTest(support.TrainerTest):
                     if certain is not None or minibatch > 0:
                         out.write(f'{8 * minibatch + sample} |x {" ".join(f"{v:.4f}" for v in values)} |y {1 + sample % 3}:1\n')
         result = self.run_trainer(['configFile=net.cntk', 'command=Train', 'OutputDir=.', f'modelPath=models/{name}/net.dnn', 'deviceId=0', 'computeType=float16',
-                                   f'lossScale={scale}', 'makeMode=false', 'Train=[SGD=[minibatchSize=8; maxEpochs=1]; reader=[randomize=false]]'], 2)
+                                   f'lossScale={scale}', start, f'Train=[SGD=[minibatchSize=8; maxEpochs={epochs}; keepCheckPointFiles=true]; reader=[randomize=false]]'], 2)
         scales = re.findall(r'Minibatch\[ *(\d+)\]: a gradient is not finite in float16 with lossScale 65536: .* 32768 now', result.text)
         self.assertEqual(result.text.count('a gradient is not finite'), len(scales))
         return (self.directory / f'models/{name}/net.dnn').read_bytes(), scales
@@ -199,6 +199,16 @@ class GpuTest(support.TrainerTest):
                 left_out, scales = self.model_of_float16('left-out', sample, 'auto', gradients % method)
                 self.assertEqual(len(scales), 1)
                 self.assertEqual(left_out, without)
+
+    def test_ranks_that_step_alone_go_on_with_scales_of_their_own(self):
+        elastic = 'ParallelTrain = [ parallelizationMethod = EASGD; distributedMBReading = true ]'
+        whole, scales = self.model_of_float16('elastic', 7, 'auto', elastic, epochs=2)
+        self.assertEqual(scales, [])  # the update that is left out is the second rank's, and the first one tells nothing of it
+        for path in (self.directory / 'models/elastic').iterdir():
+            if not path.name.startswith('net.dnn.1'):
+                path.unlink()
+        rest, _ = self.model_of_float16('elastic', 7, 'auto', elastic, epochs=2, start='makeMode=true')
+        self.assertEqual(rest, whole)
 
     def test_loss_scales_that_are_none(self):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')

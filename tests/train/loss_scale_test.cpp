@@ -5,6 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "../strategy/training.h"
+#include "../support/run_ranks.h"
+#include "optim/optimizer_options.h"
+#include "strategy/make_strategy.h"
+#include "support.h"
+#include "train/container.h"
+#include "train/state_copy.h"
 
 namespace tutti::loss_scale_test {
 namespace {
@@ -65,6 +71,41 @@ TEST(LossScale, ContinuesFromItsArchive) {
   older.rewind_to_load();
   part.archive(older);
   EXPECT_EQ(part.value(), 65536);
+}
+
+// Another one may be wanted by now, or none.
+TEST(LossScale, AFixedOneTakesTheEntriesOfOneThatWasSought) {
+  LossScale sought = *LossScale::parse("auto"), fixed = *LossScale::parse("512");
+  testing::Directory directory;
+  {
+    ContainerWriter file(directory / "state", "checkpoint");
+    SavingArchive saving(file, "");
+    sought.archive(saving);
+    file.finish();
+    file.commit();
+  }
+  const ContainerReader file(directory / "state", "checkpoint");
+  LoadingArchive loading(file, "");
+  fixed.archive(loading);
+  loading.finish();
+  EXPECT_EQ(fixed.value(), 512);
+}
+
+TEST(LossScale, IsPutBackBehindATrial) {
+  run_ranks(1, [](Communicator& world) {
+    const testing::SmallModel model;
+    Training t;
+    t.network = std::make_unique<Network>(model.graph, NetworkOptions());
+    t.optimizer = make_optimizer(OptimizerOptions());
+    t.optimizer->bind(t.network->parameters());
+    t.strategy = make_local_strategy(world);
+    t.strategy->start(t.network->parameters());
+    t.loss_scale = *LossScale::parse("auto");
+    StateCopy before = copy_state(t);
+    EXPECT_TRUE(t.loss_scale.leaves_out(false));
+    restore_state(t, before);
+    EXPECT_EQ(t.loss_scale.value(), 65536);
+  });
 }
 
 }  // namespace
