@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "actions/prepare.h"
 #include "config/load.h"
+#include "support/on_gpu.h"
 #include "support/run_ranks.h"
 #include "tutti/log.h"
 
@@ -30,6 +32,9 @@ class TrainRun : public testing::Test {
     log::close();
     log::open({});
     fs::remove_all(dir_);
+  }
+  void SetUp() override {
+    if (device() != "cpu") skipped_without_gpu();
   }
 
   // In memory where there is such a place: models and checkpoints are brought to the disk before a run goes on.
@@ -70,10 +75,16 @@ Train = [
       top.parallel_train = true;
       Problems problems;
       config::Notices notices;
-      const auto actions = prepare(line, top, "cpu", world, problems, notices);
+      const auto actions = prepare(line, top, device(), world, problems, notices);
       problems.throw_if_any();
       for (const auto& a : actions) a.what->run();
     });
+  }
+
+  // Where networks lie.
+  static std::string device() {
+    const char* const named = std::getenv("TUTTI_TEST_DEVICE");
+    return named ? named : "cpu";
   }
 
   std::string bytes(const std::string& model) const {
