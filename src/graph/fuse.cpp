@@ -57,8 +57,7 @@ class Fusion : Joining {
 };
 
 bool in_a_loop(const Lowered& code, std::size_t instruction) {
-  return std::any_of(code.loops.begin(), code.loops.end(),
-                     [&](const Loop& l) { return l.first <= instruction && instruction < l.last; });
+  return std::any_of(code.loops.begin(), code.loops.end(), [&](const Loop& l) { return l.holds(instruction); });
 }
 
 }  // namespace

@@ -20,10 +20,11 @@ class ImageFusion : Joining {
   }
 
  private:
-  // As made_for(), where the value is used under the shape that it was made with.
-  const Instruction* made_as(const Operand& o) const {
+  // As made_for(), where instruction `user` takes the value under the shape that it was made with, and as often as it
+  // is made: of all steps of a loop, or of one.
+  const Instruction* made_as(const Operand& o, std::size_t user) const {
     const Instruction* maker = made_for(o);
-    return maker && maker->out.shape == o.shape ? maker : nullptr;
+    return maker && maker->out.shape == o.shape && in_one_loop(makers_.at(o.tensor), user) ? maker : nullptr;
   }
 
   static bool takes_bias(const Instruction& i, const Operand& bias) {
@@ -50,7 +51,7 @@ class ImageFusion : Joining {
                                  ? 1
                                  : 0;
     for (const std::size_t k : {last, 1 - last}) {
-      const Instruction* maker = made_as(sum.in[k]);
+      const Instruction* maker = made_as(sum.in[k], plus);
       const Operand& other = sum.in[1 - k];
       if (!maker || !(takes_bias(*maker, other) || takes_sum(*maker, other))) continue;
       Instruction joint = *maker;
@@ -61,7 +62,7 @@ class ImageFusion : Joining {
 
   void join_relu(std::size_t relu) {
     const Operand in = code_.instructions[relu].in[0];
-    const Instruction* maker = made_as(in);
+    const Instruction* maker = made_as(in, relu);
     if (!maker || !takes_relu(*maker)) return;
     Instruction joint = *maker;
     joint.node.attributes["relu"] = true;

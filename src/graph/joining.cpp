@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/joining.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tutti::graph {
@@ -24,7 +26,16 @@ const Instruction* Joining::made_for(const Operand& o) const {
   return maker != makers_.end() && used_once(o) ? &code_.instructions[maker->second] : nullptr;
 }
 
+bool Joining::in_one_loop(std::size_t instruction, std::size_t other) const {
+  return std::all_of(code_.loops.begin(), code_.loops.end(),
+                     [&](const Loop& l) { return l.holds(instruction) == l.holds(other); });
+}
+
 void Joining::take_out() {
+  const auto gone_before = [&](std::size_t instruction) {
+    return static_cast<std::size_t>(std::distance(gone_.begin(), gone_.lower_bound(instruction)));
+  };
+  for (Loop& l : code_.loops) l.first -= gone_before(l.first), l.last -= gone_before(l.last);
   std::vector<Instruction> rest;
   for (std::size_t i = 0; i < code_.instructions.size(); ++i)
     if (!gone_.contains(i)) rest.push_back(std::move(code_.instructions[i]));

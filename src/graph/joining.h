@@ -19,7 +19,9 @@ class Joining {
   bool used_once(const Operand&) const;
   // The instruction that makes a value for one use alone; null when there is none such.
   const Instruction* made_for(const Operand&) const;
-  // Removes the instructions in gone_.
+  // Whether both run step by step in the same loop, or neither does in any.
+  bool in_one_loop(std::size_t instruction, std::size_t other) const;
+  // Removes the instructions in gone_; loops keep their members.
   void take_out();
 
   Lowered& code_;

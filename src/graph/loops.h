@@ -40,6 +40,8 @@ struct Loop {
   std::size_t first = 0, last = 0;  // [first, last)
   std::size_t axis = 0;
   bool backwards = false;  // FutureValue: from the last step to the first
+
+  bool holds(std::size_t instruction) const { return first <= instruction && instruction < last; }
 };
 
 // Sorts the instructions so that those of a loop stand together, those that do not depend on it outside, and lists the

@@ -71,6 +71,13 @@ std::vector<Case> cases() {
       {"LoopInALoopOfLayers",
        "z = DenseLayer {2} (RecurrentLSTMLayer {3, goBackwards=true, enableSelfStabilization=true} (RecurrentLSTMLayer "
        "{4, enableSelfStabilization=true} (x)))"},
+      {"ConvolutionIntoLoop",
+       "c = ConvolutionalLayer {2, (2), pad=true} (Reshape (x, (3:1))); R = par (4:4); "
+       "h = Tanh (DenseLayer {4} (c) + R * PastValue (0, h)); z = DenseLayer {2} (h)"},
+      {"ConvolutionInTheLoop",
+       "R = par (4:8); i = DenseLayer {4} (x) + R * PastValue (0, h); "
+       "h = Reshape (ConvolutionalLayer {2, (3), pad=true, activation=Tanh} (Reshape (i, (4:1))), (8)); "
+       "z = DenseLayer {2} (h)"},
       {"SparseIntoLoop",
        "R = par (4:4); h = Tanh (EmbeddingLayer {4} (s) + R * PastValue (0, h)); z = DenseLayer {2} (h)"},
       {"LSTM", "z = DenseLayer {2} (RecurrentLSTMLayer {4} (x))"},
@@ -214,6 +221,21 @@ TEST_P(Recurrence, MemoryReuseDoesNotMatter) {
   const auto network = network_of(GetParam());
   const auto sequences = data.random(ragged);
   const Sums a = sums(apart, data.batch(sequences)), b = sums(*network, data.batch(sequences));
+  EXPECT_EQ(a.criterion, b.criterion);
+  EXPECT_EQ(a.gradients, b.gradients);
+}
+
+// What is added to it belongs to the loop; what it normalises does not, and is there for all steps at once.
+TEST(Normalization, InFrontOfALoop) {
+  const auto with = [](const std::string& sum) {
+    const std::string normalized = "n = BatchNormalizationLayer {} (DenseLayer {4} (x)); R = par (4:4); ";
+    return network_of({"", normalized + "h = ReLU (" + sum + "); z = DenseLayer {2} (h)"});
+  };
+  // A difference is nothing that normalisation takes in.
+  const auto network = with("n + R * PastValue (0, h)"), apart = with("0 - (0 - n) + R * PastValue (0, h)");
+  SequenceData data(streams);
+  const auto sequences = data.random(ragged);
+  const Sums a = sums(*network, data.batch(sequences)), b = sums(*apart, data.batch(sequences));
   EXPECT_EQ(a.criterion, b.criterion);
   EXPECT_EQ(a.gradients, b.gradients);
 }
