@@ -104,7 +104,8 @@ class Layouts {
     const bool follows = i.operation == "Pooling" || i.operation == "LocalResponseNormalization" ||
                          (i.operation == "BatchNormalization" && flag(i.node, "spatial", false)) ||
                          keeps_zero().contains(i.operation);
-    if (follows && blocked_image(i.in[0]) && i.out.shape.rank() == i.in[0].shape.rank() && pools_within_channels(i))
+    if (follows && blocked_image(i.in[0]) && i.out.shape.rank() == i.in[0].shape.rank() && pools_within_channels(i) &&
+        (i.in.size() <= added_image || as_image(i.in[added_image])))
       return follow(i);
     if (flat_combination(i) || stack_of_blocks(i)) return joined(i);
     // A sparse input stays what it is; everything else is wanted plain.
@@ -137,7 +138,7 @@ class Layouts {
 
   void follow(Instruction& i) {
     i.in[0] = in_format(i.in[0], Format::blocked);
-    if (i.in.size() > 6) i.in[6] = in_format(i.in[6], Format::blocked);
+    if (i.in.size() > added_image) i.in[added_image] = in_format(i.in[added_image], Format::blocked);
     make_blocked(i);
   }
 
@@ -173,6 +174,7 @@ class Layouts {
   Lowered& code_;
   const std::vector<std::size_t>& roots_;
   static constexpr std::size_t few_channels = 8;
+  static constexpr std::size_t added_image = 6;  // input of a batch normalisation
   std::size_t block_, least_;     // least_: images of fewer channels stay plain
   Element element_;               // of those in blocks
   std::vector<Shape> shape_;      // by tensor: the shape under which it was made

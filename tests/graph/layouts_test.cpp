@@ -13,6 +13,7 @@ namespace {
 
 using test::distance;
 using test::Layers;
+using test::List;
 using test::Result;
 using test::trained;
 using Case = test::ImageNetwork;
@@ -68,6 +69,14 @@ std::vector<Case> cases() {
          l.end(l.plus(y, x), 5 * 5 * 16);
        },
        5 * 5 * 3, 3},
+      {"SumWithAView",
+       [](Layers& l) {
+         const auto x = l.b.input("x", {8, 8, 3});
+         const auto seen = l.b.add("Reshape", "seen", {l.convolution(x, 3, 16)}, {{"dims", List{4, 8, 32}}});
+         const auto turned = l.b.add("Reshape", "turned", {x}, {{"dims", List{4, 8, 6}}});
+         l.end(l.relu(l.plus(l.normalized(l.convolution(turned, 6, 32), 32), seen)), 8 * 8 * 16);
+       },
+       8 * 8 * 3, 2},
       {"FewMaps",
        [](Layers& l) {
          l.end(l.relu(l.convolution(l.b.input("x", {5, 5, 3}), 3, 5, 3, 1, true)), 5 * 5 * 5);
