@@ -475,6 +475,16 @@ TEST_F(Agreement, Criteria) {
         });
 }
 
+TEST_F(Agreement, PredictionsOfNothing) {
+  const Extent e{1, 5, 1};
+  compare(0, [&](Desk& d) {
+    const std::vector<const float*> in = {d.put({1, 1, 1, 1, 0}), d.put({0.0f, -0.0f, 1e-35f, -1e-35f, -0.0f})};
+    float* dx = d.put(Floats(5));
+    d.backend.loss_gradient({.op = LossOp::cross_entropy, .extent = e}, 1, in, nullptr, d.put({1}), dx, false);
+    d.take(dx, 5);
+  });
+}
+
 TEST_F(Agreement, DevicesThatAreNotThere) {
   EXPECT_THROW(make_backend("cuda:99"), Error);
   EXPECT_THROW(make_backend("cuda:"), Error);

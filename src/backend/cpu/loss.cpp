@@ -13,7 +13,9 @@ constexpr float log_of_nothing = -85.1f;  // as in the Log operation
 constexpr float least_divisor = 1e-30f;
 
 float safe_log(float x) { return x <= 0 ? log_of_nothing : std::log(x); }
-float quotient(float a, float b) { return a / (std::fabs(b) < least_divisor ? std::copysign(least_divisor, b) : b); }
+float quotient(float a, float b) {
+  return a / (std::fabs(b) < least_divisor ? (b < 0 ? -least_divisor : least_divisor) : b);
+}
 
 struct Lines {
   const Extent& e;
