@@ -206,6 +206,21 @@ TEST_P(Halves, Products) {
         });
 }
 
+// A weight with three axes can be two matrices.
+TEST_P(Halves, ProductsWithTheSameNumbersInTwoShapes) {
+  Values v(*gpu, half);
+  const float *const w = v.put_floats(coarse(15, 1)), *const x = v.put(whole(20, 2));
+  const auto product = [&](std::size_t n, bool again) {
+    const std::size_t k = 15 / n;
+    float* const y = v.put_floats(Floats(4 * n));
+    gpu->gemm({.m = 4, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .a_element = half, .same_b = again}, x, w, y);
+    return v.taken(y, 4 * n);
+  };
+  const Floats of_three = product(3, false), of_five = product(5, false);
+  EXPECT_EQ(product(3, true), of_three);
+  EXPECT_EQ(product(5, true), of_five);
+}
+
 TEST_P(Halves, ProductsWithBiasAndRelu) {
   for (const auto& [m, n, k] :
        {std::tuple<std::size_t, std::size_t, std::size_t>{1, 8, 1}, {17, 24, 33}, {64, 136, 16}})

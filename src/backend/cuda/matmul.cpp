@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/algorithms.h"
@@ -203,7 +204,7 @@ struct Matmul::Impl {
   }
   const void* right(const Gemm& g, const Gemm& read, const float* b) {
     if (g.b_element == read.b_element) return b;
-    Scratch& made = made_of[b];
+    Scratch& made = made_of[{b, stored_b(g).width}];
     if (g.same_b) return made.bytes(0);
     return rounded(stored_b(g), b, g.ldb, read.b_element, read.ldb, made);
   }
@@ -258,7 +259,8 @@ struct Matmul::Impl {
   cudaStream_t stream;
   Algorithms algorithms;
   Scratch workspace, room_a, room_vector;
-  std::map<const float*, Scratch> made_of;  // by right operand: its numbers in 16 bits
+  // By right operand, which products may see as matrices of several widths: its numbers in 16 bits.
+  std::map<std::pair<const float*, std::size_t>, Scratch> made_of;
   std::map<Key, Planned> planned;
 };
 
