@@ -54,6 +54,11 @@ struct Instruction {
   std::size_t random_index = 0;  // which of the nodes that draw random numbers
 };
 
+// How many sizes of shares are known at a time, by plans and recordings: whole minibatches and the last one of an
+// epoch, in one part or several; lengths of sequences in some buckets. Those that come again after more others than
+// that are strangers.
+constexpr std::size_t most_shapes = 16;
+
 // How the gradient of an input is delivered: the first writer sets, later ones add.
 enum class Write { none, set, add };
 

@@ -12,10 +12,6 @@
 namespace tutti::graph {
 namespace {
 
-// Whole minibatches and the last one of an epoch, in one part or several; lengths of sequences in some buckets. Those
-// that come again after more others than that are strangers.
-constexpr std::size_t most_shapes = 16;
-
 // Notes pieces that are announced while nothing has been computed yet.
 class Notes final : public PieceSink {
  public:
@@ -120,22 +116,27 @@ bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>&
   if (now_->stretches.size() <= number) now_->stretches.resize(number + 1);
   Stretch& s = now_->stretches[number];
   if (s.refused) return false;
+  const bool fresh = !s.recording;
+  if (fresh) record(s, run, work);
   if (!s.recording || !s.recording->repeat()) {
-    s.pieces.clear();
-    Notes notes(s.pieces);
-    PieceSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;
-    s.recording = recorder_->record(work);
-    run.sink = sink;
-    s.refused = !s.recording || !s.recording->repeat();
-    if (s.refused) {
-      if (const std::string obstacle = recorder_->obstacle(); !obstacle.empty())
-        log::warning_of_rank(
-            fmt::format("part of a step is told call by call, because the device cannot record it: {}", obstacle));
-      return false;
-    }
+    // What has been given back may have to be made again by what cannot be recorded: this time it is told.
+    s.recording.reset();
+    s.refused = fresh;
+    if (const std::string obstacle = fresh ? recorder_->obstacle() : ""; !obstacle.empty())
+      log::warning_of_rank(
+          fmt::format("part of a step is told call by call, because the device cannot record it: {}", obstacle));
+    return false;
   }
   if (!s.pieces.empty()) run.sink->pieces_ready(s.pieces);
   return true;
+}
+
+void Repeater::record(Stretch& s, Run& run, const std::function<void()>& work) {
+  s.pieces.clear();
+  Notes notes(s.pieces);
+  PieceSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;
+  s.recording = recorder_->record(work);
+  run.sink = sink;
 }
 
 }  // namespace tutti::graph

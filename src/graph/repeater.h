@@ -40,6 +40,7 @@ class Repeater {
     std::vector<Stretch> stretches;
   };
   bool repeat(std::size_t stretch, Run&, const std::function<void()>& work);
+  void record(Stretch&, Run&, const std::function<void()>& work);
 
   Recorder* recorder_ = nullptr;
   std::vector<std::unique_ptr<Shape>> shapes_;  // the last ones that came, first

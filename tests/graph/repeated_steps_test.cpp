@@ -189,5 +189,27 @@ TEST_P(RepeatedSteps, AreFewCalls) {
 INSTANTIATE_TEST_SUITE_P(All, RepeatedSteps, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
+// More sizes than are known at a time, beside one that comes all the while and is repeated. None wants more memory than
+// it, so that recordings last as long as what they were made with.
+TEST(RecordedSteps, OfManySizes) {
+  if (skipped_without_gpu()) return;
+  const Lengths large(30, 1);
+  Case c{"ManySizes",
+         "z = LinearLayer {4} (Tanh (ConvolutionalLayer {3, (3:3), pad=true} (Reshape (Sigmoid (x), (4:4:1)))))",
+         0,
+         0,
+         16,
+         {large, large}};
+  for (std::size_t other = 29; other > 11; --other)
+    c.minibatches.push_back(Lengths(other, 1)), c.minibatches.push_back(large);
+  const Training told = train(c, false);
+  testing::internal::CaptureStderr();
+  const Training repeated = train(c, true);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  for (std::size_t i = 0; i < told.steps.size(); ++i)
+    EXPECT_EQ(told.steps[i].gradients, repeated.steps[i].gradients) << "step " << i;
+  EXPECT_EQ(told.kept, repeated.kept);
+}
+
 }  // namespace
 }  // namespace tutti::repeated_steps_test

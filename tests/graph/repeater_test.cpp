@@ -178,6 +178,8 @@ TEST_F(RepeaterTest, OutdatedRecordingsAreMadeAnew) {
   step(repeater), step(repeater);
   counts.outdated = true;
   EXPECT_TRUE(step(repeater));
+  EXPECT_EQ(counts.recorded, 1) << "first what was given back is made again";
+  EXPECT_TRUE(step(repeater));
   EXPECT_EQ(counts.recorded, 2);
   EXPECT_FALSE(step(repeater));
 }

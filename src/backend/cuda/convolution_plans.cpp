@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <sstream>
 
+#include "base/cuda/runtime.h"
+
 namespace tutti::cuda {
 namespace {
 
@@ -87,7 +89,8 @@ std::string name_of(const GraphDescriptor& proposal, const EngineRules& rules) {
 
 }  // namespace
 
-ConvolutionPlans::ConvolutionPlans(const Graph& g, cudnnHandle_t handle) : handle_(handle) {
+ConvolutionPlans::ConvolutionPlans(const Graph& g, cudnnHandle_t handle, cudaStream_t stream)
+    : handle_(handle), stream_(stream) {
   const auto tensor = [&](const Graph::Tensor& t, cudnnDataType_t type, std::int64_t number, bool within) -> auto& {
     GraphDescriptor& d = part(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type).set(CUDNN_ATTR_TENSOR_DIMENSIONS, t.dims);
@@ -131,6 +134,12 @@ ConvolutionPlans::ConvolutionPlans(const Graph& g, cudnnHandle_t handle) : handl
   if (g.adds_bias) pointwise(CUDNN_POINTWISE_ADD, &operand(Graph::bias), !g.relu);
   if (g.relu) pointwise(CUDNN_POINTWISE_RELU_FWD, nullptr, true);
   graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle).set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).complete();
+}
+
+// With a plan the kernels may go that the library has made for it, so nothing that is queued or recorded may want them.
+ConvolutionPlans::~ConvolutionPlans() {
+  cudaStreamSynchronize(stream_);
+  count_giving_back();
 }
 
 GraphDescriptor& ConvolutionPlans::part(cudnnBackendDescriptorType_t type) {

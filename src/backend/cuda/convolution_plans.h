@@ -37,7 +37,8 @@ class ConvolutionPlans {
  public:
   using Pointers = std::array<const void*, ConvolutionGraph::operands>;
 
-  ConvolutionPlans(const ConvolutionGraph&, cudnnHandle_t);
+  ConvolutionPlans(const ConvolutionGraph&, cudnnHandle_t, cudaStream_t);
+  ~ConvolutionPlans();
 
   // Those that follow the rules, what the library thinks the fastest first: "62:2=4,13=0," is an engine by its number
   // and its knobs by theirs. They say the same in every run of a version; the order of the heuristics need not.
@@ -55,6 +56,7 @@ class ConvolutionPlans {
   const GraphDescriptor& windows(const ConvolutionGraph&);
 
   const cudnnHandle_t handle_;
+  const cudaStream_t stream_;
   std::vector<std::unique_ptr<GraphDescriptor>> parts_;  // of the graph
   GraphDescriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
   std::vector<std::unique_ptr<GraphDescriptor>> configuration_;  // of the engine

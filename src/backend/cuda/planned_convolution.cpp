@@ -53,7 +53,7 @@ void PlannedConvolution::describe(const Work& work, int which, CudaImages& image
   ConvolutionGraph graph = *work.graph;
   graph.result = work.result, graph.accumulates = work.accumulates;
   graph.adds_bias = which == whole && work.adds_bias, graph.relu = which == whole && work.relu;
-  plans_ = std::make_unique<ConvolutionPlans>(graph, images.cudnn());
+  plans_ = std::make_unique<ConvolutionPlans>(graph, images.cudnn(), images.stream());
   which_ = which;
 }
 

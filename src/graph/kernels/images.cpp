@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution and its transpose, pooling, unpooling.
-#include <map>
+#include <algorithm>
+#include <utility>
 
 #include "graph/image_geometry.h"
 #include "graph/kernels/makers.h"
@@ -8,19 +9,24 @@
 namespace tutti::graph {
 namespace {
 
-// Plans by number of columns. Shares have one size or two; a run that sees many sizes forgets the oldest plans.
+// Plans by number of columns, the last ones that were asked for first. Shares have one size or two; a run that sees
+// many sizes forgets plans no earlier than the recordings that were made with them.
 template <class Plan>
 class Plans {
  public:
   template <class Make>
   Plan& at(std::size_t columns, const Make& make) {
-    if (const auto found = plans_.find(columns); found != plans_.end()) return *found->second;
-    if (plans_.size() >= 16) plans_.clear();
-    return *plans_.emplace(columns, make()).first->second;
+    auto known = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p.first == columns; });
+    if (known == plans_.end()) {
+      if (plans_.size() == most_shapes) plans_.pop_back();
+      known = plans_.emplace(plans_.end(), columns, make());
+    }
+    std::rotate(plans_.begin(), known, known + 1);
+    return *plans_.front().second;
   }
 
  private:
-  std::map<std::size_t, std::unique_ptr<Plan>> plans_;
+  std::vector<std::pair<std::size_t, std::unique_ptr<Plan>>> plans_;
 };
 
 // Weight (input 0), image (input 1) and, after fusion, a bias per channel (input 2) and ReLU.

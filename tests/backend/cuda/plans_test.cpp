@@ -44,7 +44,7 @@ ConvolutionGraph graph() {
 // By the numbers that the stand-in gives them; it proposes first those that must not be taken.
 TEST(Plans, EnginesFollowTheRules) {
   const Cudnn handle = make_cudnn(nullptr);
-  const ConvolutionPlans plans(graph(), handle.get());
+  const ConvolutionPlans plans(graph(), handle.get(), nullptr);
   EXPECT_EQ(plans.names({}, 10), (Names{"5:2=0,", "6:2=0,", "7:2=0,", "8:2=0,", "0:2=0,", "0:2=1,"}));
   EXPECT_EQ(plans.names({.winograd = true}, 10),
             (Names{"5:2=0,", "6:2=0,", "7:2=0,", "8:2=0,", "4:2=0,", "0:2=0,", "0:2=1,"}));
@@ -54,7 +54,7 @@ TEST(Plans, EnginesFollowTheRules) {
 
 TEST(Plans, AreMadeOfTheirNames) {
   const Cudnn handle = make_cudnn(nullptr);
-  ConvolutionPlans plans(graph(), handle.get());
+  ConvolutionPlans plans(graph(), handle.get(), nullptr);
   EXPECT_TRUE(plans.take("0:2=1,"));
   EXPECT_EQ(plans.workspace(), 0u);
   EXPECT_TRUE(plans.take("1:2=0,"));
@@ -69,11 +69,11 @@ TEST(Plans, WhatTheLibraryHasNoGraphForHasNone) {
   const Cudnn handle = make_cudnn(nullptr);
   ConvolutionGraph g = graph();
   g.tensors[ConvolutionGraph::y].dims[2] = 4;
-  EXPECT_EQ(ConvolutionPlans(g, handle.get()).names({}, 10), Names{});
+  EXPECT_EQ(ConvolutionPlans(g, handle.get(), nullptr).names({}, 10), Names{});
   g = graph(), g.adds_bias = g.relu = true;
-  EXPECT_NE(ConvolutionPlans(g, handle.get()).names({}, 10), Names{});
+  EXPECT_NE(ConvolutionPlans(g, handle.get(), nullptr).names({}, 10), Names{});
   g.accumulates = true;
-  EXPECT_EQ(ConvolutionPlans(g, handle.get()).names({}, 10), Names{});
+  EXPECT_EQ(ConvolutionPlans(g, handle.get(), nullptr).names({}, 10), Names{});
 }
 
 TEST(Plans, WhatIsFarTooSlowIsNotMeasuredCloser) {

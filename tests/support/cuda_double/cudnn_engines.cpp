@@ -6,6 +6,9 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <set>
 
 #include "cudnn_convolution.h"
@@ -52,6 +55,11 @@ Traits traits_of(std::int64_t engine) {
     default:
       return {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 0, 1};
   }
+}
+
+[[noreturn]] void stop(const char* why) {
+  std::fprintf(stderr, "cuDNN's stand-in: %s\n", why);
+  std::abort();
 }
 
 struct Tensor : CudnnDoubleTensor {
@@ -301,7 +309,9 @@ cudnnStatus_t executed(cudaStream_t stream, const CudnnDoubleNode& plan_node, co
   const bool odd = ++device().calls.plans % 2 == 1 && engine == unsteady;
   const void* bias = plan.adds_bias ? places.of(plan.bias) : nullptr;
   const int channels = plan.last.dims[1], step = plan.last.strides[1];
-  const auto finish = [=, type = g.type, relu = plan.relu](std::size_t i, float v) {
+  const auto finish = [=, type = g.type, relu = plan.relu, life = std::weak_ptr(plan_node.life)](std::size_t i,
+                                                                                                 float v) {
+    if (life.expired()) stop("a plan that is no more was to be executed");
     if (bias) v += value_at(bias, static_cast<int>(i) / step % channels, type);
     if (relu && v < 0) v = 0;
     return odd ? std::nextafter(v, 1e30f) : v;

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <vector>
 
 struct CudnnDoubleNode {
@@ -18,6 +19,8 @@ struct CudnnDoubleNode {
   cudnnBackendDescriptorType_t type;
   bool complete = false;
   std::map<cudnnBackendAttributeName_t, Values> attributes;
+  // What lies in a queue, or is repeated from a graph, sees by this whether the plan that it was made with still is.
+  std::shared_ptr<const char> life = std::make_shared<const char>();
 
   bool has(cudnnBackendAttributeName_t name) const { return attributes.count(name) > 0; }
   template <class T>
