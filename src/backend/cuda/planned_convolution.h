@@ -9,6 +9,7 @@
 
 #include "backend/cuda/algorithms.h"
 #include "backend/cuda/convolution_plans.h"
+#include "tutti/image_backend.h"
 
 namespace tutti::cuda {
 

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "base/cuda/launch.h"
+#include "tutti/backend.h"
 
 namespace tutti::cuda {
 
