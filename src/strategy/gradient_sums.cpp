@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
@@ -14,26 +14,45 @@ void LibrarySums::start(Parameters& parameters) {
   parameters_ = &parameters;
   pieces_ = all_pieces(parameters);
   broadcast_weights(comm_, parameters);
-  all_lines_.assign(parameters.slices.size(), {});
-  for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
-    if (!parameters.slices[s].sparse_gradient) continue;
-    all_lines_[s].resize(parameters.slices[s].lines());
-    std::iota(all_lines_[s].begin(), all_lines_[s].end(), 0u);
-  }
+  std::size_t lines = 0;
+  for (const Slice& s : parameters.slices) lines += s.sparse_gradient ? s.lines() : 0;
+  touching_.resize(lines);
+}
+
+// Sums have entries wherever any rank has one.
+void LibrarySums::unite_lists() {
+  if (touching_.empty()) return;
+  std::fill(touching_.begin(), touching_.end(), 0.0f);
+  const auto each = [&](const auto& body) {
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < parameters_->slices.size(); ++i) {
+      if (!parameters_->slices[i].sparse_gradient) continue;
+      body(parameters_->touched[i], touching_.data() + first, parameters_->slices[i].lines());
+      first += parameters_->slices[i].lines();
+    }
+  };
+  each([](const auto& list, float* ranks, std::size_t) {
+    for (const std::uint32_t line : list) ranks[line] = 1;
+  });
+  comm_.all_reduce_sum(std::span(touching_));
+  count_library_sum(stats_, touching_.size(), comm_.size());
+  each([](auto& list, const float* ranks, std::size_t lines) {
+    list.clear();
+    for (std::uint32_t line = 0; line < lines; ++line)
+      if (ranks[line] > 0) list.push_back(line);
+  });
 }
 
 void LibrarySums::finish_gradients(Tally& tally) {
   tallies_.begin(tally);
   const auto start = Clock::now();
   comm_.all_reduce_sum(parameters_->gradients.span());
-  stats_.wait += seconds_since(start);
-  ++stats_.exchanges;
   if (comm_.size() > 1) {
     count_library_sum(stats_, parameters_->size(), comm_.size());
-    // Sums have entries wherever any rank has one.
-    for (std::size_t s = 0; s < all_lines_.size(); ++s)
-      if (!all_lines_[s].empty()) parameters_->touched[s].assign(all_lines_[s].begin(), all_lines_[s].end());
+    unite_lists();
   }
+  stats_.wait += seconds_since(start);
+  ++stats_.exchanges;
   global_->globals_ready(pieces_, columns_);
   tally = tallies_.finish();
 }

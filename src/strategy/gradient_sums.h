@@ -29,12 +29,14 @@ class LibrarySums : public Strategy {
   std::string describe() const override;
 
  private:
+  void unite_lists();
+
   Communicator& comm_;
   TallyExchange tallies_;
   std::string remark_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> pieces_;                    // their numbers
-  std::vector<std::vector<std::uint32_t>> all_lines_;  // by slice with a sparse gradient
+  std::vector<std::size_t> pieces_;  // their numbers
+  std::vector<float> touching_;      // how many ranks have touched it, by line of the slices with a sparse gradient
   GlobalSink* global_ = nullptr;
   std::int64_t columns_ = 0;
   ExchangeStats stats_;

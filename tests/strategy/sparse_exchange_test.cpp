@@ -25,6 +25,7 @@ struct Course {
   std::vector<int> empty_ranks = {};
   int group_size = 0;         // groups of so many sum in full; 0 = there are none
   bool async_inside = false;  // they do so a minibatch behind
+  bool library = false;       // sums by the MPI library
 };
 
 // Between dense slices, one whose lines are columns, one whose lines are rows, and a vector of single elements.
@@ -119,6 +120,7 @@ ParallelTrainOptions options(const Course& run) {
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = run.bits;
   o.data_parallel.buffered_async = run.async;
+  if (run.library) o.method = ParallelMethod::asa, o.asa.road = AsaOptions::Road::library;
   if (run.group_size == 0) return o;
   o.groups = {GroupOptions::Kind::of_size, run.group_size};
   ParallelTrainOptions inside;
@@ -192,6 +194,19 @@ TEST(SparseExchange, ThirtyTwoBitsHaveTheBitsOfTheDenseExchange) {
           EXPECT_EQ(sparse.lists[t], united(run, p, static_cast<int>(t)));
         }
       }
+}
+
+TEST(SparseExchange, SumsByTheLibraryAreListedWhereAnyRankHasTouched) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const double share : {0.0, 0.1, 1.0}) {
+      Course run{.ranks = ranks, .steps = 3, .share = share, .library = true};
+      const Result sparse = train(run);
+      const Parameters p = parameters(run);
+      run.sparse = false;
+      EXPECT_EQ(sparse.sums, train(run).sums);
+      ASSERT_EQ(sparse.lists.size(), 3u);
+      for (int t = 0; t < 3; ++t) EXPECT_EQ(sparse.lists[static_cast<std::size_t>(t)], united(run, p, t));
+    }
 }
 
 TEST(SparseExchange, InGroupsHasTheBitsOfTheDenseExchange) {
