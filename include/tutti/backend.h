@@ -128,6 +128,9 @@ struct DropoutMask {
   const DropoutNumbers* numbers = nullptr;
   std::uint64_t skipped = 0;  // the number of element 0 is `first` + `skipped`
   float rate = 0;
+  // Elements are numbered as in a plain image, wherever they lie: where `block` is not 0, that many channels of a pixel
+  // lie side by side.
+  std::size_t block = 0, channels = 0, pixels = 0;
 };
 
 class Backend {

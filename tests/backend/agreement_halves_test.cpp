@@ -155,14 +155,18 @@ TEST_P(Halves, Combinations) {
 }
 
 TEST_P(Halves, DropoutAndStacks) {
-  for (const std::size_t n : sizes)
-    for (const bool add : {false, true})
-      expect_rounded([&](Values& v) {
-        float* y = v.put(coarse(n, 2));
-        gpu->dropout({v.put_numbers(DropoutNumbers{77, 1234567890123ull}), 0, 0.3f}, v.put(coarse(n, 1)), y, n, add,
-                     v.element);
-        return Result{{v.take(y, n)}, {}};
-      });
+  const auto drops_the_same = [&](std::size_t n, bool add, std::size_t channels, std::size_t pixels) {
+    expect_rounded([&](Values& v) {
+      float* y = v.put(coarse(n, 2));
+      gpu->dropout({v.put_numbers(DropoutNumbers{77, 1234567890123ull}), 0, 0.3f, channels, channels, pixels},
+                   v.put(coarse(n, 1)), y, n, add, v.element);
+      return Result{{v.take(y, n)}, {}};
+    });
+  };
+  for (const bool add : {false, true}) {
+    for (const std::size_t n : sizes) drops_the_same(n, add, 0, 0);
+    for (const std::size_t channels : {3, 8, 24}) drops_the_same(2 * channels * 5, add, channels, 5);
+  }
   EXPECT_TRUE(rounds_);
   // Lines of `part` channels into lines of `whole`.
   for (const auto& [part, whole] : {std::pair<std::size_t, std::size_t>{8, 24}, {3, 7}, {16, 20}})

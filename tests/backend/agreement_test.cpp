@@ -303,6 +303,30 @@ TEST_F(Agreement, DropoutDropsTheSame) {
   });
 }
 
+TEST_F(Agreement, DropoutOfChannelsSideBySideIsThatOfPlainImages) {
+  constexpr std::size_t columns = 3, pixels = 10;
+  for (const std::size_t channels : {1, 3, 8, 20}) {
+    const std::size_t n = columns * channels * pixels;
+    const auto last = [&](std::size_t i) {
+      const std::size_t pixel = i / channels;
+      return (pixel / pixels * channels + i % channels) * pixels + pixel % pixels;
+    };
+    const Floats plain = random(n, 1);
+    Floats turned(n);
+    for (std::size_t i = 0; i < n; ++i) turned[i] = plain[last(i)];
+    const auto dropped = [&](Backend& backend, const Floats& image, std::size_t block) {
+      return run(backend, [&](Desk& d) {
+        float* x = d.put(image);
+        const DropoutNumbers* numbers = d.put_numbers(DropoutNumbers{77, 1234567890120ull});
+        d.backend.dropout({numbers, 3, 0.3f, block, channels, pixels}, x, x, n, false);
+        d.take(x, n);
+      });
+    };
+    const Floats expected = dropped(*cpu, plain, 0), got = dropped(*gpu, turned, channels);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(got[i], expected[last(i)]) << channels << ": " << i;
+  }
+}
+
 TEST_F(Agreement, ColumnsByNumbersOfTheDevice) {
   compare(0, [](Desk& d) {
     const Floats x = random(7 * 5, 1), y = random(6 * 5, 2);

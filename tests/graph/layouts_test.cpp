@@ -43,7 +43,7 @@ std::vector<Case> cases() {
          auto x = l.relu(l.convolution(l.b.input("x", {9, 9, 3}), 3, 32, 5, 1, true));
          x = l.b.add("LocalResponseNormalization", "lrn", {x}, {{"depthRadius", 2.0}, {"alpha", 0.5}});
          x = l.relu(l.convolution(l.pool(x, "max", 3, 2), 32, 64, 3, 2, true));
-         l.end(l.b.add("Dropout", "drop", {x}), 4 * 4 * 64);
+         l.end(l.b.add("Dropout", "drop", {x}, {{"rate", 0.3}}), 4 * 4 * 64);
        },
        9 * 9 * 3, 1},
       {"Inception",
@@ -58,7 +58,8 @@ std::vector<Case> cases() {
       {"OddChannels",
        [](Layers& l) {
          auto x = l.relu(l.convolution(l.b.input("x", {7, 5, 3}), 3, 20, 3, 1, true));
-         x = l.b.add("Tanh", "t", {l.convolution(l.pool(x, "max", 2, 1), 20, 17)});
+         x = l.b.add("Dropout", "drop", {l.pool(x, "max", 2, 1)}, {{"rate", 0.3}});
+         x = l.b.add("Tanh", "t", {l.convolution(x, 20, 17)});
          l.end(x, 6 * 4 * 17);
        },
        7 * 5 * 3, 1},

@@ -134,8 +134,17 @@ void CpuBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::siz
 
 void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
                          Element) {
-  parallel(count, vector_unit, 8,
-           [&](std::size_t b, std::size_t e) { kernels_.dropout(mask, b, x + b, y + b, e - b, accumulate); });
+  constexpr std::size_t work = 8;  // of an element
+  if (mask.block == 0)
+    return parallel(count, vector_unit, work,
+                    [&](std::size_t b, std::size_t e) { kernels_.dropout(mask, b, x + b, y + b, e - b, accumulate); });
+  const std::size_t run = mask.block * mask.pixels, runs = (mask.channels + mask.block - 1) / mask.block;
+  parallel(count / run, 1, work * run, [&](std::size_t b, std::size_t e) {
+    for (std::size_t r = b; r < e; ++r) {
+      const std::size_t first = (r / runs * mask.channels + r % runs * mask.block) * mask.pixels;
+      kernels_.dropout(mask, first, x + r * run, y + r * run, run, accumulate);
+    }
+  });
 }
 
 }  // namespace tutti::cpu

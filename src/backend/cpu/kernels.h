@@ -42,6 +42,7 @@ struct Kernels {
   // dx = scale * (p * mass - label), the gradient of cross entropy with softmax
   void (*cross_entropy_gradient)(const float* p, const float* label, float mass, float scale, float* dx, std::size_t n,
                                  bool add);
+  // `first` is the number of x[0]; of an image in blocks, x begins with a pixel.
   void (*dropout)(const DropoutMask&, std::uint64_t first, const float* x, float* y, std::size_t n, bool add);
   // Rows [begin, end).
   void (*lstm_step)(const LstmRows&, std::size_t begin, std::size_t end);

@@ -382,12 +382,18 @@ void dropout(const DropoutMask& mask, std::uint64_t first, const float* x, float
   const std::uint64_t key = mixed(mask.numbers->seed + 0x9e3779b97f4a7c15ull);
   first += mask.numbers->first + mask.skipped;
   const float keep = 1.0f / (1.0f - mask.rate);
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint64_t r = mixed(key + (first + i) * 0x9e3779b97f4a7c15ull);
+  const auto drop = [=](std::uint64_t number, std::size_t i) {
+    const std::uint64_t r = mixed(key + number * 0x9e3779b97f4a7c15ull);
     const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 0x1p-24f;
     const float value = u <= mask.rate ? 0.0f : x[i] * keep;
     y[i] = add ? y[i] + value : value;
+  };
+  if (mask.block == 0) {
+    for (std::size_t i = 0; i < n; ++i) drop(first + i, i);
+    return;
   }
+  for (std::size_t i = 0; i < n; i += mask.block, ++first)
+    for (std::size_t l = 0; l < mask.block; ++l) drop(first + l * mask.pixels, i + l);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps, broadcast combinations, fused bias and activation, dropout.
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstring>
@@ -177,7 +178,7 @@ class Dropout : public Kernel {
     told_bytes = sizeof(DropoutNumbers);
   }
   void tell(Run& run, std::byte* to) const override {
-    const DropoutNumbers numbers{run.dropout_seed + code.random_index, run.position * code.out.elements};
+    const DropoutNumbers numbers{run.dropout_seed + code.random_index, run.position * code.out.shape.elements()};
     std::memcpy(to, &numbers, sizeof numbers);
   }
   void forward(Run& run) const override { apply(run, in(run, 0), out(run), false); }
@@ -191,8 +192,12 @@ class Dropout : public Kernel {
       return run.backend.map_gradient(UnaryOp::copy, x, x, x, y, run.count(code.out), add, code.out.element);
     DropoutMask mask;
     mask.numbers = reinterpret_cast<const DropoutNumbers*>(told(run));
-    mask.skipped = run.skipped * code.out.elements;
+    mask.skipped = run.skipped * code.out.shape.elements();
     mask.rate = static_cast<float>(rate);
+    if (code.out.format == Format::blocked) {
+      mask.channels = code.out.shape.dims.back(), mask.pixels = code.out.shape.elements() / mask.channels;
+      mask.block = std::min(run.backend.images().channel_block(), mask.channels);
+    }
     run.backend.dropout(mask, x, y, run.count(code.out), add, code.out.element);
   }
   double own_rate_;  // of the node itself, otherwise negative: the epoch's

@@ -97,6 +97,11 @@ TEST(Kernels, SameBitsFromEveryInstructionSet) {
       const DropoutMask mask{.numbers = &numbers, .skipped = 7, .rate = 0.4f};
       k0.dropout(mask, 3, y.data(), a.data(), n, true), k1.dropout(mask, 3, y.data(), b.data(), n, true);
       EXPECT_TRUE(same(a, b));
+      DropoutMask blocks = mask;
+      blocks.block = 8, blocks.pixels = 5;
+      k0.dropout(blocks, 3, y.data(), a.data(), n / 8 * 8, false),
+          k1.dropout(blocks, 3, y.data(), b.data(), n / 8 * 8, false);
+      EXPECT_TRUE(same(a, b));
     }
   }
 }
