@@ -284,7 +284,7 @@ void Network::plan_training(std::int64_t max_columns) {
   if (!impl_->training)
     throw ConfigError({}, "the network has no training criterion",
                       "name one: criterionNodes = (ce), or tag = 'criterion' on the node");
-  impl_->training->plan(static_cast<std::size_t>(max_columns));
+  impl_->training->plan_parts(static_cast<std::size_t>(max_columns));
 }
 
 Executable& Network::Impl::evaluating() {
@@ -301,7 +301,7 @@ Executable& Network::Impl::evaluating() {
 void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::string>& nodes) {
   Impl& m = *impl_;
   if (nodes.empty()) {
-    m.evaluating().plan(static_cast<std::size_t>(max_columns));
+    m.evaluating().plan_parts(static_cast<std::size_t>(max_columns));
     return;
   }
   std::vector<std::size_t> roots;
@@ -319,7 +319,7 @@ void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::s
                             .winograd = m.options.winograd,
                             .image_layouts = m.options.image_layouts,
                             .half_values = m.options.half_values});
-  m.output->plan(static_cast<std::size_t>(max_columns));
+  m.output->plan_parts(static_cast<std::size_t>(max_columns));
 }
 
 NodeResult Network::criterion() const {

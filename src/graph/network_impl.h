@@ -35,6 +35,11 @@ struct Executable {
     program.plan(columns);
     program.prepare(run);
   }
+  // The same, and larger shares are worked off in parts of that size from now on.
+  void plan_parts(std::size_t columns) {
+    part_columns = columns;
+    plan(columns);
+  }
   graph::Program program;
   graph::Run run;
   graph::Repeater repeater;
@@ -44,6 +49,7 @@ struct Executable {
   std::vector<DeviceBuffer> unpacked;    // by root
   std::vector<std::vector<float>> host;  // by root: results of a device, for the host
   std::vector<Part> parts;               // of the share at hand; kept so that its memory is
+  std::size_t part_columns = 0;          // a part has more only where one sequence has; 0 = shares are not cut
   // Whose dense inputs have been uploaded ahead: readers fill the memory of a batch again, so its place counts as well.
   struct Sent {
     const Batch* batch = nullptr;

@@ -95,7 +95,8 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
     total = size, first = &t;
   }
   if (total == none) total = 0;
-  const std::size_t room = e.program.planned_columns();
+  // Not the room that there is: it has grown with the longest sequence so far, which a resumed run may not have seen.
+  const std::size_t room = e.part_columns;
   auto& parts = e.parts;
   parts.clear();
   if (total == 0) return parts;

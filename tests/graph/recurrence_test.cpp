@@ -210,6 +210,18 @@ TEST_P(Recurrence, PackingDoesNotMatter) {
   expect_near(sums(*small, data.batch(sequences)), all);
 }
 
+// A resumed run has not seen it.
+TEST(RecurrentParts, LongSequenceDoesNotChangeThePartsOfThoseBehindIt) {
+  const std::string text = whole({"",
+                                  "R = par (4:4); h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h)); "
+                                  "z = DenseLayer {2} (h)"});
+  SequenceData data(streams);
+  const auto seen = network_of(text, streams, 5), fresh = network_of(text, streams, 5);
+  sums(*seen, data.batch(data.random({{20}})));
+  const Batch& batch = data.batch(data.random({{2, 3, 1, 3, 2, 4, 3}}));
+  EXPECT_EQ(sums(*seen, batch).gradients, sums(*fresh, batch).gradients);
+}
+
 TEST_P(Recurrence, MemoryReuseDoesNotMatter) {
   NetworkOptions options;
   options.reuse_memory = false;
