@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,9 @@
 
 namespace tutti::cuda {
 namespace {
+
+// Of a run in whole minibatches: they and a last, smaller one, in training and in evaluation.
+constexpr std::ptrdiff_t sizes_with_names = 4;
 
 std::optional<std::filesystem::path> folder() {
   if (const char* named = std::getenv("TUTTI_CACHE")) {
@@ -54,6 +58,19 @@ void Algorithms::read() {
     first.emplace(shape, c);
   }
   for (const auto& [shape, choice] : first) known_.insert_or_assign(shape, choice);
+}
+
+std::string Algorithms::own_name(const std::string& shape, std::size_t size) {
+  return fmt::format("{}@{}", shape, size);
+}
+
+std::string Algorithms::name_of(const std::string& shape, std::size_t size) const {
+  const std::string own = own_name(shape, size);
+  if (known_.count(own)) return own;
+  std::ptrdiff_t known = 0;
+  const auto end = known_.lower_bound(shape + "@:");  // behind all digits
+  for (auto at = known_.lower_bound(shape + "@0"); at != end; ++at) ++known;
+  return known < sizes_with_names ? own : fmt::format("{}@~{}", shape, std::bit_ceil(size));
 }
 
 Algorithms::Choice Algorithms::at(const std::string& shape, const std::function<Choice()>& measure) {

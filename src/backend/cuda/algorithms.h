@@ -23,6 +23,10 @@ class Algorithms {
   // Whether choices outlive the process: else its repetition may measure other times.
   bool lasts() const { return !path_.empty(); }
   Choice at(const std::string& shape, const std::function<Choice()>& measure);
+  // What a shape is called in a size, of which it may have many: the first few have names of their own, those that come
+  // later share one up to the next power of two. So a choice may have been made for another size.
+  std::string name_of(const std::string& shape, std::size_t size) const;
+  static std::string own_name(const std::string& shape, std::size_t size);
   // What at() gives from now on, unless another process was first.
   Choice keep(const std::string& shape, const Choice&);
 

@@ -75,9 +75,13 @@ class CudaConvolution : public ConvolutionPlan {
   ConvolutionWay& chosen(ConvolutionWay*& way, const char* direction, bool (ConvolutionWay::*can)(),
                          std::size_t result_count, const Run& run) {
     if (way) return *way;
-    const auto choice = images_.algorithms().at(key(direction), [&] { return measured(can, result_count, run); });
-    for (Candidate& c : ways_)
-      if (static_cast<int>(c.name) == choice.algorithm && ((*c.way).*can)()) return *(way = c.way.get());
+    Algorithms& algorithms = images_.algorithms();
+    const std::string shape = key(direction), own = Algorithms::own_name(shape, shape_.columns);
+    for (const std::string& name : {algorithms.name_of(shape, shape_.columns), own}) {
+      const auto choice = algorithms.at(name, [&] { return measured(can, result_count, run); });
+      for (Candidate& c : ways_)
+        if (static_cast<int>(c.name) == choice.algorithm && ((*c.way).*can)()) return *(way = c.way.get());
+    }
     throw Error("cuDNN has no algorithm for this convolution that gives the same bits every time");
   }
 
@@ -105,11 +109,11 @@ class CudaConvolution : public ConvolutionPlan {
 
   std::string key(const char* direction) const {
     const ImageWindow& w = shape_.window;
-    std::string key = fmt::format(
-        "way:{}:{}:{}x{}x{}/{}:{}{}{}{}:{}{}{}", direction, static_cast<int>(images_.compute_type()), shape_.columns,
-        shape_.in_channels, shape_.out_channels, shape_.groups, static_cast<int>(shape_.in),
-        static_cast<int>(shape_.out), static_cast<int>(shape_.in_element), static_cast<int>(shape_.out_element),
-        shape_.bias ? 'b' : '-', shape_.relu ? 'r' : '-', shape_.winograd ? "" : ":direct");
+    std::string key = fmt::format("way:{}:{}:{}x{}/{}:{}{}{}{}:{}{}{}", direction,
+                                  static_cast<int>(images_.compute_type()), shape_.in_channels, shape_.out_channels,
+                                  shape_.groups, static_cast<int>(shape_.in), static_cast<int>(shape_.out),
+                                  static_cast<int>(shape_.in_element), static_cast<int>(shape_.out_element),
+                                  shape_.bias ? 'b' : '-', shape_.relu ? 'r' : '-', shape_.winograd ? "" : ":direct");
     for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
       key += fmt::format(":{},{},{},{},{}", w.in[axis], w.out[axis], w.kernel[axis], w.stride[axis], w.pad[axis]);
     return key;

@@ -145,8 +145,8 @@ void ConvolutionWay::describe_graph(const std::vector<int>& pads, const std::vec
 std::string ConvolutionWay::key(const char* direction) const {
   const ImageWindow& w = shape_.window;
   std::string key =
-      fmt::format("{}:{}:{}:{}x{}x{}/{}{}", direction, static_cast<int>(way_), static_cast<int>(images_.compute_type()),
-                  shape_.columns, x_.stored, shape_.out_channels, shape_.groups, shape_.winograd ? "" : ":direct");
+      fmt::format("{}:{}:{}:{}x{}/{}{}", direction, static_cast<int>(way_), static_cast<int>(images_.compute_type()),
+                  x_.stored, shape_.out_channels, shape_.groups, shape_.winograd ? "" : ":direct");
   for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
     key += fmt::format(":{},{},{},{},{}", x_.frame[axis], w.out[axis], w.kernel[axis], w.stride[axis],
                        x_.frame == w.in ? w.pad[axis] : 0);
@@ -162,7 +162,7 @@ bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<in
           "planning a convolution");
     return workspace(static_cast<decltype(Performance::algo)>(c.algorithm), &d.workspace);
   };
-  const auto choice = images_.algorithms().at(key(name), [&]() -> Algorithms::Choice {
+  const auto measured = [&]() -> Algorithms::Choice {
     only_outside_recordings(images_.stream());
     constexpr int most = 16;
     std::vector<Performance> results(most);
@@ -176,7 +176,15 @@ bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<in
       if (plan(c) == CUDNN_STATUS_SUCCESS && d.workspace <= most_workspace) return c;
     return {.algorithm = no_algorithm,
             .lasts = !std::any_of(results.begin(), results.end(), lacked_memory<Performance>)};
-  });
+  };
+  Algorithms& algorithms = images_.algorithms();
+  const std::string shape = key(name);
+  const auto can_run = [&](const Algorithms::Choice& c) {
+    return plan(c) == CUDNN_STATUS_SUCCESS && d.workspace <= most_workspace;
+  };
+  Algorithms::Choice choice = algorithms.at(algorithms.name_of(shape, shape_.columns), measured);
+  if (choice.algorithm != no_algorithm && !can_run(choice))
+    choice = algorithms.at(Algorithms::own_name(shape, shape_.columns), measured);
   d.chosen = true;
   d.algorithm = choice.algorithm;
   if (choice.algorithm == no_algorithm) return false;

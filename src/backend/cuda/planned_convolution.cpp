@@ -151,8 +151,11 @@ Algorithms::Choice PlannedConvolution::measured(const Work& work, CudaImages& im
 
 // An engine that faults takes the device along, which no process survives. Its next start is not to try it again.
 Algorithms::Choice PlannedConvolution::chosen(const Work& work, CudaImages& images) {
-  const std::string key = fmt::format("plan:{}{}{}:{}", work.accumulates ? '+' : '-', work.adds_bias ? 'b' : '-',
-                                      work.relu ? 'r' : '-', work.key());
+  const auto columns = static_cast<std::size_t>(work.graph->tensors[ConvolutionGraph::x].dims[0]);
+  const std::string key =
+      images.algorithms().name_of(fmt::format("plan:{}{}{}:{}", work.accumulates ? '+' : '-',
+                                              work.adds_bias ? 'b' : '-', work.relu ? 'r' : '-', work.key()),
+                                  columns);
   try {
     return images.algorithms().at(key, [&] { return measured(work, images); });
   } catch (const Error& e) {

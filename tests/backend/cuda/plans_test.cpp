@@ -163,6 +163,28 @@ TEST_F(PlannedConvolutions, KeepTheGraphAndItsEngine) {
   EXPECT_NE(kept().find(" 1 0 0:2=1,\n"), std::string::npos) << kept();
 }
 
+// Shares of changing size, such as sequences have: from the fifth on sizes up to the next power of two are one.
+TEST_F(PlannedConvolutions, AreNotMeasuredForEverySize) {
+  CudaImages gpu("stand-in", ComputeType::float32, nullptr);
+  const auto plans_of = [&](std::size_t columns) {
+    ConvolutionShape s = shape(1, true);
+    s.columns = columns;
+    const Values x = numbers(columns * 4 * 30, 1), w = numbers(9 * 4 * 8, 2), bias = numbers(8, 4);
+    Values got(columns * 8 * 30), expected = got;
+    const std::uint64_t before = cuda_double_calls().plans;
+    gpu.plan_convolution(s)->forward(x.data(), w.data(), bias.data(), got.data(), false);
+    const std::uint64_t after = cuda_double_calls().plans;
+    cpu_->images().plan_convolution(s)->forward(x.data(), w.data(), bias.data(), expected.data(), false);
+    EXPECT_EQ(got, expected) << columns;
+    return after - before;
+  };
+  for (const std::size_t columns : {2, 3, 4, 5, 6, 9}) EXPECT_GT(plans_of(columns), 1u) << columns;
+  for (const std::size_t columns : {7, 8, 10, 16, 2, 5}) EXPECT_EQ(plans_of(columns), 1u) << columns;
+  EXPECT_NE(kept().find("@5 "), std::string::npos) << kept();
+  EXPECT_NE(kept().find("@~16 "), std::string::npos) << kept();
+  EXPECT_EQ(kept().find("@6 "), std::string::npos) << kept();
+}
+
 // Keys name the way behind the direction.
 TEST_F(PlannedConvolutions, AreTriedOverTheWayOfTensorCoresOrWithoutThemOverAll) {
   ConvolutionShape s = shape(1, false);
