@@ -412,10 +412,6 @@ void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const P
   for (const auto& s : parameters.slices)
     if (!finite({parameters.weights.data() + s.offset, s.size()}))
       fail(s.name, fmt::format("the parameter '{}' already holds values that are not finite", s.name));
-  for (const auto& s : stored)
-    if (!finite(s.values.span()))
-      fail(graph.nodes[s.node].name,
-           fmt::format("'{}' already holds values that are not finite", graph.nodes[s.node].name));
   attach(e, batch, part);
   const auto& tensors = e.program.code().tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -423,6 +419,11 @@ void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const P
     if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, room)))
       fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
   }
+  // This step may have moved running statistics already, by the inputs.
+  for (const auto& s : stored)
+    if (!finite(s.values.span()))
+      fail(graph.nodes[s.node].name,
+           fmt::format("'{}' already holds values that are not finite", graph.nodes[s.node].name));
   const std::string node = e.program.first_not_finite(e.run);
   fail(node.empty() ? criterion_name : node,
        node.empty() ? "the sum over the samples overflows"

@@ -107,6 +107,17 @@ TEST(BatchNormalization, TheCheckOfGradientsLeavesStatisticsAlone) {
   EXPECT_EQ(net.state("mean")[0], 2);
 }
 
+TEST(BatchNormalization, DataThatAreNotFiniteAreToldBeforeTheStatisticsThatTheySpoil) {
+  Net net({}, 1);
+  auto data = data_of({1, std::numeric_limits<float>::quiet_NaN()}, 2);
+  try {
+    net.train(*data);
+    FAIL();
+  } catch (const NumericError& e) {
+    EXPECT_EQ(e.node, "features");
+  }
+}
+
 TEST(BatchNormalization, BothTimeConstantsInfiniteIsFrozen) {
   Net net({{"normalizationTimeConstant", infinity}, {"blendTimeConstant", infinity}}, 1);
   net.state("mean")[0] = 5, net.state("variance")[0] = 4;
