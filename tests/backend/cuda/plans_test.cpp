@@ -207,11 +207,11 @@ TEST_F(PlannedConvolutions, LeaveWhatTheCallsLeave) {
 // The device is lost then, but not for the next start.
 TEST_F(PlannedConvolutions, RememberThatAnEngineFaults) {
   ConvolutionShape s = shape(1, false);
-  s.columns = 13;
+  s.columns = 211;
   const auto forward = [&] {
     CudaImages gpu("stand-in", ComputeType::float32, nullptr);
-    const Values x = numbers(13 * 4 * 30, 1), w = numbers(9 * 4 * 8, 2);
-    Values y(13 * 8 * 30);
+    const Values x = numbers(211 * 4 * 30, 1), w = numbers(9 * 4 * 8, 2);
+    Values y(211 * 8 * 30);
     gpu.plan_convolution(s)->forward(x.data(), w.data(), nullptr, y.data(), false);
     return y;
   };
@@ -223,7 +223,7 @@ TEST_F(PlannedConvolutions, RememberThatAnEngineFaults) {
     EXPECT_THAT(e.what(), testing::HasSubstr("fix: start again: cuDNN's older calls"));
   }
   const std::uint64_t before = cuda_double_calls().plans;
-  EXPECT_NE(forward(), Values(13 * 8 * 30));
+  EXPECT_NE(forward(), Values(211 * 8 * 30));
   EXPECT_EQ(cuda_double_calls().plans, before);
 }
 

@@ -32,7 +32,7 @@ enum Engine : std::int64_t {
   faulting,
   engines
 };
-constexpr int columns_of_fault = 13;  // it is tried with no others
+constexpr int columns_of_fault = 211;  // it is tried with no others
 
 // For windows that go on by single steps plans are faster than the older calls, else slower.
 struct Traits {
