@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cassert>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
@@ -79,6 +80,7 @@ Algorithms::Choice Algorithms::at(const std::string& shape, const std::function<
 }
 
 Algorithms::Choice Algorithms::keep(const std::string& shape, const Choice& choice) {
+  assert(shape.find(' ') == std::string::npos);
   known_[shape] = choice;
   if (path_.empty() || !choice.lasts) return choice;
   std::error_code ignored;

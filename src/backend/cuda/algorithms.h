@@ -22,6 +22,7 @@ class Algorithms {
 
   // Whether choices outlive the process: else its repetition may measure other times.
   bool lasts() const { return !path_.empty(); }
+  // The shape in one word.
   Choice at(const std::string& shape, const std::function<Choice()>& measure);
   // What a shape is called in a size, of which it may have many: the first few have names of their own, those that come
   // later share one up to the next power of two. So a choice may have been made for another size.

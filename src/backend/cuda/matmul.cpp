@@ -176,12 +176,15 @@ unsigned alignment_of(std::initializer_list<const void*> operands) {
 using Key = std::tuple<Epilogue, bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t,
                        std::size_t, Element, Element, unsigned>;
 
-std::string name_of(const Gemm& g, Epilogue what, ComputeType type, unsigned alignment) {
+// By all but the size that a minibatch has: the rows of a value, which the gradient of a weight sums over.
+std::size_t size_of(const Gemm& g) { return g.transpose_a ? g.k : g.m; }
+std::string shape_of(const Gemm& g, Epilogue what, ComputeType type, unsigned alignment) {
   const auto bits = [](Element e) { return 8 * bytes_of(e); };
   return fmt::format(
-      "product:{}:{}:{}{}:{}x{}x{}:{},{},{}:{}{}", static_cast<int>(type), static_cast<int>(what),
-      g.transpose_a ? 't' : 'n', g.transpose_b ? 't' : 'n', g.m, g.n, g.k, g.lda, g.ldb, g.ldc, alignment,
-      g.a_element == Element::float32 ? "" : fmt::format(":{} to {} bits", bits(g.a_element), bits(g.c_element)));
+      "product:{}:{}:{}{}:{}x{}:{},{},{}:{}{}", static_cast<int>(type), static_cast<int>(what),
+      g.transpose_a ? 't' : 'n', g.transpose_b ? 't' : 'n', g.transpose_a ? g.m : g.k, g.n, g.lda, g.ldb, g.ldc,
+      alignment,
+      g.a_element == Element::float32 ? "" : fmt::format(":{}to{}bits", bits(g.a_element), bits(g.c_element)));
 }
 
 }  // namespace
@@ -238,7 +241,7 @@ struct Matmul::Impl {
     constexpr double worth_measuring = 1e8;
     const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
     if (p.algorithms.size() < 2 || work < worth_measuring || !algorithms.lasts()) return;
-    const auto choice = algorithms.at(name_of(g, e.what, type, alignment), [&] {
+    const auto choice = algorithms.at(algorithms.name_of(shape_of(g, e.what, type, alignment), size_of(g)), [&] {
       Scratch room;
       Stopwatch watch(stream);
       float* const result = g.accumulate ? room.room<float>(g.m * g.ldc) : c;
