@@ -4,7 +4,7 @@
 #   scripts/check_gpu.sh [PART...]                 all parts, or those named
 #   BUILD=DIR scripts/check_gpu.sh [PART...]       in another build directory than build/, or in what bundle.sh --gpu-checks packed
 #   BASE=ORIGIN scripts/check_gpu.sh ...           data from ORIGIN/mnist and ORIGIN/cifar10 instead of data/
-# Parts: build agreement codecs ranks mnist tf32 bfloat16 memcheck resnet20 float16 float32 racecheck initcheck synccheck
+# Parts: build agreement codecs ranks mnist tf32 bfloat16 memcheck exchange resnet20 float16 float32 racecheck initcheck synccheck
 # (tf32 and so on: speed against PyTorch). Every part has a limit of less than ten minutes and a log in BUILD/gpu/; one that
 # fails does not keep the others from running. What they found is written to docs/results/gpu.md beside what parts found
 # that were run before, or to BUILD/gpu/ when TUTTI_CUDA_LIBRARY names the stand-in.
@@ -14,9 +14,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Every operation; networks with channels last and in true 16 bits; recorded steps; codecs, update rules and exchange bit for bit.
 agreement_tests=('backend/backend_test --of=agreement_*test.cpp' 'graph/graph_test --of=layouts_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=half_*_test.cpp'
-  'graph/graph_test --of=repeated_steps_test.cpp' 'codec/codec_test --of=cuda_codec_test.cpp' 'optim/optim_test --of=cuda_kernels_test.cpp'
+  'graph/graph_test --of=repeated_steps_test.cpp' 'codec/codec_test --of=cuda_codec_test.cpp' 'optim/optim_test --of=cuda_*_test.cpp'
+  'graph/graph_test --of=recurrence_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=truncation_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=sent_ahead_test.cpp'
   'strategy/strategy_on_device_test --of=data_parallel_test.cpp' 'strategy/strategy_on_device_test --of=sparse_exchange_test.cpp')
-mapfile -t programs < <(printf 'tests/%s\n' "${agreement_tests[@]%% *}" | sort -u)
+# Exchange of weights, groups and servers; whole runs. Ranks are threads.
+exchange_tests=('strategy/strategy_on_device_test --of=block_steps_test.cpp' 'strategy/strategy_on_device_test --of=groups_test.cpp' 'strategy/strategy_on_device_test --of=elastic_server_test.cpp'
+  'strategy/strategy_on_device_test --of=parameter_server_test.cpp' 'strategy/strategy_on_device_test --of=servers_on_device_test.cpp'
+  'actions/actions_test --of=adjust_test.cpp --gtest_filter=*BearsNumbers*' 'actions/actions_test --of=parallel_methods_test.cpp --gtest_filter=*WithoutStaleness*:*AreOneRank*'
+  'actions/actions_test --of=train_action_test.cpp --gtest_filter=*AResumedRun*:*Buffered*:*Alone*')
+mapfile -t programs < <(printf 'tests/%s\n' "${agreement_tests[@]%% *}" "${exchange_tests[@]%% *}" | sort -u)
 programs+=(benchmarks/device_codec_benchmark)
 
 case ${1:-} in
@@ -28,7 +34,7 @@ data=${BASE:-data}
 logs=$build/gpu
 mkdir -p "$logs"
 logs=$(cd "$logs" && pwd)
-all=(build agreement codecs ranks mnist tf32 bfloat16 memcheck resnet20 float16 float32 racecheck initcheck synccheck)
+all=(build agreement codecs ranks mnist tf32 bfloat16 memcheck exchange resnet20 float16 float32 racecheck initcheck synccheck)
 parts=("$@")
 [ $# -gt 0 ] || parts=("${all[@]}")
 
@@ -66,16 +72,25 @@ part_build() {
   within 900 ninja -C "$build" trainer libtutti_cuda.so "${programs[@]}"
 }
 
-part_agreement() {
-  local test words failed=0
-  for test in "${agreement_tests[@]}"; do
+# tests WHAT TEST...
+tests() {
+  local what=$1 test words failed=0
+  shift
+  for test in "$@"; do
     read -ra words <<<"$test"
-    within 300 "$build/tests/${words[0]}" "${words[@]:1}" || failed=1
+    within 300 env TUTTI_TEST_DEVICE=cuda:0 "$build/tests/${words[0]}" "${words[@]:1}" || failed=1
   done
-  ! grep -m 1 'no GPU' "$logs/agreement.log" || return 1
-  row 'agreement with the CPU: operations, networks, codecs, update rules, exchange' \
-    "$(grep -c '^\[       OK' "$logs/agreement.log") tests pass, $(grep -c '^\[  FAILED  \].*ms)$' "$logs/agreement.log") fail"
+  ! grep -m 1 'no GPU' "$logs/$part.log" || return 1
+  row "$what" "$(grep -c '^\[       OK' "$logs/$part.log") tests pass, $(grep -c '^\[  FAILED  \].*ms)$' "$logs/$part.log") fail"
   return $failed
+}
+
+part_agreement() {
+  tests 'agreement with the CPU: operations, networks, codecs, update rules, exchange of gradients' "${agreement_tests[@]}"
+}
+
+part_exchange() {
+  tests 'agreement with the CPU: exchange of weights, groups, servers, whole runs' "${exchange_tests[@]}"
 }
 
 part_codecs() {
