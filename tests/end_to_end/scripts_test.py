@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 import zlib
 
@@ -199,6 +200,19 @@ class CifarTest(support.TrainerTest):
         code, log = script('get_cifar10.sh', '--from', cut, self.directory / 'out')
         self.assertEqual(code, 1)
         self.assertIn('SHA-256', log)
+
+
+class SanitizerTest(support.TrainerTest):
+    def test_a_report_fails_a_test_that_expects_an_error(self):
+        self.write('trainer', 'echo "$1" >&2\nexit 1\n')
+        for report in ('error.cpp:3:5: runtime error: signed integer overflow: 2 + 2147483647 cannot be represented in type \'int\'',
+                       '==7==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x602000000014'):
+            with self.subTest(report), unittest.mock.patch.object(support, 'command_line', lambda arguments, ranks: ['sh', 'trainer', *arguments]):
+                self.run_trainer(['error: of no sanitizer'], expect=1)
+                with self.assertRaisesRegex(AssertionError, 'a sanitizer reports'):
+                    self.start_trainer([report]).wait()
+                with self.assertRaisesRegex(AssertionError, 'a sanitizer reports'):
+                    self.run_trainer([report], expect=None)
 
 
 class CompareTest(support.TrainerTest):
