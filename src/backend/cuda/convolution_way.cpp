@@ -270,15 +270,16 @@ PlannedConvolution::Work ConvolutionWay::work(const char* direction, Convolution
   return work;
 }
 
-// False where cuDNN has no such kernel; that is asked once.
+// False where cuDNN has no such kernel; that is asked once, and not in a recording, which may be what it minds.
 bool ConvolutionWay::fused_forward(const void* x, const void* w, const void* bias, void* y) {
   const float one = 1, none = 0;
-  fuses_ = cudnnConvolutionBiasActivationForward(
-               images_.cudnn(), &one, x_descriptor_.get(), x, w_descriptor_.get(), w, forward_.convolution.get(),
-               static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm), workspace(forward_), forward_.workspace,
-               &none, y_descriptor_.get(), y, bias_descriptor_.get(), bias, relu_.get(), y_descriptor_.get(),
-               y) == CUDNN_STATUS_SUCCESS;
-  return fuses_;
+  const bool fused = cudnnConvolutionBiasActivationForward(
+                         images_.cudnn(), &one, x_descriptor_.get(), x, w_descriptor_.get(), w,
+                         forward_.convolution.get(), static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm),
+                         workspace(forward_), forward_.workspace, &none, y_descriptor_.get(), y, bias_descriptor_.get(),
+                         bias, relu_.get(), y_descriptor_.get(), y) == CUDNN_STATUS_SUCCESS;
+  if (!fused) only_outside_recordings(images_.stream());
+  return fuses_ = fused;
 }
 
 void ConvolutionWay::forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,

@@ -295,7 +295,8 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   p.point_to(e);
   if (impl_->multiply(p, p.chosen, g.accumulate, a, b, c)) return true;
   if (e.what == Epilogue::none) throw Error("cuBLASLt could not start a product");
-  p.algorithms.clear();  // it only seemed to have one
+  only_outside_recordings(impl_->stream);  // what may not be recorded is none the worse for that
+  p.algorithms.clear();                    // it only seemed to have one
   return false;
 }
 

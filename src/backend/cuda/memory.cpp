@@ -142,6 +142,7 @@ void CudaBackend::upload(const float* host, float* device, std::size_t count) {
 }
 
 void CudaBackend::download(const float* device, float* host, std::size_t count) {
+  only_when_not_recording();
   if (count)
     check(cudaMemcpyAsync(host, device, count * sizeof(float), cudaMemcpyDeviceToHost, stream()), "downloading");
   finish();

@@ -285,8 +285,8 @@ void run(const cudaLaunchConfig_t& config, const std::function<void()>& thread) 
 cudaError_t enqueue(const void* kernel, const cudaLaunchConfig_t& config, std::function<void()> thread) {
   if (!fits(config)) return cudaErrorInvalidConfiguration;
   if (config.dynamicSmemBytes > shared_memory_of(kernel)) return cudaErrorInvalidValue;
-  enqueue(config.stream, [config, thread = std::move(thread)] { run(config, thread); });
-  return cudaSuccess;
+  if (!is_of_this_device(config.stream)) return cudaErrorInvalidResourceHandle;
+  return enqueue(config.stream, [config, thread = std::move(thread)] { run(config, thread); });
 }
 
 }  // namespace cuda_double

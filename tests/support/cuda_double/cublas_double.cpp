@@ -242,10 +242,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
       reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
   const Product product{*how, *layout_a, *layout_b, *layout_d, a, b, d, *static_cast<const float*>(beta)};
-  cuda_double::enqueue(stream, [product, workspace] {
+  const cudaError_t status = cuda_double::enqueue(stream, [product, workspace] {
     std::memset(workspace, 0xee, kWorkspace);
     product.run();
   });
+  if (status != cudaSuccess) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (which == kAlgorithm + 1) cuda_double::enqueue(stream, [] {});
   return CUBLAS_STATUS_SUCCESS;
 }

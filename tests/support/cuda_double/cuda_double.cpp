@@ -2,6 +2,7 @@
 // The stand-in of the CUDA runtime: what the host asks of the device and copies, over the streams of queue.cpp.
 #include <cuda_runtime.h>
 
+#include "device.h"
 #include "place.h"
 #include "queue.h"
 
@@ -42,23 +43,23 @@ const char* cudaGetErrorName(cudaError_t e) { return e == cudaSuccess ? "cudaSuc
 using cuda_double::enqueue;
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  if (bytes > 0) enqueue(stream, [=] { std::memmove(to, from, bytes); });
-  return cudaSuccess;
+  if (bytes == 0) return cudaSuccess;
+  if ((cuda_double::is_pageable(to, bytes) || cuda_double::is_pageable(from, bytes)) && cuda_double::breaks_capture())
+    return cudaErrorStreamCaptureUnsupported;
+  return enqueue(stream, [=] { std::memmove(to, from, bytes); });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
 }
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream) {
-  if (bytes > 0) enqueue(stream, [=] { std::memset(p, value, bytes); });
-  return cudaSuccess;
+  return bytes > 0 ? enqueue(stream, [=] { std::memset(p, value, bytes); }) : cudaSuccess;
 }
 cudaError_t cudaMemset(void* p, int value, std::size_t bytes) { return cudaMemsetAsync(p, value, bytes, nullptr); }
 cudaError_t cudaMemset2DAsync(void* p, std::size_t pitch, int value, std::size_t width, std::size_t height,
                               cudaStream_t stream) {
-  enqueue(stream, [=] {
+  return enqueue(stream, [=] {
     for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<char*>(p) + row * pitch, value, width);
   });
-  return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {

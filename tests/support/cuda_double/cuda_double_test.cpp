@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -160,6 +161,48 @@ TEST(CudaDouble, StreamsWaitForOthers) {
   other.join();
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
   cudaEventDestroy(done), cudaStreamDestroy(first), cudaStreamDestroy(second);
+}
+
+// Kernels and marks go into streams of the device that the thread uses.
+TEST(CudaDouble, StreamsBelongToADevice) {
+  setenv("TUTTI_STAND_IN_DEVICES", "2", 1);
+  cudaStream_t stream = nullptr;
+  cudaEvent_t mark = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming), cudaSuccess);
+  int out = 0;
+  const auto launched = [&] {
+    cudaLaunchConfig_t config;
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, number, &out);
+  };
+  EXPECT_EQ(launched(), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(launched(), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventRecord(mark, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(mark, nullptr), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaMemsetAsync(&out, 0, sizeof out, stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  cudaEventDestroy(mark), cudaStreamDestroy(stream);
+  unsetenv("TUTTI_STAND_IN_DEVICES");
+}
+
+TEST(CudaDouble, NothingGoesIntoABrokenCapture) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  int out = 0;
+  EXPECT_EQ(cudaMemsetAsync(&out, 0, sizeof out, stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaMemsetAsync(&out, 0, sizeof out, stream), cudaErrorStreamCaptureInvalidated);
+  cudaLaunchConfig_t config;
+  config.stream = stream;
+  EXPECT_EQ(cudaLaunchKernelEx(&config, number, &out), cudaErrorStreamCaptureInvalidated);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(graph, nullptr);
+  cudaStreamDestroy(stream);
 }
 
 TEST(CudaDouble, WrongGridsAreRefused) {

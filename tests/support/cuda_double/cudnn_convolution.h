@@ -161,10 +161,10 @@ constexpr std::size_t workspace_bytes = 64;
 // where to, then alpha and beta, then finish(index, value). Before that the workspace is spoilt: nobody else may want
 // what lies there. Then `idle` pieces that do nothing.
 template <class At, class Finish>
-void enqueue_convolution(cudaStream_t stream, const Geometry& g, const Operand& left, const Operand& right,
-                         std::size_t count, float a, float b, void* to, void* workspace, int idle, const At& at,
-                         const Finish& finish) {
-  enqueue(stream, [=] {
+cudnnStatus_t enqueue_convolution(cudaStream_t stream, const Geometry& g, const Operand& left, const Operand& right,
+                                  std::size_t count, float a, float b, void* to, void* workspace, int idle,
+                                  const At& at, const Finish& finish) {
+  const cudaError_t status = enqueue(stream, [=] {
     if (workspace) std::memset(workspace, 0xee, workspace_bytes);
     std::vector<double> sums(count);
     const std::vector<double> l = g.read(left), r = g.read(right);
@@ -178,6 +178,7 @@ void enqueue_convolution(cudaStream_t stream, const Geometry& g, const Operand& 
     }
   });
   for (int i = 0; i < idle; ++i) enqueue(stream, [] {});
+  return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR;
 }
 constexpr auto forwards = [](std::size_t x, std::size_t w, std::size_t y) { return std::array{x, w, y}; };
 constexpr auto to_data = [](std::size_t x, std::size_t w, std::size_t y) { return std::array{y, w, x}; };

@@ -33,8 +33,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Geometry& g, int algorithm, c
   if (!knows(algorithm, g.math)) return CUDNN_STATUS_NOT_SUPPORTED;
   if (!g.valid || bytes < workspace_bytes || !on_device(workspace, bytes)) return CUDNN_STATUS_BAD_PARAM;
   const float a = *static_cast<const float*>(alpha), b = *static_cast<const float*>(beta);
-  enqueue_convolution(handle->stream, g, left, right, count, a, b, to, workspace, g.work, at, finish);
-  return CUDNN_STATUS_SUCCESS;
+  return enqueue_convolution(handle->stream, g, left, right, count, a, b, to, workspace, g.work, at, finish);
 }
 
 // First what must be passed over: an error, other bits every time, too much memory. What was asked for is measured, and
@@ -89,6 +88,7 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataTyp
                                          const int* strides) {
   d->dims.assign(dims, dims + rank), d->strides.assign(strides, strides + rank), d->type = type;
   if (std::any_of(dims, dims + rank, [](int size) { return size <= 0; })) return CUDNN_STATUS_BAD_PARAM;
+  if (elements(*d) >= std::size_t{1} << 31) return CUDNN_STATUS_NOT_SUPPORTED;
   return lies_plain(*d) || lies_last(*d) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* p) { return make(p); }

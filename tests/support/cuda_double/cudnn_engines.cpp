@@ -318,17 +318,13 @@ cudnnStatus_t executed(cudaStream_t stream, const CudnnDoubleNode& plan_node, co
   };
   const Operand x{places.of(plan.x), elements(plan.x)}, w{places.of(plan.w), elements(plan.w)};
   const auto add = [&](const Operand& left, const Operand& right, const auto& at) {
-    enqueue_convolution(stream, g, left, right, elements(plan.last), 1.0f, plan.beta, places.of(plan.last),
-                        bytes > 0 ? workspace : nullptr, idle, at, finish);
+    return enqueue_convolution(stream, g, left, right, elements(plan.last), 1.0f, plan.beta, places.of(plan.last),
+                               bytes > 0 ? workspace : nullptr, idle, at, finish);
   };
   const Operand y{plan.goes_on() ? nullptr : places.of(plan.y), elements(plan.y)};
-  if (plan.direction == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
-    add(x, w, forwards);
-  else if (plan.direction == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
-    add(y, w, to_data);
-  else
-    add(x, y, to_weights);
-  return CUDNN_STATUS_SUCCESS;
+  if (plan.direction == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) return add(x, w, forwards);
+  if (plan.direction == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) return add(y, w, to_data);
+  return add(x, y, to_weights);
 }
 
 }  // namespace cuda_double

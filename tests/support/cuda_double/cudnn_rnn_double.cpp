@@ -64,12 +64,14 @@ bool keeps(const CudnnDoubleRnn& r, const CudnnDoubleRnnData& x, std::size_t byt
 }
 
 // The faster algorithm takes fewer pieces of time. With an odd number of cells its bits change from call to call.
-void into_queue(cudnnHandle_t h, const CudnnDoubleRnn& r, void* work, std::size_t bytes, std::function<void()> pass) {
-  enqueue(h->stream, [=] {
+cudnnStatus_t into_queue(cudnnHandle_t h, const CudnnDoubleRnn& r, void* work, std::size_t bytes,
+                         std::function<void()> pass) {
+  const cudaError_t status = enqueue(h->stream, [=] {
     std::memset(work, 0xee, bytes);
     pass();
   });
   for (int i = 0; i < (r.algorithm == CUDNN_RNN_ALGO_STANDARD ? 16 : 8); ++i) enqueue(h->stream, [] {});
+  return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR;
 }
 void disturb(const CudnnDoubleRnn& r, float* y) {
   static unsigned calls = 0;
@@ -166,14 +168,13 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnnForw
     return CUDNN_STATUS_BAD_PARAM;
   const auto f = [](const void* p) { return static_cast<const float*>(p); };
   const Pass p{*r, steps, Weights(*r), f(x), f(y), f(hx), f(cx), f(weights)};
-  into_queue(h, *r, work, bytes, [=, to = static_cast<float*>(y)] {
+  return into_queue(h, *r, work, bytes, [=, to = static_cast<float*>(y)] {
     std::vector<float> own(trains ? 0 : Reserve::floats(p.steps.columns, p.rnn.cells));
     const Reserve kept(trains ? reserve : own.data(), p.steps, p.rnn.cells);
     p.forward(to, static_cast<float*>(hy), static_cast<float*>(cy), kept);
     disturb(p.rnn, to);
     kept.leave(Reserve::after_forward);
   });
-  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t h, cudnnRNNDescriptor_t r, const std::int32_t* lengths,
@@ -192,13 +193,12 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t h, cudnnRNNDescriptor_t r, c
     return CUDNN_STATUS_BAD_PARAM;
   const auto f = [](const void* p) { return static_cast<const float*>(p); };
   const Pass p{*r, steps, Weights(*r), nullptr, f(y), f(hx), f(cx), f(weights)};
-  into_queue(h, *r, work, bytes, [=] {
+  return into_queue(h, *r, work, bytes, [=] {
     const Reserve kept(reserve, p.steps, p.rnn.cells);
     kept.expect(Reserve::after_forward);
     p.backward_data(f(dy), static_cast<float*>(dx), static_cast<float*>(dhx), static_cast<float*>(dcx), kept);
     kept.leave(Reserve::after_data);
   });
-  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnnWgradMode_t mode,
@@ -212,10 +212,9 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t h, cudnnRNNDescriptor_t r
     return CUDNN_STATUS_BAD_PARAM;
   const auto f = [](const void* p) { return static_cast<const float*>(p); };
   const Pass p{*r, Steps(xd->lengths), Weights(*r), f(x), f(y), f(hx), nullptr, nullptr};
-  into_queue(h, *r, work, bytes, [=] {
+  return into_queue(h, *r, work, bytes, [=] {
     const Reserve kept(reserve, p.steps, p.rnn.cells);
     kept.expect(Reserve::after_data);
     p.backward_weights(static_cast<float*>(dweights), kept);
   });
-  return CUDNN_STATUS_SUCCESS;
 }

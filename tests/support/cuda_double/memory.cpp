@@ -113,14 +113,23 @@ void Device::protect_memory(int access) {
     if (block.kind == Memory::Kind::device) mprotect(block.mapping, block.mapped, access);
 }
 
-bool on_device(const void* p, std::size_t bytes) {
-  const std::lock_guard lock(device().mutex);
+const Memory* memory_of(const void* p, std::size_t bytes) {
   auto block = device().memory.upper_bound(p);
-  if (!p || block == device().memory.begin()) return false;
+  if (!p || block == device().memory.begin()) return nullptr;
   --block;
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(p) - static_cast<const char*>(block->first));
-  return block->second.kind == Memory::Kind::device && offset <= block->second.bytes &&
-         bytes <= block->second.bytes - offset;
+  return offset <= block->second.bytes && bytes <= block->second.bytes - offset ? &block->second : nullptr;
+}
+
+bool on_device(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(device().mutex);
+  const Memory* const block = memory_of(p, bytes);
+  return block && block->kind == Memory::Kind::device;
+}
+
+bool is_pageable(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(device().mutex);
+  return !memory_of(p, bytes);
 }
 
 }  // namespace cuda_double

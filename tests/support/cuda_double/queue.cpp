@@ -38,6 +38,7 @@ struct CudaDoubleEvent {
   struct Reached {
     std::uint64_t number = 0, time = 0;
   };
+  int device = 0;
   CudaDoubleStream* stream = nullptr;
   std::uint64_t recorded = 0;
   std::shared_ptr<Reached> reached = std::make_shared<Reached>();  // outlives the event where somebody waits
@@ -114,6 +115,11 @@ void reach(const CudaDoubleEvent& e) {
   if (e.stream) wait_for(*e.stream, [reached = e.reached, number = e.recorded] { return reached->number >= number; });
 }
 
+// What keeps work from being put into a stream: nothing goes into a capture that is broken.
+cudaError_t obstacle(const CudaDoubleStream* s) {
+  return s && s->captured && s->broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+
 cudaError_t waited() {
   const std::lock_guard lock(device().mutex);
   ++device().calls.waits;
@@ -164,18 +170,26 @@ void drain_all() {
   for (auto* s : streams) drain(*s);
 }
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
-  if (stream && stream->captured) return stream->captured->work.push_back(std::move(work));
+  if (const cudaError_t status = obstacle(stream); status != cudaSuccess) return status;
+  if (stream && stream->captured) {
+    stream->captured->work.push_back(std::move(work));
+    return cudaSuccess;
+  }
   ++device().calls.single;
   if (stream) {
     stream->work.push_back({{}, std::move(work)});
-    return run_ahead();
+    run_ahead();
+    return cudaSuccess;
   }
   const Working now;
   work();
   ++device().time;
+  return cudaSuccess;
 }
+
+bool is_of_this_device(cudaStream_t stream) { return !stream || stream->device == device_of_thread; }
 
 void enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::function<void()> work) {
   const std::lock_guard lock(device().mutex);
@@ -249,7 +263,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
   const std::lock_guard lock(device().mutex);
   *e = new CudaDoubleEvent;
-  (*e)->has_time = !(flags & cudaEventDisableTiming);
+  (*e)->device = device_of_thread, (*e)->has_time = !(flags & cudaEventDisableTiming);
   device().events.push_back(*e);
   return cudaSuccess;
 }
@@ -262,7 +276,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (breaks_capture()) return cudaErrorStreamCaptureUnsupported;
-  if (unknown(s) || unknown(e)) return cudaErrorInvalidResourceHandle;
+  if (unknown(s) || unknown(e) || e->device != (s ? s->device : device_of_thread))
+    return cudaErrorInvalidResourceHandle;
   e->stream = s;
   enqueue(s, [reached = e->reached, number = ++e->recorded] { *reached = {number, device().time}; });
   return cudaSuccess;
