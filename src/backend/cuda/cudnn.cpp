@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "backend/cuda/counts.h"
+
 namespace tutti::cuda {
 
 void fail(cudnnStatus_t status, const char* doing, const std::source_location& at) {
@@ -43,6 +45,9 @@ std::vector<int> steps_of(const std::vector<int>& dims, bool channels_last) {
 
 TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes,
                                   bool channels_last, cudnnDataType_t type) {
+  std::size_t count = columns * channels;
+  for (const int size : sizes) count *= static_cast<std::size_t>(size);
+  in_32_bits(count);
   std::vector<int> dims{static_cast<int>(columns), static_cast<int>(channels)};
   dims.insert(dims.end(), sizes.begin(), sizes.end());
   const std::vector<int> strides = steps_of(dims, channels_last);

@@ -2,8 +2,8 @@
 // windows.h -- where windows lie on an image, for the kernels of pooling and unpooling.
 #pragma once
 
+#include "backend/cuda/counts.h"
 #include "base/cuda/launch.h"
-#include "tutti/error.h"
 #include "tutti/image_backend.h"
 
 namespace tutti::cuda {
@@ -21,11 +21,6 @@ __device__ inline Place place_of(std::size_t index, const ImageWindow::Sizes& si
 // Values of a channel are found by 32-bit division; larger tensors than that fit no device anyway.
 __device__ inline unsigned first_element32() { return blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ inline unsigned element_step32() { return gridDim.x * blockDim.x; }
-inline unsigned in_32_bits(std::size_t count) {
-  constexpr std::size_t most = std::size_t{1} << 31;  // a step further must not wrap around
-  if (count > most) throw Error("images of one minibatch have more than 2^31 values in one tensor");
-  return static_cast<unsigned>(count);
-}
 
 // The real cells under a window: [begin, end) on each axis.
 struct Cells {

@@ -14,6 +14,7 @@
 
 #include "backend/cuda/divisor.h"
 #include "tutti/backend.h"
+#include "tutti/error.h"
 
 namespace tutti {
 namespace {
@@ -124,6 +125,21 @@ TEST_F(Images, Convolutions) {
           });
         }
       }
+}
+
+// The library counts them in 32 bits, and says no more than that it does not.
+TEST_F(Images, TensorsThatAreTooLargeAreNamed) {
+  ConvolutionShape s;
+  s.window = window(2, {128, 128, 1}, {3, 3, 1}, {1, 1, 1}, {1, 1, 0}, {1, 1, 0});
+  s.columns = 2047, s.in_channels = 3, s.out_channels = 64;
+  EXPECT_NO_THROW(gpu_.plan_convolution(s));
+  s.columns = 2048;
+  try {
+    gpu_.plan_convolution(s);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("fix: a smaller minibatchSize"), std::string::npos) << e.what();
+  }
 }
 
 TEST_F(Images, Poolings) {

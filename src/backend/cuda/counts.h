@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// counts.h -- how many values an image tensor may have: cuDNN takes fewer than 2^31, and so kernels count in 32 bits.
+#pragma once
+
+#include <cstddef>
+
+#include "tutti/error.h"
+
+namespace tutti::cuda {
+
+inline unsigned in_32_bits(std::size_t count) {
+  constexpr std::size_t most = (std::size_t{1} << 31) - 1;  // a step further must not wrap around
+  if (count > most)
+    throw Error("images of one minibatch have 2^31 values and more in one tensor. fix: a smaller minibatchSize");
+  return static_cast<unsigned>(count);
+}
+
+}  // namespace tutti::cuda
