@@ -41,7 +41,7 @@ parts=("$@")
 if [ -x "$build/bin/mpiexec" ]; then
   PATH=$(cd "$build/bin" && pwd):$PATH
   # Where CUDA and cuDNN are there as packages of Python alone.
-  packaged=$(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null | xargs -r -n 1 -I{} find {}/nvidia -name 'libcublasLt.so.*' -o -name 'libcudnn.so.*' 2>/dev/null |
+  packaged=$(python3 -c 'import site; print(*site.getsitepackages())' 2>/dev/null | xargs -r -n 1 -I{} find {}/nvidia -name 'libcublasLt.so.*' -o -name 'libcudnn.so.*' -o -name 'libnccl.so.*' 2>/dev/null |
     xargs -r -n 1 dirname | sort -u | paste -sd:)
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$packaged
 fi
