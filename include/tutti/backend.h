@@ -4,6 +4,7 @@
 // floats.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -143,22 +144,30 @@ class Backend {
   virtual ImageBackend& images() = 0;
 
   // A device works behind the host's back: calls return once the work is in its queue, which keeps the order. finish()
-  // waits for everything; mark() notes a place in the queue, wait_for_mark() waits until the device has passed it.
+  // waits for everything; mark() notes a place in the queue, wait_for() waits until the device has passed it.
   // Backends whose memory is the host's do everything at once.
   virtual bool is_host() const { return true; }
   virtual void finish() {}
-  virtual void mark() {}
-  virtual void wait_for_mark() {}
+  virtual std::uint64_t mark() { return 0; }
+  virtual void wait_for(std::uint64_t mark) { static_cast<void>(mark); }
   // From now on what works beside a backend on this thread (optimizers, codecs, strategies) puts its work into this
   // one's queue. The backend that was made last leads until then.
   virtual void lead() {}
   // For buffers that host and device both see: weights, gradients, what optimizers and strategies keep. The host may
   // look at what the device has written after finish().
   virtual const FloatMemory& shared_memory() const { return host_memory(); }
-  // Room for sums that loss() writes; the host may look at them after finish() or wait_for_mark().
+  // Room for sums that loss() writes; the host may look at them after finish() or wait_for().
   virtual std::shared_ptr<double[]> make_sums(std::size_t count) {
     return std::shared_ptr<double[]>(new double[count]());
   }
+  // `kept` (of make_sums) gets the first `count` of what stands in `sums` when the device comes to it. If number
+  // `decisive` is not a number, optimizers that this backend leads leave the weights as they are from then on, until
+  // the queue comes to let_weights_change().
+  virtual void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
+    static_cast<void>(decisive);
+    std::copy_n(sums, count, kept);
+  }
+  virtual void let_weights_change() {}
 
   // Memory, 64-byte aligned. Of the device: the host sees it through upload and download only. What was given to upload
   // may be reused at once; download waits.

@@ -95,6 +95,15 @@ class Network {
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
   Tally forward_backward(const Batch&, PieceSink& pieces);
+  // On a device the host need not wait for a step to know its criterion: from now on forward_backward() tells what
+  // criterion and evaluations were some calls earlier (samples and columns are those of the call), and take_late() what
+  // is still missing, one step after the other. Where one is not a number, weights have not changed since, and both
+  // throw LateNumericError. Returns whether it is so; nothing may be missing when this is called.
+  bool tell_late(bool on);
+  std::optional<Tally> take_late();
+  std::int64_t told_minibatch() const;  // whose results have come last, by Batch::minibatch
+  // Throws NumericError if the criterion of this share is not a number. Running statistics may be spoilt.
+  void explain_nan(const Batch&);
   // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced,
   // unless that is left to unscale_gradients().
   void scale_gradients(double scale, bool divide = true);
@@ -137,6 +146,14 @@ class NumericError : public Error {
  public:
   NumericError(std::string node, const std::string& message) : Error(message), node(std::move(node)) {}
   std::string node;
+};
+
+// NaN in the criterion of an earlier step.
+class LateNumericError : public Error {
+ public:
+  LateNumericError(std::int64_t position, std::int64_t minibatch, const std::string& message)
+      : Error(message), position(position), minibatch(minibatch) {}
+  std::int64_t position, minibatch;  // of its Batch
 };
 
 }  // namespace tutti

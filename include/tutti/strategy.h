@@ -111,6 +111,10 @@ class Strategy : public PieceSink {
   void piece_ready(std::size_t piece) override = 0;
   // All pieces were announced. Delivers the outstanding global pieces and makes this step's tally global.
   virtual void finish_gradients(Tally&) = 0;
+  // Whether criterion and evaluations in those tallies may be of an earlier step, the same on all ranks. When no more
+  // steps are to come for now, finish_late() does for what is missing what finish_gradients() does for a tally.
+  virtual bool takes_late_results() const { return false; }
+  virtual void finish_late(Tally&) {}
   virtual void exchange_weights(std::int64_t global_samples) { (void)global_samples; }
   // Epoch end, or a checkpoint that wants nothing in flight: completes what is pending and delivers it to `global`.
   virtual void settle(GlobalSink& global) { (void)global; }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/late_results.h"
 #include "graph/packed_inputs.h"
 #include "graph/program.h"
 #include "graph/touched.h"
@@ -84,6 +85,8 @@ struct Network::Impl {
   bool divides_gradients = true;  // before they are announced
   std::shared_ptr<double[]> gradient_sum;
   std::unique_ptr<Executable> training, evaluation, output, statistics;
+  std::optional<graph::LateResults> late;  // of training
+  std::int64_t told_minibatch = 0;
   NetworkMode mode;
   bool keeps_states = true;
   std::vector<StreamInfo> streams;
@@ -120,9 +123,13 @@ struct Network::Impl {
   void send(Executable& e, const Batch&);
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
-  // Adds what the roots of `e` say about the part that has just been run.
-  void tally(Executable& e, Tally&) const;
-  double total(Executable& e, std::size_t node) const;
+  // Adds what the roots of `e` say about a part: the one that has just been run, or one whose sums have been kept.
+  void tally(Executable& e, Tally& t) const { tally(e, e.run.columns, e.run.sums.get(), t); }
+  void tally(Executable& e, std::span<const std::size_t> columns, const double* sums, Tally&) const;
+  double total(Executable& e, std::size_t node, const double* sums) const;
+  bool can_tell_late() const;
+  void keep_results(Executable& e);
+  void tell_earliest(Tally&);
   // Values of the backend where the host can read them: the same, or a copy in `room`.
   std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& room) const;
   [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);

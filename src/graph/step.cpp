@@ -33,12 +33,6 @@ Columns columns_of(const StreamData& stream, std::size_t first, std::size_t last
 
 bool counts_sequences(const graph::Lowered& code) { return code.axes.size() > 1 || code.sequential; }
 
-std::size_t default_axis(const graph::Lowered& code) {
-  for (std::size_t a = 0; a < code.axes.size(); ++a)
-    if (code.axes[a].empty()) return a;
-  return 0;
-}
-
 // Stands between the program and whoever takes the pieces.
 class Announcer : public PieceSink {
  public:
@@ -238,39 +232,6 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
   e.run.blend_time_constant = mode.blend_time_constant;
 }
 
-std::span<const float> Network::Impl::on_host(const float* values, std::size_t count, std::vector<float>& room) const {
-  if (backend->is_host()) return {values, count};
-  room.resize(count);
-  backend->download(values, room.data(), count);
-  return room;
-}
-
-double Network::Impl::total(Executable& e, std::size_t node) const {
-  const graph::Operand& o = e.program.code().of_node.at(node);
-  if (e.program.sums_in_double(o.tensor)) return e.run.sums[o.tensor];
-  double sum = 0;
-  for (const float value : on_host(e.run.value(o), e.run.count(o), e.host[node])) sum += value;
-  return sum;
-}
-
-// Values with a sample axis count their own samples, all others those of the default axis.
-void Network::Impl::tally(Executable& e, Tally& t) const {
-  const auto& code = e.program.code();
-  const double samples = static_cast<double>(code.axes.empty() ? 0 : e.run.columns[default_axis(code)]);
-  const auto count = [&](std::size_t node) {
-    const graph::Operand& o = code.of_node.at(node);
-    return o.per_sample ? static_cast<double>(e.run.columns[o.axis]) : samples;
-  };
-  if (criterion) {
-    t.criterion += total(e, *criterion);
-    t.criterion_count += count(*criterion);
-  }
-  for (std::size_t i = 0; i < evaluations.size(); ++i) {
-    t.evaluations[i].sum += total(e, evaluations[i]);
-    t.evaluations[i].count += count(evaluations[i]);
-  }
-}
-
 Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
@@ -278,12 +239,17 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   Tally tally;
   tally.samples = tally.columns = batch.samples;
   tally.evaluations.resize(m.evaluations.size());
-  // The criterion is looked at before the first piece is announced; by then a device is busy with the backward pass.
-  std::optional<Part> untold;
+  // Unless it is told late the criterion is looked at before the first piece is announced; by then a device is busy
+  // with the backward pass.
+  struct Untold {
+    Part part;
+    std::uint64_t mark;
+  };
+  std::optional<Untold> untold;
   const auto tell = [&] {
     if (!untold) return;
-    const Part part = *std::exchange(untold, {});
-    m.backend->wait_for_mark();
+    const auto [part, mark] = *std::exchange(untold, {});
+    m.backend->wait_for(mark);
     m.tally(e, tally);
     if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
   };
@@ -294,12 +260,12 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   const auto& parts = m.parts(e, batch);
   if (!e.was_sent(batch)) e.sent = {};
   m.touched.list(m.streams, batch, m.parameters, *m.backend);
+  if (m.late) m.late->begin_step(batch);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
     if (!pieces.follows_device()) m.backend->finish();
     e.program.announce_all(e.run);
-    return tally;
   }
   e.run.weights_version = m.backend->new_version();
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -309,13 +275,16 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     e.run.last_part = p + 1 == parts.size();
     e.repeater.begin(e.run);
     e.program.forward(e.run, &e.repeater);
-    m.backend->mark();
-    untold = parts[p];
+    if (m.late)
+      m.keep_results(e);
+    else
+      untold = {parts[p], m.backend->mark()};
     if (m.backend->is_host()) tell();
     e.program.backward(e.run, &e.repeater);
     tell();
   }
   if (!pieces.follows_device()) m.backend->finish();
+  if (m.late && m.late->full()) m.tell_earliest(tally);
   return tally;
 }
 
@@ -396,39 +365,5 @@ void Network::forget_states() {
 }
 
 void Network::keep_states(bool on) { impl_->keeps_states = on; }
-
-// The criterion is not a number: look again, slowly, for the first culprit.
-void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
-  backend->finish();
-  std::vector<float> room;
-  const auto finite = [](std::span<const float> v) {
-    return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
-  };
-  const std::string criterion_name = graph.nodes[root].name;
-  const auto fail = [&](const std::string& node, const std::string& what) {
-    throw NumericError(node,
-                       fmt::format("The training criterion '{}' is not a number (NAN): {}", criterion_name, what));
-  };
-  for (const auto& s : parameters.slices)
-    if (!finite({parameters.weights.data() + s.offset, s.size()}))
-      fail(s.name, fmt::format("the parameter '{}' already holds values that are not finite", s.name));
-  attach(e, batch, part);
-  const auto& tensors = e.program.code().tensors;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    if (tensors[t].kind != Tensor::Kind::input || !e.run.values[t]) continue;
-    if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, room)))
-      fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
-  }
-  // This step may have moved running statistics already, by the inputs.
-  for (const auto& s : stored)
-    if (!finite(s.values.span()))
-      fail(graph.nodes[s.node].name,
-           fmt::format("'{}' already holds values that are not finite", graph.nodes[s.node].name));
-  const std::string node = e.program.first_not_finite(e.run);
-  fail(node.empty() ? criterion_name : node,
-       node.empty() ? "the sum over the samples overflows"
-                    : fmt::format("'{}' is the first node with values that are not finite", node));
-  std::abort();
-}
 
 }  // namespace tutti

@@ -44,6 +44,8 @@ class BlockSteps : public Strategy {
   void piece_ready(std::size_t piece) override;
   void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
+  bool takes_late_results() const override { return true; }
+  void finish_late(Tally& tally) override { mine_ += tally; }
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink&) override;
   Tally take_tally_of_others() override;

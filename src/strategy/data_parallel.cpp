@@ -222,6 +222,11 @@ void DataParallel::finish_gradients(Tally& tally) {
   print_times();
 }
 
+void DataParallel::finish_late(Tally& tally) {
+  tallies_.begin(tally);
+  tally = tallies_.finish();
+}
+
 void DataParallel::settle(GlobalSink& global) {
   if (!std::exchange(pending_.any, false)) {
     clear(late_tally_, 0);

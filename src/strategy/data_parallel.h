@@ -32,6 +32,11 @@ class DataParallel : public Strategy {
   void piece_ready(std::size_t piece) override;
   void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
+  // Where messages of the host carry the gradients, it waits for the device anyway.
+  bool takes_late_results() const override {
+    return !options_.buffered_async && (comm_.size() == 1 || sums_on_devices());
+  }
+  void finish_late(Tally&) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override;
   bool sums_contributions() const override { return !options_.buffered_async; }

@@ -52,6 +52,8 @@ class Staged : public Strategy {
   void piece_ready(std::size_t piece) override { now_->piece_ready(piece); }
   void pieces_ready(std::span<const std::size_t> pieces) override { now_->pieces_ready(pieces); }
   void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
+  bool takes_late_results() const override { return now_->takes_late_results(); }
+  void finish_late(Tally& tally) override { now_->finish_late(tally); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
   void settle(GlobalSink& global) override { now_->settle(global); }
   Tally take_tally_of_others() override { return now_->take_tally_of_others(); }

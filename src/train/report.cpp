@@ -94,8 +94,7 @@ void Report::add(const Tally& tally) {
 
 void Report::add_to_epoch(const Tally& tally) { epoch_ += tally; }
 
-void Report::step(const Tally& tally, std::int64_t samples, std::int64_t minibatches) {
-  add(tally);
+void Report::step(std::int64_t samples, std::int64_t minibatches) {
   const std::int64_t before = minibatch_;
   pass(samples, minibatches);
   if (line_due_between(before, minibatch_)) interval_line();

@@ -42,13 +42,16 @@ class Report {
   void begin_epoch(const EpochHeading&);
   // After begin_epoch, when the epoch was taken up in its middle: what had been summed by then.
   void continue_epoch(std::int64_t minibatches_done, const Tally& epoch, const Tally& interval);
-  // One step of `samples` over all ranks, with the tally of all, or of this rank where each trains alone. Prints the
-  // interval line when it is due. Where lots are dealt, a step of this rank may be several `minibatches` on in the
-  // data, or none.
-  void step(const Tally&, std::int64_t samples, std::int64_t minibatches = 1);
+  // One step of `samples` over all ranks. Prints the interval line when it is due. Where lots are dealt, a step of this
+  // rank may be several `minibatches` on in the data, or none.
+  void step(std::int64_t samples, std::int64_t minibatches = 1);
+  // Whether that line would be due after so many more.
+  bool line_due_within(std::int64_t minibatches) const {
+    return line_due_between(minibatch_, minibatch_ + minibatches);
+  }
   // The other ranks have brought the epoch this much further on.
   void pass(std::int64_t samples, std::int64_t minibatches);
-  // Sums that belong to steps already counted.
+  // The sums of steps, of all ranks, or of this rank where each trains alone.
   void add(const Tally&);
   void add_to_epoch(const Tally&);                        // by other ranks: no part of the interval lines
   const Tally& epoch_tally() const { return epoch_; }     // the sums since the epoch began

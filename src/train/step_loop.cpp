@@ -95,11 +95,12 @@ class Held final : public PieceSink {
   void piece_ready(std::size_t) override {}
 };
 
-[[noreturn]] void stop_at_nan(const Training& t, const std::string& what) {
+// `minibatch` counts from 1 in the epoch.
+[[noreturn]] void stop_at_nan(const Training& t, std::int64_t minibatch, const std::string& what) {
   throw Error(
       fmt::format("The training criterion is not a number (NAN).\n{} in epoch {}, minibatch {} of command '{}'.\n"
                   "fix: lower the learning rate, or clip gradients (clippingThresholdPerSample)",
-                  what, t.progress.epoch + 1, t.progress.minibatches_in_epoch + 1, t.command));
+                  what, t.progress.epoch + 1, minibatch, t.command));
 }
 
 // gradientcheck = true: before the step, on this rank's share.
@@ -134,15 +135,21 @@ Tally announce_nan(Training& t, const Batch& batch, PieceSink& pieces) {
 
 // What the steps of one run_epoch() share.
 struct Loop {
-  Loop(Training& training, const StepScalarsOfEpoch& s)
-      : t(training), scalars(s), update(*training.optimizer, s), pieces(all_pieces(training.network->parameters())) {}
+  Loop(Training& training, const EpochPlan& p, const StepScalarsOfEpoch& s)
+      : t(training),
+        plan(p),
+        scalars(s),
+        update(*training.optimizer, s),
+        pieces(all_pieces(training.network->parameters())) {}
 
   Training& t;
+  const EpochPlan& plan;
   const StepScalarsOfEpoch& scalars;
   Update update;
   std::vector<std::size_t> pieces;      // all of them
   std::int64_t minibatches_before = 0;  // of the epoch, where the reader began
   std::int64_t steps = 0;               // since then
+  bool late = false;                    // results come some steps later
   double reading = 0, working = 0;
 };
 
@@ -159,12 +166,30 @@ const Batch* read(Loop& loop) {
   return batch;
 }
 
+std::int64_t number_of(const Loop& loop, std::int64_t minibatch) { return loop.minibatches_before + minibatch + 1; }
+
+// The minibatch is read once more to find what was not a number.
+[[noreturn]] void stop_at_late_nan(Loop& loop, const LateNumericError& e) {
+  std::string what = fmt::format("{}; computed once more, it is one", e.what());
+  EpochPlan plan = loop.plan;
+  plan.start = e.position;
+  loop.t.reader->start_epoch(plan);
+  try {
+    if (const Batch* batch = loop.t.reader->next()) loop.t.network->explain_nan(*batch);
+  } catch (const NumericError& found) {
+    what = found.what();
+  }
+  stop_at_nan(loop.t, number_of(loop, e.minibatch), what);
+}
+
 Tally forward_backward(Loop& loop, const Batch& batch, PieceSink& pieces) {
   Training& t = loop.t;
   try {
     return t.network->forward_backward(batch, pieces);
+  } catch (const LateNumericError& e) {
+    stop_at_late_nan(loop, e);
   } catch (const NumericError& e) {
-    if (!loop.scalars.bears_nan) stop_at_nan(t, e.what());
+    if (!loop.scalars.bears_nan) stop_at_nan(t, number_of(loop, batch.minibatch), e.what());
     return announce_nan(t, batch, pieces);
   }
 }
@@ -238,6 +263,34 @@ Tally compute_and_exchange(Loop& loop, const Batch& batch) {
   return tally;
 }
 
+// The host does not wait for a device within a step where nobody wants it to know anything.
+bool may_be_late(const Loop& loop) {
+  const Training& t = loop.t;
+  return t.strategy->takes_late_results() && t.strategy->follows_device() && !loop.plan.dealer &&
+         !loop.scalars.bears_nan && !t.loss_scale.seeks() && !t.sgd.gradient_check;
+}
+
+void check_sum(const Loop& loop, const Tally& tally, std::int64_t minibatch) {
+  if (std::isnan(tally.criterion) && !loop.scalars.bears_nan)
+    stop_at_nan(loop.t, number_of(loop, minibatch), "The sum over the ranks is not a number");
+}
+
+// Results that have not come yet.
+void take_late_results(Loop& loop) {
+  Training& t = loop.t;
+  const auto start = Clock::now();
+  try {
+    while (auto tally = t.network->take_late()) {
+      t.strategy->finish_late(*tally);
+      check_sum(loop, *tally, t.network->told_minibatch());
+      t.report->add(*tally);
+    }
+  } catch (const LateNumericError& e) {
+    stop_at_late_nan(loop, e);
+  }
+  loop.working += seconds_since(start);
+}
+
 void step(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   const auto start = Clock::now();
@@ -246,15 +299,18 @@ void step(Loop& loop, const Batch& batch) {
   loop.working += seconds_since(start);
   ++loop.steps;
 
-  if (std::isnan(tally.criterion) && !loop.scalars.bears_nan) stop_at_nan(t, "The sum over the ranks is not a number");
-  const std::int64_t samples = batch.position + batch.global_samples;
-  const std::int64_t minibatches = loop.minibatches_before + batch.minibatch + 1;
-  t.report->step(tally, samples - std::exchange(t.progress.samples_in_epoch, samples),
-                 minibatches - std::exchange(t.progress.minibatches_in_epoch, minibatches));
+  check_sum(loop, tally, loop.late ? t.network->told_minibatch() : batch.minibatch);
+  const std::int64_t samples = batch.position + batch.global_samples, minibatches = number_of(loop, batch.minibatch);
+  const std::int64_t more_samples = samples - std::exchange(t.progress.samples_in_epoch, samples);
+  const std::int64_t more_minibatches = minibatches - std::exchange(t.progress.minibatches_in_epoch, minibatches);
+  t.report->add(tally);
+  if (loop.late && t.report->line_due_within(more_minibatches)) take_late_results(loop);
+  t.report->step(more_samples, more_minibatches);
 }
 
 void settle(Loop& loop) {
   Training& t = loop.t;
+  if (loop.late) take_late_results(loop);
   const auto start = Clock::now();
   loop.update.next_step();
   t.strategy->settle(loop.update);
@@ -323,11 +379,12 @@ void work_on_lots(Loop& loop, EpochPlan plan, std::int64_t until) {
 }  // namespace
 
 void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& scalars, std::int64_t until) {
-  Loop loop(t, scalars);
+  Loop loop(t, plan, scalars);
   const auto start = Clock::now();
   t.network->forget_states();
   t.network->scale_gradients(t.loss_scale.value());
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
+  loop.late = t.network->tell_late(may_be_late(loop));
   if (plan.dealer)
     work_on_lots(loop, plan, until);
   else

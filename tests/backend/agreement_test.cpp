@@ -488,9 +488,9 @@ TEST_F(Agreement, Criteria) {
           const auto sums = d.backend.make_sums(2);
           float *work = d.put(Floats(n)), *y = d.put(Floats(1)), *dy = d.put({1.5f}), *dx = d.put(random(n, 5));
           d.backend.loss(loss, used, work, &sums[1], y);
-          d.backend.mark();
+          const auto mark = d.backend.mark();
           d.take(y, 1);
-          d.backend.wait_for_mark();
+          d.backend.wait_for(mark);
           d.results.push_back(static_cast<float>(sums[1]));
           for (std::size_t k = 0; k < used.size(); ++k) {
             d.backend.loss_gradient(loss, k, used, work, dy, dx, k == 1);

@@ -136,6 +136,49 @@ class GpuTest(support.TrainerTest):
                                    (self.directory / f'models/0-{ranks}/net.dnn').read_bytes()] for on in ('true', 'false'))
                 self.assertEqual(recorded, told)
 
+    def test_lines_of_results_that_come_late(self):
+        """The host does not wait for a device's criteria, but lines hold those of their minibatches, and weights are saved behind their steps."""
+        (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 120, 2, False)
+
+        def lines(device, every, ranks, method):
+            result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'makeMode=false', f'deviceId={device}',
+                                       f'Train=[SGD=[minibatchSize=10; numMBsToShowResult={every}; ParallelTrain=[parallelizationMethod={method}]]]'], ranks)
+            return [(int(first), int(last), float(ce), int(count))
+                    for first, last, ce, count in re.findall(rf'Minibatch\[ *(\d+)- *(\d+).*?ce = ({NUMBER}) \* (\d+)', result.text)]
+        gradients, weights = 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]', 'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 40 ]'
+        for ranks, every, method in ((None, 1, gradients), (None, 3, gradients), (None, 7, 'none'), (2, 3, gradients), (2, 3, weights)):
+            with self.subTest(ranks=ranks, every=every, method=method):
+                cpu, gpu = (lines(device, every, ranks, method) for device in ('-1', '0'))
+                self.assertGreater(len(cpu), 3)
+                self.assertEqual([line[:2] + line[3:] for line in cpu], [line[:2] + line[3:] for line in gpu])
+                for a, b in zip(cpu, gpu):
+                    self.assertAlmostEqual(a[2], b[2], delta=2e-4)
+
+    def test_a_criterion_that_is_no_number(self):
+        network = DENSE.replace('(DenseLayer {24, activation = Tanh} (x))', '(DenseLayer {24} (Exp (x)))')
+        (self.directory / 'net.cntk').write_text(CONFIG % (network, 'keepCheckPointFiles = true', 'dense', 'dense'), encoding='utf-8')
+        make_data(self.directory / 'data.ctf', 120, 1, False)
+        lines = (self.directory / 'data.ctf').read_text(encoding='utf-8').splitlines()
+        # In the third minibatch; in the last but one, when there is nothing more to be told; on either of two ranks.
+        for sample, ranks in ((25, None), (115, None), (25, 2), (29, 2)):
+            with self.subTest(sample=sample, ranks=ranks):
+                broken = list(lines)
+                broken[sample] = re.sub(r'\|x \S+', '|x 1000', broken[sample])
+                (self.directory / 'data.ctf').write_text('\n'.join(broken) + '\n', encoding='utf-8')
+                errors = []
+                for device in ('-1', '0'):
+                    result = self.run_trainer(['configFile=net.cntk', 'command=Train', 'OutputDir=.', 'makeMode=false', f'modelPath=models/{device}/net.dnn', f'deviceId={device}',
+                                               'Train=[SGD=[minibatchSize=10]; reader=[randomize=false]]',
+                                               *(['Train=[SGD=[ParallelTrain=[parallelizationMethod=BlockMomentumSGD; BlockMomentumSGD=[blockSize=1000]]]]'] if ranks else [])],
+                                              ranks, expect=None)
+                    errors.append(re.findall(r'The training criterion.*(?:\n.*){2}', result.text))
+                    self.assertFalse((self.directory / f'models/{device}/net.dnn.1').exists())
+                self.assertEqual(len(errors[0]), 1, errors)
+                self.assertIn(f'epoch 1, minibatch {sample // 10 + 1} of', errors[0][0])
+                self.assertIn("is the first node", errors[0][0])
+                self.assertEqual(*errors)
+
     def losses_of_float16(self, directory, stop, ranks, scale, extra=()):
         """Criteria of the epochs, and the lines about updates that were left out."""
         sgd = f'maxEpochs = {stop}; keepCheckPointFiles = true; ParallelTrain = [ parallelizationMethod = DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ] ]'

@@ -20,14 +20,15 @@ using List = std::vector<double>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// y = bn(x) per element, x = features * P with P = 1; the criterion is the sum of y .* Q.
+// y = bn(x) per element, or bn(before(x)); x = features * P with P = 1; the criterion is the sum of y.
 struct Net {
-  explicit Net(Attributes attributes, std::size_t elements = 3) {
+  explicit Net(Attributes attributes, std::size_t elements = 3, const std::string& before = {}) {
     GraphBuilder b;
     const auto n = static_cast<double>(elements);
     const auto one =
         b.add("LearnableParameter", "P", {}, {{"dims", List{n}}, {"init", std::string("fixedValue")}, {"value", 1.0}});
-    const auto x = b.add("ElementTimes", "x", {one, b.input("features", {n})});
+    auto x = b.add("ElementTimes", "x", {one, b.input("features", {n})});
+    if (!before.empty()) x = b.add(before, "before", {x});
     y = b.add("BatchNormalization", "bn",
               {x, b.constant("scale", 2, {n}), b.constant("bias", 0.5, {n}), b.constant("mean", 0, {n}),
                b.constant("variance", 0, {n})},
@@ -115,6 +116,30 @@ TEST(BatchNormalization, DataThatAreNotFiniteAreToldBeforeTheStatisticsThatTheyS
     FAIL();
   } catch (const NumericError& e) {
     EXPECT_EQ(e.node, "features");
+  }
+}
+
+TEST(BatchNormalization, ANodeThatIsNotFiniteIsToldBeforeTheStatisticsThatItSpoils) {
+  Net net({}, 1, "Exp");
+  auto data = data_of({1, 200}, 2);
+  try {
+    net.train(*data);
+    FAIL();
+  } catch (const NumericError& e) {
+    EXPECT_EQ(e.node, "before");
+  }
+}
+
+TEST(BatchNormalization, StatisticsThatAreNotFiniteAreTold) {
+  Net net({{"blendTimeConstant", 8.0}}, 1);
+  net.state("mean")[0] = std::numeric_limits<float>::quiet_NaN();
+  net.state("bn")[0] = 4;
+  auto data = data_of({1, 3}, 2);
+  try {
+    net.train(*data);
+    FAIL();
+  } catch (const NumericError& e) {
+    EXPECT_EQ(e.node, "mean");
   }
 }
 

@@ -117,7 +117,8 @@ class Updates final : public PieceSink {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-Training train(const Case& c, bool repeat, const std::string& device = "cuda:0", double penalty = 0.01) {
+Training train(const Case& c, bool repeat, const std::string& device = "cuda:0", double penalty = 0.01,
+               bool late = false) {
   const auto built = brainscript::build(
       fmt::format("{{ x = Input {{{}}}; labels = Input {{4}}; {}; "
                   "ce = CrossEntropyWithSoftmax ({}, z); criterionNodes = (ce) }}",
@@ -134,6 +135,7 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0",
   mode.dropout_rate = 0.3;
   Training training;
   Updates updates(network, penalty);
+  EXPECT_EQ(network.tell_late(late), late);
   for (std::size_t i = 0; i < c.minibatches.size(); ++i) {
     Batch batch = data.batch(data.random({c.minibatches[i]}, static_cast<unsigned>(i)), fragments_of(c, i));
     batch.position = static_cast<std::int64_t>(100 * i);
@@ -143,9 +145,12 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0",
     const CudaDoubleCalls before = counted_calls().value_or(CudaDoubleCalls{});
     network.forward_backward(batch, updates);
     const CudaDoubleCalls after = counted_calls().value_or(CudaDoubleCalls{});
+    if (late) continue;  // to look at gradients is to wait
     Parameters& p = network.parameters();
     training.steps.push_back({{p.gradients.span().begin(), p.gradients.span().end()},
                               {after.single - before.single, after.graphs - before.graphs}});
+  }
+  while (network.take_late()) {
   }
   const auto w = network.parameters().weights.span();
   training.kept.assign(w.begin(), w.end());
@@ -164,6 +169,11 @@ TEST_P(RepeatedSteps, HaveTheBitsOfThoseThatAreTold) {
   for (std::size_t i = 0; i < told.steps.size(); ++i)
     EXPECT_EQ(told.steps[i].gradients, repeated.steps[i].gradients) << "step " << i;
   EXPECT_EQ(told.kept, repeated.kept);
+}
+
+// The host is some steps ahead, and has written what they differ in.
+TEST_P(RepeatedSteps, HaveTheBitsAlsoWhereNobodyWaits) {
+  EXPECT_EQ(train(GetParam(), true, "cuda:0", 0.01, true).kept, train(GetParam(), false).kept);
 }
 
 TEST_P(RepeatedSteps, AreNearThoseOfTheCpu) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/groups.h"
+#include "base/cuda/marks.h"
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
@@ -32,11 +33,13 @@ class CudaBackend : public Backend, public Recorder {
 
   bool is_host() const override { return false; }
   void finish() override;
-  void mark() override;
-  void wait_for_mark() override;
-  void lead() override { set_current_queue(stream()); }
+  std::uint64_t mark() override;
+  void wait_for(std::uint64_t mark) override;
+  void lead() override { set_current_queue(stream(), halt_); }
   const FloatMemory& shared_memory() const override;
   std::shared_ptr<double[]> make_sums(std::size_t count) override;
+  void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) override;
+  void let_weights_change() override;
 
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
   std::string obstacle() const override { return obstacle_; }
@@ -116,10 +119,12 @@ class CudaBackend : public Backend, public Recorder {
   const ComputeType compute_type_;
   std::string device_name_;
   Stream stream_;
-  Event mark_;
+  Marks marks_{"computing"};
   bool recording_ = false;
   std::string obstacle_;  // to the last recording
   Staging staging_;
+  Scratch halting_;
+  int* const halt_;   // see queue.h; in halting_
   Scratch scratch_;   // results in between: free again when the call returns, because the stream keeps the order
   Scratch lists_[5];  // host arrays of a call
   Groups groups_;

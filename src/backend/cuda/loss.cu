@@ -170,7 +170,20 @@ Terms terms_of(const Loss& loss, std::span<const float* const> in) {
           in.size() > 2 ? in[2] : nullptr};
 }
 
+__global__ void keep_each(const double* sums, std::size_t count, std::size_t decisive, double* kept, int* halt) {
+  for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) {
+    const double sum = sums[i];
+    kept[i] = sum;
+    if (i == decisive && sum != sum) *halt = 1;
+  }
+}
+
 }  // namespace
+
+void CudaBackend::keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
+  only_when_not_recording();
+  launch(keep_each, 1, threads_per_block, stream(), sums, count, decisive, kept, halt_);
+}
 
 void CudaBackend::scale(float factor, float* x, std::size_t count, double* sum) {
   const bool fours = in_fours(count, x);

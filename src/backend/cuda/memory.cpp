@@ -61,15 +61,16 @@ CudaBackend::CudaBackend(int device, ComputeType type)
       compute_type_(type),
       device_name_(name_of(device)),
       stream_(make_stream()),
-      mark_(make_event()),
+      halt_(halting_.room<int>(1)),
       matmul_(std::make_unique<Matmul>(type, device_name_, stream_.get())),
       images_(std::make_unique<CudaImages>(device_name_, type, stream_.get())) {
+  CudaBackend::let_weights_change();
   CudaBackend::lead();
 }
 
 CudaBackend::~CudaBackend() {
   cudaStreamSynchronize(stream());
-  if (current_queue() == stream()) set_current_queue(nullptr);
+  if (current_queue() == stream()) set_current_queue(nullptr, nullptr);
 }
 
 std::string CudaBackend::name() const {
@@ -96,13 +97,13 @@ void CudaBackend::finish() {
   only_when_not_recording();
   check(cudaStreamSynchronize(stream()), "computing");
 }
-void CudaBackend::mark() {
+std::uint64_t CudaBackend::mark() {
   only_when_not_recording();
-  check(cudaEventRecord(mark_.get(), stream()), "computing");
+  return marks_.add(stream());
 }
-void CudaBackend::wait_for_mark() {
+void CudaBackend::wait_for(std::uint64_t mark) {
   only_when_not_recording();
-  check(cudaEventSynchronize(mark_.get()), "computing");
+  marks_.wait_for(mark);
 }
 
 const FloatMemory& CudaBackend::shared_memory() const {
@@ -119,6 +120,11 @@ std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
   auto* sums = static_cast<double*>(p);
   std::fill_n(sums, count, 0.0);
   return {sums, [](double* old) { cudaFreeHost(old); }};
+}
+
+void CudaBackend::let_weights_change() {
+  only_when_not_recording();
+  check(cudaMemsetAsync(halt_, 0, sizeof(int), stream()), "clearing memory");
 }
 
 float* CudaBackend::allocate(std::size_t count) {

@@ -5,10 +5,12 @@ namespace tutti::cuda {
 namespace {
 
 thread_local cudaStream_t queue = nullptr;
+thread_local const int* halt = nullptr;
 
 }  // namespace
 
 cudaStream_t current_queue() { return queue; }
-void set_current_queue(cudaStream_t stream) { queue = stream; }
+const int* current_halt() { return halt; }
+void set_current_queue(cudaStream_t stream, const int* halt_of_stream) { queue = stream, halt = halt_of_stream; }
 
 }  // namespace tutti::cuda

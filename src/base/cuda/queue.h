@@ -8,6 +8,8 @@
 namespace tutti::cuda {
 
 cudaStream_t current_queue();
-void set_current_queue(cudaStream_t);
+// On its device: while it is not 0, weights stay as they are. May be null.
+const int* current_halt();
+void set_current_queue(cudaStream_t, const int* halt);
 
 }  // namespace tutti::cuda

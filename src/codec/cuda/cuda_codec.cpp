@@ -60,7 +60,7 @@ class CudaCodec : public Codec {
 
  private:
   const FloatMemory& memory_;
-  mutable Marks marks_;
+  mutable Marks marks_{"exchanging with other ranks"};
 };
 
 class Quantizing : public CudaCodec {

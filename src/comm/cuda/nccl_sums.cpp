@@ -53,7 +53,7 @@ class NcclSums final : public DeviceSums {
   Communicator& ranks_;
   Stream stream_;
   Event given_;  // behind what is to be summed
-  Marks marks_;
+  Marks marks_{summing};
 
   std::mutex mutex_;  // of the library's communicator
   std::condition_variable ended_;

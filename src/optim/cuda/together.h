@@ -25,6 +25,7 @@ struct Calls {
   Rule rule[most_calls];
   std::size_t n[most_calls];
   unsigned end[most_calls];  // the block behind its last one
+  const int* halt;           // see base/cuda/queue.h
 };
 
 struct Place {
@@ -51,6 +52,7 @@ __device__ void each(std::size_t first, std::size_t n, const Body& body) {
 
 template <class Rule>
 __global__ void apply_each(const __grid_constant__ Calls<Rule> calls) {
+  if (calls.halt && *calls.halt != 0) return;
   const Place at = place_of_block(calls);
   each(static_cast<std::size_t>(at.block) * block_elements, calls.n[at.call], begun(calls.rule[at.call]));
 }
@@ -134,6 +136,7 @@ void launch_waiting() {
     w.totals.count = count;
     tutti::cuda::launch(add_totals, dim3(1), dim3(32 * most_calls), queue, w.totals, room);
   } else {
+    w.calls.halt = tutti::cuda::current_halt();
     tutti::cuda::launch(apply_each<Rule>, blocks, threads, queue, w.calls);
   }
 }

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step says: criteria and evaluations, at once or some steps later, and why a criterion is not a number.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "graph/network_impl.h"
+
+namespace tutti {
+namespace {
+
+using graph::Tensor;
+
+std::size_t default_axis(const graph::Lowered& code) {
+  for (std::size_t a = 0; a < code.axes.size(); ++a)
+    if (code.axes[a].empty()) return a;
+  return 0;
+}
+
+}  // namespace
+
+std::span<const float> Network::Impl::on_host(const float* values, std::size_t count, std::vector<float>& room) const {
+  if (backend->is_host()) return {values, count};
+  room.resize(count);
+  backend->download(values, room.data(), count);
+  return room;
+}
+
+double Network::Impl::total(Executable& e, std::size_t node, const double* sums) const {
+  const graph::Operand& o = e.program.code().of_node.at(node);
+  if (e.program.sums_in_double(o.tensor)) return sums[o.tensor];
+  double sum = 0;
+  for (const float value : on_host(e.run.value(o), e.run.count(o), e.host[node])) sum += value;
+  return sum;
+}
+
+// Values with a sample axis count their own samples, all others those of the default axis.
+void Network::Impl::tally(Executable& e, std::span<const std::size_t> columns, const double* sums, Tally& t) const {
+  const auto& code = e.program.code();
+  const double samples = static_cast<double>(code.axes.empty() ? 0 : columns[default_axis(code)]);
+  const auto count = [&](std::size_t node) {
+    const graph::Operand& o = code.of_node.at(node);
+    return o.per_sample ? static_cast<double>(columns[o.axis]) : samples;
+  };
+  if (criterion) {
+    t.criterion += total(e, *criterion, sums);
+    t.criterion_count += count(*criterion);
+  }
+  for (std::size_t i = 0; i < evaluations.size(); ++i) {
+    t.evaluations[i].sum += total(e, evaluations[i], sums);
+    t.evaluations[i].count += count(evaluations[i]);
+  }
+}
+
+// Only sums that a device keeps in double can be looked at when the next step has begun.
+bool Network::Impl::can_tell_late() const {
+  if (backend->is_host() || !criterion || !training) return false;
+  const auto kept = [&](std::size_t node) {
+    const auto& program = training->program;
+    return program.sums_in_double(program.code().of_node.at(node).tensor);
+  };
+  return kept(*criterion) && std::all_of(evaluations.begin(), evaluations.end(), kept);
+}
+
+void Network::Impl::keep_results(Executable& e) {
+  const auto& code = e.program.code();
+  late->keep(*backend, e.run.columns, e.run.sums.get(), code.tensors.size(), code.of_node.at(*criterion).tensor);
+}
+
+void Network::Impl::tell_earliest(Tally& tally) {
+  const graph::LateResults::Step& step = late->earliest();
+  backend->wait_for(step.mark);
+  for (std::size_t p = 0; p < step.used; ++p)
+    this->tally(*training, step.parts[p].columns, step.parts[p].sums.get(), tally);
+  told_minibatch = step.minibatch;
+  const std::int64_t position = step.position;
+  late->drop_earliest();
+  if (std::isnan(tally.criterion))
+    throw LateNumericError(
+        position, told_minibatch,
+        fmt::format("The training criterion '{}' is not a number (NAN)", graph.nodes[*criterion].name));
+}
+
+bool Network::tell_late(bool on) {
+  Impl& m = *impl_;
+  assert(!m.late || m.late->empty());
+  m.late.reset();
+  if (!on || !m.can_tell_late()) return false;
+  m.late.emplace();
+  m.backend->let_weights_change();
+  return true;
+}
+
+std::optional<Tally> Network::take_late() {
+  Impl& m = *impl_;
+  if (!m.late || m.late->empty()) return {};
+  Tally tally;
+  tally.evaluations.resize(m.evaluations.size());
+  m.tell_earliest(tally);
+  return tally;
+}
+
+std::int64_t Network::told_minibatch() const { return impl_->told_minibatch; }
+
+void Network::explain_nan(const Batch& batch) {
+  Impl& m = *impl_;
+  Executable& e = *m.training;
+  m.backend->finish();
+  e.sent = {};
+  for (const Part& part : m.parts(e, batch)) {
+    m.attach(e, batch, part);
+    e.program.forward(e.run);
+    m.backend->finish();
+    Tally tally;
+    tally.evaluations.resize(m.evaluations.size());
+    m.tally(e, tally);
+    if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
+  }
+}
+
+// The criterion is not a number: look again, slowly, for the first culprit.
+void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
+  backend->finish();
+  std::vector<float> room;
+  const auto finite = [](std::span<const float> v) {
+    return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
+  };
+  const std::string criterion_name = graph.nodes[root].name;
+  const auto fail = [&](const std::string& node, const std::string& what) {
+    throw NumericError(node,
+                       fmt::format("The training criterion '{}' is not a number (NAN): {}", criterion_name, what));
+  };
+  for (const auto& s : parameters.slices)
+    if (!finite({parameters.weights.data() + s.offset, s.size()}))
+      fail(s.name, fmt::format("the parameter '{}' already holds values that are not finite", s.name));
+  attach(e, batch, part);
+  const auto& tensors = e.program.code().tensors;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].kind != Tensor::Kind::input || !e.run.values[t]) continue;
+    if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, room)))
+      fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
+  }
+  const std::string node = e.program.first_not_finite(e.run);
+  // This step has moved running statistics by whatever came to them, so they are the culprit where they are used first.
+  const auto reads = [&](const graph::Node& n, std::size_t input) {
+    return n.name == node && std::find(n.inputs.begin(), n.inputs.end(), input) != n.inputs.end();
+  };
+  for (const auto& s : stored) {
+    const bool used =
+        std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& n) { return reads(n, s.node); });
+    if ((node.empty() || used) && !finite(s.values.span()))
+      fail(graph.nodes[s.node].name, fmt::format("'{}' holds values that are not finite", graph.nodes[s.node].name));
+  }
+  fail(node.empty() ? criterion_name : node,
+       node.empty() ? "the sum over the samples overflows"
+                    : fmt::format("'{}' is the first node with values that are not finite", node));
+  std::abort();
+}
+
+}  // namespace tutti

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Criteria that a device tells some steps later: the numbers of those that the host waits for.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "../brainscript/networks.h"
+#include "../support/on_gpu.h"
+#include "graph/late_results.h"
+#include "optim/optimizer_options.h"
+#include "sequence_data.h"
+
+namespace tutti::late_results_test {
+namespace {
+
+constexpr std::size_t behind = graph::LateResults::steps;
+
+class Updates final : public PieceSink {
+ public:
+  explicit Updates(Network& network) : optimizer_(make_optimizer({})) { optimizer_->bind(network.parameters()); }
+  void begin(const Batch& batch) { optimizer_->begin_step({0.05, 0.9, batch.samples}); }
+  bool follows_device() const override { return true; }
+  void piece_ready(std::size_t piece) override { optimizer_->update(piece); }
+  void pieces_ready(std::span<const std::size_t> pieces) override { optimizer_->update_all(pieces); }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+// Of minibatches that fit the plan, come in parts, or are empty.
+const std::vector<std::size_t> samples = {8, 8, 20, 8, 0, 8, 5, 8, 17, 0, 8, 8};
+
+struct Trained {
+  std::vector<Tally> tallies;               // of each step
+  std::vector<std::vector<float>> weights;  // behind each step; of late ones, in the end
+  std::vector<std::vector<float>> seen;     // behind each step, by a host that does not wait
+};
+
+class LateResults : public testing::Test {
+ protected:
+  void SetUp() override { skipped = skipped_without_gpu(); }
+
+  std::unique_ptr<Network> make(const std::string& device = "cuda:0") const {
+    const auto built = brainscript::build(
+        "{ x = Input {3}; labels = Input {4}; h = Sigmoid (LinearLayer {5} (x)); z = LinearLayer {4} (RowStack (h : "
+        "Exp (x))); "
+        "ce = CrossEntropyWithSoftmax (labels, z); errs = ClassificationError (labels, z); "
+        "criterionNodes = (ce); evaluationNodes = (errs) }");
+    EXPECT_EQ(built.errors, "");
+    NetworkOptions options;
+    options.device = device;
+    auto network = std::make_unique<Network>(built.graph, options);
+    network->bind(data.infos);
+    network->initialize_parameters();
+    network->plan_training(8);
+    return network;
+  }
+  Batch minibatch(std::size_t i) {
+    std::vector<test::Sequence> all = data.random({std::vector<std::size_t>(samples[i], 1)}, static_cast<unsigned>(i));
+    if (i == spoilt) std::fill(all[1][0].begin(), all[1][0].end(), 200.0f);
+    Batch batch = data.batch(all);
+    batch.position = static_cast<std::int64_t>(100 * i), batch.minibatch = static_cast<std::int64_t>(i);
+    return batch;
+  }
+  // Network::parameters() waits for the device; what it returns can be looked at later.
+  static std::vector<float> as_they_are(const Parameters& p) {
+    const auto w = p.weights.span();
+    return {w.begin(), w.end()};
+  }
+  static std::vector<float> weights_of(Network& network) { return as_they_are(network.parameters()); }
+
+  Trained train(bool late) {
+    const auto network = make();
+    EXPECT_EQ(network->tell_late(late), late);
+    Updates updates(*network);
+    const Parameters& parameters = network->parameters();
+    Trained t;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const Batch batch = minibatch(i);
+      updates.begin(batch);
+      const Tally tally = network->forward_backward(batch, updates);
+      EXPECT_EQ(tally.samples, batch.samples);
+      if (!late || i >= behind) t.tallies.push_back(tally);
+      if (late && i >= behind) {
+        EXPECT_EQ(network->told_minibatch(), static_cast<std::int64_t>(i - behind));
+      }
+      t.seen.push_back(as_they_are(parameters));
+      if (!late) t.weights.push_back(weights_of(*network));
+    }
+    while (const auto tally = network->take_late()) t.tallies.push_back(*tally);
+    t.weights.push_back(weights_of(*network));
+    return t;
+  }
+
+  bool skipped = false;
+  std::size_t spoilt = samples.size();  // the minibatch whose exponential overflows
+  test::SequenceData data{{{"x", 3, false}, {"labels", 4, false}}};
+};
+
+TEST_F(LateResults, AreThoseOfEachStep) {
+  if (skipped) return;
+  const Trained at_once = train(false), late = train(true);
+  EXPECT_EQ(at_once.weights.back(), late.weights.back());
+  ASSERT_EQ(at_once.tallies.size(), late.tallies.size());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const Tally &a = at_once.tallies[i], &b = late.tallies[i];
+    EXPECT_EQ(a.criterion, b.criterion) << "step " << i;
+    EXPECT_EQ(a.criterion_count, b.criterion_count) << "step " << i;
+    EXPECT_EQ(a.evaluations[0].sum, b.evaluations[0].sum) << "step " << i;
+    EXPECT_EQ(a.evaluations[0].count, static_cast<double>(samples[i]));
+    EXPECT_EQ(b.evaluations[0].count, static_cast<double>(samples[i]));
+  }
+}
+
+// The stand-in does what it is told as late as it may.
+TEST_F(LateResults, LetTheHostGoOn) {
+  if (skipped || !counted_calls()) return;
+  const Trained at_once = train(false), late = train(true);
+  for (std::size_t i = behind + 1; i < samples.size(); ++i) {
+    const std::size_t told =
+        samples[i - behind] > 0 ? i - behind : i - behind - 1;  // nothing is awaited for no samples
+    EXPECT_EQ(late.seen[i], at_once.weights[told - 1]) << "step " << i;
+  }
+}
+
+TEST_F(LateResults, KeepTheWeightsOfBeforeTheStepThatWasNoNumber) {
+  if (skipped) return;
+  const Trained whole = train(false);
+  spoilt = 3;
+  const auto network = make();
+  ASSERT_TRUE(network->tell_late(true));
+  Updates updates(*network);
+  const auto step = [&](std::size_t i) {
+    const Batch batch = minibatch(i);
+    updates.begin(batch);
+    network->forward_backward(batch, updates);
+  };
+  for (std::size_t i = 0; i < spoilt + behind; ++i) step(i);
+  try {
+    step(spoilt + behind);
+    FAIL() << "nothing was thrown";
+  } catch (const LateNumericError& e) {
+    EXPECT_EQ(e.minibatch, 3);
+    EXPECT_EQ(e.position, 300);
+  }
+  EXPECT_EQ(weights_of(*network), whole.weights[spoilt - 1]);
+  network->explain_nan(minibatch(spoilt - 1));
+  try {
+    network->explain_nan(minibatch(spoilt));
+    FAIL() << "nothing was thrown";
+  } catch (const NumericError& e) {
+    const auto here = make("cpu");
+    try {
+      class Nobody final : public PieceSink {
+        void piece_ready(std::size_t) override {}
+      } nobody;
+      here->forward_backward(minibatch(spoilt), nobody);
+      FAIL() << "the CPU threw nothing";
+    } catch (const NumericError& of_cpu) {
+      EXPECT_EQ(e.node, of_cpu.node);
+      EXPECT_STREQ(e.what(), of_cpu.what());
+    }
+  }
+}
+
+TEST_F(LateResults, LetWeightsChangeAgain) {
+  if (skipped) return;
+  spoilt = 0;
+  const auto network = make();
+  Updates updates(*network);
+  const auto initial = weights_of(*network);
+  ASSERT_TRUE(network->tell_late(true));
+  const Batch broken = minibatch(0);
+  updates.begin(broken);
+  network->forward_backward(broken, updates);
+  EXPECT_THROW(network->take_late(), LateNumericError);
+  ASSERT_TRUE(network->tell_late(true));
+  EXPECT_EQ(weights_of(*network), initial);
+  Updates fresh(*network);  // momentum has taken in what is no number
+  const Batch batch = minibatch(1);
+  fresh.begin(batch);
+  network->forward_backward(batch, fresh);
+  EXPECT_FALSE(std::isnan(network->take_late()->criterion));
+  EXPECT_NE(weights_of(*network), initial);
+}
+
+TEST_F(LateResults, AreForDevicesAlone) {
+  const auto network = make("cpu");
+  EXPECT_FALSE(network->tell_late(true));
+  EXPECT_FALSE(network->take_late());
+}
+
+}  // namespace
+}  // namespace tutti::late_results_test
