@@ -184,6 +184,30 @@ TEST_F(LateResults, LetWeightsChangeAgain) {
   EXPECT_NE(weights_of(*network), initial);
 }
 
+TEST_F(LateResults, OfSparseInputsAreNotAwaitedEither) {
+  if (skipped || !counted_calls()) return;
+  const auto built = brainscript::build(
+      "{ x = SparseInput {12}; labels = SparseInput {4}; E = ParameterTensor {5:12}; "
+      "z = LinearLayer {4} (Tanh (E * x)); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }");
+  ASSERT_EQ(built.errors, "");
+  NetworkOptions options;
+  options.device = "cuda:0";
+  Network network(built.graph, options);
+  test::SequenceData words({{"x", 12, true}, {"labels", 4, true}});
+  network.bind(words.infos);
+  network.initialize_parameters();
+  network.plan_training(8);
+  ASSERT_TRUE(network.tell_late(true));
+  Updates updates(network);
+  for (unsigned i = 0; i < 3 * behind; ++i) {
+    const Batch& batch = words.batch(words.random({std::vector<std::size_t>(8, 1)}, i));
+    const std::uint64_t before = counted_calls()->waits;
+    updates.begin(batch);
+    network.forward_backward(batch, updates);
+    EXPECT_LE(counted_calls()->waits - before, i < behind ? 0u : 1u) << "step " << i;
+  }
+}
+
 TEST_F(LateResults, AreForDevicesAlone) {
   const auto network = make("cpu");
   EXPECT_FALSE(network->tell_late(true));
