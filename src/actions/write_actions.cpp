@@ -29,7 +29,8 @@ void WriteOptions::describe(config::Fields& f) {
   f.block("format", format, "how the text looks");
   f.no_effect("nodeUnitTest", "gradients are not written");
   for (auto m : minibatch_size.values)
-    if (m < 1) f.problem("minibatchSize", fmt::format("{} samples at a time", m), "at least 1");
+    if (m < 1 || m > 2'147'483'647)
+      f.problem("minibatchSize", fmt::format("{} samples at a time", m), "from 1 to 2147483647");
 }
 
 void DumpNodeOptions::describe(config::Fields& f) {

@@ -10,6 +10,8 @@
 namespace tutti::brainscript {
 namespace {
 
+constexpr std::size_t most_layers = 10'000;
+
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
@@ -157,9 +159,12 @@ void SimpleNetworkOptions::describe(config::Fields& f) {
   evaluation.insert(evaluation.end(), training.begin(), training.end());
   f("layerSizes", layer_sizes, "features : hidden ... : outputs, such as 784:400*2:10");
   f.required("layerSizes");
-  if (!layer_sizes.empty()) {
+  if (f.given("layerSizes")) {
     if (layer_sizes.size() < 2)
       f.problem("layerSizes", "layerSizes needs at least two sizes", "write features:hidden:outputs");
+    if (layer_sizes.size() > most_layers)
+      f.problem("layerSizes", fmt::format("layerSizes has {} sizes", layer_sizes.size()),
+                fmt::format("up to {} are possible", most_layers));
     for (const auto n : layer_sizes.values)
       if (n < 1 || n > 1'000'000'000)
         f.problem("layerSizes", fmt::format("a layer of size {} is not possible", n), "sizes begin at 1");

@@ -223,6 +223,10 @@ class Reading : public Fields, public Inheriting {
   void read_elements(const Scalar& s, bool numeric, std::vector<T>& v, const Convert& convert) {
     std::vector<T> elements;
     for (const Value& e : to_elements(s.stretch, s.key, numeric)) elements.push_back(convert(e, s.key));
+    // Where a list of numbers has a default, whoever uses it counts on a first element.
+    if (numeric && elements.empty() && !v.empty())
+      throw ConfigError(s.value.where, fmt::format("'{}' has no elements", s.key),
+                        "write one value, or several with ':' between them; for the default leave the key out");
     v = std::move(elements);
   }
 

@@ -102,9 +102,11 @@ std::vector<Value> to_elements(const Stretch& whole, std::string_view key, bool 
     const std::size_t star = is_quoted(element) || is_bracketed(element) ? std::string_view::npos : text.rfind('*');
     if (star != std::string_view::npos) {
       const Stretch times = trim(element.part(element.begin + star + 1, element.end));
-      if (parse_integer(times.view(), count)) {
+      std::int64_t n = 0;
+      if (parse_integer(times.view(), n)) {
+        count = n;
         value = trim(element.part(element.begin, element.begin + star));
-        if (count < 1 || count + static_cast<std::int64_t>(values.size()) > most_elements)
+        if (count < 1 || count > most_elements - static_cast<std::int64_t>(values.size()))
           throw ConfigError(times.where(), fmt::format("'{}' cannot be repeated {} times", key, times.view()),
                             fmt::format("write a count from 1 to {}", most_elements));
       } else if (numeric) {
@@ -116,10 +118,12 @@ std::vector<Value> to_elements(const Stretch& whole, std::string_view key, bool 
       throw ConfigError(element.where(), fmt::format("'{}' has an empty element", key),
                         "write values with ':' between them, such as 0.5:0.1");
     if (is_bracketed(value) && !numeric && !is_block(value)) {
-      for (int i = 0; i < count; ++i)
-        for (Value& inner : to_elements(value, key, numeric)) values.push_back(std::move(inner));
-      if (static_cast<std::int64_t>(values.size()) > most_elements)
-        throw ConfigError(value.where(), fmt::format("'{}' has too many elements", key), "repeat less");
+      const std::vector<Value> inner = to_elements(value, key, numeric);
+      const std::int64_t room = most_elements - static_cast<std::int64_t>(values.size());
+      if (static_cast<std::int64_t>(inner.size()) > room / count)
+        throw ConfigError(value.where(), fmt::format("'{}' has more than {} elements", key, most_elements),
+                          "repeat less");
+      for (std::int64_t i = 0; i < count; ++i) values.insert(values.end(), inner.begin(), inner.end());
       continue;
     }
     const std::string_view v = value.view();

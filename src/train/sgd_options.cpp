@@ -152,11 +152,19 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   const auto at_least = [&](const char* key, std::int64_t v, std::int64_t least) {
     if (v < least) f.problem(key, fmt::format("{} must be at least {}", key, least));
   };
+  // Far beyond any use; products of these numbers stay below what 64 bits hold.
+  const auto at_most = [&](const char* key, std::int64_t v, std::int64_t most) {
+    if (v > most) f.problem(key, fmt::format("{} must be at most {}", key, most));
+  };
   if (f.given("maxEpochs")) at_least("maxEpochs", max_epochs, 1);
+  at_most("maxEpochs", max_epochs, 1'000'000'000);
   at_least("epochSize", epoch_size, 0);
+  at_most("epochSize", epoch_size, 1'000'000'000'000'000);
   for (std::int64_t m : minibatch_size.values) {
     if (m < 1) {
       f.problem("minibatchSize", "minibatchSize must be at least 1");
+    } else if (m > 2'147'483'647) {
+      at_most("minibatchSize", m, 2'147'483'647);
     } else if (epoch_size > 0 && epoch_size < m) {
       f.problem("epochSize",
                 fmt::format("epochSize {} is smaller than minibatchSize {}: epoch size must be larger than "
@@ -187,9 +195,10 @@ void SgdOptions::check_rates(config::Fields& f) const {
     f.problem("learningRatesPerSample", "both learningRatesPerMB and learningRatesPerSample are given",
               "keep one of the two");
   const bool searched = auto_adjust && auto_adjust->method == AutoAdjustOptions::Method::before_epoch;
-  if (!searched && !per_mb && !per_sample && !f.given("learningRatesPerMB") && !f.given("learningRatesPerSample"))
-    f.problem("learningRatesPerMB", "no learning rate is given",
-              "add learningRatesPerMB = ... or learningRatesPerSample = ...");
+  // At the key that holds an empty list, if there is one; nothing is said of a key that could not be read.
+  if (!searched && !per_mb && !per_sample)
+    f.problem(f.given("learningRatesPerSample") ? "learningRatesPerSample" : "learningRatesPerMB",
+              "no learning rate is given", "add learningRatesPerMB = ... or learningRatesPerSample = ...");
   const auto rate = [](double v) { return v >= 0 && std::isfinite(v); };
   if (!all(learning_rates_per_mb.values, rate))
     f.problem("learningRatesPerMB", "a learning rate must be a finite number that is not negative");

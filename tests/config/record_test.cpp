@@ -184,6 +184,7 @@ TEST(Arrays, SplitRepeatAndNest) {
   EXPECT_THAT(from("c=(,a,b)\nd=(|x|y)").strings("d"), ElementsAre("x", "y"));
   EXPECT_THAT(from("c=[2:50*2:2]").strings("c"), ElementsAre("2", "50", "50", "2"));
   EXPECT_THAT(from("c=*.txt").strings("c"), ElementsAre("*.txt"));
+  EXPECT_THAT(from("c=a*3.txt:b*9223372036854775807x").strings("c"), ElementsAre("a*3.txt", "b*9223372036854775807x"));
   EXPECT_THAT(from("c=\"\"").strings("c"), IsEmpty());
   EXPECT_THAT(from("x=1").strings("c"), IsEmpty());
   EXPECT_THAT(from("c=(-1:0)").strings("c"), ElementsAre("-1", "0"));

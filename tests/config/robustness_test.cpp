@@ -119,6 +119,10 @@ TEST(Robustness, VariablesThatGrowEnd) {
   EXPECT_EQ(record_from_text(chain).value("v50").text, "x");
   EXPECT_THROW(record_from_text("a=b$c$\nc=$d$ $\nd=\"$\"\nx=$a$$").find("x"), ConfigError);
   EXPECT_THROW(record_from_text("a=0*999999999").strings("a"), ConfigError);
+  EXPECT_THROW(record_from_text("a=1:0*9223372036854775807").strings("a"), ConfigError);
+  EXPECT_THROW(record_from_text("a=((((x*1000)*1000)*1000)*1000000)").strings("a"), ConfigError);
+  EXPECT_THROW(record_from_text("a=((x*1000000)*1000000):y").strings("a"), ConfigError);
+  EXPECT_EQ(record_from_text("a=((x*10)*10:(y)*2)").strings("a").size(), 102u);
 }
 
 struct Random {

@@ -119,7 +119,18 @@ TEST(SgdOptions, BrokenRulesAreNamedTogether) {
   EXPECT_NE(problem("momentumAsTimeConstant=-3"), "");
   EXPECT_NE(problem("momentumAsTimeConstant=inf"), "");
   EXPECT_EQ(problem("dropoutRate=0.5:1"), "dropoutRate must lie in [0, 1)\n");
+  EXPECT_EQ(read("maxEpochs=2\nlearningRatesPerMB=()").problems, "no learning rate is given\n");
+  EXPECT_EQ(read("maxEpochs=2\nlearningRatesPerSample=\"\"").problems, "no learning rate is given\n");
+  EXPECT_EQ(read("maxEpochs=2\nlearningRatesPerSample=x").problems,
+            "'learningRatesPerSample' takes a number, not 'x'\n");
+  for (const char* key : {"minibatchSize", "momentumPerMB", "dropoutRate", "batchNormalizationTimeConstant",
+                          "batchNormalizationBlendTimeConstant"})
+    EXPECT_EQ(problem(std::string(key) + "=()"), "'" + std::string(key) + "' has no elements\n");
   EXPECT_EQ(problem("minibatchSize=0"), "minibatchSize must be at least 1\n");
+  EXPECT_EQ(problem("minibatchSize=4:9223372036854775807"), "minibatchSize must be at most 2147483647\n");
+  EXPECT_EQ(problem("epochSize=9223372036854775807"), "epochSize must be at most 1000000000000000\n");
+  EXPECT_EQ(read("maxEpochs=9223372036854775807\nlearningRatesPerMB=1").problems,
+            "maxEpochs must be at most 1000000000\n");
   EXPECT_EQ(problem("epochSize=100"),
             "epochSize 100 is smaller than minibatchSize 256: epoch size must be larger than mbsize.\n");
   EXPECT_EQ(problem("L2RegWeight=-1\nclippingThresholdPerSample=0"),
