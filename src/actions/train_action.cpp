@@ -65,8 +65,8 @@ class TrainAction final : public Action {
 std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
   std::int64_t largest = 0;
   for (auto m : sgd.minibatch_size.values) largest = std::max(largest, m);
-  std::int64_t share = (largest + ranks - 1) / ranks;
-  share = (share + sgd.num_subminibatches - 1) / std::max<std::int64_t>(sgd.num_subminibatches, 1);
+  const auto part_of = [](std::int64_t whole, std::int64_t parts) { return whole / parts + (whole % parts != 0); };
+  std::int64_t share = part_of(part_of(largest, ranks), std::max<std::int64_t>(sgd.num_subminibatches, 1));
   if (sgd.max_samples_in_ram > 0) share = std::min(share, sgd.max_samples_in_ram);
   return std::max<std::int64_t>(share, 1);
 }
@@ -247,14 +247,23 @@ void make_exchange(const ActionContext& context, Training& t) {
   if (grouped) t.strategy_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
   if (together) make_fault_hook(context, t);
   const int sharing = t.strategy->share(t.world->rank(), ranks).ranks;
-  bool always_shares = true;
-  for (std::int64_t e = 0; e < t.sgd.max_epochs; ++e) always_shares = always_shares && t.strategy->shares_data(e);
-  const std::int64_t share = largest_share(t.sgd, always_shares ? sharing : 1);
+  // Ranks that share the data do so to the end.
+  const std::int64_t share = largest_share(t.sgd, t.strategy->shares_data(0) ? sharing : 1);
   std::size_t weights = 0;
   for (const auto& slice : t.network->parameters().slices) weights += slice.size();
   t.threads =
       threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share), context.command, context.device);
-  t.network->plan_training(share);
+  try {
+    t.network->plan_training(share);
+  } catch (const Error& e) {
+    const auto sgd = context.command.block("SGD");
+    const auto size = sgd.find("minibatchSize");
+    context.problems->add(Diagnostic{size ? size->where : sgd.where(), e.what(),
+                                     fmt::format("this rank has up to {} samples at once: lower minibatchSize, or work "
+                                                 "it off in parts by numSubminibatches or maxSamplesInRAM",
+                                                 share)});
+    t.strategy.reset();
+  }
 }
 
 // A training whose network begins with a model that an earlier action of this run writes: put together in its turn.

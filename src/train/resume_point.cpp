@@ -5,7 +5,9 @@
 
 #include <array>
 #include <bit>
+#include <charconv>
 #include <filesystem>
+#include <set>
 
 #include "train/checkpoint.h"
 #include "train/container.h"
@@ -40,13 +42,35 @@ std::optional<fs::file_time_type> time_of(const std::string& path) {
   return time;
 }
 
+// The epochs of which files may tell: "m.12" is a model after epoch 12, "m.12.mid" lies in the epoch behind the 11th.
+// Asking the directory costs the same however large maxEpochs is.
+std::set<std::int64_t> epochs_with_files(const std::string& model_path) {
+  std::set<std::int64_t> epochs;
+  const std::string lead = fs::path(model_path).filename().string() + ".";
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(directory_of(model_path), error)) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with(lead)) continue;
+    std::int64_t epoch = 0;
+    const char* const end = name.data() + name.size();
+    const auto [stop, wrong] = std::from_chars(name.data() + lead.size(), end, epoch);
+    if (wrong == std::errc()) epochs.insert(std::string_view(stop, end) == ".mid" ? epoch - 1 : epoch);
+  }
+  return epochs;
+}
+
 class Search {
  public:
   Search(const std::string& model_path, std::int64_t max_epochs, std::vector<std::string>& warnings)
-      : path_(model_path), max_epochs_(max_epochs), warnings_(warnings) {}
+      : path_(model_path), max_epochs_(max_epochs), warnings_(warnings), epochs_(epochs_with_files(model_path)) {
+    epochs_.erase(epochs_.begin(), epochs_.lower_bound(0));
+    epochs_.erase(epochs_.lower_bound(max_epochs), epochs_.end());
+    epochs_.insert(max_epochs);  // its model has no number
+  }
 
   std::optional<ResumePoint> run() {
-    for (std::int64_t epoch = max_epochs_; epoch >= 0; --epoch) {
+    for (auto at = epochs_.rbegin(); at != epochs_.rend(); ++at) {
+      const std::int64_t epoch = *at;
       if (epoch < max_epochs_)
         if (auto point = mid_epoch(epoch)) return point;
       if (auto point = after_epoch(epoch)) return point;
@@ -94,8 +118,8 @@ class Search {
 
   bool older_than_predecessors(std::int64_t epoch) const {
     const auto mine = time_of(model_name(path_, epoch, max_epochs_));
-    for (std::int64_t e = 0; e < epoch; ++e)
-      if (const auto other = time_of(model_name(path_, e, max_epochs_)); other && mine && *mine < *other) return true;
+    for (auto at = epochs_.begin(); at != epochs_.end() && *at < epoch; ++at)
+      if (const auto other = time_of(model_name(path_, *at, max_epochs_)); other && mine && *mine < *other) return true;
     return false;
   }
 
@@ -104,6 +128,7 @@ class Search {
   const std::string& path_;
   const std::int64_t max_epochs_;
   std::vector<std::string>& warnings_;
+  std::set<std::int64_t> epochs_;
 };
 
 // "m.12.ckp", "m.ckp" or "m.3.mid" for the model path "m".

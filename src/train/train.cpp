@@ -120,7 +120,9 @@ void advise(const Training& t) {
         "the end of epoch {}. fix: parallelizationStartEpoch says in which epoch ranks begin to share",
         o.start_sample, t.samples_per_epoch, o.start_epoch));
   const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
-  const std::string advice = t.strategy->advice((t.sgd.max_epochs - first) * t.samples_per_epoch);
+  const std::int64_t epochs = t.sgd.max_epochs - first;  // whose samples may be more than can be counted
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(epochs, 1);
+  const std::string advice = t.strategy->advice(epochs * std::min(t.samples_per_epoch, most));
   if (!advice.empty()) log::warning(advice);
 }
 

@@ -268,6 +268,22 @@ TEST(Checkpoint, AModelOlderThanItsPredecessorIsOfAnEarlierRun) {
   EXPECT_EQ(point->epoch, 1);
 }
 
+// Each epoch asked for by its name would take minutes.
+TEST(Checkpoint, TheSearchTakesAsLongAsThereAreFilesNotEpochs) {
+  const Directory d;
+  SmallModel m;
+  std::vector<std::string> warnings;
+  constexpr std::int64_t many = 1'000'000'000;
+  EXPECT_FALSE(find_resume_point(d / "m", many, warnings));
+  EXPECT_FALSE(find_resume_point(d / "no such folder/m", many, warnings));
+  for (const char* name : {"m.7", "m.007", "m.8x", "m.-1", "m.99999999999999999999", "other.9", "m.1000000001"})
+    save_model(d / name, m.view);
+  const auto point = find_resume_point(d / "m", many, warnings);
+  ASSERT_TRUE(point);
+  EXPECT_EQ(point->epoch, 7);
+  EXPECT_EQ(point->model, d / "m.7");
+}
+
 TEST(Checkpoint, AnEarlierRunIsNotContinuedOnceItIsDiscarded) {
   const Directory d;
   run_ranks(1, [&](Communicator& comm) {
