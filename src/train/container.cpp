@@ -66,6 +66,13 @@ class Hash {
   std::unique_ptr<XXH64_state_t, HashFree> state_;
 };
 
+// Whoever takes memory by the shape gets no more than the file holds.
+bool fits_shape(const Entry& e) {
+  double elements = 1;
+  for (const auto d : e.dims) elements *= static_cast<double>(d);
+  return elements * sizeof(float) == static_cast<double>(e.bytes);
+}
+
 std::array<char, 16> kind_field(std::string_view kind) {
   std::array<char, 16> field{};
   assert(kind.size() <= field.size());
@@ -246,6 +253,8 @@ struct ContainerReader::Impl {
       file.read(text, std::as_writable_bytes(std::span(name)));
       if (e.offset > footer.table || e.bytes > footer.table - e.offset)
         damaged(fmt::format("is damaged: entry '{}' runs over the end", name));
+      if (e.type == EntryType::floats && !fits_shape(e))
+        damaged(fmt::format("is damaged: entry '{}' has {} bytes, its shape is another", name, e.bytes));
       if (!entries.emplace(std::move(name), std::move(e)).second) damaged("is damaged: an entry stands there twice");
     }
   }

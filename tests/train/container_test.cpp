@@ -120,6 +120,21 @@ TEST(Container, ErrorsSayWhatIsWrong) {
             "'" + d / "a" + "' has an entry 'values' of 6 values where 5 are expected");
 }
 
+// The checksum fits, and yet a reader would ask for all memory.
+TEST(Container, AShapeIsAsLargeAsItsValues) {
+  const Directory d;
+  for (const std::vector<std::uint64_t>& dims :
+       std::vector<std::vector<std::uint64_t>>{{4}, {std::uint64_t{1} << 62, 3}, {std::uint64_t{1} << 62, 4, 3}, {0}}) {
+    ContainerWriter w(d / "a", "model");
+    w.begin("v", EntryType::floats, dims, 12);
+    w.write(std::vector<std::byte>(12));
+    w.finish();
+    w.commit();
+    EXPECT_EQ(error_of([&] { ContainerReader(d / "a", "model"); }),
+              "'" + d / "a" + "' is damaged: entry 'v' has 12 bytes, its shape is another");
+  }
+}
+
 TEST(Container, AnUnfinishedFileLeavesTheOldOneAndNoRubbish) {
   const Directory d;
   write_small(d / "a");
