@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 #include "brainscript/evaluator.h"
@@ -29,6 +30,13 @@ class Settings {
   double number(std::string_view name, double otherwise) const {
     return ev_.number(value(name, otherwise), what(name), e_, record_);
   }
+  // What a float holds: all values of the parameter would not be numbers from the beginning.
+  double checked(std::string_view name, double v) const {
+    if (!std::isfinite(static_cast<float>(v)))
+      fail(fmt::format("{} cannot be {}", what(name), v), "write a finite number");
+    return v;
+  }
+  double finite(std::string_view name, double otherwise) const { return checked(name, number(name, otherwise)); }
   double integer(std::string_view name, double otherwise) const {
     return static_cast<double>(ev_.integer(value(name, otherwise), what(name), e_, record_));
   }
@@ -62,6 +70,7 @@ std::vector<double> init_values(const Settings& s) {
     for (Thunk* t : (*a)->elements)
       values.push_back(s.evaluator().number(s.evaluator().force(t, &s.expr(), s.record()), s.what("initValue"),
                                             s.expr(), s.record()));
+  for (const double value : values) s.checked("initValue", value);
   const bool absent =
       std::holds_alternative<None>(v) || (std::holds_alternative<std::string>(v) && std::get<std::string>(v).empty());
   if (values.empty() && !absent) s.fail(fmt::format("{} must be a number or an array of numbers", s.what("initValue")));
@@ -70,16 +79,18 @@ std::vector<double> init_values(const Settings& s) {
 
 // Several constants as the text of a matrix: they fill the parameter column by column.
 std::string literal(const Settings& s, const std::vector<double>& values, std::vector<double>& dims) {
-  std::size_t unknown = 0, known = 1;
+  std::size_t unknown = 0;
+  double known = 1;  // may be more than integers hold
   for (double d : dims)
     if (d == 0)
       ++unknown;
     else
-      known *= static_cast<std::size_t>(d);
-  if (unknown > 1 || values.size() % known != 0 || (unknown == 0 && values.size() != known))
-    s.fail(fmt::format("{} has {} values, the parameter {} elements", s.what("initValue"), values.size(), known));
+      known *= d;
+  const auto given = static_cast<double>(values.size());
+  if (unknown > 1 || known > given || std::fmod(given, known) != 0 || (unknown == 0 && given != known))
+    s.fail(fmt::format("{} has {} values, the parameter {} elements", s.what("initValue"), given, known));
   for (double& d : dims)
-    if (d == 0) d = static_cast<double>(values.size() / known);
+    if (d == 0) d = given / known;
   const std::size_t rows = dims.empty() ? 1 : static_cast<std::size_t>(dims[0]);
   std::string text;
   for (std::size_t r = 0; r < rows; ++r) {
@@ -127,7 +138,7 @@ void choose_init(const Settings& s, graph::Node& node) {
            near.empty() ? fmt::format("known: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
   }
   if (init == "zero") init = "fixedValue", at["value"] = 0.0;
-  if (init == "fixedValue" && !at.contains("value")) at["value"] = s.number("value", 0);
+  if (init == "fixedValue" && !at.contains("value")) at["value"] = s.finite("value", 0);
   if (init == "fromFile") {
     if (file.empty()) s.fail(fmt::format("init='fromFile' of '{}' needs initFromFilePath", node.name), "name the file");
     if (!std::filesystem::is_regular_file(file))
@@ -153,12 +164,12 @@ void set_parameter_attributes(Evaluator& ev, graph::Node& node, const Expr& e, R
   const Settings s(ev, node, e, record);
   auto& at = node.attributes;
   choose_init(s, node);
-  at["learningRateMultiplier"] = s.number("learningRateMultiplier", 1);
+  at["learningRateMultiplier"] = s.finite("learningRateMultiplier", 1);
   if (s.number("learningRateMultiplier", 1) < 0) s.fail(s.what("learningRateMultiplier") + " must not be negative");
   const std::string init = std::get<std::string>(at["init"]);
   if (init == "bilinear") at["initFilterRank"] = s.integer("initFilterRank", 0);
   if (std::find(random_inits.begin(), random_inits.end(), init) == random_inits.end()) return;
-  at["initValueScale"] = s.number("initValueScale", 1);
+  at["initValueScale"] = s.finite("initValueScale", 1);
   at["initFilterRank"] = s.integer("initFilterRank", 0);
   at["initOutputRank"] = s.integer("initOutputRank", 1);
   const auto wanted = static_cast<std::int64_t>(s.integer("randomSeed", -1));

@@ -12,6 +12,17 @@
 namespace tutti::graph {
 namespace {
 
+// Sizes in bytes, of a minibatch too, are to fit into 64 bits.
+void check_size(const Node& node, const Shape& shape) {
+  constexpr double most = 1ULL << 40;
+  double elements = 1;
+  for (const auto d : shape.dims) elements *= static_cast<double>(d);
+  if (elements > most)
+    throw ConfigError(node.where,
+                      fmt::format("{} '{}' has {} elements: {}", node.operation, node.name, elements, to_string(shape)),
+                      fmt::format("no value can have more than {:.0f}", most));
+}
+
 bool complete(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) == s.dims.end(); }
 
 void store_dims(Node& node, const Shape& shape) {
@@ -77,6 +88,7 @@ std::string result_axis(const Graph& graph, const Node& node, const std::vector<
 
 void infer_leaf(Node& node, Value& value) {
   value.shape = declared_shape(node);
+  check_size(node, value.shape);
   value.per_sample = node.operation == "InputValue";
   if (value.per_sample) value.axis = text(node, "dynamicAxis");
   if (value.per_sample && !complete(value.shape))
@@ -165,10 +177,12 @@ bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, boo
     for (std::size_t k = 0; k < shapes.size(); ++k) {
       Shape completed = infer_operand(node, k, shapes);
       if (completed == shapes[k]) continue;
+      check_size(graph.nodes[node.inputs[k]], completed);
       changed = complete_operand(graph, values, node.inputs[k], completed) || changed;
       shapes[k] = completed;
     }
   values[index].shape = infer_shape(node, shapes, names);
+  check_size(node, values[index].shape);
   if (!partial && is_criterion(node)) check_criterion(graph, node, values);
   values[index].axis = result_axis(graph, node, values);
   values[index].per_sample = sampled && keeps_sample_axis(node);

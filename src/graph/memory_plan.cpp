@@ -2,12 +2,29 @@
 // Largest buffer first, each at the lowest place where nothing alive at the same time lies.
 #include "graph/memory_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
+#include "tutti/error.h"
+
 namespace tutti::graph {
+namespace {
+
+// No sum of sizes is to wrap around: it would look as if little were needed.
+void check_sum(const std::vector<Buffer>& buffers, std::size_t columns) {
+  double all = 0;
+  for (const Buffer& b : buffers)
+    all += static_cast<double>(b.per_column) * static_cast<double>(columns) + static_cast<double>(b.fixed) + 16;
+  if (all > static_cast<double>(1ULL << 60))
+    throw Error(fmt::format("out of memory: {:.3g} bytes for the values of the network", all * sizeof(float)));
+}
+
+}  // namespace
 
 std::size_t place(std::vector<Buffer>& buffers, std::size_t columns, bool reuse) {
+  check_sum(buffers, columns);
   std::vector<std::size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -144,8 +144,12 @@ void Network::Impl::lay_out_parameters() {
     size += (s.size() + 15) / 16 * 16;
     parameters.slices.push_back(std::move(s));
   }
-  parameters.weights = FloatBuffer(size, backend->shared_memory());
-  parameters.gradients = FloatBuffer(size, backend->shared_memory());
+  try {
+    parameters.weights = FloatBuffer(size, backend->shared_memory());
+    parameters.gradients = FloatBuffer(size, backend->shared_memory());
+  } catch (const Error& e) {
+    say_largest_parameter(e.what());
+  }
   training->run.pieces.resize(program.code().tensors.size());
   for (std::size_t p = 0; p < parameters.pieces.size(); ++p) {
     const Piece& piece = parameters.pieces[p];
@@ -154,6 +158,17 @@ void Network::Impl::lay_out_parameters() {
         {p, piece.first_column * rows, piece.columns * rows});
   }
   find_sparse_sources();
+}
+
+// Parameters are more than memory holds: at the place of the largest.
+void Network::Impl::say_largest_parameter(const std::string& what) const {
+  const auto largest = std::max_element(parameters.slices.begin(), parameters.slices.end(),
+                                        [](const Slice& a, const Slice& b) { return a.size() < b.size(); });
+  const auto& node = *std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                   [&](const graph::Node& n) { return n.name == largest->name; });
+  throw ConfigError(node.where,
+                    fmt::format("{}; the largest parameter is '{}', {}", what, node.name, to_string(largest->shape)),
+                    "make it smaller, or train on a machine with more memory");
 }
 
 void Network::Impl::find_sparse_sources() {

@@ -107,6 +107,7 @@ struct Network::Impl {
   void lay_out_parameters();
   void lay_out_state();
   bool normalizes(std::size_t parameter) const;
+  [[noreturn]] void say_largest_parameter(const std::string& what) const;
   void find_sparse_sources();
   std::unique_ptr<Executable> make(const std::vector<std::size_t>& roots, const graph::Program::Options& options);
   std::vector<std::size_t> criterion_roots() const;
