@@ -258,9 +258,11 @@ void prepare(Block& b, const cudaLaunchConfig_t& config, const std::function<voi
   if (!order.drawn()) number(b.start, b.threads, order);
 }
 
+// One kernel at a time, under the device's mutex. What it needs outlives every thread of the host: one that ends may
+// wait for the streams of others when its own variables are gone.
 void run(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
-  static thread_local Block own;
-  static thread_local std::vector<unsigned> blocks;
+  static Block& own = *new Block;
+  static std::vector<unsigned>& blocks = *new std::vector<unsigned>;
   Order& order = Order::of_thread();
   const dim3 grid = config.gridDim;
   block = &own;

@@ -31,6 +31,7 @@ struct Device {
   // or the system has no such keys; then all threads see what one has opened.
   const int key = new_key();
   bool open = false;       // its memory, where there is no key
+  int closings = 0;        // asked for, where there is none
   std::uint64_t time = 0;  // pieces of work done
   bool faulted = false;    // told to whoever waits next; of a real device that is the end
   CudaDoubleCalls calls;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -67,7 +68,8 @@ bool unknown(const CudaDoubleEvent* e) {
   return !among(device().events, e);
 }
 
-bool next(CudaDoubleStream& s) {
+// The device works, which takes time to begin with and to end, from the first work that may go on.
+bool next(CudaDoubleStream& s, std::optional<Working>& now) {
   if (s.busy || s.work.empty()) return false;
   if (const auto ready = s.work.front().ready) {
     s.busy = true;
@@ -77,6 +79,7 @@ bool next(CudaDoubleStream& s) {
   }
   const auto work = std::move(s.work.front().work);
   s.work.pop_front();
+  if (!now) now.emplace();
   work();
   ++device().time;
   return true;
@@ -91,8 +94,8 @@ void wait_for(CudaDoubleStream& s, const Done& done) {
     {
       const std::lock_guard lock(device().mutex);
       if (done()) return;
-      const Working now;
-      while (next(s))
+      std::optional<Working> now;
+      while (next(s, now))
         if (done()) return;
       if (std::exchange(time, device().time) != device().time) moved = std::chrono::steady_clock::now();
     }
@@ -136,8 +139,8 @@ void run_ahead() {
   for (const unsigned turn : turns) {
     CudaDoubleStream& s = *device().streams[turn];
     if (s.work.empty() || order.bits() >= s.haste) continue;
-    const Working now;
-    for (std::size_t left = order.below(2) ? s.work.size() : order.below(8); left > 0 && next(s); --left) {
+    std::optional<Working> now;
+    for (std::size_t left = order.below(2) ? s.work.size() : order.below(8); left > 0 && next(s, now); --left) {
     }
   }
 }
@@ -199,7 +202,8 @@ void enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::functio
 }
 
 bool drive(cudaStream_t stream, const std::function<bool()>& done) {
-  while (!done() && next(*stream)) {
+  std::optional<Working> now;
+  while (!done() && next(*stream, now)) {
   }
   return done();
 }
@@ -303,8 +307,8 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
   if (unknown(e)) return cudaErrorInvalidResourceHandle;
   const std::lock_guard lock(device().mutex);
   if (e->done()) return cudaSuccess;
-  const Working now;
-  next(*e->stream);
+  std::optional<Working> now;
+  next(*e->stream, now);
   return e->done() ? cudaSuccess : cudaErrorNotReady;
 }
 
