@@ -282,6 +282,13 @@ class GpuTest(support.TrainerTest):
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=7'], ranks=2, expect=None)
         self.assertIn('starting GPU 7: device: there is 1, numbered from 0', result.text)
         self.assertFalse((self.directory / 'models').exists())
+        os.environ['TUTTI_STAND_IN_WITHOUT_KERNELS'] = '1'
+        self.addCleanup(os.environ.pop, 'TUTTI_STAND_IN_WITHOUT_KERNELS')
+        result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
+        self.assertIn('starting GPU 0: kernels: ', result.text)
+        self.assertIn('no kernel image is available', result.text)
+        self.assertIn('gpu_architectures', result.text)
+        self.assertFalse((self.directory / 'models').exists())
         os.environ['TUTTI_CUDA_LIBRARY'] = '/nowhere/libtutti_cuda.so'
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
         self.assertIn('loading the GPU part: /nowhere/libtutti_cuda.so', result.text)

@@ -64,7 +64,14 @@ CudaBackend::CudaBackend(int device, ComputeType type)
       halt_(halting_.room<int>(1)),
       matmul_(std::make_unique<Matmul>(type, device_name_, stream_.get())),
       images_(std::make_unique<CudaImages>(device_name_, type, stream_.get())) {
-  CudaBackend::let_weights_change();
+  try {
+    CudaBackend::fill(0, halting_.room<float>(1), 1);  // the first kernel of all; 0 has the bits of an int's
+  } catch (const Error& e) {
+    throw Error(
+        fmt::format("starting GPU {}: kernels: {}. fix: where this build has none for such a GPU, one with its number "
+                    "in -Dgpu_architectures, or deviceId = cpu",
+                    device, e.what()));
+  }
   CudaBackend::lead();
 }
 

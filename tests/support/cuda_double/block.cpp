@@ -285,6 +285,8 @@ void run(const cudaLaunchConfig_t& config, const std::function<void()>& thread) 
 }  // namespace
 
 cudaError_t enqueue(const void* kernel, const cudaLaunchConfig_t& config, std::function<void()> thread) {
+  static const bool has_kernels = !std::getenv("TUTTI_STAND_IN_WITHOUT_KERNELS");  // as if built for other GPUs
+  if (!has_kernels) return cudaErrorNoKernelImageForDevice;
   if (!fits(config)) return cudaErrorInvalidConfiguration;
   if (config.dynamicSmemBytes > shared_memory_of(kernel)) return cudaErrorInvalidValue;
   if (!is_of_this_device(config.stream)) return cudaErrorInvalidResourceHandle;
