@@ -111,8 +111,9 @@ class Network {
   // `next` may be on their way there, if it is what forward_backward() gets next.
   bool unscale_gradients(const Batch* next);
   void clear_gradients();
-  // Criterion and evaluations without training (dropout off, running statistics).
-  Tally evaluate(const Batch&);
+  // Criterion and evaluations without training (dropout off, running statistics). The inputs of `next` may be on their
+  // way to the device meanwhile, if it is what evaluate() gets next.
+  Tally evaluate(const Batch&, const Batch* next = nullptr);
   // Forward up to the nodes of plan_evaluation; their values (columns x elements) until the next call.
   struct Output {
     std::string name;

@@ -292,7 +292,8 @@ void Network::bind(const std::vector<StreamInfo>& streams) {
     if (e) need(e->roots);
   if (m.training && m.training->program.planned_columns() > 0) need(m.training->roots);
   m.streams = streams;
-  if (m.training) m.training->sent = {};
+  for (Executable* e : {m.training.get(), m.evaluation.get()})
+    if (e) e->sent = {};
 }
 
 void Network::plan_training(std::int64_t max_columns) {

@@ -307,16 +307,20 @@ void Network::clear_gradients() {
   impl_->backend->fill(0, impl_->parameters.gradients.data(), impl_->parameters.size());
 }
 
-Tally Network::evaluate(const Batch& batch) {
+Tally Network::evaluate(const Batch& batch, const Batch* next) {
   Impl& m = *impl_;
   Executable& e = m.evaluating();
   Tally tally;
   tally.samples = tally.columns = batch.samples;
   tally.evaluations.resize(m.evaluations.size());
   e.run.weights_version = m.backend->new_version();
-  for (const auto& part : m.parts(e, batch)) {
-    m.attach(e, batch, part);
+  if (!e.was_sent(batch)) e.sent = {};
+  const std::size_t parts = m.parts(e, batch).size();
+  for (std::size_t p = 0; p < parts; ++p) {
+    m.attach(e, batch, e.parts[p]);
+    e.sent = {};
     e.program.forward(e.run);
+    if (next && p + 1 == parts) m.send(e, *next);
     m.backend->finish();
     m.tally(e, tally);
   }

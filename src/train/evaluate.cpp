@@ -50,7 +50,7 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
   network.bind(reader.streams());
   reader.start_epoch(plan);
   while (const Batch* batch = reader.next()) {
-    const auto values = listed(network.evaluate(*batch), what);
+    const auto values = listed(network.evaluate(*batch, reader.ahead()), what);
     for (std::size_t i = 0; i < since.size(); ++i) since[i].sum += values[i].sum, since[i].count += values[i].count;
     samples_since += batch->samples;
     ++run.minibatches;

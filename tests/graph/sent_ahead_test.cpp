@@ -83,6 +83,22 @@ TEST_F(SentAhead, IsForgottenWhereItsMinibatchNeverComes) {
   EXPECT_EQ(gradients(later), alone[2]);
 }
 
+TEST_F(SentAhead, IsThereWhenItIsToBeEvaluated) {
+  if (!network) return;
+  network->plan_evaluation(8, {});
+  std::vector<double> criteria;
+  for (const Batch* batch : batches) criteria.push_back(network->evaluate(*batch).criterion);
+  EXPECT_EQ(network->evaluate(*batches[3], batches[0]).criterion, criteria[3]);  // in parts
+  wipe(*batches[0]);
+  EXPECT_EQ(network->evaluate(*batches[0], batches[3]).criterion, criteria[0]);
+  EXPECT_EQ(network->evaluate(*batches[3], batches[1]).criterion, criteria[3]);
+  EXPECT_EQ(network->evaluate(*batches[2]).criterion, criteria[2]);
+  EXPECT_EQ(network->evaluate(*batches[1], batches[2]).criterion, criteria[1]);
+  network->bind(infos);
+  wipe(*batches[2]);
+  EXPECT_NE(network->evaluate(*batches[2]).criterion, criteria[2]);
+}
+
 TEST_F(SentAhead, ChangesNothingForWhatComesInParts) {
   if (!network) return;
   network->unscale_gradients(batches[3]);
