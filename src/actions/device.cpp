@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/cuda_library.h"
 #include "tutti/backend.h"
 #include "tutti/error.h"
@@ -44,6 +47,26 @@ DevicePlan plan_device(const config::TopLevel& top, const HostPlace& place) {
         "weights there",
         users, index);
   return plan;
+}
+
+std::string tell_mixed(const DevicePlan& plan, Communicator& world) {
+  struct Seen {
+    bool on_host = false;
+    char text[255] = {};
+  } mine;
+  mine.on_host = plan.device == "cpu";
+  std::memcpy(mine.text, plan.text.data(), std::min(plan.text.size(), sizeof mine.text - 1));
+  std::vector<Seen> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const auto on_host = [](const Seen& rank) { return rank.on_host; };
+  const auto count = std::count_if(all.begin(), all.end(), on_host);
+  if (count == 0 || count == world.size()) return {};
+  const auto first = static_cast<std::size_t>(std::find_if(all.begin(), all.end(), on_host) - all.begin());
+  return fmt::format(
+      "{} of {} ranks compute on the CPU and the others on GPUs: who waits for all waits for the slowest. The first "
+      "such "
+      "rank is {}, on {}: {}",
+      count, world.size(), first, hosts_of(world)[first], all[first].text[0] ? all[first].text : "built without CUDA");
 }
 
 std::string gpu_text() {

@@ -20,6 +20,9 @@ struct DevicePlan {
 // is none. A number: that GPU, for every rank. Throws Error that says why the GPU cannot be had.
 DevicePlan plan_device(const config::TopLevel&, const HostPlace&);
 
+// Where some ranks compute on GPUs and others on the CPU: which, for a warning; empty otherwise. Collective.
+std::string tell_mixed(const DevicePlan&, Communicator&);
+
 // What this build and this machine have, for --version.
 std::string gpu_text();
 

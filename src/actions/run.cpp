@@ -158,6 +158,7 @@ int run(int argc, const char* const* argv, Communicator& world) {
     problems.throw_if_any();
   });
   if (!ready) return wrong_configuration;
+  if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check) {
     if (world.rank() == 0) {
       for (const auto& n : notices.lines) log::result(fmt::format("Note: {}", n));

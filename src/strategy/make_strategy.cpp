@@ -5,6 +5,7 @@
 #include <cassert>
 #include <utility>
 
+#include "comm/agreement.h"
 #include "strategy/data_parallel.h"
 #include "strategy/grouped.h"
 #include "strategy/local.h"
@@ -143,6 +144,8 @@ namespace {
 
 Road road_of(const ParallelTrainOptions& options, Communicator& comm) {
   if (!has_routes(options) && !sums_by_library(options)) return Route::stripes;
+  const bool all_on_devices = all_agree(comm, options.on_device), all_on_hosts = all_agree(comm, !options.on_device);
+  if (!all_on_devices && !all_on_hosts) return resolve_mixed_road(options.route);
   if (options.on_device) return resolve_device_road(options.route, travels_in_full(options), comm);
   return sums_by_library(options) ? Route::stripes : resolve_road(options.route, comm);
 }

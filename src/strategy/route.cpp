@@ -80,6 +80,15 @@ Road resolve_device_road(Route wanted, bool in_full, Communicator& comm) {
   return road;
 }
 
+Road resolve_mixed_road(Route wanted) {
+  if (wanted != Route::automatic && wanted != Route::stripes)
+    throw ConfigError({},
+                      fmt::format("route = {} is not for ranks of which some compute on GPUs and others on the CPU",
+                                  entry(wanted).name),
+                      "route = auto, or deviceId = cpu");
+  return Route::stripes;
+}
+
 void describe_route(config::Fields& f, Route& route) {
   std::vector<std::pair<std::string, Route>> words;
   for (const Entry& e : kRoutes) words.emplace_back(e.name, e.route);

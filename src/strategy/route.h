@@ -55,6 +55,8 @@ std::unique_ptr<StripeRoute> make_route(Route route, Communicator&, const Stripe
 Road resolve_road(Route wanted, Communicator&);
 // The same for values in memory of GPUs; `in_full`: some of them travel in 32 bits.
 Road resolve_device_road(Route wanted, bool in_full, Communicator&);
+// Where values of some ranks are in the host's memory and those of others in a GPU's. Not collective.
+Road resolve_mixed_road(Route wanted);
 
 void describe_route(config::Fields& f, Route& route);
 

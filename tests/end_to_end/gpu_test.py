@@ -4,6 +4,7 @@ that cannot be had. Meson names the stand-in in TUTTI_STAND_IN."""
 import os
 import random
 import re
+from unittest import mock
 
 import support
 
@@ -74,7 +75,7 @@ class GpuTest(support.TrainerTest):
         make_data(self.directory / 'data.ctf', 120, steps, sparse)
         out = f'{device}-{ranks}'
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', f'modelPath=models/{out}/net.dnn', 'makeMode=false', f'deviceId={device}', *extra], ranks)
-        self.assertIn('cuda:0' if device == '0' else 'backend: cpu', result.text)
+        self.assertIn('backend: cpu' if device == '-1' else 'cuda:0', result.text)
         found = re.findall(rf'(?:Finished Epoch.*?|Final Results.*?)\bce = ({NUMBER})', result.text)
         self.assertEqual(len(found), 3, result)
         return [float(v) for v in found]
@@ -147,7 +148,8 @@ class GpuTest(support.TrainerTest):
             return [(int(first), int(last), float(ce), int(count))
                     for first, last, ce, count in re.findall(rf'Minibatch\[ *(\d+)- *(\d+).*?ce = ({NUMBER}) \* (\d+)', result.text)]
         gradients, weights = 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]', 'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 40 ]'
-        for ranks, every, method in ((None, 1, gradients), (None, 3, gradients), (None, 7, 'none'), (2, 3, gradients), (2, 3, weights)):
+        behind = 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32; useBufferedAsyncGradientAggregation = true ]'
+        for ranks, every, method in ((None, 1, gradients), (None, 3, gradients), (None, 7, 'none'), (2, 3, gradients), (2, 3, behind), (2, 3, weights)):
             with self.subTest(ranks=ranks, every=every, method=method):
                 cpu, gpu = (lines(device, every, ranks, method) for device in ('-1', '0'))
                 self.assertGreater(len(cpu), 3)
@@ -160,17 +162,20 @@ class GpuTest(support.TrainerTest):
         (self.directory / 'net.cntk').write_text(CONFIG % (network, 'keepCheckPointFiles = true', 'dense', 'dense'), encoding='utf-8')
         make_data(self.directory / 'data.ctf', 120, 1, False)
         lines = (self.directory / 'data.ctf').read_text(encoding='utf-8').splitlines()
+        weights = 'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 1000 ]'
+        gradients = 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]'
+        behind = gradients.replace(' ]', '; useBufferedAsyncGradientAggregation = true ]')
         # In the third minibatch; in the last but one, when there is nothing more to be told; on either of two ranks.
-        for sample, ranks in ((25, None), (115, None), (25, 2), (29, 2)):
-            with self.subTest(sample=sample, ranks=ranks):
+        for sample, ranks, method in ((25, None, 'none'), (115, None, 'none'), (25, 2, weights), (29, 2, weights), (25, 2, gradients), (29, 2, gradients), (115, 2, gradients),
+                                      (25, 2, behind), (29, 2, behind)):
+            with self.subTest(sample=sample, ranks=ranks, method=method):
                 broken = list(lines)
                 broken[sample] = re.sub(r'\|x \S+', '|x 1000', broken[sample])
                 (self.directory / 'data.ctf').write_text('\n'.join(broken) + '\n', encoding='utf-8')
                 errors = []
                 for device in ('-1', '0'):
                     result = self.run_trainer(['configFile=net.cntk', 'command=Train', 'OutputDir=.', 'makeMode=false', f'modelPath=models/{device}/net.dnn', f'deviceId={device}',
-                                               'Train=[SGD=[minibatchSize=10]; reader=[randomize=false]]',
-                                               *(['Train=[SGD=[ParallelTrain=[parallelizationMethod=BlockMomentumSGD; BlockMomentumSGD=[blockSize=1000]]]]'] if ranks else [])],
+                                               f'Train=[SGD=[minibatchSize=10; ParallelTrain=[parallelizationMethod={method}]]; reader=[randomize=false]]'],
                                               ranks, expect=None)
                     errors.append(re.findall(r'The training criterion.*(?:\n.*){2}', result.text))
                     self.assertFalse((self.directory / f'models/{device}/net.dnn.1').exists())
@@ -275,6 +280,27 @@ class GpuTest(support.TrainerTest):
                 sgd = f'ParallelTrain = [ parallelizationMethod = {method} ]'
                 for a, b in zip(self.criteria(DENSE, '-1', ranks=2, sgd=sgd), self.criteria(DENSE, '0', ranks=2, sgd=sgd)):
                     self.assertAlmostEqual(a, b, delta=5e-3)
+
+    def test_ranks_on_a_gpu_and_on_the_cpu(self):
+        script = self.write('some.sh', f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && unset TUTTI_CUDA_LIBRARY\nexec {support.TRAINER} "$@"\n')
+        script.chmod(0o755)
+        warning = r'1 of \d ranks compute on the CPU and the others on GPUs.* is 1, on .*: cpu'
+        for ranks, method in ((2, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]'),
+                              (2, 'ASA; ASA = [ allReduce = library ]'), (2, 'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 96 ]'),
+                              (4, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]; groups = n:2; insideGroups = [ parallelizationMethod = DataParallelSGD ]'),
+                              (2, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]')):
+            with self.subTest(method):
+                sgd, extra = f'ParallelTrain = [ parallelizationMethod = {method} ]', ['Train=[SGD=[minibatchSize=12; numMBsToShowResult=3]]']
+                cpu = self.criteria(DENSE, '-1', ranks=ranks, sgd=sgd, extra=extra)
+                with mock.patch.object(support, 'TRAINER', str(script)):
+                    mixed = self.criteria(DENSE, 'auto', ranks=ranks, sgd=sgd, extra=extra)
+                    checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', '--check'], ranks)
+                self.assertRegex(checked.text, warning)
+                for a, b in zip(cpu, mixed, strict=True):
+                    self.assertAlmostEqual(a, b, delta=5e-3)
+        with mock.patch.object(support, 'TRAINER', str(script)):
+            result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', 'Train=[SGD=[ParallelTrain=[route=nccl]]]'], 2, expect=None)
+        self.assertIn('route = nccl is not for ranks of which some compute on GPUs and others on the CPU', result.text)
 
     def test_a_gpu_that_is_not_there(self):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
