@@ -200,12 +200,7 @@ void DataParallel::finish_gradients(Tally& tally) {
   assert(announced_ == parameters_->pieces.size());
   ++steps_;
   if (options_.buffered_async) {
-    if (tallies_.pending())
-      late_tally_ = tallies_.finish();
-    else
-      clear(late_tally_, tally.evaluations.size());
-    tallies_.begin(tally);
-    std::swap(tally, late_tally_);
+    finish_behind(tally);
     pending_ = {true, columns_};
   } else {
     tallies_.begin(tally);
@@ -222,7 +217,18 @@ void DataParallel::finish_gradients(Tally& tally) {
   print_times();
 }
 
+// What comes is the tally before.
+void DataParallel::finish_behind(Tally& tally) {
+  if (tallies_.pending())
+    late_tally_ = tallies_.finish();
+  else
+    clear(late_tally_, tally.evaluations.size());
+  tallies_.begin(tally);
+  std::swap(tally, late_tally_);
+}
+
 void DataParallel::finish_late(Tally& tally) {
+  if (options_.buffered_async) return finish_behind(tally);
   tallies_.begin(tally);
   tally = tallies_.finish();
 }

@@ -32,10 +32,7 @@ class DataParallel : public Strategy {
   void piece_ready(std::size_t piece) override;
   void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
-  // Where messages of the host carry the gradients, it waits for the device anyway.
-  bool takes_late_results() const override {
-    return !options_.buffered_async && (comm_.size() == 1 || sums_on_devices());
-  }
+  bool takes_late_results() const override { return true; }
   void finish_late(Tally&) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override;
@@ -62,6 +59,7 @@ class DataParallel : public Strategy {
   void ready_behind(std::size_t piece);
   void deliver_what_is_there();
   void deliver(std::size_t first, std::size_t end, std::int64_t columns, GlobalSink& global);
+  void finish_behind(Tally&);
   void print_times();
 
   DataParallelOptions options_;

@@ -384,7 +384,9 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   t.network->forget_states();
   t.network->scale_gradients(t.loss_scale.value());
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
-  loop.late = t.network->tell_late(may_be_late(loop));
+  const bool late = t.network->tell_late(may_be_late(loop));
+  loop.late = t.strategy->agree(late);  // ranks may be of several kinds
+  if (late && !loop.late) t.network->tell_late(false);
   if (plan.dealer)
     work_on_lots(loop, plan, until);
   else
