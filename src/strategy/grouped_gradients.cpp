@@ -128,6 +128,15 @@ void GroupedGradients::finish_gradients(Tally& tally) {
   deliver_rest(tally);
 }
 
+void GroupedGradients::finish_late(Tally& tally) {
+  parts_.inside->finish_late(tally);
+  if (parts_.between) parts_.between->finish_late(tally);
+  if (carriers_ >= parts_.layout.size()) return;
+  bool delivered = false;
+  std::int64_t columns = 0;
+  news_.pass_on(delivered, columns, tally);
+}
+
 void GroupedGradients::settle(GlobalSink& global) {
   sink_ = &global;
   late_ = {};

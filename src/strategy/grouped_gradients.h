@@ -25,6 +25,10 @@ class GroupedGradients : public Strategy {
   void piece_ready(std::size_t piece) override;
   void pieces_ready(std::span<const std::size_t> pieces) override;
   void finish_gradients(Tally&) override;
+  bool takes_late_results() const override {
+    return parts_.inside->takes_late_results() && (!parts_.between || parts_.between->takes_late_results());
+  }
+  void finish_late(Tally&) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override { return std::exchange(late_, {}); }
   bool sums_contributions() const override { return parts_.contributes; }

@@ -91,6 +91,15 @@ void GroupedWeights::finish_gradients(Tally& tally) {
   levels_.upper->finish_gradients(nothing_);
 }
 
+// Weights are exchanged by what the upper strategy counts itself, whatever the results are.
+void GroupedWeights::finish_late(Tally& tally) {
+  levels_.lower->finish_late(tally);
+  mine_ += tally;
+  if (!levels_.upper || lower_has_weights()) return;
+  Tally copy = tally;
+  levels_.upper->finish_late(copy);
+}
+
 template <class Act>
 void GroupedWeights::raise(const Act& act) {
   const std::int64_t before = levels_.upper ? levels_.upper->weight_moves() : 0;

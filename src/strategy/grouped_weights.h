@@ -46,6 +46,10 @@ class GroupedWeights : public Strategy {
   void piece_ready(std::size_t piece) override { levels_.lower->piece_ready(piece); }
   void pieces_ready(std::span<const std::size_t> pieces) override { levels_.lower->pieces_ready(pieces); }
   void finish_gradients(Tally&) override;
+  bool takes_late_results() const override {
+    return levels_.lower->takes_late_results() && (!levels_.upper || levels_.upper->takes_late_results());
+  }
+  void finish_late(Tally&) override;
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink& global) override;
   Tally take_pending_tally() override { return std::exchange(late_, {}); }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/agreement.h"
 #include "strategy/local.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -385,7 +386,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   t.network->scale_gradients(t.loss_scale.value());
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
   const bool late = t.network->tell_late(may_be_late(loop));
-  loop.late = t.strategy->agree(late);  // ranks may be of several kinds
+  loop.late = all_agree(*t.world, late);  // ranks may be of several kinds
   if (late && !loop.late) t.network->tell_late(false);
   if (plan.dealer)
     work_on_lots(loop, plan, until);

@@ -43,6 +43,7 @@ LAYERS = '''x = Input {36}; labels = SparseInput {4}
 WORDS = '''x = SparseInput {36}; labels = SparseInput {4}
     E = ParameterTensor {10:36, init='glorotUniform'}
     z = LinearLayer {4} (Tanh (E * x))'''
+IN_GROUPS = '; groups = n:2; insideGroups = [ parallelizationMethod = DataParallelSGD ]'
 NUMBER = r'[-+]?\d+\.\d+'
 
 
@@ -149,7 +150,7 @@ class GpuTest(support.TrainerTest):
                     for first, last, ce, count in re.findall(rf'Minibatch\[ *(\d+)- *(\d+).*?ce = ({NUMBER}) \* (\d+)', result.text)]
         gradients, weights = 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]', 'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 40 ]'
         behind = 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32; useBufferedAsyncGradientAggregation = true ]'
-        for ranks, every, method in ((None, 1, gradients), (None, 3, gradients), (None, 7, 'none'), (2, 3, gradients), (2, 3, behind), (2, 3, weights)):
+        for ranks, every, method in ((None, 1, gradients), (None, 3, gradients), (None, 7, 'none'), (2, 3, gradients), (2, 3, behind), (2, 3, weights), (3, 3, gradients + IN_GROUPS), (3, 3, behind + IN_GROUPS), (3, 3, weights + IN_GROUPS)):
             with self.subTest(ranks=ranks, every=every, method=method):
                 cpu, gpu = (lines(device, every, ranks, method) for device in ('-1', '0'))
                 self.assertGreater(len(cpu), 3)
@@ -167,7 +168,7 @@ class GpuTest(support.TrainerTest):
         behind = gradients.replace(' ]', '; useBufferedAsyncGradientAggregation = true ]')
         # In the third minibatch; in the last but one, when there is nothing more to be told; on either of two ranks.
         for sample, ranks, method in ((25, None, 'none'), (115, None, 'none'), (25, 2, weights), (29, 2, weights), (25, 2, gradients), (29, 2, gradients), (115, 2, gradients),
-                                      (25, 2, behind), (29, 2, behind)):
+                                      (25, 2, behind), (29, 2, behind), (25, 3, gradients + IN_GROUPS), (29, 3, weights + IN_GROUPS)):
             with self.subTest(sample=sample, ranks=ranks, method=method):
                 broken = list(lines)
                 broken[sample] = re.sub(r'\|x \S+', '|x 1000', broken[sample])
@@ -287,7 +288,7 @@ class GpuTest(support.TrainerTest):
         warning = r'1 of \d ranks compute on the CPU and the others on GPUs.* is 1, on .*: cpu'
         for ranks, method in ((2, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]'),
                               (2, 'ASA; ASA = [ allReduce = library ]'), (2, 'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 96 ]'),
-                              (4, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]; groups = n:2; insideGroups = [ parallelizationMethod = DataParallelSGD ]'),
+                              (4, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]' + IN_GROUPS),
                               (2, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]')):
             with self.subTest(method):
                 sgd, extra = f'ParallelTrain = [ parallelizationMethod = {method} ]', ['Train=[SGD=[minibatchSize=12; numMBsToShowResult=3]]']
