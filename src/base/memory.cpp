@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <string>
+
+#include "base/available_memory.h"
 
 namespace tutti {
 namespace {
@@ -15,19 +15,9 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Whether the machine has as much left. The kernel lends more than there is and ends, without a word, who uses it.
 bool fits(std::size_t bytes) {
   if (bytes < (std::size_t{1} << 30)) return true;
-  std::ifstream file("/proc/meminfo");
-  std::size_t kilobytes = 0;
-  bool known = false;
-  for (std::string line; std::getline(file, line);)
-    for (const std::string key : {"MemAvailable:", "SwapFree:"})
-      if (line.starts_with(key)) {
-        kilobytes += std::strtoull(line.c_str() + key.size(), nullptr, 10);
-        known = known || key == "MemAvailable:";
-      }
-  return !known || bytes / 1024 <= kilobytes;
+  return bytes <= available_memory().value_or(bytes);
 }
 
 }  // namespace

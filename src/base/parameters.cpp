@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/available_memory.h"
 #include "base/memory.h"
 #include "tutti/error.h"
 
@@ -20,8 +21,8 @@ FloatBuffer::FloatBuffer(std::size_t count, const FloatMemory& memory) : data_(n
   if (count == 0) return;
   data_.reset(memory.allocate(count));
   if (!data_)
-    throw Error(fmt::format("out of memory: {} bytes of {} memory for a buffer of {} floats", count * sizeof(float),
-                            memory.name, count));
+    throw Error(fmt::format("out of memory: {} bytes of {} memory for a buffer of {} floats{}", count * sizeof(float),
+                            memory.name, count, is_host(memory) ? available_text() : ""));
 }
 
 void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {

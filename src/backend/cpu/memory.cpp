@@ -11,6 +11,7 @@
 #include "backend/cpu/images.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/parallel.h"
+#include "base/available_memory.h"
 #include "base/memory.h"
 #include "tutti/error.h"
 
@@ -34,7 +35,9 @@ ImageBackend& CpuBackend::images() { return *images_; }
 
 float* CpuBackend::allocate(std::size_t count) {
   float* p = allocate_floats(count);
-  if (!p) throw Error(fmt::format("out of memory: {} bytes for the values of the network", count * sizeof(float)));
+  if (!p)
+    throw Error(fmt::format("out of memory: {} bytes for the values of the network{}", count * sizeof(float),
+                            available_text()));
   return p;
 }
 
