@@ -7,7 +7,7 @@
 # Parts: build agreement codecs ranks mnist tf32 bfloat16 memcheck exchange resnet20 float16 float32 racecheck initcheck synccheck
 # (tf32 and so on: speed against PyTorch). Every part has a limit of less than ten minutes and a log in BUILD/gpu/; one that
 # fails does not keep the others from running. What they found is written to docs/results/gpu.md beside what parts found
-# that were run before, or to BUILD/gpu/ when TUTTI_CUDA_LIBRARY names the stand-in.
+# that were run before, or to BUILD/gpu/ where there is no GPU or TUTTI_CUDA_LIBRARY names the stand-in.
 set -uo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # Every operation; networks with channels last and in true 16 bits; recorded steps; codecs, update rules and exchange bit for bit.
 agreement_tests=('backend/backend_test --of=agreement_*test.cpp' 'graph/graph_test --of=layouts_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=half_*_test.cpp'
   'graph/graph_test --of=repeated_steps_test.cpp' 'codec/codec_test --of=cuda_codec_test.cpp' 'optim/optim_test --of=cuda_*_test.cpp'
-  'graph/graph_test --of=recurrence_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=truncation_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=sent_ahead_test.cpp'
+  'graph/graph_test --of=recurrence_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=truncation_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=sent_ahead_test.cpp' 'graph/graph_test --of=late_results_test.cpp'
   'strategy/strategy_on_device_test --of=data_parallel_test.cpp' 'strategy/strategy_on_device_test --of=sparse_exchange_test.cpp')
 # Exchange of weights, groups and servers; whole runs. Ranks are threads.
 exchange_tests=('strategy/strategy_on_device_test --of=block_steps_test.cpp' 'strategy/strategy_on_device_test --of=groups_test.cpp' 'strategy/strategy_on_device_test --of=elastic_server_test.cpp'
@@ -196,6 +196,7 @@ part_initcheck() { sanitize initcheck -- --gtest_filter='-*Convolution*'; }
 
 # Between two marks of the page, with what was run on what; the rest of the page stays.
 write_page() {
+  ! without_gpu >/dev/null || page=$logs/gpu.md # what is published comes from GPUs
   local part mark='<!-- checks -->' section=$logs/section
   {
     echo "$mark"
@@ -216,8 +217,12 @@ write_page() {
   say "written to $page"
 }
 device() {
-  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 | grep . || echo 'the stand-in'
+  case $TUTTI_CUDA_LIBRARY in *stand_in*) echo 'the stand-in'; return ;; esac
+  without_gpu ||
+    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 | grep . || echo 'a GPU that nvidia-smi is not there to name'
 }
+# Says so if it is the case.
+without_gpu() { "$build/trainer" --version 2>/dev/null | grep -o 'no GPU.*'; }
 
 bad=()
 for part in "${parts[@]}"; do

@@ -3,6 +3,7 @@
 the data scripts unpack what they are given."""
 import dataclasses
 import io
+import os
 import struct
 import subprocess
 import sys
@@ -232,6 +233,19 @@ class CompareTest(support.TrainerTest):
                                '--models', 'lenet,lenot'], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("there is no network 'lenot'", done.stderr)
+
+
+class CheckGpuTest(support.TrainerTest):
+    def test_what_was_not_run_on_a_gpu_is_not_published(self):
+        for program, text in (('bin/mpiexec', ''), ('trainer', '#!/bin/sh\necho "Tutti 0: CUDA built in, no GPU (driver: none)"\n')):
+            self.write(f'build/{program}', text).chmod(0o755)
+        page = support.SOURCE / 'docs/results/gpu.md'
+        published = page.read_bytes()
+        done = subprocess.run([support.SOURCE / 'scripts/check_gpu.sh', 'build'], capture_output=True, text=True, check=False,
+                              env={**os.environ, 'BUILD': str(self.directory / 'build'), 'TUTTI_CUDA_LIBRARY': ''})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(page.read_bytes(), published)
+        self.assertIn('on no GPU (driver: none)', (self.directory / 'build/gpu/gpu.md').read_text(encoding='utf-8'))
 
 
 if __name__ == '__main__':
