@@ -63,9 +63,8 @@ std::string tell_mixed(const DevicePlan& plan, Communicator& world) {
   if (count == 0 || count == world.size()) return {};
   const auto first = static_cast<std::size_t>(std::find_if(all.begin(), all.end(), on_host) - all.begin());
   return fmt::format(
-      "{} of {} ranks compute on the CPU and the others on GPUs: who waits for all waits for the slowest. The first "
-      "such "
-      "rank is {}, on {}: {}",
+      "{} of {} ranks compute on the CPU and the others on GPUs: who waits for all waits for the slowest. The first is "
+      "rank {} on {}: {}",
       count, world.size(), first, hosts_of(world)[first], all[first].text[0] ? all[first].text : "built without CUDA");
 }
 
