@@ -7,25 +7,13 @@
 #include "../brainscript/networks.h"
 #include "../support/on_gpu.h"
 #include "graph/late_results.h"
-#include "optim/optimizer_options.h"
 #include "sequence_data.h"
+#include "updates.h"
 
 namespace tutti::late_results_test {
 namespace {
 
 constexpr std::size_t behind = graph::LateResults::steps;
-
-class Updates final : public PieceSink {
- public:
-  explicit Updates(Network& network) : optimizer_(make_optimizer({})) { optimizer_->bind(network.parameters()); }
-  void begin(const Batch& batch) { optimizer_->begin_step({0.05, 0.9, batch.samples}); }
-  bool follows_device() const override { return true; }
-  void piece_ready(std::size_t piece) override { optimizer_->update(piece); }
-  void pieces_ready(std::span<const std::size_t> pieces) override { optimizer_->update_all(pieces); }
-
- private:
-  std::unique_ptr<Optimizer> optimizer_;
-};
 
 // Of minibatches that fit the plan, come in parts, or are empty.
 const std::vector<std::size_t> samples = {8, 8, 20, 8, 0, 8, 5, 8, 17, 0, 8, 8};

@@ -6,8 +6,8 @@
 
 #include "../brainscript/networks.h"
 #include "../support/on_gpu.h"
-#include "optim/optimizer_options.h"
 #include "sequence_data.h"
+#include "updates.h"
 
 namespace tutti::repeated_steps_test {
 namespace {
@@ -100,21 +100,6 @@ struct Step {
 struct Training {
   std::vector<Step> steps;
   std::vector<float> kept;  // weights and running statistics in the end
-};
-
-// Momentum and a penalty of the weights, where the weights are.
-class Updates final : public PieceSink {
- public:
-  Updates(Network& network, double penalty) : optimizer_(make_optimizer({.l2 = penalty})) {
-    optimizer_->bind(network.parameters());
-  }
-  void begin(const Batch& batch) { optimizer_->begin_step({0.05, 0.9, batch.samples}); }
-  bool follows_device() const override { return true; }
-  void piece_ready(std::size_t piece) override { optimizer_->update(piece); }
-  void pieces_ready(std::span<const std::size_t> pieces) override { optimizer_->update_all(pieces); }
-
- private:
-  std::unique_ptr<Optimizer> optimizer_;
 };
 
 Training train(const Case& c, bool repeat, const std::string& device = "cuda:0", double penalty = 0.01,
