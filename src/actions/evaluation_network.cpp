@@ -17,6 +17,12 @@ bool file_exists(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+void check_minibatch_sizes(config::Fields& f, const config::Schedule<std::int64_t>& sizes) {
+  for (const auto m : sizes.values)
+    if (m < 1 || m > 2'147'483'647)
+      f.problem("minibatchSize", fmt::format("{} samples at a time", m), "from 1 to 2147483647");
+}
+
 std::int64_t last_model_epoch(const std::string& model_path) {
   const std::filesystem::path path(model_path);
   const std::string stem = path.filename().string() + ".";

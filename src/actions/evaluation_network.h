@@ -17,6 +17,8 @@ namespace tutti::actions {
 bool file_exists(const std::string& path);
 std::int64_t last_model_epoch(const std::string& model_path);  // the largest e of modelPath.<e>, -1 if there is none
 
+void check_minibatch_sizes(config::Fields&, const config::Schedule<std::int64_t>&);
+
 // The action's `reader` or `cvReader` block; nullptr and a problem when there is none or it is wrong.
 // The data are read through once where the format needs it, so that broken data stop the run before it starts.
 std::unique_ptr<Reader> open_reader(const ActionContext&, const char* block, const char* action, int trace_level);

@@ -30,9 +30,7 @@ void BatchStatisticsOptions::describe(config::Fields& f) {
   f("minibatchSize", minibatch_size, "samples at a time, over all ranks; the first value is used");
   f("itersPerNode", iterations_per_node, "minibatches for each normalisation");
   f("traceLevel", trace_level, "0 = results only");
-  for (auto m : minibatch_size.values)
-    if (m < 1 || m > 2'147'483'647)
-      f.problem("minibatchSize", fmt::format("{} samples at a time", m), "from 1 to 2147483647");
+  check_minibatch_sizes(f, minibatch_size);
   if (iterations_per_node < 1)
     f.problem("itersPerNode", fmt::format("{} minibatches for each node", iterations_per_node), "at least 1");
 }

@@ -27,9 +27,7 @@ void EvaluateOptions::describe(config::Fields& f) {
   f("firstMBsToShowResult", first_mbs_to_show_result, "report each of the first n minibatches too");
   f("traceLevel", trace_level, "0 = the result only, 1 = lines in between");
   f("distributedMBReading", distributed_reading, "every rank reads its share; always so");
-  for (auto m : minibatch_size.values)
-    if (m < 1 || m > 2'147'483'647)
-      f.problem("minibatchSize", fmt::format("{} samples at a time", m), "from 1 to 2147483647");
+  check_minibatch_sizes(f, minibatch_size);
   if (epoch_size < 0) f.problem("epochSize", "is negative", "0 means all data");
 }
 

@@ -28,9 +28,7 @@ void WriteOptions::describe(config::Fields& f) {
   f("traceLevel", trace_level, "0 = results only");
   f.block("format", format, "how the text looks");
   f.no_effect("nodeUnitTest", "gradients are not written");
-  for (auto m : minibatch_size.values)
-    if (m < 1 || m > 2'147'483'647)
-      f.problem("minibatchSize", fmt::format("{} samples at a time", m), "from 1 to 2147483647");
+  check_minibatch_sizes(f, minibatch_size);
 }
 
 void DumpNodeOptions::describe(config::Fields& f) {
