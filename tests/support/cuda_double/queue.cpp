@@ -14,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -68,8 +67,7 @@ bool unknown(const CudaDoubleEvent* e) {
   return !among(device().events, e);
 }
 
-// The device works, which takes time to begin with and to end, from the first work that may go on.
-bool next(CudaDoubleStream& s, std::optional<Working>& now) {
+bool next(CudaDoubleStream& s) {
   if (s.busy || s.work.empty()) return false;
   if (const auto ready = s.work.front().ready) {
     s.busy = true;
@@ -79,7 +77,6 @@ bool next(CudaDoubleStream& s, std::optional<Working>& now) {
   }
   const auto work = std::move(s.work.front().work);
   s.work.pop_front();
-  if (!now) now.emplace();
   work();
   ++device().time;
   return true;
@@ -94,8 +91,8 @@ void wait_for(CudaDoubleStream& s, const Done& done) {
     {
       const std::lock_guard lock(device().mutex);
       if (done()) return;
-      std::optional<Working> now;
-      while (next(s, now))
+      const Working now;
+      while (next(s))
         if (done()) return;
       if (std::exchange(time, device().time) != device().time) moved = std::chrono::steady_clock::now();
     }
@@ -139,8 +136,8 @@ void run_ahead() {
   for (const unsigned turn : turns) {
     CudaDoubleStream& s = *device().streams[turn];
     if (s.work.empty() || order.bits() >= s.haste) continue;
-    std::optional<Working> now;
-    for (std::size_t left = order.below(2) ? s.work.size() : order.below(8); left > 0 && next(s, now); --left) {
+    const Working now;
+    for (std::size_t left = order.below(2) ? s.work.size() : order.below(8); left > 0 && next(s); --left) {
     }
   }
 }
@@ -202,8 +199,7 @@ void enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::functio
 }
 
 bool drive(cudaStream_t stream, const std::function<bool()>& done) {
-  std::optional<Working> now;
-  while (!done() && next(*stream, now)) {
+  while (!done() && next(*stream)) {
   }
   return done();
 }
@@ -307,8 +303,8 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
   if (unknown(e)) return cudaErrorInvalidResourceHandle;
   const std::lock_guard lock(device().mutex);
   if (e->done()) return cudaSuccess;
-  std::optional<Working> now;
-  next(*e->stream, now);
+  const Working now;
+  next(*e->stream);
   return e->done() ? cudaSuccess : cudaErrorNotReady;
 }
 
