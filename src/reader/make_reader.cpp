@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader table: what readerType can be. A new reader is a SequenceSource, an options struct and a row here.
+// The reader table: what readerType can be, and what a block without one is. A new reader is a SequenceSource, an
+// options struct and a row here.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -116,6 +117,12 @@ const Row* find_row(const std::string& name) {
   return nullptr;
 }
 
+// What the block says, or else what its contents tell: only a CompositeDataReader has deserializers.
+std::string type_of(const Record& block) {
+  if (const auto type = block.find("readerType")) return type->text;
+  return block.has_own("deserializers") ? "CompositeDataReader" : "CNTKTextFormatReader";
+}
+
 void say_unknown(const config::Value& type, Problems& problems) {
   std::vector<std::string> have;
   for (const Row& row : table()) have.push_back(row.name);
@@ -159,8 +166,7 @@ ReaderType effective_reader(const config::Record& block, const ReaderContext& co
   ReaderContext quiet = context;
   quiet.problems = &problems;
   quiet.notices = &notices;
-  const auto type = block.find("readerType");
-  const reader::Row* row = type ? reader::find_row(type->text) : nullptr;
+  const reader::Row* row = reader::find_row(reader::type_of(block));
   if (!row) return {};
   return {row->name, row->help, row->read(block, quiet).describe};
 }
@@ -173,17 +179,13 @@ std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderCon
   if (!context.notices) context.notices = &notices;
   std::unique_ptr<Reader> reader;
   try {
-    const auto type = block.find("readerType");
-    if (!type)
-      throw ConfigError(block.where(), "the reader block has no readerType",
-                        "add readerType = \"CNTKTextFormatReader\"");
-    if (const reader::Row* row = reader::find_row(type->text)) {
+    if (const reader::Row* row = reader::find_row(reader::type_of(block))) {
       const reader::Made made = row->read(block, context);
       if (problems.empty())
         reader = std::make_unique<reader::PrefetchReader>(
             reader::MinibatchMaker(made.source(), made.randomization, made.truncation));
     } else {
-      reader::say_unknown(*type, problems);
+      reader::say_unknown(block.value("readerType"), problems);
     }
   } catch (const ConfigError& e) {
     problems.add(e);

@@ -84,10 +84,27 @@ TEST(MakeReader, IdxStreamsInTheBlockOrUnderInput) {
   expect_error("readerType=IDXReader;features=[flie=gone]", {"did you mean 'file'"});
 }
 
+TEST(MakeReader, ABlockWithoutTypeIsToldByItsContents) {
+  const std::string streams = "file=\"" + lines().path() + "\";input=[x=[dim=1;format=dense]]";
+  const Outcome text = make(streams, "test");
+  ASSERT_TRUE(text.reader) << text.errors;
+  EXPECT_EQ(first_values(*text.reader), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  const Outcome joined = make("deserializers=([type=CNTKTextFormatDeserializer;" + streams + "])", "test");
+  ASSERT_TRUE(joined.reader) << joined.errors;
+  EXPECT_EQ(first_values(*joined.reader), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+
+  const auto effective = [](const std::string& block) {
+    return effective_reader(config::record_from_text("reader=[" + block + "]").block("reader"), {}).name;
+  };
+  EXPECT_EQ(effective(streams), "CNTKTextFormatReader");
+  EXPECT_EQ(effective("deserializers=([type=CNTKTextFormatDeserializer;" + streams + "])"), "CompositeDataReader");
+  expect_error("x=1", {"CNTKTextFormatReader has no 'x'", "'file'"});
+  expect_error("deserializers=([type=CNTKTextFormatDeserialiser])", {"did you mean 'CNTKTextFormatDeserializer'"});
+}
+
 TEST(MakeReader, MistakesAreShownInTheirPlace) {
   expect_error("readerType=CNTKTextFormatReadr", {"run.cntk:1:", "did you mean 'CNTKTextFormatReader'"});
   expect_error("readerType=DSSMReader", {"this version has no DSSMReader", "SyntheticReader"});
-  expect_error("x=1", {"no readerType"});
   expect_error("readerType=CNTKTextFormatReader", {"'file'", "'input'"});
   expect_error("readerType=CNTKTextFormatReader;file=gone;input=[x=[dim=1;format=dense]]", {"'gone' cannot be read"});
   expect_error("readerType=CNTKTextFormatReader;file=/tmp;input=[x=[dim=1;format=dense]]", {"it is a directory"});
