@@ -54,17 +54,18 @@ struct Script {
 
 std::string lower(std::string);
 
-// `variable` gives the text of $name$, or nothing.
+// `variable` gives the text of $name$, or nothing. Its text becomes part of the script, also within words and strings.
 using Variables = std::function<std::optional<std::string>(const std::string&)>;
 // A whole file, or a section with its brackets.
 Script parse(const SourceText&, const Variables& variable);
 
-// How an argument is written and where it goes.
-enum class ParameterKind { node, nodes, integer, number, flag, text, dims };
+// How an argument is written and where it goes. `ignored` takes anything and changes nothing.
+enum class ParameterKind { node, nodes, integer, number, flag, text, dims, ignored };
 struct Parameter {
   std::vector<std::string> names;  // the first is that of the attribute; '_' in front: handled by `finish`
   ParameterKind kind;
   std::optional<graph::Attribute> otherwise;  // must be given when there is none; of a node: anything makes it optional
+  std::string because = {};                   // of an ignored one: the reason, for the notice
 };
 // What a function's arguments have become, beside the node's own attributes.
 struct Given {
@@ -81,8 +82,9 @@ struct Function {
 };
 const std::vector<Function>& functions();
 
-// The network of a section, given the macros and constants of others.
-graph::Graph build_network(const std::vector<const Script*>& macros, const Script& network, const BuildContext&);
+// The network of a section, given the macros and constants of others. `seed_offset` is added to the seeds 1, 2, 3, ...
+graph::Graph build_network(const std::vector<const Script*>& macros, const Script& network, const BuildContext&,
+                           std::int64_t seed_offset = 0);
 graph::Graph build(const config::Record& command, const BuildContext&);
 
 }  // namespace tutti::brainscript::ndl

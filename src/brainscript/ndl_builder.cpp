@@ -71,7 +71,8 @@ const Function* find_function(const std::string& name) {
 
 class Builder {
  public:
-  explicit Builder(const BuildContext& context) : constant_seed_(context.force_constant_seed) {}
+  Builder(const BuildContext& context, std::int64_t seed_offset)
+      : seed_(1 + seed_offset), constant_seed_(context.force_constant_seed), notices_(context.notices) {}
 
   void add_macros(const Script& script) {
     for (const auto& [name, macro] : script.macros) macros_[name] = &macro, near_.push_back(macro.name);
@@ -212,19 +213,7 @@ class Builder {
     scopes_.push_back(scope);
     scope->outer = &globals_;
     scope->prefix = caller.prefix + (name.empty() ? fresh(m.name) : name);
-    std::size_t position = 0;
-    for (const auto& a : call.arguments) {
-      std::size_t k = position++;
-      if (!a.name.empty())
-        for (k = 0; k < m.parameters.size() && lower(m.parameters[k]) != lower(a.name); ++k) {
-        }
-      if (k >= m.parameters.size())
-        fail(a.value.where,
-             a.name.empty() ? fmt::format("'{}' takes {} arguments", m.name, m.parameters.size())
-                            : fmt::format("'{}' has no argument '{}'", m.name, a.name),
-             fmt::format("it is {} ({})", m.name, fmt::join(m.parameters, ", ")));
-      scope->symbols[lower(m.parameters[k])] = {nullptr, Symbol::State::done, evaluate(a.value, caller, {})};
-    }
+    const Argument* tag = bind_arguments(m, call, caller, *scope);
     for (std::size_t k = 0; k < m.parameters.size(); ++k) {
       if (scope->symbols.contains(lower(m.parameters[k]))) continue;
       if (!m.defaults[k])
@@ -246,7 +235,48 @@ class Builder {
         last = same->second.result;
     }
     --depth_;
+    if (tag) add_tag(node_of(last, call), *tag, caller);
     return {last.value, scope};
+  }
+
+  // Gives the macro's parameters their values. An option that is no parameter is known inside of the macro under its
+  // name, except the tag of the result, which is returned.
+  const Argument* bind_arguments(const Macro& m, const Expression& call, Scope& caller, Scope& inside) {
+    const Argument* tag = nullptr;
+    std::size_t position = 0;
+    for (const auto& a : call.arguments) {
+      std::size_t k = position;
+      if (a.name.empty())
+        ++position;
+      else
+        for (k = 0; k < m.parameters.size() && lower(m.parameters[k]) != lower(a.name); ++k) {
+        }
+      if (k == m.parameters.size() && lower(a.name) == "tag") {
+        tag = &a;
+        continue;
+      }
+      if (k >= m.parameters.size() && a.name.empty())
+        fail(a.value.where, fmt::format("'{}' takes {} arguments", m.name, m.parameters.size()),
+             fmt::format("it is {} ({})", m.name, fmt::join(m.parameters, ", ")));
+      if (k >= m.parameters.size() &&
+          std::none_of(m.body.begin(), m.body.end(), [&](const Statement& s) { return names(s.value, lower(a.name)); }))
+        say_ignored(a, m.name, "the macro does not use it");
+      const std::string& known_as = k < m.parameters.size() ? m.parameters[k] : a.name;
+      inside.symbols[lower(known_as)] = {nullptr, Symbol::State::done, evaluate(a.value, caller, {})};
+    }
+    return tag;
+  }
+
+  // Whether the expression uses a name.
+  static bool names(const Expression& e, const std::string& lower_name) {
+    if (e.kind == Expression::Kind::name && lower(e.text.substr(0, e.text.find('.'))) == lower_name) return true;
+    return std::any_of(e.arguments.begin(), e.arguments.end(),
+                       [&](const Argument& a) { return names(a.value, lower_name); });
+  }
+
+  void say_ignored(const Argument& a, const std::string& of, const std::string& because) {
+    std::string line = fmt::format("'{}' of {} has no effect here because {}", a.name, of, because);
+    if (notices_ && said_.insert(line).second) notices_->lines.push_back(std::move(line));
   }
 
   std::string fresh(const std::string& what) { return fmt::format("{}{}", what, ++unnamed_[lower(what)]); }
@@ -329,6 +359,7 @@ class Builder {
     if (!graph::find_operation(f.operation)) fail(e.where, fmt::format("{} is not part of this version", e.text));
     graph::Node node;
     node.operation = f.operation;
+    node.where = e.where.pos();
     Given given;
     std::vector<std::pair<std::size_t, const Argument*>> later;
     const Matched m = match(f, e);
@@ -340,6 +371,10 @@ class Builder {
         continue;
       }
       const Argument* a = m.by_parameter[k];
+      if (p.kind == ParameterKind::ignored) {
+        if (a && !a->name.empty()) say_ignored(*a, e.text, p.because);
+        continue;
+      }
       if (p.kind == ParameterKind::node) {
         if (!a) fail(e.where, fmt::format("{} lacks the argument '{}'", e.text, shown(p)));
         if (is_delay(f) && points_ahead(a->value, scope))
@@ -357,7 +392,7 @@ class Builder {
     }
     if (f.finish) f.finish(node, given);
     if (node.operation == "LearnableParameter") settle_parameter(node, e);
-    const std::size_t made = add(std::move(node), scope.prefix + (name.empty() ? fresh(f.names[0]) : name), e.where);
+    const std::size_t made = add(std::move(node), scope.prefix + (name.empty() ? fresh(f.operation) : name), e.where);
     for (const auto& [input, a] : later) pending_.push_back({made, input, &a->value, &scope});
     if (m.tag) add_tag(made, *m.tag, scope);
     return made;
@@ -366,9 +401,14 @@ class Builder {
   const Function& function_of(const Expression& e) const {
     const bool with_list = e.arguments.size() > 2 && e.arguments[2].value.kind == Expression::Kind::list;
     const bool convolution = lower(e.text) == "convolution" || lower(e.text) == "convolve";
-    if (const Function* f = find_function(convolution && with_list ? "Convolution{}" : e.text)) return *f;
+    if (const Function* f = find_function(convolution && with_list ? "Convolution{}" : e.text)) {
+      const bool cols = is_delay(*f) && e.arguments.size() > 2 && e.arguments[2].name.empty() &&
+                        e.arguments[1].value.kind == Expression::Kind::number;
+      return cols ? *find_function(e.text + " with cols") : *f;
+    }
     std::vector<std::string> known = near_;
     for (const auto& f : functions()) known.insert(known.end(), f.names.begin(), f.names.end());
+    std::erase_if(known, [](const auto& name) { return name.find_first_of(" {") != std::string::npos; });
     const std::string near = nearest(e.text, known);
     fail(e.where, fmt::format("there is no function or macro '{}'", e.text),
          near.empty() ? "docs/ndl.md lists the functions" : fmt::format("did you mean '{}'?", near));
@@ -382,7 +422,9 @@ class Builder {
   }
 
   graph::Attribute attribute(const Parameter& p, const Argument& a, const Expression& call, Scope& scope) {
-    const Result r = evaluate(a.value, scope, {});
+    Result r = evaluate(number_of_constant(a.value), scope, {});
+    if (const auto* node = std::get_if<std::size_t>(&r.value))
+      if (const auto value = constant_value(graph_.nodes[*node])) r.value = *value;
     const auto* n = std::get_if<double>(&r.value);
     const auto* s = std::get_if<std::string>(&r.value);
     const auto what = [&] { return fmt::format("'{}' of {}", shown(p), call.text); };
@@ -409,9 +451,23 @@ class Builder {
         fail(a.value.where, fmt::format("{} must be a number or a list of numbers", what()), "write {3, 3} or 3:3");
       case ParameterKind::node:
       case ParameterKind::nodes:
+      case ParameterKind::ignored:
         break;
     }
     return 0.0;
+  }
+
+  // Of Const(5) the 5: where a number is wanted, no node is made.
+  static const Expression& number_of_constant(const Expression& e) {
+    const Function* f = e.kind == Expression::Kind::call ? find_function(e.text) : nullptr;
+    return f && f->names[0] == "Constant" && e.arguments.size() == 1 ? e.arguments[0].value : e;
+  }
+  // The one number of a constant that is a node already.
+  static std::optional<double> constant_value(const graph::Node& node) {
+    if (node.operation != "LearnableParameter" || graph::text(node, "init") != "fixedValue" ||
+        graph::number(node, "learningRateMultiplier", 1) != 0 || graph::declared_shape(node).elements() != 1)
+      return std::nullopt;
+    return graph::number(node, "value", 0);
   }
 
   // One spelling for each initialiser, no attribute that has no say, and the seed.
@@ -492,17 +548,19 @@ class Builder {
   std::vector<Pending> pending_;
   std::map<std::string, int> unnamed_;
   std::set<std::string> taken_;
-  std::int64_t seed_ = 1;
+  std::int64_t seed_;
   bool constant_seed_;
+  config::Notices* notices_;
+  std::set<std::string> said_;  // notices, each once
   std::vector<std::string> near_;
   int depth_ = 0;
 };
 
 }  // namespace
 
-graph::Graph build_network(const std::vector<const Script*>& macros, const Script& network,
-                           const BuildContext& context) {
-  Builder builder(context);
+graph::Graph build_network(const std::vector<const Script*>& macros, const Script& network, const BuildContext& context,
+                           std::int64_t seed_offset) {
+  Builder builder(context, seed_offset);
   for (const Script* s : macros) builder.add_macros(*s);
   return builder.run(network);
 }

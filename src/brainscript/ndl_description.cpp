@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "brainscript/deep_stack.h"
@@ -37,13 +38,14 @@ SourceText text_of_file(const config::Value& path) {
 // What the builder block says, its scripts kept as long as the graph is being made.
 class Description {
  public:
-  Description(const config::Record& command, const config::Record& block) : command_(command), block_(block) {}
+  explicit Description(const config::Record& block) : block_(block) {}
 
   graph::Graph build(const BuildContext& context) {
     check_keys();
-    if (const auto macros = block_.find("ndlMacros")) load_all(file(*macros));
+    if (const auto macros = block_.find("ndlMacros"))
+      for (const config::Value& path : files(*macros)) load_all(file(path));
     Script* description = nullptr;
-    if (const auto path = block_.find_own("networkDescription")) description = &file(*path);
+    if (const auto path = block_.find("networkDescription")) description = &file(*path);
     for (const auto& name : names("load", description)) loaded_.push_back(&section(name, "load", description));
     std::vector<const Script*> networks;
     for (const auto& name : names("run", description)) networks.push_back(&section(name, "run", description));
@@ -54,31 +56,52 @@ class Description {
     std::vector<const Script*> macros = loaded_;
     if (description) macros.push_back(&only_macros(*description));
     macros.insert(macros.end(), networks.begin(), networks.end() - 1);
-    return build_network(macros, *networks.back(), context);
+    say_unused(context.notices);
+    return build_network(macros, *networks.back(), context, block_.integer("randomSeedOffset", 0));
   }
 
  private:
-  // Whatever is no section must be known.
+  // Keys that are neither settings nor sections: variables of the network, under any name.
+  std::vector<std::string> variables() const {
+    std::vector<std::string> all;
+    for (const auto& key : block_.keys())
+      if (!block_.is_block(key) &&
+          std::none_of(known_.begin(), known_.end(), [&](const auto& k) { return lower(k) == lower(key); }))
+        all.push_back(key);
+    return all;
+  }
   void check_keys() const {
-    static const std::vector<std::string> known = {"networkDescription", "ndlMacros", "load", "run"};
-    for (const auto& key : block_.keys()) {
-      const bool fits = std::any_of(known.begin(), known.end(), [&](const auto& k) { return lower(k) == lower(key); });
-      if (fits || block_.is_block(key)) continue;
-      const std::string near = nearest(key, known);
-      throw ConfigError(
-          block_.value(key).where, fmt::format("NDLNetworkBuilder has no '{}'", key),
-          near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
-    }
+    for (const auto& key : variables())
+      if (const std::string near = nearest(key, known_); !near.empty())
+        throw ConfigError(block_.value(key).where, fmt::format("NDLNetworkBuilder has no '{}'", key),
+                          fmt::format("did you mean '{}'?", near));
+  }
+  void say_unused(config::Notices* notices) const {
+    // Sections that stand in the config have their variables substituted already.
+    const std::string config = block_.where().source ? lower(block_.where().source->text) : "";
+    for (const auto& key : variables())
+      if (notices && !used_.contains(lower(key)) && config.find('$' + lower(key) + '$') == std::string::npos)
+        notices->lines.push_back(
+            fmt::format("'{0}' in NDLNetworkBuilder has no effect because the network does not use ${0}$", key));
   }
 
   Script& keep(SourceText text) {
     texts_.push_back(std::make_unique<SourceText>(std::move(text)));
     scripts_.push_back(
         std::make_unique<Script>(parse(*texts_.back(), [this](const std::string& name) -> std::optional<std::string> {
-          const auto v = command_.find(name);
+          used_.insert(lower(name));
+          const auto v = block_.find(name);
           return v ? std::optional(v->text) : std::nullopt;
         })));
     return *scripts_.back();
+  }
+  // a+b names two files, unless it is the name of one.
+  static std::vector<config::Value> files(const config::Value& paths) {
+    if (std::filesystem::exists(paths.text)) return {paths};
+    std::vector<config::Value> all;
+    std::istringstream in(paths.text);
+    for (std::string one; std::getline(in, one, '+');) all.push_back({one, paths.where});
+    return all;
   }
   Script& file(const config::Value& path) { return keep(text_of_file(path)); }
 
@@ -121,8 +144,9 @@ class Description {
     return keep(text_of(*value, name));
   }
 
-  const config::Record& command_;
+  const std::vector<std::string> known_ = {"networkDescription", "ndlMacros", "load", "run", "randomSeedOffset"};
   const config::Record& block_;
+  std::set<std::string> used_;  // variables, in lower case
   std::vector<std::unique_ptr<SourceText>> texts_;
   std::vector<std::unique_ptr<Script>> scripts_;
   std::vector<const Script*> loaded_;
@@ -136,7 +160,7 @@ graph::Graph build(const config::Record& command, const BuildContext& context) {
                       "write [ networkDescription = \"net.ndl\" ]");
   const config::Record block = command.block("NDLNetworkBuilder");
   graph::Graph graph;
-  on_deep_stack([&] { graph = Description(command, block).build(context); });
+  on_deep_stack([&] { graph = Description(block).build(context); });
   return graph;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the older network language: their names, arguments in order, and operations.
+#include <limits>
+
 #include "brainscript/ndl.h"
 
 namespace tutti::brainscript::ndl {
@@ -27,6 +29,11 @@ Parameter dims(std::vector<std::string> names, std::optional<List> otherwise = {
   return p;
 }
 Parameter layout() { return text({"imageLayout"}, "HWC"); }
+Parameter ignored(std::vector<std::string> names, std::string because) {
+  return {std::move(names), Kind::ignored, std::string{}, std::move(because)};
+}
+Parameter axis_of_time() { return text({"dynamicAxis"}, ""); }
+Parameter temporary_memory() { return ignored({"maxTempMemSizeInSamples"}, "no temporary matrix is made"); }
 
 Function unary(std::vector<std::string> names, std::string operation) {
   return {std::move(names), std::move(operation), {node("x")}};
@@ -35,26 +42,39 @@ Function binary(std::vector<std::string> names, std::string operation) {
   return {std::move(names), std::move(operation), {node("x"), node("y")}};
 }
 
-List image_dims(const Given& g) {
+// Several images stand behind each other on an axis of their own.
+List image_dims(const graph::Node& n, const Given& g) {
   const std::string& layout = g.text("imageLayout");
-  const double w = g.number("width"), h = g.number("height"), c = g.number("channels");
-  return layout == "CHW" || layout == "cudnn" ? List{w, h, c} : List{c, w, h};
+  const bool channels_last = layout == "CHW" || layout == "cudnn";
+  if (!channels_last && layout != "HWC" && layout != "legacy")
+    throw ConfigError(n.where, "there is no imageLayout '" + layout + "'",
+                      "use \"CHW\" (or \"cudnn\") or \"HWC\" (\"legacy\")");
+  const double w = g.number("width"), h = g.number("height"), c = g.number("channels"), images = g.number("numImages");
+  List dims = channels_last ? List{w, h, c} : List{c, w, h};
+  if (images != 1) dims.push_back(images);
+  return dims;
 }
 
 std::vector<Parameter> image_parameters() {
   return {integer({"_width", "imageWidth"}), integer({"_height", "imageHeight"}),
-          integer({"_channels", "imageChannels", "numImages"}), text({"_imageLayout"}, "HWC")};
+          integer({"_channels", "imageChannels"}), integer({"_numImages"}, 1), text({"_imageLayout"}, "HWC")};
+}
+std::vector<Parameter> image_input_parameters() {
+  auto all = image_parameters();
+  all.push_back(axis_of_time());
+  return all;
 }
 
 void sparse(graph::Node& n, const Given&) { n.attributes["sparse"] = true; }
 
 // What every kind of parameter takes behind its dims.
 std::vector<Parameter> with_initialisation(std::vector<Parameter> first) {
-  for (auto& p : std::vector<Parameter>{flag({"_needGradient", "needsGradient", "computeGradient"}, true),
-                                        number({"learningRateMultiplier"}, 1), text({"init"}, "uniform"),
-                                        number({"value"}, 0), number({"initValueScale"}, 1),
-                                        text({"initFromFilePath"}, ""), flag({"_initOnCPUOnly"}, false),
-                                        integer({"randomSeed"}, -1), text({"initFromLiteral"}, "")})
+  for (auto& p : std::vector<Parameter>{
+           flag({"_needGradient", "needsGradient", "computeGradient"}, true), number({"learningRateMultiplier"}, 1),
+           text({"init"}, "uniform"), number({"value"}, 0), number({"initValueScale"}, 1),
+           text({"initFromFilePath"}, ""), flag({"_initOnCPUOnly"}, false), integer({"randomSeed"}, -1),
+           text({"initFromLiteral"}, ""), ignored({"kernelWidth"}, "bilinear filters are as wide as the parameter"),
+           ignored({"kernelHeight"}, "bilinear filters are as high as the parameter")})
     first.push_back(std::move(p));
   return first;
 }
@@ -83,20 +103,32 @@ std::vector<Parameter> delay_parameters() {
   return {integer({"_rows"}), node("input"), integer({"timeStep", "delayTime"}, 1),
           number({"defaultHiddenActivation", "defaultHiddenActivity"}, 0.1)};
 }
+// The older form (rows, cols, input); cols was the number of samples.
+std::vector<Parameter> delay_with_cols() {
+  auto all = delay_parameters();
+  all.insert(all.begin() + 1, integer({"_cols"}));
+  return all;
+}
 void delay(graph::Node& n, const Given& g) { n.attributes["dims"] = List{g.number("rows")}; }
 
 std::vector<Function> inputs_and_parameters() {
   return {
-      {{"InputValue", "Input"}, "InputValue", {dims({"dims", "rows"}), integer({"_cols"}, 1)}},
-      {{"SparseInputValue", "SparseInput"}, "InputValue", {dims({"dims", "rows"}), integer({"_cols"}, 1)}, sparse},
+      {{"InputValue", "Input"}, "InputValue", {dims({"dims", "rows"}), integer({"_cols"}, 1), axis_of_time()}},
+      {{"SparseInputValue", "SparseInput"},
+       "InputValue",
+       {dims({"dims", "rows"}), integer({"_cols"}, 1), axis_of_time()},
+       sparse},
       {{"ImageInput", "Image"},
        "InputValue",
-       image_parameters(),
-       [](graph::Node& n, const Given& g) { n.attributes["dims"] = image_dims(g); }},
+       image_input_parameters(),
+       [](graph::Node& n, const Given& g) { n.attributes["dims"] = image_dims(n, g); }},
       {{"SparseImageInput", "SparseImage"},
        "InputValue",
-       image_parameters(),
-       [](graph::Node& n, const Given& g) { n.attributes["dims"] = image_dims(g), n.attributes["sparse"] = true; }},
+       image_input_parameters(),
+       [](graph::Node& n, const Given& g) {
+         n.attributes["dims"] = image_dims(n, g);
+         n.attributes["sparse"] = true;
+       }},
       {{"LearnableParameter", "Parameter"},
        "LearnableParameter",
        with_initialisation({integer({"_rows"}), integer({"_cols"}, 1)}),
@@ -109,7 +141,7 @@ std::vector<Function> inputs_and_parameters() {
        "LearnableParameter",
        with_initialisation(image_parameters()),
        [](graph::Node& n, const Given& g) {
-         n.attributes["dims"] = image_dims(g);
+         n.attributes["dims"] = image_dims(n, g);
          frozen(n, g);
        }},
       {{"Constant", "Const"},
@@ -128,7 +160,7 @@ std::vector<Function> arithmetic() {
       {{"Times"}, "Times", {node("x"), node("y"), integer({"outputRank"}, 1)}},
       binary({"TransposeTimes"}, "TransposeTimes"),
       binary({"DiagTimes"}, "DiagTimes"),
-      binary({"ElementTimes", "Scale"}, "ElementTimes"),
+      binary({"ElementTimes", "Scale", "RowElementTimes", "ColumnElementTimes"}, "ElementTimes"),
       binary({"KhatriRaoProduct", "ColumnwiseCrossProduct"}, "KhatriRaoProduct"),
       binary({"Plus"}, "Plus"),
       binary({"Minus"}, "Minus"),
@@ -140,11 +172,22 @@ std::vector<Function> arithmetic() {
       unary({"Exp"}, "Exp"),
       unary({"Sqrt"}, "Sqrt"),
       unary({"Abs"}, "Abs"),
+      unary({"Floor"}, "Floor"),
+      unary({"Ceil"}, "Ceil"),
+      unary({"Round"}, "Round"),
       unary({"Sin"}, "Sin"),
       unary({"Cosine", "Cos"}, "Cosine"),
       unary({"Negate"}, "Negate"),
       unary({"Reciprocal"}, "Reciprocal"),
       unary({"Pass", "Identity"}, "Pass"),
+      binary({"Less"}, "Less"),
+      binary({"LessEqual"}, "LessEqual"),
+      binary({"Equal"}, "Equal"),
+      binary({"NotEqual"}, "NotEqual"),
+      binary({"Greater"}, "Greater"),
+      binary({"GreaterEqual"}, "GreaterEqual"),
+      {{"If"}, "If", {node("condition"), node("then"), node("otherwise")}},
+      {{"Clip"}, "Clip", {node("minimum"), node("maximum"), node("x")}},
       unary({"Softmax"}, "Softmax"),
       unary({"LogSoftmax"}, "LogSoftmax"),
       unary({"Hardmax"}, "Hardmax"),
@@ -194,6 +237,8 @@ std::vector<Function> shapes() {
        "TransposeDimensions",
        {node("x")},
        [](graph::Node& n, const Given&) { n.attributes["axis1"] = 1.0, n.attributes["axis2"] = 2.0; }},
+      {{"TransposeDimensions"}, "TransposeDimensions", {node("x"), integer({"axis1"}), integer({"axis2"})}},
+      {{"Slice"}, "Slice", {integer({"begin"}), integer({"end"}), node("x"), integer({"axis"}, 1)}},
       {{"Reshape"},
        "Reshape",
        {node("x"), integer({"_numRows"}), integer({"_imageWidth"}, 0), integer({"_imageHeight"}, 0),
@@ -204,7 +249,14 @@ std::vector<Function> shapes() {
                                     : List{g.number("imageChannels"), g.number("imageWidth"), g.number("imageHeight")};
        }},
       {{"PastValue", "Delay"}, "PastValue", delay_parameters(), delay},
+      {{"PastValue with cols", "Delay with cols"}, "PastValue", delay_with_cols(), delay},
       {{"FutureValue"}, "FutureValue", delay_parameters(), delay},
+      {{"FutureValue with cols"}, "FutureValue", delay_with_cols(), delay},
+      unary({"Where"}, "Where"),
+      {{"PackedIndex"}, "PackedIndex", {node("layoutOf"), node("frames")}},
+      {{"GatherPacked"}, "GatherPacked", {node("index"), node("source")}},
+      {{"ScatterPacked"}, "ScatterPacked", {node("layoutOf"), node("index"), node("source")}},
+      {{"ReconcileDynamicAxis", "ReconcileMBLayout"}, "ReconcileDynamicAxis", {node("x"), node("layoutOf")}},
   };
 }
 
@@ -214,7 +266,7 @@ std::vector<Function> images() {
        "Convolution",
        {node("W"), node("x"), integer({"_kernelWidth"}), integer({"_kernelHeight"}), integer({"_outputChannels"}),
         integer({"_horizontalSubsample"}), integer({"_verticalSubsample"}), flag({"_zeroPadding"}, false),
-        integer({"maxTempMemSizeInSamples"}, 0), layout()},
+        temporary_memory(), layout()},
        [](graph::Node& n, const Given& g) {
          n.attributes["kernelDims"] = List{g.number("kernelWidth"), g.number("kernelHeight")};
          n.attributes["mapDims"] = List{g.number("outputChannels")};
@@ -226,8 +278,14 @@ std::vector<Function> images() {
        "Convolution",
        {node("W"), node("x"), dims({"kernelDims", "kernelShape"}), dims({"mapDims", "mapCount", "mapShape"}, List{0}),
         dims({"stride", "strideShape"}, List{1}), dims({"sharing"}, List{1}), dims({"autoPadding", "autoPad"}, List{1}),
-        dims({"lowerPad"}, List{0}), dims({"upperPad"}, List{0}), integer({"maxTempMemSizeInSamples"}, 0),
-        text({"imageLayout"}, "CHW")}},
+        dims({"lowerPad"}, List{0}), dims({"upperPad"}, List{0}), flag({"transpose", "deconv"}, false),
+        temporary_memory(), text({"imageLayout"}, "CHW")}},
+      {{"MaxUnpooling"},
+       "MaxUnpooling",
+       {node("unpoolInput"), node("poolInput"), dims({"kernelDims", "kernelShape"}),
+        dims({"stride", "strideShape"}, List{1}), dims({"autoPadding", "autoPad"}, List{1}),
+        dims({"lowerPad"}, List{0}), dims({"upperPad"}, List{0}), text({"imageLayout"}, "CHW")}},
+      {{"ROIPooling"}, "ROIPooling", {node("x"), node("rois"), dims({"shape"})}},
       {{"MaxPooling"}, "Pooling", window_parameters(), [](graph::Node& n, const Given& g) { windows(n, "max", g); }},
       {{"AveragePooling"},
        "Pooling",
@@ -242,7 +300,15 @@ std::vector<Function> images() {
        "BatchNormalization",
        {node("x"), node("scale"), node("bias"), node("runMean"), node("runVariance"), flag({"spatial"}, false),
         number({"normalizationTimeConstant"}, 0), number({"blendTimeConstant"}, 0), number({"epsilon"}, 0.00001),
-        flag({"useCntkEngine"}, true), layout(), flag({"_eval"}, false)}},
+        flag({"useCntkEngine"}, true), layout(), flag({"_eval"}, false),
+        ignored({"engine"}, "the device decides which one is used"),
+        ignored({"expAvgFactor"}, "normalizationTimeConstant says how fast the running statistics move")},
+       // With eval=true the running statistics are used in training too, and kept.
+       [](graph::Node& n, const Given& g) {
+         if (!g.flag("eval")) return;
+         n.attributes["normalizationTimeConstant"] = std::numeric_limits<double>::infinity();
+         n.attributes["blendTimeConstant"] = std::numeric_limits<double>::infinity();
+       }},
   };
 }
 

@@ -40,10 +40,8 @@ class Lexer {
         at_ = std::min(s.find('\n', at_), s.size());
       else if (c == '"' || c == '\'')
         string(c);
-      else if (word_start(c))
-        word();
-      else if (c == '$')
-        variable();
+      else if (word_start(c) || c == '$' || ((c == '-' || c == '+') && at_ + 1 < s.size() && s[at_ + 1] == '$'))
+        words();
       else if (std::isdigit(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '+')
         number();
       else if (std::string_view("(){}[]=,:*").find(c) != std::string_view::npos)
@@ -68,13 +66,26 @@ class Lexer {
     const std::size_t end = text_.text.find_first_of(std::string{quote, '\n'}, at_ + 1);
     if (end == std::string::npos || text_.text[end] != quote)
       fail(at_, 1, "this string has no end", "close the quote on the same line");
-    add(TokenKind::text, end + 1 - at_, text_.text.substr(at_ + 1, end - at_ - 1));
+    add(TokenKind::text, end + 1 - at_, substituted(at_ + 1, end));
   }
-  void word() {
-    std::size_t end = at_;
-    while (end < text_.text.size() && word_part(text_.text[end])) ++end;
-    while (text_.text[end - 1] == '.') --end;
-    add(TokenKind::identifier, end - at_, text_.text.substr(at_, end - at_));
+  // A word, or one that variables are a part of: their values are read as if they stood there.
+  void words() {
+    const std::string& s = text_.text;
+    std::size_t end = at_ + (s[at_] == '-' || s[at_] == '+');
+    bool plain = true;
+    while (end < s.size() && (word_part(s[end]) || s[end] == '$')) {
+      if (s[end] == '$') end = variable_end(end), plain = false;
+      ++end;
+    }
+    while (s[end - 1] == '.') --end;
+    if (plain) return add(TokenKind::identifier, end - at_, s.substr(at_, end - at_));
+    const SourceText inner{substituted(at_, end), text_.source, text_.base + at_, false};
+    for (Lexeme& l : Lexer(inner, [](const std::string&) { return std::nullopt; }).run()) {
+      if (l.kind == TokenKind::end) break;
+      l.where = span(at_, end - at_);
+      lexemes_.push_back(std::move(l));
+    }
+    at_ = end;
   }
   void number() {
     const char* begin = text_.text.data() + at_ + (text_.text[at_] == '+');
@@ -89,21 +100,29 @@ class Lexer {
     add(TokenKind::number, length, text_.text.substr(at_, length));
     lexemes_.back().number = value;
   }
-  // $name$ stands for the words of that setting.
-  void variable() {
-    const std::size_t end = text_.text.find_first_of("$\n", at_ + 1);
-    if (end == std::string::npos || text_.text[end] != '$') fail(at_, 1, "'$' begins a variable", "write $name$");
-    const std::string name = text_.text.substr(at_ + 1, end - at_ - 1);
-    const auto value = variable_(name);
-    if (!value)
-      fail(at_, end + 1 - at_, fmt::format("No variable found with the name {}", name), "define it in the config");
-    const SourceText inner{*value, text_.source, 0, false};
-    for (Lexeme& l : Lexer(inner, [](const std::string&) { return std::nullopt; }).run()) {
-      if (l.kind == TokenKind::end) break;
-      l.where = span(at_, end + 1 - at_);
-      lexemes_.push_back(std::move(l));
+  // The second '$' of a variable that begins at `at`.
+  std::size_t variable_end(std::size_t at) const {
+    const std::size_t end = text_.text.find_first_of("$\n", at + 1);
+    if (end == std::string::npos || text_.text[end] != '$') fail(at, 1, "'$' begins a variable", "write $name$");
+    return end;
+  }
+  // The text between two places, with the values of its variables.
+  std::string substituted(std::size_t at, std::size_t end) const {
+    std::string out;
+    while (at < end) {
+      const std::size_t dollar = std::min(text_.text.find('$', at), end);
+      out += text_.text.substr(at, dollar - at);
+      at = dollar;
+      if (at == end) break;
+      const std::size_t last = variable_end(at);
+      const std::string name = text_.text.substr(at + 1, last - at - 1);
+      const auto value = variable_(name);
+      if (!value)
+        fail(at, last + 1 - at, fmt::format("No variable found with the name '{}'", name), "define it in the config");
+      out += *value;
+      at = last + 1;
     }
-    at_ = end + 1;
+    return out;
   }
 
   const SourceText& text_;

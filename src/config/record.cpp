@@ -25,6 +25,12 @@ std::optional<Value> value_of(const Record::State& level, const Entry& entry) {
   return v;
 }
 
+// Whether there is a value at all. The variables of a block are not looked at: some are known only inside of it.
+bool is_given(const Record::State& level, const Entry& entry) {
+  const Resolved r = level.resolve(entry);
+  return r.block || r.value().text != "default";
+}
+
 struct Scalar {
   Stretch stretch;
   Value value;
@@ -55,8 +61,15 @@ Record::~Record() = default;
 Record::Record(const Record&) = default;
 Record& Record::operator=(const Record&) = default;
 
-bool Record::has(std::string_view key) const { return find(key).has_value(); }
-bool Record::has_own(std::string_view key) const { return find_own(key).has_value(); }
+bool Record::has(std::string_view key) const {
+  for (const State* s = state_.get(); s; s = s->parent.get())
+    if (const Entry* e = s->own(key)) return is_given(*s, *e);
+  return false;
+}
+bool Record::has_own(std::string_view key) const {
+  const Entry* e = state_->own(key);
+  return e && is_given(*state_, *e);
+}
 
 std::optional<Value> Record::find_own(std::string_view key) const {
   const Entry* e = state_->own(key);

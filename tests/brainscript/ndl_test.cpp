@@ -25,6 +25,7 @@ Built from_config(const std::string& config) {
   context.problems = &problems;
   context.notices = &notices;
   b.graph = tutti::build_network(config::record_from_text(config, "a.cntk"), context);
+  b.notices = notices.lines;
   try {
     problems.throw_if_any();
   } catch (const ConfigError& e) {
@@ -192,6 +193,74 @@ TEST(Ndl, FilesMayNameSectionsOrBeTheNetwork) {
   std::filesystem::remove_all(dir);
 }
 
+TEST(Ndl, OptionsOfMacroCalls) {
+  const Built b = ndl(R"(
+    Layer(x) { W = Parameter(2, 3)
+               t = Times(W, x)
+               z = Scale(factor, t) }
+    Cost(l, x) { ce = CrossEntropyWithSoftmax(l, x) }
+    Tagged(x, tag) = Scale(tag, x)
+    features = Input(3); labels = Input(2, tag=label)
+    h = Layer(features, factor=2, colour=red)
+    o = Tagged(h, tag=3)
+    ce = Cost(labels, o, tag="criterion"))");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(b.names_of(b.graph.criteria), ElementsAre("ce.ce")) << "the tag belongs to the result";
+  EXPECT_EQ(num(b.graph.nodes[b["h.z"].inputs[0]], "value"), 2) << "an option is known inside of the macro";
+  EXPECT_EQ(num(b.graph.nodes[b["o"].inputs[0]], "value"), 3) << "a parameter may be called tag";
+  EXPECT_THAT(b.notices, ElementsAre("'colour' of Layer has no effect here because the macro does not use it"));
+}
+
+TEST(Ndl, VariablesInWordsAndStrings) {
+  const Built b = from_config(R"(
+    outer = 3
+    NDLNetworkBuilder = [
+      layout = "cudnn" ; scale = 2 ; list = "2:2" ; name = 1 ; unused = 5 ; randomSeedOffset = 10
+      run = net
+      net = [
+        features = ImageInput($outer$, 4, 2, imageLayout="$layout$")
+        layer$name$ = Parameter(5, 24, init="uniform", initValueScale=-$scale$)
+        W = Parameter(5, 24)
+        p = MaxPooling(features, 2, 2, 1, 1, imageLayout=$layout$)
+        o = Times(layer1, features)
+      ]
+    ])");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(nums(b["features"], "dims"), ElementsAre(3, 4, 2));
+  EXPECT_EQ(num(b["layer1"], "initValueScale"), -2);
+  EXPECT_EQ(graph::text(b["p"], "imageLayout"), "cudnn");
+  EXPECT_EQ(b.seed("layer1"), 11);
+  EXPECT_EQ(b.seed("W"), 12);
+  EXPECT_THAT(b.notices,
+              ElementsAre("'list' in NDLNetworkBuilder has no effect because the network does not use $list$",
+                          "'unused' in NDLNetworkBuilder has no effect because the network does not use $unused$"));
+}
+
+TEST(Ndl, OlderFormsOfArguments) {
+  const Built b = ndl(R"(
+    features = ImageInput(8, 8, 3, 1)
+    bias = ImageParameter(1, 1, 4, 1, init=fixedValue, imageLayout=CHW)
+    filters = ImageParameter(3, 3, 2, 5)
+    x = Input(4, 1, dynamicAxis=words); labels = Input(4)
+    five = Const(2)
+    a = ErrorPrediction(labels, x, Const(3)); c = ErrorPrediction(labels, x, topN=five)
+    d = Delay(4, 1, x, delayTime=2); e = PastValue(4, x, 3)
+    s = Parameter(4); m = Parameter(4); v = Parameter(4)
+    n = BatchNormalization(x, s, s, m, v, engine="cudnn", expAvgFactor=0.5)
+    q = BatchNormalization(x, s, s, m, v, eval=true))");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(nums(b["features"], "dims"), ElementsAre(3, 8, 8));
+  EXPECT_THAT(nums(b["bias"], "dims"), ElementsAre(1, 1, 4));
+  EXPECT_THAT(nums(b["filters"], "dims"), ElementsAre(2, 3, 3, 5));
+  EXPECT_EQ(graph::text(b["x"], "dynamicAxis"), "words");
+  EXPECT_EQ(num(b["a"], "topN"), 3);
+  EXPECT_EQ(num(b["c"], "topN"), 2);
+  EXPECT_EQ(num(b["d"], "timeStep"), 2);
+  EXPECT_EQ(num(b["e"], "timeStep"), 3);
+  EXPECT_EQ(num(b["q"], "blendTimeConstant"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(b.notices.size(), 2u) << "engine and expAvgFactor";
+}
+
 struct Mistake {
   const char *section, *says;
 };
@@ -222,6 +291,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"y = Exp(1 2)", "expected ',' or ')'"}, Mistake{"y = = 3", "expected a value, found '='"},
                     Mistake{"y = 3x", "a name cannot begin with a digit"},
                     Mistake{"y = Exp(\"abc\")", "a node is needed here"},
+                    Mistake{"x = ImageInput(3, 4, 2, imageLayout=WHC)", "there is no imageLayout 'WHC'"},
+                    Mistake{"x = Input($dimension$)", "No variable found with the name 'dimension'"},
+                    Mistake{"x = Input(3); y = ErrorPrediction(x, x, Exp(x))",
+                            "'topN' of ErrorPrediction must be a number"},
                     Mistake{"3 = 4", "expected a name, found '3'"}));
 
 TEST(Ndl, BlocksAreChecked) {

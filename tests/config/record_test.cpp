@@ -99,6 +99,14 @@ TEST(Record, LookupsGoOutward) {
   EXPECT_THROW(s.value("absent"), ConfigError);
 }
 
+TEST(Record, HasLooksAtNoVariables) {
+  const Record r = record_from_text("A = [ inner = 2 ; b = [ x = $inner$ ] ] ; default_one = default");
+  EXPECT_TRUE(r.has("A"));
+  EXPECT_TRUE(r.block("A").block("b").has_own("x"));
+  EXPECT_EQ(r.block("A").block("b").integer("x", 0), 2);
+  EXPECT_FALSE(r.has("default_one"));
+}
+
 TEST(Record, DefaultMeansTheDefault) {
   const Record r = from("a=5\nT=[a=default]");
   EXPECT_EQ(r.block("T").integer("a", 7), 7);
