@@ -181,6 +181,10 @@ bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, boo
       changed = complete_operand(graph, values, node.inputs[k], completed) || changed;
       shapes[k] = completed;
     }
+  // What a loop makes may still get axes. A product's result does not depend on those that it sums over.
+  if (partial && node.operation == "Times")
+    for (auto k = static_cast<std::size_t>(std::max(0.0, number(node, "outputRank", 1))); k < shapes[0].rank(); ++k)
+      shapes[0].dims[k] = 0;
   values[index].shape = infer_shape(node, shapes, names);
   check_size(node, values[index].shape);
   if (!partial && is_criterion(node)) check_criterion(graph, node, values);

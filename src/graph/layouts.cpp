@@ -154,9 +154,12 @@ class Layouts {
     const double axis = number(i.node, "axis", 1);
     if (axis != static_cast<double>(i.out.shape.rank()) && axis != -1) return false;
     return std::all_of(i.in.begin(), i.in.end(), [&](const Operand& o) {
-      return blocked_image(o) && o.shape.rank() == i.out.shape.rank() &&
+      return blocked_image(o) && same_pixels(o.shape, i.out.shape) &&
              (block_ == all_channels || o.shape.dims.back() % block_ == 0);
     });
+  }
+  static bool same_pixels(const Shape& a, const Shape& b) {
+    return a.rank() == b.rank() && std::equal(a.dims.begin(), a.dims.end() - 1, b.dims.begin());
   }
   // Operations that need not know where a channel is: the stored values under a shape of their own.
   void joined(Instruction& i) {
@@ -175,10 +178,10 @@ class Layouts {
   const std::vector<std::size_t>& roots_;
   static constexpr std::size_t few_channels = 8;
   static constexpr std::size_t added_image = 6;  // input of a batch normalisation
-  std::size_t block_, least_;     // least_: images of fewer channels stay plain
-  Element element_;               // of those in blocks
-  std::vector<Shape> shape_;      // by tensor: the shape under which it was made
-  std::set<std::size_t> format_;  // tensors in blocks
+  std::size_t block_, least_;                    // least_: images of fewer channels stay plain
+  Element element_;                              // of those in blocks
+  std::vector<Shape> shape_;                     // by tensor: the shape under which it was made
+  std::set<std::size_t> format_;                 // tensors in blocks
   using Key = std::pair<std::size_t, std::vector<std::size_t>>;
   std::map<Key, std::size_t> other_;  // by tensor and shape: the same value in the other format
 };

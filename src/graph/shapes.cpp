@@ -157,14 +157,19 @@ Shape row_stack(const Call& c) {
   const std::size_t axis = wanted == static_cast<double>(rank + 1) ? rank : axis_index(c.node, "axis", 1, rank);
   Shape out = c.in[0];
   out.dims.resize(std::max(rank, axis + 1), 1);
+  std::vector<std::size_t> giver(out.rank(), 0);  // whose dimension the axis has
   for (std::size_t i = 1; i < c.in.size(); ++i)
     for (std::size_t k = 0; k < out.rank(); ++k) {
+      const std::size_t d = c.in[i][k];
       if (k == axis)
-        out.dims[k] += c.in[i][k];
-      else if (out.dims[k] != c.in[i][k])
-        c.fail(fmt::format("{} and {} do not fit: axis {} has {} and {} elements", c.operand(0), c.operand(i), k + 1,
-                           c.in[0][k], c.in[i][k]),
-               fmt::format("all axes but the stacked one (axis = {}) must agree", axis + 1));
+        out.dims[k] += d;
+      else if (out.dims[k] == 1)
+        out.dims[k] = d, giver[k] = i;
+      else if (d != 1 && out.dims[k] != d)
+        c.fail(fmt::format("{} and {} do not fit: axis {} has {} and {} elements", c.operand(giver[k]), c.operand(i),
+                           k + 1, out.dims[k], d),
+               fmt::format("all axes but the stacked one (axis = {}) must agree, or have 1 element, which is repeated",
+                           axis + 1));
     }
   return out;
 }

@@ -160,6 +160,12 @@ std::vector<Case> cases() {
                    return b.add("RowStack", "op", {sampled(b, {2, 3}, 1), sampled(b, {2, 3}, 2, "y")}, {{"axis", 2.0}});
                  },
                  12});
+  all.push_back({"RowStackRepeats",
+                 [](GraphBuilder& b) {
+                   const auto first = b.add("Slice", "first", {sampled(b, {2, 3}, 1)}, {{"end", 1.0}, {"axis", 2.0}});
+                   return b.add("RowStack", "op", {first, sampled(b, {2, 3}, 2, "y"), b.parameter("S", {4, 1}, 3)});
+                 },
+                 24});
   all.push_back({"SpliceNewAxis",
                  [](GraphBuilder& b) {
                    return b.add("RowStack", "op", {sampled(b, {6}, 1), sampled(b, {6}, 2, "y")}, {{"axis", 2.0}});

@@ -24,18 +24,21 @@ void fill_strides(Layout& l, std::size_t slot, const Shape& shape, std::size_t r
   l.stride[slot][rank] = sample;
 }
 
-// Copies between `part` and the block of `whole` that begins at `first` along `axis`.
+// Copies between `part` and the block of `whole` that begins at `first` along `axis`. On the other axes a part of one
+// element is repeated.
 Window window(const Run& run, const Operand& whole, const Operand& part, std::size_t axis, std::size_t first,
               bool into_whole) {
   Window w;
   const std::size_t rank = std::max({whole.shape.rank(), part.shape.rank(), axis + 1});
   w.layout.rank = rank + 1;
-  for (std::size_t k = 0; k < rank; ++k) w.layout.size[k] = part.shape[k];
+  for (std::size_t k = 0; k < rank; ++k) w.layout.size[k] = (k == axis ? part : whole).shape[k];
   w.layout.size[rank] = std::max(run.rows(whole), run.rows(part));
   const std::size_t whole_sample = whole.per_sample ? whole.elements : 0,
                     part_sample = part.per_sample ? part.elements : 0;
   fill_strides(w.layout, into_whole ? 3 : 0, whole.shape, rank, whole_sample);
   fill_strides(w.layout, into_whole ? 0 : 3, part.shape, rank, part_sample);
+  for (std::size_t k = 0; k < rank; ++k)
+    if (part.shape[k] != w.layout.size[k]) w.layout.stride[into_whole ? 0 : 3][k] = 0;
   w.offset = first * w.layout.stride[into_whole ? 3 : 0][axis];
   w.layout.element = whole.element;
   return w;
@@ -87,15 +90,21 @@ class RowStack : public Kernel {
     std::size_t first = 0;
     for (std::size_t k = 0; k < code.in.size(); first += code.in[k++].shape[axis_]) {
       if (write[k] == Write::none) continue;
-      // A part without samples under a stack with samples was repeated: its gradient is a sum.
-      const bool repeated = code.out.per_sample && !code.in[k].per_sample;
-      if (repeated && !adds(run, k)) run.backend.fill(0, in_gradient(run, k), code.in[k].elements);
+      const bool repeated = repeats(code.in[k]);
+      if (repeated && !adds(run, k)) run.backend.fill(0, in_gradient(run, k), run.count(code.in[k]));
       const Window w = window(run, code.out, code.in[k], axis_, first, false);
       run.backend.copy(w.layout, block_of(w, out_gradient(run)), in_gradient(run, k), repeated || adds(run, k));
     }
   }
 
  private:
+  // A part without samples under a stack with samples, or with axes of one element: its gradient is a sum.
+  bool repeats(const Operand& part) const {
+    if (code.out.per_sample && !part.per_sample) return true;
+    for (std::size_t k = 0; k < code.out.shape.rank(); ++k)
+      if (k != axis_ && part.shape[k] != code.out.shape[k]) return true;
+    return false;
+  }
   std::size_t axis_ = 0;
 };
 
