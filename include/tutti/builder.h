@@ -27,6 +27,7 @@ struct BuildContext {
 
 // Whether the block names a network builder (its own or inherited).
 bool has_network_builder(const config::Record& command);
+bool has_own_network_builder(const config::Record& command);
 // Builds with the first builder present, in the order of semantics 2.1. Random parameters carry their seed as the
 // attribute randomSeed. Mistakes land in context.problems.
 graph::Graph build_network(const config::Record& command, const BuildContext& context);

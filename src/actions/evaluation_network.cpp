@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
@@ -57,6 +58,15 @@ std::string reader_options(const ActionContext& context, const char* block, cons
   config::Notices said_already;
   const auto type = effective_reader(context.command.block(block), {action, 0, &ignored, &said_already});
   return type.name.empty() ? "" : config::dump_fields(fmt::format("{} ({})", block, type.name), type.describe, 2);
+}
+
+std::string model_to_read(const ActionContext& context, std::string model_path) {
+  const auto actions = context.command.strings("action");
+  const bool trains = actions.empty() || std::any_of(actions.begin(), actions.end(), [](const std::string& action) {
+                        const ActionEntry* entry = find_action(action);
+                        return entry && entry->names.front() == "train";
+                      });
+  return has_own_network_builder(context.command) && !trains ? std::string() : model_path;
 }
 
 void check_model_to_read(const ActionContext& context, const std::string& model_path, bool exact) {

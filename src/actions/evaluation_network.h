@@ -26,6 +26,10 @@ std::unique_ptr<Reader> open_reader(const ActionContext&, const char* block, con
 // The options of a reader block as they hold, for --check.
 std::string reader_options(const ActionContext&, const char* block, const char* action);
 
+// The model file of an action, or "" where the block's own builder describes the network. The builder of a block that
+// trains as well describes where the training begins.
+std::string model_to_read(const ActionContext&, std::string model_path);
+
 // A model must be there, or be written by an earlier action of this run, or come from a builder. `exact`: the very
 // file, not only numbered ones.
 void check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);

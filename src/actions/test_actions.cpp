@@ -158,12 +158,13 @@ class CvAction final : public Action {
 };
 
 template <class Options, class Made>
-std::unique_ptr<Action> make(const ActionContext& context, const char* action, bool needs_model_now) {
+std::unique_ptr<Action> make(const ActionContext& context, const char* action, bool needs_numbered_models) {
   const auto before = context.problems->count();
   auto options = read_command<Options>(context);
+  if (!needs_numbered_models) options.model_path = model_to_read(context, options.model_path);
   check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", action, static_cast<int>(options.trace_level));
-  check_model_to_read(context, options.model_path, needs_model_now);
+  check_model_to_read(context, options.model_path, !needs_numbered_models);
   if (context.problems->count() > before) return nullptr;
   return std::make_unique<Made>(context.for_running(), std::move(options), std::move(reader));
 }
@@ -171,10 +172,10 @@ std::unique_ptr<Action> make(const ActionContext& context, const char* action, b
 }  // namespace
 
 std::unique_ptr<Action> make_test_action(const ActionContext& context) {
-  return make<EvaluateOptions, TestAction>(context, "test", true);
+  return make<EvaluateOptions, TestAction>(context, "test", false);
 }
 std::unique_ptr<Action> make_cv_action(const ActionContext& context) {
-  return make<CvOptions, CvAction>(context, "cv", false);
+  return make<CvOptions, CvAction>(context, "cv", true);
 }
 
 }  // namespace tutti::actions

@@ -53,7 +53,7 @@ class WriteAction final : public Action {
       : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
 
   std::string settings() const override {
-    return fmt::format("  model      {}\n  output     {}", options_.model_path, options_.output_path);
+    return fmt::format("  model      {}\n  output     {}", model(), options_.output_path);
   }
 
   void run() override {
@@ -82,14 +82,15 @@ class WriteAction final : public Action {
   }
 
  private:
+  std::string model() const { return options_.model_path.empty() ? "from the network builder" : options_.model_path; }
+
   std::vector<std::string> nodes_to_write(const Network& network) const {
     if (!options_.output_node_names.empty()) return options_.output_node_names;
     log::line("OutputNodeNames are not specified, using the default outputnodes.");
     std::vector<std::string> names;
     for (auto n : network.graph().outputs) names.push_back(network.graph().nodes[n].name);
     if (names.empty())
-      throw Error(
-          fmt::format("write: the model '{}' has no output nodes; name some in outputNodeNames", options_.model_path));
+      throw Error(fmt::format("write: the model '{}' has no output nodes; name some in outputNodeNames", model()));
     return names;
   }
 
@@ -164,6 +165,7 @@ class DumpNodeAction final : public Action {
 std::unique_ptr<Action> make_write_action(const ActionContext& context) {
   const auto before = context.problems->count();
   auto options = read_command<WriteOptions>(context);
+  options.model_path = model_to_read(context, options.model_path);
   check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);

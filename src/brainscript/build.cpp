@@ -2,6 +2,7 @@
 // Which builder a command block names, and what it is given (semantics 2.1).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
@@ -94,6 +95,10 @@ graph::Graph build(const config::Record& command, const BuildContext& context, c
 }  // namespace
 
 bool has_network_builder(const config::Record& command) { return find_builder(command) != nullptr; }
+
+bool has_own_network_builder(const config::Record& command) {
+  return std::any_of(builders.begin(), builders.end(), [&](const auto& b) { return command.has_own(b.key); });
+}
 
 graph::Graph build_network(const config::Record& command, const BuildContext& given) {
   Problems own_problems;

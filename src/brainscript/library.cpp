@@ -237,9 +237,14 @@ BS = {
     False = Zero
     OnesTensor (dims) = ConstantTensor {1, dims}
     ZeroesLike (x) = 0 .* x
+    ZeroesLike1 (x) = 0 .* x
+    ZeroSequenceLike (x) = _ZeroSequence (x)
     OnesLike (x) = 0 .* x + 1
+    Range (dim) = Splice (array[0..dim-1] (i => Constant {i}))
   }
   Boolean = {
+    True = Constants.True
+    False = Constants.False
     And (x, y) = x .* y
     Or (x, y) = Not (Not (x) .* Not (y))
     Xor (x, y) = Square (x - y)
@@ -255,11 +260,13 @@ BS = {
     Edit (inputModel, editFunctions, additionalRoots=[| |]) = _EditNetwork (inputModel, editFunctions, additionalRoots)
     Editing = {
       ReplaceLinksToNode (nodeToReplace, newNode) = (node => if IsSameObject (node, nodeToReplace) then newNode else node)
+      ReplaceLinksToNamedNode (name, newNode) = (node => if node.name == name then newNode else node)
     }
   }
   Sequences = _Sequences
   Loop = _Loop
   RNNs = _RNNs
+  Seq2Seq = _Seq2Seq
   Parameters = {
     WeightParam (outputDim, inputDim, initValueScale=1) =
       Parameter {outputDim, inputDim, init='uniform', initValueScale=initValueScale, randomSeed=1}
@@ -323,7 +330,8 @@ CNTK2 = {
 
 std::string library_text() {
   std::string all(text);
-  for (const std::string_view part : {image_library_text(), recurrent_library_text(), keras_library_text()})
+  for (const std::string_view part :
+       {image_library_text(), recurrent_library_text(), seq2seq_library_text(), keras_library_text()})
     all += part;
   return all;
 }

@@ -9,8 +9,16 @@ std::string_view image_library_text() {
 # ---- operations on images
 
 Convolution (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
-             deconv=false, imageLayout='CHW', maxTempMemSizeInSamples=0, groups=1, outputShape=None, tag='') =
-  new ComputationNode { operation = 'Convolution'; inputs = weightNode : inputValueNode; transpose = deconv }
+             transpose=false, deconv=false, imageLayout='CHW', maxTempMemSizeInSamples=0, groups=1, outputShape=None, tag='') =
+  _Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, transpose || deconv,
+                outputShape, imageLayout, maxTempMemSizeInSamples, groups, tag)
+ConvolutionTranspose (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
+                      outputShape=None, imageLayout='CHW', maxTempMemSizeInSamples=0, tag='') =
+  _Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, true,
+                outputShape, imageLayout, maxTempMemSizeInSamples, 1, tag)
+_Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, transpose,
+              outputShape, imageLayout, maxTempMemSizeInSamples, groups, tag) =
+  new ComputationNode { operation = 'Convolution'; inputs = weightNode : inputValueNode }
 Pooling (x, poolingType, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
   new ComputationNode { operation = 'Pooling'; inputs = x }
 MaxPooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =
@@ -51,6 +59,17 @@ DeconvLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activa
   maps (x) = Convolution (W, x, filterShape : numOutputChannels, mapDims=numInputChannels, stride=stride, sharing=sharing,
                           autoPadding=autoPadding, lowerPad=lowerPad, upperPad=upperPad, deconv=true,
                           maxTempMemSizeInSamples=maxTempMemSizeInSamples)
+  apply (x) = activation (if bias then maps (x) + b else maps (x))
+}.apply
+
+ConvolutionTransposeLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activation=(x => x), init='glorotUniform',
+                           initValueScale=0.001, initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, outputShape=None,
+                           maxTempMemSizeInSamples=0} = {
+  W = ParameterTensor {filterShape : numOutputChannels : numInputChannels, init=init, initValueScale=initValueScale}
+  b = ParameterTensor {Repeat (Length (filterShape), 1) : numOutputChannels, init='fixedValue', value=initBias}
+  maps (x) = ConvolutionTranspose (W, x, filterShape : numOutputChannels, mapDims=numInputChannels, stride=stride, autoPadding=pad,
+                                   lowerPad=lowerPad, upperPad=upperPad, outputShape=outputShape,
+                                   maxTempMemSizeInSamples=maxTempMemSizeInSamples)
   apply (x) = activation (if bias then maps (x) + b else maps (x))
 }.apply
 

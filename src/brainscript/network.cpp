@@ -50,7 +50,9 @@ class Builder {
   graph::Graph run() {
     Record* network = network_record();
     if (problems_ > 0) return {};
-    if (!network) {  // a loaded one
+    if (!network) {                                   // a loaded one
+      guarded([&] { evaluator_.resolve_delays(); });  // that edits have made
+      if (problems_ > 0) return {};
       nodes_.drop_unused();
       return std::move(nodes_.graph);
     }

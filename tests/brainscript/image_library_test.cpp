@@ -67,6 +67,25 @@ TEST(ImageLayers, ConvolutionHasItsAttributesAndParameters) {
   EXPECT_THROW(b["model.arrayOfFunctions[2].b"], std::runtime_error);
 }
 
+TEST(ImageLayers, ConvolutionsCanBeTransposedByEveryName) {
+  const Built b = build(R"({
+    x = Input {6:6:2}
+    W = ParameterTensor {3:3:2:2}
+    plain = Convolution (W, x, (3:3), mapDims=2, transpose=false, imageLayout='CHW', maxTempMemSizeInSamples=1)
+    wide = Convolution (W, x, (3:3:2), mapDims=2, stride=2, autoPadding=false, transpose=true, outputShape=(13:13))
+    old = Convolution (W, x, (3:3:2), mapDims=2, deconv=true)
+    named = ConvolutionTranspose (W, x, (3:3:2), mapDims=2, sharing=true, lowerPad=0, upperPad=0)
+    layer = ConvolutionTransposeLayer {2, (3:3), 2, pad=true, bias=false} (x)
+    outputNodes = (plain : wide : old : named : layer)
+  })");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_FALSE(yes(b["plain"], "transpose"));
+  EXPECT_THAT(nums(b["wide"], "outputShape"), ElementsAre(13, 13));
+  EXPECT_THAT(nums(b["layer"], "mapDims"), ElementsAre(2));
+  for (const char* name : {"wide", "old", "named", "layer"}) EXPECT_TRUE(yes(b[name], "transpose")) << name;
+  for (const char* name : {"plain", "old", "named"}) EXPECT_THAT(nums(b[name], "autoPadding"), ElementsAre(1)) << name;
+}
+
 TEST(ImageLayers, SeedsCountFromTheLastLayer) {
   const Built b = build(small);
   EXPECT_EQ(b.seed("model.arrayOfFunctions[5].arrayOfFunctions[0].W"), 1);
