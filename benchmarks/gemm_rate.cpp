@@ -11,6 +11,8 @@
 #include <dnnl.hpp>
 #include <vector>
 
+#include "backend/cpu/onednn_versions.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -37,7 +39,7 @@ Rates median_rates(memory::dim samples, memory::dim inputs, memory::dim outputs,
   const memory::desc any({inputs, outputs}, type, memory::format_tag::any);
   const memory::desc plain({inputs, outputs}, type, memory::format_tag::ab);
   const memory::desc y({samples, outputs}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::primitive_desc plan(dnnl::matmul::desc(x, any, y), engine);
+  const auto plan = tutti::cpu::plan<dnnl::matmul>(engine, dnnl::primitive_attr(), x, any, y);
   const dnnl::matmul product(plan);
   memory from(x, engine), packed(plan.weights_desc(), engine), weights(plain, engine), to(y, engine);
   const auto floats = [](memory& m) { return static_cast<float*>(m.get_data_handle()); };

@@ -7,14 +7,13 @@
 #include <optional>
 
 #include "backend/cpu/images.h"
+#include "backend/cpu/onednn_versions.h"
 
 namespace tutti::cpu {
 namespace {
 
 using dnnl::memory;
 using dnnl::prop_kind;
-
-memory::dim size(std::size_t n) { return static_cast<memory::dim>(n); }
 
 // One tensor of a step.
 struct Argument {
@@ -117,8 +116,9 @@ class CpuConvolution : public ConvolutionPlan {
     y_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block);
     strides_ = spatial(w, w.stride), before_ = spatial(w, w.pad), behind_ = padding_behind(w);
     auto dims = spatial(w, w.kernel);
-    dims.insert(dims.begin(), {size(shape.out_channels / shape.groups), size(shape.in_channels / shape.groups)});
-    if (shape.groups > 1) dims.insert(dims.begin(), size(shape.groups));
+    dims.insert(dims.begin(),
+                {dimension(shape.out_channels / shape.groups), dimension(shape.in_channels / shape.groups)});
+    if (shape.groups > 1) dims.insert(dims.begin(), dimension(shape.groups));
     memory::dims steps(dims.size(), 1);
     for (std::size_t axis = dims.size() - 1; axis-- > 0;) steps[axis] = steps[axis + 1] * dims[axis + 1];
     w_ = memory::desc(dims, memory::data_type::f32, steps);
@@ -126,7 +126,8 @@ class CpuConvolution : public ConvolutionPlan {
     y_operand_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block, operands_);
     any_w_ = memory::desc(dims, operands_, memory::format_tag::any);
     any_dw_ = memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
-    if (shape.bias) bias_ = memory::desc({size(shape.out_channels)}, memory::data_type::f32, memory::format_tag::x);
+    if (shape.bias)
+      bias_ = memory::desc({dimension(shape.out_channels)}, memory::data_type::f32, memory::format_tag::x);
     attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   }
 
@@ -167,9 +168,9 @@ class CpuConvolution : public ConvolutionPlan {
   using Weights = dnnl::convolution_backward_weights;
 
   // The first of these that is not oneDNN's reference code: the rule's algorithm, the direct one, the direct one in
-  // layouts of the library's choice. `x` and `y` are what stands on the two sides.
+  // layouts of the library's choice. `make` takes an algorithm and what to do to the layout of images.
   template <class Description, class Make>
-  Description choose(const memory::desc& x, const memory::desc& y, const Make& make) const {
+  Description choose(const Make& make) const {
     struct Way {
       dnnl::algorithm algorithm;
       bool own_layouts;
@@ -179,11 +180,9 @@ class CpuConvolution : public ConvolutionPlan {
     ways.push_back({dnnl::algorithm::convolution_direct, false});
     ways.push_back({dnnl::algorithm::convolution_direct, true});
     for (const auto& way : ways) {
-      const auto layout = [&](const memory::desc& md) {
-        return way.own_layouts ? memory::desc(md.dims(), md.data_type(), memory::format_tag::any) : md;
-      };
+      const auto layout = [&](const memory::desc& md) { return way.own_layouts ? in_any_layout(md) : md; };
       try {
-        Description pd = make(way.algorithm, layout(x), layout(y));
+        Description pd = make(way.algorithm, layout);
         if (way.own_layouts || std::string(pd.impl_info_str()).find("ref") == std::string::npos) return pd;
       } catch (const dnnl::error& e) {
         if (e.status != dnnl_unimplemented || way.own_layouts) throw;
@@ -192,33 +191,32 @@ class CpuConvolution : public ConvolutionPlan {
     throw dnnl::error(dnnl_unimplemented, "no implementation");
   }
 
-  Forward::primitive_desc forward_description(bool fused) const {
-    return choose<Forward::primitive_desc>(x_operand_, y_, [&](auto algorithm, const auto& x, const auto& y) {
+  Forward::primitive_desc forward_description() const {
+    return choose<Forward::primitive_desc>([&](auto algorithm, const auto& layout) {
       dnnl::primitive_attr attributes;  // copies of attributes_ would share what they hold
       attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-      if (fused && shape_.relu) {
+      if (shape_.relu) {
         dnnl::post_ops after;
-        after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0, 0);
+        append_relu(after);
         attributes.set_post_ops(after);
       }
-      const auto d =
-          fused && shape_.bias
-              ? Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, bias_, y, strides_, before_, behind_)
-              : Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_);
-      return Forward::primitive_desc(d, attributes, dnnl_.engine);
+      const auto described = [&](const auto&... bias) {
+        return plan<Forward>(dnnl_.engine, attributes, prop_kind::forward_training, algorithm, layout(x_operand_),
+                             any_w_, bias..., layout(y_), strides_, before_, behind_);
+      };
+      return shape_.bias ? described(bias_) : described();
     });
   }
 
   // The forward pass whose gradient is planned: the library wants to see one, with operands of the type computed in.
-  Forward::primitive_desc backward_hint(dnnl::algorithm algorithm, memory::desc x, memory::desc y) const {
-    x.data.data_type = y.data.data_type = memory::convert_to_c(operands_);
-    return Forward::primitive_desc(
-        Forward::desc(prop_kind::forward_training, algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
-        dnnl_.engine);
+  template <class Layout>
+  Forward::primitive_desc forward_hint(dnnl::algorithm algorithm, const Layout& layout) const {
+    return plan<Forward>(dnnl_.engine, attributes_, prop_kind::forward_training, algorithm, layout(x_operand_), any_w_,
+                         layout(y_operand_), strides_, before_, behind_);
   }
 
   void plan_forward() {
-    const auto pd = forward_description(true);
+    const auto pd = forward_description();
     std::vector<Argument> arguments = {{DNNL_ARG_SRC, false, x_, pd.src_desc(), 0, {}, {}},
                                        {DNNL_ARG_WEIGHTS, false, w_, pd.weights_desc(), 0, {}, {}}};
     if (shape_.bias) arguments.push_back({DNNL_ARG_BIAS, false, bias_, pd.bias_desc(), 0, {}, {}});
@@ -227,10 +225,9 @@ class CpuConvolution : public ConvolutionPlan {
   }
 
   void plan_data() {
-    const auto pd = choose<Data::primitive_desc>(x_, y_operand_, [&](auto algorithm, const auto& x, const auto& y) {
-      const auto hint = backward_hint(algorithm, x, y);
-      return Data::primitive_desc(Data::desc(algorithm, x, any_w_, y, strides_, before_, behind_), attributes_,
-                                  dnnl_.engine, hint);
+    const auto pd = choose<Data::primitive_desc>([&](auto algorithm, const auto& layout) {
+      return plan_gradient<Data>(dnnl_.engine, attributes_, forward_hint(algorithm, layout), algorithm, layout(x_),
+                                 any_w_, layout(y_operand_), strides_, before_, behind_);
     });
     data_.emplace(dnnl_, kernels_, pd, Data(pd),
                   std::vector<Argument>{{DNNL_ARG_DIFF_DST, false, y_, pd.diff_dst_desc(), 0, {}, {}},
@@ -239,12 +236,10 @@ class CpuConvolution : public ConvolutionPlan {
   }
 
   void plan_weights() {
-    const auto pd =
-        choose<Weights::primitive_desc>(x_operand_, y_operand_, [&](auto algorithm, const auto& x, const auto& y) {
-          const auto hint = backward_hint(algorithm, x, y);
-          return Weights::primitive_desc(Weights::desc(algorithm, x, any_dw_, y, strides_, before_, behind_),
-                                         attributes_, dnnl_.engine, hint);
-        });
+    const auto pd = choose<Weights::primitive_desc>([&](auto algorithm, const auto& layout) {
+      return plan_gradient<Weights>(dnnl_.engine, attributes_, forward_hint(algorithm, layout), algorithm,
+                                    layout(x_operand_), any_dw_, layout(y_operand_), strides_, before_, behind_);
+    });
     weights_.emplace(dnnl_, kernels_, pd, Weights(pd),
                      std::vector<Argument>{{DNNL_ARG_SRC, false, x_, pd.src_desc(), 0, {}, {}},
                                            {DNNL_ARG_DIFF_DST, false, y_, pd.diff_dst_desc(), 0, {}, {}},
@@ -272,7 +267,7 @@ dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const
   static constexpr tag by_8[] = {tag::nCw8c, tag::nChw8c, tag::nCdhw8c};
   static constexpr tag by_16[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};
   auto dims = spatial(w, sizes);
-  dims.insert(dims.begin(), {size(columns), size(channels)});
+  dims.insert(dims.begin(), {dimension(columns), dimension(channels)});
   const tag* tags = format == Format::plain ? plain : block == 8 ? by_8 : by_16;
   return memory::desc(dims, type, tags[w.rank - 1]);
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <vector>
 
@@ -69,10 +70,11 @@ class Prepared {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
+inline dnnl::memory::dim dimension(std::size_t n) { return static_cast<dnnl::memory::dim>(n); }
 // Slowest axis first, as oneDNN counts.
 inline dnnl::memory::dims spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) {
   dnnl::memory::dims dims;
-  for (std::size_t axis = w.rank; axis-- > 0;) dims.push_back(static_cast<dnnl::memory::dim>(sizes[axis]));
+  for (std::size_t axis = w.rank; axis-- > 0;) dims.push_back(dimension(sizes[axis]));
   return dims;
 }
 inline dnnl::memory::dims padding_behind(const ImageWindow& w) {

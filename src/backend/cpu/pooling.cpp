@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling by oneDNN.
+#include <algorithm>
+
 #include "backend/cpu/images.h"
+#include "backend/cpu/onednn_versions.h"
 
 namespace tutti::cpu {
 namespace {
-
-using Forward = dnnl::pooling_forward;
-using Backward = dnnl::pooling_backward;
 
 class CpuPooling : public PoolingPlan {
  public:
@@ -20,11 +20,11 @@ class CpuPooling : public PoolingPlan {
                behind = padding_behind(w);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const Forward::primitive_desc forward(
-        Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, y, strides, kernel, before, behind), attributes,
-        dnnl.engine);
-    const Backward::primitive_desc backward(Backward::desc(algorithm, x, y, strides, kernel, before, behind),
-                                            attributes, dnnl.engine, forward);
+    const dnnl::memory::dims dense(w.rank, 0);  // no dilation
+    const auto forward = plan<PoolingForward>(dnnl.engine, attributes, dnnl::prop_kind::forward_training, algorithm, x,
+                                              y, strides, kernel, dense, before, behind);
+    const auto backward = plan_gradient<PoolingBackward>(dnnl.engine, attributes, forward, algorithm, x, y, strides,
+                                                         kernel, dense, before, behind);
     std::vector<std::pair<int, dnnl::memory::desc>> there = {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}},
                                                     back = {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_SRC, x}};
     if (max_) {
@@ -36,8 +36,8 @@ class CpuPooling : public PoolingPlan {
     image_ = x.get_size() / sizeof(float);
     scratchpad_ = std::max(floats_of(forward.scratchpad_desc()), floats_of(backward.scratchpad_desc()));
     dnnl.reserve(scratchpad_);
-    forward_ = Prepared(Forward(forward), dnnl.engine, there);
-    backward_ = Prepared(Backward(backward), dnnl.engine, back);
+    forward_ = Prepared(PoolingForward(forward), dnnl.engine, there);
+    backward_ = Prepared(PoolingBackward(backward), dnnl.engine, back);
   }
 
   void forward(const float* x, float* y, float* work) override {
