@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <hdf5.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -70,7 +71,8 @@ std::vector<std::string> dataset_names(hid_t file) {
   std::vector<std::string> names;
   H5Ovisit1(
       file, H5_INDEX_NAME, H5_ITER_INC,
-      [](hid_t, const char* name, const H5O_info_t* info, void* into) -> herr_t {
+      // Versions 1.10 and 1.12 have different names for the same information.
+      [](hid_t, const char* name, const auto* info, void* into) -> herr_t {
         if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(into)->emplace_back(name);
         return 0;
       },
