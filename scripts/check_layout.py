@@ -7,6 +7,7 @@ Usage: check_layout.py [--compiler 'c++ ...'] [ROOT]
 """
 import argparse
 import concurrent.futures
+import os
 import pathlib
 import re
 import shlex
@@ -52,14 +53,14 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTIL
 
 
 def files_of(root):
-    """What git knows or would take; without git, everything outside build directories."""
-    listed = subprocess.run(['git', '-C', root, 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
-                            capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
-        names = [n for n in listed.stdout.split('\0') if n]
-    else:
-        names = [p.relative_to(root).as_posix() for p in root.rglob('*') if not p.parts[len(root.parts)].startswith('build')]
-    return [n for n in sorted(set(names)) if (root / n).is_file()]
+    """All files but those of builds and runs: what .gitignore names, and hidden folders."""
+    names = []
+    for folder, folders, files in os.walk(root):
+        here = pathlib.Path(folder).relative_to(root)
+        top = here == pathlib.Path()
+        folders[:] = [f for f in folders if not (f.startswith('.') or f == '__pycache__' or (top and (f.startswith('build') or f in ('output', 'data'))))]
+        names += [(here / f).as_posix() for f in files]
+    return sorted(names)
 
 
 def reachable(folder):
