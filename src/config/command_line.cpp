@@ -59,6 +59,8 @@ bool belongs_to_mpiexec(std::string_view word) {
                                          "--map-by",
                                          "--rankfile",
                                          "--mca",
+                                         "--prtemca",
+                                         "--pmixmca",
                                          "-mca",
                                          "--oversubscribe",
                                          "--allow-run-as-root"};
