@@ -17,7 +17,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ.get('TUTTI_SOURCE', pathlib.Path(__file__).resolve().parents[2]))
 TRAINER = os.environ.get('TUTTI_TRAINER', str(SOURCE / 'build' / 'trainer'))
 MPIEXEC = os.environ.get('TUTTI_MPIEXEC') or shutil.which('mpiexec')
-DATA = SOURCE.parent / 'shared' / 'data'
+DATA = pathlib.Path(os.environ.get('TUTTI_TEST_DATA') or SOURCE.parent / 'shared' / 'data')
 SANITIZED = 'ASAN_OPTIONS' in os.environ
 # Seconds until a run counts as hanging. Generous: the machine may be busy with other tests.
 PATIENCE = 240 if SANITIZED else 100
