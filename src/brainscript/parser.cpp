@@ -3,6 +3,7 @@
 // binary operators. In a record an expression ends with its line; inside parentheses lines do not matter.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <iterator>

@@ -2,6 +2,7 @@
 // Appending to a share, and its view as a Batch.
 #include "reader/share.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace tutti::reader {

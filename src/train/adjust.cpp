@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "train/checkpointing.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/state_copy.h"
 
+#include <algorithm>
+
 #include "train/checkpointing.h"
 
 namespace tutti {

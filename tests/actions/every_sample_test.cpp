@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every method of exchange x 1 to 4 ranks x epochs that do not divide well x kinds of data: all end, and each sample is
 // used exactly once an epoch. Every sample has a number of its own; what an epoch line says about them is their sum.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>

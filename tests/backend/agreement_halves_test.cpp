@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images of 16 bits against the same ones in float32: kernels compute in float32 and round once, so that from values
 // which are exact in 16 bits comes what float32 gives, rounded. Convolutions are the library's and only come near.
+#include <algorithm>
 #include <functional>
 #include <numeric>
 

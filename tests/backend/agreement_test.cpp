@@ -2,6 +2,7 @@
 // Memory, elementwise operations, reductions and criteria, on a GPU against the CPU.
 #include "agreement.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 

@@ -2,6 +2,7 @@
 // Broken networks of the older language and broken Keras files: each either builds or reports a mistake with its place.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>

@@ -2,6 +2,7 @@
 // Broken scripts of every kind: each either builds or reports a mistake with a place; none crashes or hangs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "networks.h"

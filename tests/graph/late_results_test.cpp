@@ -2,6 +2,7 @@
 // Criteria that a device tells some steps later: the numbers of those that the host waits for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "../brainscript/networks.h"

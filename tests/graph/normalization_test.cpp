@@ -3,6 +3,7 @@
 // shared.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -3,6 +3,7 @@
 // the same sums in whatever order, parts or batches the sequences come, and on a device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "../support/on_gpu.h"

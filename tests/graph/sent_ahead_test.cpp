@@ -2,6 +2,8 @@
 // Inputs that travel to a device while it looks at the gradients of the step before.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "../brainscript/networks.h"
 #include "../support/on_gpu.h"
 #include "sequence_data.h"

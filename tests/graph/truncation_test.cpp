@@ -3,6 +3,8 @@
 // one piece.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "../brainscript/networks.h"
 #include "../support/on_gpu.h"
 #include "graph_builder.h"

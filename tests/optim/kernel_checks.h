@@ -2,6 +2,8 @@
 // kernel_checks.h -- all element loops of a table, for comparing tables; over memory that they can work on.
 #pragma once
 
+#include <algorithm>
+
 #include "optim/kernels.h"
 #include "support.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every rule against a straightforward loop, bit for bit, whatever the sizes and the cut into pieces.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

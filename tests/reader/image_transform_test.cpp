@@ -2,6 +2,7 @@
 // Transforms on pictures small enough to be worked out by hand, and properties over sizes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 

@@ -2,6 +2,7 @@
 // The real files: MNIST, ATIS and Simple2d where they are at hand, and a text file far larger than what may be kept.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <set>

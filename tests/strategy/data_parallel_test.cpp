@@ -2,6 +2,7 @@
 // DataParallelSGD against the plain description of the exchange, and against simpler settings of itself: bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <mutex>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/container.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "support.h"

@@ -5,6 +5,7 @@
 #include <expat.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>

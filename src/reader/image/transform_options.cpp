@@ -2,6 +2,8 @@
 // Options of the transforms, and the table of those that may stand in transforms = ([type = ...] : ...).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reader/image/image_options.h"
 #include "reader/image/opencv_xml.h"
 

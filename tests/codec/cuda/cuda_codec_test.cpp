@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The codecs for GPUs against the plain reference and the host's codecs, bit for bit.
+#include <algorithm>
+
 #include "../../support/on_gpu.h"
 #include "../codec_checks.h"
 

@@ -3,6 +3,7 @@
 // and what becomes known together reaches the optimizer together.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "../../support/run_ranks.h"

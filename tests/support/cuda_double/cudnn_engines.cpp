@@ -3,6 +3,7 @@
 // fast ones are those that must not be taken: each rounds or does what its note says.
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
