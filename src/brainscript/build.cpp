@@ -11,6 +11,7 @@
 #include "brainscript/ndl.h"
 #include "brainscript/network.h"
 #include "brainscript/simple_network.h"
+#include "graph/reconcile_axes.h"
 #include "tutti/builder.h"
 
 namespace tutti {
@@ -113,6 +114,8 @@ graph::Graph build_network(const config::Record& command, const BuildContext& gi
       throw ConfigError(command.where(), fmt::format("{} names no network", command.path()),
                         "add a BrainScriptNetworkBuilder = { ... } or SimpleNetworkBuilder = [ ... ] block");
     graph = build(command, context, *b);
+    for (const Diagnostic& warning : graph::reconcile_axes(graph))
+      context.notices->lines.push_back(render(warning, "warning"));
   } catch (const ConfigError& e) {
     context.problems->add(e);
   }

@@ -3,6 +3,8 @@
 // when first used, defaults in the scope of the definition.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "brainscript/evaluator.h"
 
 namespace tutti::brainscript {
@@ -20,6 +22,17 @@ Signature signature(const Function& f) {
   else
     for (const auto& p : f.lambda->params) s.names.push_back(p.name), s.optional.push_back(p.otherwise != nullptr);
   return s;
+}
+
+// Where arguments without a name go. As many as have no default are for those; more than that are for all parameters
+// as they stand.
+std::vector<std::size_t> positions(const Signature& s, std::size_t unnamed) {
+  std::vector<std::size_t> required, all;
+  for (std::size_t k = 0; k < s.names.size(); ++k) {
+    all.push_back(k);
+    if (!s.optional[k]) required.push_back(k);
+  }
+  return unnamed <= required.size() ? required : all;
 }
 
 std::string written(const Function& f) {
@@ -49,12 +62,17 @@ std::vector<Thunk*> Evaluator::bind(const Function& f, const Expr& e, Record* sc
   const Signature s = signature(f);
   std::vector<Thunk*> args(s.names.size(), nullptr);
   const std::string called = f.name.empty() ? "the function" : fmt::format("'{}'", f.name);
+  const auto unnamed =
+      std::count_if(e.arguments.begin(), e.arguments.end(), [](const auto& a) { return a.name.empty(); });
+  const std::vector<std::size_t> order = positions(s, static_cast<std::size_t>(unnamed));
   std::size_t next = 0;
   for (const auto& a : e.arguments) {
     Expr place_of_argument;
     place_of_argument.where = a.where;
-    std::size_t k = a.name.empty() ? next++ : 0;
-    if (!a.name.empty())
+    std::size_t k = s.names.size();
+    if (a.name.empty() && next < order.size())
+      k = order[next++];
+    else if (!a.name.empty())
       for (k = 0; k < s.names.size() && s.names[k] != a.name; ++k) {
       }
     if (k >= s.names.size()) {

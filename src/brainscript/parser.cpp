@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens -> tree of the network language (semantics 2.3). Recursive descent for operands, precedence climbing for
-// binary operators. In a record an expression ends with its line; inside parentheses lines do not matter.
+// binary operators.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,6 +23,9 @@ constexpr std::array<Operator, 21> operators = {{
     {"with", 9}, {"==", 8}, {"!=", 8},  {"<", 8},   {"<=", 8}, {">", 8},  {">=", 8},
     {"&&", 7},   {"||", 6}, {">>", 5},  {"<<", 5},  {":", 4},  {"=>", 0}, {"", -1},
 }};
+// What the end of a line means to an expression: nothing within parentheses, the end of an element of [| |]. In a
+// record a member begins with a name, so a line that begins with an operator or a bracket goes on with the one before.
+enum class LineEnd { nothing, ends_element, ends_member };
 constexpr int deepest = 2000;  // nested brackets and the like; keeps broken input away from the end of the stack
 
 class Parser {
@@ -31,7 +34,7 @@ class Parser {
       : program_(program), text_(text), including_(including), tokens_(tokenize(text)) {}
 
   Expr* whole_expression() {
-    Expr* e = expression(0, false);
+    Expr* e = expression(0, LineEnd::nothing);
     if (peek().kind != TokenKind::end) unexpected("the end of the network");
     return e;
   }
@@ -106,17 +109,24 @@ class Parser {
     return nullptr;
   }
 
-  Expr* expression(int level, bool ends_with_line) {
+  static bool ends(const Token& t, LineEnd line_end) {
+    if (!t.begins_line || line_end == LineEnd::nothing) return false;
+    const bool goes_on =
+        t.kind == TokenKind::symbol && t.text != ";" && t.text != ")" && t.text != "]" && t.text != "}";
+    return line_end == LineEnd::ends_element || !goes_on;
+  }
+
+  Expr* expression(int level, LineEnd line_end) {
     const Nesting nesting(*this);
-    Expr* left = operand(ends_with_line);
+    Expr* left = operand(line_end);
     bool chain = false;  // left is an array that this loop has begun
     for (;;) {
       const Token op = peek();
       const Operator* o = binary(op);
-      if (!o || o->level < level || (ends_with_line && op.begins_line)) return left;
+      if (!o || o->level < level || ends(op, line_end)) return left;
       next();
-      if (o->symbol == "=>") return lambda_of(left, op, ends_with_line);
-      Expr* right = expression(o->level + 1, ends_with_line);
+      if (o->symbol == "=>") return lambda_of(left, op, line_end);
+      Expr* right = expression(o->level + 1, line_end);
       if (o->symbol == ":") {
         if (!chain) {
           Expr* array = make(ExprKind::array, op.where);
@@ -135,30 +145,30 @@ class Parser {
     }
   }
 
-  Expr* lambda_of(Expr* left, const Token& arrow, bool ends_with_line) {
+  Expr* lambda_of(Expr* left, const Token& arrow, LineEnd line_end) {
     if (left->kind != ExprKind::identifier)
       fail(arrow.where, "on the left of '=>' stands one name",
            "put the function into parentheses of its own: a : (x => ...) : b");
     Expr* e = make(ExprKind::lambda, arrow.where);
     e->params.push_back({left->name, nullptr, left->where});
-    e->args = {expression(0, ends_with_line)};
+    e->args = {expression(0, line_end)};
     return e;
   }
 
-  Expr* operand(bool ends_with_line) {
+  Expr* operand(LineEnd line_end) {
     const Nesting nesting(*this);
     const Token t = peek();
     if (at("+") || at("-") || at("!")) {
       next();
       Expr* e = make(ExprKind::unary, t.where);
       e->name = t.text;
-      e->args = {operand(ends_with_line)};
+      e->args = {operand(line_end)};
       return e;
     }
-    return postfix(primary(ends_with_line), ends_with_line);
+    return postfix(primary(line_end), line_end);
   }
 
-  Expr* primary(bool ends_with_line) {
+  Expr* primary(LineEnd line_end) {
     const Token t = peek();
     switch (t.kind) {
       case TokenKind::number: {
@@ -180,7 +190,7 @@ class Parser {
         return e;
       }
       case TokenKind::keyword:
-        if (Expr* e = keyword(t, ends_with_line)) return e;
+        if (Expr* e = keyword(t, line_end)) return e;
         unexpected("a value", fmt::format("'{}' is a word of the language and cannot be a name", t.text));
       case TokenKind::symbol:
         if (t.text == "(") return parenthesis();
@@ -193,28 +203,28 @@ class Parser {
     unexpected("a value");
   }
 
-  Expr* keyword(const Token& t, bool ends_with_line) {
+  Expr* keyword(const Token& t, LineEnd line_end) {
     if (t.text == "true" || t.text == "false") {
       next();
       Expr* e = make(ExprKind::boolean, t.where);
       e->number = t.text == "true";
       return e;
     }
-    if (t.text == "if") return conditional(ends_with_line);
+    if (t.text == "if") return conditional(line_end);
     if (t.text == "new") return construct();
     if (t.text == "array") return generator();
     return nullptr;
   }
 
-  Expr* conditional(bool ends_with_line) {
+  Expr* conditional(LineEnd line_end) {
     Expr* e = make(ExprKind::conditional, next().where);
-    e->args.push_back(expression(0, ends_with_line));
+    e->args.push_back(expression(0, line_end));
     if (!at("then")) unexpected("'then' or an operator", "write if condition then value else value");
     next();
-    e->args.push_back(expression(0, ends_with_line));
+    e->args.push_back(expression(0, line_end));
     if (!at("else")) unexpected("'else' or an operator", "every if has an else");
     next();
-    e->args.push_back(expression(0, ends_with_line));
+    e->args.push_back(expression(0, line_end));
     return e;
   }
 
@@ -236,7 +246,7 @@ class Parser {
     range(*e, open);
     if (!at("(")) unexpected("'('", "write array[from..to] (i => value)");
     const Token paren = next();
-    e->args.push_back(expression(0, false));
+    e->args.push_back(expression(0, LineEnd::nothing));
     expect(")", paren);
     add_element_call(*e);
     return e;
@@ -255,10 +265,10 @@ class Parser {
   }
 
   void range(Expr& e, const Token& open) {
-    e.args.push_back(expression(0, false));
+    e.args.push_back(expression(0, LineEnd::nothing));
     if (!at("..")) unexpected("'..' or an operator", "write from..to");
     next();
-    e.args.push_back(expression(0, false));
+    e.args.push_back(expression(0, LineEnd::nothing));
     expect("]", open);
   }
 
@@ -266,7 +276,7 @@ class Parser {
     const Token open = next();
     if (Expr* e = lambda_with_list(open)) return e;
     if (at(")")) fail(open.where, "empty parentheses", "write [| |] for an array without elements");
-    Expr* e = expression(0, false);
+    Expr* e = expression(0, LineEnd::nothing);
     if (at(",")) unexpected("')' or an operator", "array elements are separated by ':'");
     expect(")", open);
     return e;
@@ -284,7 +294,7 @@ class Parser {
       e->params.push_back({peek(k).text, nullptr, peek(k).where});
     }
     at_ += i + 3;
-    e->args = {expression(0, false)};
+    e->args = {expression(0, LineEnd::nothing)};
     return e;
   }
 
@@ -312,7 +322,7 @@ class Parser {
         continue;
       }
       if (peek().kind == TokenKind::end) fail(open.where, "'[|' is never closed", "add '|]'");
-      e->args.push_back(expression(0, true));
+      e->args.push_back(expression(0, LineEnd::ends_element));
       if (!at("|]") && !at(";") && !peek().begins_line && peek().kind != TokenKind::end)
         unexpected("';', a new line or '|]'", at(",") ? "elements of [| |] are separated by ';'" : "");
     }
@@ -320,10 +330,10 @@ class Parser {
     return e;
   }
 
-  Expr* postfix(Expr* e, bool ends_with_line) {
+  Expr* postfix(Expr* e, LineEnd line_end) {
     for (;;) {
       const Token t = peek();
-      if (ends_with_line && t.begins_line) return e;
+      if (ends(t, line_end)) return e;
       if (at(".")) {
         next();
         if (peek().kind != TokenKind::identifier) unexpected("the name of a member");
@@ -334,7 +344,7 @@ class Parser {
       } else if (at("[")) {
         next();
         Expr* x = make(ExprKind::index, t.where);
-        x->args = {e, expression(0, false)};
+        x->args = {e, expression(0, LineEnd::nothing)};
         if (at(","))
           unexpected("']' or an operator", "an index is one number; members of a record stand behind '=' or ':'");
         expect("]", t);
@@ -362,7 +372,7 @@ class Parser {
           if (other.name == a.name)
             fail(a.where, fmt::format("the argument '{}' is given twice", a.name), "remove one");
       }
-      a.value = expression(0, false);
+      a.value = expression(0, LineEnd::nothing);
       e->arguments.push_back(a);
       if (!at(",")) break;
       next();
@@ -409,7 +419,7 @@ class Parser {
     if (at("[")) elements = element_range();
     if (!at("=")) unexpected("'='", at("==") ? "a definition has a single '='" : std::string());
     next();
-    m.value = expression(0, true);
+    m.value = expression(0, LineEnd::ends_member);
     if (elements) {
       elements->args[2]->args = {m.value};
       m.value = elements;
@@ -434,10 +444,7 @@ class Parser {
         if (other.name == p.name) fail(p.where, fmt::format("'{}' is named twice", p.name), "use another name");
       if (at("=")) {
         next();
-        p.otherwise = expression(0, false);
-      } else if (!f->params.empty() && f->params.back().otherwise) {
-        fail(p.where, fmt::format("'{}' has no default but stands behind an argument that has one", p.name),
-             "give it a default or move it to the front");
+        p.otherwise = expression(0, LineEnd::nothing);
       }
       f->params.push_back(std::move(p));
       if (!at(",")) break;

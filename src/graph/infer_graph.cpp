@@ -61,12 +61,7 @@ std::string joint_axis(const Graph& graph, const Node& node, const std::vector<V
     open = open || unknown(values[i]);
     if (unknown(values[i])) continue;
     if (axis && *axis != values[i].axis)
-      throw ConfigError(
-          node.where,
-          fmt::format("{} '{}': '{}' and '{}' lie on different dynamic axes ('{}' and '{}')", node.operation, node.name,
-                      graph.nodes[from].name, graph.nodes[i].name, *axis, values[i].axis),
-          "declare both inputs with the same dynamicAxis, or use ReconcileDynamicAxis where their sequences have the "
-          "same lengths");
+      throw MixedAxes(static_cast<std::size_t>(&node - graph.nodes.data()), from, i, *axis, values[i].axis, graph);
     axis = &values[i].axis, from = i;
   }
   return axis ? *axis : open ? std::string(unknown_axis) : std::string();
@@ -74,8 +69,7 @@ std::string joint_axis(const Graph& graph, const Node& node, const std::vector<V
 
 // The dynamic axis of a result.
 std::string result_axis(const Graph& graph, const Node& node, const std::vector<Value>& values) {
-  const bool makes_axis = node.operation == "Where" || is_time_slice(node);
-  const int from = makes_axis ? 0 : axis_giver(node.operation);
+  const int from = makes_axis(node) ? 0 : axis_giver(node.operation);
   if (from < 0) return joint_axis(graph, node, values);
   const Value& giver = values[node.inputs[static_cast<std::size_t>(from)]];
   if (!giver.per_sample)
@@ -83,7 +77,7 @@ std::string result_axis(const Graph& graph, const Node& node, const std::vector<
                       fmt::format("{} '{}': '{}' is no sequence", node.operation, node.name,
                                   graph.nodes[node.inputs[static_cast<std::size_t>(from)]].name),
                       "it needs a value that depends on an input");
-  return makes_axis ? node.name : giver.axis;
+  return makes_axis(node) ? node.name : giver.axis;
 }
 
 void infer_leaf(Node& node, Value& value) {
@@ -105,6 +99,21 @@ void infer_leaf(Node& node, Value& value) {
 }
 
 }  // namespace
+
+MixedAxes::MixedAxes(std::size_t node, std::size_t first, std::size_t second, std::string first_axis,
+                     std::string second_axis, const Graph& graph)
+    : ConfigError(
+          graph.nodes[node].where,
+          fmt::format("{} '{}': '{}' and '{}' lie on different dynamic axes ('{}' and '{}')",
+                      graph.nodes[node].operation, graph.nodes[node].name, graph.nodes[first].name,
+                      graph.nodes[second].name, first_axis, second_axis),
+          "declare both inputs with the same dynamicAxis, or use ReconcileDynamicAxis where their sequences have "
+          "the same lengths"),
+      node(node),
+      first(first),
+      second(second),
+      first_axis(std::move(first_axis)),
+      second_axis(std::move(second_axis)) {}
 
 bool is_statistic(const Node& node) { return node.operation == "Mean" || node.operation == "InvStdDev"; }
 

@@ -368,6 +368,7 @@ int axis_giver(const std::string& operation) {
 }
 
 bool is_time_slice(const Node& node) { return node.operation == "Slice" && number(node, "axis", 1) == -1; }
+bool makes_axis(const Node& node) { return node.operation == "Where" || is_time_slice(node); }
 
 bool keeps_sample_axis(const Node& node) {
   static const std::vector<std::string> over_samples = {"LearnableParameter",

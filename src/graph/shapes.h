@@ -29,6 +29,8 @@ bool keeps_sample_axis(const Node& node);
 int axis_giver(const std::string& operation);
 // Slice with axis = -1: part of each sequence, on a dynamic axis of its own.
 bool is_time_slice(const Node& node);
+// Whether the result lies on a new dynamic axis, which bears the node's name.
+bool makes_axis(const Node& node);
 
 // What the left operand of a product or sum must look like, given the other one: dims of 0 are filled in and, with
 // inferInputRankToMap, missing axes are added. Returns the operand unchanged where nothing is to infer.
@@ -41,6 +43,15 @@ std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<
 // The same without what only statistics need: their values stand in the model, the data they came from are not read.
 std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<std::size_t>& roots);
 bool is_statistic(const Node& node);  // Mean, InvStdDev
+
+// Operands of one operation that lie on different dynamic axes.
+class MixedAxes : public ConfigError {
+ public:
+  MixedAxes(std::size_t node, std::size_t first, std::size_t second, std::string first_axis, std::string second_axis,
+            const Graph&);
+  std::size_t node, first, second;  // the operation and its operands
+  std::string first_axis, second_axis;
+};
 
 // Shapes of all nodes in `order`; the dims of parameters are completed in the graph. Entries of other nodes are empty.
 std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& order);

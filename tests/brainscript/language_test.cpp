@@ -65,7 +65,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"if false then 1 else if true then 2 else 3", "2"}, Case{"1 + if true then 2 else 3", "3"},
                     Case{"{ fac (n) = if n <= 1 then 1 else n * fac (n-1); y = fac (10) }.y", "3628800"},
                     Case{"{ apply (f, x) = f (x); y = apply (x => x + 1, 4) }.y", "5"},
-                    Case{"{ a = \n 5\n b = a }.b", "5"}, Case{"{ f (x) = { y = x; z = y + 1 }; r = f (1).z }.r", "2"},
+                    Case{"{ f (k=10, x) = x + k; y = f (1) : f (1, 2) : f (k=3, 1) : f (1, k=2) }.y", "(11:3:4:3)"},
+                    Case{"{ f (a, k=10, b) = a * k + b; y = f (1, 2) : f (1, 2, 3) : f (b=1, 2, k=5) }.y", "(12:5:11)"},
+                    Case{"{ f (x) = x + 1\n a = f\n (2)\n b = (1:2)\n [1]\n c = f\n {4} }.a", "3"},
+                    Case{"{ b = (1:2)\n [1]\n c = 5 }.b", "2"}, Case{"{ a = 1\n + 2\n * 3\n b = 4 }.a", "7"},
+                    Case{"[| 1\n (2)\n -3 |]", "(1:2:-3)"}, Case{"{ a = \n 5\n b = a }.b", "5"},
+                    Case{"{ f (x) = { y = x; z = y + 1 }; r = f (1).z }.r", "2"},
                     Case{"new ComputationNetwork { a = 3 }.a", "3"}, Case{"{ a = 1 ;; b = 2 ; }.b", "2"},
                     Case{"{ a = (1 +\n 2\n + 3) }.a", "6"}, Case{"{ f () = 4; a = f () }.a", "4"},
                     Case{"{ _ = 3; a = _ }.a", "3"}, Case{"{ if1 = 2; a = if1 }.a", "2"}));

@@ -109,6 +109,41 @@ class RecurrentTest(support.TrainerTest):
         log = (self.directory / 'net.log').read_text(encoding='utf-8') + result.text
         self.assertIn('only networks that look into the past', log)
 
+    def test_ends_of_sequences_next_to_labels_of_the_default_axis(self):
+        draw = random.Random(4)
+        with open(self.directory / 'ends.ctf', 'w', encoding='utf-8') as out:
+            for s in range(120):
+                classes = [draw.randrange(5) for _ in range(draw.randint(1, 6))]
+                for t, c in enumerate(classes):
+                    out.write(f'{s} |x {c}:1' + (f' |y {classes[-1]}:1' if t == 0 else '') + '\n')
+        network = '''{ x = SparseInput {5, dynamicAxis=DynamicAxis ()}; labels = Input {5}
+            F = RecurrentLSTMLayer {8}; G = RecurrentLSTMLayer {8, goBackwards=true}
+            first = BS.Sequences.First (G (x)); ends = Splice (BS.Sequences.Last (F (x)) : FIRST)
+            z = DenseLayer {5} (ends)
+            ce = CrossEntropyWithSoftmax (labels, Z); errs = ClassificationError (labels, Z)
+            featureNodes = (x); labelNodes = (labels); criterionNodes = (ce); evaluationNodes = (errs); outputNodes = (z) }'''
+
+        def train(first, z, ranks):
+            (self.directory / 'ends.cntk').write_text(f'''
+                command = Train; modelPath = "{self.directory}/ends.dnn"; makeMode = false
+                Train = [ action = "train"; BrainScriptNetworkBuilder = {network.replace('FIRST', first).replace('Z', z)}
+                  SGD = [ maxEpochs = 4; minibatchSize = 60; learningRatesPerSample = 0.05; momentumPerMB = 0 ]
+                  reader = [ file = "{self.directory}/ends.ctf"; input = [ x = [ dim = 5; format = "sparse" ]; labels = [ alias = "y"; dim = 5; format = "sparse" ] ] ] ]
+                ''', encoding='utf-8')
+            text = self.run_trainer([f'configFile={self.directory}/ends.cntk'], ranks).text
+            return text, [e['ce'] for e in support.epochs(text)]
+
+        plain, found = train('first', 'z', None)
+        self.assertIn('lie on different dynamic axes', plain)
+        self.assertEqual(plain.count('say that their sequences have the same lengths'), 3, plain)
+        self.assertEqual([count for _, count in found], [120] * 4)
+        self.assertLess(found[-1][0], found[0][0])
+        said, explicit = train('ReconcileDynamicAxis (first, BS.Sequences.Last (F (x)))', 'ReconcileDynamicAxis (z, labels)', None)
+        self.assertEqual(len(found), len(explicit), said)
+        for (a, _), (b, _), (c, _) in zip(found, explicit, train('first', 'z', 2)[1]):
+            self.assertAlmostEqual(a, b, delta=1e-5)
+            self.assertAlmostEqual(a, c, delta=1e-4)
+
     def test_atis(self):
         data = support.data_or_skip('atis')
         self.run_trainer([f'configFile={support.SOURCE}/samples/atis/atis.cntk', f'DataDir={data}', f'OutputDir={self.directory}', 'makeMode=false',
