@@ -27,41 +27,45 @@ const Kernels& best_kernels() {
   return *best;
 }
 
+Format format_of(const CodecOptions& options) {
+  return {options.bits, options.bits > 1 && options.quantizer == Quantizer::adaptive};
+}
+
 }  // namespace codec
 
 namespace {
 
 class QuantizingCodec : public Codec {
  public:
-  QuantizingCodec(int bits, codec::Threshold threshold, const codec::Kernels& kernels)
-      : bits_(bits), threshold_(threshold), kernels_(kernels) {}
+  QuantizingCodec(codec::Format format, codec::Threshold threshold, const codec::Kernels& kernels)
+      : format_(format), threshold_(threshold), kernels_(kernels) {}
 
   std::string name() const override {
-    if (bits_ > 1) return fmt::format("{} bits", bits_);
+    if (format_.bits > 1) return fmt::format("{} bits{}", format_.bits, format_.adaptive ? "" : ", original levels");
     return threshold_ == codec::Threshold::zero ? "1 bit, zero threshold" : "1 bit, mean threshold";
   }
   bool lossy() const override { return true; }
   std::size_t bytes(std::size_t rows, std::size_t columns) const override {
-    return columns * codec::column_bytes(bits_, rows);
+    return columns * codec::column_bytes(format_, rows);
   }
   void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
               std::byte* out) const override {
     if (rows == 0 || columns == 0) return;
     assert(residual);
-    if (bits_ == 1)
+    if (format_.bits == 1)
       kernels_.encode_one_bit(threshold_, rows, columns, values, residual, out);
     else
-      kernels_.encode_levels(bits_, rows, columns, values, residual, out);
+      kernels_.encode_levels(format_, rows, columns, values, residual, out);
   }
   void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    if (rows > 0) kernels_.decode(bits_, false, rows, columns, in, values);
+    if (rows > 0) kernels_.decode(format_, false, rows, columns, in, values);
   }
   void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    if (rows > 0) kernels_.decode(bits_, true, rows, columns, in, values);
+    if (rows > 0) kernels_.decode(format_, true, rows, columns, in, values);
   }
 
  private:
-  int bits_;
+  codec::Format format_;
   codec::Threshold threshold_;
   const codec::Kernels& kernels_;
 };
@@ -132,7 +136,7 @@ std::unique_ptr<Codec> make_codec(const CodecOptions& options, const codec::Kern
     case 8:
     case 16:
       return std::make_unique<QuantizingCodec>(
-          options.bits, options.zero_threshold ? codec::Threshold::zero : codec::Threshold::mean, kernels);
+          codec::format_of(options), options.zero_threshold ? codec::Threshold::zero : codec::Threshold::mean, kernels);
     case 32:
       return std::make_unique<FloatCodec>();
     default:

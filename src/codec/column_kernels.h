@@ -3,27 +3,17 @@
 // each compiled with its own flags; everything has internal linkage and calls no inline library function, so that code
 // for a newer processor never reaches the rest of the program. No operation here may be reordered or fused: sums run
 // in 64 virtual lanes (lane = row mod 64), folded in halves 64, 32, 16, 8, 4, 2, 1.
+#include "codec/adaptive_kernels.h"
 #include "codec/kernels.h"
 #include "codec/lanes.h"
 
 namespace {
 
+using tutti::codec::Format;
 using tutti::codec::Threshold;
 
 constexpr float kFlat = 1e-36f;  // columns of a smaller range are constant
 
-// Calls use(row, n, vector of 0..3) for all rows, 16 at a time, the last with fewer.
-template <class Use>
-[[gnu::always_inline]] static inline void for_rows(size_t rows, const Use& use) {
-  size_t r = 0;
-  for (; r + 4 * kWidth <= rows; r += 4 * kWidth)
-    for (size_t k = 0; k < 4; ++k) use(r + k * kWidth, kWidth, k);
-  for (size_t k = 0; r < rows; r += kWidth, ++k) use(r, rows - r < kWidth ? rows - r : kWidth, k);
-}
-
-[[gnu::always_inline]] static inline Floats value(const float* g, const float* residual, size_t r, size_t n) {
-  return n == kWidth ? load(g + r) + load(residual + r) : load_first(g + r, n) + load_first(residual + r, n);
-}
 // ---- what a column's two floats mean --------------------------------------------------------------------------------
 
 struct Pair {
@@ -46,26 +36,8 @@ struct Grid {
 // ---- first pass: the two floats of a column
 
 [[gnu::always_inline]] static inline Pair pair_zero_threshold(size_t rows, const float* g, const float* residual) {
-  Floats negative[4] = {}, positive[4] = {};
-  Ints positives[4] = {};
-  size_t lanes = 0;
-  for_rows(
-      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
-        const Floats v = value(g, residual, r, n);
-        const Ints m = v >= all(0.0f);
-        positive[k] = pick(m, positive[k] + v, positive[k]);
-        negative[k] = pick(m, negative[k], negative[k] + v);
-        positives[k] = pick(m, positives[k] + all(1), positives[k]);
-        lanes += kWidth;
-      });
-  std::uint32_t counts[kWidth];
-  store(counts, (positives[0] + positives[2]) + (positives[1] + positives[3]));
-  size_t ones = 0;
-  for (const std::uint32_t n : counts) ones += n;
-  ones -= lanes - rows;  // lanes beyond the last row hold zeros, which pass for positive
-  const float m0 = ones < rows ? fold(negative) / static_cast<float>(rows - ones) : 0.0f;
-  const float m1 = ones > 0 ? fold(positive) / static_cast<float>(ones) : 0.0f;
-  return around(m0, m1);  // a value that is not a number is among the negative ones and spoils both floats
+  const Sides m = side_means(rows, g, residual);
+  return around(m.below, m.above);  // a value that is not a number is among the negative ones and spoils both floats
 }
 
 [[gnu::always_inline]] static inline float mean_value(size_t rows, const float* g, const float* residual) {
@@ -194,7 +166,7 @@ template <class Quantizer>
 template <int B, class Quantizer>
 [[gnu::always_inline]] static inline void write_column(size_t rows, const float* g, float* residual, std::byte* out,
                                                        Pair pair, const Quantizer& quantize) {
-  if (tutti::codec::travels_raw(B, rows)) return write_raw(rows, g, residual, out, quantize);
+  if (tutti::codec::travels_raw({B, false}, rows)) return write_raw(rows, g, residual, out, quantize);
   memcpy(out, &pair, sizeof pair);
   write_words<B>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof pair), quantize);
 }
@@ -320,9 +292,9 @@ static void encode_one_bit(Threshold threshold, size_t rows, size_t columns, con
                            std::byte* out) {
   const bool zero = threshold == Threshold::zero;
   if (zero && rows == 1) return encode_rows_of_one(columns, g, residual, out);
-  if (zero && rows <= kWidth && !tutti::codec::travels_raw(1, rows))
+  if (zero && rows <= kWidth && !tutti::codec::travels_raw({1, false}, rows))
     return encode_short_columns(rows, columns, g, residual, out);
-  const size_t step = tutti::codec::column_bytes(1, rows);
+  const size_t step = tutti::codec::column_bytes({1, false}, rows);
   for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
     const float mean = zero ? 0.0f : mean_value(rows, g, residual);
     const Pair pair = zero ? pair_zero_threshold(rows, g, residual) : pair_mean_threshold(rows, g, residual, mean);
@@ -332,27 +304,56 @@ static void encode_one_bit(Threshold threshold, size_t rows, size_t columns, con
 }
 
 template <int B>
-static void encode_columns(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
-  const size_t step = tutti::codec::column_bytes(B, rows);
+static void encode_original(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  const size_t step = tutti::codec::column_bytes({B, false}, rows);
   for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
     const Pair pair = pair_levels(rows, g, residual);
     write_column<B>(rows, g, residual, out, pair, Levels(pair, B));
   }
 }
 
-static void encode_levels(int bits, size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
-  if (bits == 2) return encode_columns<2>(rows, columns, g, residual, out);
-  if (bits == 4) return encode_columns<4>(rows, columns, g, residual, out);
-  if (bits == 8) return encode_columns<8>(rows, columns, g, residual, out);
-  encode_columns<16>(rows, columns, g, residual, out);
+template <int B>
+static void encode_even(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  const size_t step = tutti::codec::column_bytes({B, true}, rows);
+  for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
+    const Ranges ranges = ends_of_sides(rows, g, residual);
+    memcpy(out, &ranges, sizeof ranges);
+    write_words<B>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof ranges), EvenLevels<B>(ranges));
+  }
+}
+
+static void encode_quarters(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  const size_t step = tutti::codec::column_bytes({2, true}, rows);
+  for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
+    const Sides inner = side_means(rows, g, residual);
+    const Ranges ranges = means_of_parts(rows, g, residual, inner);
+    memcpy(out, &ranges, sizeof ranges);
+    write_words<2>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof ranges),
+                   QuarterLevels(ranges, inner));
+  }
+}
+
+static void encode_levels(Format format, size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  if (!format.adaptive) {
+    if (format.bits == 2) return encode_original<2>(rows, columns, g, residual, out);
+    if (format.bits == 4) return encode_original<4>(rows, columns, g, residual, out);
+    if (format.bits == 8) return encode_original<8>(rows, columns, g, residual, out);
+    return encode_original<16>(rows, columns, g, residual, out);
+  }
+  if (tutti::codec::travels_raw(format, rows)) return encode_whole(rows, columns, g, residual, out);
+  if (format.bits == 2) return encode_quarters(rows, columns, g, residual, out);
+  if (format.bits == 4) return encode_even<4>(rows, columns, g, residual, out);
+  if (format.bits == 8) return encode_even<8>(rows, columns, g, residual, out);
+  encode_even<16>(rows, columns, g, residual, out);
 }
 
 // ---- back -----------------------------------------------------------------------------------------------------------
 
 template <int B>
-struct Reader {
+struct OriginalReader {
+  using Head = Pair;
   Floats lower, step, low, high;
-  explicit Reader(Pair p) {
+  explicit OriginalReader(Pair p) {
     const Grid grid = Grid::of(p, B == 1 ? 2 : (1 << B) - 1);
     lower = all(grid.lower), step = all(grid.step), low = all(grid.at(0)), high = all(grid.at(1));
   }
@@ -372,9 +373,9 @@ template <bool Add>
   store_first(to, n, Add ? load_first(to, n) + v : v);
 }
 
-template <int B, bool Add>
+template <int B, bool Add, class Reader>
 [[gnu::always_inline]] static inline void read_words(size_t rows, const std::uint32_t* words, float* values,
-                                                     const Reader<B>& back) {
+                                                     const Reader& back) {
   const size_t count = tutti::codec::words_per_column(B, rows);
   int shift = 0;
   for (size_t base = 0; base < rows; base += count, shift += B) {
@@ -428,30 +429,37 @@ static void decode_short_columns(size_t rows, size_t columns, const std::byte* i
   if (columns > 0) decode_short_group<Add>(rows, columns, in, values);
 }
 
-template <int B, bool Add>
+template <int B, bool Add, class Reader>
 static void decode_columns(size_t rows, size_t columns, const std::byte* in, float* values) {
-  if (tutti::codec::travels_raw(B, rows)) return read_raw<Add>(rows * columns, in, values);
-  if (B == 1 && rows <= kWidth) return decode_short_columns<Add>(rows, columns, in, values);
-  const size_t step = tutti::codec::column_bytes(B, rows);
+  using Head = typename Reader::Head;
+  const size_t step = sizeof(Head) + 4 * tutti::codec::words_per_column(B, rows);
   for (size_t c = 0; c < columns; ++c, in += step, values += rows) {
-    Pair pair;
-    memcpy(&pair, in, sizeof pair);
-    const Reader<B> back(pair);
-    read_words<B, Add>(rows, reinterpret_cast<const std::uint32_t*>(in + sizeof pair), values, back);
+    Head head;
+    memcpy(&head, in, sizeof head);
+    read_words<B, Add>(rows, reinterpret_cast<const std::uint32_t*>(in + sizeof head), values, Reader(head));
   }
 }
 
-template <int B>
-static void decode_bits(bool add, size_t rows, size_t columns, const std::byte* in, float* values) {
-  add ? decode_columns<B, true>(rows, columns, in, values) : decode_columns<B, false>(rows, columns, in, values);
+template <bool Add>
+static void decode_format(Format format, size_t rows, size_t columns, const std::byte* in, float* values) {
+  if (tutti::codec::travels_raw(format, rows)) return read_raw<Add>(rows * columns, in, values);
+  if (format.bits == 1 && rows <= kWidth) return decode_short_columns<Add>(rows, columns, in, values);
+  if (format.bits == 1) return decode_columns<1, Add, OriginalReader<1>>(rows, columns, in, values);
+  if (format.adaptive) {
+    if (format.bits == 2) return decode_columns<2, Add, RangesReader<2>>(rows, columns, in, values);
+    if (format.bits == 4) return decode_columns<4, Add, RangesReader<4>>(rows, columns, in, values);
+    if (format.bits == 8) return decode_columns<8, Add, RangesReader<8>>(rows, columns, in, values);
+    return decode_columns<16, Add, RangesReader<16>>(rows, columns, in, values);
+  }
+  if (format.bits == 2) return decode_columns<2, Add, OriginalReader<2>>(rows, columns, in, values);
+  if (format.bits == 4) return decode_columns<4, Add, OriginalReader<4>>(rows, columns, in, values);
+  if (format.bits == 8) return decode_columns<8, Add, OriginalReader<8>>(rows, columns, in, values);
+  decode_columns<16, Add, OriginalReader<16>>(rows, columns, in, values);
 }
 
-static void decode(int bits, bool add, size_t rows, size_t columns, const std::byte* in, float* values) {
-  if (bits == 1) return decode_bits<1>(add, rows, columns, in, values);
-  if (bits == 2) return decode_bits<2>(add, rows, columns, in, values);
-  if (bits == 4) return decode_bits<4>(add, rows, columns, in, values);
-  if (bits == 8) return decode_bits<8>(add, rows, columns, in, values);
-  decode_bits<16>(add, rows, columns, in, values);
+static void decode(Format format, bool add, size_t rows, size_t columns, const std::byte* in, float* values) {
+  add ? decode_format<true>(format, rows, columns, in, values)
+      : decode_format<false>(format, rows, columns, in, values);
 }
 
 }  // namespace

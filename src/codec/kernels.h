@@ -11,14 +11,20 @@ namespace tutti::codec {
 enum class Threshold { zero, mean };
 enum class Half { ieee, brain };  // 16 bits: half precision, bfloat16
 
+// How columns look on the wire.
+struct Format {
+  int bits = 1;
+  bool adaptive = false;  // levels fitted to each column; never with 1 bit
+};
+
 struct Kernels {
   const char* name;
   // Whole columns; `residual` is added to the values and keeps what was lost.
   void (*encode_one_bit)(Threshold, std::size_t rows, std::size_t columns, const float* values, float* residual,
                          std::byte* out);
-  void (*encode_levels)(int bits, std::size_t rows, std::size_t columns, const float* values, float* residual,
+  void (*encode_levels)(Format, std::size_t rows, std::size_t columns, const float* values, float* residual,
                         std::byte* out);
-  void (*decode)(int bits, bool add, std::size_t rows, std::size_t columns, const std::byte* in, float* values);
+  void (*decode)(Format, bool add, std::size_t rows, std::size_t columns, const std::byte* in, float* values);
   // Value by value; `residual` may be null.
   void (*encode_halves)(Half, std::size_t count, const float* values, float* residual, std::byte* out);
   void (*decode_halves)(Half, bool add, std::size_t count, const std::byte* in, float* values);
@@ -30,18 +36,24 @@ const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 const Kernels& best_kernels();
 
-// A column takes two floats and words of 32 bits. Where that is no less than the values themselves (one or two rows),
-// the column travels as its reconstructed values: the same numbers in fewer bytes. Always inlined: the files for newer
-// processors must not lend their copy to the others.
+// A column takes a head of two or four floats and words of 32 bits. Where that is no less than the values themselves,
+// these travel: with adaptive levels as they are, with the others as they would be reconstructed. Always inlined: the
+// files for newer processors must not lend their copy to the others.
+// The floats between which the levels lie; adaptive ones have a range on either side of 0.
+[[gnu::always_inline]] inline std::size_t head_floats(Format f) { return f.adaptive ? 4 : 2; }
 [[gnu::always_inline]] inline std::size_t words_per_column(int bits, std::size_t rows) {
   const std::size_t per_word = 32 / static_cast<std::size_t>(bits);
   return (rows + per_word - 1) / per_word;
 }
-[[gnu::always_inline]] inline bool travels_raw(int bits, std::size_t rows) {
-  return 2 + words_per_column(bits, rows) >= rows;
+[[gnu::always_inline]] inline bool travels_raw(Format f, std::size_t rows) {
+  return head_floats(f) + words_per_column(f.bits, rows) >= rows;
 }
-[[gnu::always_inline]] inline std::size_t column_bytes(int bits, std::size_t rows) {
-  return 4 * (travels_raw(bits, rows) ? rows : 2 + words_per_column(bits, rows));
+// The last level of either half, counted from 0. Each divides the next, so a width has all levels of the smaller ones.
+[[gnu::always_inline]] constexpr int last_level(int bits) {
+  return bits == 2 ? 1 : bits == 4 ? 7 : bits == 8 ? 7 * 18 : 7 * 18 * 260;
+}
+[[gnu::always_inline]] inline std::size_t column_bytes(Format f, std::size_t rows) {
+  return 4 * (travels_raw(f, rows) ? rows : head_floats(f) + words_per_column(f.bits, rows));
 }
 
 }  // namespace tutti::codec

@@ -189,4 +189,19 @@ typedef float Floats4 __attribute__((vector_size(16)));
 #endif
 }
 
+// ---- the rows of a column ------------------------------------------------------------------------------------------
+
+// Calls use(row, n, vector of 0..3) for all rows, 16 at a time, the last with fewer.
+template <class Use>
+[[gnu::always_inline]] static inline void for_rows(size_t rows, const Use& use) {
+  size_t r = 0;
+  for (; r + 4 * kWidth <= rows; r += 4 * kWidth)
+    for (size_t k = 0; k < 4; ++k) use(r + k * kWidth, kWidth, k);
+  for (size_t k = 0; r < rows; r += kWidth, ++k) use(r, rows - r < kWidth ? rows - r : kWidth, k);
+}
+
+[[gnu::always_inline]] static inline Floats value(const float* g, const float* residual, size_t r, size_t n) {
+  return n == kWidth ? load(g + r) + load(residual + r) : load_first(g + r, n) + load_first(residual + r, n);
+}
+
 }  // namespace

@@ -7,6 +7,10 @@
 
 namespace tutti {
 
+namespace codec {
+Format format_of(const CodecOptions&);  // of the levels of 1, 2, 4, 8 and 16 bits
+}
+
 std::unique_ptr<Codec> make_codec(const CodecOptions&, const codec::Kernels&);
 
 }  // namespace tutti

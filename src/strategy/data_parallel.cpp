@@ -66,8 +66,8 @@ void DataParallel::build(int bits) {
   if (exchange_) earlier_ += exchange_->take_stats();
   bits_ = bits;
   exchange_.reset();
-  codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits}, parameters_->gradients.memory(),
-                      comm_.takes_device_memory());
+  codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits, options_.quantizer},
+                      parameters_->gradients.memory(), comm_.takes_device_memory());
   exchange_ = std::make_unique<StripeExchange>(
       comm_, *parameters_, *codec_,
       StripeSettings{

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "config/inheritance.h"
 #include "strategy/make_strategy.h"
 
@@ -28,8 +30,15 @@ void DataParallelOptions::describe(config::Fields& f) {
 // The word of all other methods. It has 16-bit floats, where gradientBits = 16 means levels.
 void DataParallelOptions::describe_exchange_bits(config::Fields& f) {
   ExchangeBits bits;
-  bits.describe(f);
-  if (!f.given("exchangeBits")) return;
+  bits.describe_bits(f);
+  const bool by_exchange_bits = f.given("exchangeBits");
+  const auto& epochs = gradient_bits.values;
+  bits.quantizer = quantizer;
+  bits.describe_quantizer(
+      f, by_exchange_bits ? bits.has_levels()
+                          : std::any_of(epochs.begin(), epochs.end(), [](std::int64_t b) { return b > 1 && b < 32; }));
+  quantizer = bits.quantizer;
+  if (!by_exchange_bits) return;
   if (f.given("gradientBits"))
     f.problem("exchangeBits", "both gradientBits and exchangeBits are given",
               "keep one of the two; gradientBits may change from epoch to epoch");

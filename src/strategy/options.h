@@ -30,6 +30,7 @@ struct DataParallelOptions {
   const char* method = "DataParallelSGD";
   bool announces = true;  // the number of bits
   NumberFormat sixteen_bits = NumberFormat::levels;
+  Quantizer quantizer = Quantizer::adaptive;
   bool double_precision = false;  // set by the owner of the block before reading: precision = "double" allows 64 bits
 
   void describe(config::Fields& f);

@@ -28,22 +28,22 @@ inline std::vector<std::byte> wire_of(int bits, std::size_t rows, const referenc
     out.insert(out.end(), b, b + n);
   };
   std::vector<std::byte> out;
-  const std::size_t per_word = 32 / static_cast<std::size_t>(bits), count = (rows + per_word - 1) / per_word;
-  if (2 + count >= rows) {  // no smaller than the values themselves
+  if (c.whole) {
     put(out, c.values.data(), rows * 4);
     return out;
   }
+  const std::size_t per_word = 32 / static_cast<std::size_t>(bits), count = (rows + per_word - 1) / per_word;
   std::vector<std::uint32_t> words(count);
   for (std::size_t r = 0; r < rows; ++r)
     words[r % count] |= c.levels[r] << (r / count * static_cast<std::size_t>(bits));
-  put(out, &c.lower, 4), put(out, &c.upper, 4), put(out, words.data(), count * 4);
+  put(out, c.head.data(), c.head.size() * 4), put(out, words.data(), count * 4);
   return out;
 }
 
 // Two steps with a residual carried over: wire bytes, residual, decode and decode_add equal the reference.
 inline void compare(const CodecOptions& options, const Codec& codec, const char* where, std::size_t rows,
                     std::size_t columns, std::vector<float> values) {
-  SCOPED_TRACE(testing::Message() << options.bits << " bits, " << where << ", " << rows << " x " << columns);
+  SCOPED_TRACE(testing::Message() << codec.name() << ", " << where << ", " << rows << " x " << columns);
   std::vector<float> residual(rows * columns, 0.0f), expected_residual = residual;
   for (int step = 0; step < 2; ++step) {
     std::vector<std::byte> bytes(codec.bytes(rows, columns) + 1, std::byte{0x5a}), expected_bytes;
@@ -53,9 +53,8 @@ inline void compare(const CodecOptions& options, const Codec& codec, const char*
     std::vector<float> expected, decoded(rows * columns + 1, 7.0f), added = random_values(rows * columns, 99),
                                                                     sum = added;
     for (std::size_t c = 0; c < columns; ++c) {
-      const auto column =
-          reference::quantize(options.bits, options.zero_threshold, std::span(values).subspan(c * rows, rows),
-                              std::span(expected_residual).subspan(c * rows, rows));
+      const auto column = reference::quantize(options, std::span(values).subspan(c * rows, rows),
+                                              std::span(expected_residual).subspan(c * rows, rows));
       expected.insert(expected.end(), column.values.begin(), column.values.end());
       const auto wire = wire_of(options.bits, rows, column);
       expected_bytes.insert(expected_bytes.end(), wire.begin(), wire.end());
@@ -77,6 +76,8 @@ inline void compare(const CodecOptions& options, const Codec& codec, const char*
   }
 }
 
-const std::vector<CodecOptions> kQuantizers{{1, true}, {1, false}, {2}, {4}, {8}, {16}};
+inline CodecOptions original(int bits) { return {.bits = bits, .quantizer = Quantizer::original}; }
+const std::vector<CodecOptions> kQuantizers{{1, true}, {1, false},  {2},         {4},         {8},
+                                            {16},      original(2), original(4), original(8), original(16)};
 
 }  // namespace tutti::checks

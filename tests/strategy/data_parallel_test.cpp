@@ -70,7 +70,7 @@ class Reference {
  private:
   std::vector<float> sent(std::span<const float> v, std::span<float> residual) {
     if (bits_ == 32) return {v.begin(), v.end()};
-    return reference::quantize(bits_, zero_, v, residual).values;
+    return reference::quantize({bits_, zero_}, v, residual).values;
   }
   const Parameters& parameters_;
   int bits_;

@@ -49,6 +49,23 @@ TEST(ParallelTrainOptions, NothingIsNone) {
   EXPECT_EQ(read("DataParallelSGD=[gradientBits=1]").options.method, ParallelMethod::none);
 }
 
+TEST(ParallelTrainOptions, QuantizerChoosesLevelsWhereThereAreSome) {
+  const auto gradients = [](const char* keys) {
+    return read(fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[{}]", keys));
+  };
+  EXPECT_EQ(gradients("gradientBits=2").options.data_parallel.quantizer, Quantizer::adaptive);
+  EXPECT_EQ(gradients("gradientBits=1:2;quantizer=original").options.data_parallel.quantizer, Quantizer::original);
+  EXPECT_EQ(gradients("exchangeBits=4;quantizer=original").options.data_parallel.quantizer, Quantizer::original);
+  EXPECT_EQ(read("EASGD=[exchangeBits=2]").options.easgd.bits.codec().quantizer, Quantizer::adaptive);
+  EXPECT_EQ(read("EASGD=[exchangeBits=2;quantizer=original]").options.easgd.bits.codec().quantizer,
+            Quantizer::original);
+  for (const char* keys : {"gradientBits=1;quantizer=original", "exchangeBits=16;quantizer=adaptive",
+                           "quantizer=original", "gradientBits=32;quantizer=original"})
+    EXPECT_THAT(gradients(keys).errors, HasSubstr("quantizer would change nothing")) << keys;
+  EXPECT_THAT(read("EASGD=[exchangeBits=1;quantizer=original]").errors, HasSubstr("exchange 2, 4 or 8 bits"));
+  EXPECT_THAT(gradients("gradientBits=2;quantizer=cntk").errors, HasSubstr("adaptive"));
+}
+
 TEST(ParallelTrainOptions, EveryLevelHasItsRoad) {
   EXPECT_EQ(read("parallelizationMethod=EASGD").options.route, Route::automatic);
   EXPECT_EQ(read("parallelizationMethod=EASGD;route=stripes").options.route, Route::stripes);

@@ -283,7 +283,7 @@ TEST(SparseExchange, FewBitsFollowTheReferenceOnTouchedLines) {
             const auto quantised = [&](std::uint32_t line, const std::vector<float>& values, std::vector<float>& rest) {
               std::vector<float> r;
               for (std::size_t d = 0; d < s.line_size(); ++d) r.push_back(rest[at(line, d)]);
-              const auto column = reference::quantize(bits, true, values, r);
+              const auto column = reference::quantize({bits}, values, r);
               for (std::size_t d = 0; d < s.line_size(); ++d) rest[at(line, d)] = r[d];
               return column.values;
             };

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "tutti/codec.h"
+
 namespace tutti::reference {
 
 inline float lane_sum(const std::vector<float>& values) {
@@ -20,63 +22,135 @@ inline float lane_sum(const std::vector<float>& values) {
   return lanes[0];
 }
 
+inline float mean_of(const std::vector<float>& sum_of, std::size_t n) {
+  return n > 0 ? lane_sum(sum_of) / static_cast<float>(n) : 0.0f;
+}
+
 struct Column {
-  float lower = 0, upper = 0;
+  std::vector<float> head;  // what travels before the levels
   std::vector<std::uint32_t> levels;
   std::vector<float> values;  // reconstructed
+  bool whole = false;         // the values travel themselves
 };
 
-// Quantises values + residual and leaves the rest in residual. bits = 1, 2, 4, 8, 16.
-inline Column quantize(int bits, bool zero_threshold, std::span<const float> values, std::span<float> residual) {
-  const std::size_t rows = values.size();
-  const auto n = static_cast<float>(rows);
-  std::vector<float> v(rows);
-  for (std::size_t i = 0; i < rows; ++i) v[i] = values[i] + residual[i];
+// The mean of the values for which `of(value)` holds.
+template <class Of>
+float mean_where(const std::vector<float>& v, const Of& of) {
+  std::vector<float> members(v.size());
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < v.size(); ++i)
+    if (of(v[i])) members[i] = v[i], ++n;
+  return mean_of(members, n);
+}
 
-  Column c;
-  float mean = 0;
-  const int steps = bits == 1 ? 2 : (1 << bits) - 1;
-  if (bits == 1) {
-    float m0 = 0, m1 = 0;
-    if (zero_threshold) {
-      std::vector<float> negative(rows), positive(rows);
-      int positives = 0;
-      for (std::size_t i = 0; i < rows; ++i) (v[i] >= 0 ? positive : negative)[i] = v[i], positives += v[i] >= 0;
-      const int negatives = static_cast<int>(rows) - positives;
-      if (negatives > 0) m0 = lane_sum(negative) / static_cast<float>(negatives);
-      if (positives > 0) m1 = lane_sum(positive) / static_cast<float>(positives);
+// CNTK's: even steps between two floats.
+inline Column original(const CodecOptions& o, const std::vector<float>& v) {
+  const auto n = static_cast<float>(v.size());
+  float lower, upper;
+  const float threshold = o.bits == 1 && !o.zero_threshold ? lane_sum(v) / n : 0;
+  const int steps = o.bits == 1 ? 2 : (1 << o.bits) - 1;
+  if (o.bits > 1) {
+    std::vector<float> square(v);
+    for (float& x : square) x *= x;
+    upper = 4 * std::sqrt(lane_sum(square) / n), lower = -upper;
+  } else {
+    float m0, m1;
+    if (o.zero_threshold) {
+      m0 = mean_where(v, [](float x) { return !(x >= 0); }), m1 = mean_where(v, [](float x) { return x >= 0; });
     } else {
-      mean = lane_sum(v) / n;
-      std::vector<float> distance(rows);
-      for (std::size_t i = 0; i < rows; ++i) distance[i] = std::fabs(v[i] - mean);
+      std::vector<float> distance(v);
+      for (float& x : distance) x = std::fabs(x - threshold);
       const float deviation = lane_sum(distance) / n;
-      m0 = mean - deviation, m1 = mean + deviation;
+      m0 = threshold - deviation, m1 = threshold + deviation;
     }
     const float mid = (m0 + m1) * 0.5f;
-    c.lower = mid - (m1 - m0), c.upper = mid + (m1 - m0);
-  } else {
-    std::vector<float> square(rows);
-    for (std::size_t i = 0; i < rows; ++i) square[i] = v[i] * v[i];
-    c.upper = 4 * std::sqrt(lane_sum(square) / n), c.lower = -c.upper;
+    lower = mid - (m1 - m0), upper = mid + (m1 - m0);
   }
-
-  const float range = c.upper - c.lower;
+  const float range = upper - lower;
   const bool flat = range < 1e-36f;
   const float step = flat ? 0 : range / static_cast<float>(steps);
-  for (std::size_t i = 0; i < rows; ++i) {
+  Column c{{lower, upper}, {}, {}};
+  for (const float x : v) {
     std::uint32_t q = 0;
-    if (bits == 1) {
-      q = v[i] >= mean;
-    } else if (v[i] >= c.upper) {
+    if (o.bits == 1) {
+      q = x >= threshold;
+    } else if (x >= upper) {
       q = static_cast<std::uint32_t>(steps);
-    } else if (v[i] > c.lower) {
+    } else if (x > lower) {
       const float scale = flat ? 0 : static_cast<float>(steps) / range;
-      q = static_cast<std::uint32_t>(std::fmin((v[i] - c.lower) * scale, static_cast<float>(steps)));
+      q = static_cast<std::uint32_t>(std::fmin((x - lower) * scale, static_cast<float>(steps)));
     }
     c.levels.push_back(q);
-    c.values.push_back(c.lower + (static_cast<float>(q) + 0.5f) * step);
-    residual[i] = v[i] - c.values[i];
+    c.values.push_back(lower + (static_cast<float>(q) + 0.5f) * step);
   }
+  return c;
+}
+
+// 2 bits: the means of the four parts of a column.
+inline Column four_means(const std::vector<float>& v) {
+  const float below = mean_where(v, [](float x) { return !(x >= 0); }),
+              above = mean_where(v, [](float x) { return x >= 0; });
+  std::vector<float> distance(v);
+  std::vector<std::uint32_t> part;
+  for (float& x : distance) {
+    const bool up = x >= 0;
+    x -= up ? above : below;
+    part.push_back((up ? 2 : 0) + (x >= 0 ? 1 : 0));
+  }
+  Column c;
+  for (std::uint32_t q = 0; q < 4; ++q) {
+    std::vector<float> members(v.size());
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < v.size(); ++i)
+      if (part[i] == q) members[i] = distance[i], ++n;
+    c.head.push_back((q < 2 ? below : above) + mean_of(members, n) + (below + above) * 0.0f);
+  }
+  for (const std::uint32_t q : part) c.levels.push_back(q), c.values.push_back(c.head[q]);
+  return c;
+}
+
+// 4, 8, 16 bits: even steps from the smallest to the largest of the negative values, and of the others.
+inline Column even_steps(int bits, const std::vector<float>& v) {
+  const int side = 1 << (bits - 1), top = bits == 4 ? 7 : bits == 8 ? 126 : 32760;
+  float trouble = 0, low[2] = {HUGE_VALF, HUGE_VALF}, high[2] = {-HUGE_VALF, -HUGE_VALF}, step[2], scale[2];
+  for (const float x : v)
+    trouble += x * 0.0f, low[x >= 0] = std::fmin(low[x >= 0], x), high[x >= 0] = std::fmax(high[x >= 0], x);
+  Column c;
+  for (int s = 0; s < 2; ++s) {
+    if (low[s] > high[s]) low[s] = high[s] = 0;
+    low[s] += trouble, high[s] += trouble;
+    const float range = high[s] - low[s];
+    step[s] = range < 1e-30f ? 0 : range / static_cast<float>(top) * (1 + 0x1p-20f);
+    scale[s] = range < 1e-30f ? 0 : 1 / step[s];
+    c.head.push_back(low[s]), c.head.push_back(high[s]);
+  }
+  for (const float x : v) {
+    const int s = x >= 0;
+    const float at = (x - low[s]) * scale[s] + 0.5f;
+    const int q = x >= high[s] ? top : at > 0 ? static_cast<int>(at) : 0;
+    c.levels.push_back(static_cast<std::uint32_t>(q + s * side));
+    c.values.push_back(std::isnan(trouble) ? trouble : std::fmin(low[s] + static_cast<float>(q) * step[s], high[s]));
+  }
+  return c;
+}
+
+// Quantises values + residual and leaves the rest in residual. bits = 1, 2, 4, 8, 16.
+inline Column quantize(const CodecOptions& o, std::span<const float> values, std::span<float> residual) {
+  std::vector<float> v(values.size());
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = values[i] + residual[i];
+  Column c;
+  if (o.bits == 1 || o.quantizer == Quantizer::original)
+    c = original(o, v);
+  else
+    c = o.bits == 2 ? four_means(v) : even_steps(o.bits, v);
+  const std::size_t per_word = 32 / static_cast<std::size_t>(o.bits);
+  c.whole = c.head.size() + (v.size() + per_word - 1) / per_word >= v.size();
+  if (c.whole && c.head.size() > 2) {
+    float trouble = 0;
+    for (const float x : v) trouble += x * 0.0f;
+    for (std::size_t i = 0; i < v.size(); ++i) c.values[i] = v[i] + trouble;
+  }
+  for (std::size_t i = 0; i < v.size(); ++i) residual[i] = v[i] - c.values[i];
   return c;
 }
 

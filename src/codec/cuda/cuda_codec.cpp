@@ -67,25 +67,23 @@ class Quantizing : public CudaCodec {
  public:
   Quantizing(const CodecOptions& options, cudaStream_t stream, bool device_messages)
       : CudaCodec(options, stream, device_messages),
-        bits_(options.bits),
-        statistic_(options.bits > 1         ? codec::cuda::Statistic::spread
-                   : options.zero_threshold ? codec::cuda::Statistic::zero_threshold
-                                            : codec::cuda::Statistic::mean_threshold) {}
+        format_(codec::format_of(options)),
+        threshold_(options.zero_threshold ? codec::Threshold::zero : codec::Threshold::mean) {}
   void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
               std::byte* out) const override {
     assert(residual || rows * columns == 0);
-    codec::cuda::encode({bits_, statistic_, rows, columns, values, residual, out}, stream_);
+    codec::cuda::encode({format_, threshold_, rows, columns, values, residual, out}, stream_);
   }
   void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode({bits_, false, rows, columns, in, values}, stream_);
+    codec::cuda::decode({format_, false, rows, columns, in, values}, stream_);
   }
   void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode({bits_, true, rows, columns, in, values}, stream_);
+    codec::cuda::decode({format_, true, rows, columns, in, values}, stream_);
   }
 
  private:
-  int bits_;
-  codec::cuda::Statistic statistic_;
+  codec::Format format_;
+  codec::Threshold threshold_;
 };
 
 class Halves : public CudaCodec {

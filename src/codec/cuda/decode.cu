@@ -14,22 +14,18 @@ __device__ inline std::size_t this_warp() {
   return static_cast<std::size_t>(blockIdx.x) * decode_warps + threadIdx.x / 32;
 }
 
-__device__ inline Pair pair_at(const unsigned* column) {
-  return {__uint_as_float(column[0]), __uint_as_float(column[1])};
-}
-
 // Columns of up to 32 rows, 32 at a time: a lane knows its column's numbers, the others ask it.
-template <bool OneBit, bool Add>
+template <Kind K, bool Add>
 __global__ void __launch_bounds__(decode_threads) decode_short(DecodeColumns job, Words words) {
   const std::size_t first = this_warp() * 32;
   if (first >= job.columns) return;
-  const unsigned lane = threadIdx.x % 32, rows = words.rows, step = 2 + words.count;
+  const unsigned lane = threadIdx.x % 32, rows = words.rows, heads = Head<K>::floats, step = heads + words.count;
   const auto columns = static_cast<unsigned>(job.columns - first < 32 ? job.columns - first : 32);
   const unsigned count = columns * rows;
   const auto* in = reinterpret_cast<const unsigned*>(job.in) + first * step;
   const unsigned* own = in + (lane < columns ? lane : 0) * step;
-  const unsigned own_word = own[2];
-  const Reader<OneBit> reader(pair_at(own), words.bits);
+  const unsigned own_word = own[heads];
+  const Reader<K> reader(Head<K>::read(own), static_cast<int>(words.bits));
   float* values = job.values + first * rows;
   constexpr unsigned batch = 4;
   for (unsigned base = 0; base < count; base += 32 * batch) {
@@ -40,9 +36,9 @@ __global__ void __launch_bounds__(decode_threads) decode_short(DecodeColumns job
     for (unsigned u = 0; u < batch; ++u)
       if (const unsigned e = element(u); e < count) {
         if constexpr (Add) old[u] = values[e];
-        if constexpr (!OneBit) {
+        if constexpr (K != Kind::one_bit) {
           const unsigned column = words.column_of(e), row = e - column * rows;
-          word[u] = in[column * step + 2 + row - words.part_of_word(row) * words.count];
+          word[u] = in[column * step + heads + row - words.part_of_word(row) * words.count];
         }
       }
 #pragma unroll
@@ -50,14 +46,13 @@ __global__ void __launch_bounds__(decode_threads) decode_short(DecodeColumns job
       const unsigned e = element(u), column = words.column_of(e), row = e - column * rows;
       const unsigned source = column < 32 ? column : 31;
       float v;
-      if constexpr (OneBit) {
+      if constexpr (K == Kind::one_bit) {
         const float low = __shfl_sync(whole_warp, reader.low, source),
                     high = __shfl_sync(whole_warp, reader.high, source);
         v = (__shfl_sync(whole_warp, own_word, source) >> row & 1u) ? high : low;  // up to 32 rows are one word
       } else {
-        Reader<OneBit> theirs = reader;
-        theirs.grid.lower = __shfl_sync(whole_warp, reader.grid.lower, source);
-        theirs.grid.step = __shfl_sync(whole_warp, reader.grid.step, source);
+        Reader<K> theirs = reader;
+        theirs.take_from(source);
         v = theirs(word[u] >> (words.part_of_word(row) * words.bits));
       }
       if (e < count) values[e] = Add ? old[u] + v : v;
@@ -75,23 +70,23 @@ struct Dealt {
   explicit Dealt(const Words& w) : shares((w.count + w.side * turns - 1) / (w.side * turns)) {}
 };
 
-template <unsigned Bits, bool Add>
+template <Kind K, unsigned Bits, bool Add>
 __global__ void __launch_bounds__(decode_threads) decode_long(DecodeColumns job, Words words, Dealt<Bits> dealt) {
   using D = Dealt<Bits>;
   // In 32 bits: more warps than that would fill no memory.
   const unsigned warp = blockIdx.x * decode_warps + threadIdx.x / 32, lane = threadIdx.x % 32;
   const unsigned c = warp / dealt.shares, share = warp - c * dealt.shares;
   if (c >= job.columns) return;
-  const auto* in = reinterpret_cast<const unsigned*>(job.in) + std::size_t{c} * (2 + words.count);
+  const auto* in = reinterpret_cast<const unsigned*>(job.in) + std::size_t{c} * (Head<K>::floats + words.count);
   const unsigned first_word = share * D::turns * words.side + words.word_of(lane);
   unsigned word[D::turns], end[D::turns];
 #pragma unroll
   for (unsigned t = 0; t < D::turns; ++t) {
     const unsigned k = first_word + t * words.side;
-    word[t] = k < words.count ? in[2 + k] : 0;
+    word[t] = k < words.count ? in[Head<K>::floats + k] : 0;
     end[t] = k < words.count ? words.rows : 0;
   }
-  const Reader<Bits == 1> reader(pair_at(in), Bits);
+  const Reader<K> reader(Head<K>::read(in), Bits);
   float* values = job.values + c * job.rows;
   // Place i of a word means a row beyond the last one where there is no such place.
   for (unsigned first = words.part_of(lane); first < D::per_word; first += words.parts * D::of_word) {
@@ -184,32 +179,38 @@ void start_warps(void (*kernel)(P...), std::size_t warps, cudaStream_t stream, c
                       dim3(decode_threads), stream, arguments...);
 }
 
-template <unsigned Bits, bool Add>
+template <Kind K, unsigned Bits, bool Add>
 void start(const DecodeColumns& job, cudaStream_t stream) {
   const Words words(Bits, job.rows);
   const Dealt<Bits> dealt(words);
   if (job.rows <= 32)
-    start_warps(decode_short<Bits == 1, Add>, (job.columns + 31) / 32, stream, job, words);
+    start_warps(decode_short<K, Add>, (job.columns + 31) / 32, stream, job, words);
   else
-    start_warps(decode_long<Bits, Add>, job.columns * dealt.shares, stream, job, words, dealt);
+    start_warps(decode_long<K, Bits, Add>, job.columns * dealt.shares, stream, job, words, dealt);
 }
 
-template <unsigned Bits>
+template <Kind K, unsigned Bits>
 void start(const DecodeColumns& job, cudaStream_t stream) {
-  job.add ? start<Bits, true>(job, stream) : start<Bits, false>(job, stream);
+  job.add ? start<K, Bits, true>(job, stream) : start<K, Bits, false>(job, stream);
+}
+
+template <Kind K>
+void start_levels(const DecodeColumns& job, cudaStream_t stream) {
+  if (job.format.bits == 4) return start<K, 4>(job, stream);
+  if (job.format.bits == 8) return start<K, 8>(job, stream);
+  start<K, 16>(job, stream);
 }
 
 }  // namespace
 
 void decode(const DecodeColumns& job, cudaStream_t stream) {
   if (job.rows == 0 || job.columns == 0) return;
-  if (travels_raw(job.bits, job.rows))
+  if (travels_raw(job.format, job.rows))
     return decode_floats(job.add, job.rows * job.columns, job.in, job.values, stream);
-  if (job.bits == 1) return start<1>(job, stream);
-  if (job.bits == 2) return start<2>(job, stream);
-  if (job.bits == 4) return start<4>(job, stream);
-  if (job.bits == 8) return start<8>(job, stream);
-  start<16>(job, stream);
+  if (job.format.bits == 1) return start<Kind::one_bit, 1>(job, stream);
+  if (job.format.adaptive)
+    return job.format.bits == 2 ? start<Kind::quarters, 2>(job, stream) : start_levels<Kind::even>(job, stream);
+  job.format.bits == 2 ? start<Kind::original, 2>(job, stream) : start_levels<Kind::original>(job, stream);
 }
 
 void encode_halves(Half format, std::size_t count, const float* values, float* residual, std::byte* out,

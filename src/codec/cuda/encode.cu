@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantising columns. A column is read once, if shared memory has room for it: its values wait there for the two
-// floats. Sums run in the 64 virtual lanes of the CPU codecs, two per lane of a warp, folded in halves.
+// Quantising columns. A column is read once, if shared memory has room for it: its values wait there for its
+// levels. Sums run in the 64 virtual lanes of the CPU codecs, two per lane of a warp, folded in halves.
 #include "base/cuda/batch.h"
 #include "codec/cuda/quantizer.h"
 
@@ -9,56 +9,147 @@ namespace {
 
 constexpr unsigned encode_threads = 128, reads_at_once = 8;
 
+// What a pass over a column sums up.
+struct Sums {
+  float first = 0, second = 0;
+  unsigned count = 0;
+};
+struct Plus {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+// ---- a column's levels, from passes over it: sums(add) gives what add(Sums&, value) has made of all values
+
+struct Sides {
+  float below, above;
+  unsigned count_above;
+};
+
+template <class SumUp>
+__device__ Sides side_means(unsigned rows, const SumUp& sums) {
+  const Sums s = sums([](Sums& to, float x) {
+    const bool one = x >= 0.0f;
+    to.first += one ? 0.0f : x;
+    to.second += one ? x : 0.0f;
+    to.count += one;
+  });
+  return {s.count < rows ? s.first / static_cast<float>(rows - s.count) : 0.0f,
+          s.count > 0 ? s.second / static_cast<float>(s.count) : 0.0f, s.count};
+}
+
+template <class SumUp>
+__device__ Column<Kind::one_bit> describe(Column<Kind::one_bit>, Threshold threshold, unsigned rows,
+                                          const SumUp& sums) {
+  if (threshold == Threshold::zero) {
+    const Sides m = side_means(rows, sums);
+    return {around<Kind::one_bit>(m.below, m.above)};
+  }
+  const auto n = static_cast<float>(rows);
+  const float mean = sums([](Sums& to, float x) { to.first += x; }).first / n;
+  const Sums s = sums([mean](Sums& to, float x) {
+    const float d = x - mean;
+    to.first += d < 0.0f ? 0.0f - d : d;
+  });
+  const float deviation = s.first / n;
+  return {around<Kind::one_bit>(mean - deviation, mean + deviation), mean};
+}
+
+template <class SumUp>
+__device__ Column<Kind::original> describe(Column<Kind::original>, Threshold, unsigned rows, const SumUp& sums) {
+  const Sums s = sums([](Sums& to, float x) { to.first += x * x; });
+  const float reach = 4.0f * sqrtf(s.first / static_cast<float>(rows));
+  return {{{-reach, reach}}};
+}
+
+// The two means of one side's parts: that of the side plus the mean distance from it.
+template <bool Above, class SumUp>
+__device__ void means_of_side(float mean, unsigned members, float trouble, const SumUp& sums, float* out) {
+  const Sums s = sums([mean](Sums& to, float x) {
+    const float d = x - mean;
+    const bool inside = (x >= 0.0f) == Above, outer = inside && d >= 0.0f;
+    to.first += inside && !outer ? d : 0.0f;
+    to.second += outer ? d : 0.0f;
+    to.count += outer;
+  });
+  const unsigned inner = members - s.count;
+  out[0] = mean + (inner > 0 ? s.first / static_cast<float>(inner) : 0.0f) + trouble;
+  out[1] = mean + (s.count > 0 ? s.second / static_cast<float>(s.count) : 0.0f) + trouble;
+}
+
+template <class SumUp>
+__device__ Column<Kind::quarters> describe(Column<Kind::quarters>, Threshold, unsigned rows, const SumUp& sums) {
+  const Sides m = side_means(rows, sums);
+  const float trouble = (m.below + m.above) * 0.0f;  // NaN where a sum is no finite number
+  Column<Kind::quarters> c{{}, 0, m.below, m.above};
+  means_of_side<false>(m.below, rows - m.count_above, trouble, sums, c.head.x);
+  means_of_side<true>(m.above, m.count_above, trouble, sums, c.head.x + 2);
+  return c;
+}
+
+// The ends of one side; NaN if any value of the column is not a finite number.
+template <bool Above, class SumUp>
+__device__ void ends_of_side(const SumUp& sums, float* out) {
+  constexpr float infinity = __builtin_inff();
+  // The smallest of the values, and of their opposites.
+  const Sums s = sums(
+      [](Sums& to, float x) {
+        const bool inside = (x >= 0.0f) == Above;
+        if (inside && x < to.first) to.first = x;
+        if (inside && 0.0f - x < to.second) to.second = 0.0f - x;
+        to.count += x * 0.0f != 0.0f;
+      },
+      Sums{infinity, infinity, 0}, [](float a, float b) { return b < a ? b : a; });
+  const float low = s.first, high = 0.0f - s.second, bad = s.count > 0 ? __builtin_nanf("") : 0.0f;
+  out[0] = low <= high ? low + bad : bad;
+  out[1] = low <= high ? high + bad : bad;
+}
+
+template <class SumUp>
+__device__ Column<Kind::even> describe(Column<Kind::even>, Threshold, unsigned, const SumUp& sums) {
+  Column<Kind::even> c;
+  ends_of_side<false>(sums, c.head.x);
+  ends_of_side<true>(sums, c.head.x + 2);
+  return c;
+}
+
 // ---- columns of up to 32 rows: a lane each
 
-constexpr unsigned short_rows = 32, short_words = 18;  // a column's share of shared memory
+constexpr unsigned short_rows = 32, short_words = 20;  // a column's share of shared memory
 
-// The fold of 64 lanes of which the first `rows` hold something.
-template <unsigned Size, class Use>
-__device__ float fold_column(const float* v, unsigned rows, const Use& use) {
-  float lane[Size];
-#pragma unroll
-  for (unsigned i = 0; i < Size; ++i) lane[i] = 0.0f + (i < rows ? use(v[i]) : 0.0f);
-#pragma unroll
-  for (unsigned half = Size / 2; half > 0; half /= 2)
-#pragma unroll
-    for (unsigned i = 0; i < Size / 2; ++i)
-      if (i < half) lane[i] += lane[i + half];
-  return lane[0];
-}
-
+// Those of a column that one lane has. Combine joins lanes, of 64 of which the first `rows` hold something.
 template <unsigned Size>
-__device__ Pair pair_of_column(Statistic statistic, const float* v, unsigned rows, float& threshold) {
-  const auto n = static_cast<float>(rows);
-  threshold = 0;
-  if (statistic == Statistic::spread) {
-    const float reach = 4.0f * sqrtf(fold_column<Size>(v, rows, [](float x) { return x * x; }) / n);
-    return {-reach, reach};
+struct SumsOfLane {
+  const float* v;
+  unsigned rows;
+  template <class Add>
+  __device__ Sums operator()(const Add& add) const {
+    return (*this)(add, Sums{}, Plus{});
   }
-  if (statistic == Statistic::mean_threshold) {
-    const float mean = fold_column<Size>(v, rows, [](float x) { return x; }) / n;
-    const float deviation = fold_column<Size>(v, rows,
-                                              [mean](float x) {
-                                                const float d = x - mean;
-                                                return d < 0.0f ? 0.0f - d : d;
-                                              }) /
-                            n;
-    threshold = mean;
-    return around(mean - deviation, mean + deviation);
-  }
-  unsigned ones = 0;
+  template <class Add, class Combine>
+  __device__ Sums operator()(const Add& add, const Sums& start, const Combine& combine) const {
+    Sums lane[Size];
+    unsigned count = 0;
 #pragma unroll
-  for (unsigned i = 0; i < Size; ++i) ones += i < rows && v[i] >= 0.0f;
-  const float negative = fold_column<Size>(v, rows, [](float x) { return x >= 0.0f ? 0.0f : x; });
-  const float positive = fold_column<Size>(v, rows, [](float x) { return x >= 0.0f ? x : 0.0f; });
-  const float m0 = ones < rows ? negative / static_cast<float>(rows - ones) : 0.0f;
-  const float m1 = ones > 0 ? positive / static_cast<float>(ones) : 0.0f;
-  return around(m0, m1);
-}
+    for (unsigned i = 0; i < Size; ++i) {
+      lane[i] = start;
+      if (i < rows) add(lane[i], v[i]);
+      count += lane[i].count;
+    }
+#pragma unroll
+    for (unsigned half = Size / 2; half > 0; half /= 2)
+#pragma unroll
+      for (unsigned i = 0; i < Size / 2; ++i)
+        if (i < half) {
+          lane[i].first = combine(lane[i].first, lane[i + half].first);
+          lane[i].second = combine(lane[i].second, lane[i + half].second);
+        }
+    return {lane[0].first, lane[0].second, count};
+  }
+};
 
 // Turns the values of a column into residuals, and gives what travels.
-template <bool OneBit>
-__device__ void write_column(const Quantizer<OneBit>& quantize, const Words& w, bool raw, Pair pair, float* v,
+template <Kind K>
+__device__ void write_column(const Quantizer<K>& quantize, const Words& w, bool raw, const Head<K>& head, float* v,
                              unsigned* out) {
   float back = 0;
   if (raw) {
@@ -69,18 +160,18 @@ __device__ void write_column(const Quantizer<OneBit>& quantize, const Words& w, 
     }
     return;
   }
-  out[0] = __float_as_uint(pair.lower), out[1] = __float_as_uint(pair.upper);
+  head.write(out);
   for (unsigned k = 0; k < w.count; ++k) {
     unsigned word = 0;
     for (unsigned r = k, shift = 0; r < w.rows; r += w.count, shift += w.bits) {
       word |= quantize(v[r], back) << shift;
       v[r] = v[r] - back;
     }
-    out[2 + k] = word;
+    out[Head<K>::floats + k] = word;
   }
 }
 
-template <unsigned Size, bool OneBit>
+template <unsigned Size, Kind K>
 __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job, Words words, bool raw) {
   constexpr unsigned warps = encode_threads / 32;
   __shared__ float values[warps][32 * (Size + 1)];
@@ -102,12 +193,11 @@ __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job
         e, 32u, count, [&](unsigned i) { return from[i] + residual[i]; },
         [&](unsigned i, float v) { tile[place(i)] = v; });
   __syncwarp();
-  const unsigned step = raw ? rows : 2 + words.count;
+  const unsigned step = raw ? rows : Head<K>::floats + words.count;
   if (lane < columns) {
-    float threshold;
     float* v = tile + lane * stride;
-    const Pair pair = pair_of_column<Size>(job.statistic, v, rows, threshold);
-    write_column<OneBit>(Quantizer<OneBit>(pair, threshold, job.bits), words, raw, pair, v, sent[warp] + lane * step);
+    const auto column = describe(Column<K>{}, job.threshold, rows, SumsOfLane<Size>{v, rows});
+    write_column<K>(Quantizer<K>(column, job.format.bits), words, raw, column.head, v, sent[warp] + lane * step);
   }
   __syncwarp();
 #pragma unroll 1
@@ -117,19 +207,32 @@ __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job
   for (unsigned e = lane; e < columns * step; e += 32) out[e] = sent[warp][e];
 }
 
-// ---- longer columns: a team of threads each
+// ---- columns that are sent as they are: a thread each
 
-struct Sums {
-  float first = 0, second = 0;
-  unsigned count = 0;
-};
+// All of a column NaN if one of its values is not a finite number.
+__global__ void __launch_bounds__(encode_threads) encode_whole(EncodeColumns job) {
+  const std::size_t c = std::size_t{blockIdx.x} * encode_threads + threadIdx.x;
+  if (c >= job.columns) return;
+  const float* values = job.values + c * job.rows;
+  float *residual = job.residual + c * job.rows, trouble = 0;
+  auto* out = reinterpret_cast<unsigned*>(job.out) + c * job.rows;
+  for (unsigned r = 0; r < job.rows; ++r) trouble += (values[r] + residual[r]) * 0.0f;
+  for (unsigned r = 0; r < job.rows; ++r) {
+    const float v = values[r] + residual[r], back = v + trouble;
+    residual[r] = v - back;
+    out[r] = __float_as_uint(back);
+  }
+}
+
+// ---- longer columns: a team of threads each
 
 // The values of a column, `room` at a time, wait in shared memory for the team that works on it. Whole: all of them
 // have room there, else they are read again for each pass.
 template <unsigned Team, bool Whole>
-class Column {
+class StagedColumn {
  public:
-  __device__ Column(const float* values, float* residual, unsigned rows, float* staged, unsigned room, Sums* shared)
+  __device__ StagedColumn(const float* values, float* residual, unsigned rows, float* staged, unsigned room,
+                          Sums* shared)
       : values_(values), residual_(residual), rows_(rows), staged_(staged), room_(room), shared_(shared) {
     if constexpr (Whole) stage(0, rows_);
   }
@@ -151,7 +254,11 @@ class Column {
   // add(Sums&, value) over all rows, in the order of the 64 lanes; the same on every thread.
   template <class Add>
   __device__ Sums sums(const Add& add) {
-    Sums even, odd;  // lanes rank and rank + 32
+    return sums(add, Sums{}, Plus{});
+  }
+  template <class Add, class Combine>
+  __device__ Sums sums(const Add& add, const Sums& start, const Combine& combine) {
+    Sums even = start, odd = start;  // lanes rank and rank + 32
     if constexpr (Whole) {
       add_staged(rows_, add, even, odd);
     } else {
@@ -162,41 +269,12 @@ class Column {
         sync();
       }
     }
-    return fold(even, odd);
+    return fold(even, odd, combine);
   }
 
-  __device__ Pair pair(Statistic statistic, float& threshold) {
-    const auto n = static_cast<float>(rows_);
-    threshold = 0;
-    if (statistic == Statistic::spread) {
-      const Sums s = sums([](Sums& to, float x) { to.first += x * x; });
-      const float reach = 4.0f * sqrtf(s.first / n);
-      return {-reach, reach};
-    }
-    if (statistic == Statistic::mean_threshold) {
-      const float mean = sums([](Sums& to, float x) { to.first += x; }).first / n;
-      const Sums s = sums([mean](Sums& to, float x) {
-        const float d = x - mean;
-        to.first += d < 0.0f ? 0.0f - d : d;
-      });
-      const float deviation = s.first / n;
-      threshold = mean;
-      return around(mean - deviation, mean + deviation);
-    }
-    const Sums s = sums([](Sums& to, float x) {
-      const bool one = x >= 0.0f;
-      to.first += one ? 0.0f : x;
-      to.second += one ? x : 0.0f;
-      to.count += one;
-    });
-    const float m0 = s.count < rows_ ? s.first / static_cast<float>(rows_ - s.count) : 0.0f;
-    const float m1 = s.count > 0 ? s.second / static_cast<float>(s.count) : 0.0f;
-    return around(m0, m1);
-  }
-
-  template <bool OneBit>
-  __device__ void write(const Quantizer<OneBit>& quantize, const Words& w, Pair pair, unsigned* out) const {
-    if (rank() == 0) out[0] = __float_as_uint(pair.lower), out[1] = __float_as_uint(pair.upper);
+  template <Kind K>
+  __device__ void write(const Quantizer<K>& quantize, const Words& w, const Head<K>& head, unsigned* out) const {
+    if (rank() == 0) head.write(out);
     const unsigned part = w.part_of(rank() % 32);
     for (unsigned first = rank() / 32 * w.side; first < w.count; first += Team / 32 * w.side) {
       const unsigned k = first + w.word_of(rank() % 32);
@@ -212,7 +290,7 @@ class Column {
             residual_[row] = v - back;
           });
       for (unsigned by = w.side; by < 32; by *= 2) word |= __shfl_xor_sync(whole_warp, word, by);
-      if (part == 0 && k < w.count) out[2 + k] = word;
+      if (part == 0 && k < w.count) out[Head<K>::floats + k] = word;
     }
   }
 
@@ -244,12 +322,13 @@ class Column {
     if (r < count) add(even, staged_[r]);
   }
 
-  __device__ Sums fold(const Sums& even, const Sums& odd) {
-    Sums s{even.first + odd.first, even.second + odd.second, even.count + odd.count};
+  template <class Combine>
+  __device__ Sums fold(const Sums& even, const Sums& odd, const Combine& combine) {
+    Sums s{combine(even.first, odd.first), combine(even.second, odd.second), even.count + odd.count};
     if (rank() < 32)
       for (unsigned by = 16; by > 0; by /= 2) {
-        s.first += __shfl_xor_sync(whole_warp, s.first, by);
-        s.second += __shfl_xor_sync(whole_warp, s.second, by);
+        s.first = combine(s.first, __shfl_xor_sync(whole_warp, s.first, by));
+        s.second = combine(s.second, __shfl_xor_sync(whole_warp, s.second, by));
         s.count += __shfl_xor_sync(whole_warp, s.count, by);
       }
     if constexpr (Team > 32) {
@@ -270,56 +349,69 @@ class Column {
 };
 
 // `room`: values of a column that have room in shared memory, behind what the team tells each other.
-template <unsigned Team, bool Whole, bool OneBit>
+template <unsigned Team, bool Whole, Kind K>
 __global__ void __launch_bounds__(Team < encode_threads ? encode_threads : Team)
     encode_long(EncodeColumns job, Words words, unsigned room) {
   const unsigned team = threadIdx.x / Team;
   const std::size_t c = std::size_t{blockIdx.x} * (blockDim.x / Team) + team;
   if (c >= job.columns) return;
   auto* const shared = reinterpret_cast<Sums*>(tutti::cuda::asked_for);
-  Column<Team, Whole> column(job.values + c * job.rows, job.residual + c * job.rows, words.rows,
-                             reinterpret_cast<float*>(tutti::cuda::asked_for + 1) + team * room, room, shared);
-  float threshold;
-  const Pair pair = column.pair(job.statistic, threshold);
-  auto* out = reinterpret_cast<unsigned*>(job.out) + c * (2 + words.count);
-  column.template write<OneBit>(Quantizer<OneBit>(pair, threshold, job.bits), words, pair, out);
+  StagedColumn<Team, Whole> staged(job.values + c * job.rows, job.residual + c * job.rows, words.rows,
+                                   reinterpret_cast<float*>(tutti::cuda::asked_for + 1) + team * room, room, shared);
+  const auto column =
+      describe(Column<K>{}, job.threshold, words.rows, [&](const auto&... how) { return staged.sums(how...); });
+  auto* out = reinterpret_cast<unsigned*>(job.out) + c * (Head<K>::floats + words.count);
+  staged.template write<K>(Quantizer<K>(column, job.format.bits), words, column.head, out);
 }
 
-template <unsigned Size, bool OneBit>
+template <unsigned Size, Kind K>
 void start_short(const EncodeColumns& job, const Words& words, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((job.columns + encode_threads - 1) / encode_threads);
-  tutti::cuda::launch(encode_short<Size, OneBit>, dim3(blocks), dim3(encode_threads), stream, job, words,
-                      travels_raw(job.bits, job.rows));
+  tutti::cuda::launch(encode_short<Size, K>, dim3(blocks), dim3(encode_threads), stream, job, words,
+                      travels_raw(job.format, job.rows));
 }
 
 constexpr std::size_t shared_bytes(std::size_t values) { return sizeof(uint4) + sizeof(float) * values; }
 
-template <unsigned Team, bool Whole, bool OneBit>
+template <unsigned Team, bool Whole, Kind K>
 void start_long(const EncodeColumns& job, const Words& words, std::size_t room, cudaStream_t stream) {
   constexpr unsigned threads = Team < encode_threads ? encode_threads : Team, teams = threads / Team;
   const auto blocks = static_cast<unsigned>((job.columns + teams - 1) / teams);
-  tutti::cuda::launch_with_shared(encode_long<Team, Whole, OneBit>, dim3(blocks), dim3(threads),
-                                  shared_bytes(teams * room), stream, job, words, room);
+  tutti::cuda::launch_with_shared(encode_long<Team, Whole, K>, dim3(blocks), dim3(threads), shared_bytes(teams * room),
+                                  stream, job, words, room);
 }
 
-template <bool OneBit>
+template <Kind K>
 void start(const EncodeColumns& job, cudaStream_t stream) {
-  const Words words(job.bits, job.rows);
-  if (job.rows <= 4) return start_short<4, OneBit>(job, words, stream);
-  if (job.rows <= 8) return start_short<8, OneBit>(job, words, stream);
-  if (job.rows <= 16) return start_short<16, OneBit>(job, words, stream);
-  if (job.rows <= short_rows) return start_short<32, OneBit>(job, words, stream);
-  if (job.rows <= 2048) return start_long<32, true, OneBit>(job, words, job.rows, stream);
+  const Words words(job.format.bits, job.rows);
+  if (job.rows <= 4) return start_short<4, K>(job, words, stream);
+  if (job.rows <= 8) return start_short<8, K>(job, words, stream);
+  if (job.rows <= 16) return start_short<16, K>(job, words, stream);
+  if (job.rows <= short_rows) return start_short<32, K>(job, words, stream);
+  if (job.rows <= 2048) return start_long<32, true, K>(job, words, job.rows, stream);
   if (shared_bytes(job.rows) <= tutti::cuda::most_shared_memory())
-    return start_long<256, true, OneBit>(job, words, job.rows, stream);
-  start_long<256, false, OneBit>(job, words, 8192, stream);  // little, so that several blocks go side by side
+    return start_long<256, true, K>(job, words, job.rows, stream);
+  start_long<256, false, K>(job, words, 8192, stream);  // little, so that several blocks go side by side
 }
 
 }  // namespace
 
 void encode(const EncodeColumns& job, cudaStream_t stream) {
   if (job.rows == 0 || job.columns == 0) return;
-  job.bits == 1 ? start<true>(job, stream) : start<false>(job, stream);
+  if (job.format.adaptive && travels_raw(job.format, job.rows))
+    return tutti::cuda::launch(encode_whole,
+                               dim3(static_cast<unsigned>((job.columns + encode_threads - 1) / encode_threads)),
+                               dim3(encode_threads), stream, job);
+  switch (kind_of(job.format)) {
+    case Kind::one_bit:
+      return start<Kind::one_bit>(job, stream);
+    case Kind::original:
+      return start<Kind::original>(job, stream);
+    case Kind::quarters:
+      return start<Kind::quarters>(job, stream);
+    case Kind::even:
+      return start<Kind::even>(job, stream);
+  }
 }
 
 }  // namespace tutti::codec::cuda

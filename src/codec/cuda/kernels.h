@@ -11,12 +11,9 @@
 
 namespace tutti::codec::cuda {
 
-// What the two floats of a column are made of.
-enum class Statistic { zero_threshold, mean_threshold, spread };
-
 struct EncodeColumns {
-  int bits = 1;
-  Statistic statistic = Statistic::zero_threshold;
+  Format format;
+  Threshold threshold = Threshold::zero;  // of 1 bit
   std::size_t rows = 0, columns = 0;
   const float* values = nullptr;
   float* residual = nullptr;
@@ -25,7 +22,7 @@ struct EncodeColumns {
 void encode(const EncodeColumns&, cudaStream_t);
 
 struct DecodeColumns {
-  int bits = 1;
+  Format format;
   bool add = false;
   std::size_t rows = 0, columns = 0;
   const std::byte* in = nullptr;

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// adaptive_kernels.h -- levels that are fitted to each column, 16 floats at a time: the means of its four parts (2
+// bits), or even steps on either side of 0 (4, 8, 16 bits). Part of column_kernels.h, whose rules hold here too.
+#pragma once
+
+#include "codec/kernels.h"
+#include "codec/lanes.h"
+
+namespace {
+
+// Columns that hold nothing larger read as 0. Far above the smallest float: 1 / step stays finite in 16 bits.
+constexpr float kNothing = 1e-30f;
+
+[[gnu::always_inline]] static inline size_t sum_of_counts(Ints counts) {
+  std::uint32_t lanes[kWidth];
+  store(lanes, counts);
+  size_t sum = 0;
+  for (const std::uint32_t n : lanes) sum += n;
+  return sum;
+}
+
+// The means of the negative values and of the others, 0 where there are none.
+struct Sides {
+  float below, above;
+};
+
+[[gnu::always_inline]] static inline Sides side_means(size_t rows, const float* g, const float* residual) {
+  Floats below[4] = {}, above[4] = {};
+  Ints count[4] = {};
+  size_t lanes = 0;
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
+        const Floats v = value(g, residual, r, n);
+        const Ints m = v >= all(0.0f);
+        above[k] = pick(m, above[k] + v, above[k]);
+        below[k] = pick(m, below[k], below[k] + v);
+        count[k] = pick(m, count[k] + all(1), count[k]);
+        lanes += kWidth;
+      });
+  size_t ones = sum_of_counts((count[0] + count[2]) + (count[1] + count[3]));
+  ones -= lanes - rows;  // lanes beyond the last row hold zeros, which pass for positive
+  return {ones < rows ? fold(below) / static_cast<float>(rows - ones) : 0.0f,
+          ones > 0 ? fold(above) / static_cast<float>(ones) : 0.0f};
+}
+
+// ---- the levels of a column
+// -------------------------------------------------------------------------------------------
+
+// The negative values have half of the levels, the others the other half; each half is even between two floats.
+struct Range {
+  float low, high;
+};
+struct Ranges {
+  Range below, above;
+};
+
+// 2 bits: a side is divided at its mean; its two levels are the means of the parts.
+struct Parts {
+  Ints above, outer;  // outer: the upper part of a side
+  Floats distance;    // from the side's mean
+  [[gnu::always_inline]] Parts(Floats v, Floats mean_below, Floats mean_above) {
+    above = v >= all(0.0f);
+    distance = v - pick(above, mean_above, mean_below);
+    outer = distance >= all(0.0f);
+  }
+};
+
+// A mean is that of its side plus the mean distance from it, which is exact for a column of equal values.
+[[gnu::always_inline]] static inline Ranges means_of_parts(size_t rows, const float* g, const float* residual,
+                                                           Sides inner) {
+  Floats sum[4][4] = {};
+  Ints count[4] = {};
+  const Ints none = all(0), one = all(1);
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
+        const Parts p(value(g, residual, r, n), all(inner.below), all(inner.above));
+        const Ints inside = lanes_below(n);
+        const Ints part[4] = {pick(p.above | p.outer, none, inside), pick(p.above, none, p.outer & inside),
+                              pick(p.outer, none, p.above & inside), p.above & p.outer & inside};
+        for (int q = 0; q < 4; ++q) {
+          sum[q][k] = pick(part[q], sum[q][k] + p.distance, sum[q][k]);
+          count[q] = count[q] + (part[q] & one);
+        }
+      });
+  const float trouble = (inner.below + inner.above) * 0.0f;  // NaN where a sum is no finite number
+  float at[4];
+  for (int q = 0; q < 4; ++q) {
+    const float mean = q < 2 ? inner.below : inner.above;
+    const size_t members = sum_of_counts(count[q]);
+    at[q] = mean + (members > 0 ? fold(sum[q]) / static_cast<float>(members) : 0.0f) + trouble;
+  }
+  return {{at[0], at[1]}, {at[2], at[3]}};
+}
+
+// More bits: the levels of a side reach from its smallest value to its largest. A side without values is 0, and all is
+// NaN if any value is not a finite number.
+[[gnu::always_inline]] static inline float smallest_lane(Floats v) {
+  float lanes[kWidth];
+  store(lanes, v);
+  for (int i = 1; i < kWidth; ++i) lanes[0] = lanes[i] < lanes[0] ? lanes[i] : lanes[0];
+  return lanes[0];
+}
+[[gnu::always_inline]] static inline Ranges ends_of_sides(size_t rows, const float* g, const float* residual) {
+  const Floats zero = all(0.0f), infinity = all(__builtin_inff());
+  // Of the values and of their opposites, so that both ends are smallest ones.
+  Floats below = infinity, minus_below = infinity, above = infinity, minus_above = infinity, trouble[4] = {};
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
+        const Floats v = value(g, residual, r, n), minus = zero - v;
+        const Ints inside = lanes_below(n), negative = v < zero, positive = (v >= zero) & inside;
+        below = pick((v < below) & negative, v, below);
+        minus_below = pick((minus < minus_below) & negative, minus, minus_below);
+        above = pick((v < above) & positive, v, above);
+        minus_above = pick((minus < minus_above) & positive, minus, minus_above);
+        trouble[k] = trouble[k] + v * zero;
+      });
+  const float bad = fold(trouble);
+  const auto range = [bad](Floats low, Floats minus_high) __attribute__((always_inline)) {
+    const float l = smallest_lane(low), h = 0.0f - smallest_lane(minus_high);
+    return l <= h ? Range{l + bad, h + bad} : Range{bad, bad};
+  };
+  return {range(below, minus_below), range(above, minus_above)};
+}
+
+// ---- from values to levels and back
+// -----------------------------------------------------------------------------------
+
+// Level q of a side is read as low + q * step, limited to `high`. The step is a little more than a share of the range,
+// so the last level is `high` itself.
+struct Scale {
+  float step, per_unit;
+  [[gnu::always_inline]] static inline Scale of(Range r, int top) {
+    const float range = r.high - r.low;
+    if (range < kNothing) return {0.0f, 0.0f};
+    const float step = range / static_cast<float>(top) * (1.0f + 0x1p-20f);
+    return {step, 1.0f / step};
+  }
+};
+
+template <int B>
+struct RangesReader {
+  using Head = Ranges;
+  static constexpr int kSide = 1 << (B - 1), kTop = tutti::codec::last_level(B);
+  Floats below_low, below_high, below_step, above_low, above_high, above_step;
+  explicit RangesReader(const Ranges& r)
+      : below_low(all(r.below.low)),
+        below_high(all(r.below.high)),
+        below_step(all(Scale::of(r.below, kTop).step)),
+        above_low(all(r.above.low)),
+        above_high(all(r.above.high)),
+        above_step(all(Scale::of(r.above, kTop).step)) {}
+  [[gnu::always_inline]] Floats at(Ints above, Ints q) const {
+    const Floats high = pick(above, above_high, below_high);
+    const Floats v = pick(above, above_low, below_low) + to_floats(q) * pick(above, above_step, below_step);
+    return pick(v < high, v, high);
+  }
+  [[gnu::always_inline]] Floats operator()(Ints word, int shift) const {
+    const Ints q = word >> shift;
+    return at(any_bit(q & all(kSide)), q & all(kSide - 1));
+  }
+};
+
+struct QuarterLevels {  // 2 bits
+  RangesReader<2> reader;
+  Floats mean_below, mean_above;
+  QuarterLevels(const Ranges& r, Sides inner) : reader(r), mean_below(all(inner.below)), mean_above(all(inner.above)) {}
+  [[gnu::always_inline]] Ints operator()(Floats v, int shift, Floats& back) const {
+    const Parts p(v, mean_below, mean_above);
+    const Ints q = p.outer & all(1);
+    back = reader.at(p.above, q);
+    return (q | (p.above & all(2))) << shift;
+  }
+};
+
+template <int B>
+struct EvenLevels {
+  using Reader = RangesReader<B>;
+  Reader reader;
+  Floats below_scale, above_scale;
+  explicit EvenLevels(const Ranges& r)
+      : reader(r),
+        below_scale(all(Scale::of(r.below, Reader::kTop).per_unit)),
+        above_scale(all(Scale::of(r.above, Reader::kTop).per_unit)) {}
+  [[gnu::always_inline]] Ints operator()(Floats v, int shift, Floats& back) const {
+    const Ints above = v >= all(0.0f);
+    const Floats distance = v - pick(above, reader.above_low, reader.below_low);
+    const Floats at = distance * pick(above, above_scale, below_scale) + all(0.5f);
+    const Ints q = pick(v >= pick(above, reader.above_high, reader.below_high), all(Reader::kTop),
+                        to_ints(pick(at > all(0.0f), at, all(0.0f))));  // 0 where anything is not a number
+    back = reader.at(above, q);
+    return (q | (above & all(Reader::kSide))) << shift;
+  }
+};
+
+// ---- columns that are sent as they are
+// --------------------------------------------------------------------------------
+
+// All of a column NaN if one of its values is not a finite number.
+static void encode_whole(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += 4 * rows) {
+    const Floats v = load_first(g, rows) + load_first(residual, rows);
+    const Floats back = v + all(fold(v * all(0.0f)));
+    store_first(residual, rows, v - back);
+    memcpy(out, &back, 4 * rows);
+  }
+}
+
+}  // namespace
