@@ -40,7 +40,7 @@ const std::vector<ActionEntry>& action_table() {
        false,
        make_edit_action,
        described<EditOptions>(),
-       "writes the model that a network description makes"},
+       "writes the model that a network description or an editing script (editPath) makes"},
       {{"bnstat"},
        true,
        make_batch_statistics_action,

@@ -15,11 +15,8 @@ namespace tutti::actions {
 
 void EditOptions::describe(config::Fields& f) {
   f("outputModelPath", output_model_path, "where the edited model goes");
-  f("editPath", edit_path, "a script of the older editing language, which is not part of this version");
-  if (!edit_path.empty())
-    f.problem("editPath", "scripts of the older editing language are not part of this version",
-              "describe the new model: BrainScriptNetworkBuilder = (BS.Network.Edit (BS.Network.Load (path), ...)) and "
-              "outputModelPath");
+  f("editPath", edit_path, "a script of the model editing language, instead of a network description");
+  f("ndlMacros", ndl_macros, "a file of macros of the older network language for that script");
   if (edit_path.empty()) f.required("outputModelPath");
 }
 
@@ -59,7 +56,7 @@ class EditAction final : public Action {
     problems.throw_if_any();
     network->initialize_parameters();
     create_directories(directory_of(options_.output_model_path));
-    save_model(options_.output_model_path, view_model(*network));
+    save_edited_model(options_.output_model_path, view_model(*network));
     log::line(fmt::format("Edited model saved to '{}'.", options_.output_model_path));
   }
 
@@ -104,6 +101,7 @@ std::unique_ptr<Action> make_edit_action(const ActionContext& context) {
   const auto before = context.problems->count();
   const auto options = read_command<EditOptions>(context);
   if (context.problems->count() > before) return nullptr;
+  if (!options.edit_path.empty()) return make_edit_script_action(context);
   const std::int64_t seed = *context.seed;
   try {
     const auto network = described_network(context, *context.seed, *context.problems, *context.notices);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_actions.h -- the actions that make a model of a model: edit (a description that loads one) and bnstat
-// (statistics of batch normalisation, computed anew).
+// model_actions.h -- the actions that make a model of a model: edit (a description that loads one, or an editing
+// script, edit_action.cpp) and bnstat (statistics of batch normalisation, computed anew).
 #pragma once
 
 #include "actions/action.h"
@@ -8,7 +8,7 @@
 namespace tutti::actions {
 
 struct EditOptions {
-  std::string output_model_path, edit_path;
+  std::string output_model_path, edit_path, ndl_macros;
   void describe(config::Fields&);
 };
 struct BatchStatisticsOptions {
@@ -20,6 +20,8 @@ struct BatchStatisticsOptions {
 };
 
 std::unique_ptr<Action> make_edit_action(const ActionContext&);
+// action = edit with editPath.
+std::unique_ptr<Action> make_edit_script_action(const ActionContext&);
 std::unique_ptr<Action> make_batch_statistics_action(const ActionContext&);
 
 }  // namespace tutti::actions

@@ -82,10 +82,26 @@ SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
   return context.command.where();
 }
 
+// A model that action edit has saved as modelPath.0 takes the place of the description, as it does in the original.
+std::optional<graph::Graph> edited_start(const ActionContext& context, const Training& t) {
+  const std::string start = model_name(t.model_path, 0, t.sgd.max_epochs);
+  if (!t.make_mode || t.model_path.empty()) return std::nullopt;
+  if (context.models_to_come && context.models_to_come->contains(start)) throw ModelToCome{start};
+  if (context.models_to_come ? !is_edited_model(start) : !is_edited_model(start, *context.world)) return std::nullopt;
+  context.notices->lines.push_back(fmt::format(
+      "the network is that of '{}', which action edit made; the description in '{}' is not used (makeMode = false "
+      "uses it)",
+      start, context.command_name));
+  return model_loader(context)(start);
+}
+
 void make_network(const ActionContext& context, const TrainOptions& of_action, Training& t) {
   const auto before = context.problems->count();
-  graph::Graph graph = build_network(
-      context.command, {context.problems, context.notices, context.constant_seed, context.seed, model_loader(context)});
+  auto edited = edited_start(context, t);
+  graph::Graph graph = edited
+                           ? std::move(*edited)
+                           : build_network(context.command, {context.problems, context.notices, context.constant_seed,
+                                                             context.seed, model_loader(context)});
   if (context.problems->count() > before) return;
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;

@@ -7,14 +7,10 @@
 #include <algorithm>
 
 #include "brainscript/deep_stack.h"
-#include "graph/loops.h"
+#include "brainscript/node_order.h"
 
 namespace tutti::brainscript {
 namespace {
-
-constexpr std::array<std::vector<std::size_t> graph::Graph::*, 5> sets = {
-    &graph::Graph::criteria, &graph::Graph::evaluations, &graph::Graph::features, &graph::Graph::labels,
-    &graph::Graph::outputs};
 
 // A name as one identifier: model.arrayOfFunctions[0].W is model_arrayOfFunctions_0_W.
 std::string as_identifier(const std::string& name) {
@@ -53,7 +49,7 @@ std::vector<NodeRef> set_nodes(LoadedNetwork& net, std::size_t set, NodeTable& n
   if (net.edited)
     for (const auto n : (*net.edited)[set]) all.push_back({n});
   else
-    for (const auto n : net.graph.*sets[set]) all.push_back(bring_in(net, n, nodes));
+    for (const auto n : net.graph.*node_sets[set]) all.push_back(bring_in(net, n, nodes));
   return all;
 }
 
@@ -61,12 +57,12 @@ std::vector<NodeRef> set_nodes(LoadedNetwork& net, std::size_t set, NodeTable& n
 
 NodeSets sets_of(const graph::Graph& graph) {
   NodeSets all;
-  for (std::size_t s = 0; s < sets.size(); ++s) all[s] = graph.*sets[s];
+  for (std::size_t s = 0; s < node_sets.size(); ++s) all[s] = graph.*node_sets[s];
   return all;
 }
 
 void set_sets(graph::Graph& graph, NodeSets all) {
-  for (std::size_t s = 0; s < sets.size(); ++s) graph.*sets[s] = std::move(all[s]);
+  for (std::size_t s = 0; s < node_sets.size(); ++s) graph.*node_sets[s] = std::move(all[s]);
 }
 
 NodeRef bring_in(LoadedNetwork& net, std::size_t root, NodeTable& nodes) {
@@ -225,58 +221,21 @@ NodeRef NodeTable::add_loaded(graph::Node node) {
 void NodeTable::drop_unused() {
   if (loaded_.empty()) return;
   std::vector<bool> kept(graph.nodes.size(), keep_loaded);
-  std::vector<std::size_t> open;
-  const auto keep = [&](std::size_t n) {
-    if (!kept[n]) kept[n] = true, open.push_back(n);
-  };
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    if (!loaded_.contains(n)) keep(n);
-  for (const auto set : {&graph::Graph::criteria, &graph::Graph::evaluations, &graph::Graph::outputs})
-    for (const auto n : graph.*set) keep(n);
-  while (!open.empty()) {
-    const std::size_t n = open.back();
-    open.pop_back();
-    for (const auto in : graph.nodes[n].inputs) keep(in);
-  }
-  // Inputs before users again, but for those of delays.
-  std::vector<std::size_t> roots;
   for (std::size_t n = 0; n < kept.size(); ++n)
-    if (kept[n]) roots.push_back(n);
-  std::vector<std::size_t> order, index_of(kept.size());
-  std::vector<int> mark(kept.size(), 0);
-  std::vector<std::pair<std::size_t, std::size_t>> stack;
-  for (const auto root : roots) {
-    if (mark[root] == 0) stack.emplace_back(root, 0), mark[root] = 1;
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      if (next == graph.nodes[n].inputs.size()) {
-        index_of[n] = order.size();
-        order.push_back(n);
-        stack.pop_back();
-        continue;
-      }
-      const bool behind = next == 0 && graph::is_delay(graph.nodes[n].operation);  // a delay's input may be made later
-      const std::size_t in = graph.nodes[n].inputs[next++];
-      if (mark[in] == 0 && !behind) mark[in] = 1, stack.emplace_back(in, 0);
-    }
-  }
-  std::vector<graph::Node> nodes;
+    if (!loaded_.contains(n)) kept[n] = true;
+  for (const auto set : {&graph::Graph::criteria, &graph::Graph::evaluations, &graph::Graph::outputs})
+    for (const auto n : graph.*set) kept[n] = true;
+  const auto moves = select_nodes(graph, kept);
+  // A node that bears a number because a loaded one held its name gets the name once that is free.
   std::set<std::string> taken;
-  for (const auto n : order) taken.insert(graph.nodes[n].name);
-  for (const auto n : order) {
-    graph::Node node = std::move(graph.nodes[n]);
-    if (node.name.starts_with(wanted_[n] + "_") && taken.insert(wanted_[n]).second) {
+  for (const auto& node : graph.nodes) taken.insert(node.name);
+  for (const auto n : moves) {
+    graph::Node& node = graph.nodes[n.after];
+    if (node.name.starts_with(wanted_[n.before] + "_") && taken.insert(wanted_[n.before]).second) {
       taken.erase(node.name);
-      node.name = wanted_[n];
+      node.name = wanted_[n.before];
     }
-    for (auto& in : node.inputs) in = index_of[in];
-    nodes.push_back(std::move(node));
   }
-  for (const auto set : sets) {
-    std::erase_if(graph.*set, [&](std::size_t n) { return !kept[n]; });
-    for (auto& n : graph.*set) n = index_of[n];
-  }
-  graph.nodes = std::move(nodes);
 }
 
 }  // namespace tutti::brainscript

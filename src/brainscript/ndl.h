@@ -82,6 +82,33 @@ struct Function {
 };
 const std::vector<Function>& functions();
 
+// W * x with a matrix W takes an image x as one long vector. Shapes are known as far as weights tell their own.
+void flatten_products(graph::Graph&);
+
+// A model to which statements are added one script at a time (the editing language). Statements may use names of its
+// nodes. Between scripts the graph may be changed as long as its nodes keep their indices; a deleted one has no name and
+// no operation.
+class GrowingNetwork {
+ public:
+  GrowingNetwork(graph::Graph model, const BuildContext&);
+  ~GrowingNetwork();
+  GrowingNetwork(GrowingNetwork&&) noexcept;
+  GrowingNetwork& operator=(GrowingNetwork&&) noexcept;
+  void add_macros(std::shared_ptr<const Script>);
+  void add(std::shared_ptr<const Script>);
+  graph::Graph& graph();
+  std::optional<std::size_t> find(const std::string& name);  // of a node, or a name of an earlier statement
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// a+b names two files, unless it is the name of one.
+std::vector<config::Value> script_files(const config::Value& paths);
+// The contents of a script file. `what` names it in the error.
+SourceText text_of_file(const config::Value& path, const std::string& what);
+
 // The network of a section, given the macros and constants of others. `seed_offset` is added to the seeds 1, 2, 3, ...
 graph::Graph build_network(const std::vector<const Script*>& macros, const Script& network, const BuildContext&,
                            std::int64_t seed_offset = 0);

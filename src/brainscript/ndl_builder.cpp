@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 
 #include "brainscript/ndl.h"
+#include "brainscript/node_names.h"
 #include "graph/shapes.h"
 
 namespace tutti::brainscript::ndl {
@@ -35,18 +35,8 @@ struct Scope {
   std::map<std::string, Symbol> symbols;
 };
 
-struct SetName {
-  const char* name;
-  std::vector<std::size_t> graph::Graph::*nodes;
-};
-const std::array<SetName, 7> set_names = {{{"featurenodes", &graph::Graph::features},
-                                           {"labelnodes", &graph::Graph::labels},
-                                           {"criterionnodes", &graph::Graph::criteria},
-                                           {"criterianodes", &graph::Graph::criteria},
-                                           {"evalnodes", &graph::Graph::evaluations},
-                                           {"evaluationnodes", &graph::Graph::evaluations},
-                                           {"outputnodes", &graph::Graph::outputs}}};
-const std::map<std::string, std::vector<std::size_t> graph::Graph::*> tags = {
+using NodeSet = std::vector<std::size_t> graph::Graph::*;
+const std::map<std::string, NodeSet> tags = {
     {"feature", &graph::Graph::features},  {"label", &graph::Graph::labels},
     {"criteria", &graph::Graph::criteria}, {"criterion", &graph::Graph::criteria},
     {"eval", &graph::Graph::evaluations},  {"evaluation", &graph::Graph::evaluations},
@@ -54,12 +44,6 @@ const std::map<std::string, std::vector<std::size_t> graph::Graph::*> tags = {
 
 [[noreturn]] void fail(const Span& where, std::string message, std::string fix = {}) {
   throw ConfigError(where.pos(), std::move(message), std::move(fix));
-}
-
-const SetName* find_set(const std::string& name) {
-  const auto found =
-      std::find_if(set_names.begin(), set_names.end(), [&](const auto& s) { return s.name == lower(name); });
-  return found == set_names.end() ? nullptr : &*found;
 }
 
 const Function* find_function(const std::string& name) {
@@ -73,26 +57,46 @@ class Builder {
  public:
   Builder(const BuildContext& context, std::int64_t seed_offset)
       : seed_(1 + seed_offset), constant_seed_(context.force_constant_seed), notices_(context.notices) {}
+  // A builder that adds to a model: its nodes have names that statements may use and must not take.
+  Builder(const BuildContext& context, graph::Graph model)
+      : graph_(std::move(model)),
+        seed_(1),
+        constant_seed_(context.force_constant_seed),
+        notices_(context.notices),
+        grows_(true) {}
+
+  graph::Graph& graph() { return graph_; }
 
   void add_macros(const Script& script) {
     for (const auto& [name, macro] : script.macros) macros_[name] = &macro, near_.push_back(macro.name);
     declare(script.statements, globals_);
   }
 
-  graph::Graph run(const Script& network) {
+  // Adds the statements of the script, which has to live as long as the builder.
+  void run(const Script& network) {
+    taken_.clear();
+    for (const auto& n : graph_.nodes) taken_.insert(n.name);
     add_macros(network);
     for (const auto& s : network.statements) execute(s, globals_);
     for (const auto& p : pending_)
       graph_.nodes[p.node].inputs[p.input] = node_of(eval_name(*p.expression, *p.scope), *p.expression);
-    flatten_products();
-    return std::move(graph_);
+    pending_.clear();
+  }
+
+  // The node that a name of an earlier statement stands for.
+  std::optional<std::size_t> find_node(const std::string& name) {
+    const Symbol* symbol = find(name.substr(0, name.find('.')), globals_).first;
+    if (!symbol || symbol->state != Symbol::State::done) return std::nullopt;
+    const auto found = part_of(symbol->result, name);
+    const auto* node = found ? std::get_if<std::size_t>(&found->value) : nullptr;
+    return node ? std::optional(*node) : std::nullopt;
   }
 
  private:
   void declare(const std::vector<Statement>& statements, Scope& scope) {
     std::set<std::string> here;
     for (const auto& s : statements) {
-      if (s.name.empty() || find_set(s.name)) continue;
+      if (s.name.empty() || find_node_set(s.name)) continue;
       Symbol& symbol = scope.symbols[lower(s.name)];
       if (symbol.statement == &s) continue;
       if (!here.insert(lower(s.name)).second)
@@ -103,8 +107,8 @@ class Builder {
 
   // The value of the statement; of a set, nothing.
   Result execute(const Statement& s, Scope& scope) {
-    if (const SetName* set = s.name.empty() ? nullptr : find_set(s.name)) {
-      add_to_set(*set, s.value, scope);
+    if (const auto set = find_node_set(s.name)) {
+      add_to_set(set, s.value, scope);
       return {};
     }
     if (s.name.empty()) return evaluate(s.value, scope, {});
@@ -123,12 +127,12 @@ class Builder {
     return symbol.result;
   }
 
-  void add_to_set(const SetName& set, const Expression& e, Scope& scope) {
+  void add_to_set(NodeSet set, const Expression& e, Scope& scope) {
     if (e.kind == Expression::Kind::list) {
       for (const auto& a : e.arguments) add_to_set(set, a.value, scope);
       return;
     }
-    add_once(graph_.*set.nodes, node_of(evaluate(e, scope, {}), e));
+    add_once(graph_.*set, node_of(evaluate(e, scope, {}), e));
   }
   static void add_once(std::vector<std::size_t>& nodes, std::size_t node) {
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
@@ -185,21 +189,33 @@ class Builder {
   Result eval_name(const Expression& e, Scope& scope) {
     const std::string first = e.text.substr(0, e.text.find('.'));
     const auto [found, where] = find(first, scope);
-    if (!found) return {e.text, nullptr};
-    Result r = symbol(*found, *where);
-    for (std::size_t dot = e.text.find('.'); dot != std::string::npos;) {
-      const std::size_t next = e.text.find('.', dot + 1);
-      const std::string part = e.text.substr(dot + 1, next == std::string::npos ? next : next - dot - 1);
-      const auto inner = r.inside ? r.inside->symbols.find(lower(part)) : std::map<std::string, Symbol>::iterator{};
-      if (!r.inside || inner == r.inside->symbols.end())
-        fail(e.where, fmt::format("'{}' has no part '{}'", e.text.substr(0, dot), part),
-             r.inside ? known_parts(*r.inside) : "only the result of a macro has parts");
-      const auto keep = r.inside;
-      r = symbol(inner->second, *keep);
+    const auto of_model = [&] { return grows_ ? brainscript::find_node(graph_, e.text) : std::nullopt; };
+    if (!found) {
+      if (const auto node = of_model()) return {*node, nullptr};
+      return {e.text, nullptr};
+    }
+    const Result r = symbol(*found, *where);
+    if (const auto part = part_of(r, e.text)) return *part;
+    if (const auto node = of_model()) return {*node, nullptr};
+    fail(e.where, fmt::format("'{}' has no part '{}'", first, e.text.substr(first.size() + 1)),
+         r.inside ? known_parts(*r.inside) : "only the result of a macro has parts");
+  }
+
+  // Of the name a.b.c, whose first part stands for `whole`.
+  std::optional<Result> part_of(Result whole, const std::string& name) {
+    for (std::size_t dot = name.find('.'); dot != std::string::npos;) {
+      const std::size_t next = name.find('.', dot + 1);
+      const std::string part = name.substr(dot + 1, next == std::string::npos ? next : next - dot - 1);
+      if (!whole.inside) return std::nullopt;
+      const auto inner = whole.inside->symbols.find(lower(part));
+      if (inner == whole.inside->symbols.end()) return std::nullopt;
+      const auto keep = whole.inside;
+      whole = symbol(inner->second, *keep);
       dot = next;
     }
-    return r;
+    return whole;
   }
+
   static std::string known_parts(const Scope& scope) {
     std::string all;
     for (const auto& [name, s] : scope.symbols)
@@ -282,7 +298,11 @@ class Builder {
   std::string fresh(const std::string& what) { return fmt::format("{}{}", what, ++unnamed_[lower(what)]); }
 
   std::size_t node_of(const Result& r, const Expression& e) {
-    if (const auto* n = std::get_if<std::size_t>(&r.value)) return *n;
+    if (const auto* n = std::get_if<std::size_t>(&r.value)) {
+      if (graph_.nodes[*n].operation.empty())
+        fail(e.where, fmt::format("the node '{}' was deleted", e.text), "name one that is still there");
+      return *n;
+    }
     if (const auto* v = std::get_if<double>(&r.value)) {
       graph::Node node;
       node.operation = "LearnableParameter";
@@ -290,7 +310,7 @@ class Builder {
                          {"init", std::string("fixedValue")},
                          {"value", *v},
                          {"learningRateMultiplier", 0.0}};
-      return add(std::move(node), fresh("Constant"), e.where);
+      return add(std::move(node), fresh("Constant"), false, e.where);
     }
     if (const auto* word = std::get_if<std::string>(&r.value); word && e.kind == Expression::Kind::name) {
       std::vector<std::string> known;
@@ -303,9 +323,13 @@ class Builder {
     fail(e.where, "a node is needed here, not a string or a list");
   }
 
-  std::size_t add(graph::Node node, std::string name, const Span& where) {
+  std::size_t add(graph::Node node, std::string name, bool given, const Span& where) {
     node.where = where.pos();
     node.name = name;
+    if (grows_ && given && brainscript::find_node(graph_, name))
+      fail(where, fmt::format("the model has a node '{}' already", name),
+           "give the new one another name, or delete "
+           "or rename the node first");
     for (int n = 2; !taken_.insert(node.name).second; ++n) node.name = fmt::format("{}_{}", name, n);
     graph_.nodes.push_back(std::move(node));
     return graph_.nodes.size() - 1;
@@ -392,7 +416,8 @@ class Builder {
     }
     if (f.finish) f.finish(node, given);
     if (node.operation == "LearnableParameter") settle_parameter(node, e);
-    const std::size_t made = add(std::move(node), scope.prefix + (name.empty() ? fresh(f.operation) : name), e.where);
+    const std::size_t made =
+        add(std::move(node), scope.prefix + (name.empty() ? fresh(f.operation) : name), !name.empty(), e.where);
     for (const auto& [input, a] : later) pending_.push_back({made, input, &a->value, &scope});
     if (m.tag) add_tag(made, *m.tag, scope);
     return made;
@@ -506,35 +531,6 @@ class Builder {
     add_once(graph_.*found->second, node);
   }
 
-  // W * x with a matrix W takes an image x as one long vector. Shapes are known as far as weights tell their own.
-  void flatten_products() {
-    std::vector<Shape> shapes(graph_.nodes.size());
-    const std::size_t count = graph_.nodes.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      std::vector<Shape> in;
-      for (const auto n : graph_.nodes[i].inputs) in.push_back(n < i ? shapes[n] : Shape{{0}});
-      if (graph_.nodes[i].operation == "Times" && in[0].rank() == 2 && in[1].rank() > 1 && in[1].elements() > 0 &&
-          in[0][1] == in[1].elements() && in[0][1] != in[1][0] &&
-          graph::number(graph_.nodes[i], "outputRank", 1) == 1) {
-        graph::Node flat;
-        flat.operation = "Reshape";
-        flat.inputs = {graph_.nodes[i].inputs[1]};
-        flat.attributes["dims"] = std::vector<double>{static_cast<double>(in[1].elements())};
-        flat.where = graph_.nodes[i].where;
-        flat.name = graph_.nodes[i].name + ".flat";
-        graph_.nodes.push_back(std::move(flat));
-        graph_.nodes[i].inputs[1] = graph_.nodes.size() - 1;
-        in[1] = Shape{{in[1].elements()}};
-      }
-      try {
-        shapes[i] = graph_.nodes[i].inputs.empty() ? graph::declared_shape(graph_.nodes[i])
-                                                   : graph::infer_shape(graph_.nodes[i], in);
-      } catch (const ConfigError&) {
-        shapes[i] = Shape{{0}};  // said with its reason when the network is made
-      }
-    }
-  }
-
   struct Pending {
     std::size_t node, input;
     const Expression* expression;
@@ -552,6 +548,7 @@ class Builder {
   bool constant_seed_;
   config::Notices* notices_;
   std::set<std::string> said_;  // notices, each once
+  bool grows_ = false;
   std::vector<std::string> near_;
   int depth_ = 0;
 };
@@ -562,7 +559,33 @@ graph::Graph build_network(const std::vector<const Script*>& macros, const Scrip
                            std::int64_t seed_offset) {
   Builder builder(context, seed_offset);
   for (const Script* s : macros) builder.add_macros(*s);
-  return builder.run(network);
+  builder.run(network);
+  flatten_products(builder.graph());
+  return std::move(builder.graph());
+}
+
+struct GrowingNetwork::Impl {
+  Impl(graph::Graph model, const BuildContext& context) : builder(context, std::move(model)) {}
+  Builder builder;
+  std::vector<std::shared_ptr<const Script>> scripts;  // symbols point into them
+};
+
+GrowingNetwork::GrowingNetwork(graph::Graph model, const BuildContext& context)
+    : impl_(std::make_unique<Impl>(std::move(model), context)) {}
+GrowingNetwork::~GrowingNetwork() = default;
+GrowingNetwork::GrowingNetwork(GrowingNetwork&&) noexcept = default;
+GrowingNetwork& GrowingNetwork::operator=(GrowingNetwork&&) noexcept = default;
+
+void GrowingNetwork::add_macros(std::shared_ptr<const Script> script) {
+  impl_->builder.add_macros(*impl_->scripts.emplace_back(std::move(script)));
+}
+void GrowingNetwork::add(std::shared_ptr<const Script> script) {
+  impl_->builder.run(*impl_->scripts.emplace_back(std::move(script)));
+}
+graph::Graph& GrowingNetwork::graph() { return impl_->builder.graph(); }
+std::optional<std::size_t> GrowingNetwork::find(const std::string& name) {
+  if (const auto node = brainscript::find_node(graph(), name)) return node;
+  return impl_->builder.find_node(name);
 }
 
 }  // namespace tutti::brainscript::ndl

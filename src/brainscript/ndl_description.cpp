@@ -25,16 +25,6 @@ SourceText text_of(const config::Value& v, const std::string& name) {
   return {v.text, source, base, false};
 }
 
-SourceText text_of_file(const config::Value& path) {
-  std::ifstream in(path.text, std::ios::binary);
-  std::ostringstream content;
-  if (in) content << in.rdbuf();
-  if (!in || !std::filesystem::is_regular_file(path.text))
-    throw ConfigError(path.where, fmt::format("cannot read the network description '{}'", path.text),
-                      "check the path; a relative one starts at the current directory");
-  return {content.str(), std::make_shared<Source>(Source{path.text, content.str(), nullptr}), 0, false};
-}
-
 // What the builder block says, its scripts kept as long as the graph is being made.
 class Description {
  public:
@@ -43,7 +33,7 @@ class Description {
   graph::Graph build(const BuildContext& context) {
     check_keys();
     if (const auto macros = block_.find("ndlMacros"))
-      for (const config::Value& path : files(*macros)) load_all(file(path));
+      for (const config::Value& path : script_files(*macros)) load_all(file(path));
     Script* description = nullptr;
     if (const auto path = block_.find("networkDescription")) description = &file(*path);
     for (const auto& name : names("load", description)) loaded_.push_back(&section(name, "load", description));
@@ -95,15 +85,7 @@ class Description {
         })));
     return *scripts_.back();
   }
-  // a+b names two files, unless it is the name of one.
-  static std::vector<config::Value> files(const config::Value& paths) {
-    if (std::filesystem::exists(paths.text)) return {paths};
-    std::vector<config::Value> all;
-    std::istringstream in(paths.text);
-    for (std::string one; std::getline(in, one, '+');) all.push_back({one, paths.where});
-    return all;
-  }
-  Script& file(const config::Value& path) { return keep(text_of_file(path)); }
+  Script& file(const config::Value& path) { return keep(text_of_file(path, "network description")); }
 
   // A file of macros: those outside of sections and those of the sections that its load names, or of all.
   void load_all(const Script& s) {
@@ -153,6 +135,24 @@ class Description {
 };
 
 }  // namespace
+
+std::vector<config::Value> script_files(const config::Value& paths) {
+  if (std::filesystem::exists(paths.text)) return {paths};
+  std::vector<config::Value> all;
+  std::istringstream in(paths.text);
+  for (std::string one; std::getline(in, one, '+');) all.push_back({one, paths.where});
+  return all;
+}
+
+SourceText text_of_file(const config::Value& path, const std::string& what) {
+  std::ifstream in(path.text, std::ios::binary);
+  std::ostringstream content;
+  if (in) content << in.rdbuf();
+  if (!in || !std::filesystem::is_regular_file(path.text))
+    throw ConfigError(path.where, fmt::format("cannot read the {} '{}'", what, path.text),
+                      "check the path; a relative one starts at the current directory");
+  return {content.str(), std::make_shared<Source>(Source{path.text, content.str(), nullptr}), 0, false};
+}
 
 graph::Graph build(const config::Record& command, const BuildContext& context) {
   if (!command.is_block("NDLNetworkBuilder"))

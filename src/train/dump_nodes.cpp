@@ -21,8 +21,10 @@ std::vector<const graph::Node*> chosen(const graph::Graph& g, const DumpOptions&
     const std::regex pattern(o.node_name_regex);
     for (const graph::Node& n : g.nodes) {
       names.push_back(n.name);
-      const bool wanted = o.node_name_regex.empty() ? o.node_name == "__AllNodes__" || o.node_name == n.name
-                                                    : std::regex_match(n.name, pattern);
+      const bool listed = std::find(o.names.begin(), o.names.end(), n.name) != o.names.end();
+      const bool wanted = !o.names.empty()            ? listed
+                          : o.node_name_regex.empty() ? o.node_name == "__AllNodes__" || o.node_name == n.name
+                                                      : std::regex_match(n.name, pattern);
       if (wanted) nodes.push_back(&n);
     }
   } catch (const std::regex_error& e) {

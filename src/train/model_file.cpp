@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <set>
 
 #include "train/graph_text.h"
@@ -14,6 +15,7 @@ namespace tutti {
 namespace {
 
 constexpr const char* prefix = "value/";
+constexpr const char* edited = "edited";
 
 Shape shape_of(const Entry& e) { return {{e.dims.begin(), e.dims.end()}}; }
 
@@ -57,6 +59,26 @@ void save_model(const std::string& path, const ModelView& m) {
   write_model(w, m);
   w.finish();
   w.commit();
+}
+
+void save_edited_model(const std::string& path, const ModelView& m) {
+  ContainerWriter w(path, "model");
+  w.add(edited, true);
+  write_model(w, m);
+  w.finish();
+  w.commit();
+}
+
+bool is_edited_model(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && ContainerReader(path, "model").has(edited);
+}
+
+bool is_edited_model(const std::string& path, Communicator& comm) {
+  std::uint8_t found = 0;
+  on_rank_0(comm, [&] { found = is_edited_model(path); });
+  comm.broadcast(0, std::as_writable_bytes(std::span(&found, 1)));
+  return found != 0;
 }
 
 graph::Graph load_graph(const std::string& path) {

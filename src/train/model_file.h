@@ -33,6 +33,9 @@ void write_model(ContainerWriter&, const ModelView&);
 void read_model_values(const ContainerReader&, ModelView&);
 
 void save_model(const std::string& path, const ModelView&);
+// A model that action edit made: as modelPath.0 it is what training begins with, instead of a description.
+void save_edited_model(const std::string& path, const ModelView&);
+bool is_edited_model(const std::string& path);
 graph::Graph load_graph(const std::string& path);
 void load_values(const std::string& path, ModelView&);
 
@@ -41,6 +44,7 @@ graph::Graph load_trained(const std::string& path);
 
 // The same for all ranks of a communicator: rank 0 reads, so the file need not be visible elsewhere. When rank 0
 // fails, every rank throws the same Error.
+bool is_edited_model(const std::string& path, Communicator&);
 graph::Graph load_graph(const std::string& path, Communicator&);
 void load_values(const std::string& path, ModelView&, Communicator&);
 graph::Graph load_trained(const std::string& path, Communicator&);
@@ -50,6 +54,7 @@ struct DumpOptions {
   std::string node_name = "__AllNodes__";
   std::string node_name_regex;  // the whole name must match; replaces node_name when not empty
   bool print_values = true, print_metadata = true;
+  std::vector<std::string> names = {};  // replaces both when not empty
 };
 // Error when no node has the name or matches.
 void dump_nodes(const ModelView&, const DumpOptions&, std::ostream&);

@@ -245,6 +245,10 @@ void train(Training& t) {
     precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
                t.sgd.minibatch_size.at(0));
     save_initial_model(t);
+  } else if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0) {
+    // An edited model may have statistics that nobody has computed.
+    precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
+               t.sgd.minibatch_size.at(0));
   }
   t.strategy->lend({[&t]() -> Optimizer& { return *t.optimizer; }, [&t] { return make_optimizer(t.sgd.optimizer); }});
   t.strategy->start(t.network->parameters());

@@ -106,7 +106,7 @@ class FineTuningTest(support.TrainerTest):
         self.train('Train')
         self.assertIn("the model 'models/model.dnn' has no node 'H2'",
                       self.train('Edit', 'Edit=[BrainScriptNetworkBuilder={x=BS.Network.Load("models/model.dnn").H2}]', expect=2).text)
-        self.assertIn('BS.Network.Edit', self.train('Edit', 'Edit=[editPath=edit.mel]', expect=2).text)
+        self.assertIn("cannot read the editing script 'edit.mel'", self.train('Edit', 'Edit=[editPath=edit.mel]', expect=2).text)
         (self.directory / 'models/model.dnn').write_bytes(b'no model')
         self.assertRegex(self.train('Tune', expect=2).text, r'run.cntk:\d+:\d+: error: Load: .*models/model.dnn')
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// edit_models.h -- the models that an editing script works on: by name, one of them the default, and their nodes by
+// patterns such as m1.L3.*.W. Names are found whatever their case.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "brainscript/edit_syntax.h"
+
+namespace tutti::brainscript::mel {
+
+// An input that nobody has set.
+constexpr std::size_t no_input = static_cast<std::size_t>(-1);
+
+struct Model {
+  std::string name;
+  ndl::GrowingNetwork network;
+  graph::Graph& graph() { return network.graph(); }
+  // Leaves the node without name and operation; inputs that named it are open then.
+  void remove(std::size_t node);
+  // The graph as it is saved. Throws ConfigError at `where` while an input is open.
+  graph::Graph finished(const Span& where);
+};
+
+// Some nodes of a model. `head` and `tail` surround the * of a pattern.
+struct Selection {
+  Model* model = nullptr;
+  std::vector<std::size_t> nodes;
+  bool pattern = false;
+  std::string head, tail;
+};
+
+// A node and the name of its copy.
+struct Pair {
+  std::size_t node = 0;
+  std::string name;
+};
+
+class Models {
+ public:
+  // Macros are known in every model.
+  explicit Models(const BuildContext& context) : context_(context) {}
+  void add_macros(std::shared_ptr<const ndl::Script>);
+  // The first model becomes the default. A name that is taken changes hands; returns whether it was.
+  bool add(const std::string& name, graph::Graph);
+  Model& model(const std::string& name, const Span& where);
+  Model& default_model(const Span& where);
+  void set_default(const std::string& name, const Span& where);
+  void unload(const std::string& name, const Span& where);
+
+  // All nodes that a name or pattern stands for; an error when there are none.
+  Selection select(const Argument&);
+  std::size_t one(const Argument&, const Model& model);  // exactly one, of that model
+  // What `to` makes of the names of `from`, node by node: L1.* to L2.*, or one node to all that L* finds.
+  std::vector<Pair> pairs(const Selection& from, const Argument& from_text, const Argument& to, Model*& to_model);
+
+ private:
+  Selection parse(const Argument&);
+  std::vector<std::size_t> matches(Selection&);
+
+  const BuildContext& context_;
+  std::map<std::string, Model> models_;
+  std::string default_;
+  std::vector<std::shared_ptr<const ndl::Script>> macros_;
+};
+
+}  // namespace tutti::brainscript::mel
