@@ -120,14 +120,13 @@ struct Loss {
   std::size_t weight_size = 0;  // weighted logistic: elements of a sample's weight, 1 or all
 };
 
-// Which elements are dropped is a pure function of seed and element number, so both directions see the same mask. What
-// changes from step to step lies in memory of the backend: calls that are repeated find that of their step.
-struct DropoutNumbers {
-  std::uint64_t seed = 0, first = 0;
-};
+// Which elements are dropped is a pure function of the seed, the number of the sample and the place of the element in
+// it: both directions see the same mask, and so does every number of ranks. Seed and numbers change from step to step
+// and lie in memory of the backend, where calls that are repeated find those of their step.
 struct DropoutMask {
-  const DropoutNumbers* numbers = nullptr;
-  std::uint64_t skipped = 0;  // the number of element 0 is `first` + `skipped`
+  const std::uint64_t* seed = nullptr;
+  const std::int64_t* samples = nullptr;  // by column
+  std::size_t elements = 1;               // of a sample
   float rate = 0;
   // Elements are numbered as in a plain image, wherever they lie: where `block` is not 0, that many channels of a pixel
   // lie side by side.

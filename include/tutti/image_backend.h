@@ -90,12 +90,21 @@ struct NormalizationWeights {
   double update = 0;   // weight of these columns in the running statistics
 };
 
+// Sums of an operation that all ranks work on together. Every rank makes the call, also one without columns.
+class SumOverRanks {
+ public:
+  virtual ~SumOverRanks() = default;
+  // `sums`, on the host, of `count` values per channel become those of all ranks. Returns how many values all have.
+  virtual double sum(std::span<double> sums, double count) = 0;
+};
+
 // y = [max 0] scale * (x - mean) / sqrt(variance + epsilon) + bias [+ added], per channel.
 struct BatchNormalization {
   ImageExtent extent;
   double epsilon = 1e-5;
   const NormalizationWeights* weights = nullptr;  // training, on statistics of these columns; null: on the running ones
   bool relu = false, add = false;
+  SumOverRanks* ranks = nullptr;  // training: statistics are those of the columns of all ranks; waits for the device
 };
 struct NormalizationParameters {
   const float *scale = nullptr, *bias = nullptr;

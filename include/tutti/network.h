@@ -21,9 +21,12 @@ namespace tutti {
 // What changes from epoch to epoch.
 struct NetworkMode {
   double dropout_rate = 0;
-  std::uint64_t dropout_seed = 0;  // of the epoch: (worker * maxEpochs + epoch) * random_nodes() (semantics 6)
+  std::uint64_t dropout_seed = 0;  // of the epoch: epoch * random_nodes() (semantics 6), on all ranks
   // Instead of what the batch normalisation nodes say themselves, in samples.
   std::optional<double> normalization_time_constant = std::nullopt, blend_time_constant = std::nullopt;
+  // Adds up over the ranks that share a minibatch, for batch normalisation with synchronized = true; null: this rank
+  // works alone. Every rank calls it equally often in a step, also with an empty share.
+  std::function<void(std::span<double>)> sum_over_ranks = nullptr;
 };
 
 struct NetworkOptions {
@@ -87,6 +90,7 @@ class Network {
   std::vector<NodeResult> evaluations() const;
 
   void set_mode(const NetworkMode&);
+  const NetworkMode& mode() const;
   // Truncated sequences: forgets what the lanes have kept; and whether steps that are run change it.
   void forget_states();
   void keep_states(bool);
@@ -133,6 +137,7 @@ class Network {
   // `share` makes rank 0's numbers everybody's (it alone has read the data; a single process passes one that does
   // nothing): statistics do not depend on the number of ranks.
   void precompute_end(const std::function<void(std::span<float>)>& share);
+  void precompute_restored();  // the statistics have been loaded with the weights of a model
 
   std::string describe() const;        // memory planned, operations fused: for the settings printed at start
   std::size_t gradient_nodes() const;  // "%d nodes with gradient" of the start-up line

@@ -51,7 +51,9 @@ struct Batch {
   std::int64_t global_columns = 0;      // with packing gaps, summed over ranks (semantics 6 and 8.3)
   std::int64_t position = 0;            // samples of the epoch delivered before this minibatch, over all ranks
   std::int64_t minibatch = 0;           // its number, from 0 where the plan starts
-  std::int64_t offset = 0;              // what tells apart, in samples, the lots that one rank has of a minibatch
+  // Of each sequence of the share: the samples of the epoch before it, over all ranks. What is drawn at random for a
+  // sample follows from its place, so it does not depend on who has it. Empty: the share is the whole minibatch.
+  std::span<const std::int64_t> sequence_positions;
 };
 
 // One epoch as the step loop wants it. An epoch covers the global sample positions

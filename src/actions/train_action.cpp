@@ -226,6 +226,20 @@ void check_contributions(const ActionContext& context, Training& t) {
         Diagnostic{where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam"});
 }
 
+// Statistics over all ranks need every rank in every step.
+void check_synchronized(const ActionContext& context, const Training& t) {
+  if (t.world->size() == 1 || (!deals_lots(t.sgd.parallel) && !t.sgd.parallel.servers.backup_workers)) return;
+  for (const graph::Node& node : t.network->graph().nodes)
+    if (node.operation == "BatchNormalization" && graph::flag(node, "synchronized", false))
+      return context.problems->add(
+          Diagnostic{node.where,
+                     fmt::format("BatchNormalization '{}': synchronized = true sums statistics over all ranks in every "
+                                 "step, and with this method no rank waits for the others",
+                                 node.name),
+                     "use a method whose ranks make their steps together (DataParallelSGD, ASA, ModelAveragingSGD, "
+                     "BlockMomentumSGD, EASGD, policy = sync), or synchronized = false"});
+}
+
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   ParallelTrainOptions parallel = t.sgd.parallel;
@@ -255,6 +269,7 @@ void make_exchange(const ActionContext& context, Training& t) {
     return;
   }
   check_contributions(context, t);
+  if (together) check_synchronized(context, t);
   t.strategy_name = t.strategy->state_name();
   const bool grouped = together && parallel.groups.any();
   if (t.strategy_name.empty())

@@ -175,9 +175,9 @@ Tensor normalization(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
   if (!(momentum >= 0 && momentum < 1)) fail(l, fmt::format("momentum = {} is not in [0, 1)", momentum));
   const double constant = momentum == 0 ? 0 : -static_cast<double>(w.minibatch()) / std::log(momentum);
   const std::string dims = rank > 1 ? fmt::format("Repeat ({}, 1) : Inferred", rank - 1) : "Inferred";
-  const std::string f = w.function(
-      l, fmt::format("_Keras.Normalization {{{}, {}, {}, {}, {}, {}}}", dims, rank > 1, flag(l, {"scale"}, true),
-                     flag(l, {"center"}, true), constant, number(l, {"epsilon"}, 1e-3)));
+  const std::string f = w.function(l, fmt::format("_Keras.Normalization {{{}, {}, {}, {}, {}, {}, {}}}", dims, rank > 1,
+                                                  flag(l, {"scale"}, true), flag(l, {"center"}, true), constant,
+                                                  number(l, {"epsilon"}, 1e-3), flag(l, {"synchronized"}, false)));
   return named(x, w.define(l.name + "_output", fmt::format("{} ({})", f, x.name)));
 }
 

@@ -300,7 +300,7 @@ CNTK2 = {
     new ComputationNode { operation = 'MaxUnpooling'; inputs = _ : poolInput; poolingType = 'max' }
   ROIPooling (_, rois, shape, tag='') = new ComputationNode { operation = 'ROIPooling'; inputs = _ : rois }
   BatchNormalization (_, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=0, blendTimeConstant=0,
-                      epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', tag='') =
+                      epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', synchronized=false, tag='') =
     new ComputationNode { operation = 'BatchNormalization'; inputs = _ : scale : bias : runMean : runVariance }
   Times (_, y, outputRank=1, inferInputRankToMap=-1, tag='') = new ComputationNode { operation = 'Times'; inputs = _ : y }
   ElementTimes (_, y, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = _ : y }

@@ -31,7 +31,7 @@ MaxUnpooling (unpoolInput, poolInput, kernelDims, stride=1, autoPadding=true, lo
   new ComputationNode { operation = 'MaxUnpooling'; inputs = unpoolInput : poolInput; poolingType = 'max' }
 ROIPooling (x, rois, shape, tag='') = new ComputationNode { operation = 'ROIPooling'; inputs = x : rois }
 BatchNormalization (input, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=0, blendTimeConstant=0,
-                    epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', tag='') =
+                    epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', synchronized=false, tag='') =
   new ComputationNode { operation = 'BatchNormalization'; inputs = input : scale : bias : runMean : runVariance }
 LocalResponseNormalization (x, depthRadius, bias, alpha, beta, tag='') =
   new ComputationNode { operation = 'LocalResponseNormalization'; inputs = x }
@@ -94,9 +94,9 @@ _ImageAxes (dims) =
   if Length (dims) < 2 then Fail ("the input needs axes of an image and, last, one of channels")
   else array[0..Length (dims)-2] (i => dims[i])
 
-# The time constant counts samples. With spatialRank=2 there is one mean for each channel of an image, with 0 one for each element.
+# The time constant counts samples. synchronized: statistics of the whole minibatch instead of each rank's share. With spatialRank=2 there is one mean for each channel of an image, with 0 one for each element.
 BatchNormalizationLayer {spatialRank=0, initialScale=1, normalizationTimeConstant=5000, blendTimeConstant=0, epsilon=0.00001,
-                         useCntkEngine=false} = {
+                         useCntkEngine=false, synchronized=false} = {
   shape = if spatialRank == 0 then Inferred else Repeat (spatialRank, 1) : Inferred
   scale = ParameterTensor {shape, init='fixedValue', value=initialScale}
   bias = ParameterTensor {shape, init='fixedValue', value=0}
@@ -104,7 +104,7 @@ BatchNormalizationLayer {spatialRank=0, initialScale=1, normalizationTimeConstan
   runVariance = ParameterTensor {shape, init='fixedValue', value=0, learningRateMultiplier=0}
   apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatialRank > 0,
                                   normalizationTimeConstant=normalizationTimeConstant, blendTimeConstant=blendTimeConstant,
-                                  epsilon=epsilon, useCntkEngine=useCntkEngine)
+                                  epsilon=epsilon, useCntkEngine=useCntkEngine, synchronized=synchronized)
 }.apply
 
 # x / (k + alpha/(2n+1) * sum of the squares of n channels on both sides and the channel itself) ** beta

@@ -23,13 +23,13 @@ _Keras = {
     apply (x) = ReLU (x) - alpha .* ReLU (-x)
   }.apply
 
-  Normalization {dims, spatial, scaled, shifted, timeConstant, epsilon} = {
+  Normalization {dims, spatial, scaled, shifted, timeConstant, epsilon, synchronized} = {
     scale = ParameterTensor {dims, init='fixedValue', value=1, learningRateMultiplier=if scaled then 1 else 0}
     bias = ParameterTensor {dims, init='fixedValue', value=0, learningRateMultiplier=if shifted then 1 else 0}
     runMean = ParameterTensor {dims, init='fixedValue', value=0, learningRateMultiplier=0}
     runVariance = ParameterTensor {dims, init='fixedValue', value=1, learningRateMultiplier=0}
     apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=timeConstant,
-                                    epsilon=epsilon, useCntkEngine=false)
+                                    epsilon=epsilon, useCntkEngine=false, synchronized=synchronized)
   }.apply
 
   Delayed (units, x, goBackwards) =

@@ -300,7 +300,7 @@ std::vector<Function> images() {
        "BatchNormalization",
        {node("x"), node("scale"), node("bias"), node("runMean"), node("runVariance"), flag({"spatial"}, false),
         number({"normalizationTimeConstant"}, 0), number({"blendTimeConstant"}, 0), number({"epsilon"}, 0.00001),
-        flag({"useCntkEngine"}, true), layout(), flag({"_eval"}, false),
+        flag({"useCntkEngine"}, true), layout(), flag({"synchronized"}, false), flag({"_eval"}, false),
         ignored({"engine"}, "the device decides which one is used"),
         ignored({"expAvgFactor"}, "normalizationTimeConstant says how fast the running statistics move")},
        // With eval=true the running statistics are used in training too, and kept.

@@ -64,6 +64,7 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
         {"blendTimeConstant", number},
         {"epsilon", number},
         {"useCntkEngine", flag},
+        {"synchronized", flag},
         {"imageLayout", text}}},
       {"LocalResponseNormalization", {{"depthRadius", integer}, {"bias", number}, {"alpha", number}, {"beta", number}}},
   };

@@ -49,6 +49,11 @@ class Moved {
 std::vector<GradientMismatch> check_gradients(Network& network, const Batch& batch,
                                               const GradientCheckOptions& options) {
   NoSink sink;
+  // The criterion of this rank, so statistics of this rank.
+  const NetworkMode mode = network.mode();
+  NetworkMode alone = mode;
+  alone.sum_over_ranks = nullptr;
+  network.set_mode(alone);
   // Every pass begins with the same statistics and states of truncated sequences, and so does the step behind the
   // check.
   network.keep_states(false);
@@ -86,6 +91,7 @@ std::vector<GradientMismatch> check_gradients(Network& network, const Batch& bat
     }
   pass();
   network.keep_states(true);
+  network.set_mode(mode);
   return wrong;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,6 +68,13 @@ struct PieceRange {
   std::size_t index = 0, first = 0, count = 0;
 };
 
+// The place in the epoch of the sample in each column, over all ranks, for what is drawn at random.
+struct SampleNumbers {
+  std::vector<std::int64_t> columns;
+  DeviceBuffer there;    // the same in memory of the backend
+  bool current = false;  // in this part of a step
+};
+
 // The state of one forward and backward over a (part of a) share.
 struct Run {
   explicit Run(Backend& b) : backend(b) {}
@@ -96,15 +104,30 @@ struct Run {
   float gradient_scale = 1;  // of the criterion, so that gradients keep clear of the smallest numbers of float16
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
-  std::uint64_t position = 0;                                              // number of the first column in this epoch
-  std::size_t skipped = 0;                                                 // columns before the first, in a loop
+  std::int64_t position = 0;                     // samples of the epoch before the minibatch
+  std::vector<std::int64_t> sequence_positions;  // and before each sequence of the part; where columns are packed
+  bool packed = false;                           // columns lie as `sequences` says
+  std::size_t planned_columns = 0;
+  std::vector<SampleNumbers> samples;  // by dynamic axis, then one for what has none
+  std::size_t skipped = 0;             // columns before the first, in a loop
   std::optional<double> normalization_time_constant, blend_time_constant;  // instead of the nodes' own
+  const std::function<void(std::span<double>)>* sum_over_ranks =
+      nullptr;  // NetworkMode's, while a minibatch is trained
 
+  // Before what needs them runs: the numbers of the samples of `o`.
+  void number_samples(const Operand& o);
+  const std::int64_t* sample_numbers(const Operand& o) const {
+    return reinterpret_cast<const std::int64_t*>(samples[o.per_sample ? o.axis : columns.size()].there.data()) +
+           (o.per_sample ? skipped : 0);
+  }
   std::uint64_t version(const Operand& o) const { return o.lasting ? weights_version : 0; }
   std::size_t rows(const Operand& o) const { return o.per_sample ? columns[o.axis] : 1; }
   std::size_t count(const Operand& o) const { return rows(o) * o.elements; }
   float* value(const Operand& o) const { return values[o.tensor]; }
   float* gradient(const Operand& o) const { return gradients[o.tensor]; }
+
+ private:
+  void number_packed(std::size_t axis, std::vector<std::int64_t>& numbers) const;
 };
 
 class Kernel {
@@ -145,6 +168,7 @@ class Kernel {
   bool sums_in_double = false;                      // leaves its result in Run::sums as well
   bool announces = false;  // backward announces the pieces of input 0 itself when `finishes` is set
   bool finishes = false;
+  bool synchronized = false;                // adds up over the ranks in both directions, also without columns
   std::size_t told_bytes = 0, told_at = 0;  // how many tell() writes; set by the program: where
 
   // Whether the gradient of input k is added to what stands there.

@@ -130,6 +130,8 @@ void Program::prepare(Run& run) const {
   run.sparse.resize(tensors), run.pieces.resize(tensors), run.columns.resize(code_.axes.size());
   run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors),
       run.rooms.resize(tensors);
+  run.samples.resize(code_.axes.size() + 1);
+  run.packed = code_.sequential, run.planned_columns = columns_;
   run.told.resize(told_);
   if (told_ > 0) run.told_there.room(backend_, told_ / sizeof(float));
   for (std::size_t t = 0; t < tensors; ++t) {

@@ -352,6 +352,8 @@ std::vector<NodeResult> Network::evaluations() const {
 
 void Network::set_mode(const NetworkMode& mode) { impl_->mode = mode; }
 
+const NetworkMode& Network::mode() const { return impl_->mode; }
+
 std::size_t Network::random_nodes() const { return impl_->training ? impl_->training->program.code().random_nodes : 0; }
 
 std::string Network::describe() const {

@@ -57,7 +57,9 @@ struct Executable {
     std::int64_t place = 0;
   } sent;
   bool was_sent(const Batch& b) const { return sent.batch == &b && sent.place == place_of(b); }
-  static std::int64_t place_of(const Batch& b) { return b.position + b.offset; }
+  static std::int64_t place_of(const Batch& b) {
+    return b.sequence_positions.empty() ? b.position : b.sequence_positions.front();
+  }
 };
 
 struct Network::Impl {
@@ -117,7 +119,11 @@ struct Network::Impl {
   // Points the inputs of `e` at this part; its memory is grown when the part is larger than planned.
   void attach(Executable& e, const Batch&, const Part&);
   const std::vector<Part>& parts(Executable& e, const Batch&);
+  void join_ranks(Executable& e, const Batch&);
+  void join_backward(Executable& e);
   void attach_input(Executable& e, std::size_t tensor, const Batch&, const Part&);
+  void number_sequences(Executable& e, const Batch&, const Part&);
+  void number_columns(Executable& e, std::size_t axis, const StreamData&, const Batch&, const Columns&);
   // Columns of a dense stream where the backend can read them; `there`: they have been uploaded.
   const float* at_backend(Executable& e, std::size_t tensor, const StreamData&, const Columns&, bool there);
   // Uploads the dense inputs of what comes next, if it comes in one part.

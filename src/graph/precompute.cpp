@@ -100,4 +100,9 @@ void Network::precompute_end(const std::function<void(std::span<float>)>& share)
   m.statistics.reset();
 }
 
+void Network::precompute_restored() {
+  for (graph::Node& node : impl_->graph.nodes)
+    if (open(node)) node.attributes[done] = true;
+}
+
 }  // namespace tutti

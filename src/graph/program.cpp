@@ -309,6 +309,16 @@ void Program::forward(Run& run, Repeater* repeater) const {
   }
 }
 
+void Program::join_forward(Run& run) const {
+  for (const auto& kernel : kernels_)
+    if (kernel->synchronized) kernel->forward(run);
+}
+
+void Program::join_backward(Run& run) const {
+  for (const auto i : active_)
+    if (kernels_[i]->synchronized) kernels_[i]->backward(run);
+}
+
 // Runs a kernel, or the loop that begins with it; returns the last one that has run.
 std::size_t Program::forward_one(Run& run, std::size_t i) const {
   if (loop_of_[i] != none) {
@@ -348,7 +358,8 @@ std::string Program::first_not_finite(Run& run) const {
 
 // Sequences that have been sliced or gathered away leave a result without columns: nothing flows back from it.
 void Program::backward_one(Run& run, const Kernel& kernel) const {
-  if (!kernel.code.out.per_sample || run.rows(kernel.code.out) > 0) return kernel.backward(run);
+  if (!kernel.code.out.per_sample || run.rows(kernel.code.out) > 0 || (kernel.synchronized && run.sum_over_ranks))
+    return kernel.backward(run);
   for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
     const Operand& in = kernel.code.in[k];
     const bool keeps = !run.first_part && !run.pieces[in.tensor].empty();

@@ -25,7 +25,7 @@ class Notes final : public PieceSink {
 
 }  // namespace
 
-// Left out: what sends lists of the host (sparse inputs), or makes the columns of an axis.
+// Left out: what sends lists of the host (sparse inputs), makes the columns of an axis or waits for other ranks.
 bool repeats(const Instruction& i) {
   static const std::set<std::string> same = {"Times",
                                              "TransposeTimes",
@@ -85,7 +85,7 @@ bool repeats(const Instruction& i) {
                                              "FutureValue",
                                              "LSTM",
                                              "GRU"};
-  return !i.reads_sparse && same.contains(i.operation);
+  return !i.reads_sparse && same.contains(i.operation) && !flag(i.node, "synchronized", false);
 }
 
 void Repeater::begin(const Run& run) {

@@ -31,6 +31,12 @@ Columns columns_of(const StreamData& stream, std::size_t first, std::size_t last
           static_cast<std::size_t>(stream.sequence_begin[last])};
 }
 
+// Samples of the epoch before a sequence of the share. Without numbers it is the whole minibatch, of single samples.
+std::int64_t position_of(const Batch& batch, std::size_t sequence) {
+  return batch.sequence_positions.empty() ? batch.position + static_cast<std::int64_t>(sequence)
+                                          : batch.sequence_positions[sequence];
+}
+
 bool counts_sequences(const graph::Lowered& code) { return code.axes.size() > 1 || code.sequential; }
 
 // Stands between the program and whoever takes the pieces.
@@ -135,8 +141,8 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
                     t.name, count, e.run.columns[t.axis]));
   const bool sequential = e.program.sequential();
   if (sequential) attach_sequences(e, tensor, stream, part);
+  if (e.run.columns[t.axis] == none && !sequential) number_columns(e, t.axis, stream, batch, c);
   e.run.columns[t.axis] = count;
-  e.run.position = std::max(e.run.position, static_cast<std::uint64_t>(batch.position + batch.offset) + c.first);
   if (stream.column_begin.empty()) {
     const float* values = at_backend(e, tensor, stream, c, e.was_sent(batch));
     if (sequential)
@@ -152,6 +158,34 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * t.elements);
   backend->densify(e.run.sparse[tensor], t.elements, room);
   e.run.values[tensor] = room;
+}
+
+// Where the samples of the epoch stand that this part is of, for what is drawn at random.
+void Network::Impl::number_sequences(Executable& e, const Batch& batch, const Part& part) {
+  e.run.position = batch.position;
+  for (auto& s : e.run.samples) s.current = false;
+  e.run.sequence_positions.clear();
+  if (e.program.code().random_nodes == 0 || !e.program.sequential()) return;
+  for (std::size_t s = part.first; s < part.last; ++s) e.run.sequence_positions.push_back(position_of(batch, s));
+}
+
+// The same column by column, of a stream whose columns are used as they come.
+void Network::Impl::number_columns(Executable& e, std::size_t axis, const StreamData& stream, const Batch& batch,
+                                   const Columns& c) {
+  if (e.program.code().random_nodes == 0) return;
+  auto& numbers = e.run.samples[axis].columns;
+  numbers.clear();
+  if (stream.sequence_begin.empty()) {
+    for (std::size_t i = c.first; i < c.last; ++i) numbers.push_back(position_of(batch, i));
+    return;
+  }
+  const auto& begin = stream.sequence_begin;
+  auto next = std::upper_bound(begin.begin(), begin.end(), static_cast<std::int64_t>(c.first));
+  for (auto i = static_cast<std::int64_t>(c.first); i < static_cast<std::int64_t>(c.last); ++i) {
+    while (*next <= i) ++next;
+    const auto sequence = static_cast<std::size_t>(next - begin.begin() - 1);
+    numbers.push_back(position_of(batch, sequence) + i - begin[sequence]);
+  }
 }
 
 const float* Network::Impl::at_backend(Executable& e, std::size_t tensor, const StreamData& stream, const Columns& c,
@@ -203,7 +237,7 @@ void Network::Impl::attach_sequences(Executable& e, std::size_t tensor, const St
 void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) {
   const auto& tensors = e.program.code().tensors;
   std::fill(e.run.columns.begin(), e.run.columns.end(), none);
-  e.run.position = 0;
+  number_sequences(e, batch, part);
   e.run.fragments = batch.fragments;
   if (!batch.fragments.empty() && counts_sequences(e.program.code()))
     e.run.fragments = batch.fragments.subspan(part.first, part.last - part.first);
@@ -232,6 +266,23 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
   e.run.blend_time_constant = mode.blend_time_constant;
 }
 
+// A share without samples: other ranks wait for what this one adds to their statistics, which is nothing.
+void Network::Impl::join_ranks(Executable& e, const Batch& batch) {
+  if (!mode.sum_over_ranks) return;
+  attach(e, batch, {});
+  e.run.sum_over_ranks = &mode.sum_over_ranks;
+  e.program.join_forward(e.run);
+  join_backward(e);
+}
+
+// The other ranks go on with their backward pass. This one has no part in it.
+void Network::Impl::join_backward(Executable& e) {
+  if (!e.run.sum_over_ranks) return;
+  std::fill(e.run.columns.begin(), e.run.columns.end(), 0);
+  e.program.join_backward(e.run);
+  e.run.sum_over_ranks = nullptr;
+}
+
 Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
@@ -251,7 +302,9 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     const auto [part, mark] = *std::exchange(untold, {});
     m.backend->wait_for(mark);
     m.tally(e, tally);
-    if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
+    if (!std::isnan(tally.criterion)) return;
+    m.join_backward(e);
+    m.report_not_finite(e, batch, part, *m.criterion);
   };
   Announcer announcer(pieces, *m.backend, std::ref(tell));
   e.run.sink = &announcer;
@@ -264,6 +317,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
+    m.join_ranks(e, batch);
     if (!pieces.follows_device()) m.backend->finish();
     e.program.announce_all(e.run);
   }
@@ -273,15 +327,17 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     e.sent = {};
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
+    e.run.sum_over_ranks = m.mode.sum_over_ranks ? &m.mode.sum_over_ranks : nullptr;
     e.repeater.begin(e.run);
     e.program.forward(e.run, &e.repeater);
     if (m.late)
       m.keep_results(e);
     else
       untold = {parts[p], m.backend->mark()};
-    if (m.backend->is_host()) tell();
+    if (m.backend->is_host() || e.run.sum_over_ranks) tell();
     e.program.backward(e.run, &e.repeater);
     tell();
+    e.run.sum_over_ranks = nullptr;
   }
   if (!pieces.follows_device()) m.backend->finish();
   if (m.late && m.late->full()) m.tell_earliest(tally);

@@ -70,6 +70,7 @@ void FragmentCutter::append(SequenceSource& source, const Held& held, const Piec
   }
   share.end_sequence(piece.end - piece.begin);
   share.add_fragment({piece.lane, piece.begin == 0, piece.ends});
+  share.positions().push_back(piece.position);
 }
 
 void FragmentCutter::read(SequenceSource& source, const std::vector<Piece>& pieces, Share& share) {

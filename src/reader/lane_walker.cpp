@@ -39,7 +39,7 @@ void LaneWalker::fill(Lane& lane) {
 void LaneWalker::cut(Lane& lane, std::size_t number, LaneStep& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks);
   const bool mine = number % ranks == static_cast<std::size_t>(plan_.rank);
-  std::int64_t room = std::min(length_, lane.left);
+  std::int64_t room = std::min(length_, lane.left), position = step.position + step.global_samples;
   step.global_samples += room;
   lane.left -= room;
   while (room > 0) {
@@ -47,8 +47,10 @@ void LaneWalker::cut(Lane& lane, std::size_t number, LaneStep& step) {
     const std::int64_t steps = std::min(room, r.samples - r.done);
     const bool ends = r.done + steps == r.samples;
     if (mine)
-      step.mine.push_back({r.sequence, r.done, r.done + steps, static_cast<std::int32_t>(number / ranks), ends});
+      step.mine.push_back(
+          {r.sequence, r.done, r.done + steps, static_cast<std::int32_t>(number / ranks), ends, position});
     r.done += steps;
+    position += steps;
     room -= steps;
     if (ends) lane.running.pop_front();
   }

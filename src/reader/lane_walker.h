@@ -21,15 +21,16 @@ struct Truncation {
 struct Piece {
   std::uint32_t sequence = 0;
   std::int64_t begin = 0, end = 0;
-  std::int32_t lane = 0;  // of this rank, from 0
-  bool ends = false;      // nothing of the sequence comes after
+  std::int32_t lane = 0;      // of this rank, from 0
+  bool ends = false;          // nothing of the sequence comes after
+  std::int64_t position = 0;  // samples of the epoch before it, minibatch by minibatch and lane by lane
 };
 
 struct LaneStep {
   std::vector<Piece> mine;  // lane by lane
   std::int64_t global_samples = 0;
   std::int64_t columns = 0, global_columns = 0;  // of this rank, of all
-  std::int64_t position = 0, minibatch = 0, offset = 0;
+  std::int64_t position = 0, minibatch = 0;
   std::int64_t sweep = 0;
 };
 

@@ -2,6 +2,8 @@
 // Joins the walk over the global order with the data of the source.
 #include "reader/minibatch_maker.h"
 
+#include <algorithm>
+
 namespace tutti::reader {
 namespace {
 
@@ -11,7 +13,14 @@ void describe_step(const auto& step, Batch& batch) {
   batch.global_columns = step.global_columns;
   batch.position = step.position;
   batch.minibatch = step.minibatch;
-  batch.offset = step.offset;
+}
+
+// Those of the sequences that are there.
+void note_positions(const Step& step, Share& share) {
+  auto& left_out = share.left_out();
+  for (std::size_t i = 0; i < step.mine.size(); ++i)
+    if (std::find(left_out.begin(), left_out.end(), step.mine[i]) == left_out.end())
+      share.positions().push_back(step.positions[i]);
 }
 
 }  // namespace
@@ -34,6 +43,7 @@ bool MinibatchMaker::make(Share& share) {
   share.clear();
   source_->begin_sweep(step_.sweep);
   source_->read(step_.mine, share);
+  note_positions(step_, share);
   describe_step(step_, share.finish());
   return true;
 }

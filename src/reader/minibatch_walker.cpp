@@ -47,11 +47,12 @@ bool MinibatchWalker::cut(Step& step) {
   first_place_ = cursor_.place();
   sequences_.clear();
   lengths_.clear();
+  begins_.clear();
   for (bool first = true; !cursor_.at_sweep_end(); first = false) {
     const std::int64_t samples = index.samples_of(cursor_.peek());
     if (!first && cursor_.position() - begin + samples > most) break;
+    if (!index.single_samples()) lengths_.push_back(samples), begins_.push_back(cursor_.position() - begin);
     sequences_.push_back(cursor_.take());
-    if (!index.single_samples()) lengths_.push_back(samples);
   }
   step.global_samples = cursor_.position() - begin;
   return true;
@@ -62,32 +63,28 @@ bool MinibatchWalker::keep(int share, Step& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks), mine = static_cast<std::size_t>(share);
   const auto parts = static_cast<std::size_t>(plan_.parts), part = static_cast<std::size_t>(plan_.part);
   step.mine.clear();
+  step.positions.clear();
   const std::size_t first = (mine + ranks - first_place_ % ranks) % ranks;
   const std::size_t first_of_part = first + (part + parts - (first_place_ + first) / ranks % parts) % parts * ranks;
   if (share >= 0)
-    for (std::size_t i = first_of_part; i < sequences_.size(); i += ranks * parts) step.mine.push_back(sequences_[i]);
+    for (std::size_t i = first_of_part; i < sequences_.size(); i += ranks * parts) {
+      step.mine.push_back(sequences_[i]);
+      step.positions.push_back(step.position + (begins_.empty() ? static_cast<std::int64_t>(i) : begins_[i]));
+    }
   step.columns = static_cast<std::int64_t>(step.mine.size());
   step.global_columns = step.global_samples;
   if (!cursor_.index().single_samples()) count_columns(share, first_of_part, ranks * parts, step);
-  step.offset = plan_.dealer ? step.global_samples * share / plan_.ranks : 0;
   return share >= 0 && first < sequences_.size();
 }
 
-// `first` and `stride` say which sequences this rank has; of all ranks it counts whole shares.
+// Packed as one rank would pack the whole minibatch, so that the count does not depend on the number of ranks.
+// `first` and `stride` say which sequences this rank has.
 void MinibatchWalker::count_columns(int share, std::size_t first, std::size_t stride, Step& step) {
-  const auto ranks = static_cast<std::size_t>(plan_.ranks);
-  step.columns = step.global_columns = 0;
-  const auto columns_from = [&](std::size_t begin, std::size_t step_by) {
-    rank_lengths_.clear();
-    for (std::size_t i = begin; i < lengths_.size(); i += step_by) rank_lengths_.push_back(lengths_[i]);
-    return packing_.columns(rank_lengths_);
-  };
-  for (std::size_t r = 0; r < std::min(ranks, lengths_.size()); ++r) {
-    const std::int64_t columns = columns_from(r, ranks);
-    step.global_columns += columns;
-    if (plan_.parts == 1 && (first_place_ + r) % ranks == static_cast<std::size_t>(share)) step.columns = columns;
-  }
-  if (plan_.parts > 1 && share >= 0 && first < lengths_.size()) step.columns = columns_from(first, stride);
+  step.global_columns = packing_.columns(lengths_);
+  rank_lengths_.clear();
+  if (share >= 0)
+    for (std::size_t i = first; i < lengths_.size(); i += stride) rank_lengths_.push_back(lengths_[i]);
+  step.columns = packing_.columns(rank_lengths_);
 }
 
 }  // namespace tutti::reader

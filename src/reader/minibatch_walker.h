@@ -14,11 +14,12 @@
 namespace tutti::reader {
 
 struct Step {
-  std::vector<std::uint32_t> mine;  // sequences of this rank, in order
+  std::vector<std::uint32_t> mine;      // sequences of this rank, in order
+  std::vector<std::int64_t> positions;  // of the same, as in Batch
   std::int64_t global_samples = 0;
-  std::int64_t columns = 0, global_columns = 0;          // of this rank, of all
-  std::int64_t position = 0, minibatch = 0, offset = 0;  // as in Batch
-  std::int64_t sweep = 0;                                // that all of them belong to
+  std::int64_t columns = 0, global_columns = 0;  // of this rank, of the whole minibatch
+  std::int64_t position = 0, minibatch = 0;      // as in Batch
+  std::int64_t sweep = 0;                        // that all of them belong to
 };
 
 class MinibatchWalker {
@@ -41,6 +42,7 @@ class MinibatchWalker {
   std::uint32_t first_place_ = 0;
   std::vector<std::uint32_t> sequences_;
   std::vector<std::int64_t> lengths_, rank_lengths_;
+  std::vector<std::int64_t> begins_;  // samples of the minibatch before each sequence; empty: one sample each
   Packing packing_;
 };
 

@@ -68,6 +68,7 @@ void Share::clear() {
   for (auto& s : streams_) s.clear();
   left_out_.clear();
   fragments_.clear();
+  positions_.clear();
   batch_.sequences = batch_.samples = 0;
 }
 
@@ -111,6 +112,7 @@ void Share::count(std::int64_t sequences, std::int64_t samples) {
 Batch& Share::finish() {
   for (std::size_t i = 0; i < streams_.size(); ++i) batch_.streams[i] = streams_[i].view();
   batch_.fragments = fragments_;
+  batch_.sequence_positions = positions_;
   return batch_;
 }
 

@@ -56,6 +56,9 @@ class Share {
   void count(std::int64_t sequences, std::int64_t samples);
   std::int64_t sequences() const { return batch_.sequences; }
 
+  // Batch::sequence_positions, one for each sequence.
+  std::vector<std::int64_t>& positions() { return positions_; }
+
   // Sequences that were asked for and are missing because their data are damaged.
   std::vector<std::uint32_t>& left_out() { return left_out_; }
 
@@ -66,6 +69,7 @@ class Share {
   std::vector<StreamBuffer> streams_;
   std::vector<std::uint32_t> left_out_;
   std::vector<Fragment> fragments_;
+  std::vector<std::int64_t> positions_;
   Batch batch_;
 };
 

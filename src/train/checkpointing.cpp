@@ -56,6 +56,7 @@ void store(Training& t) {
 void load(Training& t, const ResumePoint& point) {
   auto view = view_model(*t.network);
   load_model(point, view, *t.world);
+  t.network->precompute_restored();
   const CheckpointState s = load_state(point, *t.optimizer, *t.world);
   t.progress = {s.epoch,       s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
                 s.epoch_tally, s.dropped_samples};

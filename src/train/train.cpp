@@ -135,11 +135,12 @@ void run_parts(Training& t, const StepScalarsOfEpoch& scalars, std::int64_t mini
     if (shares && from > 0) t.strategy->begin_sharing(epoch);
     NetworkMode mode;
     mode.dropout_rate = t.sgd.dropout_rate.at(static_cast<std::size_t>(epoch));
-    mode.dropout_seed = static_cast<std::uint64_t>((shares ? t.world->rank() : 0) * t.sgd.max_epochs + epoch) *
-                        t.network->random_nodes();
+    mode.dropout_seed = static_cast<std::uint64_t>(epoch) * t.network->random_nodes();
     const auto at = static_cast<std::size_t>(epoch);
     mode.normalization_time_constant = SgdOptions::once_set(t.sgd.normalization_time_constant, at);
     mode.blend_time_constant = SgdOptions::once_set(t.sgd.normalization_blend_time_constant, at);
+    if (shares && t.world->size() > 1)
+      mode.sum_over_ranks = [&t](std::span<double> sums) { t.world->all_reduce_sum(sums); };
     t.network->set_mode(mode);
     run_epoch(t, plan_of(t, shares, minibatch), scalars, shares ? until : std::min(from, until));
   }

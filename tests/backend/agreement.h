@@ -46,6 +46,12 @@ class Desk {
     std::memcpy(bytes.data(), &numbers, sizeof numbers);
     return reinterpret_cast<const T*>(put(bytes));
   }
+  template <class T>
+  const T* put_all(const std::vector<T>& numbers) {
+    Floats bytes(numbers.size() * sizeof(T) / sizeof(float));
+    std::memcpy(bytes.data(), numbers.data(), numbers.size() * sizeof(T));
+    return reinterpret_cast<const T*>(put(bytes));
+  }
   void take(const float* p, std::size_t n) {
     const std::size_t at = results.size();
     results.resize(at + n);

@@ -36,6 +36,10 @@ class Halves : public testing::TestWithParam<ComputeType> {
     const T* put_numbers(const T& numbers) {
       return desk_.put_numbers(numbers);
     }
+    template <class T>
+    const T* put_all(const std::vector<T>& numbers) {
+      return desk_.put_all(numbers);
+    }
     Floats take(const float* p, std::size_t n) {
       float* const floats = desk_.put(Floats(n));
       backend.images().reorder(extent(n, element), extent(n), p, floats, false);
@@ -156,17 +160,20 @@ TEST_P(Halves, Combinations) {
 }
 
 TEST_P(Halves, DropoutAndStacks) {
-  const auto drops_the_same = [&](std::size_t n, bool add, std::size_t channels, std::size_t pixels) {
+  constexpr std::size_t columns = 2;
+  const std::vector<std::int64_t> samples{1234567890123, 5};
+  const auto drops_the_same = [&](std::size_t elements, bool add, std::size_t channels, std::size_t pixels) {
+    const std::size_t n = columns * elements;
     expect_rounded([&](Values& v) {
       float* y = v.put(coarse(n, 2));
-      gpu->dropout({v.put_numbers(DropoutNumbers{77, 1234567890123ull}), 0, 0.3f, channels, channels, pixels},
+      gpu->dropout({v.put_numbers(std::uint64_t{77}), v.put_all(samples), elements, 0.3f, channels, channels, pixels},
                    v.put(coarse(n, 1)), y, n, add, v.element);
       return Result{{v.take(y, n)}, {}};
     });
   };
   for (const bool add : {false, true}) {
     for (const std::size_t n : sizes) drops_the_same(n, add, 0, 0);
-    for (const std::size_t channels : {3, 8, 24}) drops_the_same(2 * channels * 5, add, channels, 5);
+    for (const std::size_t channels : {3, 8, 24}) drops_the_same(channels * 5, add, channels, 5);
   }
   EXPECT_TRUE(rounds_);
   // Lines of `part` channels into lines of `whole`.

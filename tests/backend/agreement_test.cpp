@@ -291,16 +291,25 @@ TEST_F(Agreement, BiasAndActivation) {
       });
 }
 
+// Samples whose numbers are far from those of their columns.
+DropoutMask mask_in(Desk& d, std::size_t columns, std::size_t elements, float rate) {
+  std::vector<std::int64_t> samples(columns);
+  for (std::size_t c = 0; c < columns; ++c) samples[c] = 1234567890 + static_cast<std::int64_t>(c % 4 < 2 ? c : 7 * c);
+  return {d.put_numbers(std::uint64_t{77}), d.put_all(samples), elements, rate};
+}
+
 TEST_F(Agreement, DropoutDropsTheSame) {
   compare(0, [](Desk& d) {
     for (const std::size_t n : sizes)
-      for (const bool add : {false, true}) {
-        float *x = d.put(random(n, 1)), *y = d.put(random(n, 2));
-        d.backend.dropout({d.put_numbers(DropoutNumbers{77, 1234567890120ull}), 3, 0.3f}, x, y, n, add);
-        d.take(y, n);
-        d.backend.dropout({d.put_numbers(DropoutNumbers{5, 3}), 0, 0.0f}, x, x, n, false);
-        d.take(x, n);
-      }
+      for (const std::size_t columns : {1, 9})
+        for (const bool add : {false, true}) {
+          const std::size_t count = columns * n;
+          float *x = d.put(random(count, 1)), *y = d.put(random(count, 2));
+          d.backend.dropout(mask_in(d, columns, n, 0.3f), x, y, count, add);
+          d.take(y, count);
+          d.backend.dropout(mask_in(d, columns, n, 0.0f), x, x, count, false);
+          d.take(x, count);
+        }
   });
 }
 
@@ -318,8 +327,9 @@ TEST_F(Agreement, DropoutOfChannelsSideBySideIsThatOfPlainImages) {
     const auto dropped = [&](Backend& backend, const Floats& image, std::size_t block) {
       return run(backend, [&](Desk& d) {
         float* x = d.put(image);
-        const DropoutNumbers* numbers = d.put_numbers(DropoutNumbers{77, 1234567890120ull});
-        d.backend.dropout({numbers, 3, 0.3f, block, channels, pixels}, x, x, n, false);
+        DropoutMask mask = mask_in(d, columns, channels * pixels, 0.3f);
+        mask.block = block, mask.channels = channels, mask.pixels = pixels;
+        d.backend.dropout(mask, x, x, n, false);
         d.take(x, n);
       });
     };

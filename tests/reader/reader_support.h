@@ -68,6 +68,7 @@ class NumberedSource final : public SequenceSource {
 struct Seen {
   std::vector<std::uint32_t> sequences;  // by NumberedSource
   std::int64_t samples = 0, columns = 0, global_samples = 0, global_columns = 0, position = 0;
+  std::vector<std::int64_t> positions = {};  // of the sequences
   bool operator==(const Seen&) const = default;
 };
 
@@ -76,6 +77,7 @@ inline std::vector<Seen> read_epoch(Reader& reader, const EpochPlan& plan, const
   reader.start_epoch(plan);
   while (const Batch* b = reader.next()) {
     Seen seen{{}, b->samples, b->columns, b->global_samples, b->global_columns, b->position};
+    seen.positions.assign(b->sequence_positions.begin(), b->sequence_positions.end());
     const StreamData& x = b->streams[0];
     for (std::int64_t s = 0; s < b->sequences; ++s)
       seen.sequences.push_back(

@@ -135,14 +135,25 @@ void CpuBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::siz
 void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
                          Element) {
   constexpr std::size_t work = 8;  // of an element
-  if (mask.block == 0)
-    return parallel(count, vector_unit, work,
-                    [&](std::size_t b, std::size_t e) { kernels_.dropout(mask, b, x + b, y + b, e - b, accumulate); });
-  const std::size_t run = mask.block * mask.pixels, runs = (mask.channels + mask.block - 1) / mask.block;
-  parallel(count / run, 1, work * run, [&](std::size_t b, std::size_t e) {
-    for (std::size_t r = b; r < e; ++r) {
-      const std::size_t first = (r / runs * mask.channels + r % runs * mask.block) * mask.pixels;
-      kernels_.dropout(mask, first, x + r * run, y + r * run, run, accumulate);
+  const auto first_of = [&](std::size_t column) {
+    return static_cast<std::uint64_t>(mask.samples[column]) * mask.elements;
+  };
+  if (mask.block > 0) {
+    const std::size_t run = mask.block * mask.pixels, runs = (mask.channels + mask.block - 1) / mask.block;
+    return parallel(count / run, 1, work * run, [&](std::size_t b, std::size_t e) {
+      for (std::size_t r = b; r < e; ++r)
+        kernels_.dropout(mask, first_of(r / runs) + r % runs * run, x + r * run, y + r * run, run, accumulate);
+    });
+  }
+  parallel(count, vector_unit, work, [&](std::size_t b, std::size_t e) {
+    for (std::size_t at = b; at < e;) {
+      // Samples that follow each other are one row of numbers.
+      const std::size_t column = at / mask.elements;
+      std::size_t last = column;
+      while ((last + 1) * mask.elements < e && mask.samples[last + 1] == mask.samples[last] + 1) ++last;
+      const std::size_t n = std::min(e, (last + 1) * mask.elements) - at;
+      kernels_.dropout(mask, first_of(column) + at % mask.elements, x + at, y + at, n, accumulate);
+      at += n;
     }
   });
 }

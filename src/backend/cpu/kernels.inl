@@ -379,8 +379,7 @@ inline std::uint64_t mixed(std::uint64_t x) {
 }
 
 void dropout(const DropoutMask& mask, std::uint64_t first, const float* x, float* y, std::size_t n, bool add) {
-  const std::uint64_t key = mixed(mask.numbers->seed + 0x9e3779b97f4a7c15ull);
-  first += mask.numbers->first + mask.skipped;
+  const std::uint64_t key = mixed(*mask.seed + 0x9e3779b97f4a7c15ull);
   const float keep = 1.0f / (1.0f - mask.rate);
   const auto drop = [=](std::uint64_t number, std::size_t i) {
     const std::uint64_t r = mixed(key + number * 0x9e3779b97f4a7c15ull);

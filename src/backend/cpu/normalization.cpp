@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "backend/cpu/images.h"
 #include "backend/cpu/planes.h"
@@ -49,6 +50,37 @@ void moments(const ImageKernels& kernels, const Planes& p, const float* x, std::
   }
 }
 
+// Sum and sum of squares by channel, then over all ranks; returns how many values they are of.
+double sum_over_ranks(SumOverRanks& ranks, const Planes& p, std::vector<Totals>& first, std::vector<Totals>& second) {
+  std::vector<double> sums(2 * p.channels);
+  const auto visit = [&](const auto& f) {
+    for (std::size_t c = 0; c < p.channels; ++c)
+      f(sums[2 * c], first[c / p.period][c % p.period]), f(sums[2 * c + 1], second[c / p.period][c % p.period]);
+  };
+  visit([](double& sum, double mine) { sum = mine; });
+  const double count = ranks.sum(sums, static_cast<double>(p.pixels * p.columns));
+  visit([](double sum, double& all) { all = sum; });
+  return count;
+}
+
+// The same of all ranks, from those of this one. False if no rank has a column.
+bool moments_of_all(SumOverRanks& ranks, const Planes& p, std::vector<Totals>& mean, std::vector<Totals>& variance) {
+  const auto count = static_cast<double>(p.pixels * p.columns);
+  for (std::size_t g = 0; g < mean.size(); ++g)
+    for (std::size_t i = 0; i < image_lanes; ++i) {
+      variance[g][i] = count * (variance[g][i] + mean[g][i] * mean[g][i]);
+      mean[g][i] *= count;
+    }
+  const double all = sum_over_ranks(ranks, p, mean, variance);
+  if (all == 0) return false;
+  for (std::size_t g = 0; g < mean.size(); ++g)
+    for (std::size_t i = 0; i < image_lanes; ++i) {
+      mean[g][i] /= all;
+      variance[g][i] = std::max(0.0, variance[g][i] / all - mean[g][i] * mean[g][i]);
+    }
+  return true;
+}
+
 float mixed(double weight, float running, double fresh) {
   return static_cast<float>(weight * static_cast<double>(running) + (1 - weight) * fresh);
 }
@@ -76,10 +108,8 @@ void CpuImages::normalize(const BatchNormalization& op, const NormalizationParam
                           const float* added, float* y, float* work) {
   const Planes p(op.extent, channel_block());
   const Kept kept(work, p);
-  if (p.columns == 0) return;
-  p.each_group([&](std::size_t g) {
-    Totals mean{}, variance{};
-    if (op.weights) moments(images_, p, x, g, mean, variance);
+  if (p.columns == 0 && !op.ranks) return;
+  const auto apply = [&](std::size_t g, const Totals& mean, const Totals& variance) {
     settle(op, of, p, g, mean, variance, kept);
     Affine affine;
     affine.center = p.lanes(kept.mean, g);
@@ -91,6 +121,18 @@ void CpuImages::normalize(const BatchNormalization& op, const NormalizationParam
       const std::size_t at = p.at(c, g);
       images_.normalize(x + at, added ? added + at : nullptr, affine, op.relu, y + at, p.run(g));
     }
+  };
+  if (op.ranks) {
+    std::vector<Totals> mean(p.groups), variance(p.groups);
+    if (p.columns > 0) p.each_group([&](std::size_t g) { moments(images_, p, x, g, mean[g], variance[g]); });
+    if (moments_of_all(*op.ranks, p, mean, variance))
+      p.each_group([&](std::size_t g) { apply(g, mean[g], variance[g]); });
+    return;
+  }
+  p.each_group([&](std::size_t g) {
+    Totals mean{}, variance{};
+    if (op.weights) moments(images_, p, x, g, mean, variance);
+    apply(g, mean, variance);
   });
 }
 
@@ -98,12 +140,10 @@ void CpuImages::normalize_gradient(const BatchNormalization& op, const Normaliza
                                    const float* y, float* dy, const float* work, const NormalizationGradients& to) {
   const Planes p(op.extent, channel_block());
   const Kept kept(const_cast<float*>(work), p);
-  const double count = static_cast<double>(p.pixels * p.columns);
   // The gradient before ReLU goes where it is wanted anyway, or over dy.
   float* masked = to.added && !to.add_added ? to.added : dy;
-  p.each_group([&](std::size_t g) {
+  const auto sum = [&](std::size_t g, Totals& sums, Totals& products) {
     const Lanes mean = p.lanes(kept.mean, g);
-    Totals sums{}, products{};
     for (std::size_t c = 0; c < p.columns; ++c) {
       const std::size_t at = p.at(c, g);
       Lanes sum, product;
@@ -111,6 +151,17 @@ void CpuImages::normalize_gradient(const BatchNormalization& op, const Normaliza
       p.fold(sum, sums), p.fold(product, products);
       if (to.added && to.add_added) kernels_.add(masked + at, to.added + at, p.run(g));
     }
+    // Gradients of this rank's columns: they are added up over the ranks like all others.
+    for (std::size_t i = 0; i < p.in_group(g); ++i) {
+      const std::size_t c = g * p.period + i;
+      const auto dscale = static_cast<float>(static_cast<double>(kept.inverse[c]) * products[i]);
+      const auto dbias = static_cast<float>(sums[i]);
+      if (to.scale) to.scale[c] = to.add_scale ? to.scale[c] + dscale : dscale;
+      if (to.bias) to.bias[c] = to.add_bias ? to.bias[c] + dbias : dbias;
+    }
+  };
+  const auto apply = [&](std::size_t g, const Totals& sums, const Totals& products, double count) {
+    if (!to.x) return;
     Lanes scale, slope, shift;
     for (std::size_t i = 0; i < p.in_group(g); ++i) {
       const std::size_t c = g * p.period + i;
@@ -120,11 +171,7 @@ void CpuImages::normalize_gradient(const BatchNormalization& op, const Normaliza
       scale.v[i] = static_cast<float>(factor);
       slope.v[i] = static_cast<float>(share * inverse * inverse * products[i]);
       shift.v[i] = static_cast<float>(share * sums[i]);
-      const auto dscale = static_cast<float>(inverse * products[i]), dbias = static_cast<float>(sums[i]);
-      if (to.scale) to.scale[c] = to.add_scale ? to.scale[c] + dscale : dscale;
-      if (to.bias) to.bias[c] = to.add_bias ? to.bias[c] + dbias : dbias;
     }
-    if (!to.x) return;
     for (std::size_t i = p.period; i < image_lanes; ++i)
       scale.v[i] = scale.v[i % p.period], slope.v[i] = slope.v[i % p.period], shift.v[i] = shift.v[i % p.period];
     const Lanes center = p.lanes(kept.batch_mean, g);
@@ -132,6 +179,18 @@ void CpuImages::normalize_gradient(const BatchNormalization& op, const Normaliza
       const std::size_t at = p.at(c, g);
       images_.normalize_gradient(x + at, masked + at, center, scale, slope, shift, to.x + at, p.run(g), to.add_x);
     }
+  };
+  if (op.ranks) {
+    std::vector<Totals> sums(p.groups), products(p.groups);
+    p.each_group([&](std::size_t g) { sum(g, sums[g], products[g]); });
+    const double count = sum_over_ranks(*op.ranks, p, sums, products);
+    if (count > 0) p.each_group([&](std::size_t g) { apply(g, sums[g], products[g], count); });
+    return;
+  }
+  p.each_group([&](std::size_t g) {
+    Totals sums{}, products{};
+    sum(g, sums, products);
+    apply(g, sums, products, static_cast<double>(p.pixels * p.columns));
   });
 }
 

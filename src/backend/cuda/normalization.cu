@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation, and the gradient of bias and ReLU.
 #include <type_traits>
+#include <vector>
 
 #include "backend/cuda/channels.h"
 #include "backend/cuda/images.h"
@@ -40,14 +41,29 @@ __device__ inline float mixed(double weight, float running, double fresh) {
   return static_cast<float>(weight * static_cast<double>(running) + (1 - weight) * fresh);
 }
 
+// The sums of every channel, and of how many values they are.
+struct ChannelSums {
+  const TwoSums* of;
+  std::size_t channels, parts;  // several to a channel, one after the other
+  double count;
+};
+
 // A warp for each channel.
-__global__ void settle(BatchNormalization op, NormalizationParameters of, Parts p, const TwoSums* sums, Kept kept) {
+__global__ void fold_parts(ChannelSums sums, TwoSums* folded) {
   const std::size_t c = channel_of_warp();
-  if (c >= p.channels) return;
+  if (c >= sums.channels) return;
+  const TwoSums s = sum_of_parts(sums.of, c, sums.parts);
+  if (threadIdx.x % 32 == 0) folded[c] = s;
+}
+
+// A warp for each channel.
+__global__ void settle(BatchNormalization op, NormalizationParameters of, ChannelSums sums, Kept kept) {
+  const std::size_t c = channel_of_warp();
+  if (c >= sums.channels) return;
   double mean = 0, variance = 0;
   if (op.weights) {
-    const TwoSums s = sum_of_parts(sums, c, p.parts);
-    const auto count = static_cast<double>(p.columns * p.pixels);
+    const TwoSums s = sum_of_parts(sums.of, c, sums.parts);
+    const double count = sums.count;
     mean = s.first / count;
     variance = s.second / count - mean * mean;
     variance = variance < 0 ? 0 : variance;
@@ -171,20 +187,20 @@ struct Slopes {
   float *scale, *slope, *shift;
 };
 
-__global__ void settle_gradient(Parts p, const TwoSums* sums, Kept kept, const float* scale, NormalizationGradients to,
-                                Slopes slopes) {
-  const auto count = static_cast<double>(p.pixels * p.columns);
+// Scale and bias take the sums of this rank's columns, the way on those of the columns that normalise.
+__global__ void settle_gradient(ChannelSums mine, ChannelSums all, Kept kept, const float* scale,
+                                NormalizationGradients to, Slopes slopes) {
   const std::size_t c = channel_of_warp();
-  if (c >= p.channels) return;
-  const TwoSums s = sum_of_parts(sums, c, p.parts);
+  if (c >= mine.channels) return;
+  const TwoSums m = sum_of_parts(mine.of, c, mine.parts), s = sum_of_parts(all.of, c, all.parts);
   if (threadIdx.x % 32 != 0) return;
   const auto inverse = static_cast<double>(kept.inverse[c]);
   const double factor = inverse * static_cast<double>(scale[c]);
-  const double share = factor * static_cast<double>(kept.share[c]) / count;
+  const double share = factor * static_cast<double>(kept.share[c]) / all.count;
   slopes.scale[c] = static_cast<float>(factor);
   slopes.slope[c] = static_cast<float>(share * inverse * inverse * s.second);
   slopes.shift[c] = static_cast<float>(share * s.first);
-  const auto dscale = static_cast<float>(inverse * s.second), dbias = static_cast<float>(s.first);
+  const auto dscale = static_cast<float>(inverse * m.second), dbias = static_cast<float>(m.first);
   if (to.scale) to.scale[c] = to.add_scale ? to.scale[c] + dscale : dscale;
   if (to.bias) to.bias[c] = to.add_bias ? to.bias[c] + dbias : dbias;
 }
@@ -279,6 +295,19 @@ __global__ void settle_bias(Parts p, const TwoSums* sums, float* dbias, bool add
   if (threadIdx.x % 32 == 0) dbias[c] = (add ? dbias[c] : 0.0f) + sum;
 }
 
+// The sums of all ranks, in the place of `folded`.
+ChannelSums sum_over_ranks(SumOverRanks& ranks, const ChannelSums& mine, TwoSums* folded, cudaStream_t stream) {
+  launch(fold_parts, warps_for(mine.channels), threads_per_block, stream, mine, folded);
+  std::vector<double> host(2 * mine.channels);
+  const std::size_t bytes = host.size() * sizeof(double);
+  check(cudaMemcpyAsync(host.data(), folded, bytes, cudaMemcpyDeviceToHost, stream), "fetching sums of channels");
+  check(cudaStreamSynchronize(stream), "waiting for sums of channels");
+  const double count = ranks.sum(host, mine.count);
+  check(cudaMemcpyAsync(folded, host.data(), bytes, cudaMemcpyHostToDevice, stream), "sending sums of channels");
+  check(cudaStreamSynchronize(stream), "waiting for sums of channels");
+  return {folded, mine.channels, 1, count};
+}
+
 std::size_t count_of(const ImageExtent& e) { return e.columns * e.channels * e.pixels; }
 
 // Of one pixel the channels lie last in each format, and that is how threads read whole lines of memory.
@@ -310,7 +339,7 @@ void walked(const ImageExtent& e, const Use& use, const P*... p) {
 void CudaImages::normalize(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
                            const float* added, float* y, float* work) {
   const ImageExtent extent = seen(op.extent);
-  if (extent.columns == 0) return;
+  if (extent.columns == 0 && !op.ranks) return;
   const unsigned count = in_32_bits(count_of(extent));
   const Kept kept(work, extent.channels);
   walked(
@@ -319,11 +348,18 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
         using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(extent, summed);
-        auto* sums = sums_.room<TwoSums>(p.channels * p.parts);
-        if (op.weights) launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), sums);
-        launch(settle, warps_for(p.channels), threads_per_block, stream(), op, of, p, sums, kept);
-        launch(apply<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p,
-               count, op.relu, of, kept, as<T>(x), as<T>(added), as<T>(y));
+        const std::size_t n = p.channels * p.parts;
+        auto* room = sums_.room<TwoSums>(n + p.channels);
+        ChannelSums sums{room, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
+        if (count == 0) check(cudaMemsetAsync(room, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
+        if (op.weights && count > 0)
+          launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), room);
+        if (op.ranks) sums = sum_over_ranks(*op.ranks, sums, room + n, stream());
+        if (sums.count == 0) return;
+        launch(settle, warps_for(p.channels), threads_per_block, stream(), op, of, sums, kept);
+        if (count > 0)
+          launch(apply<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p,
+                 count, op.relu, of, kept, as<T>(x), as<T>(added), as<T>(y));
       },
       x, added, y);
 }
@@ -331,7 +367,7 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
 void CudaImages::normalize_gradient(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
                                     const float* y, float* dy, const float* work, const NormalizationGradients& to) {
   const ImageExtent extent = seen(op.extent);
-  if (extent.columns == 0) return;
+  if (extent.columns == 0 && !op.ranks) return;
   const unsigned count = in_32_bits(count_of(extent));
   const Kept kept(const_cast<float*>(work), extent.channels);
   // The gradient before ReLU goes where it is wanted anyway, or over dy.
@@ -343,20 +379,24 @@ void CudaImages::normalize_gradient(const BatchNormalization& op, const Normaliz
         using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(extent, summed);
-        // Sums, then three floats for each channel.
+        // Sums, those over all ranks, then three floats for each channel.
         const std::size_t n = p.channels * p.parts;
-        auto* sums = sums_.room<TwoSums>(n + p.channels);
-        auto* floats = reinterpret_cast<float*>(sums + n);
+        auto* room = sums_.room<TwoSums>(n + 3 * p.channels);
+        auto* floats = reinterpret_cast<float*>(room + n + p.channels);
         const Slopes slopes{floats, floats + p.channels, floats + 2 * p.channels};
         const bool again = op.relu && !op.add;
-        launch(again     ? gradient_sums<T, last, summed, Relu::again>
-               : op.relu ? gradient_sums<T, last, summed, Relu::of_result>
-                         : gradient_sums<T, last, summed, Relu::none>,
-               p.blocks(), threads_per_block, stream(), p, as<T>(x), as<T>(y), as<T>(dy), as<T>(masked), as<T>(added),
-               of, kept, sums);
-        launch(settle_gradient, warps_for(p.channels), threads_per_block, stream(), p, sums, kept, of.scale, to,
+        if (count == 0) check(cudaMemsetAsync(room, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
+        if (count > 0)
+          launch(again     ? gradient_sums<T, last, summed, Relu::again>
+                 : op.relu ? gradient_sums<T, last, summed, Relu::of_result>
+                           : gradient_sums<T, last, summed, Relu::none>,
+                 p.blocks(), threads_per_block, stream(), p, as<T>(x), as<T>(y), as<T>(dy), as<T>(masked), as<T>(added),
+                 of, kept, room);
+        const ChannelSums mine{room, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
+        const ChannelSums all = op.ranks ? sum_over_ranks(*op.ranks, mine, room + n, stream()) : mine;
+        launch(settle_gradient, warps_for(p.channels), threads_per_block, stream(), mine, all, kept, of.scale, to,
                slopes);
-        if (to.x)
+        if (to.x && count > 0)
           launch(again ? apply_gradient<T, last, lanes, true> : apply_gradient<T, last, lanes, false>,
                  last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p, count, slopes, of, kept,
                  as<T>(x), as<T>(masked), as<T>(to.x), to.add_x);

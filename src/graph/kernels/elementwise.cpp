@@ -175,11 +175,12 @@ class Dropout : public Kernel {
     in_place = 0;
     in_place_gradient = 0;
     own_rate_ = number(code.node, "rate", -1);
-    told_bytes = sizeof(DropoutNumbers);
+    told_bytes = sizeof(std::uint64_t);
   }
   void tell(Run& run, std::byte* to) const override {
-    const DropoutNumbers numbers{run.dropout_seed + code.random_index, run.position * code.out.shape.elements()};
-    std::memcpy(to, &numbers, sizeof numbers);
+    const std::uint64_t seed = run.dropout_seed + code.random_index;
+    std::memcpy(to, &seed, sizeof seed);
+    run.number_samples(code.out);
   }
   void forward(Run& run) const override { apply(run, in(run, 0), out(run), false); }
   void backward(Run& run) const override { apply(run, out_gradient(run), in_gradient(run, 0), adds(run, 0)); }
@@ -191,8 +192,9 @@ class Dropout : public Kernel {
     if (rate <= 0)
       return run.backend.map_gradient(UnaryOp::copy, x, x, x, y, run.count(code.out), add, code.out.element);
     DropoutMask mask;
-    mask.numbers = reinterpret_cast<const DropoutNumbers*>(told(run));
-    mask.skipped = run.skipped * code.out.shape.elements();
+    mask.seed = reinterpret_cast<const std::uint64_t*>(told(run));
+    mask.samples = run.sample_numbers(code.out);
+    mask.elements = code.out.shape.elements();
     mask.rate = static_cast<float>(rate);
     if (code.out.format == Format::blocked) {
       mask.channels = code.out.shape.dims.back(), mask.pixels = code.out.shape.elements() / mask.channels;

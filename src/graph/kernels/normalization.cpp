@@ -46,25 +46,20 @@ class Normalization : public Kernel {
     work_fixed = 4 * (op_.extent.channels + 15) / 16 * 16 + 64;
     if (op_.add) in_place = in_place_gradient = static_cast<int>(added);
     if (!training() && !op_.add) in_place = 0;
+    synchronized = training() && flag(code.node, "synchronized", false);
   }
 
   void tell(Run& run, std::byte* to) const override {
-    if (!training() || run.rows(code.out) == 0) return;
-    const auto n = static_cast<double>(run.rows(code.out));
-    float* count = run.value(code.in[5]);
-    const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
-    NormalizationWeights weights;
-    weights.running = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
-    const bool frozen = weights.running == 1 && std::isinf(time_constant);
-    weights.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
+    if (!training() || run.rows(code.out) == 0 || over_ranks(run)) return;
+    const NormalizationWeights weights = count_samples(run, static_cast<double>(run.rows(code.out)));
     std::memcpy(to, &weights, sizeof weights);
-    set_samples_seen(count, seen + n);
   }
 
   void forward(Run& run) const override {
-    if (run.rows(code.out) == 0) return;
-    run.backend.images().normalize(described(run), parameters(run), in(run, 0), op_.add ? in(run, added) : nullptr,
-                                   out(run), run.work[code.out.tensor]);
+    if (run.rows(code.out) == 0 && !over_ranks(run)) return;
+    SumOfMoments ranks(*this, run);
+    run.backend.images().normalize(described(run, ranks), parameters(run), in(run, 0),
+                                   op_.add ? in(run, added) : nullptr, out(run), run.work[code.out.tensor]);
   }
 
   void backward(Run& run) const override {
@@ -75,15 +70,62 @@ class Normalization : public Kernel {
     };
     target(0, g.x, g.add_x), target(1, g.scale, g.add_scale), target(2, g.bias, g.add_bias);
     target(added, g.added, g.add_added);
-    run.backend.images().normalize_gradient(described(run), parameters(run), in(run, 0), out(run), out_gradient(run),
-                                            run.work[code.out.tensor], g);
+    Sum ranks(run);
+    run.backend.images().normalize_gradient(described(run, ranks), parameters(run), in(run, 0), out(run),
+                                            out_gradient(run), run.work[code.out.tensor], g);
   }
 
  private:
   static constexpr std::size_t added = 6;
+
+  // Two sums per channel, and how many values they are of.
+  class Sum : public SumOverRanks {
+   public:
+    explicit Sum(Run& run) : run_(run) {}
+    double sum(std::span<double> sums, double count) override {
+      std::vector<double> all(sums.begin(), sums.end());
+      all.push_back(count);
+      (*run_.sum_over_ranks)(all);
+      std::copy(all.begin(), all.end() - 1, sums.begin());
+      return all.back();
+    }
+
+   protected:
+    Run& run_;
+  };
+  // The samples of all ranks say how much the minibatch counts in the running statistics.
+  class SumOfMoments final : public Sum {
+   public:
+    SumOfMoments(const Normalization& of, Run& run) : Sum(run), of_(of) {}
+    double sum(std::span<double> sums, double count) override {
+      const double all = Sum::sum(sums, count);
+      if (all == 0) return 0;
+      const auto weights = of_.count_samples(run_, all / static_cast<double>(of_.op_.extent.pixels));
+      constexpr std::size_t floats = sizeof weights / sizeof(float);
+      run_.backend.upload(reinterpret_cast<const float*>(&weights),
+                          run_.told_there.data() + of_.told_at / sizeof(float), floats);
+      return all;
+    }
+
+   private:
+    const Normalization& of_;
+  };
+
   bool training() const { return told_bytes > 0; }
-  BatchNormalization described(const Run& run) const {
+  bool over_ranks(const Run& run) const { return synchronized && run.sum_over_ranks; }
+  NormalizationWeights count_samples(Run& run, double n) const {
+    float* count = run.value(code.in[5]);
+    const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
+    NormalizationWeights weights;
+    weights.running = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
+    const bool frozen = weights.running == 1 && std::isinf(time_constant);
+    weights.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
+    set_samples_seen(count, seen + n);
+    return weights;
+  }
+  BatchNormalization described(const Run& run, SumOverRanks& ranks) const {
     BatchNormalization op = op_;
+    if (over_ranks(run)) op.ranks = &ranks;
     op.extent.columns = run.rows(code.out);
     if (training()) op.weights = reinterpret_cast<const NormalizationWeights*>(told(run));
     return op;
