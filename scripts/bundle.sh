@@ -45,22 +45,34 @@ for program in "${programs[@]}" ${libraries[@]+"${libraries[@]}"}; do
 done
 ln -s ../trainer "$bundle/bin/trainer"
 
-# Open MPI: what it starts, its plugins, settings and texts.
+# Open MPI: what it starts, its plugins, settings and texts. Since version 5 PRRTE starts the ranks. Each of its parts
+# finds its folders by variables that begin with a name of its own.
 ompi() { ompi_info --path "$1" --parsable | cut -d: -f3; }
-plugins=$(ompi pkglibdir)
-for program in orterun orted; do cp -L "$(ompi bindir)/$program" "$bundle/bin/"; done
-cp "$plugins"/*.so "$bundle/lib/openmpi/"
+bin=$(ompi bindir)
+if [ -x "$bin/prterun" ]; then
+  launcher=mpirun started=(prterun prted) parts="OPAL:openmpi PRTE:prte PMIX:pmix"
+  cp -r "$(ompi datadir)/prte" "$bundle/share/"
+else
+  launcher=orterun started=(orted) parts="OPAL:openmpi"
+fi
+for program in $launcher "${started[@]}"; do cp -L "$bin/$program" "$bundle/bin/"; done
+cp "$(ompi pkglibdir)"/*.so "$bundle/lib/openmpi/"
 cp -r "$(ompi pkgdatadir)"/. "$bundle/share/openmpi/"
 cp "$(ompi sysconfdir)"/*-params.conf "$bundle/etc/"
-cat >"$bundle/bin/mpiexec" <<'END'
+cat >"$bundle/bin/mpiexec" <<END
 #!/bin/sh
 # Open MPI of this folder, wherever it lies; hosts that it goes to have it under the same path.
-here=$(cd "$(dirname "$0")/.." && pwd)
-export OPAL_PREFIX="$here" OPAL_LIBDIR="$here/lib" OPAL_PKGLIBDIR="$here/lib/openmpi" OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
-export PMIX_MCA_pcompress_base_silence_warning=1
-# Open MPI does not start at all without a way to other hosts, needed or not.
-command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm_rsh_agent="${OMPI_MCA_plm_rsh_agent:-false}"
-exec "$here/bin/orterun" --prefix "$here" -x OPAL_PREFIX -x OPAL_LIBDIR -x OPAL_PKGLIBDIR -x OPAL_PKGDATADIR -x OPAL_SYSCONFDIR "$@"
+here=\$(cd "\$(dirname "\$0")/.." && pwd)
+for part in $parts; do
+  name=\${part%:*} package=\${part#*:}
+  export "\${name}_PREFIX=\$here" "\${name}_LIBDIR=\$here/lib" "\${name}_PKGLIBDIR=\$here/lib/\$package" \\
+    "\${name}_PKGDATADIR=\$here/share/\$package" "\${name}_SYSCONFDIR=\$here/etc"
+  set -- -x "\${name}_PREFIX" -x "\${name}_LIBDIR" -x "\${name}_PKGLIBDIR" -x "\${name}_PKGDATADIR" -x "\${name}_SYSCONFDIR" "\$@"
+done
+export OMPI_PRTERUN="\$here/bin/prterun" PMIX_MCA_pcompress_base_silence_warning=1
+# Open MPI 4 does not start at all without a way to other hosts, needed or not.
+command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm_rsh_agent="\${OMPI_MCA_plm_rsh_agent:-false}"
+exec "\$here/bin/$launcher" --prefix "\$here" "\$@"
 END
 chmod +x "$bundle/bin/mpiexec"
 

@@ -59,8 +59,8 @@ def environment(directory):
     env['OMP_WAIT_POLICY'] = 'passive'
     env.setdefault('OMPI_MCA_pml', 'ob1')  # what ranks of one host end up with; to look for fast networks first takes longer than many a run
     env['OMPI_MCA_odls_base_sigkill_timeout'] = '0'  # the trainer does not linger after SIGTERM, so there is nothing to give it a second for
-    # What a killed launcher leaves behind goes with the test's own directory.
-    env['OMPI_MCA_orte_tmpdir_base'] = env['OMPI_MCA_btl_vader_backing_directory'] = str(directory)
+    # What a killed launcher leaves behind goes with the test's own directory; the second name is that of Open MPI 5.
+    env['OMPI_MCA_orte_tmpdir_base'] = env['PRTE_MCA_prte_tmpdir_base'] = env['OMPI_MCA_btl_vader_backing_directory'] = str(directory)
     return env
 
 
