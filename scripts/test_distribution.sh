@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# test_distribution.sh -- the two commands of README.md on a fresh Debian, made by debootstrap in a folder, from an archive
+# of the last commit; says how long each took. Needs root, debootstrap, git and a network.
+#   scripts/test_distribution.sh RELEASE           trixie, bookworm, ...; as root
+#   scripts/test_distribution.sh RELEASE --user    as an ordinary user without sudo, in a path with a space
+# The system lies in $FOLDER (/var/tmp/tutti-RELEASE by default) and is removed when all went well. Packages come from
+# $MIRROR, by default from where this host's apt takes them, and with its settings. Tests find real data in
+# $TUTTI_TEST_DATA or ../shared/data; without, they are skipped.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() { sed -n '5,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+release=
+account=root
+for argument in "$@"; do
+  case $argument in
+    --user) account=tester ;;
+    -h | --help) usage; exit 0 ;;
+    -*) usage >&2; die "unknown option '$argument'" ;;
+    *) [ -z "$release" ] || die "one release at a time, not '$release' and '$argument'"; release=$argument ;;
+  esac
+done
+[[ $release =~ ^[a-z]+$ ]] || { usage >&2; die "the name of a release is missing"; }
+[ "$(id -u)" -eq 0 ] || die "making a system needs root"
+for tool in debootstrap git; do command -v $tool >/dev/null || die "the command $tool is missing: apt-get install $tool"; done
+system=${FOLDER:-/var/tmp/tutti-$release}
+data=${TUTTI_TEST_DATA:-$root/../shared/data}
+
+# Mounts and processes of the system are in namespaces of their own and end with them, so nothing but files is removed.
+if [ "${TUTTI_INSIDE-}" != "$system" ]; then
+  [ ! -e "$system" ] || die "$system is there already: remove it, or say FOLDER=ANOTHER"
+  TUTTI_INSIDE=$system unshare --mount --pid --fork --kill-child --mount-proc --propagation private "$root/scripts/test_distribution.sh" "$@" || {
+    status=$?
+    echo "The system stays in $system" >&2
+    exit $status
+  }
+  rm -rf --one-file-system "$system"
+  exit
+fi
+
+# What this host needs to reach packages: proxies, passwords, certificates.
+proxies=()
+for name in http_proxy https_proxy ftp_proxy no_proxy; do
+  [ -z "${!name-}" ] || proxies+=("$name=${!name}")
+done
+# shellcheck disable=SC2016
+mirror_of_host() {
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -E '^https?://.*/debian/$' | head -n 1 || true
+}
+settings_of_host() {
+  apt-config dump 2>/dev/null | grep -E '^Acquire::(http|https|Retries|ForceIPv|Check-Valid-Until|Check-Date)' | grep -v -- -Auto-Detect || true
+}
+copy_settings() {
+  settings_of_host >"$system/etc/apt/apt.conf.d/90host"
+  cp -r /etc/apt/auth.conf /etc/apt/auth.conf.d "$system/etc/apt/" 2>/dev/null || true
+  cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
+  if [ -d "$system/usr/local/share/ca-certificates" ]; then
+    cp -r /usr/local/share/ca-certificates/. "$system/usr/local/share/ca-certificates/"
+    inside root update-ca-certificates >/dev/null
+  fi
+}
+
+# inside ACCOUNT COMMAND...: in the system, with what a fresh login has.
+inside() {
+  local who=$1 home=/root
+  shift
+  [ "$who" = root ] || home=/home/$who
+  chroot --userspec="$who:$who" --groups= "$system" env -i HOME="$home" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    "${proxies[@]}" "$@"
+}
+
+times=()
+# timed TEXT COMMAND...: runs it, and keeps how long it took.
+timed() {
+  local text=$1 start=$SECONDS
+  shift
+  doing=$text
+  "$@"
+  times+=("$(printf '%-31s %3d min %2d s' "$text" $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)))")
+}
+
+make_system() {
+  mkdir -p "$system"
+  env "${proxies[@]}" debootstrap --variant=minbase "$release" "$system" "${MIRROR:-$(mirror_of_host)}" >"$system.log" 2>&1 || {
+    tail -n 20 "$system.log" >&2
+    die "debootstrap could not make '$release'; its log is $system.log"
+  }
+  rm "$system.log"
+  mount -t proc proc "$system/proc"
+  mount --rbind /sys "$system/sys"
+  mount --rbind /dev "$system/dev"
+  mount -t tmpfs tmpfs "$system/dev/shm"
+  copy_settings
+}
+
+# run_inside ACCOUNT SCRIPT: one of the commands, where the sources lie.
+run_inside() {
+  # shellcheck disable=SC2016
+  inside "$1" TUTTI_TEST_DATA=/mnt sh -c 'cd "$1" && exec "$2"' - "$folder" "$2"
+}
+
+say "Making a fresh $release in $system"
+trap 'echo "error: $doing failed on $release" >&2' EXIT
+trap 'exit 130' INT TERM
+timed debootstrap make_system
+folder=/root/tutti
+if [ $account != root ]; then
+  inside root useradd --create-home $account
+  folder="/home/$account/a folder/tutti"
+fi
+mkdir -p "$system$folder"
+git archive HEAD | tar -x -C "$system$folder"
+[ $account = root ] || inside root chown -R $account:$account "/home/$account"
+if [ -d "$data" ]; then mount --bind -o ro "$data" "$system/mnt"; fi
+
+if [ $account != root ]; then timed scripts/install_dependencies.sh run_inside root scripts/install_dependencies.sh; fi
+for command in scripts/quickstart.sh scripts/test.sh; do timed $command run_inside $account $command; done
+
+doing="looking at its versions"
+# shellcheck disable=SC2016
+versions=$(inside root sh -c '. /etc/os-release && echo "$PRETTY_NAME"; g++ --version | head -n 1; mpiexec --version | head -n 1')
+trap - EXIT
+say "$release passed"
+printf '%s\n' "$versions" "commit $(git rev-parse --short HEAD), $(nproc) cores, as $account in $folder" "${times[@]}" | sed 's/^/  /'
