@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# install_dependencies.sh -- installs what building and testing need on Debian 12, Ubuntu 24.04 or newer: only what is
+# install_dependencies.sh -- installs what building and testing need on Debian 12 and 13: only what is
 # missing, as root or through sudo. Says nothing and takes no time when everything is there. The part for GPUs is built when
 # the CUDA toolkit and cuDNN 9 are there; they come from NVIDIA (cuda-toolkit, libcudnn9-dev-cuda-13), not from here.
 set -euo pipefail
@@ -18,7 +18,7 @@ packages=(
 )
 
 command -v dpkg-query >/dev/null || {
-  echo "error: this script knows Debian and Ubuntu only; elsewhere install the counterparts of: ${packages[*]}" >&2
+  echo "error: this script knows the packages of Debian only; elsewhere install the counterparts of: ${packages[*]}" >&2
   exit 1
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# quickstart.sh -- from a fresh Debian or Ubuntu to a trained network, from any directory: installs what is missing, builds
+# quickstart.sh -- from a fresh Debian to a trained network, from any directory: installs what is missing, builds
 # the release into build/, trains samples/digits on two ranks with 1-bit gradients, tests the model and says what came out.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
