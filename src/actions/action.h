@@ -35,7 +35,9 @@ struct ActionContext {
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
   std::int64_t* seed = nullptr;                     // of BrainScript networks: one counter for the whole run
-  std::set<std::string>* models_to_come = nullptr;  // what earlier actions of this run will write
+  std::set<std::string>* models_to_come = nullptr;  // files that earlier actions of this run write
+
+  bool is_to_come(const std::string& file) const { return models_to_come && models_to_come->contains(file); }
 
   // What an action may keep.
   ActionContext for_running() const {

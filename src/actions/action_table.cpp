@@ -4,8 +4,10 @@
 
 #include "actions/action.h"
 #include "actions/model_actions.h"
+#include "actions/svd_action.h"
 #include "actions/test_actions.h"
 #include "actions/train_action.h"
+#include "actions/word_classes.h"
 #include "actions/write_actions.h"
 #include "config/text.h"
 
@@ -35,7 +37,11 @@ const std::vector<ActionEntry>& action_table() {
        make_cv_action,
        described<CvOptions>(),
        "evaluates the models of several epochs and names the best"},
-      {{"write"}, false, make_write_action, described<WriteOptions>(), "writes node values as text, per sample"},
+      {{"write"},
+       false,
+       make_write_action,
+       described<WriteOptions>(),
+       "writes node values per sample, as text or as HTK files"},
       {{"edit"},
        false,
        make_edit_action,
@@ -46,6 +52,16 @@ const std::vector<ActionEntry>& action_table() {
        make_batch_statistics_action,
        described<BatchStatisticsOptions>(),
        "computes the statistics of batch normalisation anew"},
+      {{"SVD"},
+       false,
+       make_svd_action,
+       described<SvdOptions>(),
+       "replaces weight matrices of a model by products of two smaller ones"},
+      {{"writeWordAndClass"},
+       false,
+       make_word_class_action,
+       described<WordClassOptions>(),
+       "writes the vocabulary and the word classes of a text"},
       {{"dumpNode", "dumpNodes"},
        false,
        make_dump_node_action,

@@ -40,6 +40,20 @@ std::int64_t last_model_epoch(const std::string& model_path) {
   return last;
 }
 
+namespace {
+
+// The block names a file, such as a vocabulary, that an earlier action of this run writes.
+void await_files(const config::Record& block, const std::set<std::string>& to_come) {
+  for (const auto& key : block.keys()) {
+    if (block.is_block(key))
+      await_files(block.block(key), to_come);
+    else if (const auto value = block.find_own(key); value && to_come.contains(value->text))
+      throw ModelToCome{value->text};
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* block, const char* action,
                                     int trace_level) {
   if (!context.command.is_block(block)) {
@@ -48,6 +62,7 @@ std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* bl
                                      fmt::format("add {} = [ readerType = \"CNTKTextFormatReader\" ... ]", block)});
     return nullptr;
   }
+  if (context.models_to_come) await_files(context.command.block(block), *context.models_to_come);
   auto reader = make_reader(context.command.block(block), {action, trace_level, context.problems, context.notices});
   if (reader) check(context, [&] { reader->sweep_samples(); });
   return reader;
@@ -77,7 +92,7 @@ void check_model_to_read(const ActionContext& context, const std::string& model_
                                        "add modelPath = \"...\""});
     return;
   }
-  if (file_exists(model_path) || context.models_to_come->contains(model_path)) return;
+  if (file_exists(model_path) || context.is_to_come(model_path)) return;
   if (!exact && last_model_epoch(model_path) >= 0) return;
   const auto where = context.command.find("modelPath");
   std::string fix = "train first, or correct modelPath";
@@ -85,8 +100,7 @@ void check_model_to_read(const ActionContext& context, const std::string& model_
   if (last >= 0)
     fix = fmt::format("training is not finished; the model after epoch {} is {}.{}", last, model_path, last);
   // A numbered model of a training that comes earlier in the same run will be there in time.
-  if (const auto dot = model_path.rfind('.');
-      dot != std::string::npos && context.models_to_come->contains(model_path.substr(0, dot)))
+  if (const auto dot = model_path.rfind('.'); dot != std::string::npos && context.is_to_come(model_path.substr(0, dot)))
     return;
   context.problems->add(
       Diagnostic{where ? where->where : SourcePos{}, fmt::format("there is no model '{}'", model_path), fix});

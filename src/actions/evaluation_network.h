@@ -34,7 +34,7 @@ std::string model_to_read(const ActionContext&, std::string model_path);
 // file, not only numbered ones.
 void check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);
 
-// A network description loads a model that an earlier action of this run is to write.
+// A network description or a reader needs a file that an earlier action of this run is to write.
 struct ModelToCome {
   std::string path;
 };

@@ -126,7 +126,7 @@ std::unique_ptr<Action> make_batch_statistics_action(const ActionContext& contex
   if (options.new_model_path.empty()) options.new_model_path = options.model_path + ".PBN";
   auto reader = open_reader(context, "reader", "train", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);
-  context.models_to_come->insert(options.new_model_path);
+  if (context.models_to_come) context.models_to_come->insert(options.new_model_path);
   if (context.problems->count() > before) return nullptr;
   return std::make_unique<BatchStatisticsAction>(context.for_running(), std::move(options), std::move(reader));
 }

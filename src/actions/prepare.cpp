@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/prepare.h"
 
+#include "actions/evaluation_network.h"
+#include "actions/later.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,7 +46,15 @@ void prepare_command(const ActionContext& base, const std::string& name, std::ve
     ActionContext context = base;
     context.all_ranks = entry->on_all_ranks;
     config::check_truncated(command, *context.problems);
-    check(context, [&] { prepared.push_back({name, entry->names[0], entry->on_all_ranks, entry->make(context)}); });
+    check(context, [&] {
+      std::unique_ptr<Action> made;
+      try {
+        made = entry->make(context);
+      } catch (const ModelToCome& file) {
+        made = make_later(context, entry->make, "", file.path);
+      }
+      prepared.push_back({name, entry->names[0], entry->on_all_ranks, std::move(made)});
+    });
   }
 }
 

@@ -11,6 +11,7 @@
 #include "actions/compute_type.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
+#include "actions/later.h"
 #include "comm/agreement.h"
 #include "strategy/make_strategy.h"
 #include "train/checkpointing.h"
@@ -86,7 +87,7 @@ SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
 std::optional<graph::Graph> edited_start(const ActionContext& context, const Training& t) {
   const std::string start = model_name(t.model_path, 0, t.sgd.max_epochs);
   if (!t.make_mode || t.model_path.empty()) return std::nullopt;
-  if (context.models_to_come && context.models_to_come->contains(start)) throw ModelToCome{start};
+  if (context.is_to_come(start)) throw ModelToCome{start};
   if (context.models_to_come ? !is_edited_model(start) : !is_edited_model(start, *context.world)) return std::nullopt;
   context.notices->lines.push_back(fmt::format(
       "the network is that of '{}', which action edit made; the description in '{}' is not used (makeMode = false "
@@ -297,37 +298,6 @@ void make_exchange(const ActionContext& context, Training& t) {
   }
 }
 
-// A training whose network begins with a model that an earlier action of this run writes: put together in its turn.
-class LaterTraining final : public Action {
- public:
-  LaterTraining(const ActionContext& context, std::string model_path, std::string from)
-      : context_(context.for_running()),
-        seed_(*context.seed),
-        model_path_(std::move(model_path)),
-        from_(std::move(from)) {}
-  std::string settings() const override {
-    return fmt::format("  model      {}\n  network    begins with '{}', which this run makes first", model_path_,
-                       from_);
-  }
-  void run() override {
-    Problems problems;
-    config::Notices notices;
-    ActionContext now = context_;
-    now.problems = &problems, now.notices = &notices, now.seed = &seed_;
-    const auto action = make_train_action(now);
-    problems.throw_if_any();
-    if (!action) throw Error("another rank cannot begin this training");
-    for (const auto& line : notices.lines) log::warning(line);
-    log::line(action->settings());
-    action->run();
-  }
-
- private:
-  ActionContext context_;
-  std::int64_t seed_;
-  std::string model_path_, from_;
-};
-
 }  // namespace
 
 std::unique_ptr<Action> make_train_action(const ActionContext& context) {
@@ -361,11 +331,17 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
     *context.seed = seed;  // what was built in vain takes none
   }
   plan_trace(context, t);
-  make_readers(context, t);
+  try {
+    make_readers(context, t);
+  } catch (const ModelToCome& file) {
+    awaited = file;
+    *context.seed = seed;
+  }
   check_model_path(context, t);
   // From here on ranks talk; one of them alone may have found that it cannot write or read.
   if (!all_agree(*t.world, context.problems->count() == before)) return nullptr;
-  if (awaited) return std::make_unique<LaterTraining>(context, t.model_path, awaited->path);
+  if (awaited)
+    return make_later(context, make_train_action, fmt::format("  model      {}", t.model_path), awaited->path);
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
   make_exchange(context, t);

@@ -22,7 +22,6 @@ void WriteOptions::describe(config::Fields& f) {
   describe_compute_type(f, compute_type);
   f("outputNodeNames", output_node_names, "nodes to write; default: the network's output nodes");
   f("outputPath", output_path, "text goes to outputPath.<node>; - is stdout");
-  f.required("outputPath");
   f("minibatchSize", minibatch_size, "samples at a time");
   f("epochSize", epoch_size, "samples to write; 0 = all");
   f("traceLevel", trace_level, "0 = results only");
@@ -43,8 +42,8 @@ void DumpNodeOptions::describe(config::Fields& f) {
 namespace {
 
 struct OpenOutput {
-  std::unique_ptr<std::ofstream> file;  // none for stdout
-  std::unique_ptr<TextOutput> text;
+  std::unique_ptr<std::ofstream> file;  // none for stdout and for writers that open files of their own
+  std::unique_ptr<NodeWriter> writer;
 };
 
 class WriteAction final : public Action {
@@ -53,7 +52,8 @@ class WriteAction final : public Action {
       : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
 
   std::string settings() const override {
-    return fmt::format("  model      {}\n  output     {}", model(), options_.output_path);
+    return fmt::format("  model      {}\n  output     {}", model(),
+                       options_.writers.empty() ? options_.output_path : "HTK files, as the writer block lists them");
   }
 
   void run() override {
@@ -71,13 +71,13 @@ class WriteAction final : public Action {
     while (const Batch* batch = reader_->next()) {
       const auto values = network->forward(*batch);
       for (std::size_t i = 0; i < values.size(); ++i)
-        outputs_[i].text->write(values[i], sequences(*batch, values[i]), minibatches);
+        outputs_[i].writer->write(values[i], sequences(*batch, values[i]), minibatches);
       log::line(fmt::format("Minibatch[{}]: ActualMBSize = {}", minibatches, batch->samples));
       ++minibatches;
       samples += batch->samples;
     }
     for (auto& o : outputs_) finish(o);
-    log::line(fmt::format("Written to {}*", options_.output_path));
+    if (options_.writers.empty()) log::line(fmt::format("Written to {}*", options_.output_path));
     log::line(fmt::format("Total Samples Evaluated = {}", samples));
   }
 
@@ -99,6 +99,11 @@ class WriteAction final : public Action {
     if (!options_.format.label_mapping_file.empty()) labels = read_label_mapping(options_.format.label_mapping_file);
     for (const auto& node : nodes) {
       OpenOutput o;
+      if (!options_.writers.empty()) {
+        o.writer = std::make_unique<HtkOutput>(node, options_.writers.at(node));
+        outputs_.push_back(std::move(o));
+        continue;
+      }
       if (options_.output_path != "-") {
         const std::filesystem::path path(options_.output_path + "." + node);
         std::error_code ignored;
@@ -107,13 +112,13 @@ class WriteAction final : public Action {
         if (!*o.file) throw Error(fmt::format("write: cannot open '{}': {}", path.string(), std::strerror(errno)));
       }
       std::ostream& stream = o.file ? static_cast<std::ostream&>(*o.file) : std::cout;
-      o.text = std::make_unique<TextOutput>(stream, options_.format, node, labels);
+      o.writer = std::make_unique<TextOutput>(stream, options_.format, node, labels);
       outputs_.push_back(std::move(o));
     }
   }
 
   void finish(OpenOutput& o) const {
-    o.text->finish();
+    o.writer->finish();
     if (o.file && !*o.file)
       throw Error(fmt::format("write: writing to '{}*' failed (disk full?)", options_.output_path));
   }
@@ -167,6 +172,14 @@ std::unique_ptr<Action> make_write_action(const ActionContext& context) {
   auto options = read_command<WriteOptions>(context);
   options.model_path = model_to_read(context, options.model_path);
   check_compute_type(context, options.compute_type);
+  if (context.command.is_block("writer") && options.output_path.empty())
+    options.writers = read_writer_block(context, options.output_node_names);
+  else if (options.output_path.empty())
+    context.problems->add(Diagnostic{context.command.where(),
+                                     fmt::format("'{}' does not say where the values go", context.command_name),
+                                     "outputPath = \"...\" for text, or writer = [ writerType = HTKMLFWriter ... ]"});
+  else if (context.command.is_block("writer"))
+    context.notices->lines.push_back("the writer block has no effect: outputPath writes text");
   auto reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);
   if (context.problems->count() > before) return nullptr;

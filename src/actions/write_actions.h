@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// write_actions.h -- the actions that write text on rank 0: write (node values per sample) and dumpNode (parameters).
+// write_actions.h -- the actions that write on rank 0: write (node values per sample) and dumpNode (parameters).
 #pragma once
 
 #include "actions/action.h"
+#include "actions/writer_block.h"
 #include "train/text_output.h"
 #include "tutti/backend.h"
 
@@ -17,6 +18,7 @@ struct WriteOptions {
   std::int64_t epoch_size = 0;
   std::int64_t trace_level = 0;
   OutputFormat format;
+  std::map<std::string, HtkOutputOptions> writers;  // by node; empty for text
   void describe(config::Fields&);
 };
 struct DumpNodeOptions {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "train/node_writer.h"
 #include "tutti/config.h"
-#include "tutti/network.h"
 
 namespace tutti {
 
@@ -28,13 +28,13 @@ struct OutputFormat {
 };
 
 // Writes the values of one node. The stream belongs to the caller and stays open until finish().
-class TextOutput {
+class TextOutput final : public NodeWriter {
  public:
   // `labels` are the lines of the mapping file, empty for none.
   TextOutput(std::ostream& out, const OutputFormat& format, std::string node, std::vector<std::string> labels);
-  // sequence_begin: sequences + 1 column offsets into `output`.
-  void write(const Network::Output& output, std::span<const std::int64_t> sequence_begin, std::int64_t minibatch);
-  void finish();
+  void write(const Network::Output& output, std::span<const std::int64_t> sequence_begin,
+             std::int64_t minibatch) override;
+  void finish() override;
 
  private:
   void matrix(const Network::Output& output, std::int64_t first, std::int64_t last);

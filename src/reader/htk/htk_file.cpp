@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "tutti/error.h"
@@ -99,6 +100,23 @@ HtkHeader read_htk_header(const std::string& path) {
     fail(path, fmt::format("{} frames of {} bytes need {} bytes, but it has {}; it is cut off, or no HTK file",
                            h.frames, frame_bytes, wanted, size));
   return h;
+}
+
+void write_htk_file(const std::string& path, std::size_t dim, std::span<const float> values) {
+  constexpr std::uint32_t period = 100'000;  // in units of 100 ns
+  constexpr std::uint16_t user = 9;
+  std::string bytes;
+  const auto add = [&](auto v) { bytes.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  add(__builtin_bswap32(static_cast<std::uint32_t>(values.size() / dim)));
+  add(__builtin_bswap32(period));
+  add(__builtin_bswap16(static_cast<std::uint16_t>(dim * sizeof(float))));
+  add(__builtin_bswap16(user));
+  for (const float v : values) add(__builtin_bswap32(std::bit_cast<std::uint32_t>(v)));
+  std::ofstream out(path, std::ios::binary);
+  if (!out) throw Error(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+  out << bytes;
+  out.flush();
+  if (!out) throw Error(fmt::format("writing '{}' failed (disk full?)", path));
 }
 
 HtkFiles::~HtkFiles() {

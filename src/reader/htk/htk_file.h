@@ -21,6 +21,12 @@ struct HtkHeader {
 // Reads and checks the header against the size of the file. Throws Error.
 HtkHeader read_htk_header(const std::string& path);
 
+// As many numbers of a frame as the header can tell.
+constexpr std::int64_t most_htk_numbers = 32767 / 4;
+
+// Writes frames of `dim` numbers, ten milliseconds each, of the kind USER. Throws Error.
+void write_htk_file(const std::string& path, std::size_t dim, std::span<const float> values);
+
 // Reads frames of files, a few of which stay open.
 class HtkFiles {
  public:

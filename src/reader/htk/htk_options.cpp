@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 
 #include "reader/mapped_file.h"
 
@@ -159,6 +160,10 @@ Made read_htk(const config::Record& block, const ReaderContext& context, const s
   if (o->features.empty() && o->labels.empty())
     context.problems->add(Diagnostic{block.where(), fmt::format("{} has no streams", title),
                                      "add features = [ scpFile = ... ; dim = ... ]"});
+  if (context.action == "write") {  // utterance by utterance, and all of them
+    o->frame_mode = false;
+    o->longest = std::numeric_limits<std::int64_t>::max();
+  }
   // The old reader has as many lanes as it is told, each of minibatchSize steps.
   Truncation truncation;
   if (old && o->truncation.truncated && o->truncation.length == 0 && trains(context))

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// later.h -- an action that needs a file which an earlier action of the same run writes: it is made in its turn.
+#pragma once
+
+#include "actions/action.h"
+
+namespace tutti::actions {
+
+using ActionMaker = std::function<std::unique_ptr<Action>(const ActionContext&)>;
+
+// `settings` are the lines known already; the file that the action waits for is added.
+std::unique_ptr<Action> make_later(const ActionContext&, ActionMaker, std::string settings, std::string file);
+
+}  // namespace tutti::actions

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/word_classes.h"
+
+#include <fmt/format.h>
+#include <fmt/printf.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "actions/evaluation_network.h"
+#include "train/file.h"
+#include "tutti/log.h"
+
+namespace tutti::actions {
+
+void WordClassOptions::describe(config::Fields& f) {
+  f("inputFile", input_file, "the text, a sequence per line, words between blanks");
+  f.required("inputFile");
+  f("outputVocabFile", vocabulary_file, "index, count, word and class of each word");
+  f.required("outputVocabFile");
+  f("outputMappingFile", mapping_file, "the words alone, one per line");
+  f("outputWord2Cls", word_to_class_file, "the class of each word");
+  f("outputCls2Index", class_to_index_file, "the first word of each class");
+  f("vocabSize", vocabulary_size, "words kept, the unknown word included; the rest counts as unknown");
+  f.required("vocabSize");
+  f("nbrClass", classes, "classes; 0 = none");
+  f("cutoff", cutoff, "words no more frequent than this do not count for vocabSize");
+  f("unk", unknown, "the unknown word");
+  f("beginSequence", begin_sequence, "put in front of lines that do not have it");
+  f.required("beginSequence");
+  f("endSequence", end_sequence, "put behind lines that do not have it");
+  f.required("endSequence");
+  f("makeMode", make_mode, "false: write the files also when they are newer than the text");
+  f.no_effect("printValues", "the files are written, nothing is printed");
+  if (f.given("vocabSize") && vocabulary_size < 1)
+    f.problem("vocabSize", fmt::format("{} words are no vocabulary", vocabulary_size), "1 or more");
+  if (classes < 0 || cutoff < 0) f.problem(classes < 0 ? "nbrClass" : "cutoff", "a count is not negative", "0 or more");
+  if (classes > 0 && (word_to_class_file.empty() || class_to_index_file.empty()))
+    f.problem("nbrClass", "classes need outputWord2Cls and outputCls2Index", "name both files, or nbrClass = 0");
+}
+
+namespace {
+
+using Counts = std::map<std::string, double>;
+
+// A line with its marks, as the original makes it.
+std::string marked(std::string line, const WordClassOptions& o) {
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  line.erase(0, line.find_first_not_of(' '));
+  line.erase(line.find_last_not_of(' ') + 1);
+  if (line.find(o.begin_sequence + " ") == std::string::npos) line = o.begin_sequence + " " + line;
+  if (line.find(" " + o.end_sequence) == std::string::npos) line += " " + o.end_sequence;
+  return line;
+}
+
+Counts count_words(std::istream& text, const WordClassOptions& o) {
+  Counts counts;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(marked(line, o));
+    std::string word;
+    words >> word;  // the mark of the beginning
+    while (words >> word) ++counts[word];
+  }
+  return counts;
+}
+
+std::vector<WordClasses::Word> by_frequency(const Counts& counts) {
+  std::vector<WordClasses::Word> words;
+  for (const auto& [text, count] : counts) words.push_back({text, count, 0});
+  std::stable_sort(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.count > b.count; });
+  return words;
+}
+
+// The most frequent words; the others count as the unknown one.
+std::vector<WordClasses::Word> kept_words(const Counts& counts, std::size_t size, const std::string& unknown) {
+  Counts kept;
+  double unknown_count = 0;
+  std::size_t others = 0;  // beside the unknown one
+  for (const auto& w : by_frequency(counts)) {
+    if (w.text == unknown || others + 1 >= size)
+      unknown_count += w.count;
+    else
+      kept[w.text] = w.count, ++others;
+  }
+  kept[unknown] = unknown_count;
+  return by_frequency(kept);
+}
+
+// Classes of equal shares of the sum of square roots of frequencies.
+void assign_classes(WordClasses& c, std::int64_t classes) {
+  double total = 0, roots = 0, share = 0;
+  for (const auto& w : c.words) total += w.count;
+  for (const auto& w : c.words) roots += std::sqrt(w.count / total);
+  std::int64_t cls = 0;
+  for (auto& w : c.words) {
+    share = std::min(1.0, share + std::sqrt(w.count / total) / roots);
+    if (share > static_cast<double>(cls + 1) / static_cast<double>(classes) && cls + 1 < classes) ++cls;
+    w.cls = cls;
+  }
+  c.first_words.assign(static_cast<std::size_t>(classes), static_cast<std::int64_t>(c.words.size()));
+  for (std::size_t i = c.words.size(); i-- > 0;)
+    c.first_words[static_cast<std::size_t>(c.words[i].cls)] = static_cast<std::int64_t>(i);
+  for (std::size_t k = c.first_words.size() - 1; k-- > 0;)
+    c.first_words[k] = std::min(c.first_words[k], c.first_words[k + 1]);
+}
+
+std::vector<std::string> outputs_of(const WordClassOptions& o) {
+  std::vector<std::string> all = {o.vocabulary_file};
+  if (!o.mapping_file.empty()) all.push_back(o.mapping_file);
+  if (o.classes > 0) all.insert(all.end(), {o.word_to_class_file, o.class_to_index_file});
+  return all;
+}
+
+bool up_to_date(const WordClassOptions& o) {
+  const auto outputs = outputs_of(o);
+  return o.make_mode && std::all_of(outputs.begin(), outputs.end(), [&](const std::string& path) {
+           std::error_code missing, ignored;
+           const auto written = std::filesystem::last_write_time(path, missing);
+           return !missing && written >= std::filesystem::last_write_time(o.input_file, ignored);
+         });
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  create_directories(directory_of(path));
+  std::ofstream out(path, std::ios::binary);
+  if (!out) throw Error(fmt::format("writeWordAndClass: cannot open '{}': {}", path, std::strerror(errno)));
+  out << text;
+  out.flush();
+  if (!out) throw Error(fmt::format("writeWordAndClass: writing '{}' failed (disk full?)", path));
+}
+
+void write_files(const WordClasses& c, const WordClassOptions& o) {
+  std::string vocabulary, mapping, classes, firsts;
+  for (std::size_t i = 0; i < c.words.size(); ++i) {
+    const auto& w = c.words[i];
+    vocabulary += fmt::sprintf("     %d\t     %g\t%s\t%d\n", i, w.count, w.text, w.cls);
+    mapping += w.text + "\n";
+    classes += fmt::format("{}\n", w.cls);
+  }
+  for (const auto first : c.first_words) firsts += fmt::format("{}\n", first);
+  write_file(o.vocabulary_file, vocabulary);
+  if (!o.mapping_file.empty()) write_file(o.mapping_file, mapping);
+  if (o.classes == 0) return;
+  write_file(o.word_to_class_file, classes);
+  write_file(o.class_to_index_file, firsts);
+}
+
+class WordClassAction final : public Action {
+ public:
+  explicit WordClassAction(WordClassOptions options) : options_(std::move(options)) {}
+  std::string settings() const override {
+    return fmt::format("  text       {}\n  vocabulary {}", options_.input_file, options_.vocabulary_file);
+  }
+  void run() override {
+    if (up_to_date(options_)) return log::line("All output files up to date.");
+    std::ifstream text(options_.input_file);
+    if (!text) throw Error(fmt::format("writeWordAndClass: cannot read '{}'", options_.input_file));
+    log::line(fmt::format("Reading input file inputFile: {}", options_.input_file));
+    const WordClasses c = make_word_classes(text, options_);
+    log::line(fmt::format("Vocabulary size {}.", c.found));
+    if (static_cast<std::int64_t>(c.words.size()) < options_.vocabulary_size)
+      log::warning(
+          fmt::format("the text has {} words more frequent than cutoff = {}: the vocabulary has {} words, not {}",
+                      c.words.size(), options_.cutoff, c.words.size(), options_.vocabulary_size));
+    write_files(c, options_);
+    for (const auto& path : outputs_of(options_)) log::line(fmt::format("Written to {}", path));
+  }
+
+ private:
+  WordClassOptions options_;
+};
+
+}  // namespace
+
+WordClasses make_word_classes(std::istream& text, const WordClassOptions& o) {
+  const Counts counts = count_words(text, o);
+  const auto frequent = std::count_if(counts.begin(), counts.end(), [&](const auto& w) {
+    return o.cutoff == 0 || w.second > static_cast<double>(o.cutoff);
+  });
+  if (frequent == 0) throw Error(fmt::format("writeWordAndClass: no word is more frequent than cutoff = {}", o.cutoff));
+  WordClasses c;
+  c.found = counts.size();
+  c.words =
+      kept_words(counts, static_cast<std::size_t>(std::min<std::int64_t>(o.vocabulary_size, frequent)), o.unknown);
+  if (o.classes > 0) assign_classes(c, o.classes);
+  return c;
+}
+
+std::unique_ptr<Action> make_word_class_action(const ActionContext& context) {
+  const auto before = context.problems->count();
+  auto options = read_command<WordClassOptions>(context);
+  if (context.problems->count() > before) return nullptr;
+  if (!file_exists(options.input_file))
+    context.problems->add(Diagnostic{context.command.value("inputFile").where,
+                                     fmt::format("there is no file '{}'", options.input_file), "check the path"});
+  else if (!up_to_date(options))
+    for (const auto& path : outputs_of(options)) context.models_to_come->insert(path);
+  if (context.problems->count() > before) return nullptr;
+  return std::make_unique<WordClassAction>(std::move(options));
+}
+
+}  // namespace tutti::actions
