@@ -120,6 +120,13 @@ WeightedLogistic (label, prob, weight, tag='') =
 MatrixL1Reg (x, tag='') = new ComputationNode { operation = 'MatrixL1Reg'; inputs = x }
 MatrixL2Reg (x, tag='') = new ComputationNode { operation = 'MatrixL2Reg'; inputs = x }
 CosDistance (a, b, tag='') = new ComputationNode { operation = 'CosDistance'; inputs = a : b }
+CosDistanceWithNegativeSamples (a, b, numShifts, numNegSamples, tag='') =
+  _CosDistanceWithNegativeSamples (a, b, _Number (numShifts), _Number (numNegSamples), tag)
+_CosDistanceWithNegativeSamples (a, b, shift, negatives, tag) =
+  new ComputationNode { operation = 'CosDistanceWithNegativeSamples'; inputs = a : b }
+_Number (x) = if IsDouble (x) then x else x.value    # of a constant
+LambdaRank (gain, prediction, queryId, tag='') = new ComputationNode { operation = 'LambdaRank'; inputs = gain : prediction : queryId }
+NDCG1Eval (gain, prediction, queryId, tag='') = new ComputationNode { operation = 'NDCG1Eval'; inputs = gain : prediction : queryId }
 
 # ---- shape
 

@@ -218,6 +218,11 @@ std::vector<Function> criteria() {
       unary({"MatrixL1Reg", "L1Reg"}, "MatrixL1Reg"),
       unary({"MatrixL2Reg", "L2Reg"}, "MatrixL2Reg"),
       binary({"CosDistance", "CosDist"}, "CosDistance"),
+      {{"CosDistanceWithNegativeSamples", "CosWithNegSamples"},
+       "CosDistanceWithNegativeSamples",
+       {node("a"), node("b"), integer({"shift"}), integer({"negatives"})}},
+      {{"LambdaRank"}, "LambdaRank", {node("gain"), node("prediction"), node("queryId")}},
+      {{"NDCG1Eval"}, "NDCG1Eval", {node("gain"), node("prediction"), node("queryId")}},
   };
 }
 
@@ -279,7 +284,7 @@ std::vector<Function> images() {
        {node("W"), node("x"), dims({"kernelDims", "kernelShape"}), dims({"mapDims", "mapCount", "mapShape"}, List{0}),
         dims({"stride", "strideShape"}, List{1}), dims({"sharing"}, List{1}), dims({"autoPadding", "autoPad"}, List{1}),
         dims({"lowerPad"}, List{0}), dims({"upperPad"}, List{0}), flag({"transpose", "deconv"}, false),
-        temporary_memory(), text({"imageLayout"}, "CHW")}},
+        temporary_memory(), text({"imageLayout"}, "CHW"), dims({"outputShape"}, List{})}},
       {{"MaxUnpooling"},
        "MaxUnpooling",
        {node("unpoolInput"), node("poolInput"), dims({"kernelDims", "kernelShape"}),

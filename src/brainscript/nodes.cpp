@@ -29,6 +29,7 @@ const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
       {"LogSoftmax", {{"axis", integer}}},
       {"CrossEntropyWithSoftmax", {{"axis", integer}}},
       {"ClassificationError", {{"topN", integer}, {"axis", integer}}},
+      {"CosDistanceWithNegativeSamples", {{"shift", integer}, {"negatives", integer}}},
       {"ReduceElements", {{"op", text}, {"axis", integer}}},
       {"Slice", {{"begin", integer}, {"end", integer}, {"axis", integer}}},
       {"RowStack", {{"axis", integer}}},

@@ -133,16 +133,18 @@ Shape ImageGeometry::result() const {
 }
 
 std::size_t ImageGeometry::weights_per_map() const {
-  return ImageWindow::product(window.kernel) * (transposed ? maps : channels / groups);
+  return ImageWindow::product(window.kernel) * (transposed ? maps : channels / groups) * kernels();
+}
+
+std::size_t ImageGeometry::kernels() const {
+  std::size_t n = 1;
+  for (std::size_t axis = 0; axis < window.rank; ++axis) n *= own[axis] ? window.out[axis] : 1;
+  return n;
 }
 
 ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shape& weight) {
-  const PerAxis sharing(node, "sharing", 0, 1);
-  for (std::size_t axis = 0; axis < in.rank(); ++axis)
-    if (sharing[axis] == 0)
-      fail(node, "sharing = false (a kernel of its own for every position) is not available", "use sharing = true");
-  const PerAxis kernel(node, "kernelDims", 1, 1), stride(node, "stride", 1, 1), maps(node, "mapDims", 0, 0),
-      wanted(node, "outputShape", 0, 0);
+  const PerAxis sharing(node, "sharing", 0, 1), kernel(node, "kernelDims", 1, 1), stride(node, "stride", 1, 1),
+      maps(node, "mapDims", 0, 0), wanted(node, "outputShape", 0, 0);
   const Padding padding(node);
   if (kernel.size() == 0) fail(node, "kernelDims are missing", "give the size of the kernel, such as (5:5)");
   if (kernel.size() > in.rank())
@@ -164,6 +166,7 @@ ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shap
     w.in[axis] = in[axis];
     w.kernel[axis] = whole(kernel.given(axis, static_cast<double>(in[axis])));
     w.stride[axis] = whole(stride[axis]);
+    g.own[axis] = sharing[axis] == 0;
     if (g.transposed)
       widen(node, g, axis, padding, wanted);
     else
@@ -174,9 +177,14 @@ ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shap
   if (g.groups < 1 || g.channels % g.groups != 0 || g.maps % g.groups != 0 || (g.groups > 1 && g.transposed))
     fail(node, fmt::format("groups = {} do not divide {} channels and {} maps", g.groups, g.channels, g.maps),
          "groups must divide both; a transposed convolution has one");
+  if (g.groups > 1 && std::count(g.own.begin(), g.own.end(), true) > 0)
+    fail(node, fmt::format("groups = {} with sharing = false", g.groups), "use one group, or sharing = true");
   if (g.maps == 0) {
-    // From the weight: [kernel..., channels, maps], or [kernel..., maps, channels] when transposed.
-    const std::size_t axis = weight.rank() >= 2 ? weight.rank() - (g.transposed ? 2 : 1) : 0;
+    // From the weight: [kernel..., channels, positions..., maps], or [kernel..., maps, positions..., channels] when
+    // transposed. There are positions where weights are not shared.
+    const std::size_t behind =
+        g.transposed ? 2 + static_cast<std::size_t>(std::count(g.own.begin(), g.own.end(), true)) : 1;
+    const std::size_t axis = weight.rank() >= std::max<std::size_t>(behind, 2) ? weight.rank() - behind : 0;
     g.maps = weight.rank() == 0 ? 0 : weight[axis];
     if (g.maps == 0) fail(node, "neither mapDims nor the weight say how many maps there are", "give mapDims");
   }

@@ -21,12 +21,15 @@ struct ImageGeometry {
   std::size_t maps = 1;      // channels of the result
   std::size_t groups = 1;
   bool transposed = false;
-  ImageWindow::Sizes skip{0, 0, 0};  // cells before the first window that no window covers
+  std::array<bool, ImageWindow::max_rank> own{};  // axes along which every window has weights of its own
+  ImageWindow::Sizes skip{0, 0, 0};               // cells before the first window that no window covers
 
   bool skips() const { return skip != ImageWindow::Sizes{0, 0, 0}; }
+  // How many windows have weights of their own.
+  std::size_t kernels() const;
   // The result; spatial axes, then the channels.
   Shape result() const;
-  // Of one output channel.
+  // Of one output channel, over all windows.
   std::size_t weights_per_map() const;
 };
 

@@ -65,6 +65,7 @@ Operand lower_convolution(Lowering& l) {
         std::vector<double>(g.window.kernel.begin(), g.window.kernel.begin() + static_cast<long>(g.window.rank));
   const Operand cut = cut_off(l, x, g, attributes);
   const Operand y = l.emit("Convolution", {l.input(0), cut}, std::move(attributes));
+  if (g.kernels() > 1) l.run_as("LocalConvolution");
   return turned ? channels_first_again(l, y) : y;
 }
 

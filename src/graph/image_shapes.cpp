@@ -30,15 +30,16 @@ Shape completed(Shape s, std::size_t elements) {
   return s;
 }
 
-// [kernel..., channels, maps] in all its dims, or a matrix of as many elements.
+// [kernel..., channels, positions without sharing..., maps] in all its dims, or a matrix of as many elements.
 Shape infer_weight(const Node& node, const Shape& weight, const Shape& image) {
   const ImageGeometry g = convolution_geometry(node, with_channels_last(node, image), weight);
-  if (weight.rank() != g.window.rank + 2)
-    return completed(weight, g.weights_per_map() * (g.transposed ? g.channels : g.maps));
   Shape full;
   for (std::size_t axis = 0; axis < g.window.rank; ++axis) full.dims.push_back(g.window.kernel[axis]);
   full.dims.push_back(g.transposed ? g.maps : g.channels / g.groups);
+  for (std::size_t axis = 0; axis < g.window.rank; ++axis)
+    if (g.own[axis]) full.dims.push_back(g.window.out[axis]);
   full.dims.push_back(g.transposed ? g.channels : g.maps);
+  if (weight.rank() != full.rank()) return completed(weight, full.elements());
   Shape s = weight;
   for (std::size_t axis = 0; axis < s.rank(); ++axis)
     if (s.dims[axis] == 0) s.dims[axis] = full[axis];
@@ -69,10 +70,14 @@ Shape convolution_shape(const ShapeCall& c) {
   const ImageGeometry g = convolution_geometry(c.node, with_channels_last(c.node, image), c.in[0]);
   const std::size_t wanted = g.weights_per_map() * (g.transposed ? g.channels : g.maps);
   if (!unknown(c.in[0]) && c.in[0].elements() != wanted)
-    c.fail(fmt::format("the weight {} has {} elements, but a kernel {} over {} channels in {} maps has {}",
-                       c.operand(0), c.in[0].elements(), fmt::join(numbers(c.node, "kernelDims"), " x "),
-                       g.channels / g.groups, g.maps, wanted),
-           "the weight is [kernel..., input channels / groups, output maps]; a dimension of 0 is inferred");
+    c.fail(fmt::format("the weight {} has {} elements, but {} {} over {} channels in {} maps has {}", c.operand(0),
+                       c.in[0].elements(),
+                       g.kernels() > 1 ? fmt::format("for {} windows a kernel", g.kernels()) : "a kernel",
+                       fmt::join(numbers(c.node, "kernelDims"), " x "), g.channels / g.groups, g.maps, wanted),
+           g.kernels() > 1
+               ? "the weight is [kernel..., input channels, windows along the axes without sharing..., output maps]; a "
+                 "dimension of 0 is inferred"
+               : "the weight is [kernel..., input channels / groups, output maps]; a dimension of 0 is inferred");
   return as_written(c.node, g.result());
 }
 

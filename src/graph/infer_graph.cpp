@@ -165,8 +165,9 @@ void check_criterion(const Graph& graph, const Node& node, const std::vector<Val
 }
 
 bool is_criterion(const Node& node) {
-  static const std::array<const char*, 6> names = {
-      "CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SquareError", "Logistic", "WeightedLogistic"};
+  static const std::array<const char*, 8> names = {
+      "CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SquareError", "Logistic",
+      "WeightedLogistic",        "LambdaRank",          "NDCG1Eval"};
   return std::find(names.begin(), names.end(), node.operation) != names.end();
 }
 

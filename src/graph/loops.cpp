@@ -117,9 +117,10 @@ std::vector<std::size_t> sorted(const std::vector<std::size_t>& members, const I
 bool is_delay(const std::string& operation) { return operation == "PastValue" || operation == "FutureValue"; }
 
 bool runs_by_step(const std::string& operation) {
-  static const std::set<std::string> whole = {"TimeReverse",          "SliceTime",          "Where", "PackedIndex",
-                                              "GatherPacked",         "ScatterPacked",      "LSTM",  "GRU",
-                                              "ReconcileDynamicAxis", "BroadcastSequenceAs"};
+  static const std::set<std::string> whole = {
+      "TimeReverse",          "SliceTime",           "Where",       "PackedIndex",
+      "GatherPacked",         "ScatterPacked",       "LSTM",        "GRU",
+      "ReconcileDynamicAxis", "BroadcastSequenceAs", "ShiftSamples"};
   return !whole.contains(operation);
 }
 

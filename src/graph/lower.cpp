@@ -149,6 +149,27 @@ Operand cos_distance(Lowering& l) {
   return l.emit("ElementTimes", {dot, l.emit("Reciprocal", {norms})});
 }
 
+// The angle to the own partner, and to those of other samples of the minibatch.
+Operand negative_samples(Lowering& l) {
+  const Operand a = l.input(0), b = l.input(1);
+  const auto shift = number(l.node(), "shift", 1), negatives = number(l.node(), "negatives", 1);
+  const auto shifted = [&](const Operand& o, double by) {
+    const Operand moved = l.emit("Pass", {o}, {{"by", by}});
+    l.run_as("ShiftSamples");
+    return moved;
+  };
+  const Operand aa = column_sum(l, l.emit("ElementTimes", {a, a})), bb = column_sum(l, l.emit("ElementTimes", {b, b}));
+  std::vector<Operand> products, squares;
+  for (double k = 0; k <= negatives; ++k) {
+    const double by = shift + k - 1;
+    products.push_back(column_sum(l, l.emit("ElementTimes", {a, k == 0 ? b : shifted(b, by)})));
+    squares.push_back(k == 0 ? bb : shifted(bb, by));
+  }
+  const Operand dots = l.emit("RowStack", products);
+  const Operand norms = l.emit("Sqrt", {l.emit("ElementTimes", {aa, l.emit("RowStack", squares)})});
+  return l.emit("ElementTimes", {dots, l.emit("Reciprocal", {norms})});
+}
+
 using Composite = Operand (*)(Lowering&);
 const std::map<std::string, Composite>& composites() {
   static const std::map<std::string, Composite> table = {
@@ -162,6 +183,7 @@ const std::map<std::string, Composite>& composites() {
       {"MatrixL2Reg", frobenius_norm},
       {"SumColumnElements", sum_column_elements},
       {"CosDistance", cos_distance},
+      {"CosDistanceWithNegativeSamples", negative_samples},
       {"Convolution", lower_convolution},
       {"Pooling", lower_pooling},
       {"MaxUnpooling", lower_unpooling},

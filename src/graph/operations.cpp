@@ -47,6 +47,9 @@ const std::array operations = {
     OperationInfo{"SquareError", 2, 2}, OperationInfo{"Logistic", 2, 2},  // label, probability
     OperationInfo{"WeightedLogistic", 3, 3},                              // label, probability, weight
     OperationInfo{"MatrixL1Reg", 1, 1}, OperationInfo{"MatrixL2Reg", 1, 1}, OperationInfo{"CosDistance", 2, 2},
+    OperationInfo{"CosDistanceWithNegativeSamples", 2, 2},  // a, b; shift=1, negatives=1
+    OperationInfo{"LambdaRank", 3, 3},                      // gain, score, query
+    OperationInfo{"NDCG1Eval", 3, 3},                       // the same
     // Reductions.
     OperationInfo{"SumElements", 1, 1},  // over everything, also the samples
     OperationInfo{"SumColumnElements", 1, 1}, OperationInfo{"ReduceElements", 1, 1},  // op, axis=0

@@ -15,9 +15,9 @@ bool depends_on_samples(const Graph& graph, std::size_t node) {
                      [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
 }
 
-// Statistics of a share are not those of its parts.
+// Statistics of a share are not those of its parts, and neither are the neighbours of a sample.
 bool over_whole_share(const Instruction& i) {
-  return i.operation == "BatchNormalization" && flag(i.node, "training", false);
+  return (i.operation == "BatchNormalization" && flag(i.node, "training", false)) || i.operation == "ShiftSamples";
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ bool repeats(const Instruction& i) {
                                              "RowStack",
                                              "TransposeDimensions",
                                              "Convolution",
+                                             "LocalConvolution",
                                              "Pooling",
                                              "MaxUnpooling",
                                              "Reorder",

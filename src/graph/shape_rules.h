@@ -35,6 +35,10 @@ Shape scatter_shape(const ShapeCall&);
 Shape lstm_shape(const ShapeCall&);
 Shape gru_shape(const ShapeCall&);
 
+// criterion_shapes.cpp
+Shape ranking_shape(const ShapeCall&);
+Shape negative_samples_shape(const ShapeCall&);
+
 // image_shapes.cpp
 Shape convolution_shape(const ShapeCall&);
 Shape pooling_shape(const ShapeCall&);

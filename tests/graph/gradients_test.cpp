@@ -144,6 +144,12 @@ std::vector<Case> cases() {
   all.push_back(binary("DiagTimes", "DiagTimes", {2}, {2, 3}, 6));
   all.push_back(binary("KhatriRao", "KhatriRaoProduct", {6}, {4}, 24));
   all.push_back(binary("CosDistance", "CosDistance", {6}, {6}, 1));
+  all.push_back({"CosDistanceWithNegativeSamples",
+                 [](GraphBuilder& b) {
+                   return b.add("CosDistanceWithNegativeSamples", "op", {sampled(b, {6}, 1), sampled(b, {6}, 2, "y")},
+                                {{"shift", 2.0}, {"negatives", 3.0}});
+                 },
+                 4});
   all.push_back({"KhatriRaoSamples",
                  [](GraphBuilder& b) {
                    return b.add("KhatriRaoProduct", "op", {sampled(b, {6}, 1), sampled(b, {6}, 2, "y")});

@@ -140,6 +140,31 @@ TEST_P(Windows, ConvolutionWithBiasAndReluInParts) {
   expect_agreement(b, {dims}, 5, 2, 25);
 }
 
+TEST_P(Windows, WithoutSharing) {
+  for (const auto& sharing : {List{0}, List{1, 0}, List{0, 1, 0}}) {
+    SCOPED_TRACE(testing::Message() << sharing.size() << " flags");
+    const List dims = with(GetParam().image, {3});
+    Attributes attributes = GetParam().more;
+    attributes["kernelDims"] = GetParam().kernel, attributes["mapDims"] = List{2}, attributes["sharing"] = sharing;
+    GraphBuilder b;
+    const auto y = b.add("Convolution", "conv", {b.parameter("W", {2, 0}, 3, 8), image(b, dims)}, attributes);
+    criterion(b, y, sizes_of(b, y));
+    expect_agreement(b, {dims}, 3, 2, 25);
+  }
+}
+
+TEST_P(Windows, TransposedWithoutSharing) {
+  if (GetParam().name == "Skipping" || GetParam().name == "MissingAxis" || GetParam().name == "Uneven") return;
+  const List dims = with(GetParam().image, {3});
+  Attributes attributes = GetParam().more;
+  attributes["kernelDims"] = with(GetParam().kernel, {4}), attributes["mapDims"] = List{3};
+  attributes["sharing"] = List{0, 1, 0}, attributes["transpose"] = true;
+  GraphBuilder b;
+  const auto y = b.add("Convolution", "conv", {b.parameter("W", {0, 3}, 3, 8), image(b, dims)}, attributes);
+  criterion(b, y, sizes_of(b, y));
+  expect_agreement(b, {dims}, 3, 0, 25);
+}
+
 TEST_P(Windows, Transposed) {
   if (GetParam().name == "Skipping" || GetParam().name == "MissingAxis" || GetParam().name == "Uneven") return;
   const List dims = with(GetParam().image, {3});

@@ -115,7 +115,7 @@ TEST(Shapes, Convolution) {
           {{"transpose", true}, {"stride", Numbers{2}}, {"autoPadding", Numbers{1}}, {"outputShape", Numbers{20, 18}}}),
       (Shape{{20, 18, 7}}));
   EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{11, 3}}, {"autoPadding", Numbers{1}}}), ConfigError);
-  EXPECT_THROW(convolved(image, {{"sharing", Numbers{0}}}), ConfigError);
+  EXPECT_EQ(convolved(image, {{"sharing", Numbers{0}}}), (Shape{{8, 7, 7}}));
   EXPECT_THROW(convolved(image, {{"groups", 2.0}}), ConfigError);
   EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{1, 2, 3, 4}}}), ConfigError);
   EXPECT_THROW(convolved(image, {{"stride", Numbers{0}}}), ConfigError);
@@ -147,10 +147,20 @@ TEST(Shapes, RecurrentCells) {
 
 TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
   // Expressed through others, or leaves.
-  const std::vector<std::string> indirect = {
-      "InputValue",       "LearnableParameter", "Pass",        "Reshape",           "Trace",       "DiagTimes",
-      "KhatriRaoProduct", "RowRepeat",          "MatrixL2Reg", "SumColumnElements", "CosDistance", "Mean",
-      "InvStdDev"};
+  const std::vector<std::string> indirect = {"InputValue",
+                                             "LearnableParameter",
+                                             "Pass",
+                                             "Reshape",
+                                             "Trace",
+                                             "DiagTimes",
+                                             "KhatriRaoProduct",
+                                             "RowRepeat",
+                                             "MatrixL2Reg",
+                                             "SumColumnElements",
+                                             "CosDistance",
+                                             "Mean",
+                                             "InvStdDev",
+                                             "CosDistanceWithNegativeSamples"};
   for (const auto& name : operation_names()) {
     const auto* info = find_operation(name);
     ASSERT_NE(info, nullptr) << name;
@@ -170,6 +180,7 @@ TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
     }
     if (name == "LSTM") in = {Shape{{16}}, Shape{{16, 4}}};
     if (name == "GRU") in = {Shape{{12}}, Shape{{12, 4}}};
+    if (name == "LambdaRank" || name == "NDCG1Eval") in.assign(3, Shape{{1}});
     if (name == "Where" || name == "PackedIndex") in.back() = Shape{{1}};
     EXPECT_NO_THROW(of(name, in, attributes)) << name;
   }

@@ -62,6 +62,27 @@ class TimeReverse : public Columns {
   }
 };
 
+// y[c] = x[c + by] in the order of the data; behind the last sample of the minibatch comes the first one.
+class ShiftSamples : public Columns {
+ public:
+  explicit ShiftSamples(Instruction i)
+      : Columns(0, std::move(i)), by_(static_cast<std::size_t>(number(code.node, "by", 0))) {}
+
+ private:
+  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
+    const SequenceTable& table = table_of(run, 0);
+    const auto source = table.source();
+    auto& column_of = run.numbers;  // by place in the data
+    column_of.resize(table.columns());
+    for (std::size_t c = 0; c < source.size(); ++c)
+      column_of[static_cast<std::size_t>(source[c])] = static_cast<std::int32_t>(c);
+    list.resize(table.columns());
+    for (std::size_t c = 0; c < list.size(); ++c)
+      list[c] = column_of[(static_cast<std::size_t>(source[c]) + by_) % list.size()];
+  }
+  std::size_t by_;
+};
+
 // Columns of a table in terms of another one with the same sequences: step t of sequence s comes from step f(s, t).
 template <class F>
 void list_by_step(const SequenceTable& result, const SequenceTable& source, std::vector<std::int32_t>& list, F f) {
@@ -239,6 +260,7 @@ class PackedIndex : public Numbers {
 }  // namespace
 
 std::unique_ptr<Kernel> make_time_reverse(Instruction i) { return std::make_unique<TimeReverse>(std::move(i)); }
+std::unique_ptr<Kernel> make_shift_samples(Instruction i) { return std::make_unique<ShiftSamples>(std::move(i)); }
 std::unique_ptr<Kernel> make_slice_time(Instruction i) { return std::make_unique<SliceTime>(std::move(i)); }
 std::unique_ptr<Kernel> make_reconcile(Instruction i) { return std::make_unique<Reconcile>(std::move(i)); }
 std::unique_ptr<Kernel> make_broadcast(Instruction i) { return std::make_unique<Broadcast>(std::move(i)); }

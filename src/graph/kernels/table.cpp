@@ -26,6 +26,9 @@ Maker loss(LossOp op) {
 Maker times(bool transposed) {
   return [transposed](Instruction i) { return make_times(transposed, std::move(i)); };
 }
+Maker ranking(bool first_only) {
+  return [first_only](Instruction i) { return make_ranking(first_only, std::move(i)); };
+}
 
 Maker delay(bool past) {
   return [past](Instruction i) { return make_delay(past, std::move(i)); };
@@ -79,6 +82,8 @@ const std::map<std::string, Maker>& table() {
       {"SquareError", loss(LossOp::square_error)},
       {"Logistic", loss(LossOp::logistic)},
       {"WeightedLogistic", loss(LossOp::weighted_logistic)},
+      {"LambdaRank", ranking(false)},
+      {"NDCG1Eval", ranking(true)},
       {"SumElements", loss(LossOp::sum)},
       {"MatrixL1Reg", loss(LossOp::sum_abs)},
 
@@ -87,6 +92,7 @@ const std::map<std::string, Maker>& table() {
       {"TransposeDimensions", make_transpose},
 
       {"Convolution", make_convolution},
+      {"LocalConvolution", make_local_convolution},  // without sharing
       {"Pooling", make_pooling},
       {"MaxUnpooling", make_unpooling},
       {"Reorder", make_reorder},  // made by the choice of layouts
@@ -98,7 +104,8 @@ const std::map<std::string, Maker>& table() {
       {"LSTM", make_lstm},
       {"GRU", make_gru},
       {"TimeReverse", make_time_reverse},
-      {"SliceTime", make_slice_time},  // Slice with axis = -1
+      {"ShiftSamples", make_shift_samples},  // negative samples
+      {"SliceTime", make_slice_time},        // Slice with axis = -1
       {"ReconcileDynamicAxis", make_reconcile},
       {"BroadcastSequenceAs", make_broadcast},
       {"ZeroSequence", make_zero_sequence},
