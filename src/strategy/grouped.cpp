@@ -127,13 +127,30 @@ std::unique_ptr<Strategy> gradients_between_weights(const ParallelTrainOptions& 
 
 }  // namespace
 
+std::string single_group_warning(const ParallelTrainOptions& o, Communicator& comm) {
+  if (!o.groups.any()) return {};
+  const int workers = comm.size() - ranks_that_serve(o);
+  if (workers < 2 || groups_of(o, comm).layout.groups() > 1) return {};
+  const char* const method = method_entry(o.method).name;
+  const std::string effect =
+      sums_gradients(without_groups(o))
+          ? fmt::format("nothing is exchanged between groups, and {} within the group is all that happens",
+                        o.inside().name())
+          : fmt::format("{} runs with one worker, the group, in which {} works", method, o.inside().name());
+  return fmt::format("groups = {} makes one group of all {} ranks: {}. fix: {}", o.groups.text(), workers, effect,
+                     o.groups.kind == GroupOptions::Kind::by_node
+                         ? "start ranks on more nodes, or groups = n:2 for two groups"
+                         : "groups = n:2 for two groups");
+}
+
 std::unique_ptr<Strategy> make_grouped(const ParallelTrainOptions& o, Communicator& comm) {
   const Groups groups = groups_of(o, comm);
   const GroupLayout& layout = groups.layout;
   const int workers = comm.size() - ranks_that_serve(o);
-  if (layout.groups() == 1 && workers == comm.size()) return make_method(o.inside(), comm);
   if (layout.groups() == workers) return make_method(without_groups(o), comm);
+  // One group is one worker of a method that exchanges weights, and its rules (block momentum, a center) still hold.
   if (!sums_gradients(without_groups(o))) return weights_between(o, groups, comm);
+  if (layout.groups() == 1) return make_method(o.inside(), comm);  // the sum over one group is the sum
   return sums_gradients(o.inside()) ? gradients_between_gradients(o, layout, comm)
                                     : gradients_between_weights(o, layout, comm);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "strategy/options.h"
 #include "tutti/communicator.h"
@@ -13,5 +14,7 @@ namespace tutti {
 
 // Collective. The communicator outlives the strategy. Groups that cannot be are a ConfigError.
 std::unique_ptr<Strategy> make_grouped(const ParallelTrainOptions&, Communicator&);
+// Collective. What to tell the user where `groups` leaves one group of several ranks; empty otherwise.
+std::string single_group_warning(const ParallelTrainOptions&, Communicator&);
 
 }  // namespace tutti

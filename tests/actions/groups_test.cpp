@@ -64,13 +64,13 @@ bool may_be(const Level& between, const Level& inside, bool even) {
 TEST_F(TrainRun, EverySampleCountsOnceAnEpochWithGroups) {
   for (const Level& between : upper_levels())
     for (const Level& inside : levels())
-      for (const auto& [ranks, groups] :
-           {std::pair(4, "n:2"), std::pair(3, "size:2"), std::pair(6, "size:4"), std::pair(1, "byNode")})
+      for (const auto& [ranks, groups] : {std::pair(4, "n:2"), std::pair(3, "size:2"), std::pair(6, "size:4"),
+                                          std::pair(3, "n:1"), std::pair(1, "byNode")})
         for (const int samples : {2, 7}) {
           if (!may_be(between, inside, ranks != 3 && ranks != 6)) continue;
           if (ranks == 1 && serves_only(between)) continue;
-          if (ranks == 6 && samples == 7 && between.name != "blocks") continue;
-          const std::string model = fmt::format("{}-{}-{}-{}", between.name, inside.name, ranks, samples);
+          if ((ranks == 6 || groups == std::string("n:1")) && samples == 7 && between.name != "blocks") continue;
+          const std::string model = fmt::format("{}-{}-{}-{}-{}", between.name, inside.name, ranks, groups, samples);
           log::open({path(model + ".log"), false, 0, false});
           train(
               ranks, model,

@@ -13,6 +13,7 @@
 #include "../support/run_ranks.h"
 #include "config/load.h"
 #include "optim/optimizer_options.h"
+#include "strategy/grouped.h"
 #include "strategy/make_strategy.h"
 #include "training.h"
 
@@ -316,14 +317,48 @@ TEST(GroupOptions, InsideInheritsNothing) {
   EXPECT_EQ(deep.inside().method, ParallelMethod::asa);
 }
 
-TEST(Groups, OneGroupIsTheInsideAndGroupsOfOneAreTheOutside) {
+TEST(Groups, OneGroupOverGradientsIsTheInsideAndGroupsOfOneAreTheOutside) {
   const std::string inside = "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=2]";
   const std::string outside = "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=40]";
+  const std::string gradients = "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]";
   const Course run{.ranks = 3, .whole_numbers = false};
-  EXPECT_EQ(train(run, outside + ";groups=byNode;insideGroups=[" + inside + "]"), train(run, inside));
-  EXPECT_EQ(train(run, outside + ";groups=n:1;insideGroups=[" + inside + "]"), train(run, inside));
+  EXPECT_EQ(train(run, gradients + ";groups=byNode;insideGroups=[" + inside + "]"), train(run, inside));
+  EXPECT_EQ(train(run, gradients + ";groups=n:1;insideGroups=[" + inside + "]"), train(run, inside));
   EXPECT_EQ(train(run, outside + ";groups=size:1;insideGroups=[" + inside + "]"), train(run, outside));
   EXPECT_EQ(train(run, outside + ";groups=n:3"), train(run, outside));
+}
+
+TEST(Groups, OneGroupIsOneWorkerOfAMethodThatExchangesWeights) {
+  for (const std::string method :
+       {"parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=40;blockMomentumPerSync=0.5]",
+        "parallelizationMethod=EASGD;EASGD=[period=3]", "parallelizationMethod=ModelAveragingSGD",
+        "parallelizationMethod=ASGD;ASGD=[policy=sync;push=gradients]",
+        "parallelizationMethod=EASGD;EASGD=[policy=async;dealing=static;period=2]"}) {
+    SCOPED_TRACE(method);
+    const auto expected = train({.ranks = 1, .parts = {{0, 1, 2}}}, method);
+    const auto is = train({.ranks = 3}, method + ";groups=size:4;" + kInFull);
+    for (int r = 0; r < 3; ++r) expect_equal(is[static_cast<std::size_t>(r)], expected[0], r);
+  }
+}
+
+TEST(Groups, OneGroupIsTold) {
+  const auto warning = [](const std::string& text, int ranks) {
+    std::vector<std::string> said(static_cast<std::size_t>(ranks));
+    run_ranks(ranks, [&](Communicator& comm) {
+      said[static_cast<std::size_t>(comm.rank())] = single_group_warning(options(text), comm);
+    });
+    return said[0];
+  };
+  const std::string elastic = "parallelizationMethod=EASGD;groups=";
+  EXPECT_EQ(warning(elastic + "size:4", 3),
+            "groups = size:4 makes one group of all 3 ranks: EASGD runs with one worker, the group, in which "
+            "DataParallelSGD works. fix: groups = n:2 for two groups");
+  EXPECT_THAT(warning("parallelizationMethod=DataParallelSGD;groups=byNode", 2),
+              HasSubstr("nothing is exchanged between groups, and DataParallelSGD within the group is all"));
+  EXPECT_THAT(warning("parallelizationMethod=ASGD;ASGD=[servers=1];groups=size:2", 3), HasSubstr("all 2 ranks"));
+  EXPECT_EQ(warning(elastic + "size:2", 3), "");
+  EXPECT_EQ(warning(elastic + "size:4", 1), "");
+  EXPECT_EQ(warning("parallelizationMethod=EASGD", 3), "");
 }
 
 TEST(GroupedGradients, InFullAreThePlainSum) {
