@@ -15,12 +15,17 @@ EXCHANGE = re.compile(rf'Exchange of Epoch\[.*\]: ({NUMBER}) (\w+) sent by this 
 
 def read(lines):
     """Epochs as (samples, seconds), the last test's results as (name, value, percent, count), exchanges as (bytes, bits, ranks)."""
-    epochs, results, exchanges, seen = [], [], [], 0
+    epochs, results, exchanges, totals = [], [], [], []
     for line in lines:
         if match := EPOCH.search(line):
             total = int(match.group(3))
-            epochs.append((total - seen, float(match.group(4))))
-            seen = total
+            # A resumed run adds to the log: an epoch that it repeats counts once.
+            while totals and totals[-1] >= total:
+                totals.pop()
+                epochs.pop()
+            epochs.append((total - (totals[-1] if totals else 0), float(match.group(4))))
+            totals.append(total)
+            del exchanges[len(epochs) - 1:]
         elif match := FINAL.search(line):
             results = [(n.strip(), float(v), p == '%', int(c)) for n, v, p, c in RESULT.findall(match.group(1))]
         elif match := EXCHANGE.search(line):

@@ -18,7 +18,8 @@ struct Settings {
   std::string path = {};  // empty = stderr
   bool timestamps = false;
   int rank = 0;
-  bool quiet = false;  // drop lines and warnings: ranks other than 0 that have no file of their own
+  bool quiet = false;   // drop lines and warnings: ranks other than 0 that have no file of their own
+  bool append = false;  // to what the file holds
 };
 void open(const Settings&);  // throws Error when the file cannot be written
 void close();

@@ -118,7 +118,7 @@ void open(const Settings& settings) {
   const std::filesystem::path path(settings.path);
   std::error_code ignored;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
-  w.file.reset(std::fopen(settings.path.c_str(), "w"));
+  w.file.reset(std::fopen(settings.path.c_str(), settings.append ? "a" : "w"));
   if (!w.file) throw Error(fmt::format("cannot write the log file '{}': {}", settings.path, std::strerror(errno)));
 }
 

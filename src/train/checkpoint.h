@@ -37,12 +37,13 @@ struct CheckpointState {
 
 // "m.0" before training, "m.1", "m.2", ..., and "m" for the last epoch.
 std::string model_name(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs);
-std::string checkpoint_name(const std::string& model);                          // its ".ckp"
+std::string numbered_model_name(const std::string& model_path, std::int64_t epoch);  // "m.3"
+std::string checkpoint_name(const std::string& model);                               // its ".ckp"
 std::string mid_epoch_name(const std::string& model_path, std::int64_t epoch);  // epoch from 0: "m.<epoch + 1>.mid"
 
 struct ResumePoint {
   bool finished = false;   // the final model is there: nothing to do
-  std::int64_t epoch = 0;  // epochs finished
+  std::int64_t epoch = 0;  // epochs finished; more than max_epochs where an earlier run was longer
   bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state in one
   std::string model;       // path
   std::string checkpoint;  // path of the state; empty when there is none
@@ -54,6 +55,12 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 // Collective; only rank 0 looks and gets the warnings.
 std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator&,
                                              std::vector<std::string>& warnings);
+
+// Whether there is anything to go on from, sound or not. Rank 0.
+bool earlier_run_left_files(const std::string& model_path);
+// Collective. A final model of fewer epochs than the run has now gets its number by a copy, so that the files are those
+// of a run that was as long from the start. Returns the point with the new names.
+ResumePoint number_final_model(const std::string& model_path, const ResumePoint&, Communicator&);
 
 // Before a run from scratch: removes the states (not the models) of earlier runs, which must not be continued. Rank 0.
 void discard_checkpoints(const std::string& model_path);

@@ -64,6 +64,21 @@ void load(Training& t, const ResumePoint& point) {
   t.resumed = Resumed{point, s.interval_tally};
 }
 
+void log_finished(const Training& t, const ResumePoint& point) {
+  log::line(fmt::format("Final model exists: {}", t.model_path));
+  log::line("No further training is necessary.");
+  if (point.checkpoint.empty())
+    log::line(fmt::format(
+        "To train on: '{}' is missing, so nothing says how many epochs the model has had. Remove '{}' to go on "
+        "from the newest numbered model; makeMode = false starts from scratch.",
+        checkpoint_name(t.model_path), t.model_path));
+  else
+    log::line(
+        fmt::format("To train on: raise maxEpochs above {}; training then goes on from this model. makeMode = "
+                    "false starts from scratch.",
+                    point.epoch));
+}
+
 }  // namespace
 
 Start resume(Training& t) {
@@ -73,10 +88,15 @@ Start resume(Training& t) {
     if (t.world->rank() == 0) discard_checkpoints(t.model_path);
     return Start::fresh;
   }
-  const auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
+  auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
   for (const auto& w : warnings) log::warning(w);
   if (!point) return Start::fresh;
-  if (point->finished) return Start::finished;
+  if (point->finished) return log_finished(t, *point), Start::finished;
+  if (point->model == t.model_path) {
+    point = number_final_model(t.model_path, *point, *t.world);
+    log::line(fmt::format("The final model '{}' has {} epochs and maxEpochs is {} now: training goes on from it.",
+                          t.model_path, point->epoch, t.sgd.max_epochs));
+  }
   log::line(fmt::format("Starting from checkpoint. Loading network from '{}'.", point->model));
   load(t, *point);
   return Start::resumed;

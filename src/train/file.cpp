@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "tutti/error.h"
 
@@ -96,6 +97,23 @@ void rename_durably(const std::string& from, const std::string& to) {
     errno = why;
     fail("writing to disk the directory", directory);
   }
+}
+
+void copy_durably(const std::string& from, const std::string& to) {
+  const std::string unfinished = to + ".tmp";
+  const File source = File::open(from);
+  File target = File::create(unfinished);
+  std::vector<std::byte> part(1u << 20);
+  const std::uint64_t size = source.size();
+  for (std::uint64_t at = 0; at < size; at += part.size()) {
+    const std::span<std::byte> next(part.data(),
+                                    static_cast<std::size_t>(std::min<std::uint64_t>(part.size(), size - at)));
+    source.read(at, next);
+    target.write(next);
+  }
+  target.sync();
+  target.close();
+  rename_durably(unfinished, to);
 }
 
 void create_directories(const std::string& path) {

@@ -31,6 +31,7 @@ class File {
 
 std::string directory_of(const std::string& path);  // "." when there is none
 void rename_durably(const std::string& from, const std::string& to);
+void copy_durably(const std::string& from, const std::string& to);  // by "to.tmp", which is renamed
 void create_directories(const std::string& path);
 
 }  // namespace tutti

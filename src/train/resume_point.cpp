@@ -19,7 +19,11 @@ namespace tutti {
 namespace fs = std::filesystem;
 
 std::string model_name(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs) {
-  return epoch == max_epochs ? model_path : fmt::format("{}.{}", model_path, epoch);
+  return epoch == max_epochs ? model_path : numbered_model_name(model_path, epoch);
+}
+
+std::string numbered_model_name(const std::string& model_path, std::int64_t epoch) {
+  return fmt::format("{}.{}", model_path, epoch);
 }
 
 std::string checkpoint_name(const std::string& model) { return model + ".ckp"; }
@@ -65,7 +69,8 @@ class Search {
       : path_(model_path), max_epochs_(max_epochs), warnings_(warnings), epochs_(epochs_with_files(model_path)) {
     epochs_.erase(epochs_.begin(), epochs_.lower_bound(0));
     epochs_.erase(epochs_.lower_bound(max_epochs), epochs_.end());
-    epochs_.insert(max_epochs);  // its model has no number
+    final_epoch_ = epochs_of_final_model().value_or(max_epochs);
+    epochs_.insert(std::min(final_epoch_, max_epochs));  // that model has no number
   }
 
   std::optional<ResumePoint> run() {
@@ -73,12 +78,26 @@ class Search {
       const std::int64_t epoch = *at;
       if (epoch < max_epochs_)
         if (auto point = mid_epoch(epoch)) return point;
-      if (auto point = after_epoch(epoch)) return point;
+      if (epoch == std::min(final_epoch_, max_epochs_))
+        if (auto point = after_epoch(epoch, path_)) return point;
+      if (epoch < max_epochs_)
+        if (auto point = after_epoch(epoch, numbered_model_name(path_, epoch))) return point;
     }
     return std::nullopt;
   }
 
  private:
+  // What the state beside the final model says: fewer than max_epochs_ where the run has become longer since then.
+  std::optional<std::int64_t> epochs_of_final_model() const {
+    const std::string checkpoint = checkpoint_name(path_);
+    if (!exists(path_) || !exists(checkpoint)) return std::nullopt;
+    try {
+      return ContainerReader(checkpoint, "checkpoint").integer("state/epoch");
+    } catch (const Error&) {
+      return std::nullopt;  // after_epoch() says what is wrong with it
+    }
+  }
+
   std::optional<ResumePoint> mid_epoch(std::int64_t epoch) {
     const std::string file = mid_epoch_name(path_, epoch);
     if (!exists(file)) return std::nullopt;
@@ -91,12 +110,13 @@ class Search {
     return ResumePoint{false, epoch, true, file, file};
   }
 
-  std::optional<ResumePoint> after_epoch(std::int64_t epoch) {
-    const std::string model = model_name(path_, epoch, max_epochs_), checkpoint = checkpoint_name(model);
+  std::optional<ResumePoint> after_epoch(std::int64_t epoch, const std::string& model) {
+    const std::string checkpoint = checkpoint_name(model);
     if (!exists(model)) return std::nullopt;
     try {
       const std::uint64_t checksum = ContainerReader(model, "model").checksum();
       ResumePoint point{epoch == max_epochs_, epoch, false, model, {}};
+      if (point.finished && final_epoch_ > max_epochs_) point.epoch = final_epoch_;
       if (epoch > 0 && exists(checkpoint)) {
         const ContainerReader reader(checkpoint, "checkpoint");
         if (std::bit_cast<std::uint64_t>(reader.integer("model checksum")) != checksum)
@@ -119,7 +139,7 @@ class Search {
   bool older_than_predecessors(std::int64_t epoch) const {
     const auto mine = time_of(model_name(path_, epoch, max_epochs_));
     for (auto at = epochs_.begin(); at != epochs_.end() && *at < epoch; ++at)
-      if (const auto other = time_of(model_name(path_, *at, max_epochs_)); other && mine && *mine < *other) return true;
+      if (const auto other = time_of(numbered_model_name(path_, *at)); other && mine && *mine < *other) return true;
     return false;
   }
 
@@ -129,6 +149,7 @@ class Search {
   const std::int64_t max_epochs_;
   std::vector<std::string>& warnings_;
   std::set<std::int64_t> epochs_;
+  std::int64_t final_epoch_ = 0;  // after which the model without a number was saved
 };
 
 // "m.12.ckp", "m.ckp" or "m.3.mid" for the model path "m".
@@ -163,6 +184,22 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
   if (!fields[0]) return std::nullopt;
   point.finished = fields[1] != 0, point.epoch = fields[2], point.mid_epoch = fields[3] != 0;
   return point;
+}
+
+bool earlier_run_left_files(const std::string& model_path) {
+  return exists(model_path) || !epochs_with_files(model_path).empty();
+}
+
+ResumePoint number_final_model(const std::string& model_path, const ResumePoint& point, Communicator& comm) {
+  ResumePoint numbered = point;
+  numbered.model = numbered_model_name(model_path, point.epoch);
+  if (!point.checkpoint.empty()) numbered.checkpoint = checkpoint_name(numbered.model);
+  on_rank_0(comm, [&] {
+    // As when an epoch is saved: the state first. The final model stays until the longer run replaces it.
+    if (!point.checkpoint.empty()) copy_durably(point.checkpoint, numbered.checkpoint);
+    copy_durably(point.model, numbered.model);
+  });
+  return numbered;
 }
 
 void discard_checkpoints(const std::string& model_path) {

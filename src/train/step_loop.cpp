@@ -296,6 +296,7 @@ void step(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   const auto start = Clock::now();
   Tally tally;
+  if (t.constant_predictor.counts() && !loop.scalars.trial) t.constant_predictor.add(batch);
   if (t.strategy->joins_step(batch.samples)) tally = compute_and_exchange(loop, batch);
   loop.working += seconds_since(start);
   ++loop.steps;

@@ -9,6 +9,7 @@
 
 #include "optim/optimizer_options.h"
 #include "train/checkpointing.h"
+#include "train/exchange_advice.h"
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -155,6 +156,25 @@ void count_left_out(const Training& t) {
                              t.progress.samples_in_epoch, t.progress.epoch + 1));
 }
 
+void warn_if_diverged(Training& t) {
+  t.constant_predictor.finish(*t.world);
+  const Tally& tally = t.report->epoch_tally();
+  const std::string warning =
+      divergence_warning(t.constant_predictor, t.network->criterion().name, tally.criterion / tally.criterion_count,
+                         t.progress.epoch + 1, t.progress.epoch == 0);
+  if (!warning.empty()) log::warning(warning);
+}
+
+// The host's clock does not tell how long a GPU computes.
+void judge_exchange(Training& t, std::int64_t minibatch) {
+  const bool shared = t.strategy->shares_data(t.progress.epoch) && t.strategy->shares_from(t.progress.epoch) == 0;
+  if (t.exchange_judged || !shared || !is_host(t.network->parameters().weights.memory())) return;
+  const std::string warning =
+      slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch, t.report->minibatches()});
+  t.exchange_judged = !warning.empty();
+  if (t.exchange_judged) log::warning(warning);
+}
+
 // What decides on rates: the criterion or the first evaluation, of the validation data if there are any.
 double control_criterion(const Training& t, const std::vector<Tally::Evaluation>& validation) {
   const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
@@ -193,6 +213,8 @@ bool train_epoch(Training& t) {
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_tally().criterion_count);
   t.report->end_epoch(t.progress.total_samples_seen, settings.learning_rate, seconds_since(start));
   t.report->times(t.times, t.strategy->shares_from(epoch) < t.samples_per_epoch ? t.world->size() : 1);
+  warn_if_diverged(t);
+  judge_exchange(t, settings.minibatch);
   t.strategy->show_common_weights();
   share_statistics(t);
   std::vector<Tally::Evaluation> validation;
@@ -231,12 +253,9 @@ void train(Training& t) {
   t.network->lead();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
+  t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
   const Start start = resume(t);
-  if (start == Start::finished) {
-    log::line(fmt::format("Final model exists: {}", t.model_path));
-    log::line("No further training is necessary.");
-    return;
-  }
+  if (start == Start::finished) return;
   if (t.strategy->shares_data(t.sgd.max_epochs - 1) && !t.sgd.parallel.distributed_reading_given)
     log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   announce_criteria(*t.network);

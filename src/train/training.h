@@ -10,6 +10,7 @@
 
 #include "train/adjust.h"
 #include "train/checkpoint.h"
+#include "train/constant_predictor.h"
 #include "train/loss_scale.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
@@ -55,6 +56,8 @@ struct Training {
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was taken up
   AdjustState adjust;
+  ConstantPredictor constant_predictor;
+  bool exchange_judged = false;  // the user has been told that the exchange is slow
   LossScale loss_scale;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
