@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "tutti/communicator.h"
 #include "tutti/config.h"
+#include "tutti/graph.h"
 
 namespace tutti::actions {
 
@@ -19,6 +21,9 @@ class Action {
   virtual ~Action() = default;
   virtual std::string settings() const = 0;           // what is really on, a line each
   virtual std::string options() const { return {}; }  // every option of its blocks as it holds, for --check
+  // Of a training: the path that no other run may work on meanwhile. Empty for actions that train nothing.
+  virtual std::string trained_model() const { return {}; }
+  virtual bool resumes() const { return false; }  // goes on from what an earlier run left there; for rank 0
   virtual void run() = 0;
 };
 
@@ -35,7 +40,9 @@ struct ActionContext {
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
   std::int64_t* seed = nullptr;                     // of BrainScript networks: one counter for the whole run
-  std::set<std::string>* models_to_come = nullptr;  // files that earlier actions of this run write
+  std::set<std::string>* models_to_come = nullptr;  // what earlier actions of this run will write
+  // Their networks, as far as they are known before the run.
+  std::map<std::string, std::shared_ptr<const graph::Graph>>* graphs_to_come = nullptr;
 
   bool is_to_come(const std::string& file) const { return models_to_come && models_to_come->contains(file); }
 
@@ -43,6 +50,7 @@ struct ActionContext {
   ActionContext for_running() const {
     ActionContext kept = *this;
     kept.problems = nullptr, kept.notices = nullptr, kept.seed = nullptr, kept.models_to_come = nullptr;
+    kept.graphs_to_come = nullptr;
     return kept;
   }
 };

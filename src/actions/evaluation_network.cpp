@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "actions/compute_type.h"
+#include "actions/node_names.h"
 #include "train/model_file.h"
 #include "tutti/builder.h"
 
@@ -130,6 +131,8 @@ std::unique_ptr<Network> evaluation_network(const ActionContext& context, const 
   } else {
     graph = context.all_ranks ? load_graph(model_path, *context.world) : load_graph(model_path);
   }
+  if (auto unknown = unknown_nodes(context.command, "evalNodeNames", nodes, graph); !unknown.empty())
+    throw ConfigError(std::move(unknown));
   if (nodes.empty()) {
     for (auto n : graph.evaluations) nodes.push_back(graph.nodes[n].name);
     for (auto n : graph.criteria) nodes.push_back(graph.nodes[n].name);

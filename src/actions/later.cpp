@@ -10,10 +10,16 @@ namespace {
 
 class LaterAction final : public Action {
  public:
-  LaterAction(const ActionContext& context, ActionMaker make, std::string settings)
-      : context_(context.for_running()), make_(std::move(make)), seed_(*context.seed), settings_(std::move(settings)) {}
+  LaterAction(const ActionContext& context, ActionMaker make, std::string settings, LaterTraining training)
+      : context_(context.for_running()),
+        make_(std::move(make)),
+        seed_(*context.seed),
+        settings_(std::move(settings)),
+        training_(std::move(training)) {}
 
   std::string settings() const override { return settings_; }
+  std::string trained_model() const override { return training_.model; }
+  bool resumes() const override { return training_.resumes; }
   void run() override {
     Problems problems;
     config::Notices notices;
@@ -32,14 +38,15 @@ class LaterAction final : public Action {
   ActionMaker make_;
   std::int64_t seed_;
   std::string settings_;
+  LaterTraining training_;
 };
 
 }  // namespace
 
 std::unique_ptr<Action> make_later(const ActionContext& context, ActionMaker make, std::string settings,
-                                   std::string file) {
+                                   std::string file, LaterTraining training) {
   settings += fmt::format("{}  begins     with '{}', which this run makes first", settings.empty() ? "" : "\n", file);
-  return std::make_unique<LaterAction>(context, std::move(make), std::move(settings));
+  return std::make_unique<LaterAction>(context, std::move(make), std::move(settings), std::move(training));
 }
 
 }  // namespace tutti::actions

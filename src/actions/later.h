@@ -8,7 +8,14 @@ namespace tutti::actions {
 
 using ActionMaker = std::function<std::unique_ptr<Action>(const ActionContext&)>;
 
+// What Action says of a training that is not made yet.
+struct LaterTraining {
+  std::string model;  // empty: no training
+  bool resumes = false;
+};
+
 // `settings` are the lines known already; the file that the action waits for is added.
-std::unique_ptr<Action> make_later(const ActionContext&, ActionMaker, std::string settings, std::string file);
+std::unique_ptr<Action> make_later(const ActionContext&, ActionMaker, std::string settings, std::string file,
+                                   LaterTraining training = {});
 
 }  // namespace tutti::actions

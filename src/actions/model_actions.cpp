@@ -105,6 +105,8 @@ std::unique_ptr<Action> make_edit_action(const ActionContext& context) {
   const std::int64_t seed = *context.seed;
   try {
     const auto network = described_network(context, *context.seed, *context.problems, *context.notices);
+    if (network)
+      (*context.graphs_to_come)[options.output_model_path] = std::make_shared<graph::Graph>(network->graph());
     if (network && context.world->rank() == 0) check_writable(options.output_model_path, view_model(*network).bytes());
   } catch (const ModelToCome&) {
     // An earlier action of this run makes it; this one looks again in its turn. What was built in vain takes no seed.

@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "config/overrides.h"
+#include "train/sgd_options.h"
+
 namespace tutti::actions {
 namespace {
 
@@ -58,12 +61,43 @@ void prepare_command(const ActionContext& base, const std::string& name, std::ve
   }
 }
 
+// The blocks of a command whose actions have them, with the options that they know.
+std::vector<config::KnownBlock> blocks_of_actions(const config::Record& command) {
+  std::vector<config::KnownBlock> blocks;
+  auto actions = command.strings("action");
+  if (actions.empty()) actions = {"train"};
+  for (const auto& action : actions)
+    if (const ActionEntry* entry = find_action(action); entry && entry->names[0] == "train") {
+      blocks.push_back({"SGD", [](config::Fields& f) { SgdOptions().describe(f); }});
+      blocks.push_back({"cvReader", [](config::Fields&) {}});
+    }
+  blocks.push_back({"reader", [](config::Fields&) {}});
+  return blocks;
+}
+
+void note_unused_overrides(const config::CommandLine& line, const std::vector<config::RunningCommand>& commands,
+                           Problems& problems, config::Notices& notices) {
+  if (!problems.empty()) return;  // not everything has been read
+  for (auto& found :
+       config::unused_overrides(line.config, commands, [](config::Fields& f) { config::TopLevel().describe(f); })) {
+    if (line.strict) {
+      problems.add(std::move(found));
+      continue;
+    }
+    std::string text = render(found, "note");
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    notices.lines.push_back(std::move(text));
+  }
+}
+
 }  // namespace
 
 std::vector<Prepared> prepare(const config::CommandLine& line, const config::TopLevel& top, const std::string& device,
                               Communicator& world, Problems& problems, config::Notices& notices) {
   std::vector<Prepared> prepared;
+  std::vector<config::RunningCommand> commands;
   std::set<std::string> models_to_come;
+  std::map<std::string, std::shared_ptr<const graph::Graph>> graphs_to_come;
   std::int64_t seed = 1;
   ActionContext base;
   base.world = &world;
@@ -74,6 +108,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   base.problems = &problems;
   base.notices = &notices;
   base.models_to_come = &models_to_come;
+  base.graphs_to_come = &graphs_to_come;
   base.seed = &seed;
   for (const auto& name : top.command) {
     if (!line.config.is_block(name)) {
@@ -86,7 +121,9 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
     base.command = line.config.block(name);
     base.command_name = name;
     prepare_command(base, name, prepared);
+    commands.push_back({name, base.command, blocks_of_actions(base.command)});
   }
+  note_unused_overrides(line, commands, problems, notices);
   return prepared;
 }
 

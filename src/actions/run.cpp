@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <set>
+#include <span>
 
 #include "actions/cpu.h"
 #include "actions/device.h"
@@ -17,6 +20,7 @@
 #include "actions/prepare.h"
 #include "actions/together.h"
 #include "comm/session.h"
+#include "train/model_lock.h"
 #include "tutti/log.h"
 
 namespace tutti::actions {
@@ -35,17 +39,42 @@ void announce(const Prepared& p) {
   log::line("");
 }
 
-void open_log(const config::TopLevel& top, int rank) {
-  const std::string path = config::log_path(top, rank);
-  if (!path.empty()) log::line(fmt::format("Redirecting stderr to file {}", path));
-  log::open({path, top.timestamping, rank, rank != 0 && path.empty()});
-}
-
 std::string now_text() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   return fmt::format("{:%Y/%m/%d %H:%M:%S}", local);
+}
+
+// No two runs work on one model at once. Rank 0 holds the locks to the end.
+std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communicator& world) {
+  std::set<std::string> models;
+  for (const auto& p : actions)
+    if (p.what && !p.what->trained_model().empty()) models.insert(p.what->trained_model());
+  std::vector<ModelLock> locks;
+  if (world.rank() != 0) return locks;
+  for (const auto& model : models) locks.emplace_back(model);
+  return locks;
+}
+
+// A run that is taken up again adds to the log that it has: on all ranks or on none.
+bool appends_to_log(const std::vector<Prepared>& actions, const config::TopLevel& top, Communicator& world) {
+  std::int64_t appends = top.append_log;
+  if (world.rank() == 0)
+    for (const auto& p : actions) appends = appends || (p.what && p.what->resumes());
+  world.broadcast(0, std::as_writable_bytes(std::span(&appends, 1)));
+  return appends != 0;
+}
+
+void open_log(const config::TopLevel& top, bool append, int rank) {
+  const std::string path = config::log_path(top, rank);
+  std::error_code ignored;
+  const bool adds = append && !path.empty() && std::filesystem::file_size(path, ignored) > 0 && !ignored;
+  if (!path.empty()) log::line(fmt::format("Redirecting stderr to file {}{}", path, adds ? " (appending)" : ""));
+  log::open({path, top.timestamping, rank, rank != 0 && path.empty(), append});
+  if (!adds) return;
+  log::line("");
+  log::line(fmt::format("Log continued at {}: what stands above is from earlier runs.", now_text()));
 }
 
 // What is really on: printed before anything runs, and by --check.
@@ -170,7 +199,10 @@ int run(int argc, const char* const* argv, Communicator& world) {
     }
     return 0;
   }
-  if (!together(world, [&] { open_log(top, world.rank()); })) return wrong_configuration;
+  std::vector<ModelLock> locks;
+  if (!together(world, [&] { locks = lock_models(actions, world); })) return wrong_configuration;
+  const bool append = appends_to_log(actions, top, world);
+  if (!together(world, [&] { open_log(top, append, world.rank()); })) return wrong_configuration;
   log::line(version_text());
   log::line("");
   print_configuration(line, top);

@@ -11,6 +11,7 @@
 #include "actions/compute_type.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
+#include "actions/node_names.h"
 #include "actions/test_actions.h"
 #include "train/training.h"
 #include "tutti/log.h"
@@ -166,6 +167,7 @@ std::unique_ptr<Action> make(const ActionContext& context, const char* action, b
   check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", action, static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, !needs_numbered_models);
+  check_node_names(context, "evalNodeNames", options.eval_node_names, options.model_path);
   if (context.problems->count() > before) return nullptr;
   return std::make_unique<Made>(context.for_running(), std::move(options), std::move(reader));
 }

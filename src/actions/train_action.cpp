@@ -12,7 +12,9 @@
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
 #include "actions/later.h"
+#include "actions/node_names.h"
 #include "comm/agreement.h"
+#include "strategy/grouped.h"
 #include "strategy/make_strategy.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -53,6 +55,8 @@ class TrainAction final : public Action {
                "SGD", [&](config::Fields& f) { sgd.describe(f); }, 2) +
            readers_;
   }
+  std::string trained_model() const override { return t_.model_path; }
+  bool resumes() const override { return t_.make_mode && earlier_run_left_files(t_.model_path); }
   void run() override {
     const ThreadLimit limit(t_.threads);
     train(t_);
@@ -104,6 +108,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
                            : build_network(context.command, {context.problems, context.notices, context.constant_seed,
                                                              context.seed, model_loader(context)});
   if (context.problems->count() > before) return;
+  if (context.command.is_block("SGD") && !check_sgd_nodes(context, t.sgd, graph)) return;
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;
   options.device = context.device;
@@ -177,6 +182,8 @@ void check_model_path(const ActionContext& context, Training& t) {
     return;
   }
   if (context.models_to_come) context.models_to_come->insert(t.model_path);
+  if (context.graphs_to_come && t.network)
+    (*context.graphs_to_come)[t.model_path] = std::make_shared<graph::Graph>(t.network->graph());
   if (!t.network || t.world->rank() != 0) return;
   try {
     check_writable(t.model_path, view_model(*t.network).bytes());
@@ -277,6 +284,8 @@ void make_exchange(const ActionContext& context, Training& t) {
     t.strategy_name = grouped ? parallel.name() : method_entry(together ? parallel.method : ParallelMethod::none).name;
   // Which ranks have which state depends on who forms a group.
   if (grouped) t.strategy_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
+  if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())
+    context.notices->lines.push_back(std::move(warning));
   if (together) make_fault_hook(context, t);
   const int sharing = t.strategy->share(t.world->rank(), ranks).ranks;
   // Ranks that share the data do so to the end.
@@ -341,7 +350,8 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   // From here on ranks talk; one of them alone may have found that it cannot write or read.
   if (!all_agree(*t.world, context.problems->count() == before)) return nullptr;
   if (awaited)
-    return make_later(context, make_train_action, fmt::format("  model      {}", t.model_path), awaited->path);
+    return make_later(context, make_train_action, fmt::format("  model      {}", t.model_path), awaited->path,
+                      {t.model_path, t.make_mode && earlier_run_left_files(t.model_path)});
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
   make_exchange(context, t);

@@ -12,6 +12,7 @@
 #include <regex>
 
 #include "actions/evaluation_network.h"
+#include "actions/node_names.h"
 #include "train/model_file.h"
 #include "tutti/log.h"
 
@@ -85,7 +86,11 @@ class WriteAction final : public Action {
   std::string model() const { return options_.model_path.empty() ? "from the network builder" : options_.model_path; }
 
   std::vector<std::string> nodes_to_write(const Network& network) const {
-    if (!options_.output_node_names.empty()) return options_.output_node_names;
+    if (!options_.output_node_names.empty()) {
+      auto unknown = unknown_nodes(context_.command, "outputNodeNames", options_.output_node_names, network.graph());
+      if (!unknown.empty()) throw ConfigError(std::move(unknown));
+      return options_.output_node_names;
+    }
     log::line("OutputNodeNames are not specified, using the default outputnodes.");
     std::vector<std::string> names;
     for (auto n : network.graph().outputs) names.push_back(network.graph().nodes[n].name);
@@ -182,6 +187,7 @@ std::unique_ptr<Action> make_write_action(const ActionContext& context) {
     context.notices->lines.push_back("the writer block has no effect: outputPath writes text");
   auto reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);
+  check_node_names(context, "outputNodeNames", options.output_node_names, options.model_path);
   if (context.problems->count() > before) return nullptr;
   return std::make_unique<WriteAction>(context.for_running(), std::move(options), std::move(reader));
 }
@@ -198,6 +204,10 @@ std::unique_ptr<Action> make_dump_node_action(const ActionContext& context) {
                         fmt::format("not a regular expression: {}", e.what()));
     }
   });
+  if (context.problems->count() > before) return nullptr;
+  check_node_pattern(context, "nodeNameRegex", options.node_name_regex, options.model_path);
+  if (options.node_name_regex.empty() && options.node_name != "__AllNodes__")
+    check_node_names(context, "nodeName", {options.node_name}, options.model_path);
   if (context.problems->count() > before) return nullptr;
   return std::make_unique<DumpNodeAction>(context.for_running(), std::move(options));
 }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Flags {
-  bool help = false, version = false, check = false, dump_config = false;
+  bool help = false, version = false, check = false, dump_config = false, strict = false;
 };
 
 // One visible table of flags: parsing, usage and suggestions all come from here.
@@ -28,6 +28,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_flag("--check", flags.check,
                "parse, build the network, check files and shapes, print the effective settings; train nothing");
   app.add_flag("--dump-config", flags.dump_config, "print the merged configuration with variables resolved");
+  app.add_flag("--strict", flags.strict, "a setting of the command line that no command uses is an error");
   app.allow_extras();
 }
 
@@ -225,7 +226,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     throw ConfigError({source, 0, source->text.size()}, e.what(), "see --help");
   }
   result.help = flags.help, result.version = flags.version, result.check = flags.check,
-  result.dump_config = flags.dump_config;
+  result.dump_config = flags.dump_config, result.strict = flags.strict;
   // What CLI11 did not take keeps its order; the other words are flags.
   std::vector<bool> is_flag;
   std::size_t next = 0;

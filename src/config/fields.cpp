@@ -7,6 +7,7 @@
 #include <set>
 
 #include "config/inheritance.h"
+#include "config/overrides.h"
 #include "config/state.h"
 #include "config/table.h"
 #include "config/values.h"
@@ -308,6 +309,7 @@ class Reading : public Fields, public Inheriting {
 
   // Among user variables only a slip of a letter or two is worth a word.
   void near_miss(const Entry& entry, const std::vector<std::string>& also) {
+    if (is_override(entry)) return;  // unused_overrides() looks at those
     if (entry.key.find('.') != std::string::npos) return dotted(entry);
     std::vector<std::string> keys = table_->keys();
     keys.insert(keys.end(), also.begin(), also.end());

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 
 namespace tutti::config {
@@ -122,8 +123,13 @@ Value Resolved::value() const {
 
 const Entry* Record::State::own(std::string_view key) const {
   const auto at = index.find(to_lower(key));
-  return at == index.end() ? nullptr : &entries[at->second];
+  if (at == index.end()) return nullptr;
+  const Entry& entry = entries[at->second];
+  std::atomic_ref(entry.read).store(true, std::memory_order_relaxed);  // several ranks may be threads of one process
+  return &entry;
 }
+
+bool Record::State::was_read(const Entry& entry) { return std::atomic_ref(entry.read).load(std::memory_order_relaxed); }
 
 Resolved Record::State::resolve(const Entry& entry) const {
   Resolved r;

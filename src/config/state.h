@@ -23,7 +23,8 @@ struct Entry {
   };
   std::string key;  // as first written
   std::vector<Written> written;
-  std::size_t order = 0;  // of the last writing, within the level
+  std::size_t order = 0;      // of the last writing, within the level
+  mutable bool read = false;  // somebody has asked for it; see Record::State::was_read()
 };
 
 // What an entry amounts to: the parts of a merged block, or one value with its variables substituted.
@@ -43,7 +44,8 @@ struct Record::State {
   std::unordered_map<std::string, std::size_t> index;  // lower-case key -> entry
   std::shared_ptr<const std::vector<std::string>> include_paths;
 
-  const Entry* own(std::string_view key) const;
+  const Entry* own(std::string_view key) const;  // what is found here counts as used from then on
+  static bool was_read(const Entry&);
   Resolved resolve(const Entry&) const;  // throws ConfigError for unknown variables
   std::string path() const;
   // Names used as $name$ anywhere inside this level, in lower case.

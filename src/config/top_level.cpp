@@ -53,6 +53,7 @@ void TopLevel::describe(Fields& f) {
   f("deviceId", device_id, "cpu, auto, or the index of a GPU; -1 is cpu");
   f("traceLevel", trace_level, "verbosity of the log");
   f("stderr", log_file, "log file; directories are created");
+  f("appendLogFile", append_log, "add to the log file; a resumed run always does");
   f("timestamping", timestamping, "put the time before each line of the log");
   f("parallelTrain", parallel_train, "train on all ranks together; on by itself under mpiexec");
   f("numCPUThreads", cpu_threads, "threads per rank; 0 = automatic, -n = all cores but n");

@@ -20,6 +20,7 @@ struct TopLevel {
   std::string device_id = "auto";
   std::int64_t trace_level = 0;
   std::string log_file;
+  bool append_log = false;
   bool timestamping = false;
   bool parallel_train = false;
   std::int64_t cpu_threads = 0;

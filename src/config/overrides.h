@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// overrides.h -- settings of the command line that no command has looked at, and the block that was meant.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tutti/config.h"
+
+namespace tutti::config {
+
+struct Entry;
+bool is_override(const Entry&);  // its last word stands on the command line
+
+// A block that commands know, whether written or not: where a key belongs that stands nowhere yet.
+struct KnownBlock {
+  std::string name;
+  std::function<void(Fields&)> describe;
+};
+
+struct RunningCommand {
+  std::string name;
+  Record record;  // the one that was read
+  std::vector<KnownBlock> blocks;
+};
+
+// To be called once every command has been prepared: what has been read by then is used. A setting that is used as
+// $name$ anywhere is used, and a block that a config file has too belongs to a command that does not run now.
+std::vector<Diagnostic> unused_overrides(const Record& top, const std::vector<RunningCommand>& commands,
+                                         const std::function<void(Fields&)>& describe_top);
+
+}  // namespace tutti::config

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the command line that no command uses are named, with the block that was meant."""
+import examples
+import support
+
+UNUSED = 'no command uses'
+
+
+class OverridesTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.write('run.cntk', examples.config())
+        self.write('train.ctf', examples.points(64))
+        self.write('test.ctf', examples.points(32, seed=2))
+
+    def check(self, *arguments, expect=0):
+        return self.run_trainer(['--check', 'configFile=run.cntk', *arguments], expect=expect).text
+
+    def test_the_block_that_was_meant(self):
+        cases = {
+            'maxEpochs=1': ('maxEpochs', 'write Train=[SGD=[maxEpochs=1]]'),
+            'SGD=[maxEpochs=1]': ('SGD', 'write Train=[SGD=[maxEpochs=1]]'),
+            'Train=[minibatchSize=8]': ('minibatchSize', 'write Train=[SGD=[minibatchSize=8]]'),
+            'Trian=[SGD=[maxEpochs=1]]': ('Trian', 'did you mean Train=[SGD=[maxEpochs=1]]?'),
+            'maxEpoch=1': ('maxEpoch', 'did you mean Train=[SGD=[maxEpochs=1]]?'),
+            'Train=[cvReadr=[file=x]]': ('cvReadr', 'did you mean Train=[cvReader=[file=x]]?'),
+            'comand=Test': ('comand', 'did you mean command=Test?'),
+            'Train.SGD.maxEpochs=3': ('Train.SGD.maxEpochs', 'write Train=[SGD=[maxEpochs=3]]'),
+            'gradientBits=1': ('gradientBits', 'write Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]'),
+            'DatDir=x': ('DatDir', 'remove it, or use it as $DatDir$'),
+        }
+        text = self.check(*cases)
+        for word, (key, fix) in cases.items():
+            with self.subTest(word=word):
+                self.assertRegex(text, rf"<command line>:\d+:\d+: note: {UNUSED} '{key}' (at the top level|of 'Train')")
+                self.assertIn(f'fix: {fix}\n', text)
+        self.assertEqual(text.count(UNUSED), len(cases))
+
+    def test_what_is_used(self):
+        """Inherited settings, variables, blocks of commands that do not run now, settings without effect that are known."""
+        self.write('run.cntk', examples.config().replace('"test.ctf"', '"$TestFile$"') + 'TestFile = "test.ctf"\n')
+        for used in (['L2RegWeight=0.1'], ['randomize=false'], ['TestFile=other.ctf'], ['Test=[evalNodeNames=x;minibatchSize=7]'],
+                     ['modelPath=other/m', 'traceLevel=0'], ['Train=[SGD=[maxEpochs=$Epochs$]]', 'Epochs=3'], ['hyperCompressMemory=true'],
+                     [f'currentDirectory={self.directory}']):
+            with self.subTest(used=used):
+                self.assertNotIn(UNUSED, self.check(*used))
+
+    def test_several_trainings(self):
+        self.write('two.cntk', 'Second = [ action = train ; modelPath = "models/second" ; SGD = [ maxEpochs = 2 ; minibatchSize = 8 ; learningRatesPerMB = 0.1 ]\n'
+                   'SimpleNetworkBuilder = [ layerSizes = 2:4:2 ; trainingCriterion = CrossEntropyWithSoftmax ; evalCriterion = ClassificationError ]\n'
+                   'reader = [ readerType = CNTKTextFormatReader ; file = "train.ctf" ; input = [ features = [ alias = x ; dim = 2 ; format = dense ]\n'
+                   'labels = [ alias = y ; dim = 2 ; format = dense ] ] ] ]\n')
+        both = ['--check', 'configFile=run.cntk+two.cntk', 'command=Train:Second']
+        text = self.run_trainer([*both, 'maxEpochs=1']).text
+        self.assertIn('fix: write Train=[SGD=[maxEpochs=1]] or Second=[SGD=[maxEpochs=1]]\n', text)
+        # One of them inherits it.
+        self.assertNotIn(UNUSED, self.run_trainer([*both, 'firstMBsToShowResult=3', 'Train=[SGD=[firstMBsToShowResult=1]]']).text)
+
+    def test_a_run_warns_once(self):
+        text = self.run_trainer(['configFile=run.cntk', 'maxEpochs=1'], ranks=2).text
+        self.assertEqual(text.count(UNUSED), 1, text)
+        self.assertIn('Warning: <command line>', text)
+        self.assertEqual(len(support.epochs(text)), 2, 'the file holds')
+
+    def test_strict(self):
+        for word in ('maxEpochs=1', 'Trian=[SGD=[maxEpochs=1]]', 'SGD=[maxEpochs=1]'):
+            text = self.run_trainer(['--strict', 'configFile=run.cntk', word], expect=2).text
+            self.assertIn(f"error: {UNUSED} '{word.split('=')[0]}' at the top level", text)
+            self.assertIn('Train=[SGD=[maxEpochs=1]]', text)
+        self.assertFalse((self.directory / 'models').exists(), 'nothing was trained')
+        self.run_trainer(['--strict', 'configFile=run.cntk', 'Train=[SGD=[maxEpochs=1]]'])
+
+
+if __name__ == '__main__':
+    support.main()

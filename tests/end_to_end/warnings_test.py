@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run says when it does not do what its user expects: one group, divergence, an exchange that costs more than it gains."""
+import examples
+import support
+
+
+class WarningsTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.write('run.cntk', examples.config())
+        self.write('train.ctf', examples.points(200))
+
+    def train(self, *options, ranks=None):
+        return self.run_trainer(['configFile=run.cntk', 'makeMode=false', *options], ranks).text
+
+    # --- groups
+    def test_one_group_keeps_the_method(self):
+        for groups, fix in (('size:4', 'groups = n:2'), ('byNode', 'start ranks on more nodes, or groups = n:2')):
+            for method, block in (('EASGD', 'period=5'), ('BlockMomentumSGD', 'blockSize=60')):
+                parallel = f'Train=[SGD=[ParallelTrain=[parallelizationMethod={method};{method}=[{block}];groups={groups}]]]'
+                with self.subTest(groups=groups, method=method):
+                    text = self.train(parallel, '--check', ranks=3)
+                    self.assertIn(f'groups = {groups} makes one group of all 3 ranks: {method} runs with one worker, the group, in which '
+                                  f'DataParallelSGD works. fix: {fix} for two groups', text)
+                    self.assertRegex(text, rf'exchange +1 group of 3 ranks: between them .*{method[:5]}')
+        text = self.train('Train=[SGD=[ParallelTrain=[parallelizationMethod=EASGD;groups=size:4]]]', ranks=3)
+        self.assertEqual(text.count('makes one group'), 1, text)
+        self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in support.epochs(text)], [200, 200])
+
+    def test_two_groups_are_nothing_to_talk_about(self):
+        text = self.train('Train=[SGD=[ParallelTrain=[parallelizationMethod=EASGD;groups=size:2]]]', '--check', ranks=3)
+        self.assertNotIn('one group', text)
+
+    # --- divergence
+    DIVERGED = 'is more than twice that of the best constant prediction'
+
+    def test_divergence(self):
+        for ranks in (None, 2):
+            text = self.train('Train=[SGD=[learningRatesPerMB=500;maxEpochs=3]]', ranks=ranks)
+            for epoch in (1, 2, 3):
+                self.assertRegex(text, rf'Finished Epoch\[ {epoch} of 3\].*\n(?:.*\n)*?Warning: epoch {epoch}: CrossEntropyWithSoftmax = \S+ {self.DIVERGED}, '
+                                 r'0\.\d+ \(the entropy of the labels\): the training has diverged\. fix: lower the learning rate')
+
+    def test_what_learns_has_not_diverged(self):
+        self.assertNotIn(self.DIVERGED, self.train('Train=[SGD=[maxEpochs=4]]'))
+
+    def test_square_errors(self):
+        self.write('run.cntk', examples.config().replace('"CrossEntropyWithSoftmax"', '"SquareError"').replace('"ClassificationError"', '"SquareError"'))
+        text = self.train('Train=[SGD=[learningRatesPerMB=50]]')
+        self.assertRegex(text, rf'{self.DIVERGED}, 0\.\d+ \(the variance of the labels\)')
+        self.assertNotIn(self.DIVERGED, self.train('Train=[SGD=[learningRatesPerMB=0.01]]'))
+
+    # --- exchange
+    def test_exchange_that_costs_more_than_it_gains(self):
+        """A network that computes next to nothing, in minibatches of a few samples, and a rank that keeps the other waiting."""
+        text = self.train('Train=[SGD=[minibatchSize=4;ParallelTrain=[faultHook=[rank=1;sleep=0.01]]]]', ranks=2)
+        found = support.re.findall(r'Warning: epoch (\d) took .*', text)
+        self.assertEqual(found, ['1'], text)
+        self.assertRegex(text, r'epoch 1 took \S+ s on 2 ranks; one rank alone would need about \S+ s \(2 times the \S+ s that this rank computed\)\. The exchange '
+                         r'took \S+ s for \S+ MB sent by this rank \(\S+ MB/s\), after every 2 samples of a rank \(minibatchSize = 4\)\. fix: minibatchSize = \d+ or more')
+
+
+if __name__ == '__main__':
+    support.main()
