@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator over MPI, and the only file that includes mpi.h. Counts in MPI are int, so long messages travel as
+// The communicator over MPI. Counts in MPI are int, so long messages travel as
 // several; persistent requests keep the step loop free of allocations.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
@@ -19,9 +19,9 @@
 #include <span>
 #include <vector>
 
+#include "comm/end_job.h"
 #include "comm/session.h"
 #include "comm/shared_pages.h"
-#include "comm/threads.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -64,18 +64,6 @@ void for_each_part(std::size_t bytes, std::size_t largest, const Use& use) {
     use(at, static_cast<int>(n));
     at += n;
   } while (at < bytes);
-}
-
-// Prints who and why, and ends every rank.
-[[noreturn]] void abort_all(const std::string& text, int code) {
-  int ranks = 1, rank = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const std::string line = ranks > 1 ? fmt::format("[rank {} on {}] {}\n", rank, host_name(), text) : text + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of several ranks do not mix
-  std::fflush(nullptr);
-  MPI_Abort(MPI_COMM_WORLD, code);
-  std::_Exit(code);
 }
 
 class MpiTransfer : public Transfer {
@@ -366,48 +354,12 @@ class MpiCommunicator : public Communicator {
   std::vector<bool> neighbour_;  // by rank: on this host
 };
 
-// Open MPI writes long messages over TCP into the receiver's memory, after asking for the place; between two ranks
-// whose messages cross, the line stands still meanwhile. Sent in fragments the same messages fill it. Whoever set it
-// keeps it.
-void choose_transport() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0); }
-
 }  // namespace
 
-MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().present) {
-  if (!uses_mpi_) {
-    world_ = make_solo_communicator();
-    return;
-  }
-  choose_transport();
-  int provided = 0;
-  // Servers of weights talk beside the main thread; a library that cannot have that runs all other strategies.
-  check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), [] { return "starting MPI"; });
-  if (provided < MPI_THREAD_FUNNELED) throw Error("MPI failed while starting: it does not allow threads beside MPI");
-  world_ = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, kLargestMessage);
-}
-
-MpiSession::~MpiSession() {
-  world_.reset();
-  if (uses_mpi_ && !finalized()) MPI_Finalize();
-}
-
-void MpiSession::abort(const std::string& text, int code) {
-  if (uses_mpi_ && !finalized()) abort_all(text, code);
-  std::fwrite((text + "\n").data(), 1, text.size() + 1, stderr);
-  std::fflush(nullptr);
-  std::_Exit(code);
-}
+std::unique_ptr<Communicator> make_world_communicator() { return make_world_communicator(kLargestMessage); }
 
 std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message) {
   return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, largest_message);
-}
-
-std::string mpi_library() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  const std::string all(text, static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));
 }
 
 }  // namespace tutti

@@ -28,15 +28,21 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 
   Communicator& world() { return *world_; }
-  // Prints "[rank R on HOST] text" (a lone process prints the text alone) and ends every rank with this exit code.
-  [[noreturn]] void abort(const std::string& text, int code = 1);
+  // This rank has failed. Prints "[rank R on HOST] text" (a lone process prints the text alone) and ends every rank
+  // with this exit code. What fails on all ranks at once is said by rank 0 alone.
+  [[noreturn]] void fail(const std::string& text, int code = 1);
+  // All ranks are done and leave with the same exit code. Where it is not 0, they end here, so that the launcher prints
+  // nothing behind their messages; if that cannot be had, the call returns and main returns the code.
+  void end(int code);
 
  private:
   bool uses_mpi_ = false;
   std::unique_ptr<Communicator> world_;
 };
 
-// The whole of MPI_COMM_WORLD split into messages of at most `largest_message` bytes; for tests of long messages.
+// The whole of MPI_COMM_WORLD.
+std::unique_ptr<Communicator> make_world_communicator();
+// The same, split into messages of at most `largest_message` bytes; for tests of long messages.
 std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message);
 
 }  // namespace tutti

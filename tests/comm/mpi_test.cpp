@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   tutti::MpiSession mpi(&argc, &argv);
   tutti::session = &mpi;
   if (argc > 1 && std::strcmp(argv[1], "abort") == 0) {
-    if (mpi.world().rank() == mpi.world().size() - 1) mpi.abort("the disk is full", 3);
+    if (mpi.world().rank() == mpi.world().size() - 1) mpi.fail("the disk is full", 3);
     std::byte never{};
     mpi.world().receive(mpi.world().size() - 1, 0, {&never, 1})->wait();
   }

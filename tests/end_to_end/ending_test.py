@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How runs under mpiexec end that go wrong: with the program's own words last, its exit code, and no text of the launcher."""
+import re
+import subprocess
+import time
+
+import examples
+import support
+
+
+def major_of_open_mpi():
+    version = subprocess.run([support.MPIEXEC, '--version'], capture_output=True, text=True, check=False).stdout
+    found = re.search(r'(?:OpenRTE|Open MPI|PRRTE)\)? v?(\d+)', version)
+    return int(found.group(1)) if found else 0
+
+
+class EndingTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.write('run.cntk', examples.config())
+        self.write('train.ctf', examples.points(64))
+
+    def ends(self, arguments, ranks, code, last):
+        """The last line of all output matches, and nobody has drawn a frame."""
+        result = self.run_trainer(arguments, ranks, expect=code)
+        lines = [l for l in result.text.splitlines() if l.strip()]
+        self.assertRegex(lines[-1], last, str(result))
+        self.assertNotRegex(result.text, r'(?m)^-{20,}$', str(result))
+        for word in ('MPI_ABORT', 'prterun', 'Primary job', 'mpiexec detected'):
+            self.assertNotIn(word, result.text)
+        return result
+
+    def test_mistakes_in_the_configuration(self):
+        for ranks in (1, 2, 4):
+            with self.subTest(ranks=ranks):
+                self.ends(['configFile=run.cntk', 'Train=[SGD=[maxEpoch=3]]'], ranks, 2, r"^fix: did you mean 'maxEpochs'\?")
+        self.ends(['configFile=run.cntk', 'Train=[SGD=[maxEpochs=3'], 2, 2, r"^fix: the shell ends a command at ';'")
+        self.ends(['configFile=absent.cntk'], 3, 2, '^fix: check the path')
+        self.ends(['help=SGDD'], 2, 2, '^fix: did you mean help=SGD')
+
+    def test_a_failure_of_all_ranks(self):
+        """What no rank can go on from is said once, and without a rank's name."""
+        self.run_trainer(['configFile=run.cntk'])
+        for name in ('model.dnn', 'model.dnn.ckp'):  # as if the run had been stopped in its last epoch
+            (self.directory / 'models' / name).unlink()
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                result = self.ends(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], ranks, 1, '^fix: ')
+                self.assertEqual(result.text.count('cannot go on from an earlier one'), 1, str(result))
+
+    def test_an_earlier_run_that_does_not_fit(self):
+        """A changed layer or optimizer: what differs, how to start anew, and the other way out, which works."""
+        self.run_trainer(['configFile=run.cntk'])
+        models = self.directory / 'models'
+        for name in ('model.dnn', 'model.dnn.ckp'):
+            (models / name).unlink()
+        network = self.run_trainer(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], expect=1).text
+        self.assertRegex(network, r"this run cannot go on from an earlier one: 'models/model\.dnn\.1' holds 'B0' as \[8 x 1\], the network has \[9 x 1\]")
+        self.assertIn('fix: give the network the layers and sizes that it had; or makeMode = false', network)
+        self.assertIn('another modelPath', network)
+        adam = ['configFile=run.cntk', 'Train=[SGD=[gradUpdateType=adam]]']
+        optimizer = self.run_trainer(adam, expect=1).text
+        self.assertIn('gradUpdateType = none, this run has adam', optimizer)
+        self.assertIn("or remove 'models/model.dnn.1.ckp' to go on from the last epoch's model with a fresh optimizer; or makeMode = false", optimizer)
+        (models / 'model.dnn.1.ckp').unlink()
+        text = self.run_trainer(adam).text
+        self.assertIn('Parameter-learning state (such as momentum) will be reset', text)
+        self.assertEqual([e['epoch'] for e in support.epochs(text)], [2])
+        self.run_trainer(['configFile=run.cntk', 'makeMode=false', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'])
+
+    def test_a_failure_of_one_rank(self):
+        """Rank 0 cannot write while the others compute. Open MPI 5 adds three lines of its own, for which it has no switch."""
+        self.write('slow.cntk', examples.config(epochs=100000))
+        slow = 'Train=[SGD=[numMBsToShowResult=0;ParallelTrain=[faultHook=[rank=0;sleep=0.01]]]]'
+        run = self.start_trainer(['configFile=slow.cntk', slow], 2)
+        models = self.directory / 'models'
+        while run.running() and not (models / 'model.dnn.1').exists():
+            time.sleep(0.01)
+        models.rename(self.directory / 'gone')
+        self.write('models', 'a file')
+        result = run.wait()
+        self.assertEqual(result.code, 1, str(result))
+        self.assertEqual(result.text.count('Not a directory'), 1, str(result))
+        if major_of_open_mpi() == 4:
+            self.assertIn('Not a directory', result.text.splitlines()[-1])
+            self.assertNotRegex(result.text, r'(?m)^-{20,}$', str(result))
+
+
+if __name__ == '__main__':
+    support.main()
