@@ -16,11 +16,28 @@
 
 namespace tutti::actions {
 
+// For --check: the options of an action's blocks that differ from their defaults, and all as they hold.
+struct OptionsText {
+  std::string changed, all;
+  OptionsText& operator+=(const OptionsText& more) {
+    changed += more.changed, all += more.all;
+    return *this;
+  }
+};
+OptionsText options_text(const std::string& name, const std::function<void(config::Fields&)>& now,
+                         const std::function<void(config::Fields&)>& usual);
+template <class Options>
+OptionsText options_text(const std::string& name, const Options& options) {
+  Options now = options, usual;
+  return options_text(
+      name, [&](config::Fields& f) { now.describe(f); }, [&](config::Fields& f) { usual.describe(f); });
+}
+
 class Action {
  public:
   virtual ~Action() = default;
-  virtual std::string settings() const = 0;           // what is really on, a line each
-  virtual std::string options() const { return {}; }  // every option of its blocks as it holds, for --check
+  virtual std::string settings() const = 0;  // what is really on, a line each
+  virtual OptionsText options() const { return {}; }
   // Of a training: the path that no other run may work on meanwhile. Empty for actions that train nothing.
   virtual std::string trained_model() const { return {}; }
   virtual bool resumes() const { return false; }  // goes on from what an earlier run left there; for rank 0

@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -47,6 +48,17 @@ std::vector<unsigned> cores_of(hwloc_topology_t topology, hwloc_const_bitmap_t m
 }
 
 }  // namespace
+
+std::int64_t threads_of_environment() {
+  // OpenMP takes a list for nested regions, "4,2": the first one counts.
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  const long n = text ? std::strtol(text, nullptr, 10) : 0;
+  return n > 0 && n < 1'000'000 ? n : 0;
+}
+
+std::int64_t wanted_threads(const config::Record& block) {
+  return block.has("numCPUThreads") ? block.integer("numCPUThreads", 0) : threads_of_environment();
+}
 
 CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool deterministic) {
   hwloc_topology_t raw = nullptr;
@@ -103,7 +115,7 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool dete
 
 int threads_for(double operations_per_minibatch, const config::Record& command, const std::string& device) {
   if (device != "cpu") return 1;
-  if (command.integer("numCPUThreads", 0) != 0) return std::max(omp_get_max_threads(), 1);
+  if (wanted_threads(command) != 0) return std::max(omp_get_max_threads(), 1);
   constexpr double worth_a_thread = 5e7;  // about a quarter of a millisecond of one core, many times a hand-over
   const auto useful = static_cast<int>(std::min(operations_per_minibatch / worth_a_thread, 1e6));
   return std::clamp(useful, 1, std::max(omp_get_max_threads(), 1));

@@ -11,6 +11,11 @@
 
 namespace tutti::actions {
 
+// What OMP_NUM_THREADS asks for; 0 where it is not set, or is no positive number.
+std::int64_t threads_of_environment();
+// numCPUThreads where the configuration has it, else OMP_NUM_THREADS; 0 = automatic.
+std::int64_t wanted_threads(const config::Record&);
+
 struct CpuPlan {
   int threads = 1;
   int cores_allowed = 1;    // by the affinity mask the launcher gave us
@@ -25,8 +30,8 @@ struct CpuPlan {
 CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool deterministic);
 
 // Threads worth using for a minibatch of so many floating-point operations, at most those of the plan: a small network
-// would spend its time in handing work over. Depends on the configuration alone, so that reruns give the same bits; a
-// numCPUThreads in the configuration is taken at its word. One where a GPU computes: the other cores load data.
+// would spend its time in handing work over. Depends on the configuration alone, so that reruns give the same bits;
+// numCPUThreads and OMP_NUM_THREADS are taken at their word. One where a GPU computes: the other cores load data.
 int threads_for(double operations_per_minibatch, const config::Record& command, const std::string& device);
 
 // Computes with this many threads as long as it lives.

@@ -9,6 +9,7 @@
 
 #include "actions/compute_type.h"
 #include "actions/node_names.h"
+#include "reader/stream_dims.h"
 #include "train/model_file.h"
 #include "tutti/builder.h"
 
@@ -65,15 +66,24 @@ std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* bl
   }
   if (context.models_to_come) await_files(context.command.block(block), *context.models_to_come);
   auto reader = make_reader(context.command.block(block), {action, trace_level, context.problems, context.notices});
-  if (reader) check(context, [&] { reader->sweep_samples(); });
+  check(context, [&] {
+    try {
+      if (reader) reader->sweep_samples();
+    } catch (const ConfigError& e) {
+      throw reader::with_place_of_dim(e, context.command.block(block));
+    }
+  });
   return reader;
 }
 
-std::string reader_options(const ActionContext& context, const char* block, const char* action) {
+OptionsText reader_options(const ActionContext& context, const char* block, const char* action) {
   Problems ignored;  // make_reader has reported them
   config::Notices said_already;
   const auto type = effective_reader(context.command.block(block), {action, 0, &ignored, &said_already});
-  return type.name.empty() ? "" : config::dump_fields(fmt::format("{} ({})", block, type.name), type.describe, 2);
+  for (const auto& usual : reader_types())
+    if (usual.name == type.name)
+      return options_text(fmt::format("{} ({})", block, type.name), type.describe, usual.describe);
+  return {};
 }
 
 std::string model_to_read(const ActionContext& context, std::string model_path) {

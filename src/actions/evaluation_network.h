@@ -23,8 +23,8 @@ void check_minibatch_sizes(config::Fields&, const config::Schedule<std::int64_t>
 // The data are read through once where the format needs it, so that broken data stop the run before it starts.
 std::unique_ptr<Reader> open_reader(const ActionContext&, const char* block, const char* action, int trace_level);
 
-// The options of a reader block as they hold, for --check.
-std::string reader_options(const ActionContext&, const char* block, const char* action);
+// The options of a reader block, for --check.
+OptionsText reader_options(const ActionContext&, const char* block, const char* action);
 
 // The model file of an action, or "" where the block's own builder describes the network. The builder of a block that
 // trains as well describes where the training begins.

@@ -4,59 +4,135 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <functional>
+#include <algorithm>
+#include <set>
 #include <vector>
 
-#include "actions/action.h"
 #include "actions/device.h"
-#include "brainscript/keras.h"
-#include "brainscript/simple_network.h"
+#include "actions/help_topics.h"
+#include "brainscript/function_help.h"
 #include "comm/session.h"
 #include "config/text.h"
-#include "strategy/options.h"
-#include "train/sgd_options.h"
-#include "train/text_output.h"
 #include "tutti/backend.h"
 #include "tutti/reader.h"
 
 namespace tutti::actions {
 namespace {
 
-struct Topic {
-  std::string name, help;
-  std::function<void(config::Fields&)> describe;
-};
+using brainscript::FunctionHelp;
 
-template <class Options>
-Topic topic(std::string name, std::string help) {
-  return {std::move(name), std::move(help), [](config::Fields& f) {
-            Options options;
-            options.describe(f);
-          }};
+std::string wrapped(const std::vector<std::string>& words) {
+  constexpr std::size_t widest = 110;
+  std::string out, line = "   ";
+  for (const auto& w : words) {
+    if (line.size() + w.size() >= widest) out += line + "\n", line = "   ";
+    line += " " + w;
+  }
+  return out + line + "\n";
 }
 
-std::vector<Topic> topics() {
-  std::vector<Topic> all{topic<config::TopLevel>("top", "settings outside of all blocks")};
-  for (const auto& entry : action_table()) all.push_back({entry.names[0], entry.help, entry.describe});
-  all.push_back(topic<SgdOptions>("SGD", "learning rates, momentum, minibatches, epochs"));
-  all.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves"));
-  all.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together"));
-  all.push_back(
-      topic<DataParallelOptions>("DataParallelSGD", "block in ParallelTrain: gradients exchanged each minibatch"));
-  all.push_back(
-      topic<ModelAveragingOptions>("ModelAveragingSGD", "block in ParallelTrain: weights averaged every so often"));
-  all.push_back(
-      topic<BlockMomentumOptions>("BlockMomentumSGD", "block in ParallelTrain: averaged weights smoothed by blocks"));
-  all.push_back(topic<AsaOptions>("ASA", "block in ParallelTrain: all-to-all, sum, all-gather in every minibatch"));
-  all.push_back(topic<ServerOptions>("DataParallelASGD", "block in ParallelTrain: workers and parameter servers"));
-  all.push_back(topic<ServerOptions>("ASGD", "the same block under its second name"));
-  all.push_back(topic<EasgdOptions>("EASGD", "block in ParallelTrain: elastic averaging around a centre"));
-  all.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
-                                                         "feed-forward networks from a list of layer sizes"));
-  all.push_back(topic<brainscript::keras::Options>("KerasNetworkBuilder", "networks from the JSON files of Keras"));
-  for (const auto& reader : reader_types()) all.push_back({reader.name, reader.help, reader.describe});
-  all.push_back(topic<OutputFormat>("format", "block of the write action: how the text looks"));
-  return all;
+std::string block_help(const std::string& name) {
+  for (const auto& t : topics())
+    if (config::equal_keys(t.name, name))
+      return fmt::format("{}\n\n{}", t.help, config::help_fields(t.name, t.describe));
+  return {};
+}
+
+std::string readers() {
+  std::string out = "  readerType is one of (help=NAME lists its options):\n";
+  for (const auto& r : reader_types()) out += fmt::format("    {:22} {}\n", r.name, r.help);
+  return out;
+}
+
+std::string function_text(const FunctionHelp& f) {
+  if (!f.same_as.empty()) return fmt::format("  {}: the same as {}\n", f.name, f.same_as);
+  return fmt::format("  {}\n{}", f.signature, f.sentence.empty() ? "" : fmt::format("    {}\n", f.sentence));
+}
+
+// "BS.Sequences.First" is also found as First, behind a First of no namespace.
+std::string functions_called(const std::vector<FunctionHelp>& all, const std::string& name) {
+  const std::string wanted = config::to_lower(name);
+  std::string exact, within;
+  for (const auto& f : all) {
+    const std::string full = config::to_lower(f.name);
+    if (full != wanted && !full.ends_with("." + wanted)) continue;
+    std::string& out = full == wanted ? exact : within;
+    out += function_text(f);
+    if (!f.same_as.empty()) out += functions_called(all, f.same_as);
+  }
+  return exact + within;
+}
+
+std::string keys_called(const std::string& name) {
+  std::string out;
+  for (const auto& k : all_keys())
+    if (config::equal_keys(k.key, name)) out += k.text;
+  return out;
+}
+
+std::vector<std::string> names_of(const std::vector<FunctionHelp>& functions, bool with_prefix) {
+  std::vector<std::string> names;
+  for (const auto& f : functions)
+    if (with_prefix || f.name.find('.') == std::string::npos) names.push_back(f.name);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+std::string list_of_functions(const std::vector<FunctionHelp>& functions) {
+  std::vector<std::string> sections;
+  for (const auto& f : functions)
+    if (std::find(sections.begin(), sections.end(), f.section) == sections.end()) sections.push_back(f.section);
+  std::string out;
+  for (const auto& section : sections) {
+    std::vector<FunctionHelp> some;
+    for (const auto& f : functions)
+      if (f.section == section) some.push_back(f);
+    out += fmt::format("  {}:\n{}", section, wrapped(names_of(some, true)));
+  }
+  return out;
+}
+
+std::string list_of_keys() {
+  std::string out, block;
+  std::vector<std::string> words;
+  const auto flush = [&] {
+    if (!words.empty()) out += fmt::format("  {}:\n{}", block, wrapped(words));
+    words.clear();
+  };
+  for (const auto& k : all_keys()) {
+    if (k.block != block) flush();
+    block = k.block;
+    words.push_back(k.key);
+  }
+  flush();
+  return out;
+}
+
+std::string list() {
+  std::string out = "help=NAME explains one of:\n\nblocks, actions and readers:\n";
+  for (const auto& t : topics()) out += fmt::format("  {:22} {}\n", t.name, t.help);
+  out += "\nlayers and functions of BrainScript:\n" + list_of_functions(brainscript::library_functions());
+  out += "\nfunctions of the older network language:\n" + wrapped(names_of(brainscript::ndl_functions(), true));
+  return out + "\nkeys, by the block in which they stand:\n" + list_of_keys();
+}
+
+[[noreturn]] void say_unknown(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& t : topics()) names.push_back(t.name);
+  for (const auto& f : names_of(brainscript::library_functions(), false)) names.push_back(f);
+  for (const auto& f : names_of(brainscript::ndl_functions(), false)) names.push_back(f);
+  for (const auto& k : all_keys()) names.push_back(k.key);
+  std::vector<std::string> near;
+  for (int i = 0; i < 3; ++i) {
+    const std::string next = nearest(name, names);
+    if (next.empty()) break;
+    near.push_back("help=" + next);
+    std::erase_if(names, [&](const std::string& n) { return config::equal_keys(n, next); });
+  }
+  throw ConfigError({}, fmt::format("there is no help on '{}'", name),
+                    near.empty()
+                        ? "help=list shows all names"
+                        : fmt::format("did you mean {}? (help=list shows all names)", fmt::join(near, " or ")));
 }
 
 }  // namespace
@@ -65,23 +141,34 @@ std::string version_text() {
   return fmt::format("Tutti {}: {}, {}, {}", TUTTI_VERSION, mpi_library(), compute_text(), gpu_text());
 }
 
+std::string usage_text() {
+  std::vector<std::string> names;
+  for (const auto& t : topics()) names.push_back(t.name);
+  return config::usage() + "\nblocks, actions and readers that help explains:\n" + wrapped(names);
+}
+
 std::string compute_text() { return make_backend("cpu")->name(); }
 
 std::string help_text(const std::string& name) {
-  const auto all = topics();
-  std::vector<std::string> names;
-  for (const auto& t : all) {
-    if (config::equal_keys(t.name, name))
-      return fmt::format("{}\n\n{}", t.help, config::help_fields(t.name, t.describe));
-    names.push_back(t.name);
-  }
-  std::string list = "help=NAME explains one of:\n";
-  for (const auto& t : all) list += fmt::format("  {:22} {}\n", t.name, t.help);
-  if (config::equal_keys(name, "list")) return list;
-  const std::string near = nearest(name, names);
-  throw ConfigError({}, fmt::format("there is no help on '{}'", name),
-                    near.empty() ? fmt::format("there is help on: {}", fmt::join(names, ", "))
-                                 : fmt::format("did you mean help={}? (help=list shows all)", near));
+  if (config::equal_keys(name, "list")) return list();
+  std::vector<std::string> found;
+  const auto add = [&](const std::string& heading, const std::string& text) {
+    if (!text.empty()) found.push_back(heading + text);
+  };
+  add("", block_help(name));
+  if (config::equal_keys(name, "reader") || config::equal_keys(name, "cvReader"))
+    add(fmt::format("{}: block of a command that reads the data\n", name), readers());
+  const auto library = brainscript::library_functions();
+  if (config::equal_keys(name, "BrainScriptNetworkBuilder"))
+    add("networks in BrainScript (docs/brainscript.md); help=NAME explains a function\n\n", list_of_functions(library));
+  if (config::equal_keys(name, "NDLNetworkBuilder"))
+    add("networks in the older language (docs/ndl.md); help=NAME explains a function\n\n",
+        wrapped(names_of(brainscript::ndl_functions(), true)));
+  add(fmt::format("{} in BrainScript:\n", name), functions_called(library, name));
+  add(fmt::format("{} in NDL:\n", name), functions_called(brainscript::ndl_functions(), name));
+  add(fmt::format("{} as a setting:\n", name), keys_called(name));
+  if (found.empty()) say_unknown(name);
+  return fmt::format("{}", fmt::join(found, "\n"));
 }
 
 }  // namespace tutti::actions

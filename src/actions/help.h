@@ -9,9 +9,11 @@
 
 namespace tutti::actions {
 
+std::string usage_text();    // flags, words and the names of all blocks
 std::string version_text();  // with what is built in
 std::string compute_text();  // instruction set and library of the kernels
-// The options of a block, action, reader or optimizer; "list" or an unknown name names them all (the latter throws).
+// What a name means: a block with its options, a function or layer of a network language, a single key and the block it
+// stands in. "list" names them all; an unknown name throws, with near ones.
 std::string help_text(const std::string& topic);
 
 }  // namespace tutti::actions

@@ -14,11 +14,13 @@
 #include <set>
 #include <span>
 
+#include "actions/check.h"
 #include "actions/cpu.h"
 #include "actions/device.h"
 #include "actions/help.h"
 #include "actions/prepare.h"
 #include "actions/together.h"
+#include "base/memory.h"
 #include "comm/session.h"
 #include "train/model_lock.h"
 #include "tutti/log.h"
@@ -135,13 +137,12 @@ bool answered(const config::CommandLine& line, Communicator& world, int& code) {
   std::string answer;
   if (line.empty) {
     if (world.rank() == 0)
-      std::fprintf(stderr, "%s\nNo command-line argument given.\n\n%s", version_text().c_str(),
-                   config::usage().c_str());
+      std::fprintf(stderr, "%s\nNo command-line argument given.\n\n%s", version_text().c_str(), usage_text().c_str());
     code = 1;
     return true;
   }
   if (line.help)
-    answer = config::usage();
+    answer = usage_text();
   else if (line.version)
     answer = version_text();
   else if (!line.help_topic.empty()) {
@@ -169,6 +170,7 @@ int run(int argc, const char* const* argv, Communicator& world) {
   config::Notices notices;
   if (!together(world, [&] { line = config::parse_command_line(argc, argv); })) return wrong_configuration;
   if (int code = 0; answered(line, world, code)) return code;
+  if (line.check) only_plan_memory();
 
   Problems problems;
   HostPlace place = find_place(world);
@@ -182,21 +184,16 @@ int run(int argc, const char* const* argv, Communicator& world) {
     top = config::read_top_level(line.config, ranks, problems, notices);
     if (problems.empty()) device = plan_device(top, place);
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
-    cpu = plan_cpu(top.cpu_threads, place, top.deterministic);
+    cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
+    if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";
     actions = prepare(line, top, device.device, world, problems, notices);
     problems.throw_if_any();
   });
   if (!ready) return wrong_configuration;
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check) {
-    if (world.rank() == 0) {
-      for (const auto& n : notices.lines) log::result(fmt::format("Note: {}", n));
-      for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::result(l);
-      for (const auto& p : actions)
-        if (const std::string options = p.what->options(); !options.empty())
-          log::result(fmt::format("\n{}, action {}:\n{}", p.command, p.action, options));
-      log::result("Checked: the configuration is fine. Nothing was trained.");
-    }
+    print_check(world,
+                {top, actions, notices.lines, settings_lines(actions, cpu, device, place, world), place, line.verbose});
     return 0;
   }
   std::vector<ModelLock> locks;

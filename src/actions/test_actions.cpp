@@ -56,7 +56,7 @@ std::string final_line(const std::vector<NodeResult>& names, const EvaluationRun
   std::string out = fmt::format("Final Results: Minibatch[1-{}]: ", run.minibatches);
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (i) out += "; ";
-    out += format_result(names[i].name, run.sums[i].sum, run.sums[i].count);
+    out += format_result(names[i], run.sums[i].sum, run.sums[i].count);
     if (shows_perplexity(names[i].operation) && run.sums[i].count > 0)
       out += fmt::sprintf("; perplexity = %.8f", std::exp(run.sums[i].sum / run.sums[i].count));
   }
@@ -94,7 +94,9 @@ class TestAction final : public Action {
     return fmt::format("  model      {}",
                        options_.model_path.empty() ? "from the network builder" : options_.model_path);
   }
-  std::string options() const override { return reader_options(context_, "reader", "test"); }
+  OptionsText options() const override {
+    return options_text("test", options_) += reader_options(context_, "reader", "test");
+  }
   void run() override {
     const auto network = evaluation_network(context_, options_.model_path, options_.eval_node_names);
     const auto run = evaluate_model(*network, *reader_, context_, options_);

@@ -13,6 +13,7 @@
 #include "actions/evaluation_network.h"
 #include "actions/later.h"
 #include "actions/node_names.h"
+#include "base/memory.h"
 #include "comm/agreement.h"
 #include "strategy/grouped.h"
 #include "strategy/make_strategy.h"
@@ -41,7 +42,7 @@ namespace {
 
 class TrainAction final : public Action {
  public:
-  TrainAction(Training training, std::string readers) : t_(std::move(training)), readers_(std::move(readers)) {}
+  TrainAction(Training training, OptionsText options) : t_(std::move(training)), options_(std::move(options)) {}
 
   std::string settings() const override {
     std::string out = fmt::format("  model      {}\n  network    {}\n", t_.model_path, t_.network->describe());
@@ -49,14 +50,9 @@ class TrainAction final : public Action {
     out += fmt::format("\n  threads    {}", t_.threads);
     return out;
   }
-  std::string options() const override {
-    SgdOptions sgd = t_.sgd;
-    return config::dump_fields(
-               "SGD", [&](config::Fields& f) { sgd.describe(f); }, 2) +
-           readers_;
-  }
   std::string trained_model() const override { return t_.model_path; }
   bool resumes() const override { return t_.make_mode && earlier_run_left_files(t_.model_path); }
+  OptionsText options() const override { return options_; }
   void run() override {
     const ThreadLimit limit(t_.threads);
     train(t_);
@@ -64,7 +60,7 @@ class TrainAction final : public Action {
 
  private:
   Training t_;
-  std::string readers_;  // their options as they hold
+  OptionsText options_;
 };
 
 std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
@@ -354,13 +350,16 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
                       {t.model_path, t.make_mode && earlier_run_left_files(t.model_path)});
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
+  if (memory_is_only_planned()) t.optimizer->bind(t.network->parameters());  // its state counts, too
   make_exchange(context, t);
   if (!t.strategy) return nullptr;
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
-  std::string readers = reader_options(context, "reader", "train");
-  if (t.cv_reader) readers += reader_options(context, "cvReader", "cv");
-  return std::make_unique<TrainAction>(std::move(t), readers);
+  OptionsText text = options_text("train", options);
+  text += options_text("SGD", t.sgd);
+  text += reader_options(context, "reader", "train");
+  if (t.cv_reader) text += reader_options(context, "cvReader", "cv");
+  return std::make_unique<TrainAction>(std::move(t), std::move(text));
 }
 
 }  // namespace tutti::actions

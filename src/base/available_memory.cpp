@@ -2,6 +2,8 @@
 #include "base/available_memory.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -79,19 +81,38 @@ Bytes left_in_groups(const fs::path& root, std::uint64_t swap) {
   return least;
 }
 
+// Below ulimit -v. The first number of statm is the pages that the process has mapped.
+Bytes left_in_address_space(const fs::path& root) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  const Bytes pages = number_in(root / "proc/self/statm");
+  if (!pages) return {};
+  return above(limit.rlim_cur, *pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> available_memory(const fs::path& root) {
   const std::uint64_t swap = value_in(root / "proc/meminfo", "SwapFree").value_or(0);
   Bytes left = value_in(root / "proc/meminfo", "MemAvailable");
   if (left) *left += swap;
-  if (const Bytes of_groups = left_in_groups(root, swap)) left = std::min(*of_groups, left.value_or(*of_groups));
+  for (const Bytes other : {left_in_groups(root, swap), left_in_address_space(root)})
+    if (other) left = std::min(*other, left.value_or(*other));
   return left;
 }
 
-std::string available_text() {
+std::string available_text(std::uint64_t needed) {
   const Bytes left = available_memory();
-  return left ? fmt::format(", {} are left to this process", *left) : "";
+  return left && *left < needed ? fmt::format(", {} are left to this process", bytes_text(static_cast<double>(*left)))
+                                : "";
+}
+
+std::string bytes_text(double n) {
+  for (const char* unit : {"B", "kB", "MB", "GB"}) {
+    if (n < 1000) return fmt::format("{:.{}f} {}", n, unit[0] == 'B' ? 0 : 2, unit);
+    n /= 1000;
+  }
+  return fmt::format("{:.2f} TB", n);
 }
 
 }  // namespace tutti

@@ -10,4 +10,11 @@ namespace tutti {
 // Zeroed, so that no page fault falls into a training step. Null when memory is exhausted. Freed by std::free.
 float* allocate_floats(std::size_t count);
 
+// For a process that checks a run and does not start it. From the call on, large blocks are counted and their pages
+// never touched (they read as zeros), and values of networks on the host are counted only. Call before the first block.
+void only_plan_memory();
+bool memory_is_only_planned();
+void count_planned_memory(std::size_t bytes);  // of what is not even reserved
+std::size_t planned_memory();                  // bytes, since only_plan_memory()
+
 }  // namespace tutti

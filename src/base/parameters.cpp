@@ -21,8 +21,9 @@ FloatBuffer::FloatBuffer(std::size_t count, const FloatMemory& memory) : data_(n
   if (count == 0) return;
   data_.reset(memory.allocate(count));
   if (!data_)
-    throw Error(fmt::format("out of memory: {} bytes of {} memory for a buffer of {} floats{}", count * sizeof(float),
-                            memory.name, count, is_host(memory) ? available_text() : ""));
+    throw Error(fmt::format("out of memory: {} of {} memory for a buffer of {} floats{}",
+                            bytes_text(static_cast<double>(count) * sizeof(float)), memory.name, count,
+                            is_host(memory) ? available_text(count * sizeof(float)) : ""));
 }
 
 void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {

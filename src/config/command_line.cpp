@@ -10,6 +10,7 @@
 #include <set>
 
 #include "config/load.h"
+#include "config/shell.h"
 #include "config/state.h"
 
 namespace tutti::config {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Flags {
-  bool help = false, version = false, check = false, dump_config = false, strict = false;
+  bool help = false, version = false, check = false, verbose = false, dump_config = false, strict = false;
 };
 
 // One visible table of flags: parsing, usage and suggestions all come from here.
@@ -27,6 +28,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_flag("--version", flags.version, "print the version and what is built in");
   app.add_flag("--check", flags.check,
                "parse, build the network, check files and shapes, print the effective settings; train nothing");
+  app.add_flag("-v,--verbose", flags.verbose, "with --check: print every option as it holds, not only what differs");
   app.add_flag("--dump-config", flags.dump_config, "print the merged configuration with variables resolved");
   app.add_flag("--strict", flags.strict, "a setting of the command line that no command uses is an error");
   app.allow_extras();
@@ -84,9 +86,10 @@ class WordReader {
   void run(const std::vector<std::string>& words, const std::vector<bool>& is_flag) {
     text_ = loader_.text("<command line>", fmt::format("{}", fmt::join(words, "\n")));
     problems_.throw_if_any();
+    const std::vector<bool> cut = check_arguments(words, is_flag, problems_);
     std::size_t at = 0;
     for (std::size_t i = 0; i < words.size(); ++i) {
-      if (!is_flag[i]) word({text_, at, at + words[i].size()});
+      if (!is_flag[i] && !cut[i]) word({text_, at, at + words[i].size()});
       at += words[i].size() + 1;
     }
     if (near_config_file_.text) judge_near_miss();
@@ -206,11 +209,35 @@ class WordReader {
 
 }  // namespace
 
+namespace {
+
+// help=NAME, --help=NAME, or one of these words and NAME behind it. Nothing when the words do not ask for a topic.
+std::string help_topic_in(const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string_view w = words[i];
+    const bool flag = w.starts_with('-');
+    w.remove_prefix(std::min(w.find_first_not_of('-'), w.size()));
+    if (const std::size_t v = value_of_word(w, "help")) return v < w.size() ? std::string(w.substr(v)) : "list";
+    const bool asks = equal_keys(w, "help") || (flag && w == "h");
+    if (asks && i + 1 < words.size() && words[i + 1].find_first_of("=-") == std::string::npos) return words[i + 1];
+  }
+  return {};
+}
+
+bool asks_for_usage(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const auto& w) { return equal_keys(w, "help"); });
+}
+
+}  // namespace
+
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine result;
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   result.empty = words.empty();
   if (result.empty) return result;
+  result.help_topic = help_topic_in(words);
+  result.help = result.help_topic.empty() && asks_for_usage(words);
+  if (result.help || !result.help_topic.empty()) return result;
 
   CLI::App app;
   Flags flags;
@@ -226,19 +253,16 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     throw ConfigError({source, 0, source->text.size()}, e.what(), "see --help");
   }
   result.help = flags.help, result.version = flags.version, result.check = flags.check,
-  result.dump_config = flags.dump_config, result.strict = flags.strict;
+  result.dump_config = flags.dump_config, result.strict = flags.strict, result.verbose = flags.verbose;
+  if (result.verbose && !result.check) result.notices.lines.push_back("-v has no effect without --check");
   // What CLI11 did not take keeps its order; the other words are flags.
   std::vector<bool> is_flag;
   std::size_t next = 0;
   for (const auto& w : words) {
     is_flag.push_back(next >= rest.size() || rest[next] != w);
     if (!is_flag.back()) ++next;
-    if (const std::size_t v = is_flag.back() ? 0 : value_of_word(w, "help")) {
-      result.help_topic = w.substr(v);
-      is_flag.back() = true;
-    }
   }
-  if (result.help || result.version || !result.help_topic.empty()) return result;
+  if (result.help || result.version) return result;
   WordReader(result).run(words, is_flag);
   return result;
 }
@@ -249,7 +273,8 @@ std::string usage() {
   add_flags(app, flags);
   std::string text =
       "usage: [mpiexec -n RANKS] trainer configFile=FILE[+FILE...] [KEY=VALUE | BLOCK=[KEY=VALUE;...]]... [FLAG]...\n";
-  text += "       trainer help=BLOCK        lists the options of a block such as SGD\n\n";
+  text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";
+  text += "       trainer help=list         names everything that can be explained\n\n";
   text += "Words are applied from left to right: a setting behind configFile= overrides the file's.\n\nflags:\n";
   for (const CLI::Option* option : app.get_options())
     text += fmt::format("  {:<16} {}\n", option->get_name(false, true), option->get_description());

@@ -12,7 +12,7 @@ namespace tutti::config {
 
 struct CommandLine {
   bool empty = false;  // no argument at all: print usage() and fail
-  bool help = false, version = false, check = false, dump_config = false;
+  bool help = false, version = false, check = false, verbose = false, dump_config = false;
   bool strict = false;
   std::string help_topic;                 // help=NAME
   Record config;                          // the top level

@@ -122,10 +122,7 @@ void print_help(const Table& table, int indent, std::string& out) {
   std::size_t key_width = 0, type_width = 0;
   std::vector<std::string> types;
   for (const Row& r : table.rows) {
-    types.push_back(r.nested            ? "= [ ... ]"
-                    : r.required        ? r.type + ", required"
-                    : r.value == "\"\"" ? r.type
-                                        : r.type + " = " + r.value);
+    types.push_back(type_text(r));
     key_width = std::max(key_width, r.key.size());
     if (types.back().size() <= 40) type_width = std::max(type_width, types.back().size());
   }
@@ -168,6 +165,12 @@ bool Table::knows(std::string_view key) const {
   return row(key) ||
          std::any_of(aliases.begin(), aliases.end(), [&](const Alias& a) { return equal_keys(a.old_key, key); }) ||
          std::any_of(no_effect.begin(), no_effect.end(), [&](const auto& n) { return equal_keys(n.first, key); });
+}
+
+std::string type_text(const Row& r) {
+  if (r.nested) return "= [ ... ]";
+  if (r.required) return r.type + ", required";
+  return r.value == "\"\"" ? r.type : r.type + " = " + r.value;
 }
 
 std::shared_ptr<Table> tabulate(const std::function<void(Fields&)>& describe) {

@@ -38,6 +38,9 @@ struct Table {
   bool knows(std::string_view key) const;
 };
 
+// "integer = 32", "text, required", "= [ ... ]": a key's type and default as help shows them.
+std::string type_text(const Row&);
+
 // Describes without changing anything.
 std::shared_ptr<Table> tabulate(const std::function<void(Fields&)>& describe);
 

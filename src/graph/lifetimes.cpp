@@ -2,6 +2,7 @@
 // Where the values, gradients and workspaces of a program lie: how long each is needed, what may share memory.
 #include <algorithm>
 
+#include "base/memory.h"
 #include "graph/program.h"
 
 namespace tutti::graph {
@@ -114,11 +115,15 @@ void Program::place_gradients() {
 
 void Program::plan(std::size_t columns) {
   columns = std::max<std::size_t>(columns, 1);
-  if (block_ && columns <= columns_) return;
+  if (planned_ && columns <= columns_) return;
   if (block_) backend_.release(block_);
   block_ = nullptr;
   memory_ = place(buffers_, columns, options_.reuse_memory);
-  block_ = backend_.allocate(memory_);
+  if (memory_is_only_planned() && backend_.is_host())
+    count_planned_memory(memory_ * sizeof(float));
+  else
+    block_ = backend_.allocate(memory_);
+  planned_ = true;
   columns_ = columns;
   for (const auto& kernel : kernels_) kernel->plan(backend_, columns);
 }
@@ -134,6 +139,7 @@ void Program::prepare(Run& run) const {
   run.packed = code_.sequential, run.planned_columns = columns_;
   run.told.resize(told_);
   if (told_ > 0) run.told_there.room(backend_, told_ / sizeof(float));
+  if (!block_) return;
   for (std::size_t t = 0; t < tensors; ++t) {
     if (value_buffer_[t] != none) run.values[t] = block_ + buffers_[value_buffer_[t]].offset;
     if (gradient_buffer_[t] != none) run.gradients[t] = block_ + buffers_[gradient_buffer_[t]].offset;

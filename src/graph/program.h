@@ -120,7 +120,8 @@ class Program {
   std::vector<Buffer> buffers_;
   std::vector<std::size_t> value_buffer_, gradient_buffer_, work_buffer_;  // by tensor; none = lies elsewhere
   std::size_t columns_ = 0, memory_ = 0, told_ = 0;
-  float* block_ = nullptr;
+  bool planned_ = false;
+  float* block_ = nullptr;  // null while memory is only planned
 };
 
 }  // namespace tutti::graph

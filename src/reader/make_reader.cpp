@@ -14,6 +14,7 @@
 #include "reader/mapped_file.h"
 #include "reader/prefetch_reader.h"
 #include "reader/reader_row.h"
+#include "reader/stream_dims.h"
 #include "reader/synthetic/synthetic_options.h"
 #include "reader/text/text_options.h"
 #include "reader/uci/uci_options.h"
@@ -188,7 +189,7 @@ std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderCon
       reader::say_unknown(block.value("readerType"), problems);
     }
   } catch (const ConfigError& e) {
-    problems.add(e);
+    problems.add(reader::with_place_of_dim(e, block));
   } catch (const Error& e) {  // a file that is there and is not what it should be
     problems.add(Diagnostic{block.where(), e.what(), {}});
   }

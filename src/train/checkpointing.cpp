@@ -53,11 +53,28 @@ void store(Training& t) {
   save_checkpoint(files, state_of(t), parts, *t.world);
 }
 
+// Runs a part of resuming; an error of it says what can be done.
+template <class Part>
+auto or_else(const std::string& other_way, Part part) {
+  try {
+    return part();
+  } catch (const Error& e) {
+    throw Error(fmt::format(
+        "this run cannot go on from an earlier one: {}\nfix: {}; or makeMode = false to start from scratch, which "
+        "replaces the earlier run's files; or another modelPath to keep them",
+        e.what(), other_way));
+  }
+}
+
 void load(Training& t, const ResumePoint& point) {
   auto view = view_model(*t.network);
-  load_model(point, view, *t.world);
+  or_else("give the network the layers and sizes that it had", [&] { load_model(point, view, *t.world); });
   t.network->precompute_restored();
-  const CheckpointState s = load_state(point, *t.optimizer, *t.world);
+  const CheckpointState s = or_else(
+      fmt::format("set the optimizer (gradUpdateType and momentum) as it was; or remove '{}' to go on from the last "
+                  "epoch's model with a fresh optimizer",
+                  point.checkpoint),
+      [&] { return load_state(point, *t.optimizer, *t.world); });
   t.progress = {s.epoch,       s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
                 s.epoch_tally, s.dropped_samples};
   t.adjust = s.adjust;

@@ -6,9 +6,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
+#include <string_view>
 
+#include "base/available_memory.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -21,30 +25,33 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
-std::string bytes(double n) {
-  for (const char* unit : {"B", "kB", "MB", "GB"}) {
-    if (n < 1000) return fmt::format("{:.{}f} {}", n, unit[0] == 'B' ? 0 : 2, unit);
-    n /= 1000;
-  }
-  return fmt::format("{:.2f} TB", n);
-}
-
 }  // namespace
 
-std::string format_result(const std::string& name, double sum, double count) {
+bool is_error_rate(const NodeResult& r) {
+  constexpr std::string_view losses[] = {"CrossEntropy", "CrossEntropyWithSoftmax", "SquareError", "Logistic",
+                                         "WeightedLogistic"};
+  std::string name = r.name;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (r.operation == "ClassificationError") return name.ends_with('s');
+  if (std::find(std::begin(losses), std::end(losses), r.operation) != std::end(losses)) return false;
+  return name.ends_with("errs") || name.ends_with("errors");
+}
+
+std::string format_result(const NodeResult& r, double sum, double count) {
   const double average = count == 0 ? 0 : sum / count;
   std::string value;
-  if (!name.empty() && name.back() == 's')
+  if (is_error_rate(r))
     value = fmt::sprintf(shows_exponent(average) ? "%2.3e%%" : "%2.3f%%", 100 * average);
   else
     value = fmt::sprintf(shows_exponent(average) ? "%.8e" : "%.8f", average);
-  return fmt::format("{} = {} * {:.0f}", name, value, count);
+  return fmt::format("{} = {} * {:.0f}", r.name, value, count);
 }
 
 std::string format_results(const std::vector<NodeResult>& names, const std::vector<Tally::Evaluation>& values) {
   std::string out;
   for (std::size_t i = 0; i < names.size() && i < values.size(); ++i)
-    out += (i ? "; " : "") + format_result(names[i].name, values[i].sum, values[i].count);
+    out += (i ? "; " : "") + format_result(names[i], values[i].sum, values[i].count);
   return out;
 }
 
@@ -108,9 +115,9 @@ void Report::pass(std::int64_t samples, std::int64_t minibatches) {
 }
 
 std::string Report::results(const Tally& tally) const {
-  std::string out = format_result(criterion_.name, tally.criterion, tally.criterion_count) + "; ";
+  std::string out = format_result(criterion_, tally.criterion, tally.criterion_count) + "; ";
   for (std::size_t i = 0; i < evaluations_.size(); ++i)
-    out += format_result(evaluations_[i].name, tally.evaluations[i].sum, tally.evaluations[i].count) + "; ";
+    out += format_result(evaluations_[i], tally.evaluations[i].sum, tally.evaluations[i].count) + "; ";
   return out;
 }
 
@@ -154,7 +161,7 @@ void Report::progress_line() {
     eta = fmt::format("  ETA {}", duration(static_cast<double>(left) / std::max(rate, 1e-9)));
   }
   log::progress(fmt::format("{}  {}  {:.0f} samples/s{}", text,
-                            format_result(criterion_.name, epoch_.criterion, epoch_.criterion_count), rate, eta));
+                            format_result(criterion_, epoch_.criterion, epoch_.criterion_count), rate, eta));
 }
 
 void Report::end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds) {
@@ -196,12 +203,12 @@ void Report::times(const EpochTimes& t, int ranks) const {
   if (x.values_sent > 0) {
     const double bits = 8.0 * static_cast<double>(x.bytes_sent) / static_cast<double>(x.values_sent);
     log::line(fmt::format("Exchange of {}: {} sent by this rank of {}, {:.3f} bits per value, 1/{:.1f} of float32",
-                          heading(), bytes(static_cast<double>(x.bytes_sent)), ranks, bits, 32 / bits));
+                          heading(), bytes_text(static_cast<double>(x.bytes_sent)), ranks, bits, 32 / bits));
   }
   if (x.groups)
     log::line(fmt::format("Levels of {}: {} sent by this rank between groups, {} within them", heading(),
-                          bytes(static_cast<double>(x.bytes_between)),
-                          bytes(static_cast<double>(x.bytes_sent - x.bytes_between))));
+                          bytes_text(static_cast<double>(x.bytes_between)),
+                          bytes_text(static_cast<double>(x.bytes_sent - x.bytes_between))));
   if (!t.lots.empty()) log::line(fmt::format("Lots of {} by rank: {}", heading(), fmt::join(t.lots, ", ")));
 }
 

@@ -13,9 +13,12 @@
 
 namespace tutti {
 
+// Whether the result is a share of wrong samples, which is shown as a percentage: a ClassificationError whose name ends
+// in 's', as in the original, or what a script has made of one and called '...errs' or '...errors'.
+bool is_error_rate(const NodeResult&);
 // "name = V * count" with the original's number rules: %.8f, %.8e where %.8g would need an exponent, and a percentage
-// for names that end in 's'.
-std::string format_result(const std::string& name, double sum, double count);
+// for error rates.
+std::string format_result(const NodeResult&, double sum, double count);
 // "a = 1.00000000 * 10; errs = 3.000% * 10" in the given order.
 std::string format_results(const std::vector<NodeResult>& names, const std::vector<Tally::Evaluation>& values);
 

@@ -35,7 +35,7 @@ std::string error_of(const std::string& bytes, std::int64_t dim = 0) {
   try {
     IdxSource source({{.name = "x", .path = file.path(), .dim = dim}});
     source.index();
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     return e.what();
   }
   return "no error";

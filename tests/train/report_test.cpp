@@ -9,23 +9,35 @@
 namespace tutti::report_test {
 namespace {
 
+const NodeResult ce{"ce", "CrossEntropyWithSoftmax"}, errs{"errs", "ClassificationError"};
+
+TEST(FormatResult, ShowsErrorRatesOnlyAsPercentages) {
+  for (const NodeResult& rate : {NodeResult{"errs", "ClassificationError"}, NodeResult{"top5Errs", "ElementTimes"},
+                                 NodeResult{"mistakes", "ClassificationError"}, NodeResult{"phoneErrors", "Minus"}})
+    EXPECT_TRUE(is_error_rate(rate)) << rate.name;
+  for (const NodeResult& other : {NodeResult{"loss", "CrossEntropyWithSoftmax"}, NodeResult{"ces", "Plus"},
+                                  NodeResult{"errs", "SquareError"}, NodeResult{"err", "ClassificationError"}})
+    EXPECT_FALSE(is_error_rate(other)) << other.name;
+  EXPECT_EQ(format_result({"loss", "CrossEntropyWithSoftmax"}, 46.021, 100), "loss = 0.46021000 * 100");
+}
+
 TEST(FormatResult, FollowsTheNumberRulesOfTheOriginal) {
-  EXPECT_EQ(format_result("ce", 0.69314718 * 500, 500), "ce = 0.69314718 * 500");
-  EXPECT_EQ(format_result("errs", 1875, 60000), "errs = 3.125% * 60000");
-  EXPECT_EQ(format_result("ce", 12345.678901 * 4, 4), "ce = 12345.67890100 * 4");
+  EXPECT_EQ(format_result(ce, 0.69314718 * 500, 500), "ce = 0.69314718 * 500");
+  EXPECT_EQ(format_result(errs, 1875, 60000), "errs = 3.125% * 60000");
+  EXPECT_EQ(format_result(ce, 12345.678901 * 4, 4), "ce = 12345.67890100 * 4");
 }
 
 TEST(FormatResult, SwitchesToAnExponentWhereTheShortFormWouldShowOne) {
-  EXPECT_EQ(format_result("ce", 1e-5, 1), "ce = 1.00000000e-05 * 1");
-  EXPECT_EQ(format_result("ce", 1e-4, 1), "ce = 0.00010000 * 1");
-  EXPECT_EQ(format_result("ce", 123456789.0, 1), "ce = 1.23456789e+08 * 1");
-  EXPECT_EQ(format_result("ce", 12345678.0, 1), "ce = 12345678.00000000 * 1");
-  EXPECT_EQ(format_result("errs", 1e-6, 1), "errs = 1.000e-04% * 1");
+  EXPECT_EQ(format_result(ce, 1e-5, 1), "ce = 1.00000000e-05 * 1");
+  EXPECT_EQ(format_result(ce, 1e-4, 1), "ce = 0.00010000 * 1");
+  EXPECT_EQ(format_result(ce, 123456789.0, 1), "ce = 1.23456789e+08 * 1");
+  EXPECT_EQ(format_result(ce, 12345678.0, 1), "ce = 12345678.00000000 * 1");
+  EXPECT_EQ(format_result(errs, 1e-6, 1), "errs = 1.000e-04% * 1");
 }
 
 TEST(FormatResult, AverageOfNothingIsZero) {
-  EXPECT_EQ(format_result("ce", 0, 0), "ce = 0.00000000 * 0");
-  EXPECT_EQ(format_result("errs", 5, 0), "errs = 0.000% * 0");
+  EXPECT_EQ(format_result(ce, 0, 0), "ce = 0.00000000 * 0");
+  EXPECT_EQ(format_result(errs, 5, 0), "errs = 0.000% * 0");
 }
 
 TEST(FormatResults, JoinsWithSemicolons) {

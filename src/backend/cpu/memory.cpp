@@ -36,8 +36,9 @@ ImageBackend& CpuBackend::images() { return *images_; }
 float* CpuBackend::allocate(std::size_t count) {
   float* p = allocate_floats(count);
   if (!p)
-    throw Error(fmt::format("out of memory: {} bytes for the values of the network{}", count * sizeof(float),
-                            available_text()));
+    throw Error(fmt::format("out of memory: {} for the values of the network{}",
+                            bytes_text(static_cast<double>(count) * sizeof(float)),
+                            available_text(count * sizeof(float))));
   return p;
 }
 

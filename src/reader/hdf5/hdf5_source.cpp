@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reader/stream_dims.h"
+
 namespace tutti::reader {
 namespace {
 
@@ -117,7 +119,8 @@ void Hdf5Source::read_labels(File& f, Hdf5File& file, std::size_t stream, std::u
       budget_.fault(
           fmt::format("the label {} of row {}{} in the dataset '{}' of the HDF5 file '{}' is no class from 0 to {}", v,
                       r, steps > 1 ? fmt::format(", step {},", t) : "", s.dataset, f.path, s.classes - 1),
-          fmt::format("correct the file, or labelDim = {} of stream '{}'", s.classes, s.name));
+          v == std::floor(v) && v > 0 && v < 1e9 ? dim_fix("labelDim", static_cast<std::int64_t>(v), s.name)
+                                                 : "classes are whole numbers from 0 on");
       break;
     }
 }

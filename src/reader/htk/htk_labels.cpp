@@ -11,6 +11,7 @@
 
 #include "reader/htk/scp_list.h"
 #include "reader/mapped_file.h"
+#include "reader/stream_dims.h"
 
 namespace tutti::reader {
 namespace {
@@ -156,9 +157,11 @@ class HtkLabels::Parser {
   bool find_class(std::string_view state, std::int32_t& label) {
     const HtkLabelOptions& o = labels_.options_;
     if (o.mapping.empty()) {
-      if (read_number(state, label) && label >= 0 && label < o.dim) return true;
+      const bool number = read_number(state, label);
+      if (number && label >= 0 && label < o.dim) return true;
       fault(fmt::format("the state '{}' is no class from 0 to {}", state, o.dim - 1),
-            "labelMappingFile names a file with one state name per line");
+            number && label >= 0 ? dim_fix("labelDim", label, o.name)
+                                 : "labelMappingFile names a file with one state name per line");
       return false;
     }
     const auto known = labels_.classes_.find(std::string(state));
@@ -215,7 +218,7 @@ void HtkLabels::read_mapping() {
     throw ConfigError({},
                       fmt::format("'{}' has {} states, more than labelDim = {} of stream '{}'", options_.mapping,
                                   classes_.size(), options_.dim, options_.name),
-                      fmt::format("labelDim = {}", classes_.size()));
+                      dim_fix("labelDim", static_cast<std::int64_t>(classes_.size()) - 1, options_.name));
 }
 
 std::size_t HtkLabels::find(std::string_view key) const {

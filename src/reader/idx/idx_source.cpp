@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "reader/stream_dims.h"
+
 namespace tutti::reader {
 
 IdxSource::IdxSource(std::vector<IdxStream> streams) {
@@ -55,9 +57,10 @@ const SequenceIndex& IdxSource::index() {
 void IdxSource::check_classes(const Item& s, const IdxArray& array) {
   for (std::size_t i = 0; i < array.header.items(); ++i)
     if (const std::int64_t label = array.integer(i); label < 0 || label >= s.dim)
-      throw Error(fmt::format(
-          "reading the IDX file '{}': the label of item {} is {}, outside 0 to {} (labelDim = {} of stream '{}')",
-          s.path, i, label, s.dim - 1, s.dim, s.name));
+      throw ConfigError({},
+                        fmt::format("reading the IDX file '{}': the label of item {} is {}, outside 0 to {}", s.path, i,
+                                    label, s.dim - 1),
+                        dim_fix("labelDim", label, s.name));
 }
 
 void IdxSource::read(std::span<const std::uint32_t> sequences, Share& share) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "reader/sequence_index.h"
+#include "reader/stream_dims.h"
 
 namespace tutti::reader {
 namespace {
@@ -110,7 +111,7 @@ std::optional<ImageList::Fault> ImageList::read_line(std::string_view line, Entr
                  "labels are class numbers from 0 on"};
   if (error != std::errc() || entry.label < 0 || entry.label >= label_dim_)
     return Fault{label, fmt::format("the label {} is outside 0 to {}", label, label_dim_ - 1),
-                 fmt::format("correct it, or labelDim = {}", label_dim_)};
+                 error == std::errc() ? dim_fix("labelDim", entry.label) : "labels are class numbers from 0 on"};
   return std::nullopt;
 }
 

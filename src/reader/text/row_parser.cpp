@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+
+#include "reader/stream_dims.h"
 
 namespace tutti::reader {
 namespace {
@@ -112,7 +115,7 @@ bool RowParser<Store>::dense(const char*& p, const char* name, std::size_t strea
     if (count > dim) {
       fault(name, word_end(name),
             fmt::format("stream '{}' has {} numbers here, but dim is {}", layout_.streams[stream].alias, count, dim),
-            fmt::format("correct the line, or set dim = {} in the stream's block", count));
+            dim_fix("dim", static_cast<std::int64_t>(count) - 1, layout_.streams[stream].name));
       return false;
     }
     if (count < dim) faults_->short_sample(name, stream, count);
@@ -135,7 +138,7 @@ bool RowParser<Store>::sparse(const char*& p, std::size_t stream) {
   while (true) {
     while (blank(*p)) ++p;
     if (*p == '|' || control(*p)) break;
-    if (!index(p, dim, row) || !number(p, value)) {
+    if (!index(p, stream, dim, row) || !number(p, value)) {
       good = false;
       break;
     }
@@ -157,7 +160,7 @@ bool RowParser<Store>::sparse(const char*& p, std::size_t stream) {
 }
 
 template <bool Store>
-bool RowParser<Store>::index(const char*& p, std::size_t dim, std::int32_t& value) {
+bool RowParser<Store>::index(const char*& p, std::size_t stream, std::size_t dim, std::int32_t& value) {
   const char* const at = p;
   std::uint64_t i = 0;
   for (; is_digit(*p); ++p) i = i < dim ? i * 10 + static_cast<std::uint64_t>(*p - '0') : i;
@@ -173,7 +176,7 @@ bool RowParser<Store>::index(const char*& p, std::size_t dim, std::int32_t& valu
             "an index is a number of digits only; is the stream perhaps dense?");
     } else if (i >= dim) {
       fault(at, to, fmt::format("sparse index {} is outside the stream's dim {}", shown(at, to), dim),
-            "indices count from 0 and are less than dim; correct the line or enlarge dim");
+            dim_fix("dim", std::strtoll(at, nullptr, 10), layout_.streams[stream].name));
     } else {
       fault(at, word_end(at), fmt::format("expected ':' after the sparse index {}", shown(at, to)),
             "an item is index:value without blanks; is the stream perhaps dense?");

@@ -36,7 +36,7 @@ class RowParser {
   bool sample(const char*& p, std::uint32_t* samples);
   bool dense(const char*& p, const char* name, std::size_t stream);
   bool sparse(const char*& p, std::size_t stream);
-  bool index(const char*& p, std::size_t dim, std::int32_t& value);
+  bool index(const char*& p, std::size_t stream, std::size_t dim, std::int32_t& value);
   bool number(const char*& p, float& value);
   void fault(const char* at, const char* to, std::string message, std::string fix);
   static const char* next_stream(const char* p) {

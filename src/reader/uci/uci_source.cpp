@@ -10,6 +10,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "reader/stream_dims.h"
+
 namespace tutti::reader {
 namespace {
 
@@ -64,7 +66,7 @@ void UciSource::read_mapping(const UciStream& stream, std::unordered_map<std::st
     throw ConfigError({},
                       fmt::format("'{}' has {} labels, more than labelDim = {} of stream '{}'", stream.mapping,
                                   map.size(), stream.classes, stream.name),
-                      fmt::format("labelDim = {}", map.size()));
+                      dim_fix("labelDim", static_cast<std::int64_t>(map.size()) - 1, stream.name));
 }
 
 std::string_view UciSource::line_at(std::uint64_t offset) const {
@@ -125,7 +127,8 @@ std::optional<UciSource::Fault> UciSource::parse_class(const UciStream& stream, 
   const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
   if (error != std::errc() || end != label.data() + label.size() || number < 0 || number >= stream.classes)
     return Fault{field, fmt::format("the label '{}' is no class from 0 to {}", label, stream.classes - 1),
-                 "labelMappingFile names a file with one label per line"};
+                 number >= stream.classes ? dim_fix("labelDim", number, stream.name)
+                                          : "labelMappingFile names a file with one label per line"};
   out = static_cast<float>(number);
   return {};
 }

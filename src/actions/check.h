@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// check.h -- what --check prints: what the user has set, what a run would do with it, and what it would need.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actions/prepare.h"
+#include "config/top_level.h"
+
+namespace tutti::actions {
+
+struct Check {
+  const config::TopLevel& top;
+  const std::vector<Prepared>& actions;
+  std::vector<std::string> notices, settings;  // lines
+  HostPlace place;
+  bool all = false;  // every option, not only what differs from its default
+};
+
+// Collective: the ranks add up what they need. Rank 0 prints.
+void print_check(Communicator& world, const Check&);
+
+}  // namespace tutti::actions

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/help_topics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "actions/action.h"
+#include "brainscript/keras.h"
+#include "brainscript/simple_network.h"
+#include "config/table.h"
+#include "config/text.h"
+#include "config/top_level.h"
+#include "strategy/options.h"
+#include "train/sgd_options.h"
+#include "train/text_output.h"
+#include "tutti/reader.h"
+
+namespace tutti::actions {
+namespace {
+
+const std::string in_command = "Train=[{}]";
+const std::string in_sgd = "Train=[SGD=[{}]]";
+const std::string in_parallel = "Train=[SGD=[ParallelTrain=[{}]]]";
+
+template <class Options>
+Topic topic(std::string name, std::string help, std::string place) {
+  return {std::move(name), std::move(help), std::move(place), [](config::Fields& f) {
+            Options options;
+            options.describe(f);
+          }};
+}
+
+// "Train=[{}]" with `inner` at its place.
+std::string within(const std::string& place, const std::string& inner) {
+  std::string out = place;
+  return out.replace(out.find("{}"), 2, inner);
+}
+
+template <class Options>
+Topic method(const std::string& name, std::string help) {
+  return topic<Options>(name, "block in ParallelTrain: " + std::move(help), within(in_parallel, name + "=[{}]"));
+}
+
+void collect(const config::Table& table, const std::string& block, const std::string& place,
+             std::vector<KeyHelp>& found) {
+  const auto add = [&](const std::string& key, const std::string& line) {
+    found.push_back({key, block, fmt::format("  {}\n    {}\n", within(place, key + "=..."), line)});
+  };
+  for (const config::Row& r : table.rows) {
+    if (r.nested && !r.named) collect(*r.nested, r.key, within(place, r.key + "=[{}]"), found);
+    if (r.named) collect(*r.nested, r.key, within(place, r.key + "=[NAME=[{}]]"), found);
+    add(r.key, fmt::format("{}  {}", config::type_text(r), r.doc));
+    for (const auto& a : table.aliases)
+      if (config::equal_keys(a.key, r.key)) add(a.old_key, fmt::format("another name of {}: {}", r.key, r.doc));
+  }
+  for (const auto& [key, because] : table.no_effect) add(key, "accepted without effect: " + because);
+}
+
+}  // namespace
+
+const std::vector<Topic>& topics() {
+  static const std::vector<Topic> all = [] {
+    std::vector<Topic> t{topic<config::TopLevel>("top", "settings outside of all blocks", "{}")};
+    for (const auto& entry : action_table()) t.push_back({entry.names[0], entry.help, in_command, entry.describe});
+    t.push_back(topic<SgdOptions>("SGD", "learning rates, momentum, minibatches, epochs", in_sgd));
+    t.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves",
+                                         within(in_sgd, "AutoAdjust=[{}]")));
+    t.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together", in_parallel));
+    t.push_back(method<DataParallelOptions>("DataParallelSGD", "gradients exchanged each minibatch"));
+    t.push_back(method<ModelAveragingOptions>("ModelAveragingSGD", "weights averaged every so often"));
+    t.push_back(method<BlockMomentumOptions>("BlockMomentumSGD", "averaged weights smoothed by blocks"));
+    t.push_back(method<AsaOptions>("ASA", "all-to-all, sum, all-gather in every minibatch"));
+    t.push_back(method<ServerOptions>("DataParallelASGD", "workers and parameter servers"));
+    t.push_back(method<ServerOptions>("ASGD", "the same as DataParallelASGD under its second name"));
+    t.push_back(method<EasgdOptions>("EASGD", "elastic averaging around a centre"));
+    t.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
+                                                         "feed-forward networks from a list of layer sizes",
+                                                         "Train=[SimpleNetworkBuilder=[{}]]"));
+    t.push_back(topic<brainscript::keras::Options>("KerasNetworkBuilder", "networks from the JSON files of Keras",
+                                                   "Train=[KerasNetworkBuilder=[{}]]"));
+    for (const auto& reader : reader_types())
+      t.push_back({reader.name, reader.help, "Train=[reader=[{}]]", reader.describe});
+    t.push_back(topic<OutputFormat>("format", "block of the write action: how the text looks", "Write=[format=[{}]]"));
+    return t;
+  }();
+  return all;
+}
+
+std::vector<KeyHelp> all_keys() {
+  std::vector<KeyHelp> found;
+  for (const auto& t : topics()) {
+    std::vector<KeyHelp> of_block;
+    collect(*config::tabulate(t.describe), t.name, t.place, of_block);
+    // A block within another one is described in both.
+    for (auto& k : of_block)
+      if (std::none_of(found.begin(), found.end(), [&](const KeyHelp& f) { return f.text == k.text; }))
+        found.push_back(std::move(k));
+  }
+  return found;
+}
+
+}  // namespace tutti::actions

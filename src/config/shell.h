@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// shell.h -- arguments that the shell has cut: without quotes it ends a command at ';' and an argument at a blank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tutti/error.h"
+
+namespace tutti::config {
+
+// Finds arguments whose brackets or quotes are not closed and says how to write them. Flags are passed over. By word:
+// whether it is one of these, or a part of one.
+std::vector<bool> check_arguments(const std::vector<std::string>& words, const std::vector<bool>& is_flag, Problems&);
+
+}  // namespace tutti::config
