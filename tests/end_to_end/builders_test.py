@@ -45,6 +45,8 @@ class BuildersTest(support.TrainerTest):
                                        layer('Dense', 'top', units=2, activation='softmax')))
         text, epochs = self.train('KerasNetworkBuilder = [ file = "model.json" ]')
         self.assertIn('Training 82 parameters in 4 ', text)
+        # Only error rates are percentages, whatever letter a name ends in.
+        self.assertRegex(epochs[0]['line'], r' loss = \d\.\d{8} \* 400; errs = \d+\.\d{3}% \* 400;')
         self.assertLess(epochs[-1]['loss'][0], epochs[0]['loss'][0])
         together, shared = self.train('KerasNetworkBuilder = [ file = "model.json" ]', 'makeMode=false', ranks=2)
         for one, other in zip(epochs, shared):
