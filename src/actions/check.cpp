@@ -25,10 +25,11 @@ double needed_here(Communicator& world, double of_this_rank) {
   return sum;
 }
 
-std::string memory_line(double of_this_rank, double of_host, int ranks) {
+std::string memory_line(double of_this_rank, double of_host, int ranks, const std::string& device) {
   std::string line = fmt::format("  memory     {} for weights, gradients, optimizer and the values of a minibatch",
                                  bytes_text(of_this_rank));
   if (ranks > 1) line += fmt::format(" on this rank, {} on the {} ranks of this host", bytes_text(of_host), ranks);
+  if (device != "cpu") line += "; that of the GPU has been taken as a trial and does not count";
   if (const auto left = available_memory())
     line += fmt::format("; {} are free", bytes_text(static_cast<double>(*left)));
   return line;
@@ -70,7 +71,7 @@ void print_check(Communicator& world, const Check& check) {
   for (const auto& n : check.notices) log::result(fmt::format("Note: {}", n));
   print_options(check);
   for (const auto& l : check.settings) log::result(l);
-  log::result(memory_line(mine, here, check.place.local_ranks));
+  log::result(memory_line(mine, here, check.place.local_ranks, check.device));
   if (const std::string warning = memory_warning(here); !warning.empty()) log::result("Warning: " + warning);
   if (!check.all) log::result("(-v prints every option as it holds)");
   log::result("Checked: the configuration is fine. Nothing was trained.");

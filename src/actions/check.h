@@ -15,6 +15,7 @@ struct Check {
   const std::vector<Prepared>& actions;
   std::vector<std::string> notices, settings;  // lines
   HostPlace place;
+  std::string device;  // "cpu", "cuda:0"
   bool all = false;  // every option, not only what differs from its default
 };
 

@@ -192,8 +192,8 @@ int run(int argc, const char* const* argv, Communicator& world) {
   if (!ready) return wrong_configuration;
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check) {
-    print_check(world,
-                {top, actions, notices.lines, settings_lines(actions, cpu, device, place, world), place, line.verbose});
+    print_check(world, {top, actions, notices.lines, settings_lines(actions, cpu, device, place, world), place,
+                        device.device, line.verbose});
     return 0;
   }
   std::vector<ModelLock> locks;
