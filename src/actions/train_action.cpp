@@ -26,7 +26,6 @@ namespace tutti::actions {
 
 void TrainOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "where the model goes; checkpoints stand beside it");
-  f.required("modelPath");
   f("makeMode", make_mode, "continue from the newest checkpoint; false starts from scratch");
   f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
   describe_compute_type(f, compute_type);
@@ -171,8 +170,14 @@ void make_readers(const ActionContext& context, Training& t) {
 
 // A run must not find out at its first checkpoint that it cannot write.
 void check_model_path(const ActionContext& context, Training& t) {
-  if (!context.command.has("modelPath")) return;  // said already
-  const SourcePos where = context.command.value("modelPath").where;
+  const auto& block = context.command.is_block("SGD") ? context.command.block("SGD") : context.command;
+  const auto given = block.find("modelPath");
+  if (!given) {
+    context.problems->add(Diagnostic{context.command.where(), fmt::format("{} needs 'modelPath'", context.command_name),
+                                     "add modelPath = ..."});
+    return;
+  }
+  const SourcePos where = given->where;
   if (t.model_path.empty()) {
     context.problems->add(Diagnostic{where, "modelPath is empty", "write modelPath = \"models/net.dnn\""});
     return;
@@ -322,6 +327,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
                                      "add SGD = [ maxEpochs = ... ; minibatchSize = ... ; learningRatesPerMB = ... ]"});
   } else {
     t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
+    t.model_path = t.sgd.model_path;  // that of the command block, unless SGD has one of its own
   }
   if (options.compute_type == ComputeType::float16)
     t.loss_scale = LossScale::parse(options.loss_scale).value_or(LossScale());

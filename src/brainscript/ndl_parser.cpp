@@ -36,7 +36,7 @@ class Lexer {
         add(TokenKind::symbol, 1, "\n");
       else if (std::isspace(static_cast<unsigned char>(c)))
         ++at_;
-      else if (c == '#')
+      else if (c == '#' || s.compare(at_, 2, "//") == 0)
         at_ = std::min(s.find('\n', at_), s.size());
       else if (c == '"' || c == '\'')
         string(c);

@@ -80,14 +80,16 @@ bool equal_keys(std::string_view a, std::string_view b) {
          });
 }
 
-// A line whose first character is '#' is a comment; else only its first '#' counts, and only behind a blank.
+// A line whose first character is '#' is a comment; else only its first '#' counts, and only behind a blank. A line
+// that begins with // is no setting either.
 std::string blank_comments(std::string text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.replace(0, 3, "   ");
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::size_t hash = text.find('#', begin);
-    if (hash < end) {
-      const std::size_t first = text.find_first_not_of(" \t", begin);
+    const std::size_t hash = text.find('#', begin), first = text.find_first_not_of(" \t", begin);
+    if (text.compare(std::min(first, text.size()), 2, "//") == 0) {
+      std::fill(text.begin() + static_cast<long>(first), text.begin() + static_cast<long>(end), ' ');
+    } else if (hash < end) {
       if (hash == first || text[hash - 1] == ' ' || text[hash - 1] == '\t')
         std::fill(text.begin() + static_cast<long>(hash), text.begin() + static_cast<long>(end), ' ');
     }

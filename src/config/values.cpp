@@ -95,7 +95,9 @@ std::vector<Value> to_elements(const Stretch& whole, std::string_view key, bool 
   Stretch s = whole;
   if (is_quoted(s)) s = s.part(s.begin + 1, s.end - 1);
   std::vector<Value> values;
-  for (const Stretch& element : split_array(s)) {
+  std::vector<Stretch> elements = split_array(s);
+  if (elements.size() > 1 && trim(elements.back()).view().empty()) elements.pop_back();  // a ':' at the end
+  for (const Stretch& element : elements) {
     Stretch value = element;
     std::int64_t count = 1;
     const std::string_view text = element.view();

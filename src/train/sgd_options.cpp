@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/sgd_options.h"
 
+#include "config/table.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -138,7 +140,12 @@ void SgdOptions::describe_running(config::Fields& f) {
 }
 
 void SgdOptions::describe_legacy(config::Fields& f) {
-  f.no_effect("modelPath", "it is read one level out, in the command block");
+  f("modelPath", model_path, "where the model goes; usually one level out, in the command block");
+  f.no_effect("perfTraceLevel",
+              "the times of each epoch are in the log, and syncPerfStats tells those of the exchange");
+  for (const char* key : {"numMBsToCUDAProfile", "doUnitTest", "validateAfterModelReloading", "usePtask"})
+    f.no_effect(key, "it belongs to the insides of the original");
+  f.no_effect("maxTempMemSizeInSamplesForCNN", "convolutions make no temporary matrix");
   f.no_effect("unroll", "the original ignores it too");
   for (const char* key :
        {"hsmoothingWeight", "frameDropThresh", "doReferenceAlign", "seqGammarCalcAMF", "seqGammarCalcLMF",
@@ -257,8 +264,15 @@ SgdOptions read_sgd_options(const config::Record& sgd, Problems& problems, confi
   } catch (const ConfigError&) {
     // Whoever reads the top level reports it.
   }
+  // What belongs to AutoAdjust may stand out here, if there is that block: it inherits like any other.
+  AutoAdjustOptions adjust;
+  const auto adjusting = config::tabulate([&](config::Fields& f) { adjust.describe(f); })->keys();
   config::read_fields(
-      sgd, "SGD", [&](config::Fields& f) { o.describe(f); }, problems, notices);
+      sgd, "SGD", [&](config::Fields& f) { o.describe(f); }, problems, notices, adjusting);
+  for (const auto& key : adjusting)
+    if (!o.auto_adjust && sgd.has_own(key))
+      notices.lines.push_back(
+          fmt::format("'{0}' in SGD has no effect here because there is no block AutoAdjust = [ {0} = ... ]", key));
   o.optimizer.min_learning_rate = o.min_learning_rate_per_sample;
   const auto& momenta = !o.momentums_per_sample.empty()        ? o.momentums_per_sample
                         : !o.momentum_as_time_constant.empty() ? o.momentum_as_time_constant

@@ -50,6 +50,7 @@ struct SgdOptions {
   config::Schedule<double> normalization_time_constant = 0.0, normalization_blend_time_constant = 0.0;
   bool no_regularization_in_normalization = false;
   std::int64_t num_mbs_to_show_result = 10, first_mbs_to_show_result = 0;
+  std::string model_path;
   std::int64_t trace_level = 0;
   bool keep_checkpoint_files = false;
   std::int64_t checkpoint_every_samples = 0;  // 0 = only after epochs

@@ -58,6 +58,14 @@ TEST(Record, OnlyTheFirstHashBehindABlankStartsAComment) {
   EXPECT_FALSE(r.has("c"));
 }
 
+TEST(Record, LinesOfTwoSlashesAreNoSettings) {
+  const Record r = from("// c=1 [ unclosed\n  //d=2\na=http://x // not a comment\nB=[\n//e=3\nf=4\n]\n//");
+  EXPECT_FALSE(r.has("c"));
+  EXPECT_FALSE(r.has("d"));
+  EXPECT_EQ(r.string("a", ""), "http://x // not a comment");
+  EXPECT_EQ(r.block("B").keys(), (std::vector<std::string>{"f"}));
+}
+
 TEST(Record, LaterWins) {
   EXPECT_EQ(from("a=1\nA=2").integer("a", 0), 2);
   EXPECT_EQ(from("a=[x=1]\na=2").integer("a", 0), 2);
@@ -194,6 +202,7 @@ TEST(Arrays, SplitRepeatAndNest) {
   EXPECT_THAT(from("c=*.txt").strings("c"), ElementsAre("*.txt"));
   EXPECT_THAT(from("c=a*3.txt:b*9223372036854775807x").strings("c"), ElementsAre("a*3.txt", "b*9223372036854775807x"));
   EXPECT_THAT(from("c=\"\"").strings("c"), IsEmpty());
+  EXPECT_THAT(from("c=a:b:").strings("c"), ElementsAre("a", "b")) << "a ':' at the end";
   EXPECT_THAT(from("x=1").strings("c"), IsEmpty());
   EXPECT_THAT(from("c=(-1:0)").strings("c"), ElementsAre("-1", "0"));
 }

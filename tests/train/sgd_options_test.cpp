@@ -146,6 +146,27 @@ TEST(SgdOptions, BrokenRulesAreNamedTogether) {
   EXPECT_EQ(problem("beta1=1"), "beta1 must lie in [0, 1)\n");
 }
 
+TEST(SgdOptions, WhatBelongsToAutoAdjustMayStandOutside) {
+  const std::string ok = "maxEpochs=2\nlearningRatesPerMB=0.5:0.25:\n";
+  const Result alone = read(ok + "loadBestModel=false\nperfTraceLevel=1");
+  EXPECT_EQ(alone.problems, "");
+  EXPECT_EQ(alone.options.learning_rates_per_mb.values, (std::vector<double>{0.5, 0.25})) << "a ':' at the end";
+  ASSERT_EQ(alone.notices.size(), 2u);
+  EXPECT_NE(alone.notices[0].find("'perfTraceLevel' in SGD has no effect"), std::string::npos);
+  EXPECT_NE(alone.notices[1].find("'loadBestModel' in SGD has no effect here because there is no block AutoAdjust"),
+            std::string::npos);
+  const Result both = read(ok + "loadBestModel=false\nAutoAdjust=[ autoAdjustLR=adjustAfterEpoch ]");
+  EXPECT_TRUE(both.notices.empty());
+  EXPECT_FALSE(both.options.auto_adjust->load_best_model);
+  EXPECT_EQ(read(ok + "loadBestModle=false").problems, "SGD has no 'loadBestModle'\n");
+}
+
+TEST(SgdOptions, TheModelPathMayStandInside) {
+  const std::string ok = "maxEpochs=2\nlearningRatesPerMB=1\n";
+  EXPECT_EQ(read(ok, "modelPath=outer\n").options.model_path, "outer");
+  EXPECT_EQ(read(ok + "modelPath=inner", "modelPath=outer\n").options.model_path, "inner");
+}
+
 TEST(SgdOptions, TheParallelBlockIsReadInPlace) {
   const std::string ok = "maxEpochs=2\nlearningRatesPerMB=1\n";
   const Result r = read(ok +
