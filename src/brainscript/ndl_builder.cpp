@@ -138,7 +138,15 @@ class Builder {
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
   }
 
+  static void check_variables(const Expression& e) {
+    const std::size_t from = e.text.find('$'), to = from == std::string::npos ? from : e.text.find('$', from + 1);
+    if (to != std::string::npos)
+      fail(e.where, fmt::format("No variable found with the name '{}'", e.text.substr(from + 1, to - from - 1)),
+           "define it in the config");
+  }
+
   Result evaluate(const Expression& e, Scope& scope, const std::string& name) {
+    check_variables(e);
     switch (e.kind) {
       case Expression::Kind::number:
         return {e.number, nullptr};

@@ -78,8 +78,9 @@ class Lexer {
       ++end;
     }
     while (s[end - 1] == '.') --end;
-    if (plain) return add(TokenKind::identifier, end - at_, s.substr(at_, end - at_));
     const SourceText inner{substituted(at_, end), text_.source, text_.base + at_, false};
+    // A variable that nobody has defined stays as it is: an error where its statement is used.
+    if (plain || inner.text.find('$') != std::string::npos) return add(TokenKind::identifier, end - at_, inner.text);
     for (Lexeme& l : Lexer(inner, [](const std::string&) { return std::nullopt; }).run()) {
       if (l.kind == TokenKind::end) break;
       l.where = span(at_, end - at_);
@@ -115,11 +116,8 @@ class Lexer {
       at = dollar;
       if (at == end) break;
       const std::size_t last = variable_end(at);
-      const std::string name = text_.text.substr(at + 1, last - at - 1);
-      const auto value = variable_(name);
-      if (!value)
-        fail(at, last + 1 - at, fmt::format("No variable found with the name '{}'", name), "define it in the config");
-      out += *value;
+      const std::string use = text_.text.substr(at, last + 1 - at);
+      out += variable_(use.substr(1, use.size() - 2)).value_or(use);
       at = last + 1;
     }
     return out;

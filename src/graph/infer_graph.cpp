@@ -257,6 +257,8 @@ class Inference {
     bool changed = false;
     try {
       changed = infer_node(graph_, index, values_, partial);
+    } catch (const MixedAxes&) {
+      throw;  // axes are known for good, or not at all
     } catch (const ConfigError& e) {
       if (!partial) throw;
       values_[index] = unknown_value();

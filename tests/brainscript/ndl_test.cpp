@@ -236,6 +236,22 @@ TEST(Ndl, VariablesInWordsAndStrings) {
                           "'unused' in NDLNetworkBuilder has no effect because the network does not use $unused$"));
 }
 
+TEST(Ndl, UnknownVariablesMatterWhereTheyAreUsed) {
+  const auto dir = std::filesystem::temp_directory_path() / "tutti_ndl_variables_test";
+  std::filesystem::create_directories(dir);
+  std::ofstream(dir / "net.ndl")
+      << "Unused(x) { y = BatchNormalization(x, x, x, x, x, engine=$engine$, name=\"$of$\") }\n"
+         "x = Input(3)\n";
+  const auto with = [&](const std::string& more) {
+    std::ofstream(dir / "net.ndl", std::ios::app) << more;
+    return from_config("NDLNetworkBuilder = [ networkDescription = \"" + (dir / "net.ndl").string() + "\" ]").errors;
+  };
+  EXPECT_EQ(with(""), "");
+  EXPECT_THAT(with("y = Parameter(3, 4, init=\"$kind$\")\n"),
+              HasSubstr("net.ndl:3:26: error: No variable found with the name 'kind'"));
+  std::filesystem::remove_all(dir);
+}
+
 TEST(Ndl, OlderFormsOfArguments) {
   const Built b = ndl(R"(
     features = ImageInput(8, 8, 3, 1)

@@ -43,6 +43,16 @@ TEST(ReconcileAxes, MadeAxesMeetWithAWarning) {
   EXPECT_TRUE(reconcile_axes(b.graph()).empty()) << "once";
 }
 
+TEST(ReconcileAxes, BehindALoopToo) {
+  GraphBuilder b;
+  const auto words = b.input("words", {3}, false, "n"), label = b.input("label", {3});
+  const auto before = b.add("PastValue", "before", {words}), sum = b.add("Plus", "sum", {words, before});
+  b.graph().nodes[before].inputs[0] = sum;
+  b.add("SquareError", "loss", {label, last(b, "end", sum)});
+  EXPECT_EQ(reconcile_axes(b.graph()).size(), 1u);
+  EXPECT_NO_THROW(infer(b.graph()));
+}
+
 TEST(ReconcileAxes, DeclaredAxesStayApart) {
   GraphBuilder b;
   const auto x = b.input("x", {3}, false, "n"), y = b.input("y", {3});
