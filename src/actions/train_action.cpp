@@ -170,8 +170,9 @@ void make_readers(const ActionContext& context, Training& t) {
 
 // A run must not find out at its first checkpoint that it cannot write.
 void check_model_path(const ActionContext& context, Training& t) {
-  const auto& block = context.command.is_block("SGD") ? context.command.block("SGD") : context.command;
-  const auto given = block.find("modelPath");
+  const auto inside =
+      context.command.is_block("SGD") ? context.command.block("SGD").find_own("modelPath") : std::nullopt;
+  const auto given = inside ? inside : context.command.find("modelPath");
   if (!given) {
     context.problems->add(Diagnostic{context.command.where(), fmt::format("{} needs 'modelPath'", context.command_name),
                                      "add modelPath = ..."});
@@ -327,7 +328,8 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
                                      "add SGD = [ maxEpochs = ... ; minibatchSize = ... ; learningRatesPerMB = ... ]"});
   } else {
     t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
-    t.model_path = t.sgd.model_path;  // that of the command block, unless SGD has one of its own
+    // An SGD block further out, which several commands share, does not know theirs.
+    if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
   }
   if (options.compute_type == ComputeType::float16)
     t.loss_scale = LossScale::parse(options.loss_scale).value_or(LossScale());

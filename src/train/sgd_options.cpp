@@ -140,7 +140,7 @@ void SgdOptions::describe_running(config::Fields& f) {
 }
 
 void SgdOptions::describe_legacy(config::Fields& f) {
-  f("modelPath", model_path, "where the model goes; usually one level out, in the command block");
+  f("modelPath", model_path, "where the model goes; otherwise modelPath of the command block");
   f.no_effect("perfTraceLevel",
               "the times of each epoch are in the log, and syncPerfStats tells those of the exchange");
   for (const char* key : {"numMBsToCUDAProfile", "doUnitTest", "validateAfterModelReloading", "usePtask"})
