@@ -54,6 +54,8 @@ ConstantFromString (text, tag='') =
 
 Times (x, y, outputRank=1, inferInputRankToMap=-1, tag='') = new ComputationNode { operation = 'Times'; inputs = x : y }
 TransposeTimes (x, y, outputRank=1, tag='') = new ComputationNode { operation = 'TransposeTimes'; inputs = x : y }
+LookupTable (embeddingMatrix, inputTensor, tag='') =
+  new ComputationNode { operation = 'LookupTable'; inputs = embeddingMatrix : inputTensor }
 DiagTimes (v, m, tag='') = new ComputationNode { operation = 'DiagTimes'; inputs = v : m }
 KhatriRaoProduct (x, y, tag='') = new ComputationNode { operation = 'KhatriRaoProduct'; inputs = x : y }
 ElementTimes (x, y, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = x : y }
@@ -117,6 +119,11 @@ SquareError (a, b, tag='') = new ComputationNode { operation = 'SquareError'; in
 Logistic (label, prob, tag='') = new ComputationNode { operation = 'Logistic'; inputs = label : prob }
 WeightedLogistic (label, prob, weight, tag='') =
   new ComputationNode { operation = 'WeightedLogistic'; inputs = label : prob : weight }
+ClassBasedCrossEntropyWithSoftmax (labelClassDescriptorVectorSequence, mainInputInfo, mainWeight, classLogProbsBeforeSoftmax, tag='') =
+  new ComputationNode {
+    operation = 'ClassBasedCrossEntropyWithSoftmax'
+    inputs = labelClassDescriptorVectorSequence : mainInputInfo : mainWeight : classLogProbsBeforeSoftmax
+  }
 MatrixL1Reg (x, tag='') = new ComputationNode { operation = 'MatrixL1Reg'; inputs = x }
 MatrixL2Reg (x, tag='') = new ComputationNode { operation = 'MatrixL2Reg'; inputs = x }
 CosDistance (a, b, tag='') = new ComputationNode { operation = 'CosDistance'; inputs = a : b }

@@ -171,6 +171,20 @@ bool is_criterion(const Node& node) {
   return std::find(names.begin(), names.end(), node.operation) != names.end();
 }
 
+// Of words in classes: one label, one state and one vector of class scores at each step.
+void check_class_criterion(const Graph& graph, const Node& node, const std::vector<Value>& values) {
+  for (const std::size_t k : {0, 1, 3})
+    if (const std::size_t i = node.inputs[k]; !values[i].per_sample)
+      throw ConfigError(node.where,
+                        fmt::format("{} '{}': '{}' has no samples", node.operation, node.name, graph.nodes[i].name),
+                        "labels, layer and class scores depend on an input");
+  if (const std::size_t w = node.inputs[2]; values[w].per_sample)
+    throw ConfigError(
+        node.where,
+        fmt::format("{} '{}': '{}' has a value for each sample", node.operation, node.name, graph.nodes[w].name),
+        "the weight is one matrix for all samples");
+}
+
 // Shape, axis and completed parameters of one node; whether a parameter was completed, so that users before that place
 // saw an older shape. With `partial` some of what it reads is not known yet.
 bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, bool partial) {
@@ -198,6 +212,7 @@ bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, boo
   values[index].shape = infer_shape(node, shapes, names);
   check_size(node, values[index].shape);
   if (!partial && is_criterion(node)) check_criterion(graph, node, values);
+  if (!partial && node.operation == "ClassBasedCrossEntropyWithSoftmax") check_class_criterion(graph, node, values);
   values[index].axis = result_axis(graph, node, values);
   values[index].per_sample = sampled && keeps_sample_axis(node);
   if (!values[index].per_sample) values[index].axis.clear();

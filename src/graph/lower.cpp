@@ -126,6 +126,16 @@ Operand khatri_rao(Lowering& l) {
   return Lowering::view(outer, l.shape());
 }
 
+// One or several one-hot vectors in a row, each of which picks a column of the table.
+Operand lookup_table(Lowering& l) {
+  const Operand table = l.input(0), x = l.input(1);
+  const std::size_t words = table.shape[1], vectors = x.elements / words;
+  const Operand found =
+      l.emit("Times", {table, Lowering::view(x, vectors == 1 ? Shape{{words}} : Shape{{words, vectors}})},
+             {{"outputRank", 1.0}});
+  return Lowering::view(found, l.shape());
+}
+
 Operand row_repeat(Lowering& l) {
   const auto repeats = static_cast<std::size_t>(number(l.node(), "numRepeats", 1));
   const auto last = static_cast<double>(std::max<std::size_t>(l.input(0).shape.rank(), 1));
@@ -179,6 +189,7 @@ const std::map<std::string, Composite>& composites() {
       {"Dropout", dropout},
       {"DiagTimes", diag_times},
       {"KhatriRaoProduct", khatri_rao},
+      {"LookupTable", lookup_table},
       {"RowRepeat", row_repeat},
       {"MatrixL2Reg", frobenius_norm},
       {"SumColumnElements", sum_column_elements},

@@ -23,7 +23,7 @@ const std::array operations = {
     // Products.
     OperationInfo{"Times", 2, 2},  // outputRank=1, inferInputRankToMap=-1
     OperationInfo{"TransposeTimes", 2, 2}, OperationInfo{"DiagTimes", 2, 2}, OperationInfo{"ElementTimes", 2, 2},
-    OperationInfo{"KhatriRaoProduct", 2, 2},
+    OperationInfo{"KhatriRaoProduct", 2, 2}, OperationInfo{"LookupTable", 2, 2},  // W, one or several one-hot vectors
     // Elementwise with broadcasting.
     OperationInfo{"Plus", 2, 2}, OperationInfo{"Minus", 2, 2}, OperationInfo{"LogPlus", 2, 2},
     OperationInfo{"Less", 2, 2}, OperationInfo{"Equal", 2, 2}, OperationInfo{"Greater", 2, 2},
@@ -46,6 +46,7 @@ const std::array operations = {
     OperationInfo{"CrossEntropy", 2, 2},                                  // labels, probabilities
     OperationInfo{"SquareError", 2, 2}, OperationInfo{"Logistic", 2, 2},  // label, probability
     OperationInfo{"WeightedLogistic", 3, 3},                              // label, probability, weight
+    OperationInfo{"ClassBasedCrossEntropyWithSoftmax", 4, 4},  // [word; class; class's words], z, W, class scores
     OperationInfo{"MatrixL1Reg", 1, 1}, OperationInfo{"MatrixL2Reg", 1, 1}, OperationInfo{"CosDistance", 2, 2},
     OperationInfo{"CosDistanceWithNegativeSamples", 2, 2},  // a, b; shift=1, negatives=1
     OperationInfo{"LambdaRank", 3, 3},                      // gain, score, query

@@ -65,9 +65,15 @@ Program::~Program() {
 bool Program::sums_over_samples(const Graph& graph, std::size_t index, const std::vector<Value>& values) const {
   const Node& node = graph.nodes[index];
   if (values[index].per_sample) return true;
-  static const std::set<std::string> sums = {
-      "CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SquareError", "Logistic",
-      "WeightedLogistic",        "MatrixL1Reg",         "SumElements"};
+  static const std::set<std::string> sums = {"CrossEntropyWithSoftmax",
+                                             "ClassificationError",
+                                             "CrossEntropy",
+                                             "SquareError",
+                                             "Logistic",
+                                             "WeightedLogistic",
+                                             "MatrixL1Reg",
+                                             "SumElements",
+                                             "ClassBasedCrossEntropyWithSoftmax"};
   static const std::set<std::string> linear = {"Plus", "Minus", "Negate", "Pass", "Trace", "Reshape"};
   if (sums.contains(node.operation))
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](std::size_t i) { return values[i].per_sample; });

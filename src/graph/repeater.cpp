@@ -69,6 +69,7 @@ bool repeats(const Instruction& i) {
                                              "SquareError",
                                              "Logistic",
                                              "WeightedLogistic",
+                                             "ClassBasedCrossEntropyWithSoftmax",
                                              "SumElements",
                                              "MatrixL1Reg",
                                              "Slice",

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "graph/shape_rules.h"
+#include "tutti/class_loss.h"
 
 namespace tutti::graph {
 namespace {
@@ -123,6 +124,28 @@ Shape softmax_criterion(const Call& c) {
   const double top = number(c.node, "topN", 1);
   if (top < 1 || top != std::floor(top)) c.fail(fmt::format("topN = {} is not a count", top), "give topN as 1, 2, ...");
   return criterion(c);
+}
+
+Shape class_criterion(const Call& c) {
+  const Shape &label = c.in[0], &z = c.in[1], &w = c.in[2], &scores = c.in[3];
+  if (label.elements() != ClassLoss::label_floats)
+    c.fail(fmt::format("the labels {} do not have 4 rows", c.operand(0)),
+           "rows are word, class, first word of the class, first word behind it, as LMSequenceReader makes them");
+  if (w.rank() != 2 || z.elements() != w[0])
+    c.fail(fmt::format("{} and {} do not fit", c.operand(1), c.operand(2)),
+           "the weight is [size of the layer x words], one column for each word");
+  if (scores.elements() > w[1])
+    c.fail(fmt::format("{} has more classes than {} has words", c.operand(3), c.operand(2)),
+           "each class has at least one word");
+  return Shape{{1}};
+}
+
+Shape lookup_table(const Call& c) {
+  const Shape &w = c.in[0], &x = c.in[1];
+  if (w.rank() != 2 || w[1] == 0 || x.elements() % w[1] != 0)
+    c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
+           "the table is [size of a vector x words]; the input has one one-hot vector of all words, or several");
+  return Shape{{w[0] * (x.elements() / w[1])}};
 }
 
 Shape cos_distance(const Call& c) {
@@ -247,6 +270,7 @@ const std::map<std::string, Rule>& rules() {
       {"DiagTimes", diag_times},
       {"ElementTimes", broadcast},
       {"KhatriRaoProduct", khatri_rao},
+      {"LookupTable", lookup_table},
       {"Plus", broadcast},
       {"Minus", broadcast},
       {"LogPlus", broadcast},
@@ -283,6 +307,7 @@ const std::map<std::string, Rule>& rules() {
       {"SquareError", criterion},
       {"Logistic", criterion},
       {"WeightedLogistic", criterion},
+      {"ClassBasedCrossEntropyWithSoftmax", class_criterion},
       {"MatrixL1Reg", scalar},
       {"MatrixL2Reg", scalar},
       {"CosDistance", cos_distance},
@@ -383,6 +408,7 @@ bool keeps_sample_axis(const Node& node) {
                                                         "WeightedLogistic",
                                                         "LambdaRank",
                                                         "NDCG1Eval",
+                                                        "ClassBasedCrossEntropyWithSoftmax",
                                                         "MatrixL1Reg",
                                                         "MatrixL2Reg",
                                                         "SumElements",

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "tutti/class_loss.h"
 #include "tutti/recorder.h"
 
 namespace tutti::agreement_test {
@@ -508,6 +509,44 @@ TEST_F(Agreement, Criteria) {
             d.take(dx, n);
           }
         });
+}
+
+TEST_F(Agreement, WordsInClasses) {
+  struct Sizes {
+    std::size_t columns, hidden, words, classes;
+  };
+  for (const Sizes s : {Sizes{0, 3, 4, 2}, Sizes{1, 1, 1, 1}, Sizes{7, 5, 9, 4}, Sizes{300, 40, 1500, 6}})
+    compare(1e-4, [&](Desk& d) {
+      Floats labels;
+      for (std::size_t c = 0; c < s.columns; ++c) {
+        const std::size_t word = c * 131 % s.words, size = (s.words + s.classes - 1) / s.classes;
+        const std::size_t word_class = word / size, first = word_class * size;
+        for (const std::size_t v : {word, word_class, first, std::min(first + size, s.words)})
+          labels.push_back(static_cast<float>(v));
+      }
+      if (s.columns > 5) labels[4 * 5] = static_cast<float>(s.words);  // no such word: not a number, without a gradient
+      const ClassLoss l{s.columns,
+                        s.hidden,
+                        s.words,
+                        s.classes,
+                        d.put(labels),
+                        d.put(random(s.columns * s.hidden, 1)),
+                        d.put(random(s.hidden * s.words, 2)),
+                        d.put(random(s.columns * s.classes, 3))};
+      auto& backend = dynamic_cast<ClassLossBackend&>(d.backend);
+      const auto sums = d.backend.make_sums(1);
+      float *work = d.put(Floats(labels.size())), *y = d.put(Floats(1)), *dy = d.put({1.5f});
+      backend.class_loss(l, work, sums.get(), y);
+      d.take(y, 1);
+      for (const auto& [operand, size] : {std::pair{ClassLoss::Operand::state, s.columns * s.hidden},
+                                          std::pair{ClassLoss::Operand::weight, s.words * s.hidden},
+                                          std::pair{ClassLoss::Operand::scores, s.columns * s.classes}})
+        for (const bool add : {false, true}) {
+          float* dx = d.put(random(size, 5));
+          backend.class_loss_gradient(l, operand, work, dy, dx, add);
+          d.take(dx, size);
+        }
+    });
 }
 
 TEST_F(Agreement, PredictionsOfNothing) {

@@ -37,6 +37,8 @@ Data& data() {
     made->random("binary", 6, 0, 1);
     for (auto& v : made->values(3)) v = v < 0.5f ? 0.0f : 1.0f;
     made->random("weight", 1, 0.5f, 2);
+    // Words 0 to 5 of the classes [0, 2), [2, 5), [5, 6): word, class, first word of the class, first word behind it.
+    made->dense("words", {0, 0, 0, 2, 4, 1, 2, 5, 5, 2, 5, 6, 2, 1, 2, 5, 1, 0, 0, 2});
     return made;
   }();
   return *d;
@@ -329,6 +331,24 @@ std::vector<Case> cases() {
                        {b.input("binary", {6}), b.add("Sigmoid", "p", {prediction(b)}), b.input("weight", {1})});
                  },
                  0});
+  all.push_back({"ClassBasedCrossEntropyWithSoftmax",
+                 [=](GraphBuilder& b) {
+                   const auto z = prediction(b);
+                   const auto classes = b.add("Times", "classes", {b.parameter("C", {3, 6}, 7), z});
+                   return b.add("ClassBasedCrossEntropyWithSoftmax", "op",
+                                {b.input("words", {4}), z, b.parameter("V", {6, 6}, 8), classes});
+                 },
+                 0});
+  all.push_back({"LookupTable",
+                 [=](GraphBuilder& b) {
+                   return b.add("LookupTable", "op", {b.parameter("E", {4, 6}, 7), sampled(b, {6}, 1)});
+                 },
+                 4});
+  all.push_back({"LookupTableOfTwoWords",
+                 [=](GraphBuilder& b) {
+                   return b.add("LookupTable", "op", {b.parameter("E", {4, 3}, 7), sampled(b, {6}, 1)});
+                 },
+                 8});
   all.push_back({"PerSampleCriterion", [=](GraphBuilder& b) { return b.add("Sin", "op", {prediction(b)}); }, 0});
   all.push_back({"Penalised",
                  [=](GraphBuilder& b) {

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "tutti/backend.h"
+#include "tutti/class_loss.h"
 
 namespace tutti::cpu {
 
@@ -13,7 +14,7 @@ class Bfloat16Matmul;  // bfloat16_matmul.h
 class Matmul;          // oneDNN; matmul.cpp
 class CpuImages;       // images.h
 
-class CpuBackend : public Backend {
+class CpuBackend : public Backend, public ClassLossBackend {
  public:
   explicit CpuBackend(ComputeType = ComputeType::float32);
   // With the kernels of one instruction set, to compare them.
@@ -71,6 +72,9 @@ class CpuBackend : public Backend {
   void loss(const Loss&, std::span<const float* const> in, float* work, double* sum, float* y) override;
   void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work, const float* dy,
                      float* dx, bool accumulate) override;
+  void class_loss(const ClassLoss&, float* work, double* sum, float* y) override;
+  void class_loss_gradient(const ClassLoss&, ClassLoss::Operand, const float* work, const float* dy, float* dx,
+                           bool accumulate) override;
 
  private:
   const Kernels& kernels_;

@@ -14,6 +14,7 @@
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
+#include "tutti/class_loss.h"
 #include "tutti/recorder.h"
 
 namespace tutti::cuda {
@@ -21,7 +22,7 @@ namespace tutti::cuda {
 class Matmul;      // matmul.h
 class Recurrence;  // recurrence.h
 
-class CudaBackend : public Backend, public Recorder {
+class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
  public:
   // Throws Error that says which step failed: driver, device or memory.
   CudaBackend(int device, ComputeType);
@@ -99,6 +100,9 @@ class CudaBackend : public Backend, public Recorder {
   void loss(const Loss&, std::span<const float* const> in, float* work, double* sum, float* y) override;
   void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work, const float* dy,
                      float* dx, bool accumulate) override;
+  void class_loss(const ClassLoss&, float* work, double* sum, float* y) override;
+  void class_loss_gradient(const ClassLoss&, ClassLoss::Operand, const float* work, const float* dy, float* dx,
+                           bool accumulate) override;
 
   // For what works beside the backend on the same device, such as codecs and optimizers.
   int device() const { return device_; }

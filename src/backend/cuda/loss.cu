@@ -5,6 +5,7 @@
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
 #include "backend/cuda/softmax.h"
+#include "backend/cuda/sum_up.h"
 
 namespace tutti::cuda {
 namespace {
@@ -121,16 +122,6 @@ __global__ void scale_each(float factor, std::size_t count, float* x, double* su
   if (!sums) return;
   total = together<threads_per_block>(total, Plus());
   if (threadIdx.x == 0) sums[blockIdx.x] = total;
-}
-
-// One block; `y` may be null.
-__global__ void sum_up(const double* sums, std::size_t count, double* sum, float* y) {
-  double total = 0;
-  for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) total += sums[i];
-  total = together<threads_per_block>(total, Plus());
-  if (threadIdx.x > 0) return;
-  *sum = total;
-  if (y) *y = static_cast<float>(total);
 }
 
 __global__ void terms_gradient_each(Terms terms, std::size_t k, const float* dy, float* dx, bool add) {

@@ -17,6 +17,7 @@ std::unique_ptr<Kernel> make_reduce(Instruction);
 std::unique_ptr<Kernel> make_softmax(SoftmaxOp, Instruction);
 std::unique_ptr<Kernel> make_loss(LossOp, Instruction);
 std::unique_ptr<Kernel> make_ranking(bool first_only, Instruction);
+std::unique_ptr<Kernel> make_class_loss(Instruction);
 std::unique_ptr<Kernel> make_slice(Instruction);
 std::unique_ptr<Kernel> make_row_stack(Instruction);
 std::unique_ptr<Kernel> make_transpose(Instruction);

@@ -84,6 +84,7 @@ const std::map<std::string, Maker>& table() {
       {"WeightedLogistic", loss(LossOp::weighted_logistic)},
       {"LambdaRank", ranking(false)},
       {"NDCG1Eval", ranking(true)},
+      {"ClassBasedCrossEntropyWithSoftmax", make_class_loss},
       {"SumElements", loss(LossOp::sum)},
       {"MatrixL1Reg", loss(LossOp::sum_abs)},
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/backend.h"
+#include "tutti/class_loss.h"
 #include "tutti/error.h"
 
 namespace tutti::backend_test {
@@ -146,6 +147,36 @@ TEST(Backend, ThreadsDoNotChangeResults) {
   const auto together = results();
   omp_set_num_threads(threads);
   EXPECT_EQ(alone, together);
+}
+
+// Of 7 words in the classes [0, 3), [3, 4), [4, 7).
+TEST(Backend, ClassLossIsTheLogarithmOfBothProbabilities) {
+  constexpr std::size_t columns = 4, hidden = 3, words = 7, classes = 3;
+  const auto state = random(columns * hidden, 1), weight = random(hidden * words, 2),
+             scores = random(columns * classes, 3);
+  const std::vector<float> labels = {1, 0, 0, 3, 3, 1, 3, 4, 6, 2, 4, 7, 4, 2, 4, 7};
+  double expected = 0;
+  for (std::size_t c = 0; c < columns; ++c) {
+    const auto label = [&](std::size_t i) { return static_cast<std::size_t>(labels[c * 4 + i]); };
+    const auto score = [&](std::size_t word) {
+      double sum = 0;
+      for (std::size_t h = 0; h < hidden; ++h) sum += state[c * hidden + h] * weight[word * hidden + h];
+      return sum;
+    };
+    double all_classes = 0, all_words = 0;
+    for (std::size_t k = 0; k < classes; ++k) all_classes += std::exp(scores[c * classes + k]);
+    for (std::size_t w = label(2); w < label(3); ++w) all_words += std::exp(score(w));
+    expected -=
+        std::log(std::exp(scores[c * classes + label(1)]) / all_classes * std::exp(score(label(0))) / all_words);
+  }
+  const auto backend = make_backend("cpu");
+  const ClassLoss l{columns, hidden, words, classes, labels.data(), state.data(), weight.data(), scores.data()};
+  std::vector<float> work(labels.size());
+  double sum = 0;
+  float y = 0;
+  dynamic_cast<ClassLossBackend&>(*backend).class_loss(l, work.data(), &sum, &y);
+  EXPECT_NEAR(sum, expected, 1e-5);
+  EXPECT_FLOAT_EQ(y, static_cast<float>(sum));
 }
 
 TEST(Backend, ReductionsAlongAnyAxis) {
