@@ -5,49 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+
+#include "brainscript/simple_parts.h"
 
 namespace tutti::brainscript {
 namespace {
 
-constexpr std::size_t most_layers = 10'000;
-
-bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
-  });
-}
-
-struct LayerType {
-  std::string_view word, operation;
-};
-constexpr std::array<LayerType, 4> layer_kinds = {
-    {{"Sigmoid", "Sigmoid"}, {"RectifiedLinear", "RectifiedLinear"}, {"Tanh", "Tanh"}, {"None", ""}}};
-
-const LayerType* layer_type(std::string_view word) {
-  const auto found =
-      std::find_if(layer_kinds.begin(), layer_kinds.end(), [&](const auto& k) { return same_word(k.word, word); });
-  return found == layer_kinds.end() ? nullptr : &*found;
-}
-
-std::string operation_of(SimpleCriterion c) {
-  switch (c) {
-    case SimpleCriterion::cross_entropy_with_softmax:
-      return "CrossEntropyWithSoftmax";
-    case SimpleCriterion::square_error:
-      return "SquareError";
-    case SimpleCriterion::logistic:
-      return "Logistic";
-    case SimpleCriterion::classification_error:
-      return "ClassificationError";
-  }
-  return {};
-}
-
-class SimpleBuilder {
+class FeedForward : public SimpleParts {
  public:
-  SimpleBuilder(const SimpleNetworkOptions& options, const SourcePos& where, bool constant_seed)
-      : o_(options), where_(where), constant_seed_(constant_seed) {}
+  using SimpleParts::SimpleParts;
 
   graph::Graph run() {
     const auto& sizes = o_.layer_sizes.values;
@@ -70,49 +36,16 @@ class SimpleBuilder {
   }
 
  private:
-  std::string name_of(std::size_t i) const { return g_.nodes[i].name; }
-
-  std::size_t node(std::string name, std::string operation, std::vector<std::size_t> inputs,
-                   std::map<std::string, graph::Attribute> attributes = {}) {
-    g_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), std::move(attributes), where_, {}});
-    return g_.nodes.size() - 1;
-  }
-
-  std::size_t input(std::string name, std::int64_t dim) {
-    return node(std::move(name), "InputValue", {},
-                {{"dims", std::vector<double>{static_cast<double>(dim)}}, {"sparse", false}});
-  }
-
-  std::size_t parameter(std::string name, std::int64_t rows, std::int64_t columns, bool random) {
-    std::map<std::string, graph::Attribute> a;
-    a["dims"] = std::vector<double>{static_cast<double>(rows), static_cast<double>(columns)};
-    a["learningRateMultiplier"] = 1.0;
-    if (random) {
-      a["init"] = std::string(o_.uniform_init ? "uniform" : "gaussian");
-      a["initValueScale"] = o_.init_value_scale;
-      a["randomSeed"] = static_cast<double>(constant_seed_ ? 1 : seed_++);
-    } else {
-      a["init"] = std::string("fixedValue");
-      a["value"] = 0.0;
-    }
-    return node(std::move(name), "LearnableParameter", {}, std::move(a));
-  }
-
   std::size_t layer(std::size_t k, std::size_t x, bool last) {
     const auto& sizes = o_.layer_sizes.values;
-    const std::size_t w = parameter(fmt::format("W{}", k), sizes[k + 1], sizes[k], true);
-    const std::size_t b = parameter(fmt::format("B{}", k), sizes[k + 1], 1, false);
+    const std::size_t w = random_parameter(fmt::format("W{}", k), sizes[k + 1], sizes[k]);
+    const std::size_t b = constant_parameter(fmt::format("B{}", k), sizes[k + 1], 1);
     const std::size_t product = node(name_of(w) + "*" + name_of(x), "Times", {w, x}, {{"outputRank", 1.0}});
     const std::string sum_name = last ? "HLast" : name_of(product) + "+" + name_of(b);
-    std::size_t h = node(sum_name, "Plus", {product, b});
-    if (last) return h;
-    const std::string& word = o_.layer_types[std::min(k, o_.layer_types.size() - 1)];
+    const std::size_t sum = node(sum_name, "Plus", {product, b});
+    if (last) return sum;
     const std::string name = fmt::format("H{}", k + 1);
-    const std::string operation(layer_type(word)->operation);
-    if (operation.empty())
-      g_.nodes[h].name = name;
-    else
-      h = node(name, operation, {h});
+    const std::size_t h = nonlinearity(k, sum, name);
     return o_.add_dropout_nodes ? node("Drop" + name, "Dropout", {h}) : h;
   }
 
@@ -139,69 +72,53 @@ class SimpleBuilder {
     }
     node("PosteriorProb", "Softmax", {last});
   }
-
-  const SimpleNetworkOptions& o_;
-  SourcePos where_;
-  bool constant_seed_;
-  std::int64_t seed_ = 1;
-  graph::Graph g_;
 };
 
 }  // namespace
 
-void SimpleNetworkOptions::describe(config::Fields& f) {
-  using C = SimpleCriterion;
-  const std::vector<std::pair<std::string, C>> training = {{"CrossEntropyWithSoftmax", C::cross_entropy_with_softmax},
-                                                           {"SquareError", C::square_error},
-                                                           {"Logistic", C::logistic}};
-  std::vector<std::pair<std::string, C>> evaluation = {{"ClassificationError", C::classification_error},
-                                                       {"ErrorPrediction", C::classification_error}};
-  evaluation.insert(evaluation.end(), training.begin(), training.end());
-  f("layerSizes", layer_sizes, "features : hidden ... : outputs, such as 784:400*2:10");
-  f.required("layerSizes");
-  if (f.given("layerSizes")) {
-    if (layer_sizes.size() < 2)
-      f.problem("layerSizes", "layerSizes needs at least two sizes", "write features:hidden:outputs");
-    if (layer_sizes.size() > most_layers)
-      f.problem("layerSizes", fmt::format("layerSizes has {} sizes", layer_sizes.size()),
-                fmt::format("up to {} are possible", most_layers));
-    for (const auto n : layer_sizes.values)
-      if (n < 1 || n > 1'000'000'000)
-        f.problem("layerSizes", fmt::format("a layer of size {} is not possible", n), "sizes begin at 1");
-  }
-  f("layerTypes", layer_types, "one per hidden layer, the last repeats: Sigmoid, RectifiedLinear, Tanh or None");
-  if (layer_types.empty()) f.problem("layerTypes", "layerTypes is empty", "leave it out for Sigmoid");
-  for (const auto& word : layer_types)
-    if (!layer_type(word)) {
-      std::vector<std::string> known;
-      for (const auto& k : layer_kinds) known.emplace_back(k.word);
-      const std::string near = nearest(word, known);
-      f.problem("layerTypes", fmt::format("there is no layer type '{}'", word),
-                near.empty() ? "known: Sigmoid, RectifiedLinear, Tanh, None" : fmt::format("did you mean '{}'?", near));
-    }
-  f.choice("trainingCriterion", training_criterion, training, "what is minimised");
-  f.required("trainingCriterion");
-  f.choice("evalCriterion", eval_criterion, evaluation, "what is reported beside it");
-  f.required("evalCriterion");
-  f("initValueScale", init_value_scale, "factor on the random initial weights");
-  f("uniformInit", uniform_init, "weights begin uniform in +-0.05; false: gaussian with deviation 0.2/sqrt(inputs)");
-  f("applyMeanVarNorm", apply_mean_var_norm, "normalise the features by mean and deviation of the training data");
-  f("needPrior", need_prior, "subtract the logarithm of the label frequencies from the output");
-  f("addDropoutNodes", add_dropout_nodes, "dropout behind the features and each hidden layer (rate: SGD dropoutRate)");
-  f("rnnType", rnn_type, "SIMPLENET, a feed-forward network, is the only type of this version");
-  if (!same_word(rnn_type, "SIMPLENET"))
-    f.problem("rnnType", fmt::format("this version builds no networks of type '{}'", rnn_type),
-              "use SIMPLENET or leave rnnType out");
-  for (const char* key :
-       {"recurrentLayer", "lookupTableOrder", "vocabSize", "nbrClass", "noise_number", "directConnect", "streamSizes",
-        "sparseinput", "outputLayerSize", "defaultHiddenActivity", "constForgetGateValue", "constInputGateValue",
-        "constOutputGateValue", "forgetGateInitVal", "inputGateInitVal", "outputGateInitVal"})
-    f.no_effect(key, "it belongs to recurrent network types");
+std::size_t SimpleParts::node(std::string name, std::string operation, std::vector<std::size_t> inputs,
+                              std::map<std::string, graph::Attribute> attributes) {
+  if (name.empty()) name = fmt::format("AutoName{}", unnamed_++);
+  g_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), std::move(attributes), where_, {}});
+  return g_.nodes.size() - 1;
+}
+
+std::size_t SimpleParts::input(std::string name, std::int64_t dim, bool sparse) {
+  return node(std::move(name), "InputValue", {},
+              {{"dims", std::vector<double>{static_cast<double>(dim)}}, {"sparse", sparse}});
+}
+
+std::size_t SimpleParts::random_parameter(std::string name, std::int64_t rows, std::int64_t columns) {
+  return node(std::move(name), "LearnableParameter", {},
+              {{"dims", std::vector<double>{static_cast<double>(rows), static_cast<double>(columns)}},
+               {"learningRateMultiplier", 1.0},
+               {"init", std::string(o_.uniform_init ? "uniform" : "gaussian")},
+               {"initValueScale", o_.init_value_scale},
+               {"randomSeed", static_cast<double>(constant_seed_ ? 1 : seed_++)}});
+}
+
+std::size_t SimpleParts::constant_parameter(std::string name, std::int64_t rows, std::int64_t columns, double value) {
+  return node(std::move(name), "LearnableParameter", {},
+              {{"dims", std::vector<double>{static_cast<double>(rows), static_cast<double>(columns)}},
+               {"learningRateMultiplier", 1.0},
+               {"init", std::string("fixedValue")},
+               {"value", value}});
+}
+
+std::size_t SimpleParts::nonlinearity(std::size_t layer, std::size_t x, std::string name) {
+  const std::string operation(simple_layer_type(o_.layer_types[std::min(layer, o_.layer_types.size() - 1)])->operation);
+  if (!operation.empty()) return node(std::move(name), operation, {x});
+  if (!name.empty()) g_.nodes[x].name = std::move(name);
+  return x;
 }
 
 graph::Graph build_simple_network(const SimpleNetworkOptions& options, const SourcePos& where,
                                   const BuildContext& context) {
-  return SimpleBuilder(options, where, context.force_constant_seed).run();
+  for (const std::string& key : options.without_effect)
+    context.notices->lines.push_back(fmt::format("'{}' in SimpleNetworkBuilder has no effect with this rnnType", key));
+  if (options.type != SimpleType::feed_forward)
+    return build_simple_recurrent(options, where, context.force_constant_seed);
+  return FeedForward(options, where, context.force_constant_seed).run();
 }
 
 }  // namespace tutti::brainscript

@@ -117,10 +117,131 @@ TEST(SimpleNetwork, MistakesAreNamed) {
   EXPECT_THAT(errors("layerSizes = 3" + rest), HasSubstr("at least two sizes"));
   EXPECT_THAT(errors("layerSizes = 3:0:2" + rest), HasSubstr("a layer of size 0"));
   EXPECT_THAT(errors("layerSizes = 3:2; layerTypes = Sigmod" + rest), HasSubstr("did you mean 'Sigmoid'?"));
-  EXPECT_THAT(errors("layerSizes = 3:2; rnnType = LSTM" + rest), HasSubstr("builds no networks of type 'LSTM'"));
+  EXPECT_THAT(errors("layerSizes = 3:2; rnnType = LSTN" + rest), HasSubstr("LSTM"));
   EXPECT_THAT(errors("layerSizes = 3:2; layerTipes = Tanh" + rest), HasSubstr("layerTypes"));
   EXPECT_THAT(errors("layerSizes = 3:2; trainingCriterion = squareErorr; evalCriterion = squareError"),
               HasSubstr("squareErorr"));
+}
+
+Built recurrent(const std::string& body) { return from_config("SimpleNetworkBuilder = [\n" + body + "\n]"); }
+
+const std::string class_criteria =
+    "; trainingCriterion = classCrossEntropyWithSoftmax; evalCriterion = classCrossEntropyWithSoftmax";
+const std::string softmax_criteria =
+    "; trainingCriterion = crossEntropyWithSoftmax; evalCriterion = classificationError";
+
+TEST(SimpleNetwork, ClassBasedLanguageModel) {
+  const Built b = recurrent("rnnType = CLASSLM; layerSizes = 9:4:9; recurrentLayer = 1; vocabSize = 9; nbrClass = 3" +
+                            class_criteria);
+  ASSERT_EQ(b.errors, "");
+  EXPECT_EQ(b.listing(),
+            "features = InputValue ()\n"
+            "U0 = LearnableParameter ()\n"
+            "W0 = LearnableParameter ()\n"
+            "AutoName0 = PastValue (AutoName4)\n"
+            "AutoName1 = Times (U0, features)\n"
+            "AutoName2 = Times (W0, AutoName0)\n"
+            "AutoName3 = Plus (AutoName1, AutoName2)\n"
+            "AutoName4 = Sigmoid (AutoName3)\n"
+            "W1 = LearnableParameter ()\n"
+            "labels = InputValue ()\n"
+            "WeightForClassPostProb = LearnableParameter ()\n"
+            "ClassPostProb = Times (WeightForClassPostProb, AutoName4)\n"
+            "TrainNodeClassBasedCrossEntropy = ClassBasedCrossEntropyWithSoftmax (labels, AutoName4, W1, "
+            "ClassPostProb)\n");
+  EXPECT_TRUE(graph::flag(b["features"], "sparse", false));
+  EXPECT_EQ(b.seed("U0"), 1);
+  EXPECT_EQ(b.seed("W0"), 2);
+  EXPECT_EQ(b.seed("W1"), 3);
+  EXPECT_EQ(b.seed("WeightForClassPostProb"), 4);
+  EXPECT_EQ(b.graph.evaluations, b.graph.criteria);
+  const auto dims = [&](const std::string& name) {
+    return std::get<std::vector<double>>(b[name].attributes.at("dims"));
+  };
+  EXPECT_THAT(dims("W1"), ElementsAre(4, 9));  // a column for each word
+  EXPECT_THAT(dims("labels"), ElementsAre(4));
+  // Without recurrentLayer: a hidden layer with a bias, which is random, too.
+  const Built feed_forward =
+      recurrent("rnnType = CLASSLM; layerSizes = 9:4:9; vocabSize = 9; nbrClass = 3" + class_criteria);
+  EXPECT_EQ(feed_forward.seed("B0"), 2);
+}
+
+TEST(SimpleNetwork, ClassBasedLstm) {
+  const Built b =
+      recurrent("rnnType = CLASSLSTM; layerSizes = 9:5:4:9; lookupTableOrder = 1; nbrClass = 3" + class_criteria);
+  ASSERT_EQ(b.errors, "");
+  EXPECT_EQ(b["LookupTable"].operation, "LookupTable");
+  // In the original's order.
+  double seed = 1;
+  for (const char* name : {"E0", "WXO0", "WXI0", "WXF0", "WXC0", "WHI0", "WCI0", "WHF0", "WCF0", "WHO0", "WCO0", "WHC0",
+                           "W2", "WeightForClassPostProb"})
+    EXPECT_EQ(b.seed(name), seed++) << name;
+  EXPECT_EQ(graph::number(b["bf0"], "value", 0), -1);
+  EXPECT_EQ(graph::number(b["bc0"], "value", 1), 0);
+  EXPECT_THAT(b.names_of(b.graph.outputs), ElementsAre("outputs"));
+  EXPECT_EQ(std::count_if(b.graph.nodes.begin(), b.graph.nodes.end(),
+                          [](const auto& n) { return n.operation == "PastValue"; }),
+            7);
+  const Built open = recurrent(
+      "rnnType = CLASSLSTM; layerSizes = 9:5:4:9; lookupTableOrder = 1; nbrClass = 3; constInputGateValue = true; "
+      "constForgetGateValue = true; constOutputGateValue = true" +
+      class_criteria);
+  EXPECT_EQ(std::count_if(open.graph.nodes.begin(), open.graph.nodes.end(),
+                          [](const auto& n) { return n.operation == "Sigmoid"; }),
+            0);
+}
+
+TEST(SimpleNetwork, OtherRecurrentTypes) {
+  const Built rnn = recurrent("rnnType = SIMPLERNN; layerSizes = 9:4:5:9; recurrentLayer = 2; addDropoutNodes = true" +
+                              softmax_criteria);
+  ASSERT_EQ(rnn.errors, "");
+  EXPECT_EQ(rnn["criterion"].operation, "CrossEntropyWithSoftmax");
+  EXPECT_EQ(rnn["eval"].operation, "ClassificationError");
+  EXPECT_EQ(rnn.seed("U1"), 2);
+  EXPECT_EQ(rnn.seed("W1"), 3);
+  // Of recurrentLayer one after another is looked for; the first LSTM is there anyway.
+  const Built lstm =
+      recurrent("rnnType = LSTM; layerSizes = 9:4:5:6:9; recurrentLayer = 2; needPrior = true" + softmax_criteria);
+  ASSERT_EQ(lstm.errors, "");
+  EXPECT_EQ(lstm["U1"].operation, "LearnableParameter");
+  EXPECT_EQ(lstm["WXO2"].operation, "LearnableParameter");
+  EXPECT_THAT(lstm.names_of(lstm.graph.outputs), ElementsAre("ScaledLogLikelihood"));
+  EXPECT_FALSE(graph::flag(lstm["features"], "sparse", true));
+  const Built bilinear =
+      recurrent("rnnType = LBLM; layerSizes = 9:4:9; maOrder = 2; recurrentLayer = 1" + softmax_criteria);
+  ASSERT_EQ(bilinear.errors, "");
+  EXPECT_EQ(graph::number(bilinear["pastValue2"], "timeStep", 1), 2);
+  const Built neural = recurrent("rnnType = NPLM; layerSizes = 9:4:5:9; recurrentLayer = 1:2" + softmax_criteria);
+  ASSERT_EQ(neural.errors, "");
+  EXPECT_EQ(neural.seed("WXI2"), 1);
+  EXPECT_EQ(neural.seed("WXI"), 5);
+  const Built conditional = recurrent(
+      "rnnType = CLSTM; layerSizes = 9:5:4:9; lookupTableOrder = 1; nbrClass = 3; auxFeatDim = 2" + class_criteria);
+  ASSERT_EQ(conditional.errors, "");
+  EXPECT_THAT(conditional.names_of(conditional.graph.features), ElementsAre("features", "binaryFeature"));
+}
+
+TEST(SimpleNetwork, MistakesInRecurrentTypesAreNamed) {
+  const auto errors = [](const std::string& body) { return recurrent(body).errors; };
+  EXPECT_THAT(errors("rnnType = CLASSLM; layerSizes = 9:4:9; vocabSize = 8; nbrClass = 3" + class_criteria),
+              HasSubstr("the last of layerSizes has 9 words, vocabSize says 8"));
+  EXPECT_THAT(errors("rnnType = CLASSLM; layerSizes = 9:4:9; vocabSize = 9" + class_criteria), HasSubstr("nbrClass"));
+  EXPECT_THAT(errors("rnnType = CLASSLM; layerSizes = 9:4:9; vocabSize = 9; nbrClass = 3" + softmax_criteria),
+              HasSubstr("ClassCrossEntropyWithSoftmax"));
+  EXPECT_THAT(errors("rnnType = LSTM; layerSizes = 9:4:9" + class_criteria), HasSubstr("CLASSLSTM"));
+  EXPECT_THAT(errors("rnnType = CLASSLSTM; layerSizes = 9:5:4:9; nbrClass = 3" + class_criteria),
+              HasSubstr("lookupTableOrder = 1"));
+  EXPECT_THAT(errors("rnnType = LSTM; lookupTableOrder = 2; layerSizes = 9:5:4:9" + softmax_criteria),
+              HasSubstr("9 features are not 2 vectors"));
+  EXPECT_THAT(errors("rnnType = SIMPLERNN; layerSizes = 9:4:9; recurrentLayer = 2" + softmax_criteria),
+              HasSubstr("there is no hidden layer 2"));
+  EXPECT_THAT(errors("rnnType = SIMPLERNN; layerSizes = 9:9" + softmax_criteria), HasSubstr("needs a hidden layer"));
+  EXPECT_THAT(errors("rnnType = NPLM; layerSizes = 9:4:9" + softmax_criteria), HasSubstr("recurrentLayer = 1"));
+  EXPECT_THAT(errors("rnnType = NCELSTM; layerSizes = 9:4:9" + softmax_criteria), HasSubstr("CLASSLSTM"));
+  EXPECT_THAT(errors("rnnType = RCRF; layerSizes = 9:4:9" + softmax_criteria), HasSubstr("conditional random fields"));
+  // What means nothing to a type is said.
+  EXPECT_THAT(recurrent("layerSizes = 9:4:9; maOrder = 2" + softmax_criteria).notices,
+              ElementsAre(HasSubstr("'maOrder'")));
 }
 
 TEST(Builders, TheFirstPresentWinsAndInheritedOnesCount) {

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The block SimpleNetworkBuilder=[...].
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "brainscript/simple_network.h"
+
+namespace tutti::brainscript {
+namespace {
+
+using C = SimpleCriterion;
+using T = SimpleType;
+
+constexpr std::size_t most_layers = 10'000;
+constexpr std::int64_t largest_layer = 1'000'000'000;
+
+constexpr std::array<SimpleLayerType, 4> layer_kinds = {
+    {{"Sigmoid", "Sigmoid"}, {"RectifiedLinear", "RectifiedLinear"}, {"Tanh", "Tanh"}, {"None", ""}}};
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
+bool has_classes(T type) { return type == T::class_recurrent || type == T::class_lstm || type == T::conditional_lstm; }
+bool has_lstm(T type) { return type == T::lstm || type == T::class_lstm || type == T::conditional_lstm; }
+bool has_lookup_table(T type) { return has_lstm(type) || type == T::log_bilinear; }
+
+void describe_sizes(SimpleNetworkOptions& o, config::Fields& f) {
+  f("layerSizes", o.layer_sizes, "features : hidden ... : outputs, such as 784:400*2:10");
+  f.required("layerSizes");
+  if (!f.given("layerSizes")) return;
+  if (o.layer_sizes.size() < 2)
+    f.problem("layerSizes", "layerSizes needs at least two sizes", "write features:hidden:outputs");
+  if (o.layer_sizes.size() > most_layers)
+    f.problem("layerSizes", fmt::format("layerSizes has {} sizes", o.layer_sizes.size()),
+              fmt::format("up to {} are possible", most_layers));
+  for (const auto n : o.layer_sizes.values)
+    if (n < 1 || n > largest_layer)
+      f.problem("layerSizes", fmt::format("a layer of size {} is not possible", n), "sizes begin at 1");
+}
+
+void describe_layer_types(SimpleNetworkOptions& o, config::Fields& f) {
+  f("layerTypes", o.layer_types, "one per hidden layer, the last repeats: Sigmoid, RectifiedLinear, Tanh or None");
+  if (o.layer_types.empty()) f.problem("layerTypes", "layerTypes is empty", "leave it out for Sigmoid");
+  for (const auto& word : o.layer_types)
+    if (!simple_layer_type(word)) {
+      std::vector<std::string> known;
+      for (const auto& k : layer_kinds) known.emplace_back(k.word);
+      const std::string near = nearest(word, known);
+      f.problem("layerTypes", fmt::format("there is no layer type '{}'", word),
+                near.empty() ? "known: Sigmoid, RectifiedLinear, Tanh, None" : fmt::format("did you mean '{}'?", near));
+    }
+}
+
+void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
+  const std::vector<std::pair<std::string, C>> training = {
+      {"CrossEntropyWithSoftmax", C::cross_entropy_with_softmax},
+      {"SquareError", C::square_error},
+      {"Logistic", C::logistic},
+      {"ClassCrossEntropyWithSoftmax", C::class_cross_entropy_with_softmax}};
+  std::vector<std::pair<std::string, C>> evaluation = {{"ClassificationError", C::classification_error},
+                                                       {"ErrorPrediction", C::classification_error}};
+  evaluation.insert(evaluation.end(), training.begin(), training.end());
+  f.choice("trainingCriterion", o.training_criterion, training, "what is minimised");
+  f.required("trainingCriterion");
+  f.choice("evalCriterion", o.eval_criterion, evaluation, "what is reported beside it");
+  f.required("evalCriterion");
+  const bool classes = has_classes(o.type);
+  for (const auto& [key, c] :
+       {std::pair{"trainingCriterion", o.training_criterion}, std::pair{"evalCriterion", o.eval_criterion}})
+    if (f.given(key) && (c == C::class_cross_entropy_with_softmax) != classes)
+      f.problem(key,
+                classes ? "the labels of this rnnType are words and their classes"
+                        : "only the rnnTypes with word classes have this criterion",
+                classes ? fmt::format("{} = \"ClassCrossEntropyWithSoftmax\"", key)
+                        : "rnnType = \"CLASSLM\" or \"CLASSLSTM\", or another criterion");
+}
+
+void describe_type(SimpleNetworkOptions& o, config::Fields& f) {
+  f.choice<T>(
+      "rnnType", o.type,
+      {{"SIMPLENET", T::feed_forward},
+       {"SIMPLERNN", T::recurrent},
+       {"SIMPLERECURRENT", T::recurrent},
+       {"DEEPRNN", T::recurrent},
+       {"LSTM", T::lstm},
+       {"CLASSLM", T::class_recurrent},
+       {"CLASSENTROPY", T::class_recurrent},
+       {"CLASSLSTM", T::class_lstm},
+       {"CLSTM", T::conditional_lstm},
+       {"LBLM", T::log_bilinear},
+       {"NPLM", T::neural_prob},
+       {"NCELSTM", T::noise_contrastive},
+       {"CRF", T::random_field},
+       {"RCRF", T::random_field}},
+      "SIMPLENET: dense layers; recurrent networks: SIMPLERNN, LSTM; language models with word classes: CLASSLM, "
+      "CLASSLSTM, CLSTM; language models over all words: LBLM, NPLM");
+  if (o.type == T::noise_contrastive)
+    f.problem("rnnType", "this version has no noise contrastive estimation",
+              "CLASSLSTM makes large vocabularies cheap, too, through word classes");
+  if (o.type == T::random_field)
+    f.problem("rnnType", "this version has no conditional random fields, nor had the releases of the original",
+              "LSTM labels each word by itself");
+}
+
+// Layers of a language model and what its criterion needs.
+void check_recurrent(SimpleNetworkOptions& o, config::Fields& f) {
+  const auto hidden = static_cast<std::int64_t>(o.layer_sizes.size()) - 2;
+  if (!f.given("layerSizes") || hidden < 0) return;
+  const std::int64_t order = o.lookup_table_order;
+  if (hidden == 0)
+    f.problem("layerSizes", "a recurrent network needs a hidden layer", "layerSizes = features:hidden:outputs");
+  if (order > 0 && has_lookup_table(o.type)) {
+    if (o.layer_sizes.values.front() % order != 0)
+      f.problem("lookupTableOrder",
+                fmt::format("{} features are not {} vectors of one length", o.layer_sizes.values.front(), order),
+                "the first of layerSizes is lookupTableOrder times the number of words");
+    if (hidden == 1)
+      f.problem("layerSizes", "a lookup table is a layer, and none is left behind it",
+                "layerSizes = features:embedding:hidden:outputs");
+  }
+  if (order == 0 && (o.type == T::class_lstm || o.type == T::conditional_lstm))
+    f.problem("lookupTableOrder", "this rnnType begins with a lookup table of words",
+              "lookupTableOrder = 1 ; layerSizes = words:embedding:hidden:words");
+  if (o.type == T::neural_prob && (o.recurrent_layers.values.empty() || o.recurrent_layers.values.front() != 1))
+    f.problem("recurrentLayer", "NPLM looks at the last words in its first hidden layer", "recurrentLayer = 1");
+  for (const auto layer : o.recurrent_layers.values)
+    if (layer < 1 || layer > hidden)
+      f.problem("recurrentLayer", fmt::format("there is no hidden layer {}", layer),
+                fmt::format("hidden layers are 1 to {}", hidden));
+  if (!has_classes(o.type)) return;
+  const std::int64_t words = o.layer_sizes.values.back();
+  if (o.classes < 1 || o.classes > words)
+    f.problem("nbrClass", "nbrClass is the number of word classes", "as in writeWordAndClass, nbrClass = 50");
+  if ((o.type == T::class_recurrent || f.given("vocabSize")) && o.vocabulary != words)
+    f.problem("vocabSize", fmt::format("the last of layerSizes has {} words, vocabSize says {}", words, o.vocabulary),
+              "the two are the same number");
+}
+
+void note_without_effect(SimpleNetworkOptions& o, config::Fields& f) {
+  const T t = o.type;
+  const auto useless = [&](const char* key, bool useful) {
+    if (!useful && f.given(key)) o.without_effect.emplace_back(key);
+  };
+  const bool loops = t != T::feed_forward;
+  useless("recurrentLayer", loops && t != T::class_lstm && t != T::conditional_lstm);
+  useless("defaultHiddenActivity", loops);
+  useless("lookupTableOrder", has_lookup_table(t));
+  useless("maOrder", t == T::log_bilinear);
+  useless("vocabSize", has_classes(t)), useless("nbrClass", has_classes(t));
+  useless("auxFeatDim", t == T::conditional_lstm);
+  for (const char* key : {"constInputGateValue", "constForgetGateValue", "constOutputGateValue", "inputGateInitVal",
+                          "forgetGateInitVal", "outputGateInitVal"})
+    useless(key, has_lstm(t));
+  useless("sparseinput", t == T::lstm);
+  if (o.need_prior && loops && t != T::lstm) o.without_effect.emplace_back("needPrior");
+}
+
+}  // namespace
+
+const SimpleLayerType* simple_layer_type(std::string_view word) {
+  const auto found =
+      std::find_if(layer_kinds.begin(), layer_kinds.end(), [&](const auto& k) { return same_word(k.word, word); });
+  return found == layer_kinds.end() ? nullptr : &*found;
+}
+
+std::string operation_of(SimpleCriterion c) {
+  switch (c) {
+    case C::cross_entropy_with_softmax:
+      return "CrossEntropyWithSoftmax";
+    case C::square_error:
+      return "SquareError";
+    case C::logistic:
+      return "Logistic";
+    case C::classification_error:
+      return "ClassificationError";
+    case C::class_cross_entropy_with_softmax:
+      return "ClassBasedCrossEntropyWithSoftmax";
+  }
+  return {};
+}
+
+void SimpleNetworkOptions::describe(config::Fields& f) {
+  describe_type(*this, f);
+  describe_sizes(*this, f);
+  describe_layer_types(*this, f);
+  describe_criteria(*this, f);
+  f("initValueScale", init_value_scale, "factor on the random initial weights");
+  f("uniformInit", uniform_init, "weights begin uniform in +-0.05; false: gaussian with deviation 0.2/sqrt(inputs)");
+  f("applyMeanVarNorm", apply_mean_var_norm, "normalise the features by mean and deviation of the training data");
+  f("needPrior", need_prior, "subtract the logarithm of the label frequencies from the output");
+  f("addDropoutNodes", add_dropout_nodes, "dropout behind the features and each hidden layer (rate: SGD dropoutRate)");
+  f("recurrentLayer", recurrent_layers, "which hidden layers are recurrent, from 1: 1:2");
+  f("defaultHiddenActivity", default_hidden_activity, "hidden state in front of the first word");
+  f("lookupTableOrder", lookup_table_order, "the features are so many words, each with a vector of its own; 0 = none");
+  f("maOrder", moving_average_order, "LBLM: how many words back the input is looked at");
+  f("vocabSize", vocabulary, "number of words, the last of layerSizes");
+  f("nbrClass", classes, "number of word classes");
+  f("auxFeatDim", extra_features, "CLSTM: numbers of the input binaryFeature");
+  f("constInputGateValue", constant_input_gate, "LSTM without input gate");
+  f("constForgetGateValue", constant_forget_gate, "LSTM without forget gate");
+  f("constOutputGateValue", constant_output_gate, "LSTM without output gate");
+  f("inputGateInitVal", input_gate_bias, "initial bias of input gates");
+  f("forgetGateInitVal", forget_gate_bias, "initial bias of forget gates");
+  f("outputGateInitVal", output_gate_bias, "initial bias of output gates");
+  f("sparseinput", sparse_input, "LSTM: the features are sparse, such as one-hot words");
+  if (lookup_table_order < 0) f.problem("lookupTableOrder", "the order is a number of words", "0 is no lookup table");
+  if (moving_average_order < 0) f.problem("maOrder", "the order is a number of words", "0 looks at no earlier word");
+  if (extra_features < 1) f.problem("auxFeatDim", "an input has at least one number", "auxFeatDim = 20");
+  if (type != T::feed_forward) check_recurrent(*this, f);
+  without_effect.clear();
+  note_without_effect(*this, f);
+  for (const char* key : {"noise_number", "directConnect"})
+    f.no_effect(key, "it belongs to NCELSTM, a type that this version does not have");
+  for (const char* key : {"streamSizes", "lookupTableOrderSizes", "labelEmbeddingSize", "word2cls", "cls2index"})
+    f.no_effect(key, "no network of the original looks at it either");
+  f.no_effect("outputLayerSize", "it belongs to model files of a tool called DBN");
+  f.no_effect("addPrior", "the key is needPrior");
+  f.no_effect("nodeType", "the key is layerTypes");
+}
+
+}  // namespace tutti::brainscript
