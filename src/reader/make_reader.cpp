@@ -11,6 +11,7 @@
 #include "reader/htk/htk_options.h"
 #include "reader/idx/idx_options.h"
 #include "reader/image/image_options.h"
+#include "reader/libsvm/libsvm_options.h"
 #include "reader/mapped_file.h"
 #include "reader/prefetch_reader.h"
 #include "reader/reader_row.h"
@@ -18,6 +19,7 @@
 #include "reader/synthetic/synthetic_options.h"
 #include "reader/text/text_options.h"
 #include "reader/uci/uci_options.h"
+#include "reader/words/word_options.h"
 #include "tutti/reader.h"
 
 namespace tutti {
@@ -98,6 +100,12 @@ const std::vector<Row>& table() {
       {"ImageReader", "JPEG and PNG images with their labels from a map file, cropped and scaled by loader threads",
        describe_image_reader, read_image_reader},
       {"UCIFastReader", "columns of a text file or CSV file, one sample per line", describe_uci_reader, read_uci},
+      {"LibSVMBinaryReader", "binary files of sparse features and dense labels, one sample per row",
+       describe_defaults<LibsvmReaderOptions>, read_libsvm},
+      {"LMSequenceReader", "text for language models: a sentence per line, the label of a word is the next one",
+       describe_language_model, read_language_model},
+      {"LUSequenceReader", "text with labels: a word and its label per line, sentences apart by blank lines",
+       describe_tagged_words, read_tagged_words},
       {"CompositeDataReader", "streams from several files of different formats, joined by sequence key",
        describe_composite, read_composite},
   };
@@ -106,9 +114,8 @@ const std::vector<Row>& table() {
 
 // The other readers of the original.
 const std::vector<std::string>& absent() {
-  static const std::vector<std::string> names = {"LMSequenceReader", "LUSequenceReader",   "BinaryReader",
-                                                 "CNTKBinaryReader", "LibSVMBinaryReader", "SparsePCReader",
-                                                 "DSSMReader",       "Kaldi2Reader"};
+  static const std::vector<std::string> names = {"BinaryReader", "CNTKBinaryReader", "SparsePCReader", "DSSMReader",
+                                                 "Kaldi2Reader"};
   return names;
 }
 
@@ -184,7 +191,7 @@ std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderCon
       const reader::Made made = row->read(block, context);
       if (problems.empty())
         reader = std::make_unique<reader::PrefetchReader>(
-            reader::MinibatchMaker(made.source(), made.randomization, made.truncation));
+            reader::MinibatchMaker(made.source(), made.randomization, made.truncation, made.most_sequences));
     } else {
       reader::say_unknown(block.value("readerType"), problems);
     }

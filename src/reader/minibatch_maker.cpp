@@ -32,7 +32,7 @@ void MinibatchMaker::start(const EpochPlan& plan) {
     lanes_->start(plan);
     cutter_.restart();
   } else {
-    if (!walker_) walker_.emplace(source_->index(), randomization_);
+    if (!walker_) walker_.emplace(source_->index(), randomization_, most_sequences_);
     walker_->start(plan);
   }
 }

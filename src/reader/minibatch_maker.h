@@ -14,8 +14,12 @@ namespace tutti::reader {
 
 class MinibatchMaker {
  public:
-  MinibatchMaker(std::unique_ptr<SequenceSource> source, Randomization randomization, Truncation truncation = {})
-      : source_(std::move(source)), randomization_(randomization), truncation_(truncation) {}
+  MinibatchMaker(std::unique_ptr<SequenceSource> source, Randomization randomization, Truncation truncation = {},
+                 std::int64_t most_sequences = 0)
+      : source_(std::move(source)),
+        randomization_(randomization),
+        truncation_(truncation),
+        most_sequences_(most_sequences) {}
   const std::vector<StreamInfo>& streams() const { return source_->streams(); }
   std::int64_t sweep_samples() { return source_->index().samples(); }
   bool takes_lots() const { return !truncated(); }
@@ -29,6 +33,7 @@ class MinibatchMaker {
   std::unique_ptr<SequenceSource> source_;
   Randomization randomization_;
   Truncation truncation_;
+  std::int64_t most_sequences_;
   std::optional<MinibatchWalker> walker_;  // one of the two, once the index is known
   std::optional<LaneWalker> lanes_;
   FragmentCutter cutter_;

@@ -50,7 +50,9 @@ bool MinibatchWalker::cut(Step& step) {
   begins_.clear();
   for (bool first = true; !cursor_.at_sweep_end(); first = false) {
     const std::int64_t samples = index.samples_of(cursor_.peek());
-    if (!first && cursor_.position() - begin + samples > most) break;
+    const bool full = most_sequences_ > 0 ? sequences_.size() == most_sequences_ || cursor_.position() >= epoch_end_
+                                          : cursor_.position() - begin + samples > most;
+    if (!first && full) break;
     if (!index.single_samples()) lengths_.push_back(samples), begins_.push_back(cursor_.position() - begin);
     sequences_.push_back(cursor_.take());
   }

@@ -24,7 +24,9 @@ struct Step {
 
 class MinibatchWalker {
  public:
-  MinibatchWalker(const SequenceIndex& index, Randomization randomization) : cursor_(index, randomization) {}
+  // With `most_sequences` minibatches have so many sequences, whatever their lengths.
+  MinibatchWalker(const SequenceIndex& index, Randomization randomization, std::int64_t most_sequences = 0)
+      : cursor_(index, randomization), most_sequences_(static_cast<std::size_t>(most_sequences)) {}
   void start(const EpochPlan&);
   bool next(Step&);  // false at the end of the epoch
 
@@ -34,6 +36,7 @@ class MinibatchWalker {
   void count_columns(int share, std::size_t first, std::size_t stride, Step&);
 
   OrderCursor cursor_;
+  std::size_t most_sequences_;
   EpochPlan plan_;
   std::int64_t epoch_begin_ = 0, epoch_end_ = 0;
   std::int64_t end_ = 0;          // no minibatch begins there or later

@@ -18,6 +18,7 @@ struct Made {
   std::function<std::unique_ptr<SequenceSource>()> source;  // opens the files
   Randomization randomization;
   Truncation truncation = {};
+  std::int64_t most_sequences = 0;  // of a minibatch, whatever their lengths; 0 = as many as minibatchSize allows
 };
 
 // One per row; mistakes land in context.problems.

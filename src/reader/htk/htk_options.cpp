@@ -55,6 +55,7 @@ void HtkLabelBlock::describe(config::Fields& f) {
   f.alias("dim", "labelDim");
   f.required("labelDim");
   f("labelType", type, "category");
+  f.no_effect("scpFile", "the labels of an utterance are found by its name");
   f.choice("format", sparse, {{"sparse", true}, {"dense", false}}, "how one-hot vectors are handed on");
   if (f.given("mlfFile") == f.given("mlfFileList"))
     f.problem("mlfFile", "either mlfFile or mlfFileList says where the labels are", "mlfFile = \"train.mlf\"");
