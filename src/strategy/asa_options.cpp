@@ -60,16 +60,17 @@ std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every
   gradients.announces = false;
   gradients.gradient_bits = o.bits.codec().bits;
   gradients.sixteen_bits = o.bits.codec().format;
+  gradients.quantizer = o.bits.quantizer;
   return std::make_unique<DataParallel>(gradients, print_every, std::move(road), comm);
 }
 
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, Road road, Communicator& comm) {
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, std::int64_t print_every, Road road, Communicator& comm) {
   const int ranks = comm.size();
-  if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, comm);
+  if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, print_every, comm);
   BlockSettings s;
   s.name = "EASGD";
   s.every = o.period;
-  s.at_epoch_end = false;
+  s.print_every = print_every;
   s.codec = o.bits.codec();
   s.road = std::move(road);
   s.once_text = fmt::format("Parallel training ({} workers) using EASGD with moving rate = {:g}, every {} minibatches.",

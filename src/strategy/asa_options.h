@@ -35,6 +35,6 @@ struct EasgdOptions {
 };
 
 std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, Road, Communicator&);
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, Road, Communicator&);
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, std::int64_t print_every, Road, Communicator&);
 
 }  // namespace tutti

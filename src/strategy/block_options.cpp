@@ -63,7 +63,8 @@ void BlockMomentumOptions::describe(config::Fields& f) {
   stream.describe(f);
   f("resetSGDMomentum", reset_sgd_momentum,
     "every exchange sets the momentum of SGD to 0; default false with fragments or overlap, true without");
-  if (stream.settings.streams() && !f.given("resetSGDMomentum")) reset_sgd_momentum = false;
+  reset_given = f.given("resetSGDMomentum");
+  if (stream.settings.streams() && !reset_given) reset_sgd_momentum = false;
   if (stream.settings.streams() && reset_sgd_momentum)
     f.problem("resetSGDMomentum",
               "with fragments or overlap an exchange meets weights in motion and keeps the momentum",

@@ -42,6 +42,7 @@ struct BlockMomentumOptions {
   ExchangeBits bits;
   StreamOptions stream;
   bool reset_sgd_momentum = true;
+  bool reset_given = false;
   bool nesterov = true;
   double learning_rate = 1;
   double time_constant = -1;  // samples over all ranks; below 0 = not given

@@ -2,7 +2,6 @@
 #include "strategy/block_steps.h"
 
 #include <fmt/format.h>
-#include <fmt/printf.h>
 
 #include <algorithm>
 #include <cassert>
@@ -20,6 +19,7 @@ BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, 
       comm_(comm),
       tallies_(comm),
       counts_(static_cast<std::size_t>(comm.size())),
+      lines_(settings_.tells_exchanges, settings_.print_every),
       road_(std::move(settings_.road)) {}
 
 void BlockSteps::start(Parameters& parameters) {
@@ -54,6 +54,11 @@ void BlockSteps::start(Parameters& parameters) {
   if (settings_.stream.streams())
     stream_ =
         std::make_unique<FragmentStream>(settings_.stream, settings_.block_size, *stripes_, *rule_, parameters, block_);
+  if (const auto asked = settings_.stream.fragments;
+      stream_ && static_cast<std::int64_t>(stream_->fragments()) < asked && !std::exchange(told_fragments_, true))
+    log::warning(fmt::format(
+        "fragments = {0}, but the weights of this network travel in {1} at most: {1} {2} used. fix: fragments = {1}",
+        asked, stream_->fragments(), stream_->fragments() == 1 ? "is" : "are"));
   since_ = {};
   minibatches_ = 0;
   apart_ = shown_ = false;
@@ -79,22 +84,19 @@ void BlockSteps::begin_epoch(std::int64_t) {
   if (!apart_) keep_common();
   if (!std::exchange(told_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
   if (!settings_.epoch_text.empty()) log::line(settings_.epoch_text);
-  exchanges_ = told_samples_ = told_mine_ = 0;
-  spent_ = told_spent_ = 0;
-  told_at_ = Clock::now();
+  lines_.begin_epoch();
 }
 
 void BlockSteps::finish_gradients(Tally& tally) {
   mine_ += tally;
   since_.mine += tally.samples;
   minibatch_samples_ = tally.samples;
-  told_mine_ += tally.samples;
 }
 
 void BlockSteps::exchange_weights(std::int64_t global_samples) {
   apart_ = true;
   since_.all += global_samples;
-  told_samples_ += global_samples;
+  lines_.add(minibatch_samples_, global_samples);
   ++minibatches_;
   tallied_ = false;
   if (stream_)
@@ -115,7 +117,7 @@ void BlockSteps::stream_exchanged(double seconds) {
   // Sums made between the steps of training are not in the seconds; the passes over the weights are.
   spent.decode = std::max(spent.decode, seconds - spent.encode - spent.wait);
   stats_ += spent;
-  tell_exchange(seconds, since_);
+  lines_.exchanged(seconds, comm_.size());
 }
 
 bool BlockSteps::due(std::int64_t more_minibatches, std::int64_t more_samples) const {
@@ -124,7 +126,8 @@ bool BlockSteps::due(std::int64_t more_minibatches, std::int64_t more_samples) c
 }
 
 void BlockSteps::end_epoch(GlobalSink& global) {
-  if (settings_.at_epoch_end) exchange(global);
+  const bool exchanged_by_now = settings_.every > 0 && minibatches_ == 0;  // and would pull a second time
+  if (settings_.at_epoch_end && !exchanged_by_now) exchange(global);
 }
 
 BlockSamples BlockSteps::count_samples() {
@@ -158,7 +161,7 @@ void BlockSteps::exchange(GlobalSink& global) {
   apart_ = rule_->keeps_apart();
   ++moves_;
   if (settings_.reset_momentum) global.reset_momentum();
-  tell_exchange(seconds, n);
+  lines_.exchanged(seconds, comm_.size());
 }
 
 void BlockSteps::exchange_pieces() {
@@ -190,30 +193,6 @@ void BlockSteps::exchange_by_library() {
   rule_->take(0, block_.size());
   ++stats_.exchanges;
   count_library_sum(stats_, block_.size(), comm_.size());
-}
-
-void BlockSteps::tell_exchange(double seconds, const BlockSamples&) {
-  if (!settings_.tells_exchanges) return;
-  ++exchanges_;
-  spent_ += seconds;
-  log::line(
-      fmt::sprintf("\t\t(model aggregation stats): %d-th sync point was hit, introducing a %.2f-seconds latency this "
-                   "time; accumulated time on sync point = %.2f seconds , average latency = %.2f seconds",
-                   exchanges_, seconds, spent_, spent_ / static_cast<double>(exchanges_)));
-  if (settings_.print_every == 0 || (exchanges_ > 5 && exchanges_ % settings_.print_every != 0)) return;
-  const double since = seconds_since(told_at_);
-  log::line(
-      fmt::sprintf("\t\t(model aggregation stats) %d-th sync: %8.2f seconds since last report (%.2f seconds on comm.); "
-                   "%d samples processed by %d workers (%d by me);",
-                   exchanges_, since, spent_ - told_spent_, told_samples_, comm_.size(), told_mine_));
-  const double rate = static_cast<double>(told_samples_) / std::max(since, 1e-9) / 1000;
-  log::line(
-      fmt::sprintf("\t\t(model aggregation stats) %d-th sync: totalThroughput = %.2fk samplesPerSecond , "
-                   "throughputPerWorker = %.2fk samplesPerSecond",
-                   exchanges_, rate, rate / comm_.size()));
-  told_at_ = Clock::now();
-  told_spent_ = spent_;
-  told_samples_ = told_mine_ = 0;
 }
 
 void BlockSteps::settle(GlobalSink&) {
@@ -351,7 +330,10 @@ std::string BlockSteps::describe() const {
                            : settings_.block_size > 1 ? fmt::format("every {} samples of all", settings_.block_size)
                                                       : std::string("after every minibatch");
   std::string streamed;
-  if (settings_.stream.fragments > 1) streamed += fmt::format(" in {} fragments", settings_.stream.fragments);
+  if (settings_.stream.fragments > 1)
+    streamed += fmt::format(" in {} fragments{}",
+                            stream_ ? static_cast<std::int64_t>(stream_->fragments()) : settings_.stream.fragments,
+                            stream_ ? "" : " at most");
   if (settings_.stream.overlap > 0) streamed += fmt::format(", used {} minibatches later,", settings_.stream.overlap);
   return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}{}: {}", settings_.name, comm_.size(),
                      comm_.size() == 1 ? "" : "s", when, streamed,

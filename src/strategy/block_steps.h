@@ -12,6 +12,7 @@
 #include "strategy/block_rules.h"
 #include "strategy/fragment_stream.h"
 #include "strategy/stripe_exchange.h"
+#include "strategy/sync_point_lines.h"
 #include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
@@ -80,7 +81,6 @@ class BlockSteps : public Strategy {
   void exchange_pieces();
   void exchange_by_library();
   BlockSamples count_samples();
-  void tell_exchange(double seconds, const BlockSamples&);
 
   BlockSettings settings_;
   std::unique_ptr<BlockRule> rule_;
@@ -108,11 +108,8 @@ class BlockSteps : public Strategy {
 
   std::vector<std::int64_t> counts_;  // samples by rank
   ExchangeStats stats_;
-  bool told_ = false;
-  // For the lines about exchanges, in this epoch.
-  std::int64_t exchanges_ = 0, told_samples_ = 0, told_mine_ = 0;
-  double spent_ = 0, told_spent_ = 0;
-  Clock::time_point told_at_;
+  bool told_ = false, told_fragments_ = false;
+  SyncPointLines lines_;
   Road road_;  // goes first: after a failure it stops what buffers would wait for when they are given back
 };
 

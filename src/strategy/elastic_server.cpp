@@ -25,7 +25,7 @@ double lap(Clock::time_point& from) {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions& o, Communicator& comm) {
+std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions& o, std::int64_t print_every, Communicator& comm) {
   if (o.servers >= comm.size())
     throw ConfigError({},
                       fmt::format("EASGD wants {} rank{} for the centre alone and this run has {}", o.servers,
@@ -34,15 +34,16 @@ std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions& o, Communi
   if (comm.size() > 1 && !comm.threads_may_talk())
     throw ConfigError({}, "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE)",
                       "policy = sync, or another library");
-  return std::make_unique<ElasticServer>(o, comm);
+  return std::make_unique<ElasticServer>(o, print_every, comm);
 }
 
-ElasticServer::ElasticServer(const EasgdOptions& options, Communicator& comm)
+ElasticServer::ElasticServer(const EasgdOptions& options, std::int64_t print_every, Communicator& comm)
     : options_(options),
       comm_(comm),
       workers_(comm.size() - static_cast<int>(options.servers)),
       servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm.size()),
-      rate_(options.rate(workers_)) {}
+      rate_(options.rate(workers_)),
+      lines_(false, print_every) {}
 
 ElasticServer::~ElasticServer() = default;
 
@@ -98,6 +99,7 @@ void ElasticServer::begin_epoch(std::int64_t) {
   if (!std::exchange(told_, true)) log::line(describe());
   load_centre();
   meeting_->meet();
+  lines_.begin_epoch();
 }
 
 void ElasticServer::load_centre() {
@@ -114,15 +116,14 @@ void ElasticServer::load_centre() {
 void ElasticServer::exchange_weights(std::int64_t) {
   if (comm_.rank() >= workers_) return;
   apart_ = true;
-  if (++steps_ < options_.period) return;
-  steps_ = 0;
-  exchange();
+  if (++steps_ >= options_.period) exchange();
 }
 
 // All parts travel at once, each when it is encoded; none waits for another rank, only for the threads that serve.
 void ElasticServer::exchange() {
   assert(!shown_);
-  auto at = Clock::now();
+  const auto start = Clock::now();
+  auto at = start;
   float* weights = live_->weights.data();
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const std::size_t bytes = elastic_bytes(plans_[i], *codec_);
@@ -142,16 +143,28 @@ void ElasticServer::exchange() {
   }
   ++stats_.exchanges;
   ++moves_;
+  steps_ = 0;
+  lines_.exchanged(seconds_since(start), 1);
 }
 
-void ElasticServer::settle(GlobalSink&) {
+void ElasticServer::meet_at_centre() {
   host_looks();
   meeting_->meet();  // asleep, while the last ones still work
   fetch_centre();
   load_centre();
+}
+
+void ElasticServer::settle(GlobalSink&) {
+  meet_at_centre();
   if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
   others_ += tally_of_others(comm_, mine_);
   mine_ = {};
+}
+
+// The centre is the model: what the workers have learned since their last exchange goes into it before it is saved.
+void ElasticServer::end_epoch(GlobalSink&) {
+  if (comm_.rank() < workers_ && steps_ > 0) exchange();
+  meet_at_centre();
 }
 
 void ElasticServer::fetch_centre() {

@@ -13,6 +13,7 @@
 #include "strategy/elastic_desk.h"
 #include "strategy/encoded_questions.h"
 #include "strategy/server.h"
+#include "strategy/sync_point_lines.h"
 #include "strategy/tally_exchange.h"
 #include "tutti/strategy.h"
 
@@ -20,7 +21,7 @@ namespace tutti {
 
 class ElasticServer final : public Strategy {
  public:
-  ElasticServer(const EasgdOptions&, Communicator&);
+  ElasticServer(const EasgdOptions&, std::int64_t print_every, Communicator&);
   ~ElasticServer() override;
 
   void start(Parameters&) override;
@@ -30,9 +31,13 @@ class ElasticServer final : public Strategy {
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
   void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
   void pieces_ready(std::span<const std::size_t> pieces) override { global_->globals_ready(pieces, columns_); }
-  void finish_gradients(Tally& tally) override { mine_ += tally; }
+  void finish_gradients(Tally& tally) override {
+    mine_ += tally;
+    lines_.add(tally.samples, tally.samples);
+  }
   void exchange_weights(std::int64_t global_samples) override;
   void settle(GlobalSink&) override;
+  void end_epoch(GlobalSink&) override;
   Tally take_tally_of_others() override;
   void show_common_weights() override;
   void take_back_weights() override;
@@ -51,6 +56,7 @@ class ElasticServer final : public Strategy {
   void build();
   void change_places();
   void exchange();
+  void meet_at_centre();
   void load_centre();
   void fetch_centre();
 
@@ -81,10 +87,11 @@ class ElasticServer final : public Strategy {
   Tally mine_, others_;  // since the last settle(); of the others, not taken yet
   ExchangeStats stats_;
   std::int64_t moves_ = 0;  // exchanges in all
+  SyncPointLines lines_;    // of this rank: the others exchange when they get there
   bool told_ = false;
 };
 
 // Error when the ranks do not suffice, or may not talk beside the main thread.
-std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions&, Communicator&);
+std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions&, std::int64_t print_every, Communicator&);
 
 }  // namespace tutti

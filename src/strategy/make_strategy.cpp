@@ -38,7 +38,7 @@ std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, R
 }
 
 std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, Road road, Communicator& comm) {
-  return make_easgd(options.easgd, std::move(road), comm);
+  return make_easgd(options.easgd, options.sync_perf_stats, std::move(road), comm);
 }
 
 std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, Road, Communicator& comm) {

@@ -513,6 +513,16 @@ std::unique_ptr<Strategy> make_parameter_server(const ServerOptions& o, std::int
                       fmt::format("backupWorkers = {} leaves none of {} worker{} to wait for", o.backup_workers,
                                   workers, workers == 1 ? "" : "s"),
                       fmt::format("backupWorkers = {} or less, or more ranks", workers - 1));
+  if (o.policy == ServerOptions::Policy::mixed && workers % o.soft_sync != 0) {
+    std::string possible;
+    for (std::int64_t n = 1; n <= workers; ++n)
+      if (workers % n == 0) possible += fmt::format("{}{}", possible.empty() ? "" : ", ", n);
+    throw ConfigError({},
+                      fmt::format("softSync = {} does not divide {} worker{}: every update is made of "
+                                  "workers/softSync pushes",
+                                  o.soft_sync, workers, workers == 1 ? "" : "s"),
+                      fmt::format("softSync = {}", possible));
+  }
   return std::make_unique<ParameterServer>(o, print_every, comm);
 }
 

@@ -73,6 +73,12 @@ void ServerOptions::check(config::Fields& f) const {
     f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients");
   else if (backup_workers > 0 && !every_minibatch)
     f.problem("backupWorkers", "with backupWorkers gradients are pushed after every minibatch", "leave syncPeriod out");
+  // What one bit leaves out of a long sum is large, and the worker, which goes on from weights without it, learns it
+  // once more before it arrives: 16 % errors on MNIST instead of 2 %.
+  if (push == Push::gradients && !every_minibatch && bits.kind == ExchangeBits::Kind::one)
+    f.problem("exchangeBits",
+              "in 1 bit a sum of gradients over several minibatches arrives so late that workers learn it twice",
+              "exchangeBits = 2, or push = deltas, or leave syncPeriod out to push after every minibatch");
   if (f.given("softSync") && policy != Policy::mixed) f.problem("softSync", "softSync needs policy = mixed");
   if (fetch_period > 0 && sync) f.problem("fetchPeriod", "with policy = sync weights come with every push");
   if (fetch_period > 0 && pipeline) f.problem("fetchPeriod", "usePipeline fetches with every push");

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "optim/optimizer_options.h"
+#include "strategy/advice.h"
 #include "train/checkpointing.h"
 #include "train/exchange_advice.h"
 #include "train/training.h"
@@ -125,6 +126,9 @@ void advise(const Training& t) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(epochs, 1);
   const std::string advice = t.strategy->advice(epochs * std::min(t.samples_per_epoch, most));
   if (!advice.empty()) log::warning(advice);
+  if (t.sgd.parallel.method == ParallelMethod::none || epochs <= 0) return;
+  const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.minibatch_size.at(static_cast<std::size_t>(first))};
+  for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }
 
 // The part of an epoch in which each rank works through all data, and the part in which the ranks share them.

@@ -332,12 +332,14 @@ TEST(Elastic, FollowsItsFormula) {
       const Parameters p = parameters_of(kShapes);
       std::vector<float> centre = first_weights(p);
       Weights x(static_cast<std::size_t>(ranks), centre);
+      std::int64_t since = 0;
       for (int t = 0; t < run.epochs * run.steps; ++t) {
         for (int r = 0; r < ranks; ++r) {
           const auto g = gradient(p, r, t);
           for (std::size_t i = 0; i < centre.size(); ++i) x[static_cast<std::size_t>(r)][i] -= 0.125f * g[i];
         }
-        if ((t + 1) % period != 0) continue;
+        if (++since < period && (t + 1) % run.steps != 0) continue;  // also at an epoch's end
+        since = 0;
         for (std::size_t i = 0; i < centre.size(); ++i) {
           float sum = 0;
           for (std::size_t r = 0; r < x.size(); ++r) {

@@ -63,7 +63,7 @@ void start_at(Parameters& p, int seed) {
 // One rank's part in a run. A rate of 0 leaves the weights to the exchange alone.
 struct Rank {
   Rank(const EasgdOptions& o, Communicator& comm, float rate = 0.125f)
-      : comm(comm), p(parameters_of(kShapes, 3)), strategy(make_easgd(o, Route::stripes, comm)), sink(p, rate) {
+      : comm(comm), p(parameters_of(kShapes, 3)), strategy(make_easgd(o, 0, Route::stripes, comm)), sink(p, rate) {
     start_at(p, 7);
     strategy->start(p);
     strategy->begin_epoch(0);
@@ -103,6 +103,28 @@ TEST(AsynchronousEasgd, OneWorkerIsTheSynchronousForm) {
       EXPECT_NE(weights_of(b.p), b.centre());
     });
   }
+}
+
+// Steps since the last exchange are in the centre when the epoch ends, in both forms alike.
+TEST(AsynchronousEasgd, ExchangesAtTheEndOfAnEpoch) {
+  for (const std::int64_t period : {2, 3, 1000})
+    run_ranks(1, [&](Communicator& comm) {
+      EasgdOptions together = asynchronous(0.3, period);
+      together.policy = EasgdOptions::Policy::sync;
+      Rank a(together, comm), b(asynchronous(0.3, period), comm);
+      const Weights start = b.centre();
+      for (Rank* r : {&a, &b})
+        for (const int first : {0, 4}) {
+          r->steps(first, first + 4);
+          r->strategy->settle(r->sink);
+          r->strategy->end_epoch(r->sink);
+          r->strategy->begin_epoch(1);
+        }
+      EXPECT_EQ(weights_of(a.p), weights_of(b.p)) << period;
+      EXPECT_EQ(a.centre(), b.centre()) << period;
+      EXPECT_NE(b.centre(), start) << period;
+      EXPECT_EQ(b.strategy->weight_moves(), period == 1000 ? 2 : 4) << period;
+    });
 }
 
 // Ranks take turns, so that the order of exchanges is known: the formula of the paper, bit for bit.
@@ -293,12 +315,12 @@ TEST(AsynchronousEasgd, TalliesOfAllAreAddedUp) {
 
 TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {
   run_ranks(3, [&](Communicator& comm) {
-    const auto strategy = make_easgd(asynchronous(-1, 10, Bits::full, 1), Route::stripes, comm);
+    const auto strategy = make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Route::stripes, comm);
     const auto share = strategy->share(comm.rank(), comm.size());
     EXPECT_EQ(share.ranks, 2);
     EXPECT_EQ(share.rank, comm.rank() < 2 ? comm.rank() : -1);
     EXPECT_NE(strategy->describe().find("moving rate 0.45"), std::string::npos) << strategy->describe();
-    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), Route::stripes, comm), ConfigError);
+    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), 0, Route::stripes, comm), ConfigError);
   });
 }
 

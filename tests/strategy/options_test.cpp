@@ -66,6 +66,15 @@ TEST(ParallelTrainOptions, QuantizerChoosesLevelsWhereThereAreSome) {
   EXPECT_THAT(gradients("gradientBits=2;quantizer=cntk").errors, HasSubstr("adaptive"));
 }
 
+TEST(ParallelTrainOptions, LongSumsOfGradientsNeedMoreThanOneBit) {
+  const auto servers = [](const char* keys) { return read(fmt::format("ASGD=[{}]", keys)).errors; };
+  EXPECT_THAT(servers("push=gradients;syncPeriod=64;exchangeBits=1"),
+              testing::AllOf(HasSubstr("workers learn it twice"), HasSubstr("exchangeBits = 2, or push = deltas")));
+  for (const char* keys :
+       {"push=gradients;syncPeriod=64;exchangeBits=2", "push=gradients;exchangeBits=1", "syncPeriod=64;exchangeBits=1"})
+    EXPECT_EQ(servers(keys), "") << keys;
+}
+
 TEST(ParallelTrainOptions, EveryLevelHasItsRoad) {
   EXPECT_EQ(read("parallelizationMethod=EASGD").options.route, Route::automatic);
   EXPECT_EQ(read("parallelizationMethod=EASGD;route=stripes").options.route, Route::stripes);
