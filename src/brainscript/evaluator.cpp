@@ -10,6 +10,7 @@
 
 #include "brainscript/deep_stack.h"
 #include "brainscript/loaded_network.h"
+#include "brainscript/not_available.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -171,6 +172,8 @@ Value Evaluator::identifier(const Expr& e, Record* scope) {
   for (const Record* r = scope; r; r = r->outer)
     for (const auto& m : r->members)
       if (m.first.front() != '_') known.push_back(m.first);
+  if (const NotAvailable* n = find_not_available(e.name))
+    fail(e, scope, fmt::format("the operation '{}' is not part of this version", n->name), n->instead);
   const std::string near = nearest(e.name, known);
   fail(e, scope, fmt::format("'{}' is not defined here, and this version has no operation of that name", e.name),
        near.empty() ? "define it in this record or one around it; docs/brainscript.md lists what there is"

@@ -10,6 +10,7 @@
 
 #include "brainscript/ndl.h"
 #include "brainscript/node_names.h"
+#include "brainscript/not_available.h"
 #include "graph/shapes.h"
 
 namespace tutti::brainscript::ndl {
@@ -439,6 +440,8 @@ class Builder {
                         e.arguments[1].value.kind == Expression::Kind::number;
       return cols ? *find_function(e.text + " with cols") : *f;
     }
+    if (const NotAvailable* n = find_not_available(e.text))
+      fail(e.where, fmt::format("the operation '{}' is not part of this version", n->name), n->instead);
     std::vector<std::string> known = near_;
     for (const auto& f : functions()) known.insert(known.end(), f.names.begin(), f.names.end());
     std::erase_if(known, [](const auto& name) { return name.find_first_of(" {") != std::string::npos; });
