@@ -88,6 +88,7 @@ make_system() {
     die "debootstrap could not make '$release'; its log is $system.log"
   }
   rm "$system.log"
+  mount --bind "$system" "$system" # some commands want their / to be a mount
   mount -t proc proc "$system/proc"
   mount --rbind /sys "$system/sys"
   mount --rbind /dev "$system/dev"
