@@ -102,6 +102,21 @@ TEST(MakeReader, ABlockWithoutTypeIsToldByItsContents) {
   expect_error("deserializers=([type=CNTKTextFormatDeserialiser])", {"did you mean 'CNTKTextFormatDeserializer'"});
 }
 
+TEST(MakeReader, KeysWithoutEffectAreKnown) {
+  const Outcome text = make("file=\"" + lines().path() +
+                            "\";miniBatchMode=partial;cacheIndex=true;multiThreadedDeserialization=true\n"
+                            "input=[x=[dim=1;format=dense;definesMBSize=true]]");
+  EXPECT_TRUE(text.reader) << text.errors;
+  for (const char* block : {"readerType=ImageReader;multiThreadedDeserialization=true;multiViewCrop=false;file=gone;"
+                            "features=[width=2;height=2;channels=3];labels=[labelDim=2]",
+                            "readerType=HTKDeserializers;multiThreadedDeserialization=true;"
+                            "features=[dim=2;scpFile=gone;expandToPrimary=false;definesMBSize=true]"}) {
+    const std::string errors = make(block).errors;
+    EXPECT_NE(errors.find("'gone' cannot be read"), std::string::npos) << errors;
+    EXPECT_EQ(errors.find(" has no '"), std::string::npos) << errors;
+  }
+}
+
 TEST(MakeReader, MistakesAreShownInTheirPlace) {
   expect_error("readerType=CNTKTextFormatReadr", {"run.cntk:1:", "did you mean 'CNTKTextFormatReader'"});
   expect_error("readerType=DSSMReader", {"this version has no DSSMReader", "SyntheticReader"});

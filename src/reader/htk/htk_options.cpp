@@ -30,6 +30,8 @@ void HtkFeatureBlock::describe(config::Fields& f) {
   f("prefixPathInSCP", prefix, "put in front of relative paths of the list");
   f("expandToUtterance", expands, "the utterance has one frame here, which holds for all frames of the other streams");
   f.no_effect("type", "features are real numbers");
+  f.alias("expandToPrimary", "expandToUtterance");
+  f.no_effect("definesMBSize", "a sequence counts as many samples as its longest stream has");
   if (f.given("dim") && (dim < 1 || dim > 2'147'483'647))
     f.problem("dim", "dim is the number of values per sample", "1 or more");
   const auto& c = context.values;
@@ -95,6 +97,7 @@ void HtkReaderOptions::describe_settings(config::Fields& f) {
   f.no_effect("miniBatchMode", "minibatches end with the sweep, which is partial");
   f.no_effect("useMersenneTwisterRand", "it is always used");
   f.no_effect("minimizeReaderMemoryFootprint", "keepLimitInBytes decides how much is kept");
+  f.no_effect("multiThreadedDeserialization", "one thread reads ahead");
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");
   if (frame_mode && truncation.truncated)

@@ -109,6 +109,8 @@ struct ImageReaderOptions {
     f.no_effect("verbosity", "broken images are always named, and nothing else is said");
     f.no_effect("traceLevel", "broken images are always named, and nothing else is said");
     f.no_effect("prefetch", "the next minibatches are always prepared in the background");
+    f.no_effect("multiThreadedDeserialization", "numCPUThreads says how many threads load");
+    f.no_effect("multiViewCrop", "cropType = \"multiview10\" says it");
   }
 };
 

@@ -27,6 +27,9 @@ void TextReaderOptions::describe(config::Fields& f) {
   truncation.describe(f);
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");
+  f.no_effect("miniBatchMode", "minibatches end with the sweep, which is partial");
+  f.no_effect("cacheIndex", "the index of the file is made anew");
+  f.no_effect("multiThreadedDeserialization", "one thread reads ahead");
 
   if (window < 0) f.problem("randomizationWindow", "the window is a number of samples", "0 means the whole data set");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");

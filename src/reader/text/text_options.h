@@ -18,6 +18,7 @@ struct TextStreamOptions {
     f.choice("format", format, {{"dense", Format::dense}, {"sparse", Format::sparse}}, "how the values are written");
     f.required("format");
     f("alias", alias, "the stream's name in the file; \"\" = the name of this block");
+    f.no_effect("definesMBSize", "a sequence counts as many samples as its longest stream has");
     if (f.given("dim") && (dim < 1 || dim > 2'147'483'647))
       f.problem("dim", "dim is the number of values per sample", "1 or more");
   }
