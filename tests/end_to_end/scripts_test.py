@@ -257,5 +257,27 @@ class CheckGpuTest(support.TrainerTest):
         self.assertIn('on no GPU (driver: none)', (self.directory / 'build/gpu/gpu.md').read_text(encoding='utf-8'))
 
 
+class CoverageTableTest(support.TrainerTest):
+    def write_page(self, rows):
+        self.write('table.tsv', 'path\tclass\tcause\tsynthetic data\n' + ''.join('\t'.join(r) + '\n' for r in rows))
+        subprocess.run([sys.executable, support.SOURCE / 'scripts/coverage_table.py', self.directory / 'table.tsv', self.directory / 'page.md'], check=True)
+        return (self.directory / 'page.md').read_text(encoding='utf-8')
+
+    def test_page_is_made_and_only_its_section_replaced(self):
+        rows = [('Examples/Image/A/one.cntk', 'ok', '', 'CTF'), ('Examples/Image/A/two.cntk', 'excluded', 'no "trainer" a | b', ''),
+                ('Tutorials/three.cntk', 'refused', 'three.cntk:1:1: error: cannot read /tmp/x1/y.ndl', '')]
+        page = self.write_page(rows)
+        self.assertIn('accepts 1 of 3 configs, 1 of the 2 ', page)
+        self.assertIn('| Examples/Image/A | 2 | 1 | 0 | 1 |', page)
+        self.assertIn('| Tutorials | 1 | 0 | 1 | 0 |', page)
+        self.assertIn('| Examples/Image/A/two.cntk | excluded | no "trainer" a \\| b |', page)
+        self.assertIn('cannot read y.ndl |', page)
+        self.write('page.md', page + '\n## Trained\n\nfigures\n')
+        again = self.write_page([(*rows[0][:1], 'ok', '', '')])
+        self.assertIn('accepts 1 of 1 configs', again)
+        self.assertNotIn('two.cntk', again)
+        self.assertTrue(again.endswith('\n## Trained\n\nfigures\n'), again)
+
+
 if __name__ == '__main__':
     support.main()
