@@ -286,7 +286,7 @@ class Reading : public Fields, public Inheriting {
       fix = fmt::format("it belongs into the block {0}: {0} = [ {1} = ... ]", inner->key, entry.key);
     } else {
       fix = keys.size() > most_keys_listed && !near.empty()
-                ? fmt::format("help={} lists all {} keys", name_, keys.size())
+                ? fmt::format("help={} lists all {} keys", name_, table_->keys().size())
                 : "keys: " + list_keys(keys);
       if (!near.empty()) fix = fmt::format("did you mean '{}'? ({})", near, fix);
     }
