@@ -198,7 +198,7 @@ std::unique_ptr<Action> make_word_class_action(const ActionContext& context) {
   if (context.problems->count() > before) return nullptr;
   if (!file_exists(options.input_file))
     context.problems->add(Diagnostic{context.command.value("inputFile").where,
-                                     fmt::format("there is no file '{}'", options.input_file), "check the path"});
+                                     fmt::format("the data file '{}' cannot be read", options.input_file), "check the path"});
   else if (!up_to_date(options))
     for (const auto& path : outputs_of(options)) context.models_to_come->insert(path);
   if (context.problems->count() > before) return nullptr;

@@ -30,7 +30,7 @@ void check_list(const ActionContext& context, const config::Record& block, const
           where, fmt::format("'{}' lists {} files, and the reader's list has {} utterances", o.list, files, utterances),
           "one output file per utterance, in the same order"});
   } catch (const Error& e) {
-    context.problems->add(Diagnostic{where, e.what(), "one path of an output file per line"});
+    context.problems->add(Diagnostic{where, e.what(), "the list holds one path of an output file per line"});
   }
 }
 

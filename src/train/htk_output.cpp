@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include "reader/htk/htk_file.h"
@@ -29,7 +31,7 @@ void HtkOutputOptions::describe(config::Fields& f) {
 
 std::vector<std::string> read_output_list(const std::string& path) {
   std::ifstream in(path);
-  if (!in) throw Error(fmt::format("cannot read the list of output files '{}'", path));
+  if (!in) throw Error(fmt::format("the file '{}' cannot be read: {}", path, std::strerror(errno)));
   std::vector<std::string> files;
   for (std::string line; std::getline(in, line);) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();

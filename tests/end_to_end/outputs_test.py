@@ -98,7 +98,7 @@ class OutputsTest(support.TrainerTest):
                 (['Write=[writer=[writerType=LMSequenceWriter]]'], "there is no writer 'LMSequenceWriter'"),
                 (['Write=[outputNodeNames=HLast]'], "the writer has no block for the node 'HLast'"),
                 (['Write=[writer=[PosteriorProb=[dim=9000]]]'], 'a frame of 9000 numbers does not fit into an HTK file'),
-                (['Write=[writer=[PosteriorProb=[scpFile=none.scp]]]'], "cannot read the list of output files 'none.scp'"),
+                (['Write=[writer=[PosteriorProb=[scpFile=none.scp]]]'], "the file 'none.scp' cannot be read: No such file"),
                 (['Write=[reader=[features=[scpFile=longer.scp]]]'], "'out.scp' lists 4 files, and the reader's list has 5 utterances")):
             self.write('longer.scp', ''.join(f'{u}=u{u % 4}.fea[0,0]\n' for u in range(5)))
             self.assertIn(words, self.run_trainer(['configFile=run.cntk', 'command=Write', *options], expect=2).text)
@@ -182,7 +182,7 @@ Words = [
             if c in classes:
                 self.assertEqual(first, classes.index(c))
         self.assertIn('All output files up to date.', self.run_trainer(['configFile=words.cntk', 'traceLevel=1']).text)
-        self.assertIn("there is no file 'none.txt'", self.run_trainer(['configFile=words.cntk', 'Words=[inputFile=none.txt]'], expect=2).text)
+        self.assertIn("the data file 'none.txt' cannot be read", self.run_trainer(['configFile=words.cntk', 'Words=[inputFile=none.txt]'], expect=2).text)
         self.assertIn('classes need outputWord2Cls', self.run_trainer(['configFile=words.cntk', 'Words=[outputWord2Cls=""]'], expect=2).text)
 
     def test_a_reader_waits_for_a_file_of_the_same_run(self):
