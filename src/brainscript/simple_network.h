@@ -16,7 +16,8 @@ enum class SimpleCriterion {
   square_error,
   logistic,
   classification_error,
-  class_cross_entropy_with_softmax
+  class_cross_entropy_with_softmax,
+  not_available  // known and refused
 };
 
 enum class SimpleType {

@@ -61,7 +61,11 @@ void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
       {"CrossEntropyWithSoftmax", C::cross_entropy_with_softmax},
       {"SquareError", C::square_error},
       {"Logistic", C::logistic},
-      {"ClassCrossEntropyWithSoftmax", C::class_cross_entropy_with_softmax}};
+      {"ClassCrossEntropyWithSoftmax", C::class_cross_entropy_with_softmax},
+      {"SequenceWithSoftmax", C::not_available},
+      {"NCECrossEntropyWithSoftmax", C::not_available},
+      {"CRF", C::not_available},
+      {"CTCwithSoftmax", C::not_available}};
   std::vector<std::pair<std::string, C>> evaluation = {{"ClassificationError", C::classification_error},
                                                        {"ErrorPrediction", C::classification_error}};
   evaluation.insert(evaluation.end(), training.begin(), training.end());
@@ -72,7 +76,12 @@ void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
   const bool classes = has_classes(o.type);
   for (const auto& [key, c] :
        {std::pair{"trainingCriterion", o.training_criterion}, std::pair{"evalCriterion", o.eval_criterion}})
-    if (f.given(key) && (c == C::class_cross_entropy_with_softmax) != classes)
+    if (f.given(key) && c == C::not_available)
+      f.problem(key,
+                "this version has no criteria over lattices, label paths or noise (SequenceWithSoftmax, "
+                "CTCwithSoftmax, CRF, NCECrossEntropyWithSoftmax)",
+                fmt::format("train step by step: {} = \"CrossEntropyWithSoftmax\"", key));
+    else if (f.given(key) && (c == C::class_cross_entropy_with_softmax) != classes)
       f.problem(key,
                 classes ? "the labels of this rnnType are words and their classes"
                         : "only the rnnTypes with word classes have this criterion",
@@ -180,6 +189,8 @@ std::string operation_of(SimpleCriterion c) {
       return "ClassificationError";
     case C::class_cross_entropy_with_softmax:
       return "ClassBasedCrossEntropyWithSoftmax";
+    case C::not_available:
+      break;
   }
   return {};
 }

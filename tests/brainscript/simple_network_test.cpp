@@ -239,6 +239,9 @@ TEST(SimpleNetwork, MistakesInRecurrentTypesAreNamed) {
   EXPECT_THAT(errors("rnnType = NPLM; layerSizes = 9:4:9" + softmax_criteria), HasSubstr("recurrentLayer = 1"));
   EXPECT_THAT(errors("rnnType = NCELSTM; layerSizes = 9:4:9" + softmax_criteria), HasSubstr("CLASSLSTM"));
   EXPECT_THAT(errors("rnnType = RCRF; layerSizes = 9:4:9" + softmax_criteria), HasSubstr("conditional random fields"));
+  EXPECT_THAT(
+      errors("layerSizes = 9:4:9; trainingCriterion = sequenceWithSoftmax; evalCriterion = classificationError"),
+      HasSubstr("no criteria over lattices"));
   // What means nothing to a type is said.
   EXPECT_THAT(recurrent("layerSizes = 9:4:9; maOrder = 2" + softmax_criteria).notices,
               ElementsAre(HasSubstr("'maOrder'")));

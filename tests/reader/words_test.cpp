@@ -97,7 +97,6 @@ TEST(Words, WrongListsAreNamed) {
       {"0 9 </s> 0\n1 the 0\n", {":2:", "number, count, word and class"}},
       {"0 9 </s> 0\n0 9 the 0\n", {":2:", "a second time"}},
       {"0 9 </s> 0\n2 9 the 0\n", {"no word with the number 1", "0 to 2"}},
-      {"0 9 </s> 1\n", {"class 1, the one before it class -1"}},
       {"0 9 a 0\n1 9 b 1\n2 9 c 0\n", {"sorted by class"}},
       {"0 9 </s> 0\n1 9 the 1\n", {"has 2 words", "says 5", "labelDim = 2"}},
       {"", {"has no words"}},
@@ -106,6 +105,15 @@ TEST(Words, WrongListsAreNamed) {
     const TemporaryFile list(c.list);
     expect_parts(error_of([&] { EverythingOf<LanguageModel>(sentences(text, list)); }), c.parts);
   }
+}
+
+TEST(Words, ClassesMayHaveNoWords) {
+  const TemporaryFile list("0 1 a 0\n1 1 b 2\n2 1 c 2\n");
+  const Vocabulary v = Vocabulary::from_class_file(list.path());
+  ASSERT_EQ(v.classes(), 3u);
+  EXPECT_EQ(v.word_class(1).first, v.word_class(1).last);
+  EXPECT_EQ(v.word_class(2).first, 1u);
+  EXPECT_EQ(v.word_class(2).last, 3u);
 }
 
 TEST(Words, WordsWithoutANumberAreErrors) {

@@ -76,6 +76,12 @@ const DeserializerRow* find_row(const Record& block, const ReaderContext& contex
     if (type && same(row.name, type->text)) return &row;
     names.push_back(row.name);
   }
+  if (type && same(type->text, "LatticeDeserializer")) {
+    context.problems->add(
+        Diagnostic{type->where, "this version has no sequence training over lattices",
+                   "leave the deserializer out and train frame by frame, with CrossEntropyWithSoftmax"});
+    return nullptr;
+  }
   const std::string near = type ? nearest(type->text, names) : "";
   context.problems->add(
       Diagnostic{type ? type->where : block.where(),

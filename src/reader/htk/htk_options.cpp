@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <limits>
 
@@ -138,6 +139,14 @@ void check_files(const config::Record& block, const HtkLabelBlock& b, const Read
   for (const std::string& path : b.files) check_file(block, "mlfFile", path, context);
 }
 
+// Blocks of sequence training over lattices, which this version does not have.
+bool is_of_lattices(const config::Record& block) {
+  constexpr std::array<const char*, 9> keys = {"phoneFile",     "transPFile",       "hmmFile",
+                                               "denLatTocFile", "numLatTocFile",    "latticeTocFile",
+                                               "denLatPrefix",  "latticeIndexFile", "tocFile"};
+  return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return block.has_own(key); });
+}
+
 Made read_htk(const config::Record& block, const ReaderContext& context, const std::string& title, bool old) {
   auto o = std::make_shared<HtkReaderOptions>();
   o->trace_level = context.trace_level;
@@ -152,6 +161,10 @@ Made read_htk(const config::Record& block, const ReaderContext& context, const s
     } else if (stream.has_own("mlfFile") || stream.has_own("mlfFileList")) {
       o->labels.emplace_back(key, config::read<HtkLabelBlock>(stream, key, *context.problems, *context.notices));
       check_files(stream, o->labels.back().second, context);
+    } else if (is_of_lattices(stream)) {
+      context.problems->add(Diagnostic{stream.where(),
+                                       fmt::format("this version has no sequence training over lattices ('{}')", key),
+                                       "leave the block out and train frame by frame, with CrossEntropyWithSoftmax"});
     } else {
       context.problems->add(Diagnostic{
           stream.where(), fmt::format("'{}' has neither scpFile nor mlfFile: it is no stream of a {}", key, title),

@@ -115,12 +115,13 @@ Vocabulary Vocabulary::from_word_list(const std::string& path, bool classes) {
 }
 
 void Vocabulary::add_class(std::uint32_t word, std::uint32_t c, const std::string& path, std::size_t line) {
-  if (c != classes_.size() && c + 1 != classes_.size())
+  constexpr std::uint32_t most_classes = 1'000'000;
+  if (c + 1 < classes_.size() || c >= most_classes)
     throw ConfigError({},
                       fmt::format("{}:{}: the word with number {} has class {}, the one before it class {}", path, line,
-                                  word, c, static_cast<std::int64_t>(classes_.size()) - 1),
-                      "words are sorted by class, and classes count from 0 without gaps");
-  if (c == classes_.size()) classes_.push_back({word, word});
+                                  word, c, classes_.empty() ? 0 : classes_.size() - 1),
+                      "words are sorted by class, and class numbers are small");
+  while (classes_.size() <= c) classes_.push_back({word, word});  // a class may have no word
   classes_.back().last = word + 1;
 }
 
