@@ -215,7 +215,7 @@ std::vector<std::string> factor_matrices(graph::Graph& graph, const std::vector<
   std::vector<std::string> lines;
   for (const auto& [name, ratio] : chosen) {
     const auto found =
-        std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& n) { return n.name == name; });
+        std::find_if(graph.nodes.begin(), graph.nodes.end(), [&name = name](const auto& n) { return n.name == name; });
     const auto w = static_cast<std::size_t>(found - graph.nodes.begin());
     lines.push_back(Factoring(graph, aligned).factor(w, ratio));
     drop_node(graph, w);
