@@ -50,11 +50,11 @@ std::string residual_blocks(int count) {
 }
 
 // Calls of their own are two inputs and, with sequences, their order; what is told; the mark behind the criterion and
-// its gradient; momentum of all weights, with their penalty.
+// its gradient; momentum of all weights, with their penalty. With dropout, the numbers of the samples.
 std::vector<Case> cases() {
   return {
       {"BatchNormalization", residual_blocks(3), 6, 2, 16},
-      {"Dropout", "z = LinearLayer {4} (Dropout (ReLU (LinearLayer {9} (Dropout (Sigmoid (LinearLayer {9} (x)))))))", 6,
+      {"Dropout", "z = LinearLayer {4} (Dropout (ReLU (LinearLayer {9} (Dropout (Sigmoid (LinearLayer {9} (x)))))))", 7,
        2},
       // Columns as ever, but another number of them is gathered in each step.
       {"Gathered",
