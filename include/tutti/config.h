@@ -157,6 +157,7 @@ std::vector<std::string> include_paths(const Record&);
 // Notices the user should see once (aliases, keys without effect, near misses); rank 0 prints them.
 struct Notices {
   std::vector<std::string> lines;
+  void add(const Diagnostic&);  // with its place, its line and the fix
 };
 
 // Reads a block through its describe(): unknown keys, bad values and broken rules all land in `problems`.

@@ -94,6 +94,7 @@ struct ReaderContext {
   int trace_level = 0;
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
+  bool only_check = false;  // nothing is going to be read: a text that is not here yet is a warning, not a mistake
 };
 
 // Reads the block through the reader table (src/reader/make_reader.cpp) and checks that the files are there.

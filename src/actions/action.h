@@ -53,6 +53,7 @@ struct ActionContext {
   bool constant_seed = false;
   std::string device = "cpu";  // of make_backend
   bool progress_tracing = false;
+  bool only_check = false;  // --check: nothing is going to run
   // For making actions only: what they point to is gone when actions run.
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;

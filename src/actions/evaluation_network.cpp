@@ -65,7 +65,7 @@ std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* bl
     return nullptr;
   }
   if (context.models_to_come) await_files(context.command.block(block), *context.models_to_come);
-  auto reader = make_reader(context.command.block(block), {action, trace_level, context.problems, context.notices});
+  auto reader = make_reader(context.command.block(block), {action, trace_level, context.problems, context.notices, context.only_check});
   check(context, [&] {
     try {
       if (reader) reader->sweep_samples();

@@ -34,15 +34,16 @@ std::string suggest_node(const std::string& name, const graph::Graph& graph) {
     for (const auto n : *set)
       if (std::find(special.begin(), special.end(), graph.nodes[n].name) == special.end())
         special.push_back(graph.nodes[n].name);
-  return special.empty() ? "action = dumpNode prints all nodes"
-                         : fmt::format("criteria, evaluations and outputs of the network: {}", fmt::join(special, ", "));
+  return special.empty()
+             ? "action = dumpNode prints all nodes"
+             : fmt::format("criteria, evaluations and outputs of the network: {}", fmt::join(special, ", "));
 }
 
 std::shared_ptr<const graph::Graph> described_graph(const ActionContext& context) {
   Problems problems;
   config::Notices said_already;
-  auto graph = build_network(context.command,
-                             {&problems, &said_already, context.constant_seed, nullptr, model_loader(context)});
+  auto graph =
+      build_network(context.command, {&problems, &said_already, context.constant_seed, nullptr, model_loader(context)});
   problems.throw_if_any();
   return std::make_shared<graph::Graph>(std::move(graph));
 }
@@ -75,6 +76,18 @@ void with_graph(const ActionContext& context, const std::string& model_path,
 }
 
 }  // namespace
+
+std::vector<std::string> node_list(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& text : names)
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(',', at), text.size());
+      const std::size_t first = text.find_first_not_of(" \t", at), last = text.find_last_not_of(" \t", end - 1);
+      if (first < end) all.push_back(text.substr(first, last - first + 1));
+      at = end + 1;
+    }
+  return all;
+}
 
 std::vector<Diagnostic> unknown_nodes(const config::Record& block, const char* key,
                                       const std::vector<std::string>& names, const graph::Graph& graph) {

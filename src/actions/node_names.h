@@ -12,6 +12,9 @@
 
 namespace tutti::actions {
 
+// Names may be separated by commas, too: (z, ce).
+std::vector<std::string> node_list(const std::vector<std::string>& names);
+
 // A name that is no node: placed at the name in the setting, with a suggestion.
 std::vector<Diagnostic> unknown_nodes(const config::Record& block, const char* key,
                                       const std::vector<std::string>& names, const graph::Graph& graph);

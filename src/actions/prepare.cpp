@@ -84,9 +84,7 @@ void note_unused_overrides(const config::CommandLine& line, const std::vector<co
       problems.add(std::move(found));
       continue;
     }
-    std::string text = render(found, "note");
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    notices.lines.push_back(std::move(text));
+    notices.add(found);
   }
 }
 
@@ -105,6 +103,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   base.constant_seed = top.constant_seed;
   base.device = device;
   base.progress_tracing = top.progress_tracing;
+  base.only_check = line.check;
   base.problems = &problems;
   base.notices = &notices;
   base.models_to_come = &models_to_come;

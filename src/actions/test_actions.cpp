@@ -166,6 +166,7 @@ std::unique_ptr<Action> make(const ActionContext& context, const char* action, b
   const auto before = context.problems->count();
   auto options = read_command<Options>(context);
   if (!needs_numbered_models) options.model_path = model_to_read(context, options.model_path);
+  options.eval_node_names = node_list(options.eval_node_names);
   check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", action, static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, !needs_numbered_models);

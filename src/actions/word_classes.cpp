@@ -196,10 +196,14 @@ std::unique_ptr<Action> make_word_class_action(const ActionContext& context) {
   const auto before = context.problems->count();
   auto options = read_command<WordClassOptions>(context);
   if (context.problems->count() > before) return nullptr;
-  if (!file_exists(options.input_file))
-    context.problems->add(Diagnostic{context.command.value("inputFile").where,
-                                     fmt::format("the data file '{}' cannot be read", options.input_file), "check the path"});
-  else if (!up_to_date(options))
+  const bool absent = !file_exists(options.input_file);
+  if (absent) {
+    Diagnostic d{context.command.value("inputFile").where,
+                 fmt::format("the data file '{}' cannot be read", options.input_file),
+                 "check the path; a run would end here"};
+    context.only_check ? context.notices->add(d) : context.problems->add(std::move(d));
+  }
+  if (absent || !up_to_date(options))
     for (const auto& path : outputs_of(options)) context.models_to_come->insert(path);
   if (context.problems->count() > before) return nullptr;
   return std::make_unique<WordClassAction>(std::move(options));

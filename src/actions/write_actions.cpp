@@ -176,6 +176,7 @@ std::unique_ptr<Action> make_write_action(const ActionContext& context) {
   const auto before = context.problems->count();
   auto options = read_command<WriteOptions>(context);
   options.model_path = model_to_read(context, options.model_path);
+  options.output_node_names = node_list(options.output_node_names);
   check_compute_type(context, options.compute_type);
   if (context.command.is_block("writer") && options.output_path.empty())
     options.writers = read_writer_block(context, options.output_node_names);

@@ -336,6 +336,12 @@ void read_block(const Record& record, std::string_view name, const std::function
 
 }  // namespace
 
+void Notices::add(const Diagnostic& d) {
+  std::string text = render(d, "note");
+  while (text.ends_with('\n')) text.pop_back();
+  lines.push_back(std::move(text));
+}
+
 void read_fields(const Record& record, std::string_view name, const std::function<void(Fields&)>& describe,
                  Problems& problems, Notices& notices, const std::vector<std::string>& also) {
   read_block(record, name, describe, problems, notices, also, false);

@@ -95,6 +95,12 @@ class ActionsTest(support.TrainerTest):
         self.assertAlmostEqual(criterion / 30, final['CrossEntropyWithSoftmax'][0], delta=2e-6)  # %f keeps six digits
         self.assertAlmostEqual(errors / 30, final['EvalClassificationError'][0], delta=1e-7)
 
+    def test_names_of_nodes_may_have_commas_between_them(self):
+        self.train()
+        self.write_outputs('outputNodeNames=(HLast, labels)')
+        for name in ('HLast', 'labels'):
+            self.assertEqual(len((self.directory / f'out/values.{name}').read_text().splitlines()), 30)
+
     def test_write_on_three_ranks_writes_once(self):
         self.train()
         self.write_outputs('outputNodeNames=HLast')

@@ -82,6 +82,21 @@ class LanguageModelTest(support.TrainerTest):
         text = CONFIG.replace('@type@', kind).replace('@sizes@', sizes).replace('@order@', str(order))
         self.write('run.cntk', text)
 
+    def test_a_text_that_is_elsewhere(self):
+        """--check says what is missing and checks the rest; a run does not start."""
+        self.configure('CLASSLM')
+        absent = ['configFile=run.cntk', 'Train=[reader=[file=elsewhere/train.txt]]']
+        text = self.run_trainer([*absent, '--check']).text
+        self.assertRegex(text, r"note: the data file 'elsewhere/train.txt' cannot be read: No such file")
+        self.assertIn('fix: its contents are not checked, and a run would end here', text)
+        self.assertIn('Checked: the configuration is fine', text)
+        self.assertIn("has no 'minibachSize'", self.run_trainer([*absent, 'Train=[SGD=[minibachSize=3]]', '--check'], expect=2).text)
+        self.assertIn("error: the data file 'elsewhere/train.txt' cannot be read", self.run_trainer(absent, expect=2).text)
+        words = 'Words=[action=writeWordAndClass;inputFile=elsewhere.txt;outputVocabFile=v.txt;vocabSize=9;beginSequence=a;endSequence=b]'
+        text = self.run_trainer([words, 'command=Words', '--check']).text
+        self.assertRegex(text, r"note: the data file 'elsewhere.txt' cannot be read")
+        self.assertIn("error: the data file 'elsewhere.txt' cannot be read", self.run_trainer([words, 'command=Words'], expect=2).text)
+
     def losses(self, words, ranks=None, criterion='TrainNodeClassBasedCrossEntropy'):
         result = self.run_trainer(['configFile=run.cntk', *words], ranks)
         return [e[criterion][0] for e in support.epochs(result.text)]

@@ -133,6 +133,16 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
   }
 }
 
+// A text may be licensed, or still be prepared elsewhere, while everything else is checked.
+bool is_absent(const std::string& path, const config::Record& block, const ReaderContext& context) {
+  if (path.empty() || !context.only_check) return false;
+  const std::string why = unreadable(path);
+  if (!why.empty())
+    context.notices->add({block.value("file").where, fmt::format("the data file '{}' cannot be read: {}", path, why),
+                          "its contents are not checked, and a run would end here"});
+  return !why.empty();
+}
+
 Made read_words(const config::Record& block, const ReaderContext& context, const std::string& title, bool tagged) {
   auto o = std::make_shared<WordReaderOptions>();
   o->tagged = tagged;
@@ -141,7 +151,8 @@ Made read_words(const config::Record& block, const ReaderContext& context, const
   const std::vector<std::string> names = find_blocks(*o, block, also);
   config::read_fields(
       block, title, [&](config::Fields& f) { o->describe_settings(f); }, *context.problems, *context.notices, also);
-  check_file(block, "file", o->file, context);
+  const bool absent = is_absent(o->file, block, context);
+  if (!absent) check_file(block, "file", o->file, context);
   if (!o->word_map.empty()) check_file(block, "wordmap", o->word_map, context);
   read_blocks(*o, names, block, context, title);
   if (context.problems->empty()) {
@@ -157,7 +168,8 @@ Made read_words(const config::Record& block, const ReaderContext& context, const
   if (o->truncation.truncated && o->truncation.length == 0 && training)
     truncation = {0, std::max<std::int64_t>(1, lanes)};
   Made made{[o](config::Fields& f) { o->describe(f); },
-            [o]() -> std::unique_ptr<SequenceSource> {
+            [o, absent]() -> std::unique_ptr<SequenceSource> {
+              if (absent) return std::make_unique<AbsentWords>(o->source());
               if (o->tagged) return std::make_unique<TaggedSource>(o->source(), o->input.end, o->label.end);
               return std::make_unique<LanguageModelSource>(o->source(), o->input.begin, o->input.end);
             },

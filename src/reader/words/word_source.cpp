@@ -22,7 +22,17 @@ void each_line_of(std::string_view text, const F& f) {
   }
 }
 
+std::vector<StreamInfo> streams_of(const WordSourceOptions& o) {
+  std::vector<StreamInfo> infos;
+  if (!o.features.empty()) infos.push_back({o.features, o.words_dim * o.context.size(), true});
+  if (o.label_form == WordLabels::one_hot) infos.push_back({o.labels, o.labels_dim, true});
+  if (o.label_form == WordLabels::classes) infos.push_back({o.labels, 4, false});
+  return infos;
+}
+
 }  // namespace
+
+AbsentWords::AbsentWords(const WordSourceOptions& options) : infos_(streams_of(options)) {}
 
 Vocabulary read_list(const WordList& list) {
   if (list.kind == WordList::Kind::class_file) return Vocabulary::from_class_file(list.path);
@@ -31,13 +41,9 @@ Vocabulary read_list(const WordList& list) {
 
 WordSource::WordSource(WordSourceOptions options)
     : options_(std::move(options)),
+      infos_(streams_of(options_)),
       file_(options_.path),
-      budget_(options_.path, options_.max_errors, options_.trace_level) {
-  if (!options_.features.empty())
-    infos_.push_back({options_.features, options_.words_dim * options_.context.size(), true});
-  if (options_.label_form == WordLabels::one_hot) infos_.push_back({options_.labels, options_.labels_dim, true});
-  if (options_.label_form == WordLabels::classes) infos_.push_back({options_.labels, 4, false});
-}
+      budget_(options_.path, options_.max_errors, options_.trace_level) {}
 
 std::shared_ptr<const Vocabulary> WordSource::load(const WordList& list, std::size_t dim, const char* what) const {
   if (const std::string why = unreadable(list.path); !why.empty())

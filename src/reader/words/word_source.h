@@ -39,6 +39,19 @@ struct WordSourceOptions {
   std::int64_t max_errors = 0, trace_level = 0;
 };
 
+// The streams of a text that is not here: for checks of everything else.
+class AbsentWords final : public SequenceSource {
+ public:
+  explicit AbsentWords(const WordSourceOptions&);
+  const std::vector<StreamInfo>& streams() const override { return infos_; }
+  const SequenceIndex& index() override { return index_; }
+  void read(std::span<const std::uint32_t>, Share&) override {}
+
+ private:
+  std::vector<StreamInfo> infos_;
+  SequenceIndex index_;
+};
+
 class WordSource : public SequenceSource {
  public:
   explicit WordSource(WordSourceOptions);
