@@ -12,7 +12,7 @@
 namespace tutti::epoch_warnings_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 graph::Graph network(const std::string& criterion, bool labels_first = true) {
   graph::Graph g;
