@@ -87,10 +87,11 @@ std::vector<std::size_t> Network::Impl::criterion_roots() const {
 
 void Network::Impl::infer() {
   std::vector<std::size_t> roots = criterion_roots();
-  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs, &graph.features, &graph.labels})
+  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs})
     roots.insert(roots.end(), set->begin(), set->end());
-  if (roots.empty())
+  if (roots.empty())  // as where a script loads a model and adds nodes that only an action names
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) roots.push_back(i);
+  for (const auto* set : {&graph.features, &graph.labels}) roots.insert(roots.end(), set->begin(), set->end());
   order = graph::evaluation_order(graph, roots);
   values = graph::infer_graph(graph, order);
   adopt_other_nodes();

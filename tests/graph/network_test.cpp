@@ -420,6 +420,25 @@ TEST(Network, OutputsByName) {
   (void)p;
 }
 
+// As where a script loads a model, adds a node and tags none: the inputs alone are no reason to leave the others out.
+TEST(Network, OutputsByNameWithoutTags) {
+  Data d(2);
+  d.random("x", 6);
+  d.one_hot("labels", 3);
+  auto b = classifier(6, 4, 3);
+  b.add("Softmax", "p", {b.graph().outputs[0]});
+  auto graph = b.graph();
+  graph.criteria.clear(), graph.evaluations.clear(), graph.outputs.clear();
+  ASSERT_FALSE(graph.features.empty());
+  Network network(graph, {});
+  network.bind(d.infos);
+  network.initialize_parameters();
+  network.plan_evaluation(2, {"p"});
+  const auto out = network.forward(d.batch);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_NEAR(out[0].values[0] + out[0].values[1] + out[0].values[2], 1, 1e-6);
+}
+
 TEST(Network, StreamsMustFit) {
   Data d(2);
   d.random("x", 6);
