@@ -111,6 +111,6 @@ int main(int argc, char** argv) {
     };
     tutti::run(mpi.world(), argument(0, 1), argument(1, 50), static_cast<std::size_t>(argument(2, 128)), routes);
   } catch (const std::exception& error) {
-    mpi.abort(error.what());
+    mpi.fail(error.what());
   }
 }

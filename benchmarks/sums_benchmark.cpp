@@ -83,6 +83,6 @@ int main(int argc, char** argv) {
     const auto argument = [&](int i, int otherwise) { return argc > i ? std::atoi(argv[i]) : otherwise; };
     tutti::run(mpi.world(), argument(1, 9), static_cast<std::size_t>(argument(2, 256)));
   } catch (const std::exception& error) {
-    mpi.abort(error.what());
+    mpi.fail(error.what());
   }
 }
