@@ -122,7 +122,7 @@ struct Loss {
 
 // Which elements are dropped is a pure function of the seed, the number of the sample and the place of the element in
 // it: both directions see the same mask, and so does every number of ranks. Seed and numbers change from step to step
-// and lie in memory of the backend, where calls that are repeated find those of their step.
+// and are in backend memory, so a recorded step that is replayed reads the values of the current step.
 struct DropoutMask {
   const std::uint64_t* seed = nullptr;
   const std::int64_t* samples = nullptr;  // by column

@@ -36,7 +36,7 @@ struct ClassLabel {
   }
 };
 
-// What a Backend that knows this criterion is, too. Operands are memory of the backend.
+// Implemented by backends that support this criterion. Operands are memory of the backend.
 class ClassLossBackend {
  public:
   virtual ~ClassLossBackend() = default;

@@ -95,7 +95,7 @@ struct NormalizationWeights {
 class SumOverRanks {
  public:
   virtual ~SumOverRanks() = default;
-  // `sums`, on the host, of `count` values per channel become those of all ranks. Returns how many values all have.
+  // Replaces `sums` (on the host, of `count` values per channel) by the sums over all ranks; returns the total count.
   virtual double sum(std::span<double> sums, double count) = 0;
 };
 

@@ -19,7 +19,7 @@ struct Settings {
   bool timestamps = false;
   int rank = 0;
   bool quiet = false;   // drop lines and warnings: ranks other than 0 that have no file of their own
-  bool append = false;  // to what the file holds
+  bool append = false;  // append to the file instead of truncating it
 };
 void open(const Settings&);  // throws Error when the file cannot be written
 void close();

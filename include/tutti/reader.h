@@ -48,11 +48,11 @@ struct Batch {
   std::int64_t samples = 0;             // of this rank's share: steps of the longest stream per sequence, summed
   std::int64_t columns = 0;             // of this rank's share: samples with packing gaps
   std::int64_t global_samples = 0;      // of the whole minibatch
-  std::int64_t global_columns = 0;      // with packing gaps, summed over ranks (semantics 6 and 8.3)
+  std::int64_t global_columns = 0;      // with packing gaps, as one rank would pack the minibatch
   std::int64_t position = 0;            // samples of the epoch delivered before this minibatch, over all ranks
   std::int64_t minibatch = 0;           // its number, from 0 where the plan starts
-  // Of each sequence of the share: the samples of the epoch before it, over all ranks. What is drawn at random for a
-  // sample follows from its place, so it does not depend on who has it. Empty: the share is the whole minibatch.
+  // For each sequence of the share: number of samples of the epoch that precede it, over all ranks. Random draws for a
+  // sample depend on this number only, not on the rank that has it. Empty: the share is the whole minibatch.
   std::span<const std::int64_t> sequence_positions;
 };
 

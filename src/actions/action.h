@@ -36,9 +36,9 @@ OptionsText options_text(const std::string& name, const Options& options) {
 class Action {
  public:
   virtual ~Action() = default;
-  virtual std::string settings() const = 0;  // what is really on, a line each
+  virtual std::string settings() const = 0;  // the effective settings, one per line
   virtual OptionsText options() const { return {}; }
-  // Of a training: the path that no other run may work on meanwhile. Empty for actions that train nothing.
+  // The model path that a training locks. Empty for actions that train nothing.
   virtual std::string trained_model() const { return {}; }
   virtual bool resumes() const { return false; }  // goes on from what an earlier run left there; for rank 0
   virtual void run() = 0;

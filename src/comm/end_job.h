@@ -9,14 +9,15 @@
 
 namespace tutti {
 
-// One rank speaks for itself: prints "[rank R on HOST] text" and ends every rank, which may be anywhere. MPI is up.
+// Called by one failing rank: prints "[rank R on HOST] text" and ends every rank, whatever it is doing. MPI must be
+// initialised.
 [[noreturn]] void abort_all(const std::string& text, int code);
 
-// Collective, the last that a rank does: ends all of them with this exit code, not 0. Returns where the MPI library
-// knows no way that the launcher does not remark upon.
+// Collective; the last call of a rank. Ends all ranks with this exit code (not 0). Returns if this MPI library has no
+// way to end without a message from the launcher.
 void end_all(Communicator& world, int code);
 
-// Collective over MPI_COMM_WORLD, as far as the ranks come: whether all of them come within a moment. Once per process.
+// Non-blocking barrier on MPI_COMM_WORLD: true if all ranks arrive within 150 ms. Call at most once per process.
 bool all_come_soon();
 
 }  // namespace tutti

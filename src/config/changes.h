@@ -10,7 +10,7 @@
 
 namespace tutti::config {
 
-// As dump_fields() of `now`, with those lines only that `usual` has not. Empty when all are alike.
+// As dump_fields() of `now`, but only the lines that differ from `usual`. Empty when all are alike.
 std::string dump_changes(std::string_view name, const std::function<void(Fields&)>& now,
                          const std::function<void(Fields&)>& usual, int indent = 0);
 

@@ -13,7 +13,7 @@ namespace tutti::config {
 struct Entry;
 bool is_override(const Entry&);  // its last word stands on the command line
 
-// A block that commands know, whether written or not: where a key belongs that stands nowhere yet.
+// A block that commands accept, present in the config or not. Used to suggest where a key belongs.
 struct KnownBlock {
   std::string name;
   std::function<void(Fields&)> describe;
@@ -25,7 +25,7 @@ struct RunningCommand {
   std::vector<KnownBlock> blocks;
 };
 
-// To be called once every command has been prepared: what has been read by then is used. A setting that is used as
+// Call after all commands are prepared: settings read by then count as used. A setting that is used as
 // $name$ anywhere is used, and a block that a config file has too belongs to a command that does not run now.
 std::vector<Diagnostic> unused_overrides(const Record& top, const std::vector<RunningCommand>& commands,
                                          const std::function<void(Fields&)>& describe_top);

@@ -9,8 +9,8 @@
 
 namespace tutti::config {
 
-// Finds arguments whose brackets or quotes are not closed and says how to write them. Flags are passed over. By word:
-// whether it is one of these, or a part of one.
+// Finds arguments whose brackets or quotes are not closed and says how to write them. Flags are passed over.
+// Returns, for each word, whether it is such an argument or a part of one.
 std::vector<bool> check_arguments(const std::vector<std::string>& words, const std::vector<bool>& is_flag, Problems&);
 
 }  // namespace tutti::config

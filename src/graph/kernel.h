@@ -114,7 +114,7 @@ struct Run {
   const std::function<void(std::span<double>)>* sum_over_ranks =
       nullptr;  // NetworkMode's, while a minibatch is trained
 
-  // Before what needs them runs: the numbers of the samples of `o`.
+  // Computes the sample numbers of `o`; call before the kernel that needs them.
   void number_samples(const Operand& o);
   const std::int64_t* sample_numbers(const Operand& o) const {
     return reinterpret_cast<const std::int64_t*>(samples[o.per_sample ? o.axis : columns.size()].there.data()) +

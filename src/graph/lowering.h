@@ -26,7 +26,7 @@ class Lowering {
   }
   // An input more for the last instruction, beyond those of the rule.
   void append_input(Operand o) { code_.instructions.back().in.push_back(std::move(o)); }
-  // The last instruction is run by the kernel of that name instead of the one of the operation that gave its shape.
+  // Runs the last instruction with the kernel `kernel` instead of its operation's own.
   void run_as(const std::string& kernel) { code_.instructions.back().operation = kernel; }
   // Memory for what a node keeps from step to step; Network stores it with the model.
   Operand state(std::size_t elements);

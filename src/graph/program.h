@@ -40,7 +40,7 @@ class Program {
   std::string first_not_finite(Run& run) const;
   // Announces the pieces of parameters as they become complete, in the last part of a share.
   void backward(Run& run, Repeater* repeater = nullptr) const;
-  // What synchronized kernels add up over the ranks, for a rank without columns.
+  // Lets a rank without columns take part in the sums of synchronized kernels.
   void join_forward(Run& run) const;
   void join_backward(Run& run) const;
   // Announces everything in the same order as backward, without computing.

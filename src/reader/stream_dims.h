@@ -15,7 +15,7 @@ namespace tutti::reader {
 // `key` is "labelDim" or "dim", `number` the class or index that was met.
 std::string dim_fix(const std::string& key, std::int64_t number, const std::string& stream = {});
 
-// The error, headed by the place in this reader block of the setting that its first such fix names.
+// Returns the error, preceded by the place in this reader block of the setting that its first such fix names.
 ConfigError with_place_of_dim(const ConfigError&, const config::Record& block);
 
 }  // namespace tutti::reader
