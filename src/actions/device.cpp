@@ -12,7 +12,7 @@
 
 namespace tutti::actions {
 
-DevicePlan plan_device(const config::TopLevel& top, const HostPlace& place) {
+DevicePlan plan_device(const config::TopLevel& top, const HostPlace& place, bool only_check) {
   using Device = config::TopLevel::Device;
   DevicePlan plan;
   const Device wanted = top.device();
@@ -34,6 +34,12 @@ DevicePlan plan_device(const config::TopLevel& top, const HostPlace& place) {
   try {
     plan.text = make_backend(plan.device)->name();
   } catch (const Error& e) {
+    if (only_check)
+      return {.device = "cpu",
+              .text = "cpu",
+              .notice =
+                  fmt::format("deviceId = {} cannot be had on this host: {}; checked on the CPU, a run would end here",
+                              top.device_id, e.what())};
     throw Error(
         fmt::format("deviceId = {} cannot be had on this host: {}\nfix: write deviceId = cpu, or auto to take a "
                     "GPU only where there is one",

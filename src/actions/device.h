@@ -17,8 +17,9 @@ struct DevicePlan {
 };
 
 // auto: the GPU whose number is this rank's on its host, counted around where ranks outnumber GPUs; the CPU where there
-// is none. A number: that GPU, for every rank. Throws Error that says why the GPU cannot be had.
-DevicePlan plan_device(const config::TopLevel&, const HostPlace&);
+// is none. A number: that GPU, for every rank. Throws Error that says why the GPU cannot be had; where nothing but a check
+// is wanted, `notice` says it and the check is made on the CPU.
+DevicePlan plan_device(const config::TopLevel&, const HostPlace&, bool only_check);
 
 // Where some ranks compute on GPUs and others on the CPU: which, for a warning; empty otherwise. Collective.
 std::string tell_mixed(const DevicePlan&, Communicator&);

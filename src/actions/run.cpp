@@ -182,7 +182,7 @@ int run(int argc, const char* const* argv, Communicator& world) {
     // Whoever starts one rank under mpiexec wants the parallel path too, as a measure of what it costs.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
     top = config::read_top_level(line.config, ranks, problems, notices);
-    if (problems.empty()) device = plan_device(top, place);
+    if (problems.empty()) device = plan_device(top, place, line.check);
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
     if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";

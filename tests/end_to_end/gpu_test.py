@@ -306,6 +306,8 @@ class GpuTest(support.TrainerTest):
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=7'], ranks=2, expect=None)
         self.assertIn('starting GPU 7: device: there is 1, numbered from 0', result.text)
         self.assertFalse((self.directory / 'models').exists())
+        checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=7', '--check'])
+        self.assertRegex(checked.text, 'deviceId = 7 cannot be had on this host: starting GPU 7.*; checked on the CPU, a run would end here')
         os.environ['TUTTI_STAND_IN_WITHOUT_KERNELS'] = '1'
         self.addCleanup(os.environ.pop, 'TUTTI_STAND_IN_WITHOUT_KERNELS')
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
