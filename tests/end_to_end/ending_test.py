@@ -23,7 +23,8 @@ class EndingTest(support.TrainerTest):
     def ends(self, arguments, ranks, code, last):
         """The last line of all output matches, and nobody has drawn a frame."""
         result = self.run_trainer(arguments, ranks, expect=code)
-        lines = [l for l in result.text.splitlines() if l.strip()]
+        # mpiexec itself may warn when a rank ends before it has read all of its standard input: libevent's line, not ours.
+        lines = [l for l in result.text.splitlines() if l.strip() and not l.startswith('[warn] Epoll ')]
         self.assertRegex(lines[-1], last, str(result))
         self.assertNotRegex(result.text, r'(?m)^-{20,}$', str(result))
         for word in ('MPI_ABORT', 'prterun', 'Primary job', 'mpiexec detected'):
