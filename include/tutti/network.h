@@ -137,7 +137,8 @@ class Network {
   // `share` makes rank 0's numbers everybody's (it alone has read the data; a single process passes one that does
   // nothing): statistics do not depend on the number of ranks.
   void precompute_end(const std::function<void(std::span<float>)>& share);
-  void precompute_restored();  // the statistics have been loaded with the weights of a model
+  // The weights of a model have been loaded: the statistics that `loaded`, its graph, marks as computed are so here too.
+  void precompute_restored(const graph::Graph& loaded);
 
   std::string describe() const;        // memory planned, operations fused: for the settings printed at start
   std::size_t gradient_nodes() const;  // "%d nodes with gradient" of the start-up line

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "graph/network_impl.h"
 
@@ -100,9 +102,12 @@ void Network::precompute_end(const std::function<void(std::span<float>)>& share)
   m.statistics.reset();
 }
 
-void Network::precompute_restored() {
+void Network::precompute_restored(const graph::Graph& loaded) {
+  std::set<std::string_view> computed;
+  for (const graph::Node& node : loaded.nodes)
+    if (graph::flag(node, done, false)) computed.insert(node.name);
   for (graph::Node& node : impl_->graph.nodes)
-    if (open(node)) node.attributes[done] = true;
+    if (open(node) && computed.contains(node.name)) node.attributes[done] = true;
 }
 
 }  // namespace tutti

@@ -69,7 +69,8 @@ auto or_else(const std::string& other_way, Part part) {
 void load(Training& t, const ResumePoint& point) {
   auto view = view_model(*t.network);
   or_else("give the network the layers and sizes that it had", [&] { load_model(point, view, *t.world); });
-  t.network->precompute_restored();
+  if (!t.network->precompute_nodes().empty())
+    t.network->precompute_restored(load_graph(point.model, *t.world, point.mid_epoch ? "checkpoint" : "model"));
   const CheckpointState s = or_else(
       fmt::format("set the optimizer (gradUpdateType and momentum) as it was; or remove '{}' to go on from the last "
                   "epoch's model with a fresh optimizer",

@@ -122,9 +122,9 @@ graph::Graph load_trained(const std::string& path, Communicator& comm) {
   return graph;
 }
 
-graph::Graph load_graph(const std::string& path, Communicator& comm) {
+graph::Graph load_graph(const std::string& path, Communicator& comm, std::string_view kind) {
   std::string text;
-  on_rank_0(comm, [&] { text = ContainerReader(path, "model").text("graph"); });
+  on_rank_0(comm, [&] { text = ContainerReader(path, kind).text("graph"); });
   broadcast_text(comm, text);
   return parse_graph(text, path);
 }

@@ -6,6 +6,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/container.h"
@@ -45,7 +46,8 @@ graph::Graph load_trained(const std::string& path);
 // The same for all ranks of a communicator: rank 0 reads, so the file need not be visible elsewhere. When rank 0
 // fails, every rank throws the same Error.
 bool is_edited_model(const std::string& path, Communicator&);
-graph::Graph load_graph(const std::string& path, Communicator&);
+// `kind`: of the file, "model" or "checkpoint" (container.h).
+graph::Graph load_graph(const std::string& path, Communicator&, std::string_view kind = "model");
 void load_values(const std::string& path, ModelView&, Communicator&);
 graph::Graph load_trained(const std::string& path, Communicator&);
 

@@ -264,16 +264,11 @@ void train(Training& t) {
     log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   announce_criteria(*t.network);
   announce_parameters(t);
-  if (start == Start::fresh) {
-    t.network->initialize_parameters();
+  if (start == Start::fresh) t.network->initialize_parameters();
+  if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0)  // an edited model, too, may have statistics to compute
     precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
                t.sgd.minibatch_size.at(0));
-    save_initial_model(t);
-  } else if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0) {
-    // An edited model may have statistics that nobody has computed.
-    precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
-               t.sgd.minibatch_size.at(0));
-  }
+  if (start == Start::fresh) save_initial_model(t);
   t.strategy->lend({[&t]() -> Optimizer& { return *t.optimizer; }, [&t] { return make_optimizer(t.sgd.optimizer); }});
   t.strategy->start(t.network->parameters());
   if (start == Start::resumed) restore_strategy(t);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """action = edit with scripts of the model editing language: layers added between trainings, criteria added for a test, values copied."""
+import re
+
 import examples
 import support
 
@@ -139,6 +141,23 @@ class EditingTest(support.TrainerTest):
         text = self.run_commands('command=Second').text
         self.assertGreater(len(support.epochs(text)), 0)
         self.assertEqual((self.directory / 'two/net.dnn').read_bytes(), final)
+
+    def test_statistics_that_a_script_adds_are_computed(self):
+        self.write('net.ndl', NET.replace('Norm(features)', 'Pass(features)'))
+        self.write('add.mel', '''
+            m = LoadModel("one/net.dnn")
+            mean = Mean(features)
+            scale = InvStdDev(features)
+            scaled = PerDimMeanVarNormalization(features, mean, scale)
+            SetInput(norm, 0, scaled)
+            SaveModel("two/net.dnn.0")
+        ''')
+        text = self.run_commands('command=First:Add:Second').text
+        self.assertEqual(text.count('Precomputing --> Completed.'), 1)
+        samples = [re.search(r'\|x (\S+) (\S+)', line).groups() for line in (self.directory / 'train.ctf').read_text().splitlines()]
+        computed = [float(v) for v in self.values('two/net.dnn', 'mean') if re.fullmatch(support.NUMBER, v)]
+        for column in range(2):
+            self.assertAlmostEqual(computed[column], sum(float(s[column]) for s in samples) / len(samples), delta=1e-4)
 
     def test_a_criterion_for_the_test(self):
         self.run_commands('command=First')
