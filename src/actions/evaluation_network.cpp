@@ -65,7 +65,8 @@ std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* bl
     return nullptr;
   }
   if (context.models_to_come) await_files(context.command.block(block), *context.models_to_come);
-  auto reader = make_reader(context.command.block(block), {action, trace_level, context.problems, context.notices, context.only_check});
+  auto reader = make_reader(context.command.block(block),
+                            {action, trace_level, context.problems, context.notices, context.only_check});
   check(context, [&] {
     try {
       if (reader) reader->sweep_samples();
@@ -103,26 +104,21 @@ void check_model_to_read(const ActionContext& context, const std::string& model_
                                        "add modelPath = \"...\""});
     return;
   }
-  if (file_exists(model_path) || context.is_to_come(model_path)) return;
+  if (file_exists(model_path) || context.is_model_to_come(model_path)) return;
   if (!exact && last_model_epoch(model_path) >= 0) return;
   const auto where = context.command.find("modelPath");
   std::string fix = "train first, or correct modelPath";
   const auto last = last_model_epoch(model_path);
   if (last >= 0)
     fix = fmt::format("training is not finished; the model after epoch {} is {}.{}", last, model_path, last);
-  // A numbered model of a training that comes earlier in the same run will be there in time.
-  if (const auto dot = model_path.rfind('.'); dot != std::string::npos && context.is_to_come(model_path.substr(0, dot)))
-    return;
   context.problems->add(
       Diagnostic{where ? where->where : SourcePos{}, fmt::format("there is no model '{}'", model_path), fix});
 }
 
 std::function<graph::Graph(const std::string&)> model_loader(const ActionContext& context) {
-  if (const auto* to_come = context.models_to_come)
-    return [to_come](const std::string& path) {
-      const auto dot = path.rfind('.');
-      if (to_come->contains(path) || (dot != std::string::npos && to_come->contains(path.substr(0, dot))))
-        throw ModelToCome{path};
+  if (context.models_to_come)
+    return [context](const std::string& path) {
+      if (context.is_model_to_come(path)) throw ModelToCome{path};
       return load_trained(path);
     };
   if (!context.all_ranks) return [](const std::string& path) { return load_trained(path); };

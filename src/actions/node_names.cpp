@@ -54,7 +54,7 @@ std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, 
   const std::string stem = model_path.substr(0, model_path.rfind('.'));
   for (const std::string& path : {model_path, stem})
     if (const auto at = context.graphs_to_come->find(path); at != context.graphs_to_come->end()) return at->second;
-  if (context.models_to_come->contains(model_path) || context.models_to_come->contains(stem)) return nullptr;
+  if (context.is_model_to_come(model_path)) return nullptr;
   std::string path = model_path;
   if (const auto last = last_model_epoch(model_path); !file_exists(path) && last >= 0)
     path = fmt::format("{}.{}", model_path, last);

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -20,6 +19,7 @@
 #include "actions/help.h"
 #include "actions/prepare.h"
 #include "actions/together.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "comm/session.h"
 #include "train/model_lock.h"
@@ -41,12 +41,7 @@ void announce(const Prepared& p) {
   log::line("");
 }
 
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  return fmt::format("{:%Y/%m/%d %H:%M:%S}", local);
-}
+std::string now_text() { return fmt::format("{:%Y/%m/%d %H:%M:%S}", local_time()); }
 
 // No two runs work on one model at once. Rank 0 holds the locks to the end.
 std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communicator& world) {

@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <set>
 
+#include "base/clock.h"
 #include "tutti/error.h"
 
 namespace tutti::log {
@@ -52,10 +52,7 @@ void line(std::string_view text) {
   w.clear_progress();
   std::string out;
   if (w.settings.timestamps && !text.empty()) {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
-    out = fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local);
+    out = fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local_time());
   }
   out += text;
   out += '\n';

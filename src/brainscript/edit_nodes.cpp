@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <string_view>
 
 #include "brainscript/edit_commands.h"
 #include "brainscript/node_names.h"
@@ -177,13 +178,19 @@ void copy_sub_tree(Editor& ed, const Statement& s) {
   copy(*from.model, to, pairs, copy_mode(s), s.where);
 }
 
-void copy_inputs(Editor& ed, const Statement& s) {
+// Both arguments name nodes of one model, which is left in `model`.
+std::vector<Pair> pairs_within(Editor& ed, const Statement& s, std::string_view otherwise, Model*& model) {
   const auto args = positional(s);
   const Selection from = ed.models.select(args[0]);
+  auto pairs = ed.models.pairs(from, args[0], args[1], model);
+  if (model != from.model) fail(s.where, std::string(otherwise), "Copy brings nodes to another model");
+  return pairs;
+}
+
+void copy_inputs(Editor& ed, const Statement& s) {
+  const auto args = positional(s);
   Model* to = nullptr;
-  const auto pairs = ed.models.pairs(from, args[0], args[1], to);
-  if (to != from.model) fail(s.where, "inputs are copied within one model", "Copy brings nodes to another model");
-  for (const auto& p : pairs) {
+  for (const auto& p : pairs_within(ed, s, "inputs are copied within one model", to)) {
     const auto at = find_node(to->graph(), p.name);
     if (!at) fail(args[1].where, fmt::format("the model '{}' has no node '{}'", to->name, p.name));
     to->graph().nodes[*at].inputs = to->graph().nodes[p.node].inputs;
@@ -264,11 +271,8 @@ void delete_nodes(Editor& ed, const Statement& s) {
 
 void rename_nodes(Editor& ed, const Statement& s) {
   const auto args = positional(s);
-  const Selection from = ed.models.select(args[0]);
   Model* to = nullptr;
-  const auto pairs = ed.models.pairs(from, args[0], args[1], to);
-  if (to != from.model) fail(s.where, "a node keeps its model", "Copy brings nodes to another model");
-  for (const auto& p : pairs) {
+  for (const auto& p : pairs_within(ed, s, "a node keeps its model", to)) {
     const auto other = find_node(to->graph(), p.name);
     if (other && *other != p.node) fail(args[1].where, fmt::format("the model has a node '{}' already", p.name));
     to->graph().nodes[p.node].name = p.name;

@@ -38,7 +38,7 @@ const Kernels& best_kernels();
 
 // A column takes a head of two or four floats and words of 32 bits. Where that is no less than the values themselves,
 // these travel: with adaptive levels as they are, with the others as they would be reconstructed. Always inlined: the
-// files for newer processors must not lend their copy to the others.
+// linker keeps one copy of an ordinary inline function, and one compiled for AVX-512 must not serve older processors.
 // The floats between which the levels lie; adaptive ones have a range on either side of 0.
 [[gnu::always_inline]] inline std::size_t head_floats(Format f) { return f.adaptive ? 4 : 2; }
 [[gnu::always_inline]] inline std::size_t words_per_column(int bits, std::size_t rows) {

@@ -149,12 +149,15 @@ void say_unknown(const config::Value& type, Problems& problems) {
 
 }  // namespace
 
+std::optional<Diagnostic> unreadable_file(const Record& block, const std::string& key, const std::string& path) {
+  if (path.empty()) return std::nullopt;  // said already
+  const std::string why = unreadable(path);
+  if (why.empty()) return std::nullopt;
+  return Diagnostic{block.value(key).where, fmt::format("the data file '{}' cannot be read: {}", path, why),
+                    "relative paths start at the directory in which the trainer was started"};
+}
 void check_file(const Record& block, const std::string& key, const std::string& path, const ReaderContext& context) {
-  if (path.empty()) return;  // said already
-  if (const std::string why = unreadable(path); !why.empty())
-    context.problems->add(Diagnostic{block.value(key).where,
-                                     fmt::format("the data file '{}' cannot be read: {}", path, why),
-                                     "relative paths start at the directory in which the trainer was started"});
+  if (auto problem = unreadable_file(block, key, path)) context.problems->add(std::move(*problem));
 }
 
 }  // namespace reader

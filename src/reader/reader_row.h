@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "reader/lane_walker.h"
@@ -32,7 +33,9 @@ void describe_defaults(config::Fields& f) {
 
 inline bool trains(const ReaderContext& context) { return context.action == "train"; }
 
-// Says so when the data file cannot be read; the mistake is shown at `key` of `block`.
+// What is wrong where a data file cannot be read, at `key` of `block`.
+std::optional<Diagnostic> unreadable_file(const config::Record& block, const std::string& key, const std::string& path);
+// Adds it to the problems.
 void check_file(const config::Record& block, const std::string& key, const std::string& path,
                 const ReaderContext& context);
 

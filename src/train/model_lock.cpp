@@ -13,11 +13,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "train/file.h"
 #include "tutti/error.h"
 
@@ -27,13 +27,6 @@ namespace {
 std::string this_host() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
 struct Owner {
@@ -58,7 +51,8 @@ Owner read_owner(const std::string& path) {
 }
 
 void write_owner(int fd, const std::string& path) {
-  const std::string text = fmt::format("host {}\npid {}\nstarted {}\n", this_host(), ::getpid(), now_text());
+  const std::string text = fmt::format("host {}\npid {}\nstarted {:%Y-%m-%d %H:%M:%S}\n", this_host(), ::getpid(),
+                                       local_time());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
     throw Error(fmt::format("writing '{}': {}", path, std::strerror(errno)));
 }

@@ -135,12 +135,11 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
 
 // A text may be licensed, or still be prepared elsewhere, while everything else is checked.
 bool is_absent(const std::string& path, const config::Record& block, const ReaderContext& context) {
-  if (path.empty() || !context.only_check) return false;
-  const std::string why = unreadable(path);
-  if (!why.empty())
-    context.notices->add({block.value("file").where, fmt::format("the data file '{}' cannot be read: {}", path, why),
-                          "its contents are not checked, and a run would end here"});
-  return !why.empty();
+  auto absent = context.only_check ? unreadable_file(block, "file", path) : std::nullopt;
+  if (!absent) return false;
+  absent->fix = "its contents are not checked, and a run would end here";
+  context.notices->add(std::move(*absent));
+  return true;
 }
 
 Made read_words(const config::Record& block, const ReaderContext& context, const std::string& title, bool tagged) {
