@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "graph_builder.h"
 
@@ -276,11 +277,11 @@ struct Words {
   Data data;
 };
 
-const Slice& slice_of(Network& n, const std::string& name, std::size_t& index) {
+const Slice& slice_of(Network& n, std::string_view name, std::size_t& index) {
   const auto& slices = n.parameters().slices;
   for (index = 0; index < slices.size(); ++index)
     if (slices[index].name == name) return slices[index];
-  throw std::runtime_error("no slice " + name);
+  throw std::runtime_error("no slice " + std::string(name));
 }
 
 // Whatever stands outside the listed lines must be zero, and every line with a gradient must be listed.

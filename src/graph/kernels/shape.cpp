@@ -90,16 +90,16 @@ class RowStack : public Kernel {
     std::size_t first = 0;
     for (std::size_t k = 0; k < code.in.size(); first += code.in[k++].shape[axis_]) {
       if (write[k] == Write::none) continue;
-      const bool repeated = repeats(code.in[k]);
-      if (repeated && !adds(run, k)) run.backend.fill(0, in_gradient(run, k), run.count(code.in[k]));
+      const bool broadcast = is_broadcast(code.in[k]);
+      if (broadcast && !adds(run, k)) run.backend.fill(0, in_gradient(run, k), run.count(code.in[k]));
       const Window w = window(run, code.out, code.in[k], axis_, first, false);
-      run.backend.copy(w.layout, block_of(w, out_gradient(run)), in_gradient(run, k), repeated || adds(run, k));
+      run.backend.copy(w.layout, block_of(w, out_gradient(run)), in_gradient(run, k), broadcast || adds(run, k));
     }
   }
 
  private:
   // A part without samples under a stack with samples, or with axes of one element: its gradient is a sum.
-  bool repeats(const Operand& part) const {
+  bool is_broadcast(const Operand& part) const {
     if (code.out.per_sample && !part.per_sample) return true;
     for (std::size_t k = 0; k < code.out.shape.rank(); ++k)
       if (k != axis_ && part.shape[k] != code.out.shape[k]) return true;
