@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_equal_runs.sh -- trains small networks with two builds of the trainer, under every method whose numbers depend on
-# nothing but the config, and compares weights and criteria bit for bit. For changes that must not change numbers.
+# check_equal_runs.sh -- trains small networks with two builds of the trainer, under every method whose numbers depend
+# on nothing but the config, and compares weights and criteria bit for bit. For changes that must not change numbers.
 #   scripts/check_equal_runs.sh OLD NEW            two programs; exit code 1 when any run differs
 #   scripts/check_equal_runs.sh OLD NEW PATTERN    only runs whose line matches, a regular expression
 # A run that the old program refuses must be refused by the new one. Asynchronous methods run with one worker. Runs stay

@@ -137,7 +137,8 @@ class Network {
   // `share` makes rank 0's numbers everybody's (it alone has read the data; a single process passes one that does
   // nothing): statistics do not depend on the number of ranks.
   void precompute_end(const std::function<void(std::span<float>)>& share);
-  // The weights of a model have been loaded: the statistics that `loaded`, its graph, marks as computed are so here too.
+  // After the weights of a model have been loaded: `loaded` is the model's graph; what it marks as computed is not
+  // computed again.
   void precompute_restored(const graph::Graph& loaded);
 
   std::string describe() const;        // memory planned, operations fused: for the settings printed at start

@@ -63,7 +63,7 @@ struct ActionContext {
   std::map<std::string, std::shared_ptr<const graph::Graph>>* graphs_to_come = nullptr;
 
   bool is_to_come(const std::string& file) const { return models_to_come && models_to_come->contains(file); }
-  // So is a numbered model ("model.dnn.3") of a training that is to come.
+  // The same for a model: the training of "model.dnn" also writes "model.dnn.3".
   bool is_model_to_come(const std::string& model) const {
     return is_to_come(model) || is_to_come(model.substr(0, model.rfind('.')));
   }

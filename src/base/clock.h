@@ -10,7 +10,7 @@ namespace tutti {
 using Clock = std::chrono::steady_clock;
 inline double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-// Of the user's time zone.
+// The time of day in the local time zone.
 inline std::tm local_time() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};

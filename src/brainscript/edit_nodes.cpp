@@ -178,7 +178,8 @@ void copy_sub_tree(Editor& ed, const Statement& s) {
   copy(*from.model, to, pairs, copy_mode(s), s.where);
 }
 
-// Both arguments name nodes of one model, which is left in `model`.
+// The pairs of a command whose two arguments name nodes of one model; `model` is set to it. `otherwise`: the error
+// when they name two.
 std::vector<Pair> pairs_within(Editor& ed, const Statement& s, std::string_view otherwise, Model*& model) {
   const auto args = positional(s);
   const Selection from = ed.models.select(args[0]);

@@ -33,9 +33,9 @@ void describe_defaults(config::Fields& f) {
 
 inline bool trains(const ReaderContext& context) { return context.action == "train"; }
 
-// What is wrong where a data file cannot be read, at `key` of `block`.
+// The problem when the data file that `key` of `block` names cannot be read; none when it can or the path is empty.
 std::optional<Diagnostic> unreadable_file(const config::Record& block, const std::string& key, const std::string& path);
-// Adds it to the problems.
+// Adds that problem to those of the context.
 void check_file(const config::Record& block, const std::string& key, const std::string& path,
                 const ReaderContext& context);
 
