@@ -92,6 +92,10 @@ int TopLevel::gpu_index() const {
 TopLevel read_top_level(const Record& top, int ranks, Problems& problems, Notices& notices) {
   TopLevel t;
   t.parallel_train = ranks > 1;
+  if (top.is_block("parallelTrain"))
+    throw ConfigError(top.block("parallelTrain").where(),
+                      "the block 'ParallelTrain' belongs in SGD; at the top level 'parallelTrain' is true or false",
+                      "write Train=[SGD=[ParallelTrain=[...]]], with the name of your command for Train");
   read_open_fields(
       top, "the configuration", [&](Fields& f) { t.describe(f); }, problems, notices, inherited_keys);
   if (const auto type = top.find_own("type"))

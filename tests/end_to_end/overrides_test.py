@@ -36,6 +36,11 @@ class OverridesTest(support.TrainerTest):
                 self.assertIn(f'fix: {fix}\n', text)
         self.assertEqual(text.count(UNUSED), len(cases))
 
+    def test_a_block_whose_name_is_a_setting_at_the_top(self):
+        text = self.run_trainer(['--check', 'configFile=run.cntk', 'ParallelTrain=[parallelizationMethod=EASGD]'], expect=2).text
+        self.assertRegex(text, r"<command line>:3:1: error: the block 'ParallelTrain' belongs in SGD; at the top level 'parallelTrain' is true or false")
+        self.assertIn('fix: write Train=[SGD=[ParallelTrain=[...]]], with the name of your command for Train', text)
+
     def test_what_is_used(self):
         """Inherited settings, variables, blocks of commands that do not run now, settings without effect that are known."""
         self.write('run.cntk', examples.config().replace('"test.ctf"', '"$TestFile$"') + 'TestFile = "test.ctf"\n')
