@@ -112,7 +112,8 @@ if [ $account != root ]; then
   folder="/home/$account/a folder/tutti"
 fi
 mkdir -p "$system$folder"
-git archive HEAD | tar -x -C "$system$folder"
+commit=$(git rev-parse --short HEAD)
+git archive "$commit" | tar -x -C "$system$folder"
 [ $account = root ] || inside root chown -R $account:$account "/home/$account"
 if [ -d "$data" ]; then mount --bind -o ro "$data" "$system/mnt"; fi
 
@@ -124,4 +125,4 @@ doing="looking at its versions"
 versions=$(inside root sh -c '. /etc/os-release && echo "$PRETTY_NAME"; g++ --version | head -n 1; mpiexec --version | head -n 1')
 trap - EXIT
 say "$release passed"
-printf '%s\n' "$versions" "commit $(git rev-parse --short HEAD), $(nproc) cores, as $account in $folder" "${times[@]}" | sed 's/^/  /'
+printf '%s\n' "$versions" "commit $commit, $(nproc) cores, as $account in $folder" "${times[@]}" | sed 's/^/  /'
