@@ -132,7 +132,7 @@ void save_checkpoint(const CheckpointFiles& f, CheckpointState state, Checkpoint
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
   on_rank_0(comm, [&] {
-    const ContainerReader reader(point.model, point.mid_epoch ? "checkpoint" : "model");
+    const ContainerReader reader(point.model, point.model_kind());
     read_model_values(reader, m);
   });
   broadcast_values(m, comm);

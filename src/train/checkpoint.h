@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/adjust.h"
@@ -47,6 +48,7 @@ struct ResumePoint {
   bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state in one
   std::string model;       // path
   std::string checkpoint;  // path of the state; empty when there is none
+  std::string_view model_kind() const { return mid_epoch ? "checkpoint" : "model"; }  // of container.h
 };
 
 // The newest usable state of earlier runs. What is damaged or missing is said in `warnings` and passed over.

@@ -70,7 +70,7 @@ void load(Training& t, const ResumePoint& point) {
   auto view = view_model(*t.network);
   or_else("give the network the layers and sizes that it had", [&] { load_model(point, view, *t.world); });
   if (!t.network->precompute_nodes().empty())
-    t.network->precompute_restored(load_graph(point.model, *t.world, point.mid_epoch ? "checkpoint" : "model"));
+    t.network->precompute_restored(load_graph(point.model, *t.world, point.model_kind()));
   const CheckpointState s = or_else(
       fmt::format("set the optimizer (gradUpdateType and momentum) as it was; or remove '{}' to go on from the last "
                   "epoch's model with a fresh optimizer",

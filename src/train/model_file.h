@@ -46,7 +46,7 @@ graph::Graph load_trained(const std::string& path);
 // The same for all ranks of a communicator: rank 0 reads, so the file need not be visible elsewhere. When rank 0
 // fails, every rank throws the same Error.
 bool is_edited_model(const std::string& path, Communicator&);
-// `kind`: of the file, "model" or "checkpoint" (container.h).
+// `kind`: "model", or "checkpoint" for a mid-epoch file.
 graph::Graph load_graph(const std::string& path, Communicator&, std::string_view kind = "model");
 void load_values(const std::string& path, ModelView&, Communicator&);
 graph::Graph load_trained(const std::string& path, Communicator&);
