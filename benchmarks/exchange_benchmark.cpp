@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one exchange of gradients costs a rank: mpiexec -n 2 build/benchmarks/exchange_benchmark [bits] [steps]
-// [columns] [--route stripes|sharedMemory|both]. The gradients of a network 784-3x2048-10 are written piece by piece,
+// [columns] [--route stripes|sharedMemory|both]. The gradients of a network 784-3x2048-10 are written chunk by chunk,
 // as a backward pass does, and exchanged; the time spent in the strategy is reported, median and best of the steps,
-// slowest rank. `columns` is the size of a piece. Two routes take turns of a few steps, and the median ratio is told as
+// slowest rank. `columns` is the size of a chunk. Two routes take turns of a few steps, and the median ratio is told as
 // well.
 #include <fmt/format.h>
 
@@ -45,11 +45,11 @@ void step(Communicator& comm, Way& way, std::span<const float> source) {
   comm.barrier();
   double spent = 0;
   way.strategy.begin_step(256, sink);
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) {
-    float* g = p.gradients.data() + p.offset(p.pieces[i]);
-    for (std::size_t k = 0, n = p.count(p.pieces[i]); k < n; ++k) g[k] = source[k % source.size()];
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) {
+    float* g = p.gradients.data() + p.offset(p.chunks[i]);
+    for (std::size_t k = 0, n = p.count(p.chunks[i]); k < n; ++k) g[k] = source[k % source.size()];
     const auto start = Clock::now();
-    way.strategy.piece_ready(i);
+    way.strategy.chunk_ready(i);
     spent += since(start);
   }
   const auto start = Clock::now();

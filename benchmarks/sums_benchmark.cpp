@@ -3,7 +3,7 @@
 // all-to-all, sum and all-gather in 32 and 16 bits, on one host through shared memory as well. All ways take turns;
 // medians of the slowest rank, and ratios of times within a turn:
 //   scripts/cluster.sh up 4 --rate 1gbit && scripts/cluster.sh run build/benchmarks/sums_benchmark [turns] [columns]
-// `columns` is the size of a piece. The buffer has the 10.0 million weights of a network 784-3x2048-10.
+// `columns` is the size of a chunk. The buffer has the 10.0 million weights of a network 784-3x2048-10.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -41,7 +41,7 @@ double once(Communicator& comm, Way& way) {
   comm.barrier();
   const auto start = Clock::now();
   way.strategy->begin_step(1, sink);
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) way.strategy->piece_ready(i);
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) way.strategy->chunk_ready(i);
   Tally tally;
   way.strategy->finish_gradients(tally);
   return largest_of_ranks(comm, since(start));

@@ -58,7 +58,7 @@ class Communicator {
 
   virtual void barrier() = 0;
   virtual void broadcast(int root, std::span<std::byte>) = 0;
-  // Every rank's bytes to every rank; `all` holds size() pieces of equal length in rank order.
+  // Every rank's bytes to every rank; `all` holds size() chunks of equal length in rank order.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   // Sums in rank order 0, 1, 2, ... on every rank: the same bits everywhere and every time.
   void all_reduce_sum(std::span<double>);

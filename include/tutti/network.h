@@ -95,10 +95,10 @@ class Network {
   void forget_states();
   void keep_states(bool);
   std::size_t random_nodes() const;  // nodes that draw random numbers, for the seed rule of semantics 6
-  // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each piece is announced
+  // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each chunk is announced
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
-  Tally forward_backward(const Batch&, PieceSink& pieces);
+  Tally forward_backward(const Batch&, GradientSink& chunks);
   // On a device the host need not wait for a step to know its criterion: from now on forward_backward() tells what
   // criterion and evaluations were some calls earlier (samples and columns are those of the call), and take_late() what
   // is still missing, one step after the other. Where one is not a number, weights have not changed since, and both

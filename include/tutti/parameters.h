@@ -60,7 +60,7 @@ struct Slice {
   double regularization_multiplier = 1;  // 0 leaves the parameter out of L1 and L2
   // The gradient comes from sparse inputs alone: it is zero but for the lines that Parameters::touched lists, and lines
   // that are not listed are neither decayed nor moved (semantics 8.3). A line is a column, or a row of a weight that
-  // only TransposeTimes uses. Such a slice is one piece.
+  // only TransposeTimes uses. Such a slice is one chunk.
   bool sparse_gradient = false;
   bool lines_are_rows = false;
   std::size_t size() const { return rows * columns; }
@@ -69,26 +69,28 @@ struct Slice {
 };
 
 // A run of whole columns of one slice: the unit in which gradients become ready, travel and are applied.
-struct Piece {
+struct GradientChunk {
   std::size_t slice = 0;
   std::size_t first_column = 0, columns = 0;
 };
 
 // Slices stand in the order in which their gradients become ready (last layer first). The padding between slices is
-// zero in every buffer. A slice's pieces, as the network announces them, are the same on every rank and in every step.
+// zero in every buffer. A slice's chunks, as the network announces them, are the same on every rank and in every step.
 struct Parameters {
   FloatBuffer weights;
   FloatBuffer gradients;  // sums over samples, not means
   std::vector<Slice> slices;
-  std::vector<Piece> pieces;  // in the order of announcement
+  std::vector<GradientChunk> chunks;  // in the order of announcement
   // By slice: which lines of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
-  // network writes the local lists before it announces the first piece of a step, and zeroes at the start of the next
+  // network writes the local lists before it announces the first chunk of a step, and zeroes at the start of the next
   // step what is listed then: whoever writes a sparse gradient (a strategy) lists what it has written.
   std::vector<std::vector<std::uint32_t>> touched;
 
   std::size_t size() const { return weights.size(); }
-  std::size_t offset(const Piece& p) const { return slices[p.slice].offset + p.first_column * slices[p.slice].rows; }
-  std::size_t count(const Piece& p) const { return p.columns * slices[p.slice].rows; }
+  std::size_t offset(const GradientChunk& p) const {
+    return slices[p.slice].offset + p.first_column * slices[p.slice].rows;
+  }
+  std::size_t count(const GradientChunk& p) const { return p.columns * slices[p.slice].rows; }
 };
 
 // Zeroes the listed lines of a sparse gradient.
@@ -114,16 +116,16 @@ struct Tally {
   }
 };
 
-// Where ready gradient pieces go. The network calls it for local gradients, a strategy for global ones.
-class PieceSink {
+// Where ready gradient chunks go. The network calls it for local gradients, a strategy for global ones.
+class GradientSink {
  public:
-  virtual ~PieceSink() = default;
-  virtual void piece_ready(std::size_t piece) = 0;  // index into Parameters::pieces
+  virtual ~GradientSink() = default;
+  virtual void chunk_ready(std::size_t chunk) = 0;  // index into Parameters::chunks
   // Several that have become ready at once.
-  virtual void pieces_ready(std::span<const std::size_t> pieces) {
-    for (const std::size_t piece : pieces) piece_ready(piece);
+  virtual void chunks_ready(std::span<const std::size_t> chunks) {
+    for (const std::size_t chunk : chunks) chunk_ready(chunk);
   }
-  // Whether the receiver works in the queue of the device too. If not, the device has finished a piece before it is
+  // Whether the receiver works in the queue of the device too. If not, the device has finished a chunk before it is
   // announced, and the host may read it.
   virtual bool follows_device() const { return false; }
 };

@@ -11,9 +11,9 @@
 namespace tutti {
 namespace {
 
-class NoSink : public PieceSink {
+class NoSink : public GradientSink {
  public:
-  void piece_ready(std::size_t) override {}
+  void chunk_ready(std::size_t) override {}
 };
 
 std::vector<std::size_t> chosen(std::size_t size, std::size_t entries, std::mt19937_64& engine) {

@@ -132,7 +132,7 @@ void Program::prepare(Run& run) const {
   const std::size_t tensors = code_.tensors.size();
   run.values.resize(tensors), run.gradients.resize(tensors), run.work.resize(tensors);
   if (!run.sums) run.sums = backend_.make_sums(tensors);
-  run.sparse.resize(tensors), run.pieces.resize(tensors), run.columns.resize(code_.axes.size());
+  run.sparse.resize(tensors), run.chunks.resize(tensors), run.columns.resize(code_.axes.size());
   run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors),
       run.rooms.resize(tensors);
   run.samples.resize(code_.axes.size() + 1);

@@ -17,7 +17,7 @@ using graph::is_statistic;
 bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
 
 // Whole runs of `unit` floats and whole columns, about two megabytes each and nearly equal.
-std::vector<Piece> cut(std::size_t slice, const Slice& s, std::size_t unit) {
+std::vector<GradientChunk> cut(std::size_t slice, const Slice& s, std::size_t unit) {
   constexpr std::size_t target = std::size_t{1} << 19;
   const std::size_t size = s.size();
   std::size_t columns = s.columns;
@@ -28,10 +28,10 @@ std::vector<Piece> cut(std::size_t slice, const Slice& s, std::size_t unit) {
     const std::size_t step = least < 16 && s.columns >= 16 * wanted ? least * 16 : least;
     columns = (even + step - 1) / step * step;
   }
-  std::vector<Piece> pieces;
+  std::vector<GradientChunk> chunks;
   for (std::size_t first = 0; first < s.columns; first += columns)
-    pieces.push_back({slice, first, std::min(columns, s.columns - first)});
-  return pieces;
+    chunks.push_back({slice, first, std::min(columns, s.columns - first)});
+  return chunks;
 }
 
 }  // namespace
@@ -140,8 +140,8 @@ void Network::Impl::lay_out_parameters() {
     if (!options.regularize_normalization && normalizes(index)) s.regularization_multiplier = 0;
     s.sparse_gradient = ready.sparse, s.lines_are_rows = ready.lines_are_rows;
     slice_of[index] = parameters.slices.size();
-    const auto pieces = cut(parameters.slices.size(), s, ready.unit);
-    parameters.pieces.insert(parameters.pieces.end(), pieces.begin(), pieces.end());
+    const auto chunks = cut(parameters.slices.size(), s, ready.unit);
+    parameters.chunks.insert(parameters.chunks.end(), chunks.begin(), chunks.end());
     size += (s.size() + 15) / 16 * 16;
     parameters.slices.push_back(std::move(s));
   }
@@ -151,12 +151,12 @@ void Network::Impl::lay_out_parameters() {
   } catch (const Error& e) {
     say_largest_parameter(e.what());
   }
-  training->run.pieces.resize(program.code().tensors.size());
-  for (std::size_t p = 0; p < parameters.pieces.size(); ++p) {
-    const Piece& piece = parameters.pieces[p];
-    const std::size_t rows = parameters.slices[piece.slice].rows;
-    training->run.pieces[program.ready()[piece.slice].tensor].push_back(
-        {p, piece.first_column * rows, piece.columns * rows});
+  training->run.chunks.resize(program.code().tensors.size());
+  for (std::size_t p = 0; p < parameters.chunks.size(); ++p) {
+    const GradientChunk& chunk = parameters.chunks[p];
+    const std::size_t rows = parameters.slices[chunk.slice].rows;
+    training->run.chunks[program.ready()[chunk.slice].tensor].push_back(
+        {p, chunk.first_column * rows, chunk.columns * rows});
   }
   find_sparse_sources();
 }
@@ -370,10 +370,10 @@ std::string Network::describe() const {
   std::string text = fmt::format(
       "backend: {}; {} operations, {} with gradient, {} fused into the product before them; {:.1f} MB for values and "
       "gradients of "
-      "{} samples; {} parameters in {} pieces",
+      "{} samples; {} parameters in {} chunks",
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
       static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
-      m.parameters.slices.size(), m.parameters.pieces.size());
+      m.parameters.slices.size(), m.parameters.chunks.size());
   if (images) text += fmt::format("; {} changes of image format", program.code().reorders);
   if (half_images) text += ", images in 16 bits";
   if (half_layers) text += "; between dense layers 16 bits";

@@ -199,8 +199,8 @@ std::size_t Program::end_of(std::size_t kernel) const {
   return loop_of_[kernel] == none ? kernel : loops_[loop_of_[kernel]].last() - 1;
 }
 
-// Pieces of a weight must be whole rows of every product that it takes part in.
-std::size_t Program::piece_unit(std::size_t tensor) const {
+// Chunks of a weight must be whole rows of every product that it takes part in.
+std::size_t Program::chunk_unit(std::size_t tensor) const {
   std::size_t unit = 1;
   for (const auto i : active_) {
     const Kernel& kernel = *kernels_[i];
@@ -276,7 +276,7 @@ void Program::find_ready() {
       if (kernels_[i]->write[k] == Write::none || !code_.tensors[t].trained) continue;
       last[t] = i;
     }
-  const auto add = [&](std::size_t t) { ready_.push_back(sparse[t] ? *sparse[t] : Ready{t, piece_unit(t)}); };
+  const auto add = [&](std::size_t t) { ready_.push_back(sparse[t] ? *sparse[t] : Ready{t, chunk_unit(t)}); };
   for (const auto i : active_) {
     const Kernel& kernel = *kernels_[i];
     for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
@@ -368,11 +368,11 @@ void Program::backward_one(Run& run, const Kernel& kernel) const {
     return kernel.backward(run);
   for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
     const Operand& in = kernel.code.in[k];
-    const bool keeps = !run.first_part && !run.pieces[in.tensor].empty();
+    const bool keeps = !run.first_part && !run.chunks[in.tensor].empty();
     if (kernel.write[k] == Write::set && !keeps) run.backend.fill(0, run.gradient(in), run.rows(in) * in.floats());
   }
   if (kernel.finishes && run.last_part && run.sink)
-    for (const auto& piece : run.pieces[kernel.code.in[0].tensor]) run.sink->piece_ready(piece.index);
+    for (const auto& chunk : run.chunks[kernel.code.in[0].tensor]) run.sink->chunk_ready(chunk.index);
 }
 
 void Program::backward_stretch(Run& run, const Stretch& s) const {
@@ -388,7 +388,7 @@ void Program::backward_stretch(Run& run, const Stretch& s) const {
     if (!run.last_part || !run.sink) continue;
     for (const auto tensor : completes_[i])
       if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor))
-        for (const auto& piece : run.pieces[tensor]) run.sink->piece_ready(piece.index);
+        for (const auto& chunk : run.chunks[tensor]) run.sink->chunk_ready(chunk.index);
   }
 }
 
@@ -405,13 +405,13 @@ void Program::backward(Run& run, Repeater* repeater) const {
   for (std::size_t r = flowing; r < ready_.size(); ++r) {
     run.backend.fill(0, run.gradients[ready_[r].tensor], code_.tensors[ready_[r].tensor].elements);
     if (!run.last_part || !run.sink) continue;
-    for (const auto& piece : run.pieces[ready_[r].tensor]) run.sink->piece_ready(piece.index);
+    for (const auto& chunk : run.chunks[ready_[r].tensor]) run.sink->chunk_ready(chunk.index);
   }
 }
 
 void Program::announce_all(const Run& run) const {
   for (const auto& parameter : ready_)
-    for (const auto& piece : run.pieces[parameter.tensor]) run.sink->piece_ready(piece.index);
+    for (const auto& chunk : run.chunks[parameter.tensor]) run.sink->chunk_ready(chunk.index);
 }
 
 }  // namespace tutti::graph

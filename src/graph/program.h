@@ -38,7 +38,7 @@ class Program {
   // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
   // none.
   std::string first_not_finite(Run& run) const;
-  // Announces the pieces of parameters as they become complete, in the last part of a share.
+  // Announces the chunks of parameters as they become complete, in the last part of a share.
   void backward(Run& run, Repeater* repeater = nullptr) const;
   // Lets a rank without columns take part in the sums of synchronized kernels.
   void join_forward(Run& run) const;
@@ -51,7 +51,7 @@ class Program {
   // Trained parameters in the order in which their gradients become complete.
   struct Ready {
     std::size_t tensor = 0;
-    std::size_t unit = 0;  // whole runs of this many floats make a piece, 0 = the parameter cannot be cut
+    std::size_t unit = 0;  // whole runs of this many floats make a chunk, 0 = the parameter cannot be cut
     // All its gradients come from sparse inputs, each index of which touches `lines` columns (or rows) in a row.
     bool sparse = false, lines_are_rows = false;
     std::size_t lines = 1;
@@ -93,7 +93,7 @@ class Program {
   void backward_one(Run& run, const Kernel& kernel) const;
   std::size_t begin_of(std::size_t kernel) const;
   std::size_t end_of(std::size_t kernel) const;
-  std::size_t piece_unit(std::size_t tensor) const;
+  std::size_t chunk_unit(std::size_t tensor) const;
   static std::optional<Ready> touched_lines(const Instruction&);
   std::vector<std::optional<Ready>> find_sparse();
   bool sums_over_samples(const Graph& graph, std::size_t node, const std::vector<Value>& values) const;

@@ -12,15 +12,15 @@
 namespace tutti::graph {
 namespace {
 
-// Notes pieces that are announced while nothing has been computed yet.
-class Notes final : public PieceSink {
+// Notes chunks that are announced while nothing has been computed yet.
+class Notes final : public GradientSink {
  public:
-  explicit Notes(std::vector<std::size_t>& pieces) : pieces_(pieces) {}
+  explicit Notes(std::vector<std::size_t>& chunks) : chunks_(chunks) {}
   bool follows_device() const override { return true; }
-  void piece_ready(std::size_t piece) override { pieces_.push_back(piece); }
+  void chunk_ready(std::size_t chunk) override { chunks_.push_back(chunk); }
 
  private:
-  std::vector<std::size_t>& pieces_;
+  std::vector<std::size_t>& chunks_;
 };
 
 }  // namespace
@@ -129,14 +129,14 @@ bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>&
           fmt::format("part of a step is told call by call, because the device cannot record it: {}", obstacle));
     return false;
   }
-  if (!s.pieces.empty()) run.sink->pieces_ready(s.pieces);
+  if (!s.chunks.empty()) run.sink->chunks_ready(s.chunks);
   return true;
 }
 
 void Repeater::record(Stretch& s, Run& run, const std::function<void()>& work) {
-  s.pieces.clear();
-  Notes notes(s.pieces);
-  PieceSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;
+  s.chunks.clear();
+  Notes notes(s.chunks);
+  GradientSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;
   s.recording = recorder_->record(work);
   run.sink = sink;
 }

@@ -22,7 +22,7 @@ class Repeater {
   void use(Recorder& recorder) { recorder_ = &recorder; }
   // Before the forward pass: with which sizes and places the stretches of this pass and its backward pass run.
   void begin(const Run&);
-  // Does `work`, the stretch with that number, or repeats it. Pieces are announced behind it then.
+  // Does `work`, the stretch with that number, or repeats it. Chunks are announced behind it then.
   template <class Work>
   void run(std::size_t stretch, Run& run, const Work& work) {
     if (!recorder_ || !now_ || now_->seen < 2 || !repeat(stretch, run, std::cref(work))) work();
@@ -31,7 +31,7 @@ class Repeater {
  private:
   struct Stretch {
     std::unique_ptr<Recording> recording;
-    std::vector<std::size_t> pieces;  // that it announces
+    std::vector<std::size_t> chunks;  // that it announces
     bool refused = false;             // it cannot be recorded
   };
   struct Shape {

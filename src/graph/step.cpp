@@ -39,35 +39,36 @@ std::int64_t position_of(const Batch& batch, std::size_t sequence) {
 
 bool counts_sequences(const graph::Lowered& code) { return code.axes.size() > 1 || code.sequential; }
 
-// Stands between the program and whoever takes the pieces.
-class Announcer : public PieceSink {
+// Stands between the program and whoever takes the chunks.
+class Announcer : public GradientSink {
  public:
-  Announcer(PieceSink& to, Backend& backend, std::function<void()> first) : to_(to), backend_(backend), first_(first) {}
+  Announcer(GradientSink& to, Backend& backend, std::function<void()> first)
+      : to_(to), backend_(backend), first_(first) {}
   bool follows_device() const override { return to_.follows_device(); }
-  // Pieces are multiplied by a number before they are announced.
+  // Chunks are multiplied by a number before they are announced.
   void unscale(Parameters& parameters, float by) { parameters_ = &parameters, by_ = by; }
-  void piece_ready(std::size_t piece) override {
-    prepare(std::span(&piece, 1));
-    to_.piece_ready(piece);
+  void chunk_ready(std::size_t chunk) override {
+    prepare(std::span(&chunk, 1));
+    to_.chunk_ready(chunk);
   }
-  void pieces_ready(std::span<const std::size_t> pieces) override {
-    prepare(pieces);
-    to_.pieces_ready(pieces);
+  void chunks_ready(std::span<const std::size_t> chunks) override {
+    prepare(chunks);
+    to_.chunks_ready(chunks);
   }
 
  private:
-  void prepare(std::span<const std::size_t> pieces) {
+  void prepare(std::span<const std::size_t> chunks) {
     if (first_) std::exchange(first_, nullptr)();
-    if (parameters_) unscale(parameters_->pieces[pieces.front()], parameters_->pieces[pieces.back()]);
+    if (parameters_) unscale(parameters_->chunks[chunks.front()], parameters_->chunks[chunks.back()]);
     if (!to_.follows_device()) backend_.finish();
   }
-  // Pieces lie in the order in which they are announced.
-  void unscale(const Piece& first, const Piece& last) {
+  // Chunks lie in the order in which they are announced.
+  void unscale(const GradientChunk& first, const GradientChunk& last) {
     const std::size_t begin = parameters_->offset(first), end = parameters_->offset(last) + parameters_->count(last);
     backend_.scale(by_, parameters_->gradients.data() + begin, end - begin, nullptr);
   }
 
-  PieceSink& to_;
+  GradientSink& to_;
   Backend& backend_;
   std::function<void()> first_;
   Parameters* parameters_ = nullptr;
@@ -283,14 +284,14 @@ void Network::Impl::join_backward(Executable& e) {
   e.run.sum_over_ranks = nullptr;
 }
 
-Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
+Tally Network::forward_backward(const Batch& batch, GradientSink& chunks) {
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
   Executable& e = *m.training;
   Tally tally;
   tally.samples = tally.columns = batch.samples;
   tally.evaluations.resize(m.evaluations.size());
-  // Unless it is told late the criterion is looked at before the first piece is announced; by then a device is busy
+  // Unless it is told late the criterion is looked at before the first chunk is announced; by then a device is busy
   // with the backward pass.
   struct Untold {
     Part part;
@@ -306,7 +307,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     m.join_backward(e);
     m.report_not_finite(e, batch, part, *m.criterion);
   };
-  Announcer announcer(pieces, *m.backend, std::ref(tell));
+  Announcer announcer(chunks, *m.backend, std::ref(tell));
   e.run.sink = &announcer;
   e.run.gradient_scale = m.gradient_scale;
   if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
@@ -318,7 +319,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
     m.join_ranks(e, batch);
-    if (!pieces.follows_device()) m.backend->finish();
+    if (!chunks.follows_device()) m.backend->finish();
     e.program.announce_all(e.run);
   }
   e.run.weights_version = m.backend->new_version();
@@ -339,7 +340,7 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     tell();
     e.run.sum_over_ranks = nullptr;
   }
-  if (!pieces.follows_device()) m.backend->finish();
+  if (!chunks.follows_device()) m.backend->finish();
   if (m.late && m.late->full()) m.tell_earliest(tally);
   return tally;
 }

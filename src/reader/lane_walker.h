@@ -18,7 +18,7 @@ struct Truncation {
 };
 
 // Steps [begin, end) of a sequence.
-struct Piece {
+struct Segment {
   std::uint32_t sequence = 0;
   std::int64_t begin = 0, end = 0;
   std::int32_t lane = 0;      // of this rank, from 0
@@ -27,7 +27,7 @@ struct Piece {
 };
 
 struct LaneStep {
-  std::vector<Piece> mine;  // lane by lane
+  std::vector<Segment> mine;  // lane by lane
   std::int64_t global_samples = 0;
   std::int64_t columns = 0, global_columns = 0;  // of this rank, of all
   std::int64_t position = 0, minibatch = 0;

@@ -29,7 +29,7 @@ void BlockSteps::start(Parameters& parameters) {
   // Dense, whatever the gradients are: weights move in places that the last minibatch did not touch.
   block_.slices = parameters.slices;
   for (Slice& slice : block_.slices) slice.sparse_gradient = false;
-  block_.pieces = parameters.pieces;
+  block_.chunks = parameters.chunks;
   block_.touched.assign(parameters.slices.size(), {});
   block_.weights = FloatBuffer(parameters.size(), parameters.weights);
   block_.gradients = FloatBuffer(parameters.size(), parameters.weights);
@@ -64,18 +64,18 @@ void BlockSteps::start(Parameters& parameters) {
   apart_ = shown_ = false;
 }
 
-void BlockSteps::begin_step(std::int64_t columns, GlobalSink& global) {
+void BlockSteps::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   columns_ = columns, global_ = &global;
   if (stream_) stream_->advance();
 }
 
-void BlockSteps::piece_ready(std::size_t piece) {
-  global_->global_ready(piece, columns_);
+void BlockSteps::chunk_ready(std::size_t chunk) {
+  global_->global_ready(chunk, columns_);
   if (stream_) stream_->advance();
 }
 
-void BlockSteps::pieces_ready(std::span<const std::size_t> pieces) {
-  global_->globals_ready(pieces, columns_);
+void BlockSteps::chunks_ready(std::span<const std::size_t> chunks) {
+  global_->globals_ready(chunks, columns_);
   if (stream_) stream_->advance();
 }
 
@@ -125,7 +125,7 @@ bool BlockSteps::due(std::int64_t more_minibatches, std::int64_t more_samples) c
                              : since_.all + more_samples >= settings_.block_size;
 }
 
-void BlockSteps::end_epoch(GlobalSink& global) {
+void BlockSteps::end_epoch(ReducedGradientSink& global) {
   const bool exchanged_by_now = settings_.every > 0 && minibatches_ == 0;  // and would pull a second time
   if (settings_.at_epoch_end && !exchanged_by_now) exchange(global);
 }
@@ -138,7 +138,7 @@ BlockSamples BlockSteps::count_samples() {
   return n;
 }
 
-void BlockSteps::exchange(GlobalSink& global) {
+void BlockSteps::exchange(ReducedGradientSink& global) {
   assert(!shown_);
   const auto start = Clock::now();
   const BlockSamples n = stream_ ? since_ : count_samples();
@@ -150,7 +150,7 @@ void BlockSteps::exchange(GlobalSink& global) {
   else if (settings_.library_sums)
     exchange_by_library();
   else
-    exchange_pieces();
+    exchange_chunks();
   host_looks();  // at the time that it has taken
   ExchangeStats spent = stripes_->take_stats();
   const double seconds = seconds_since(start);
@@ -164,12 +164,12 @@ void BlockSteps::exchange(GlobalSink& global) {
   lines_.exchanged(seconds, comm_.size());
 }
 
-void BlockSteps::exchange_pieces() {
+void BlockSteps::exchange_chunks() {
   for (std::size_t g = 0; g < stripes_->groups(); ++g) {
     stripes_->arm(g);
-    for (std::size_t i = stripes_->first_piece(g); i < stripes_->end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]);
-      rule_->offer(at, at + block_.count(block_.pieces[i]));
+    for (std::size_t i = stripes_->first_chunk(g); i < stripes_->end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]);
+      rule_->offer(at, at + block_.count(block_.chunks[i]));
       stripes_->encode(i);
     }
     stripes_->launch(g);
@@ -177,10 +177,10 @@ void BlockSteps::exchange_pieces() {
   }
   for (std::size_t g = 0; g < stripes_->groups(); ++g) {
     stripes_->complete(g);
-    for (std::size_t i = stripes_->first_piece(g); i < stripes_->end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]);
+    for (std::size_t i = stripes_->first_chunk(g); i < stripes_->end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]);
       stripes_->decode(i);
-      rule_->take(at, at + block_.count(block_.pieces[i]));
+      rule_->take(at, at + block_.count(block_.chunks[i]));
     }
   }
   stripes_->flush();
@@ -195,7 +195,7 @@ void BlockSteps::exchange_by_library() {
   count_library_sum(stats_, block_.size(), comm_.size());
 }
 
-void BlockSteps::settle(GlobalSink&) {
+void BlockSteps::settle(ReducedGradientSink&) {
   if (stream_) stream_->settle();
   if (std::exchange(tallied_, true)) return;
   tallies_.begin(mine_);

@@ -41,16 +41,16 @@ class BlockSteps : public Strategy {
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
-  void piece_ready(std::size_t piece) override;
-  void pieces_ready(std::span<const std::size_t> pieces) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
+  void chunk_ready(std::size_t chunk) override;
+  void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(Tally&) override;
   bool takes_late_results() const override { return true; }
   void finish_late(Tally& tally) override { mine_ += tally; }
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(GlobalSink&) override;
+  void settle(ReducedGradientSink&) override;
   Tally take_tally_of_others() override;
-  void end_epoch(GlobalSink&) override;
+  void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
   void take_back_weights() override;
   void adopt_common_weights(std::span<const float> before) override;
@@ -72,13 +72,13 @@ class BlockSteps : public Strategy {
   void host_looks() const { live_->weights.memory().finish(); }
   void keep_common();
   void change_places();
-  void exchange(GlobalSink&);
+  void exchange(ReducedGradientSink&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
   void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> owed);
   bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
   void stream_step(const BlockSamples&);
   void stream_exchanged(double seconds);
-  void exchange_pieces();
+  void exchange_chunks();
   void exchange_by_library();
   BlockSamples count_samples();
 
@@ -93,7 +93,7 @@ class BlockSteps : public Strategy {
   std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
   FloatBuffer residual_, owner_residual_;   // what rounding has left out: of offers, of sums
 
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
   BlockSamples since_;                  // the last exchange
   std::int64_t minibatches_ = 0;        // likewise

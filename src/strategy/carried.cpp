@@ -29,8 +29,8 @@ CarriedColumns::CarriedColumns(Communicator& group, Parameters& whole, int carri
       plan_(plan_stripes(whole, *floats_, carriers, std::max(kRunValues, whole.size() / kMostRuns))),
       run_(plan_.groups.size()) {
   assert(carriers >= 1 && carriers <= group.size());
-  for (std::size_t p = 0; p < whole.pieces.size(); ++p)
-    if (whole.slices[whole.pieces[p].slice].sparse_gradient) lists_known_at_ = p + 1;
+  for (std::size_t p = 0; p < whole.chunks.size(); ++p)
+    if (whole.slices[whole.chunks[p].slice].sparse_gradient) lists_known_at_ = p + 1;
   if (carrier()) lay_out();
   for (std::size_t r = 0; r < run_.size(); ++r) plan_messages(r);
 }
@@ -43,16 +43,16 @@ void CarriedColumns::lay_out() {
     slice.columns = 0;
     slice.sparse_gradient = slice.lines_are_rows = false;
   }
-  for (std::size_t p = 0; p < whole_.pieces.size(); ++p) {
-    Piece piece = whole_.pieces[p];
-    Slice& slice = mine_.slices[piece.slice];
+  for (std::size_t p = 0; p < whole_.chunks.size(); ++p) {
+    GradientChunk chunk = whole_.chunks[p];
+    Slice& slice = mine_.slices[chunk.slice];
     if (!slice.sparse_gradient) {
-      const bool elsewhere = whole_.slices[piece.slice].sparse_gradient;
-      piece.first_column = slice.columns;
-      piece.columns = elsewhere ? 0 : plan_.stripe(p, me_).columns;
-      slice.columns += piece.columns;
+      const bool elsewhere = whole_.slices[chunk.slice].sparse_gradient;
+      chunk.first_column = slice.columns;
+      chunk.columns = elsewhere ? 0 : plan_.stripe(p, me_).columns;
+      slice.columns += chunk.columns;
     }
-    mine_.pieces.push_back(piece);
+    mine_.chunks.push_back(chunk);
   }
   std::size_t size = 0;
   for (Slice& slice : mine_.slices) {
@@ -70,7 +70,7 @@ void CarriedColumns::plan_messages(std::size_t r) {
   Run& run = run_[r];
   const int tag = static_cast<int>(2 * r);
   if (plan.sparse) {
-    const std::size_t slice = whole_.pieces[plan.first_piece].slice;
+    const std::size_t slice = whole_.chunks[plan.first_chunk].slice;
     run.sparse = std::make_unique<SparseShare>(comm_, whole_, slice, sparse_carrier(slice), tag);
     return;
   }
@@ -86,8 +86,8 @@ void CarriedColumns::plan_messages(std::size_t r) {
   }
 }
 
-float* CarriedColumns::place(Parameters& p, std::size_t piece) const {
-  return p.gradients.data() + p.offset(p.pieces[piece]);
+float* CarriedColumns::place(Parameters& p, std::size_t chunk) const {
+  return p.gradients.data() + p.offset(p.chunks[chunk]);
 }
 
 void CarriedColumns::load_lists() {
@@ -99,18 +99,18 @@ void CarriedColumns::load_lists() {
   }
 }
 
-void CarriedColumns::load(std::size_t piece) {
+void CarriedColumns::load(std::size_t chunk) {
   if (!carrier()) return;
-  const Piece& own = mine_.pieces[piece];
+  const GradientChunk& own = mine_.chunks[chunk];
   const Slice& slice = mine_.slices[own.slice];
   if (!slice.sparse_gradient) {
-    const float* from = place(whole_, piece) + plan_.stripe(piece, me_).first * slice.rows;
-    copy(from, place(mine_, piece), own.columns * slice.rows);
+    const float* from = place(whole_, chunk) + plan_.stripe(chunk, me_).first * slice.rows;
+    copy(from, place(mine_, chunk), own.columns * slice.rows);
     return;
   }
   host_looks();
-  const float* from = place(whole_, piece);
-  float* to = place(mine_, piece);
+  const float* from = place(whole_, chunk);
+  float* to = place(mine_, chunk);
   for (const std::uint32_t line : mine_.touched[own.slice])
     for (std::size_t i = 0; i < slice.line_size(); ++i) {
       const std::size_t at = slice.lines_are_rows ? line + i * slice.rows : line * slice.rows + i;
@@ -119,11 +119,11 @@ void CarriedColumns::load(std::size_t piece) {
 }
 
 void CarriedColumns::gather(const float* whole, float* mine) const {
-  for (std::size_t p = 0; p < mine_.pieces.size(); ++p) {
-    const Piece& own = mine_.pieces[p];
+  for (std::size_t p = 0; p < mine_.chunks.size(); ++p) {
+    const GradientChunk& own = mine_.chunks[p];
     const Slice& slice = mine_.slices[own.slice];
     const std::size_t skipped = slice.sparse_gradient ? 0 : plan_.stripe(p, me_).first * slice.rows;
-    std::copy_n(whole + whole_.offset(whole_.pieces[p]) + skipped, mine_.count(own), mine + mine_.offset(own));
+    std::copy_n(whole + whole_.offset(whole_.chunks[p]) + skipped, mine_.count(own), mine + mine_.offset(own));
   }
 }
 
@@ -142,18 +142,18 @@ void CarriedColumns::advance() {
     for (auto& t : run_[sent_].sends) t->start();
 }
 
-void CarriedColumns::send(std::size_t piece) {
-  const std::size_t r = plan_.group_of[piece];
+void CarriedColumns::send(std::size_t chunk) {
+  const std::size_t r = plan_.group_of[chunk];
   Run& run = run_[r];
   const StripeGroup& plan = plan_.groups[r];
   if (run.sparse) {
-    if (sparse_carrier(whole_.pieces[piece].slice) == me_) host_looks(), run.sparse->send(mine_);
+    if (sparse_carrier(whole_.chunks[chunk].slice) == me_) host_looks(), run.sparse->send(mine_);
   } else if (run.bytes.data()) {
-    const Piece& own = mine_.pieces[piece];
-    floats_->encode(mine_.slices[own.slice].rows, own.columns, place(mine_, piece), nullptr,
-                    run.bytes.data() + section(r, me_) + plan_.stripe(piece, me_).bytes_before);
+    const GradientChunk& own = mine_.chunks[chunk];
+    floats_->encode(mine_.slices[own.slice].rows, own.columns, place(mine_, chunk), nullptr,
+                    run.bytes.data() + section(r, me_) + plan_.stripe(chunk, me_).bytes_before);
   }
-  if (plan.end_piece != piece + 1) return;
+  if (plan.end_chunk != chunk + 1) return;
   written_ = r + 1;
   run.encoded = floats_->mark();
   advance();
@@ -187,8 +187,8 @@ void CarriedColumns::store(std::size_t r) {
     host_looks();
     return run.sparse->store();
   }
-  for (std::size_t p = first_piece(r); p < end_piece(r); ++p) {
-    const std::size_t rows = whole_.slices[whole_.pieces[p].slice].rows;
+  for (std::size_t p = first_chunk(r); p < end_chunk(r); ++p) {
+    const std::size_t rows = whole_.slices[whole_.chunks[p].slice].rows;
     for (int c = 0; c < carriers_; ++c) {
       const Stripe& stripe = plan_.stripe(p, c);
       float* const to = place(whole_, p) + stripe.first * rows;

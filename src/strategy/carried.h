@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// carried.h -- the way of gradients between groups: the columns of every piece are divided over the first ranks of a
+// carried.h -- the way of gradients between groups: the columns of every chunk are divided over the first ranks of a
 // group, the carriers. Each exchanges its own columns with its peers in the other groups and tells its group the sums.
 // Columns stay whole, so the numbers do not depend on how many carriers there are. Where gradients are a device's, it
 // copies them in its queue, and the bytes are those of a codec; sparse gradients are carried by the host.
@@ -23,23 +23,23 @@ class CarriedColumns {
   CarriedColumns(Communicator& group, Parameters& whole, int carriers);
 
   bool carrier() const { return me_ < carriers_; }
-  // What this rank carries: as many pieces as the whole has, in the same order, some perhaps without columns.
+  // What this rank carries: as many chunks as the whole has, in the same order, some perhaps without columns.
   Parameters& mine() { return mine_; }
   // A value per weight of the whole, at the places of mine().
   void gather(const float* whole, float* mine) const;
-  // Pieces from which on all lists of sparse gradients are known; 0 = there are none.
+  // Chunks from which on all lists of sparse gradients are known; 0 = there are none.
   std::size_t lists_known_at() const { return lists_known_at_; }
 
   void load_lists();             // of the lines that the group has touched
-  void load(std::size_t piece);  // the group's sum from the whole
+  void load(std::size_t chunk);  // the group's sum from the whole
   void advance();                // messages leave when they are complete
 
-  // A run of pieces travels together: arm, send each of its pieces (carriers), complete, store.
+  // A run of chunks travels together: arm, send each of its chunks (carriers), complete, store.
   std::size_t runs() const { return plan_.groups.size(); }
-  std::size_t first_piece(std::size_t run) const { return plan_.groups[run].first_piece; }
-  std::size_t end_piece(std::size_t run) const { return plan_.groups[run].end_piece; }
+  std::size_t first_chunk(std::size_t run) const { return plan_.groups[run].first_chunk; }
+  std::size_t end_chunk(std::size_t run) const { return plan_.groups[run].end_chunk; }
   void arm();
-  void send(std::size_t piece);  // its sum over the groups stands in mine()
+  void send(std::size_t chunk);  // its sum over the groups stands in mine()
   bool try_complete(std::size_t run);
   void complete(std::size_t run);
   void store(std::size_t run);  // all columns into the whole
@@ -58,7 +58,7 @@ class CarriedColumns {
   void lay_out();
   void plan_messages(std::size_t run);
   bool under_way(std::size_t run);
-  float* place(Parameters&, std::size_t piece) const;
+  float* place(Parameters&, std::size_t chunk) const;
   void host_looks() const { whole_.gradients.memory().finish(); }
   void copy(const float* from, float* to, std::size_t count) const { kernels_.run(weights::Copy{from, to}, count); }
   std::size_t section(std::size_t run, int carrier) const {

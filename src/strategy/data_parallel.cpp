@@ -48,7 +48,7 @@ DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t prin
 
 void DataParallel::start(Parameters& parameters) {
   parameters_ = &parameters;
-  pieces_ = all_pieces(parameters);
+  chunks_ = all_chunks(parameters);
   broadcast_weights(comm_, parameters);
   const auto& bits = options_.gradient_bits.values;
   if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
@@ -104,7 +104,7 @@ void DataParallel::begin_epoch(std::int64_t epoch) {
 }
 
 // What the optimizer wants of this step; the same on every rank.
-void DataParallel::ask(std::int64_t columns, const GlobalSink& global) {
+void DataParallel::ask(std::int64_t columns, const ReducedGradientSink& global) {
   summed_ = global.summed(columns);
   if (summed_ == Summed::nothing) return;
   build(summed_ == Summed::gradients_in_full ? 32 : bits_of_epoch_);
@@ -118,7 +118,7 @@ bool DataParallel::passes_through() const {
          (comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async);
 }
 
-void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
+void DataParallel::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   assert(exchange_);
   columns_ = columns;
   global_ = &global;
@@ -133,38 +133,38 @@ void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
 }
 
 // Few updates of much are best for a device, those of what is still in its cache for the host.
-void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t columns, GlobalSink& global) {
+void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global) {
   const bool together = follows_device();
-  for (std::size_t piece = first; piece < end; ++piece) {
-    exchange_->decode(piece);
-    if (!together) global.global_ready(piece, columns);
+  for (std::size_t chunk = first; chunk < end; ++chunk) {
+    exchange_->decode(chunk);
+    if (!together) global.global_ready(chunk, columns);
   }
-  if (together && first < end) global.globals_ready(std::span(pieces_).subspan(first, end - first), columns);
+  if (together && first < end) global.globals_ready(std::span(chunks_).subspan(first, end - first), columns);
 }
 
-void DataParallel::piece_ready(std::size_t piece) {
-  assert(piece == announced_);
-  announced_ = piece + 1;
-  if (summed_ == Summed::contributions) global_->contribute(piece, columns_, comm_.size());
+void DataParallel::chunk_ready(std::size_t chunk) {
+  assert(chunk == announced_);
+  announced_ = chunk + 1;
+  if (summed_ == Summed::contributions) global_->contribute(chunk, columns_, comm_.size());
   if (passes_through())
-    global_->global_ready(piece, columns_);
+    global_->global_ready(chunk, columns_);
   else if (options_.buffered_async)
-    ready_behind(piece);
+    ready_behind(chunk);
   else
-    ready_in_step(piece);
+    ready_in_step(chunk);
 }
 
-void DataParallel::pieces_ready(std::span<const std::size_t> pieces) {
-  if (!passes_through() || summed_ == Summed::contributions) return PieceSink::pieces_ready(pieces);
-  announced_ += pieces.size();
-  global_->globals_ready(pieces, columns_);
+void DataParallel::chunks_ready(std::span<const std::size_t> chunks) {
+  if (!passes_through() || summed_ == Summed::contributions) return GradientSink::chunks_ready(chunks);
+  announced_ += chunks.size();
+  global_->globals_ready(chunks, columns_);
 }
 
-void DataParallel::ready_in_step(std::size_t piece) {
-  if (piece == 0)
+void DataParallel::ready_in_step(std::size_t chunk) {
+  if (chunk == 0)
     for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->announce(g);
-  exchange_->encode(piece);
-  if (exchange_->last_of_group(piece)) exchange_->launch(exchange_->group_of(piece));
+  exchange_->encode(chunk);
+  if (exchange_->last_of_group(chunk)) exchange_->launch(exchange_->group_of(chunk));
   exchange_->advance();
   deliver_what_is_there();
 }
@@ -173,31 +173,31 @@ void DataParallel::deliver_what_is_there() {
   std::size_t end = delivered_;
   while (end < announced_) {
     const std::size_t group = exchange_->group_of(end);
-    if (exchange_->end_piece(group) > announced_ || !exchange_->try_complete(group)) break;
-    end = exchange_->end_piece(group);
+    if (exchange_->end_chunk(group) > announced_ || !exchange_->try_complete(group)) break;
+    end = exchange_->end_chunk(group);
   }
   deliver(std::exchange(delivered_, end), end, columns_, *global_);
 }
 
-// The place of the piece's gradient serves twice: encoded, it makes room for the sum of the minibatch before.
-void DataParallel::ready_behind(std::size_t piece) {
-  const std::size_t group = exchange_->group_of(piece);
-  if (exchange_->first_of_group(piece)) {
+// The place of the chunk's gradient serves twice: encoded, it makes room for the sum of the minibatch before.
+void DataParallel::ready_behind(std::size_t chunk) {
+  const std::size_t group = exchange_->group_of(chunk);
+  if (exchange_->first_of_group(chunk)) {
     // What this group carried before must be known before its buffers are filled again; the sums stay until launch.
     if (pending_.any) exchange_->complete(group);
     exchange_->arm(group);
     exchange_->announce(group);
   }
-  exchange_->encode(piece);
-  if (exchange_->last_of_group(piece)) {
-    if (pending_.any) deliver(exchange_->first_piece(group), piece + 1, pending_.columns, *global_);
+  exchange_->encode(chunk);
+  if (exchange_->last_of_group(chunk)) {
+    if (pending_.any) deliver(exchange_->first_chunk(group), chunk + 1, pending_.columns, *global_);
     exchange_->launch(group);
   }
   exchange_->advance();
 }
 
 void DataParallel::finish_gradients(Tally& tally) {
-  assert(announced_ == parameters_->pieces.size());
+  assert(announced_ == parameters_->chunks.size());
   ++steps_;
   if (options_.buffered_async) {
     finish_behind(tally);
@@ -233,14 +233,14 @@ void DataParallel::finish_late(Tally& tally) {
   tally = tallies_.finish();
 }
 
-void DataParallel::settle(GlobalSink& global) {
+void DataParallel::settle(ReducedGradientSink& global) {
   if (!std::exchange(pending_.any, false)) {
     clear(late_tally_, 0);
     return;
   }
   for (std::size_t g = 0; g < exchange_->groups(); ++g) {
     exchange_->complete(g);
-    deliver(exchange_->first_piece(g), exchange_->end_piece(g), pending_.columns, global);
+    deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, global);
   }
   exchange_->flush();
   late_tally_ = tallies_.finish();

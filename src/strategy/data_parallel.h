@@ -23,18 +23,18 @@ class DataParallel : public Strategy {
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
   bool follows_device() const override { return parameters_ && !is_host(parameters_->gradients.memory()); }
   bool leaves_out_steps() const override { return !options_.buffered_async; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
   // No residual takes in what the codec lost of them.
   bool sums_only() const override { return !options_.buffered_async && local_residual_.size() == 0; }
-  void piece_ready(std::size_t piece) override;
-  void pieces_ready(std::span<const std::size_t> pieces) override;
+  void chunk_ready(std::size_t chunk) override;
+  void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(Tally&) override;
   bool takes_late_results() const override { return true; }
   void finish_late(Tally&) override;
-  void settle(GlobalSink& global) override;
+  void settle(ReducedGradientSink& global) override;
   Tally take_pending_tally() override;
   bool sums_contributions() const override { return !options_.buffered_async; }
   bool sums_on_devices() const override { return road_.device_sums != nullptr; }
@@ -53,12 +53,12 @@ class DataParallel : public Strategy {
   void build(int bits);
   void need_residuals();
   void hand_out_residuals();
-  void ask(std::int64_t columns, const GlobalSink& global);
+  void ask(std::int64_t columns, const ReducedGradientSink& global);
   bool passes_through() const;
-  void ready_in_step(std::size_t piece);
-  void ready_behind(std::size_t piece);
+  void ready_in_step(std::size_t chunk);
+  void ready_behind(std::size_t chunk);
   void deliver_what_is_there();
-  void deliver(std::size_t first, std::size_t end, std::int64_t columns, GlobalSink& global);
+  void deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global);
   void finish_behind(Tally&);
   void print_times();
 
@@ -66,7 +66,7 @@ class DataParallel : public Strategy {
   std::int64_t print_every_;
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> pieces_;  // their numbers
+  std::vector<std::size_t> chunks_;  // their numbers
 
   int bits_ = 0, bits_of_epoch_ = 0;
   Summed summed_ = Summed::gradients;
@@ -80,9 +80,9 @@ class DataParallel : public Strategy {
   bool left_over_ = false;            // the codec loses nothing, but one before it did
   std::int64_t residual_epoch_ = -1;  // the epoch whose start last cleared the residuals
 
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
-  std::size_t announced_ = 0, delivered_ = 0;  // pieces, in this step
+  std::size_t announced_ = 0, delivered_ = 0;  // chunks, in this step
   Pending pending_;
   Tally late_tally_;
 

@@ -154,7 +154,7 @@ void ElasticServer::meet_at_centre() {
   load_centre();
 }
 
-void ElasticServer::settle(GlobalSink&) {
+void ElasticServer::settle(ReducedGradientSink&) {
   meet_at_centre();
   if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
   others_ += tally_of_others(comm_, mine_);
@@ -162,7 +162,7 @@ void ElasticServer::settle(GlobalSink&) {
 }
 
 // The centre is the model: what the workers have learned since their last exchange goes into it before it is saved.
-void ElasticServer::end_epoch(GlobalSink&) {
+void ElasticServer::end_epoch(ReducedGradientSink&) {
   if (comm_.rank() < workers_ && steps_ > 0) exchange();
   meet_at_centre();
 }

@@ -26,18 +26,18 @@ class ElasticServer final : public Strategy {
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
   // Gradients are the optimizer's, and weights go to the centre from where they lie.
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
-  void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
-  void pieces_ready(std::span<const std::size_t> pieces) override { global_->globals_ready(pieces, columns_); }
+  void chunk_ready(std::size_t chunk) override { global_->global_ready(chunk, columns_); }
+  void chunks_ready(std::span<const std::size_t> chunks) override { global_->globals_ready(chunks, columns_); }
   void finish_gradients(Tally& tally) override {
     mine_ += tally;
     lines_.add(tally.samples, tally.samples);
   }
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(GlobalSink&) override;
-  void end_epoch(GlobalSink&) override;
+  void settle(ReducedGradientSink&) override;
+  void end_epoch(ReducedGradientSink&) override;
   Tally take_tally_of_others() override;
   void show_common_weights() override;
   void take_back_weights() override;
@@ -83,7 +83,7 @@ class ElasticServer final : public Strategy {
   bool strangers_ = true;   // desks and workers know nothing of each other
   std::int64_t steps_ = 0;  // since the last exchange
   std::int64_t columns_ = 0;
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
   Tally mine_, others_;  // since the last settle(); of the others, not taken yet
   ExchangeStats stats_;
   std::int64_t moves_ = 0;  // exchanges in all

@@ -42,8 +42,8 @@ FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t bloc
     // About equal numbers of values, at least one group each.
     while (group < groups && groups - group > n - f - 1 &&
            (fragment.end_group == fragment.first_group || values * n < live.size() * (f + 1))) {
-      for (std::size_t i = stripes.first_piece(group); i < stripes.end_piece(group); ++i)
-        values += block.count(block.pieces[i]);
+      for (std::size_t i = stripes.first_chunk(group); i < stripes.end_chunk(group); ++i)
+        values += block.count(block.chunks[i]);
       fragment.end_group = ++group;
     }
     if (f + 1 == n) fragment.end_group = group = groups;
@@ -54,11 +54,11 @@ FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t bloc
 }
 
 template <class Body>
-void FragmentStream::for_pieces(std::size_t fragment, const Body& body) const {
+void FragmentStream::for_chunks(std::size_t fragment, const Body& body) const {
   for (std::size_t g = fragments_[fragment].first_group; g < fragments_[fragment].end_group; ++g)
-    for (std::size_t i = stripes_.first_piece(g); i < stripes_.end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]);
-      body(i, at, at + block_.count(block_.pieces[i]));
+    for (std::size_t i = stripes_.first_chunk(g); i < stripes_.end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]);
+      body(i, at, at + block_.count(block_.chunks[i]));
     }
 }
 
@@ -96,8 +96,8 @@ void FragmentStream::begin(std::size_t fragment) {
   rule_.begin(std::exchange(f.since, {}), fragment);
   for (std::size_t g = f.first_group; g < f.end_group; ++g) {
     stripes_.arm(g);
-    for (std::size_t i = stripes_.first_piece(g); i < stripes_.end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]), n = block_.count(block_.pieces[i]);
+    for (std::size_t i = stripes_.first_chunk(g); i < stripes_.end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]), n = block_.count(block_.chunks[i]);
       rule_.offer(at, at + n);
       if (settings_.overlap > 0) kernels_.run(weights::Copy{live_.weights.data() + at, offered_.data() + at}, n);
       stripes_.encode(i);
@@ -114,7 +114,7 @@ void FragmentStream::settle() {
   const Stopwatch watch(seconds_);
   const Fragment& f = fragments_[static_cast<std::size_t>(under_way_)];
   for (std::size_t g = f.first_group; g < f.end_group; ++g) stripes_.complete(g);
-  for_pieces(static_cast<std::size_t>(under_way_),
+  for_chunks(static_cast<std::size_t>(under_way_),
              [&](std::size_t i, std::size_t, std::size_t) { stripes_.decode(i); });
   arrived_ = true;
 }
@@ -123,7 +123,7 @@ void FragmentStream::finish() {
   if (under_way_ == kNone) return;
   settle();
   const auto mixing = static_cast<float>(settings_.mixing);
-  for_pieces(static_cast<std::size_t>(under_way_), [&](std::size_t, std::size_t begin, std::size_t end) {
+  for_chunks(static_cast<std::size_t>(under_way_), [&](std::size_t, std::size_t begin, std::size_t end) {
     if (waited_ == 0) return rule_.take(begin, end);
     float* const w = live_.weights.data() + begin;
     float* const was = offered_.data() + begin;

@@ -47,7 +47,7 @@ class FragmentStream {
   void begin(std::size_t fragment);
   bool due(std::int64_t more = 0) const;
   template <class Body>
-  void for_pieces(std::size_t fragment, const Body&) const;
+  void for_chunks(std::size_t fragment, const Body&) const;
 
   const StreamSettings settings_;
   const std::int64_t block_size_;

@@ -12,7 +12,7 @@ namespace tutti {
 
 void LibrarySums::start(Parameters& parameters) {
   parameters_ = &parameters;
-  pieces_ = all_pieces(parameters);
+  chunks_ = all_chunks(parameters);
   broadcast_weights(comm_, parameters);
   std::size_t lines = 0;
   for (const Slice& s : parameters.slices) lines += s.sparse_gradient ? s.lines() : 0;
@@ -53,7 +53,7 @@ void LibrarySums::finish_gradients(Tally& tally) {
   }
   stats_.wait += seconds_since(start);
   ++stats_.exchanges;
-  global_->globals_ready(pieces_, columns_);
+  global_->globals_ready(chunks_, columns_);
   tally = tallies_.finish();
 }
 

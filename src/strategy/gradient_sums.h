@@ -19,11 +19,11 @@ class LibrarySums : public Strategy {
   // `remark` for a line about the exchange.
   LibrarySums(Communicator& comm, std::string remark) : comm_(comm), tallies_(comm), remark_(std::move(remark)) {}
   void start(Parameters&) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
   bool leaves_out_steps() const override { return true; }
   bool sums_only() const override { return true; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
-  void piece_ready(std::size_t) override {}
+  void chunk_ready(std::size_t) override {}
   void finish_gradients(Tally&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;
@@ -35,9 +35,9 @@ class LibrarySums : public Strategy {
   TallyExchange tallies_;
   std::string remark_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> pieces_;  // their numbers
+  std::vector<std::size_t> chunks_;  // their numbers
   std::vector<float> touching_;      // how many ranks have touched it, by line of the slices with a sparse gradient
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
   ExchangeStats stats_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece goes through the strategy within the group; the group's sum of the carried columns through the one between
+// A chunk goes through the strategy within the group; the group's sum of the carried columns through the one between
 // groups; the result back to all ranks of the group. Each of the two may run a minibatch behind.
 #include "strategy/grouped_gradients.h"
 
@@ -17,7 +17,7 @@ GroupedGradients::GroupedGradients(GroupParts parts, int carriers)
 
 void GroupedGradients::start(Parameters& parameters) {
   parameters_ = &parameters;
-  pieces_ = all_pieces(parameters);
+  chunks_ = all_chunks(parameters);
   // From rank 0 to the leaders, from there to their groups.
   if (parts_.layout.local == 0) broadcast_weights(*parts_.peers, parameters);
   parts_.inside->start(parameters);
@@ -46,18 +46,18 @@ void GroupedGradients::begin_epoch(std::int64_t epoch) {
   if (parts_.between) parts_.between->begin_epoch(epoch);
 }
 
-void GroupedGradients::begin_step(std::int64_t columns, GlobalSink& global) {
+void GroupedGradients::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   sink_ = &global;
   parts_.inside->begin_step(columns, from_inside_);
 }
 
-void GroupedGradients::piece_ready(std::size_t piece) {
-  parts_.inside->piece_ready(piece);
+void GroupedGradients::chunk_ready(std::size_t chunk) {
+  parts_.inside->chunk_ready(chunk);
   if (open_) deliver_what_is_there();
 }
 
-void GroupedGradients::pieces_ready(std::span<const std::size_t> pieces) {
-  parts_.inside->pieces_ready(pieces);
+void GroupedGradients::chunks_ready(std::span<const std::size_t> chunks) {
+  parts_.inside->chunks_ready(chunks);
   if (open_) deliver_what_is_there();
 }
 
@@ -71,14 +71,14 @@ void GroupedGradients::open(std::int64_t columns) {
   if (parts_.between) parts_.between->begin_step(columns, from_between_);
 }
 
-void GroupedGradients::group_sum(std::size_t piece, std::int64_t columns) {
-  if (piece == 0) open(columns);
-  assert(piece == summed_);
-  summed_ = piece + 1;
+void GroupedGradients::group_sum(std::size_t chunk, std::int64_t columns) {
+  if (chunk == 0) open(columns);
+  assert(chunk == summed_);
+  summed_ = chunk + 1;
   feed();
 }
 
-// The lists of sparse gradients must be known before the first piece is announced.
+// The lists of sparse gradients must be known before the first chunk is announced.
 void GroupedGradients::feed() {
   if (summed_ < columns_->lists_known_at() || !parts_.between) return;
   if (fed_ == 0) columns_->load_lists();
@@ -86,32 +86,32 @@ void GroupedGradients::feed() {
     if (contributes_) sink_->contribute(fed_, columns_of_step_, parts_.layout.groups());
     columns_->load(fed_);
     if (!parts_.between->follows_device()) parameters_->gradients.memory().finish();
-    parts_.between->piece_ready(fed_++);
+    parts_.between->chunk_ready(fed_++);
   }
 }
 
-void GroupedGradients::world_sum(std::size_t piece, std::int64_t columns) {
-  assert(piece == sent_);
-  sent_ = piece + 1;
+void GroupedGradients::world_sum(std::size_t chunk, std::int64_t columns) {
+  assert(chunk == sent_);
+  sent_ = chunk + 1;
   sent_columns_ = columns;
-  columns_->send(piece);
+  columns_->send(chunk);
 }
 
 void GroupedGradients::deliver_run() {
   columns_->store(next_run_);
-  const std::size_t first = columns_->first_piece(next_run_);
-  sink_->globals_ready(std::span(pieces_).subspan(first, columns_->end_piece(next_run_) - first), sent_columns_);
+  const std::size_t first = columns_->first_chunk(next_run_);
+  sink_->globals_ready(std::span(chunks_).subspan(first, columns_->end_chunk(next_run_) - first), sent_columns_);
   ++next_run_;
 }
 
 // Sums that come a minibatch late may take the place of gradients only once these have been given on.
 void GroupedGradients::deliver_what_is_there() {
-  while (next_run_ < columns_->runs() && columns_->end_piece(next_run_) <= fed_ && columns_->try_complete(next_run_))
+  while (next_run_ < columns_->runs() && columns_->end_chunk(next_run_) <= fed_ && columns_->try_complete(next_run_))
     deliver_run();
 }
 
 void GroupedGradients::deliver_rest(Tally& tally) {
-  bool delivered = parts_.between && sent_ == parameters_->pieces.size();
+  bool delivered = parts_.between && sent_ == parameters_->chunks.size();
   assert(delivered || !parts_.between || sent_ == 0);
   if (carriers_ < parts_.layout.size()) news_.pass_on(delivered, sent_columns_, tally);
   if (!delivered) return;
@@ -123,7 +123,7 @@ void GroupedGradients::deliver_rest(Tally& tally) {
 void GroupedGradients::finish_gradients(Tally& tally) {
   parts_.inside->finish_gradients(tally);
   if (!std::exchange(open_, false)) return;  // nothing has come out of the group yet
-  assert(summed_ == parameters_->pieces.size());
+  assert(summed_ == parameters_->chunks.size());
   if (parts_.between) parts_.between->finish_gradients(tally);
   deliver_rest(tally);
 }
@@ -137,7 +137,7 @@ void GroupedGradients::finish_late(Tally& tally) {
   news_.pass_on(delivered, columns, tally);
 }
 
-void GroupedGradients::settle(GlobalSink& global) {
+void GroupedGradients::settle(ReducedGradientSink& global) {
   sink_ = &global;
   late_ = {};
   parts_.inside->settle(from_inside_);
@@ -158,7 +158,7 @@ void GroupedGradients::settle(GlobalSink& global) {
   late_ += tally;
 }
 
-void GroupedGradients::end_epoch(GlobalSink& global) {
+void GroupedGradients::end_epoch(ReducedGradientSink& global) {
   sink_ = &global;
   parts_.inside->end_epoch(from_inside_);
   if (parts_.between) parts_.between->end_epoch(from_between_);

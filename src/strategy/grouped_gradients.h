@@ -20,22 +20,22 @@ class GroupedGradients : public Strategy {
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
   bool follows_device() const override { return parts_.inside->follows_device(); }
-  void piece_ready(std::size_t piece) override;
-  void pieces_ready(std::span<const std::size_t> pieces) override;
+  void chunk_ready(std::size_t chunk) override;
+  void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(Tally&) override;
   bool takes_late_results() const override {
     return parts_.inside->takes_late_results() && (!parts_.between || parts_.between->takes_late_results());
   }
   void finish_late(Tally&) override;
-  void settle(GlobalSink& global) override;
+  void settle(ReducedGradientSink& global) override;
   Tally take_pending_tally() override { return std::exchange(late_, {}); }
   bool sums_contributions() const override { return parts_.contributes; }
   bool sums_on_devices() const override {
     return parts_.inside->sums_on_devices() || (parts_.between && parts_.between->sums_on_devices());
   }
-  void end_epoch(GlobalSink& global) override;
+  void end_epoch(ReducedGradientSink& global) override;
   void archive(Archive&) override;
   void archive_common(Archive&) override;
   std::string advice(std::int64_t samples) const override;
@@ -44,7 +44,7 @@ class GroupedGradients : public Strategy {
   std::string loop_text(std::int64_t epoch) const override;
 
  private:
-  struct FromLevel : GlobalSink {
+  struct FromLevel : ReducedGradientSink {
     explicit FromLevel(GroupedGradients& o) : owner(o) {}
     void reset_momentum() override { owner.sink_->reset_momentum(); }
     GroupedGradients& owner;
@@ -52,18 +52,18 @@ class GroupedGradients : public Strategy {
   // A group sums gradients; what they contribute to something else is made of the group's sum.
   struct FromInside : FromLevel {
     using FromLevel::FromLevel;
-    void global_ready(std::size_t piece, std::int64_t columns) override { owner.group_sum(piece, columns); }
+    void global_ready(std::size_t chunk, std::int64_t columns) override { owner.group_sum(chunk, columns); }
     Summed summed(std::int64_t columns) const override;
   };
   struct FromBetween : FromLevel {
     using FromLevel::FromLevel;
-    void global_ready(std::size_t piece, std::int64_t columns) override { owner.world_sum(piece, columns); }
+    void global_ready(std::size_t chunk, std::int64_t columns) override { owner.world_sum(chunk, columns); }
     Summed summed(std::int64_t columns) const override { return owner.sink_->summed(columns); }
     const float* mask() const override { return owner.own_mask(); }
   };
 
-  void group_sum(std::size_t piece, std::int64_t columns);
-  void world_sum(std::size_t piece, std::int64_t columns);
+  void group_sum(std::size_t chunk, std::int64_t columns);
+  void world_sum(std::size_t chunk, std::int64_t columns);
   const float* own_mask();
   void open(std::int64_t columns);
   void feed();
@@ -74,20 +74,20 @@ class GroupedGradients : public Strategy {
   GroupParts parts_;
   int carriers_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> pieces_;  // their numbers
+  std::vector<std::size_t> chunks_;  // their numbers
   std::unique_ptr<CarriedColumns> columns_;
   LeaderNews news_;
   FromInside from_inside_{*this};
   FromBetween from_between_{*this};
 
-  GlobalSink* sink_ = nullptr;
+  ReducedGradientSink* sink_ = nullptr;
   std::int64_t columns_of_step_ = 0;     // between the groups
   bool contributes_ = false;             // in it
   const float* whole_mask_ = nullptr;    // which mask_ has been made of, in this epoch
   FloatBuffer mask_;                     // at the carried columns
   bool open_ = false;                    // a step between the groups is under way
-  std::size_t summed_ = 0, fed_ = 0;     // pieces that the group has summed, and that have been given on
-  std::size_t sent_ = 0, next_run_ = 0;  // pieces with their sum over the groups, and the run to be delivered next
+  std::size_t summed_ = 0, fed_ = 0;     // chunks that the group has summed, and that have been given on
+  std::size_t sent_ = 0, next_run_ = 0;  // chunks with their sum over the groups, and the run to be delivered next
   std::int64_t sent_columns_ = 0;
   Tally late_;
 };

@@ -60,21 +60,21 @@ std::int64_t GroupedWeights::step_columns(std::int64_t samples, std::int64_t col
   return levels_.lower->step_columns(samples, columns, lower_columns);
 }
 
-void GroupedWeights::begin_step(std::int64_t columns, GlobalSink& global) {
+void GroupedWeights::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   sink_ = &global;
   columns_ = columns;
   if (levels_.upper) levels_.upper->begin_step(columns, from_upper_);
   levels_.lower->begin_step(columns, from_lower_);
 }
 
-void GroupedWeights::lower_ready(std::span<const std::size_t> pieces, std::int64_t columns) {
+void GroupedWeights::lower_ready(std::span<const std::size_t> chunks, std::int64_t columns) {
   columns_ = columns;
   updated_ = true;
   if (levels_.upper) {
     let_upper_see();
-    levels_.upper->pieces_ready(pieces);
+    levels_.upper->chunks_ready(chunks);
   } else if (!levels_.updates_above) {
-    sink_->globals_ready(pieces, columns);
+    sink_->globals_ready(chunks, columns);
   }
 }
 
@@ -164,7 +164,7 @@ bool GroupedWeights::upper_may_move(std::int64_t global_samples) {
 }
 
 // The tallies of all ranks, however their strategies have counted.
-void GroupedWeights::settle(GlobalSink& global) {
+void GroupedWeights::settle(ReducedGradientSink& global) {
   sink_ = &global;
   updated_ = false;
   levels_.lower->settle(from_lower_);
@@ -208,7 +208,7 @@ Tally GroupedWeights::tally_of_all(const Tally& mine) {
   return tallies_.finish();
 }
 
-void GroupedWeights::end_epoch(GlobalSink& global) {
+void GroupedWeights::end_epoch(ReducedGradientSink& global) {
   sink_ = &global;
   const std::int64_t met = levels_.lower->weight_moves(), moves = moves_;
   levels_.lower->end_epoch(from_lower_);

@@ -41,20 +41,20 @@ class GroupedWeights : public Strategy {
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
   bool follows_device() const override { return levels_.lower->follows_device(); }
-  void piece_ready(std::size_t piece) override { levels_.lower->piece_ready(piece); }
-  void pieces_ready(std::span<const std::size_t> pieces) override { levels_.lower->pieces_ready(pieces); }
+  void chunk_ready(std::size_t chunk) override { levels_.lower->chunk_ready(chunk); }
+  void chunks_ready(std::span<const std::size_t> chunks) override { levels_.lower->chunks_ready(chunks); }
   void finish_gradients(Tally&) override;
   bool takes_late_results() const override {
     return levels_.lower->takes_late_results() && (!levels_.upper || levels_.upper->takes_late_results());
   }
   void finish_late(Tally&) override;
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(GlobalSink& global) override;
+  void settle(ReducedGradientSink& global) override;
   Tally take_pending_tally() override { return std::exchange(late_, {}); }
   Tally take_tally_of_others() override { return std::exchange(others_, {}); }
-  void end_epoch(GlobalSink& global) override;
+  void end_epoch(ReducedGradientSink& global) override;
   void show_common_weights() override;
   void take_back_weights() override;
   void adopt_common_weights(std::span<const float> before) override;
@@ -77,22 +77,22 @@ class GroupedWeights : public Strategy {
   std::string loop_text(std::int64_t epoch) const override;
 
  private:
-  struct FromLower : GlobalSink {
+  struct FromLower : ReducedGradientSink {
     explicit FromLower(GroupedWeights& o) : owner(o) {}
-    void global_ready(std::size_t piece, std::int64_t columns) override {
-      owner.lower_ready(std::span(&piece, 1), columns);
+    void global_ready(std::size_t chunk, std::int64_t columns) override {
+      owner.lower_ready(std::span(&chunk, 1), columns);
     }
-    void globals_ready(std::span<const std::size_t> pieces, std::int64_t columns) override {
-      owner.lower_ready(pieces, columns);
+    void globals_ready(std::span<const std::size_t> chunks, std::int64_t columns) override {
+      owner.lower_ready(chunks, columns);
     }
     void reset_momentum() override { owner.sink_->reset_momentum(); }
     GroupedWeights& owner;
   };
-  struct FromUpper : GlobalSink {
+  struct FromUpper : ReducedGradientSink {
     explicit FromUpper(GroupedWeights& o) : owner(o) {}
-    void global_ready(std::size_t piece, std::int64_t) override { owner.sink_->global_ready(piece, owner.columns_); }
-    void globals_ready(std::span<const std::size_t> pieces, std::int64_t) override {
-      owner.sink_->globals_ready(pieces, owner.columns_);
+    void global_ready(std::size_t chunk, std::int64_t) override { owner.sink_->global_ready(chunk, owner.columns_); }
+    void globals_ready(std::span<const std::size_t> chunks, std::int64_t) override {
+      owner.sink_->globals_ready(chunks, owner.columns_);
     }
     void reset_momentum() override {
       owner.resets_ = true;
@@ -109,7 +109,7 @@ class GroupedWeights : public Strategy {
   }
   bool lower_has_weights() const { return levels_.lower->steps_alone(); }
   bool passes_on() const { return levels_.leaders_act && levels_.lower_ranks->size() > 1; }
-  void lower_ready(std::span<const std::size_t> pieces, std::int64_t columns);
+  void lower_ready(std::span<const std::size_t> chunks, std::int64_t columns);
   // `act` is what the upper strategy does, on ranks that take part; the others get what comes of it.
   template <class Act>
   void raise(const Act& act);
@@ -134,7 +134,7 @@ class GroupedWeights : public Strategy {
   bool updated_ = false;  // the lower strategy has delivered gradients
   FromLower from_lower_{*this};
   FromUpper from_upper_{*this};
-  GlobalSink* sink_ = nullptr;
+  ReducedGradientSink* sink_ = nullptr;
   std::int64_t columns_ = 0;        // of the gradients that are being applied
   std::int64_t lower_samples_ = 0;  // of this step, of all lower ranks
   std::int64_t moves_ = 0;

@@ -10,8 +10,8 @@ void broadcast_weights(Communicator& comm, Parameters& parameters) {
   if (comm.size() > 1) comm.broadcast(0, std::as_writable_bytes(parameters.weights.span()));
 }
 
-std::vector<std::size_t> all_pieces(const Parameters& parameters) {
-  std::vector<std::size_t> numbers(parameters.pieces.size());
+std::vector<std::size_t> all_chunks(const Parameters& parameters) {
+  std::vector<std::size_t> numbers(parameters.chunks.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   return numbers;
 }

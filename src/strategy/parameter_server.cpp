@@ -37,7 +37,7 @@ void ParameterServer::start(Parameters& parameters) {
   if (server_) comm_.barrier();  // a run that was rolled back: nobody asks the old servers any more
   live_ = &parameters;
   broadcast_weights(comm_, parameters);
-  pieces_ = all_pieces(parameters);
+  chunks_ = all_chunks(parameters);
   worker_.reset();
   questions_.reset();
   codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
@@ -155,13 +155,13 @@ bool ParameterServer::joins_step(std::int64_t samples) {
 }
 
 // What has been encoded since the last push leaves while the next minibatch is computed.
-void ParameterServer::begin_step(std::int64_t columns, GlobalSink& global) {
+void ParameterServer::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   columns_ = columns, global_ = &global;
   if (questions_) questions_->advance();
 }
 
-void ParameterServer::pieces_ready(std::span<const std::size_t> pieces) {
-  if (!pushes_gradients()) global_->globals_ready(pieces, columns_);
+void ParameterServer::chunks_ready(std::span<const std::size_t> chunks) {
+  if (!pushes_gradients()) global_->globals_ready(chunks, columns_);
   if (questions_) questions_->advance();
 }
 
@@ -191,7 +191,7 @@ void ParameterServer::exchange_weights(std::int64_t global_samples) {
   } else if (pushes_gradients() && step_tally_.samples > 0) {
     // The worker goes on alone with its own updates; the servers get the sum.
     worker_->accrue();
-    global_->globals_ready(pieces_, columns_);
+    global_->globals_ready(chunks_, columns_);
   }
   ++step_;
   if (!std::exchange(dropped_now_, false)) mine_ += step_tally_;
@@ -328,7 +328,7 @@ void ParameterServer::count_bytes(std::size_t shard) {
   stats_.values_sent += static_cast<std::int64_t>(plans_[shard].values);
 }
 
-void ParameterServer::settle(GlobalSink& global) {
+void ParameterServer::settle(ReducedGradientSink& global) {
   if (works()) finish_pushes(global);
   meeting_->meet();
   server_->exclusively([&] {
@@ -345,7 +345,7 @@ void ParameterServer::settle(GlobalSink& global) {
 }
 
 // All that this worker has learned goes to the servers.
-void ParameterServer::finish_pushes(GlobalSink& global) {
+void ParameterServer::finish_pushes(ReducedGradientSink& global) {
   global_ = &global;
   if (std::exchange(under_way_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
   const bool left = waits_for_all() ? since_all_ > 0 : since_mine_ > 0;
@@ -391,7 +391,7 @@ void ParameterServer::tell_push(const ExchangeStats& before) const {
 Tally ParameterServer::take_tally_of_others() { return std::exchange(others_, {}); }
 std::int64_t ParameterServer::take_dropped_samples() { return std::exchange(dropped_, 0); }
 
-void ParameterServer::end_epoch(GlobalSink&) {
+void ParameterServer::end_epoch(ReducedGradientSink&) {
   if (!waits_for_all() || options_.max_staleness >= 0)
     log::line(fmt::format("Staleness in epoch {}: {}", epoch_ + 1, all_counts_.text()));
   if (options_.backup_workers > 0)

@@ -43,15 +43,15 @@ class ParameterServer : public Strategy {
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   bool joins_step(std::int64_t samples) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
-  void piece_ready(std::size_t piece) override { pieces_ready(std::span(&piece, 1)); }
-  void pieces_ready(std::span<const std::size_t> pieces) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
+  void chunk_ready(std::size_t chunk) override { chunks_ready(std::span(&chunk, 1)); }
+  void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(Tally&) override;
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(GlobalSink&) override;
+  void settle(ReducedGradientSink&) override;
   Tally take_tally_of_others() override;
   std::int64_t take_dropped_samples() override;
-  void end_epoch(GlobalSink&) override;
+  void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
   bool steps_alone() const override { return true; }
   std::int64_t weight_moves() const override { return moves_; }
@@ -90,7 +90,7 @@ class ParameterServer : public Strategy {
   std::span<const std::byte> wait_for(std::size_t shard, bool counts);
   void count_bytes(std::size_t shard);
 
-  void finish_pushes(GlobalSink&);
+  void finish_pushes(ReducedGradientSink&);
   void share_weights();
   void forget_what_was_pushed();
   void add_up_counts();
@@ -115,7 +115,7 @@ class ParameterServer : public Strategy {
   std::unique_ptr<ServedLots> lots_;  // where nobody waits for all
 
   std::unique_ptr<PushWorker> worker_;  // where this rank is one
-  std::vector<std::size_t> pieces_;     // their numbers
+  std::vector<std::size_t> chunks_;     // their numbers
   const bool accrues_, pipelined_, alone_;
   bool under_way_ = false;  // pushes whose answers have not been taken
 
@@ -133,7 +133,7 @@ class ParameterServer : public Strategy {
 
   std::int64_t epoch_ = 0;
   std::int64_t columns_ = 0;
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
   Tally step_tally_, mine_, others_;
   StalenessCounts counts_, all_counts_;
   ExchangeStats stats_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/piece_sums.h"
+#include "strategy/chunk_sums.h"
 
 #include <cassert>
 
 namespace tutti {
 
-PieceSums::PieceSums(DeviceSums& sums, Parameters& parameters, const StripePlan& plan, const Codec& codec,
+ChunkSums::ChunkSums(DeviceSums& sums, Parameters& parameters, const StripePlan& plan, const Codec& codec,
                      bool gradients_stay)
     : sums_(sums),
       parameters_(parameters),
@@ -21,10 +21,10 @@ PieceSums::PieceSums(DeviceSums& sums, Parameters& parameters, const StripePlan&
 }
 
 // Neighbours become one run.
-void PieceSums::plan_runs(const StripeGroup& group, std::vector<DeviceSums::Run>& runs) {
+void ChunkSums::plan_runs(const StripeGroup& group, std::vector<DeviceSums::Run>& runs) {
   float* const sums = copies_.size() > 0 ? summed_.data() : values_;
-  for (std::size_t piece = group.first_piece; piece < group.end_piece; ++piece) {
-    const Place p = place(piece);
+  for (std::size_t chunk = group.first_chunk; chunk < group.end_chunk; ++chunk) {
+    const Place p = place(chunk);
     const std::size_t count = p.rows * p.columns;
     if (!runs.empty() && runs.back().values + runs.back().count == values_ + p.offset)
       runs.back().count += count;
@@ -33,15 +33,15 @@ void PieceSums::plan_runs(const StripeGroup& group, std::vector<DeviceSums::Run>
   }
 }
 
-PieceSums::Place PieceSums::place(std::size_t piece) const {
-  const Piece& p = parameters_.pieces[piece];
+ChunkSums::Place ChunkSums::place(std::size_t chunk) const {
+  const GradientChunk& p = parameters_.chunks[chunk];
   return {parameters_.offset(p), parameters_.slices[p.slice].rows, p.columns};
 }
 
 // The residuals of owners are disjoint, so every rank adds the whole of its own.
-void PieceSums::encode(std::size_t piece, const Residuals& residuals) {
+void ChunkSums::encode(std::size_t chunk, const Residuals& residuals) {
   assert(!residuals.mask);
-  const Place p = place(piece);
+  const Place p = place(chunk);
   float* const values = values_ + p.offset;
   const auto add = [&](const float* from, float* residual) {
     codec_.encode(p.rows, p.columns, from, residual, reinterpret_cast<std::byte*>(values));
@@ -51,11 +51,11 @@ void PieceSums::encode(std::size_t piece, const Residuals& residuals) {
   if (residuals.owner) add(values, residuals.owner + p.offset);
 }
 
-void PieceSums::launch(std::size_t group) { mark_[group] = sums_.sum(runs_[group]); }
+void ChunkSums::launch(std::size_t group) { mark_[group] = sums_.sum(runs_[group]); }
 
-void PieceSums::decode(std::size_t piece) {
+void ChunkSums::decode(std::size_t chunk) {
   if (copies_.size() == 0) return;
-  const Place p = place(piece);
+  const Place p = place(chunk);
   codec_.decode(p.rows, p.columns, reinterpret_cast<const std::byte*>(summed_.data() + p.offset),
                 parameters_.gradients.data() + p.offset);
 }

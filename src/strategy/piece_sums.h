@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// piece_sums.h -- groups of pieces in 32 bits that the library of the GPUs (NCCL) sums where they lie: no stripes, no
+// chunk_sums.h -- groups of chunks in 32 bits that the library of the GPUs (NCCL) sums where they lie: no stripes, no
 // messages. Used by StripeExchange in place of a StripeRoute.
 #pragma once
 
@@ -13,23 +13,23 @@
 
 namespace tutti {
 
-class PieceSums {
+class ChunkSums {
  public:
-  // All outlive it; the codec copies. `gradients_stay`: nobody writes to the place of a piece between encode() and
+  // All outlive it; the codec copies. `gradients_stay`: nobody writes to the place of a chunk between encode() and
   // decode(), so that sums may be made there.
-  PieceSums(DeviceSums&, Parameters&, const StripePlan&, const Codec&, bool gradients_stay);
+  ChunkSums(DeviceSums&, Parameters&, const StripePlan&, const Codec&, bool gradients_stay);
 
-  void encode(std::size_t piece, const Residuals&);
+  void encode(std::size_t chunk, const Residuals&);
   void launch(std::size_t group);
   bool passed(std::size_t group) { return sums_.passed(mark_[group]); }
   void follow(std::size_t group) { sums_.follow(mark_[group]); }  // what the device does next comes behind the sums
-  void decode(std::size_t piece);
+  void decode(std::size_t chunk);
 
  private:
   struct Place {
     std::size_t offset, rows, columns;
   };
-  Place place(std::size_t piece) const;
+  Place place(std::size_t chunk) const;
   void plan_runs(const StripeGroup&, std::vector<DeviceSums::Run>&);
 
   DeviceSums& sums_;

@@ -99,7 +99,7 @@ void OptimizerRule::apply(Parameters& shard, const UpdateTerms& terms) {
   }
   if (terms.columns == 0) return;
   optimizer_->begin_step({terms.learning_rate, terms.momentum_per_sample, terms.columns});
-  for (std::size_t i = 0; i < shard.pieces.size(); ++i) optimizer_->update(i);
+  for (std::size_t i = 0; i < shard.chunks.size(); ++i) optimizer_->update(i);
 }
 
 void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<Shard*>& shards) {

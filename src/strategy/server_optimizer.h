@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server_optimizer.h -- optimizers at the servers: every shard has one of its own for its part of the weights. Their
-// state goes out from the run's optimizer and is collected there, so that checkpoints hold it in one piece, whatever
+// state goes out from the run's optimizer and is collected there, so that checkpoints hold it in one chunk, whatever
 // the number of ranks.
 #pragma once
 

@@ -102,7 +102,7 @@ Shard::Shard(const ShardPlan& plan, const Parameters& flat, std::shared_ptr<cons
     slice.offset = run.local;
     slice.rows = run.rows, slice.columns = run.columns;
     slice.shape.dims = {run.rows, run.columns};
-    p_.pieces.push_back({p_.slices.size(), 0, run.columns});
+    p_.chunks.push_back({p_.slices.size(), 0, run.columns});
     p_.slices.push_back(std::move(slice));
   }
   const std::size_t size = round_up(plan_.runs.back().local + plan_.runs.back().size());

@@ -42,22 +42,22 @@ class Staged : public Strategy {
   std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) override {
     return now_->step_columns(samples, columns, global_columns);
   }
-  void begin_step(std::int64_t columns, GlobalSink& global) override { now_->begin_step(columns, global); }
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override { now_->begin_step(columns, global); }
   bool joins_step(std::int64_t samples) override { return now_->joins_step(samples); }
   std::int64_t take_dropped_samples() override { return now_->take_dropped_samples(); }
   bool leaves_out_steps() const override { return now_->leaves_out_steps(); }
   bool sums_only() const override { return now_->sums_only(); }
   bool agree(bool usable) override { return now_->agree(usable); }
   bool follows_device() const override { return now_->follows_device(); }
-  void piece_ready(std::size_t piece) override { now_->piece_ready(piece); }
-  void pieces_ready(std::span<const std::size_t> pieces) override { now_->pieces_ready(pieces); }
+  void chunk_ready(std::size_t chunk) override { now_->chunk_ready(chunk); }
+  void chunks_ready(std::span<const std::size_t> chunks) override { now_->chunks_ready(chunks); }
   void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
   bool takes_late_results() const override { return now_->takes_late_results(); }
   void finish_late(Tally& tally) override { now_->finish_late(tally); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
-  void settle(GlobalSink& global) override { now_->settle(global); }
+  void settle(ReducedGradientSink& global) override { now_->settle(global); }
   Tally take_tally_of_others() override { return now_->take_tally_of_others(); }
-  void end_epoch(GlobalSink& global) override { now_->end_epoch(global); }
+  void end_epoch(ReducedGradientSink& global) override { now_->end_epoch(global); }
   // Also before the first epoch, when a resumed run has weights of its own already.
   void show_common_weights() override { after_->show_common_weights(); }
   void take_back_weights() override { after_->take_back_weights(); }

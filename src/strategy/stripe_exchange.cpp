@@ -59,7 +59,7 @@ StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const
           std::max(settings.group_values > 0 ? std::min(settings.group_values, kGroupValues) : kGroupValues,
                    parameters.size() / kMostGroups))),
       sums_(settings.device_sums && !codec.lossy()
-                ? std::make_unique<PieceSums>(*settings.device_sums, parameters, plan_, codec, settings.gradients_stay)
+                ? std::make_unique<ChunkSums>(*settings.device_sums, parameters, plan_, codec, settings.gradients_stay)
                 : nullptr),
       route_(sums_ ? nullptr : make_route(settings.route, comm, plan_, codec)),
       groups_(plan_.groups.size()),
@@ -68,7 +68,7 @@ StripeExchange::StripeExchange(Communicator& comm, Parameters& parameters, const
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!plan_.groups[g].sparse) continue;
     groups_[g].sparse = std::make_unique<SparseExchange>(
-        comm_, parameters_, codec_.on_host(), parameters_.pieces[plan_.groups[g].first_piece].slice, tag_of(g), stats_);
+        comm_, parameters_, codec_.on_host(), parameters_.chunks[plan_.groups[g].first_chunk].slice, tag_of(g), stats_);
     sparse_groups_.push_back(g);
   }
 }
@@ -77,26 +77,26 @@ StripeExchange::~StripeExchange() = default;
 
 std::size_t StripeExchange::largest_block() const {
   std::size_t largest = 0;
-  for (const Piece& piece : parameters_.pieces) {
-    if (parameters_.slices[piece.slice].sparse_gradient) continue;
-    const std::size_t rows = parameters_.slices[piece.slice].rows;
-    largest = std::max(largest, rows * std::min(piece.columns, block_columns(rows, codec_)));
+  for (const GradientChunk& chunk : parameters_.chunks) {
+    if (parameters_.slices[chunk.slice].sparse_gradient) continue;
+    const std::size_t rows = parameters_.slices[chunk.slice].rows;
+    largest = std::max(largest, rows * std::min(chunk.columns, block_columns(rows, codec_)));
   }
   return largest;
 }
 
 void StripeExchange::keep_own_columns(float* owner_residual) const {
-  for (std::size_t i = 0; i < parameters_.pieces.size(); ++i) {
-    const Piece& piece = parameters_.pieces[i];
+  for (std::size_t i = 0; i < parameters_.chunks.size(); ++i) {
+    const GradientChunk& chunk = parameters_.chunks[i];
     if (groups_[group_of(i)].sparse) {
       groups_[group_of(i)].sparse->keep_own_lines(owner_residual);
       continue;
     }
     const Stripe& mine = plan_.stripe(i, me_);
-    const std::size_t rows = parameters_.slices[piece.slice].rows;
-    float* begin = owner_residual + parameters_.offset(piece);
+    const std::size_t rows = parameters_.slices[chunk.slice].rows;
+    float* begin = owner_residual + parameters_.offset(chunk);
     std::fill_n(begin, mine.first * rows, 0.0f);
-    std::fill_n(begin + (mine.first + mine.columns) * rows, (piece.columns - mine.first - mine.columns) * rows, 0.0f);
+    std::fill_n(begin + (mine.first + mine.columns) * rows, (chunk.columns - mine.first - mine.columns) * rows, 0.0f);
   }
 }
 
@@ -116,21 +116,21 @@ void StripeExchange::announce(std::size_t g) {
   groups_[g].sparse->announce(residuals_);
 }
 
-void StripeExchange::encode(std::size_t piece) {
+void StripeExchange::encode(std::size_t chunk) {
   const auto start = Clock::now();
-  const Piece& p = parameters_.pieces[piece];
+  const GradientChunk& p = parameters_.chunks[chunk];
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
-  Group& group = groups_[group_of(piece)];
+  Group& group = groups_[group_of(chunk)];
   assert(group.state == State::armed);
   if (group.sparse) host_looks(), group.sparse->encode(residuals_);
-  if (by_library(group_of(piece))) sums_->encode(piece, residuals_);
+  if (by_library(group_of(chunk))) sums_->encode(chunk, residuals_);
   for (int owner = 0; owner < ranks_ && route_ && !group.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;
-    const Stripe& stripe = plan_.stripe(piece, owner);
+    const Stripe& stripe = plan_.stripe(chunk, owner);
     const std::size_t at = offset + stripe.first * rows;
     codec_.encode(rows, stripe.columns, parameters_.gradients.data() + at,
                   residuals_.local ? residuals_.local + at : nullptr,
-                  route_->version_for(group_of(piece), owner) + stripe.bytes_before);
+                  route_->version_for(group_of(chunk), owner) + stripe.bytes_before);
     if (residuals_.mask && residuals_.local)
       clear_masked(residuals_.local + at, residuals_.mask + at, rows * stripe.columns);
   }
@@ -218,7 +218,7 @@ void StripeExchange::sum(std::size_t g) {
   const auto start = Clock::now();
   const StripeGroup& plan = plan_.groups[g];
   Group& group = groups_[g];
-  for (std::size_t p = plan.first_piece; p < plan.end_piece; ++p) sum_stripe(p, g);
+  for (std::size_t p = plan.first_chunk; p < plan.end_chunk; ++p) sum_stripe(p, g);
   group.mark = codec_.mark();
   const auto copies = static_cast<std::int64_t>(ranks_ - 1);
   stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(me_));
@@ -228,9 +228,9 @@ void StripeExchange::sum(std::size_t g) {
   stats_.decode += seconds, worked_ += seconds;
 }
 
-void StripeExchange::sum_stripe(std::size_t piece, std::size_t g) {
-  const Stripe& stripe = plan_.stripe(piece, me_);
-  const Piece& p = parameters_.pieces[piece];
+void StripeExchange::sum_stripe(std::size_t chunk, std::size_t g) {
+  const Stripe& stripe = plan_.stripe(chunk, me_);
+  const GradientChunk& p = parameters_.chunks[chunk];
   const std::size_t rows = parameters_.slices[p.slice].rows;
   const std::size_t offset = parameters_.offset(p) + stripe.first * rows, block = block_columns(rows, codec_);
   for (std::size_t c = 0, n = 0; c < stripe.columns; c += n) {
@@ -278,17 +278,17 @@ void StripeExchange::complete(std::size_t g) {
   stats_.wait += seconds, waited_ += seconds;
 }
 
-void StripeExchange::decode(std::size_t piece) {
+void StripeExchange::decode(std::size_t chunk) {
   const auto start = Clock::now();
-  const Piece& p = parameters_.pieces[piece];
+  const GradientChunk& p = parameters_.chunks[chunk];
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
-  const Group& group = groups_[group_of(piece)];
+  const Group& group = groups_[group_of(chunk)];
   if (group.sparse) host_looks(), group.sparse->decode();
-  if (by_library(group_of(piece))) sums_->decode(piece);
+  if (by_library(group_of(chunk))) sums_->decode(chunk);
   for (int owner = 0; owner < ranks_ && route_ && !group.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;
-    const Stripe& stripe = plan_.stripe(piece, owner);
-    codec_.decode(rows, stripe.columns, route_->sum_of(group_of(piece), owner) + stripe.bytes_before,
+    const Stripe& stripe = plan_.stripe(chunk, owner);
+    codec_.decode(rows, stripe.columns, route_->sum_of(group_of(chunk), owner) + stripe.bytes_before,
                   parameters_.gradients.data() + offset + stripe.first * rows);
   }
   const double seconds = seconds_since(start);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// stripe_exchange.h -- sums gradients over the ranks in any number of bits, piece by piece, while the caller goes on:
-//   1. every rank encodes its whole piece with its residual and offers each stripe to the rank that owns it;
+// stripe_exchange.h -- sums gradients over the ranks in any number of bits, chunk by chunk, while the caller goes on:
+//   1. every rank encodes its whole chunk with its residual and offers each stripe to the rank that owns it;
 //   2. the owner decodes all versions in rank order, adds them, encodes the sum with its second residual, publishes it;
 //   3. everybody decodes the same bytes, the owner too: the same gradients everywhere.
-// A StripeRoute carries the bytes; where the library of the GPUs sums (piece_sums.h), there are no stripes. One rank
+// A StripeRoute carries the bytes; where the library of the GPUs sums (chunk_sums.h), there are no stripes. One rank
 // alone encodes and decodes. Sparse gradients go the same way line by line, in messages (sparse_exchange.h), as groups
 // of their own. Nothing here blocks except complete() and flush().
 #pragma once
@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "strategy/piece_sums.h"
+#include "strategy/chunk_sums.h"
 #include "strategy/route.h"
 #include "strategy/sparse_exchange.h"
 #include "strategy/stripes.h"
@@ -23,7 +23,7 @@ namespace tutti {
 struct StripeSettings {
   Route route = Route::stripes;       // as resolve_road() has it
   DeviceSums* device_sums = nullptr;  // likewise; outlives the exchange
-  bool gradients_stay = true;         // nobody writes to the place of a piece between encode() and decode()
+  bool gradients_stay = true;         // nobody writes to the place of a chunk between encode() and decode()
   std::size_t group_values = 0;       // at least so many values per group, where there are as many; 0 = as is best
 };
 
@@ -36,24 +36,24 @@ class StripeExchange {
   void use(Residuals residuals) { residuals_ = residuals; }
 
   std::size_t groups() const { return plan_.groups.size(); }
-  std::size_t group_of(std::size_t piece) const { return plan_.group_of[piece]; }
-  bool first_of_group(std::size_t piece) const { return plan_.groups[group_of(piece)].first_piece == piece; }
-  bool last_of_group(std::size_t piece) const { return plan_.groups[group_of(piece)].end_piece == piece + 1; }
-  std::size_t first_piece(std::size_t group) const { return plan_.groups[group].first_piece; }
-  std::size_t end_piece(std::size_t group) const { return plan_.groups[group].end_piece; }
+  std::size_t group_of(std::size_t chunk) const { return plan_.group_of[chunk]; }
+  bool first_of_group(std::size_t chunk) const { return plan_.groups[group_of(chunk)].first_chunk == chunk; }
+  bool last_of_group(std::size_t chunk) const { return plan_.groups[group_of(chunk)].end_chunk == chunk + 1; }
+  std::size_t first_chunk(std::size_t group) const { return plan_.groups[group].first_chunk; }
+  std::size_t end_chunk(std::size_t group) const { return plan_.groups[group].end_chunk; }
 
   // Zeroes in a buffer of owners' residuals what this rank does not own.
   void keep_own_columns(float* owner_residual) const;
 
-  // The life of a group: arm (messages may come in), announce, encode each piece, launch, complete, decode each piece.
+  // The life of a group: arm (messages may come in), announce, encode each chunk, launch, complete, decode each chunk.
   void arm(std::size_t group);
   void announce(std::size_t group);  // what is to be known of sparse gradients before they are complete
-  void encode(std::size_t piece);
+  void encode(std::size_t chunk);
   void launch(std::size_t group);
   bool in_flight(std::size_t group) const { return groups_[group].state != State::idle; }
   bool try_complete(std::size_t group);  // the global sums of a launched group are here; drives everything on the way
   void complete(std::size_t group);      // waits for them
-  void decode(std::size_t piece);        // into Parameters::gradients
+  void decode(std::size_t chunk);        // into Parameters::gradients
   void advance();                        // sums what has come in, in the order of launches
   void flush();                          // own messages have left: buffers may be filled again
 
@@ -80,7 +80,7 @@ class StripeExchange {
   void send_when_encoded();
   bool sum_when_here(std::size_t group);
   void sum(std::size_t group);
-  void sum_stripe(std::size_t piece, std::size_t group);
+  void sum_stripe(std::size_t chunk, std::size_t group);
 
   Communicator& comm_;
   Parameters& parameters_;
@@ -88,7 +88,7 @@ class StripeExchange {
   const int me_, ranks_;
   const bool plain_;  // the codec copies, and gradients stay where they are
   StripePlan plan_;
-  std::unique_ptr<PieceSums> sums_;  // in place of the route
+  std::unique_ptr<ChunkSums> sums_;  // in place of the route
   std::unique_ptr<StripeRoute> route_;
   std::vector<Group> groups_;
   std::vector<std::size_t> sparse_groups_;

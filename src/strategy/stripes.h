@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stripes.h -- who owns what: the columns of every piece are divided over the ranks, and neighbouring small pieces
+// stripes.h -- who owns what: the columns of every chunk are divided over the ranks, and neighbouring small chunks
 // share one message per destination. The numbers do not depend on any of this, because columns are encoded one by one.
 #pragma once
 
@@ -11,16 +11,16 @@
 
 namespace tutti {
 
-// The columns of one piece that one rank owns.
+// The columns of one chunk that one rank owns.
 struct Stripe {
-  std::size_t first = 0, columns = 0;  // relative to the piece
+  std::size_t first = 0, columns = 0;  // relative to the chunk
   std::size_t bytes_before = 0;        // in the owner's section of the group
 };
 
-// A run of pieces, in the order of their announcement, whose stripes travel together.
+// A run of chunks, in the order of their announcement, whose stripes travel together.
 struct StripeGroup {
-  std::size_t first_piece = 0, end_piece = 0;
-  bool sparse = false;                     // one piece that has its own exchange; no stripes
+  std::size_t first_chunk = 0, end_chunk = 0;
+  bool sparse = false;                     // one chunk that has its own exchange; no stripes
   std::vector<std::size_t> section_begin;  // per owner, in the group's encoded bytes; one more for the end
   std::vector<std::size_t> section_values;
 
@@ -33,11 +33,11 @@ struct StripeGroup {
 struct StripePlan {
   int ranks = 1;
   std::vector<StripeGroup> groups;
-  std::vector<std::size_t> group_of;  // piece -> group
-  std::vector<Stripe> stripes;        // [piece * ranks + owner]
+  std::vector<std::size_t> group_of;  // chunk -> group
+  std::vector<Stripe> stripes;        // [chunk * ranks + owner]
 
-  const Stripe& stripe(std::size_t piece, int owner) const {
-    return stripes[piece * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(owner)];
+  const Stripe& stripe(std::size_t chunk, int owner) const {
+    return stripes[chunk * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(owner)];
   }
 };
 

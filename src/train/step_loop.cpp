@@ -19,9 +19,9 @@
 namespace tutti {
 namespace {
 
-// The end of the way of a gradient: each piece updates its weights as soon as its global sum is there, or, while they
+// The end of the way of a gradient: each chunk updates its weights as soon as its global sum is there, or, while they
 // are held, with all others.
-class Update final : public GlobalSink {
+class Update final : public ReducedGradientSink {
  public:
   Update(Optimizer& optimizer, const StepScalarsOfEpoch& scalars) : optimizer_(optimizer), scalars_(scalars) {}
 
@@ -36,20 +36,20 @@ class Update final : public GlobalSink {
     globals_ready(held_, held_columns_);
     held_.clear();
   }
-  void global_ready(std::size_t piece, std::int64_t columns) override {
-    if (holds_) return keep(std::span(&piece, 1), columns);
+  void global_ready(std::size_t chunk, std::int64_t columns) override {
+    if (holds_) return keep(std::span(&chunk, 1), columns);
     if (!scalars_.update || left_out_ || columns == 0) return;
     const auto start = Clock::now();
     begin(columns);
-    optimizer_.update(piece);
+    optimizer_.update(chunk);
     seconds_ += seconds_since(start);
   }
-  void globals_ready(std::span<const std::size_t> pieces, std::int64_t columns) override {
-    if (holds_) return keep(pieces, columns);
+  void globals_ready(std::span<const std::size_t> chunks, std::int64_t columns) override {
+    if (holds_) return keep(chunks, columns);
     if (!scalars_.update || left_out_ || columns == 0) return;
     const auto start = Clock::now();
     begin(columns);
-    optimizer_.update_all(pieces);
+    optimizer_.update_all(chunks);
     seconds_ += seconds_since(start);
   }
   Summed summed(std::int64_t columns) const override {
@@ -57,10 +57,10 @@ class Update final : public GlobalSink {
     const Summed wanted = optimizer_.summed();
     return wanted == Summed::gradients || (scalars_.update && columns > 0) ? wanted : Summed::nothing;
   }
-  void contribute(std::size_t piece, std::int64_t columns, int ranks) override {
+  void contribute(std::size_t chunk, std::int64_t columns, int ranks) override {
     const auto start = Clock::now();
     begin(columns);
-    optimizer_.contribute(piece, ranks);
+    optimizer_.contribute(chunk, ranks);
     seconds_ += seconds_since(start);
   }
   const float* mask() const override { return optimizer_.mask(); }
@@ -72,8 +72,8 @@ class Update final : public GlobalSink {
   double seconds() const { return seconds_; }
 
  private:
-  void keep(std::span<const std::size_t> pieces, std::int64_t columns) {
-    held_.insert(held_.end(), pieces.begin(), pieces.end());
+  void keep(std::span<const std::size_t> chunks, std::int64_t columns) {
+    held_.insert(held_.end(), chunks.begin(), chunks.end());
     held_columns_ = columns;
   }
   void begin(std::int64_t columns) {
@@ -90,10 +90,10 @@ class Update final : public GlobalSink {
 };
 
 // Gradients that are looked at before anybody gets them. They are announced as always, and handed on later.
-class Held final : public PieceSink {
+class Held final : public GradientSink {
  public:
   bool follows_device() const override { return true; }
-  void piece_ready(std::size_t) override {}
+  void chunk_ready(std::size_t) override {}
 };
 
 // `minibatch` counts from 1 in the epoch.
@@ -120,12 +120,12 @@ void check_gradients_or_stop(Training& t, const Batch& batch) {
 }
 
 // Every rank goes on with its exchange, and all see that the result is no number.
-Tally announce_nan(Training& t, const Batch& batch, PieceSink& pieces) {
+Tally announce_nan(Training& t, const Batch& batch, GradientSink& chunks) {
   Parameters& p = t.network->parameters();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Slice& s : p.slices)
     if (!s.sparse_gradient) std::fill_n(p.gradients.data() + s.offset, s.size(), nan);
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) pieces.piece_ready(i);
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) chunks.chunk_ready(i);
   Tally tally;
   tally.criterion = nan;
   tally.criterion_count = static_cast<double>(batch.samples);
@@ -141,13 +141,13 @@ struct Loop {
         plan(p),
         scalars(s),
         update(*training.optimizer, s),
-        pieces(all_pieces(training.network->parameters())) {}
+        chunks(all_chunks(training.network->parameters())) {}
 
   Training& t;
   const EpochPlan& plan;
   const StepScalarsOfEpoch& scalars;
   Update update;
-  std::vector<std::size_t> pieces;      // all of them
+  std::vector<std::size_t> chunks;      // all of them
   std::int64_t minibatches_before = 0;  // of the epoch, where the reader began
   std::int64_t steps = 0;               // since then
   bool late = false;                    // results come some steps later
@@ -183,15 +183,15 @@ std::int64_t number_of(const Loop& loop, std::int64_t minibatch) { return loop.m
   stop_at_nan(loop.t, number_of(loop, e.minibatch), what);
 }
 
-Tally forward_backward(Loop& loop, const Batch& batch, PieceSink& pieces) {
+Tally forward_backward(Loop& loop, const Batch& batch, GradientSink& chunks) {
   Training& t = loop.t;
   try {
-    return t.network->forward_backward(batch, pieces);
+    return t.network->forward_backward(batch, chunks);
   } catch (const LateNumericError& e) {
     stop_at_late_nan(loop, e);
   } catch (const NumericError& e) {
     if (!loop.scalars.bears_nan) stop_at_nan(t, number_of(loop, batch.minibatch), e.what());
-    return announce_nan(t, batch, pieces);
+    return announce_nan(t, batch, chunks);
   }
 }
 
@@ -227,7 +227,7 @@ Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
   }
   if (together) t.strategy->begin_step(columns, loop.update);
   if (!t.strategy->follows_device()) t.network->finish();
-  t.strategy->pieces_ready(loop.pieces);
+  t.strategy->chunks_ready(loop.chunks);
   return tally;
 }
 

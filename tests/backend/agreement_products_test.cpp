@@ -123,7 +123,7 @@ TEST_F(Agreement, ProductsRoundTheirOperands) {
   }
 }
 
-// Pieces of weights begin anywhere.
+// Chunks of weights begin anywhere.
 TEST_F(Agreement, ProductsTakeOperandsThatTensorCoresDoNot) {
   const std::size_t n = 24;
   const Gemm g{.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n};

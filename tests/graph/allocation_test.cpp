@@ -46,9 +46,9 @@ namespace {
 using test::Data;
 using test::GraphBuilder;
 
-class Quiet : public PieceSink {
+class Quiet : public GradientSink {
  public:
-  void piece_ready(std::size_t) override {}
+  void chunk_ready(std::size_t) override {}
 };
 
 TEST(Allocation, CountsAtAll) {

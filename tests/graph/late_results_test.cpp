@@ -140,8 +140,8 @@ TEST_F(LateResults, KeepTheWeightsOfBeforeTheStepThatWasNoNumber) {
   } catch (const NumericError& e) {
     const auto here = make("cpu");
     try {
-      class Nobody final : public PieceSink {
-        void piece_ready(std::size_t) override {}
+      class Nobody final : public GradientSink {
+        void chunk_ready(std::size_t) override {}
       } nobody;
       here->forward_backward(minibatch(spoilt), nobody);
       FAIL() << "the CPU threw nothing";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network as a whole: results, counts, parts, order of the pieces, sparse inputs, statistics, dropout, faults.
+// The network as a whole: results, counts, parts, order of the chunks, sparse inputs, statistics, dropout, faults.
 #include "tutti/network.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(Network, CriterionAndErrorsByHand) {
   EXPECT_EQ(t.evaluations[2].count, 3);
 }
 
-TEST(Network, PiecesComeLastLayerFirstAndCoverEverything) {
+TEST(Network, ChunksComeLastLayerFirstAndCoverEverything) {
   Data d(4);
   d.random("x", 1000);
   d.one_hot("labels", 10);
@@ -91,19 +91,19 @@ TEST(Network, PiecesComeLastLayerFirstAndCoverEverything) {
   EXPECT_EQ(p.slices[3].rows, 600u);
   EXPECT_EQ(p.slices[3].columns, 1000u);
   std::vector<std::size_t> columns(p.slices.size(), 0);
-  for (const auto& piece : p.pieces) {
-    EXPECT_EQ(piece.first_column, columns[piece.slice]);
-    columns[piece.slice] += piece.columns;
-    EXPECT_LE(p.count(piece), std::size_t{1} << 19);
+  for (const auto& chunk : p.chunks) {
+    EXPECT_EQ(chunk.first_column, columns[chunk.slice]);
+    columns[chunk.slice] += chunk.columns;
+    EXPECT_LE(p.count(chunk), std::size_t{1} << 19);
   }
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     EXPECT_EQ(columns[s], p.slices[s].columns);
     EXPECT_EQ(p.slices[s].offset % 16, 0u);
   }
-  EXPECT_EQ(p.pieces.size(), 5u);
+  EXPECT_EQ(p.chunks.size(), 5u);
   Announced sink;
   network->forward_backward(d.batch, sink);
-  ASSERT_EQ(sink.order.size(), p.pieces.size());
+  ASSERT_EQ(sink.order.size(), p.chunks.size());
   for (std::size_t i = 0; i < sink.order.size(); ++i) EXPECT_EQ(sink.order[i], i);
   // An empty share says the same, with zeros.
   Data empty(0);
@@ -125,11 +125,11 @@ TEST(Network, WeightsMayChangeWhenAnnounced) {
   auto calm = ready(graph, d, 6), busy = ready(graph, d, 6);
   Announced nothing;
   calm->forward_backward(d.batch, nothing);
-  struct Spoil : PieceSink {
+  struct Spoil : GradientSink {
     Parameters& p;
     explicit Spoil(Parameters& parameters) : p(parameters) {}
-    void piece_ready(std::size_t i) override {
-      std::fill_n(p.weights.data() + p.offset(p.pieces[i]), p.count(p.pieces[i]),
+    void chunk_ready(std::size_t i) override {
+      std::fill_n(p.weights.data() + p.offset(p.chunks[i]), p.count(p.chunks[i]),
                   std::numeric_limits<float>::quiet_NaN());
     }
   } spoil(busy->parameters());
@@ -316,7 +316,7 @@ TEST(Network, SparseGradientsAreZeroButForTheirLists) {
       const Slice& s = slice_of(*sparse, "E", index);
       EXPECT_TRUE(s.sparse_gradient);
       EXPECT_EQ(s.lines_are_rows, transposed);
-      EXPECT_EQ(std::ranges::count(sparse->parameters().pieces, index, &Piece::slice), 1);
+      EXPECT_EQ(std::ranges::count(sparse->parameters().chunks, index, &Chunk::slice), 1);
       Announced sink;
       const double expected = dense->forward_backward(dense_words.data.batch, sink).criterion;
       // Other words in between: what they touched must be gone again.

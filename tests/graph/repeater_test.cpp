@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stretches of a program: done at first, recorded the second time, repeated then; pieces are announced each time.
+// Stretches of a program: done at first, recorded the second time, repeated then; chunks are announced each time.
 #include "graph/repeater.h"
 
 #include <gmock/gmock.h>
@@ -39,9 +39,9 @@ class CountingRecorder final : public Recorder {
   Counts& counts;
 };
 
-class Pieces final : public PieceSink {
+class Chunks final : public GradientSink {
  public:
-  void piece_ready(std::size_t piece) override { seen.push_back(piece); }
+  void chunk_ready(std::size_t chunk) override { seen.push_back(chunk); }
   std::vector<std::size_t> seen;
 };
 
@@ -50,23 +50,23 @@ class RepeaterTest : public testing::Test {
   void SetUp() override {
     run.columns = {8};
     run.values = {&room, nullptr};
-    run.sink = &pieces;
+    run.sink = &chunks;
   }
-  // A step of one stretch that announces pieces 4 and 5; whether it has really been worked on.
+  // A step of one stretch that announces chunks 4 and 5; whether it has really been worked on.
   bool step(Repeater& repeater) {
-    pieces.seen.clear();
+    chunks.seen.clear();
     const int before = worked;
     repeater.begin(run);
     repeater.run(0, run, [&] {
       ++worked;
-      run.sink->piece_ready(4), run.sink->piece_ready(5);
+      run.sink->chunk_ready(4), run.sink->chunk_ready(5);
     });
-    EXPECT_EQ(pieces.seen, (std::vector<std::size_t>{4, 5}));
+    EXPECT_EQ(chunks.seen, (std::vector<std::size_t>{4, 5}));
     return worked > before;
   }
   std::unique_ptr<Backend> backend = make_backend("cpu");
   graph::Run run{*backend};
-  Pieces pieces;
+  Chunks chunks;
   Counts counts;
   CountingRecorder recorder{counts};
   float room = 0;

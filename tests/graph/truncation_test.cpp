@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Truncated back-propagation: pieces of sequences that carry state from minibatch to minibatch against the sequences in
-// one piece.
+// Truncated back-propagation: chunks of sequences that carry state from minibatch to minibatch against the sequences in
+// one chunk.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rule against a straightforward loop, bit for bit, whatever the sizes and the cut into pieces.
+// Every rule against a straightforward loop, bit for bit, whatever the sizes and the cut into chunks.
 #include <algorithm>
 #include <cmath>
 #include <limits>

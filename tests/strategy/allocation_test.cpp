@@ -28,7 +28,7 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace tutti {
 namespace {
 
-class Ignore : public GlobalSink {
+class Ignore : public ReducedGradientSink {
  public:
   void global_ready(std::size_t, std::int64_t) override {}
 };
@@ -39,7 +39,7 @@ class Contributions : public Ignore {
   explicit Contributions(std::size_t size) : mask_(size) { std::fill_n(mask_.data(), size / 2, 1.0f); }
   Summed summed(std::int64_t) const override { return step_ < 3 ? Summed::gradients_in_full : Summed::contributions; }
   void contribute(std::size_t, std::int64_t, int) override {}
-  void global_ready(std::size_t piece, std::int64_t) override { step_ += piece == 0; }
+  void global_ready(std::size_t chunk, std::int64_t) override { step_ += chunk == 0; }
   const float* mask() const override { return mask_.data(); }
 
  private:
@@ -56,9 +56,9 @@ void expect_no_allocation(Route route, int ranks, int bits, bool async, bool con
     o.data_parallel.gradient_bits = bits;
     o.data_parallel.buffered_async = async;
     Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}, {8, 9000}}, 150);
-    // The last one is sparse: one piece, and a list whose length changes.
-    std::erase_if(p.pieces, [](const Piece& piece) { return piece.slice == 4; });
-    p.pieces.push_back({4, 0, 9000});
+    // The last one is sparse: one chunk, and a list whose length changes.
+    std::erase_if(p.chunks, [](const GradientChunk& chunk) { return chunk.slice == 4; });
+    p.chunks.push_back({4, 0, 9000});
     p.slices[4].sparse_gradient = true;
     p.touched.resize(5);
     p.touched[4].reserve(9000);
@@ -68,14 +68,14 @@ void expect_no_allocation(Route route, int ranks, int bits, bool async, bool con
     strategy->begin_epoch(0);
     Ignore ignore;
     Contributions contributing(p.size());
-    GlobalSink& sink = contributions ? static_cast<GlobalSink&>(contributing) : ignore;
+    ReducedGradientSink& sink = contributions ? static_cast<ReducedGradientSink&>(contributing) : ignore;
     Tally tally = training::tally(comm.rank(), 0);
     const auto one_step = [&] {
       strategy->begin_step(10, sink);
       p.touched[4].clear();
       for (std::uint32_t line = 7u * static_cast<std::uint32_t>(++number % 3); line < 9000; line += 3)
         p.touched[4].push_back(line);
-      for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy->piece_ready(i);
+      for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy->chunk_ready(i);
       strategy->finish_gradients(tally);
     };
     for (int t = 0; t < 4; ++t) one_step();
@@ -118,7 +118,7 @@ TEST(Allocation, AnExchangeOfWeightsAllocatesNothing) {
       Tally tally = training::tally(comm.rank(), 0);
       const auto one_step = [&] {
         strategy.begin_step(10, sink);
-        for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy.piece_ready(i);
+        for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy.chunk_ready(i);
         strategy.finish_gradients(tally);
         strategy.exchange_weights(10 * ranks);
       };

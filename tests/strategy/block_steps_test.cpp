@@ -49,14 +49,14 @@ ParallelTrainOptions outer(std::int64_t per_worker, OuterTerms terms) {
 }
 
 // Plain descent with the rank's own gradients.
-class Descent : public GlobalSink {
+class Descent : public ReducedGradientSink {
  public:
   explicit Descent(Parameters& p) : p_(p) {}
-  void global_ready(std::size_t piece, std::int64_t columns) override {
+  void global_ready(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
     p_.weights.memory().finish();
-    const std::size_t at = p_.offset(p_.pieces[piece]);
-    for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
+    const std::size_t at = p_.offset(p_.chunks[chunk]);
+    for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
   }
   void reset_momentum() override { ++resets; }
@@ -68,7 +68,7 @@ class Descent : public GlobalSink {
 
 struct Course {
   int ranks = 2, epochs = 2, steps = 6;  // steps of an epoch
-  std::size_t columns_per_piece = 1000;
+  std::size_t columns_per_chunk = 1000;
   std::vector<int> empty_ranks = {};
   bool whole_numbers = false;
 
@@ -96,7 +96,7 @@ using Weights = std::vector<std::vector<float>>;
 Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = true) {
   Weights result(static_cast<std::size_t>(run.ranks));
   run_ranks(run.ranks, [&](Communicator& comm) {
-    Parameters p = parameters_of(kShapes, run.columns_per_piece);
+    Parameters p = parameters_of(kShapes, run.columns_per_chunk);
     const auto start = first_weights(p);
     std::copy(start.begin(), start.end(), p.weights.data());
     const auto strategy = make_strategy(o, comm);
@@ -227,7 +227,7 @@ TEST(BlockMomentum, FollowsItsFormula) {
 
 TEST(BlockMomentum, ZeroWithRateOneOverRanksIsModelAveraging) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
-    const Course run{.ranks = ranks, .columns_per_piece = 3};
+    const Course run{.ranks = ranks, .columns_per_chunk = 3};
     for (const bool nesterov : {false, true})
       EXPECT_EQ(train(run, momentum(20, 0, 1.0 / ranks, nesterov)), train(run, averaging(20)));
   }
@@ -379,7 +379,7 @@ TEST(Asa, OfGradientsIsDataParallelSgd) {
   ParallelTrainOptions plain;
   plain.method = ParallelMethod::data_parallel;
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    const Course run{.ranks = ranks, .columns_per_piece = 3};
+    const Course run{.ranks = ranks, .columns_per_chunk = 3};
     const auto expected = train(run, plain);
     EXPECT_EQ(train(run, asa(AsaOptions::What::gradients)), expected);
     EXPECT_EQ(train(run, asa(AsaOptions::What::gradients, ExchangeBits::Kind::full, AsaOptions::Road::library)),
@@ -570,9 +570,9 @@ TEST(Stream, FragmentsOfBlocksOfOneMinibatchAreTheWhole) {
   for (const int ranks : {1, 2, 3})
     for (const auto& o : {averaging(1), momentum(1, 0.5, 1, true), outer(1, {}),
                           outer(1, {.kind = OuterOptimizer::adam, .rate = 0.01})}) {
-      const auto whole = train({.ranks = ranks, .columns_per_piece = 3}, o);
+      const auto whole = train({.ranks = ranks, .columns_per_chunk = 3}, o);
       for (const std::int64_t fragments : {2, 3, 5, 100})
-        EXPECT_EQ(train({.ranks = ranks, .columns_per_piece = 3}, streamed(o, {.fragments = fragments})), whole)
+        EXPECT_EQ(train({.ranks = ranks, .columns_per_chunk = 3}, streamed(o, {.fragments = fragments})), whole)
             << fragments;
     }
 }
@@ -580,7 +580,7 @@ TEST(Stream, FragmentsOfBlocksOfOneMinibatchAreTheWhole) {
 // At the end of an epoch of one block all fragments are exchanged, with what was learned since the last time.
 TEST(Stream, AFragmentIsExchangedWhenItsPartOfTheBlockIsOver) {
   for (const int ranks : {2, 3}) {
-    const Course run{.ranks = ranks, .epochs = 1, .steps = 3, .columns_per_piece = 1000};
+    const Course run{.ranks = ranks, .epochs = 1, .steps = 3, .columns_per_chunk = 1000};
     // Two fragments of blocks of four minibatches: the first is exchanged after two of three, the second at the end.
     const auto found = train(run, streamed(momentum(40, 0.5, 1), {.fragments = 2}));
     const auto once = train(run, momentum(1000, 0.5, 1));
@@ -614,7 +614,7 @@ TEST(Stream, OverlapKeepsTheMeanOfTheRanks) {
     for (const int ranks : {1, 2, 4})
       for (const StreamSettings stream : {StreamSettings{1, 1}, {1, 2}, {3, 1}, {2, 3}}) {
         SCOPED_TRACE(testing::Message() << ranks << " ranks, " << stream.fragments << ", " << stream.overlap);
-        const Course run{.ranks = ranks, .epochs = 2, .steps = 7, .columns_per_piece = 3};
+        const Course run{.ranks = ranks, .epochs = 2, .steps = 7, .columns_per_chunk = 3};
         auto o = streamed(averaging(20), stream);
         o.model_averaging->bits.kind = bits;
         const auto own = train(run, o, false), alone = train(run, elastic(0, 100), false);
@@ -648,17 +648,17 @@ TEST(BlockSteps, NumbersDoNotDependOnTheRoad) {
       auto pulled = elastic(0.2, 2);
       blocks.block_momentum->bits.kind = parts.model_averaging->bits.kind = pulled.easgd.bits.kind = bits;
       for (const auto& o : {blocks, parts, pulled}) {
-        const Course run{.ranks = ranks, .columns_per_piece = 3, .empty_ranks = {1}};
+        const Course run{.ranks = ranks, .columns_per_chunk = 3, .empty_ranks = {1}};
         EXPECT_EQ(train(run, by(o, Route::shared_memory), false), train(run, by(o, Route::stripes), false)) << ranks;
       }
     }
 }
 
-TEST(BlockSteps, NumbersDoNotDependOnPieces) {
+TEST(BlockSteps, NumbersDoNotDependOnChunks) {
   for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true)}) {
     const auto whole = train({.ranks = 3}, o);
     for (const std::size_t columns : {1, 2, 3, 5})
-      EXPECT_EQ(train({.ranks = 3, .columns_per_piece = columns}, o), whole) << columns;
+      EXPECT_EQ(train({.ranks = 3, .columns_per_chunk = columns}, o), whole) << columns;
   }
 }
 
@@ -675,7 +675,7 @@ TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
     strategy->begin_step(10, sink);
     p.touched[0] = {static_cast<std::uint32_t>(comm.rank())};
     for (std::size_t i = 0; i < 8; ++i) p.gradients.data()[8 * comm.rank() + i] = 8;
-    strategy->piece_ready(0);
+    strategy->chunk_ready(0);
     Tally mine;
     mine.samples = 10;
     strategy->finish_gradients(mine);

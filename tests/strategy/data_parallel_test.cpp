@@ -82,7 +82,7 @@ class Reference {
 struct Course {
   int ranks = 2, steps = 4;
   Shapes shapes = kOdd;
-  std::size_t columns_per_piece = 1000;
+  std::size_t columns_per_chunk = 1000;
   bool whole_numbers = false;
   std::vector<int> empty_ranks = {};  // without samples
   int steps_per_epoch = 1000;
@@ -99,7 +99,7 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
   std::vector<std::vector<float>> result;
   std::mutex mutex;
   run_ranks(run.ranks, [&](Communicator& comm) {
-    Parameters p = parameters_of(run.shapes, run.columns_per_piece);
+    Parameters p = parameters_of(run.shapes, run.columns_per_chunk);
     const auto strategy = make_strategy(o, comm);
     strategy->start(p);
     Collector sink(p);
@@ -118,11 +118,11 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
 }
 
 void expect_reference(const Course& run, int bits, bool zero_threshold = true) {
-  SCOPED_TRACE(testing::Message() << bits << " bits on " << run.ranks << " ranks, pieces of " << run.columns_per_piece);
+  SCOPED_TRACE(testing::Message() << bits << " bits on " << run.ranks << " ranks, chunks of " << run.columns_per_chunk);
   auto o = options(bits);
   o.data_parallel.zero_threshold = zero_threshold;
   const auto sums = train(run, o);
-  const Parameters p = parameters_of(run.shapes, run.columns_per_piece);
+  const Parameters p = parameters_of(run.shapes, run.columns_per_chunk);
   Reference reference(p, run.ranks, bits, zero_threshold);
   ASSERT_EQ(sums.size(), static_cast<std::size_t>(run.steps));
   for (int t = 0; t < run.steps; ++t) {
@@ -139,16 +139,16 @@ TEST_P(DataParallel, EqualsTheReferenceOnAnyNumberOfRanks) {
   }
 }
 
-TEST_P(DataParallel, NumbersDoNotDependOnPieces) {
+TEST_P(DataParallel, NumbersDoNotDependOnChunks) {
   for (const std::size_t columns : {1, 2, 3, 5, 19})
-    for (const int ranks : {1, 2, 4}) expect_reference({.ranks = ranks, .columns_per_piece = columns}, 1);
+    for (const int ranks : {1, 2, 4}) expect_reference({.ranks = ranks, .columns_per_chunk = columns}, 1);
 }
 
 TEST_P(DataParallel, ManyGroupsOfMessages) {
   const Shapes large{{300, 400}, {300, 1}, {500, 600}, {500, 1}, {7, 300}, {7, 1}};
   for (const int bits : {1, 32})
     for (const std::size_t columns : {100, 1000})
-      expect_reference({.ranks = 3, .steps = 2, .shapes = large, .columns_per_piece = columns}, bits);
+      expect_reference({.ranks = 3, .steps = 2, .shapes = large, .columns_per_chunk = columns}, bits);
 }
 
 TEST_P(DataParallel, ThirtyTwoBitsEqualThePlainSum) {
@@ -177,7 +177,7 @@ TEST_P(DataParallel, AsynchronousIsSynchronousOneStepLater) {
   for (const int ranks : {1, 2, 4})
     for (const int bits : {1, 8, 32})
       for (const int per_epoch : {1, 3, 1000}) {
-        const Course run{.ranks = ranks, .steps = 6, .columns_per_piece = 3, .steps_per_epoch = per_epoch};
+        const Course run{.ranks = ranks, .steps = 6, .columns_per_chunk = 3, .steps_per_epoch = per_epoch};
         auto late = options(bits);
         late.data_parallel.buffered_async = true;
         const auto now = train(run, options(bits)), behind = train(run, late);

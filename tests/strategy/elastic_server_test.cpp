@@ -34,13 +34,13 @@ EasgdOptions asynchronous(double rate, std::int64_t period = 1, Bits bits = Bits
   return o;
 }
 
-class Descent : public GlobalSink {
+class Descent : public ReducedGradientSink {
  public:
   Descent(Parameters& p, float rate) : p_(p), rate_(rate) {}
-  void global_ready(std::size_t piece, std::int64_t) override {
-    const std::size_t at = p_.offset(p_.pieces[piece]);
+  void global_ready(std::size_t chunk, std::int64_t) override {
+    const std::size_t at = p_.offset(p_.chunks[chunk]);
     p_.weights.memory().finish();
-    for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
+    for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= rate_ * p_.gradients.data()[i];
   }
 

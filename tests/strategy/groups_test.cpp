@@ -45,16 +45,16 @@ std::string errors_of(const std::string& text) {
 }
 
 // Plain descent in eighths.
-class Descent : public GlobalSink {
+class Descent : public ReducedGradientSink {
  public:
   explicit Descent(Parameters& p) : p_(p) {}
-  void global_ready(std::size_t piece, std::int64_t columns) override {
-    EXPECT_EQ(piece, next_) << "pieces come in the order of announcement";
-    next_ = (piece + 1) % p_.pieces.size();
-    columns_of_updates += piece == 0 ? columns : 0;
+  void global_ready(std::size_t chunk, std::int64_t columns) override {
+    EXPECT_EQ(chunk, next_) << "chunks come in the order of announcement";
+    next_ = (chunk + 1) % p_.chunks.size();
+    columns_of_updates += chunk == 0 ? columns : 0;
     p_.weights.memory().finish();
-    const std::size_t at = p_.offset(p_.pieces[piece]);
-    for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
+    const std::size_t at = p_.offset(p_.chunks[chunk]);
+    for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
   }
   void reset_momentum() override { ++resets; }

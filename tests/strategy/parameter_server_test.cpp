@@ -45,15 +45,15 @@ ParallelTrainOptions method(ParallelMethod m) {
 }
 
 // Feeds the run's optimizer, as the step loop does.
-class Sink : public GlobalSink {
+class Sink : public ReducedGradientSink {
  public:
   explicit Sink(Optimizer& optimizer) : optimizer_(optimizer) {}
   void next_step() { begun_ = false; }
-  void global_ready(std::size_t piece, std::int64_t columns) override {
+  void global_ready(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
     if (!std::exchange(begun_, true))
       optimizer_.begin_step({rates().learning_rate, rates().momentum_per_sample, columns});
-    optimizer_.update(piece);
+    optimizer_.update(chunk);
   }
   StepRates rates() const override { return {0.125, 0.9375}; }
 

@@ -71,7 +71,7 @@ Local local(const Course& run, const Parameters& p, int rank, int step) {
 }
 
 // As the network does: wait for what still reads gradients, zero what is listed, list, compute, announce.
-void step(Strategy& strategy, Parameters& p, GlobalSink& sink, const Local& l, int t) {
+void step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const Local& l, int t) {
   strategy.begin_step(100 + t, sink);
   p.gradients.memory().finish();
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
@@ -81,10 +81,10 @@ void step(Strategy& strategy, Parameters& p, GlobalSink& sink, const Local& l, i
     const float* g = p.gradients.data() + p.slices[s].offset;
     EXPECT_TRUE(std::all_of(g, g + p.slices[s].size(), [](float v) { return v == 0; })) << "lists name all that is set";
   }
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) {
-    const std::size_t at = p.offset(p.pieces[i]), n = p.count(p.pieces[i]);
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) {
+    const std::size_t at = p.offset(p.chunks[i]), n = p.count(p.chunks[i]);
     std::copy_n(l.gradient.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);
-    strategy.piece_ready(i);
+    strategy.chunk_ready(i);
   }
   Tally tally = training::tally(0, t);
   strategy.finish_gradients(tally);
@@ -97,14 +97,14 @@ struct Result {
 };
 
 // Keeps lists, too.
-class ListCollector : public GlobalSink {
+class ListCollector : public ReducedGradientSink {
  public:
   explicit ListCollector(Parameters& p) : parameters_(p), collector_(p) {}
-  void global_ready(std::size_t piece, std::int64_t columns) override {
-    if (piece == 0) lists.emplace_back(parameters_.slices.size());
-    const std::size_t slice = parameters_.pieces[piece].slice;
+  void global_ready(std::size_t chunk, std::int64_t columns) override {
+    if (chunk == 0) lists.emplace_back(parameters_.slices.size());
+    const std::size_t slice = parameters_.chunks[chunk].slice;
     lists.back()[slice] = parameters_.touched[slice];
-    collector_.global_ready(piece, columns);
+    collector_.global_ready(chunk, columns);
   }
   const std::vector<std::vector<float>>& sums() const { return collector_.sums; }
   std::vector<Lists> lists;

@@ -42,7 +42,7 @@ struct Trial {
     s.shape = {{2, 3}};
     s.rows = 2, s.columns = 3;
     parameters.slices = {s};
-    parameters.pieces = {{0, 0, 3}};
+    parameters.chunks = {{0, 0, 3}};
     parameters.weights = FloatBuffer(16);
     parameters.gradients = FloatBuffer(16);
     model.view.values[0].values = parameters.weights.span().first(6);

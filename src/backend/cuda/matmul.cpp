@@ -166,7 +166,7 @@ struct Planned {
   }
 };
 
-// Algorithms with wide loads want operands that begin at multiples of 16 bytes; pieces of weights may not.
+// Algorithms with wide loads want operands that begin at multiples of 16 bytes; chunks of weights may not.
 unsigned alignment_of(std::initializer_list<const void*> operands) {
   std::uintptr_t all = 0;
   for (const void* p : operands) all |= reinterpret_cast<std::uintptr_t>(p);

@@ -66,7 +66,7 @@ class Scratch {
 };
 
 // Host memory on its way to the device: copied into pinned memory at once, so that the caller may reuse what he gave.
-// From there small pieces go in the order of the stream. Large ones travel in a stream of their own, while the other
+// From there small chunks go in the order of the stream. Large ones travel in a stream of their own, while the other
 // one still computes what it was given before, to a landing place on the device, and in the order of the stream from
 // there to where they belong. Blocks are added while the earlier ones are in use, so that nobody waits. Several cores
 // copy, for one is slower than the way to the device.

@@ -16,22 +16,22 @@ class BrokenRecordings : public testing::Test {
  protected:
   void SetUp() override { setenv("TUTTI_CACHE", "", 1); }
 
-  static std::uint64_t pieces(const std::function<void()>& call) {
+  static std::uint64_t chunks(const std::function<void()>& call) {
     const std::uint64_t before = cuda_double_calls().single;
     call();
     return cuda_double_calls().single - before;
   }
-  // The same pieces of work before and after a recording that is broken when it comes to the call.
+  // The same chunks of work before and after a recording that is broken when it comes to the call.
   void expect_the_same_behind(const std::function<void()>& call) {
     call();
-    const std::uint64_t before = pieces(call);
+    const std::uint64_t before = chunks(call);
     EXPECT_EQ(backend_.record([&] {
       EXPECT_EQ(cudaStreamSynchronize(backend_.stream()), cudaErrorStreamCaptureUnsupported);
       call();
     }),
               nullptr);
     EXPECT_NE(backend_.obstacle(), "");
-    EXPECT_EQ(pieces(call), before);
+    EXPECT_EQ(chunks(call), before);
     backend_.finish();
   }
 

@@ -35,7 +35,7 @@ Floats trained(const OptimizerOptions& options, const FloatMemory& memory, bool 
   if (!at_once) testing::cut(p, engine);
   const auto optimizer = make_optimizer(options);
   optimizer->bind(p);
-  std::vector<std::size_t> all(p.pieces.size());
+  std::vector<std::size_t> all(p.chunks.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   for (int step = 0; step < 3; ++step) {
     memory.finish();
@@ -50,7 +50,7 @@ Floats trained(const OptimizerOptions& options, const FloatMemory& memory, bool 
     if (at_once)
       optimizer->update_all(all);
     else
-      for (const std::size_t piece : all) optimizer->update(piece);
+      for (const std::size_t chunk : all) optimizer->update(chunk);
     if (!is_host(memory) && before) {
       EXPECT_EQ(counted_calls()->waits, before->waits);
     }

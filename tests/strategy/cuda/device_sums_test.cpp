@@ -66,7 +66,7 @@ class Rank {
     all.rank = 1, all.size[0] = gradient.size(), all.stride[0][0] = all.stride[3][0] = 1;
     backend_->copy(all, room, p_.gradients.data(), false);
     if (!strategy_->follows_device()) backend_->finish();
-    for (std::size_t i = 0; i < p_.pieces.size(); ++i) strategy_->piece_ready(i);
+    for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
     strategy_->finish_gradients(tally);
   }
   // Whole numbers, so that the order of a sum does not matter.
@@ -76,7 +76,7 @@ class Rank {
   // Weights that each rank has moved alone.
   void step_alone(int t) {
     strategy_->begin_step(10, sink_);
-    for (std::size_t i = 0; i < p_.pieces.size(); ++i) strategy_->piece_ready(i);
+    for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
     Tally mine;
     mine.samples = 10;
     strategy_->finish_gradients(mine);

@@ -107,7 +107,7 @@ struct Geometry {
     x_inner = three(xd.strides, 2, 0), y_inner = three(yd.strides, 2, 0), k_inner = three(wd.strides, 2, 0);
     work = type != CUDNN_DATA_FLOAT ? 4 : plain ? 24 : 12;
   }
-  int work = 0;  // beside the one piece that does everything: 16 bits with channels last are the fastest
+  int work = 0;  // beside the one chunk that does everything: 16 bits with channels last are the fastest
 
   // An operand as the device reads it.
   std::vector<double> read(const Operand& o) const {
@@ -159,7 +159,7 @@ constexpr std::size_t workspace_bytes = 64;
 
 // Into the queue: sums in double of products of two operands, at(index in x, index in w, index in y) says of which and
 // where to, then alpha and beta, then finish(index, value). Before that the workspace is spoilt: nobody else may want
-// what lies there. Then `idle` pieces that do nothing.
+// what lies there. Then `idle` chunks that do nothing.
 template <class At, class Finish>
 cudnnStatus_t enqueue_convolution(cudaStream_t stream, const Geometry& g, const Operand& left, const Operand& right,
                                   std::size_t count, float a, float b, void* to, void* workspace, int idle,

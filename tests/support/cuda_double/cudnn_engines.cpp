@@ -39,7 +39,7 @@ constexpr int columns_of_fault = 211;  // it is tried with no others
 struct Traits {
   std::vector<cudnnBackendNumericalNote_t> notes;
   int bits;     // behind the point, of what it reads as float32
-  int quicker;  // than the older calls, in pieces of work
+  int quicker;  // than the older calls, in chunks of work
 };
 Traits traits_of(std::int64_t engine) {
   switch (engine) {

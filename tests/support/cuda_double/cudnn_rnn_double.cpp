@@ -63,7 +63,7 @@ bool keeps(const CudnnDoubleRnn& r, const CudnnDoubleRnnData& x, std::size_t byt
   return bytes >= Reserve::floats(Steps(x.lengths).columns, r.cells) * sizeof(float) && on_device(reserve, bytes);
 }
 
-// The faster algorithm takes fewer pieces of time. With an odd number of cells its bits change from call to call.
+// The faster algorithm takes fewer chunks of time. With an odd number of cells its bits change from call to call.
 cudnnStatus_t into_queue(cudnnHandle_t h, const CudnnDoubleRnn& r, void* work, std::size_t bytes,
                          std::function<void()> pass) {
   const cudaError_t status = enqueue(h->stream, [=] {

@@ -32,7 +32,7 @@ struct Device {
   const int key = new_key();
   bool open = false;       // its memory, where there is no key
   int closings = 0;        // asked for, where there is none
-  std::uint64_t time = 0;  // pieces of work done
+  std::uint64_t time = 0;  // chunks of work done
   bool faulted = false;    // told to whoever waits next; of a real device that is the end
   CudaDoubleCalls calls;
 

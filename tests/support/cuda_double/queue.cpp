@@ -288,7 +288,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   reach(*e);
   return waited();
 }
-// A piece of work takes a millisecond.
+// A chunk of work takes a millisecond.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (unknown(begin) || unknown(end) || !begin->has_time || !end->has_time || begin->recorded == 0 ||
       end->recorded == 0)
