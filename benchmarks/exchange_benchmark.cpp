@@ -53,8 +53,8 @@ void step(Communicator& comm, Way& way, std::span<const float> source) {
     spent += since(start);
   }
   const auto start = Clock::now();
-  Tally tally;
-  way.strategy.finish_gradients(tally);
+  StepMetrics metrics;
+  way.strategy.finish_gradients(metrics);
   way.seconds.push_back(largest_of_ranks(comm, spent + since(start)));
 }
 

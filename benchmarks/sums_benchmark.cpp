@@ -42,8 +42,8 @@ double once(Communicator& comm, Way& way) {
   const auto start = Clock::now();
   way.strategy->begin_step(1, sink);
   for (std::size_t i = 0; i < p.chunks.size(); ++i) way.strategy->chunk_ready(i);
-  Tally tally;
-  way.strategy->finish_gradients(tally);
+  StepMetrics metrics;
+  way.strategy->finish_gradients(metrics);
   return largest_of_ranks(comm, since(start));
 }
 

@@ -98,13 +98,13 @@ class Network {
   // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each chunk is announced
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
-  Tally forward_backward(const Batch&, GradientSink& chunks);
+  StepMetrics forward_backward(const Batch&, GradientSink& chunks);
   // On a device the host need not wait for a step to know its criterion: from now on forward_backward() tells what
   // criterion and evaluations were some calls earlier (samples and columns are those of the call), and take_late() what
   // is still missing, one step after the other. Where one is not a number, weights have not changed since, and both
   // throw LateNumericError. Returns whether it is so; nothing may be missing when this is called.
   bool tell_late(bool on);
-  std::optional<Tally> take_late();
+  std::optional<StepMetrics> take_late();
   std::int64_t told_minibatch() const;  // whose results have come last, by Batch::minibatch
   // Throws NumericError if the criterion of this share is not a number. Running statistics may be spoilt.
   void explain_nan(const Batch&);
@@ -117,7 +117,7 @@ class Network {
   void clear_gradients();
   // Criterion and evaluations without training (dropout off, running statistics). The inputs of `next` may be on their
   // way to the device meanwhile, if it is what evaluate() gets next.
-  Tally evaluate(const Batch&, const Batch* next = nullptr);
+  StepMetrics evaluate(const Batch&, const Batch* next = nullptr);
   // Forward up to the nodes of plan_evaluation; their values (columns x elements) until the next call.
   struct Output {
     std::string name;

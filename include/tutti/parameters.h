@@ -97,7 +97,7 @@ struct Parameters {
 void clear_lines(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients);
 
 // What a step adds up beside the gradients. Travels with them, in doubles and 64-bit counts.
-struct Tally {
+struct StepMetrics {
   std::int64_t samples = 0;  // real samples
   std::int64_t columns = 0;  // samples including packing gaps: the N of momentum, clipping and regularisation
   double criterion = 0;      // summed over samples
@@ -107,7 +107,7 @@ struct Tally {
   };
   std::vector<Evaluation> evaluations;
 
-  Tally& operator+=(const Tally& o) {
+  StepMetrics& operator+=(const StepMetrics& o) {
     samples += o.samples, columns += o.columns, criterion += o.criterion, criterion_count += o.criterion_count;
     if (evaluations.size() < o.evaluations.size()) evaluations.resize(o.evaluations.size());
     for (std::size_t i = 0; i < o.evaluations.size(); ++i)

@@ -72,7 +72,7 @@ struct ExchangeStats {
 };
 
 // The step of the loop, in order:
-//   begin_step(columns, sink); network backward -> chunk_ready(i) for every chunk; finish_gradients(tally);
+//   begin_step(columns, sink); network backward -> chunk_ready(i) for every chunk; finish_gradients(metrics);
 //   the loop's optimizer has been fed through `sink` by then; exchange_weights(samples).
 // At an epoch's end: settle(sink); end_epoch(sink). Around validation and checkpoints: show_common_weights() and
 // take_back_weights(); what is archived is archived between the two.
@@ -109,21 +109,21 @@ class Strategy : public GradientSink {
   virtual bool sums_only() const { return false; }
   // The local gradient of a chunk is complete (the network's call); its exchange may start.
   void chunk_ready(std::size_t chunk) override = 0;
-  // All chunks were announced. Delivers the outstanding global chunks and makes this step's tally global.
-  virtual void finish_gradients(Tally&) = 0;
-  // Whether criterion and evaluations in those tallies may be of an earlier step, the same on all ranks. When no more
-  // steps are to come for now, finish_late() does for what is missing what finish_gradients() does for a tally.
+  // All chunks were announced. Delivers the outstanding global chunks and makes this step's metrics global.
+  virtual void finish_gradients(StepMetrics&) = 0;
+  // Whether criterion and evaluations in those metrics may be of an earlier step, the same on all ranks. When no more
+  // steps are to come for now, finish_late() does for what is missing what finish_gradients() does for a metrics.
   virtual bool takes_late_results() const { return false; }
-  virtual void finish_late(Tally&) {}
+  virtual void finish_late(StepMetrics&) {}
   virtual void exchange_weights(std::int64_t global_samples) { (void)global_samples; }
   // Epoch end, or a checkpoint that wants nothing in flight: completes what is pending and delivers it to `global`.
   virtual void settle(ReducedGradientSink& global) { (void)global; }
-  // After settle(): what the tallies of finish_gradients() have not yet contained (only when they run a step behind).
-  virtual Tally take_pending_tally() { return {}; }
-  // After settle(), where the tallies of finish_gradients() are this rank's own: what the others have added since the
+  // After settle(): what the metrics of finish_gradients() have not yet contained (only when they run a step behind).
+  virtual StepMetrics pending_metrics_and_reset() { return {}; }
+  // After settle(), where the metrics of finish_gradients() are this rank's own: what the others have added since the
   // last call.
-  virtual Tally take_tally_of_others() { return {}; }
-  // Whether those tallies, added up over the ranks, count every sample once: false where another rank tells the same.
+  virtual StepMetrics metrics_of_others_and_reset() { return {}; }
+  // Whether those metrics, added up over the ranks, count every sample once: false where another rank tells the same.
   virtual bool counts_once() const { return true; }
   // The epoch has no more steps: what the ranks still owe each other for it.
   virtual void end_epoch(ReducedGradientSink& global) { (void)global; }

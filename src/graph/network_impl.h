@@ -131,12 +131,12 @@ struct Network::Impl {
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds what the roots of `e` say about a part: the one that has just been run, or one whose sums have been kept.
-  void tally(Executable& e, Tally& t) const { tally(e, e.run.columns, e.run.sums.get(), t); }
-  void tally(Executable& e, std::span<const std::size_t> columns, const double* sums, Tally&) const;
+  void metrics(Executable& e, StepMetrics& t) const { metrics(e, e.run.columns, e.run.sums.get(), t); }
+  void metrics(Executable& e, std::span<const std::size_t> columns, const double* sums, StepMetrics&) const;
   double total(Executable& e, std::size_t node, const double* sums) const;
   bool can_tell_late() const;
   void keep_results(Executable& e);
-  void tell_earliest(Tally&);
+  void tell_earliest(StepMetrics&);
   // Values of the backend where the host can read them: the same, or a copy in `room`.
   std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& room) const;
   [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);

@@ -37,7 +37,8 @@ double Network::Impl::total(Executable& e, std::size_t node, const double* sums)
 }
 
 // Values with a sample axis count their own samples, all others those of the default axis.
-void Network::Impl::tally(Executable& e, std::span<const std::size_t> columns, const double* sums, Tally& t) const {
+void Network::Impl::metrics(Executable& e, std::span<const std::size_t> columns, const double* sums,
+                            StepMetrics& t) const {
   const auto& code = e.program.code();
   const double samples = static_cast<double>(code.axes.empty() ? 0 : columns[default_axis(code)]);
   const auto count = [&](std::size_t node) {
@@ -69,15 +70,15 @@ void Network::Impl::keep_results(Executable& e) {
   late->keep(*backend, e.run.columns, e.run.sums.get(), code.tensors.size(), code.of_node.at(*criterion).tensor);
 }
 
-void Network::Impl::tell_earliest(Tally& tally) {
+void Network::Impl::tell_earliest(StepMetrics& metrics) {
   const graph::LateResults::Step& step = late->earliest();
   backend->wait_for(step.mark);
   for (std::size_t p = 0; p < step.used; ++p)
-    this->tally(*training, step.parts[p].columns, step.parts[p].sums.get(), tally);
+    this->metrics(*training, step.parts[p].columns, step.parts[p].sums.get(), metrics);
   told_minibatch = step.minibatch;
   const std::int64_t position = step.position;
   late->drop_earliest();
-  if (std::isnan(tally.criterion))
+  if (std::isnan(metrics.criterion))
     throw LateNumericError(
         position, told_minibatch,
         fmt::format("The training criterion '{}' is not a number (NAN)", graph.nodes[*criterion].name));
@@ -93,13 +94,13 @@ bool Network::tell_late(bool on) {
   return true;
 }
 
-std::optional<Tally> Network::take_late() {
+std::optional<StepMetrics> Network::take_late() {
   Impl& m = *impl_;
   if (!m.late || m.late->empty()) return {};
-  Tally tally;
-  tally.evaluations.resize(m.evaluations.size());
-  m.tell_earliest(tally);
-  return tally;
+  StepMetrics metrics;
+  metrics.evaluations.resize(m.evaluations.size());
+  m.tell_earliest(metrics);
+  return metrics;
 }
 
 std::int64_t Network::told_minibatch() const { return impl_->told_minibatch; }
@@ -113,10 +114,10 @@ void Network::explain_nan(const Batch& batch) {
     m.attach(e, batch, part);
     e.program.forward(e.run);
     m.backend->finish();
-    Tally tally;
-    tally.evaluations.resize(m.evaluations.size());
-    m.tally(e, tally);
-    if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
+    StepMetrics metrics;
+    metrics.evaluations.resize(m.evaluations.size());
+    m.metrics(e, metrics);
+    if (std::isnan(metrics.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
   }
 }
 

@@ -284,13 +284,13 @@ void Network::Impl::join_backward(Executable& e) {
   e.run.sum_over_ranks = nullptr;
 }
 
-Tally Network::forward_backward(const Batch& batch, GradientSink& chunks) {
+StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) {
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
   Executable& e = *m.training;
-  Tally tally;
-  tally.samples = tally.columns = batch.samples;
-  tally.evaluations.resize(m.evaluations.size());
+  StepMetrics metrics;
+  metrics.samples = metrics.columns = batch.samples;
+  metrics.evaluations.resize(m.evaluations.size());
   // Unless it is told late the criterion is looked at before the first chunk is announced; by then a device is busy
   // with the backward pass.
   struct Untold {
@@ -302,8 +302,8 @@ Tally Network::forward_backward(const Batch& batch, GradientSink& chunks) {
     if (!untold) return;
     const auto [part, mark] = *std::exchange(untold, {});
     m.backend->wait_for(mark);
-    m.tally(e, tally);
-    if (!std::isnan(tally.criterion)) return;
+    m.metrics(e, metrics);
+    if (!std::isnan(metrics.criterion)) return;
     m.join_backward(e);
     m.report_not_finite(e, batch, part, *m.criterion);
   };
@@ -341,8 +341,8 @@ Tally Network::forward_backward(const Batch& batch, GradientSink& chunks) {
     e.run.sum_over_ranks = nullptr;
   }
   if (!chunks.follows_device()) m.backend->finish();
-  if (m.late && m.late->full()) m.tell_earliest(tally);
-  return tally;
+  if (m.late && m.late->full()) m.tell_earliest(metrics);
+  return metrics;
 }
 
 void Network::scale_gradients(double scale, bool divide) {
@@ -364,12 +364,12 @@ void Network::clear_gradients() {
   impl_->backend->fill(0, impl_->parameters.gradients.data(), impl_->parameters.size());
 }
 
-Tally Network::evaluate(const Batch& batch, const Batch* next) {
+StepMetrics Network::evaluate(const Batch& batch, const Batch* next) {
   Impl& m = *impl_;
   Executable& e = m.evaluating();
-  Tally tally;
-  tally.samples = tally.columns = batch.samples;
-  tally.evaluations.resize(m.evaluations.size());
+  StepMetrics metrics;
+  metrics.samples = metrics.columns = batch.samples;
+  metrics.evaluations.resize(m.evaluations.size());
   e.run.weights_version = m.backend->new_version();
   if (!e.was_sent(batch)) e.sent = {};
   const std::size_t parts = m.parts(e, batch).size();
@@ -379,9 +379,9 @@ Tally Network::evaluate(const Batch& batch, const Batch* next) {
     e.program.forward(e.run);
     if (next && p + 1 == parts) m.send(e, *next);
     m.backend->finish();
-    m.tally(e, tally);
+    m.metrics(e, metrics);
   }
-  return tally;
+  return metrics;
 }
 
 std::vector<Network::Output> Network::forward(const Batch& batch) {

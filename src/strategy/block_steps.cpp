@@ -17,7 +17,7 @@ BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, 
     : settings_(std::move(settings)),
       rule_(std::move(rule)),
       comm_(comm),
-      tallies_(comm),
+      metrics_(comm),
       counts_(static_cast<std::size_t>(comm.size())),
       lines_(settings_.tells_exchanges, settings_.print_every),
       road_(std::move(settings_.road)) {}
@@ -87,10 +87,10 @@ void BlockSteps::begin_epoch(std::int64_t) {
   lines_.begin_epoch();
 }
 
-void BlockSteps::finish_gradients(Tally& tally) {
-  mine_ += tally;
-  since_.mine += tally.samples;
-  minibatch_samples_ = tally.samples;
+void BlockSteps::finish_gradients(StepMetrics& metrics) {
+  mine_ += metrics;
+  since_.mine += metrics.samples;
+  minibatch_samples_ = metrics.samples;
 }
 
 void BlockSteps::exchange_weights(std::int64_t global_samples) {
@@ -198,12 +198,12 @@ void BlockSteps::exchange_by_library() {
 void BlockSteps::settle(ReducedGradientSink&) {
   if (stream_) stream_->settle();
   if (std::exchange(tallied_, true)) return;
-  tallies_.begin(mine_);
-  others_ += without(tallies_.finish(), mine_);
+  metrics_.begin(mine_);
+  others_ += without(metrics_.finish(), mine_);
   clear(mine_);
 }
 
-Tally BlockSteps::take_tally_of_others() { return std::exchange(others_, {}); }
+StepMetrics BlockSteps::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
 
 void BlockSteps::show_common_weights() {
   assert(!shown_);
@@ -312,7 +312,7 @@ void BlockSteps::archive_common(Archive& a) {
 
 ExchangeStats BlockSteps::take_stats() {
   ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += tallies_.take_bytes();
+  stats.bytes_sent += metrics_.take_bytes();
   return stats;
 }
 

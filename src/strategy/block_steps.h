@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "strategy/block_rules.h"
 #include "strategy/fragment_stream.h"
+#include "strategy/metrics_all_reduce.h"
 #include "strategy/stripe_exchange.h"
 #include "strategy/sync_point_lines.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
 
@@ -44,12 +44,12 @@ class BlockSteps : public Strategy {
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(Tally&) override;
+  void finish_gradients(StepMetrics&) override;
   bool takes_late_results() const override { return true; }
-  void finish_late(Tally& tally) override { mine_ += tally; }
+  void finish_late(StepMetrics& metrics) override { mine_ += metrics; }
   void exchange_weights(std::int64_t global_samples) override;
   void settle(ReducedGradientSink&) override;
-  Tally take_tally_of_others() override;
+  StepMetrics metrics_of_others_and_reset() override;
   void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
   void take_back_weights() override;
@@ -102,9 +102,9 @@ class BlockSteps : public Strategy {
   bool shown_ = false;
   std::int64_t moves_ = 0;  // exchanges so far
 
-  TallyExchange tallies_;
+  MetricsAllReduce metrics_;
   bool tallied_ = true;
-  Tally mine_, others_;  // since the last settle(); of the others, not taken yet
+  StepMetrics mine_, others_;  // since the last settle(); of the others, not taken yet
 
   std::vector<std::int64_t> counts_;  // samples by rank
   ExchangeStats stats_;

@@ -26,9 +26,9 @@ void clear(FloatBuffer& buffer) {
   std::fill_n(buffer.data(), buffer.size(), 0.0f);
 }
 
-void clear(Tally& tally, std::size_t evaluations) {
-  tally.evaluations.resize(evaluations);
-  tutti::clear(tally);
+void clear(StepMetrics& metrics, std::size_t evaluations) {
+  metrics.evaluations.resize(evaluations);
+  tutti::clear(metrics);
 }
 
 // "16 bits" for levels, "float16" for numbers.
@@ -44,7 +44,7 @@ int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::i
 }  // namespace
 
 DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Road road, Communicator& comm)
-    : options_(options), print_every_(print_every), comm_(comm), tallies_(comm), road_(std::move(road)) {}
+    : options_(options), print_every_(print_every), comm_(comm), metrics_(comm), road_(std::move(road)) {}
 
 void DataParallel::start(Parameters& parameters) {
   parameters_ = &parameters;
@@ -196,14 +196,14 @@ void DataParallel::ready_behind(std::size_t chunk) {
   exchange_->advance();
 }
 
-void DataParallel::finish_gradients(Tally& tally) {
+void DataParallel::finish_gradients(StepMetrics& metrics) {
   assert(announced_ == parameters_->chunks.size());
   ++steps_;
   if (options_.buffered_async) {
-    finish_behind(tally);
+    finish_behind(metrics);
     pending_ = {true, columns_};
   } else {
-    tallies_.begin(tally);
+    metrics_.begin(metrics);
     if (!passes_through()) {
       while (delivered_ < announced_) {
         exchange_->complete(exchange_->group_of(delivered_));
@@ -212,30 +212,30 @@ void DataParallel::finish_gradients(Tally& tally) {
       if (std::exchange(left_over_, false)) exchange_->use({});
       exchange_->flush();
     }
-    tally = tallies_.finish();
+    metrics = metrics_.finish();
   }
   print_times();
 }
 
-// What comes is the tally before.
-void DataParallel::finish_behind(Tally& tally) {
-  if (tallies_.pending())
-    late_tally_ = tallies_.finish();
+// What comes is the metrics before.
+void DataParallel::finish_behind(StepMetrics& metrics) {
+  if (metrics_.pending())
+    late_metrics_ = metrics_.finish();
   else
-    clear(late_tally_, tally.evaluations.size());
-  tallies_.begin(tally);
-  std::swap(tally, late_tally_);
+    clear(late_metrics_, metrics.evaluations.size());
+  metrics_.begin(metrics);
+  std::swap(metrics, late_metrics_);
 }
 
-void DataParallel::finish_late(Tally& tally) {
-  if (options_.buffered_async) return finish_behind(tally);
-  tallies_.begin(tally);
-  tally = tallies_.finish();
+void DataParallel::finish_late(StepMetrics& metrics) {
+  if (options_.buffered_async) return finish_behind(metrics);
+  metrics_.begin(metrics);
+  metrics = metrics_.finish();
 }
 
 void DataParallel::settle(ReducedGradientSink& global) {
   if (!std::exchange(pending_.any, false)) {
-    clear(late_tally_, 0);
+    clear(late_metrics_, 0);
     return;
   }
   for (std::size_t g = 0; g < exchange_->groups(); ++g) {
@@ -243,13 +243,13 @@ void DataParallel::settle(ReducedGradientSink& global) {
     deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, global);
   }
   exchange_->flush();
-  late_tally_ = tallies_.finish();
+  late_metrics_ = metrics_.finish();
 }
 
-Tally DataParallel::take_pending_tally() {
-  Tally tally = late_tally_;
-  clear(late_tally_, tally.evaluations.size());
-  return tally;
+StepMetrics DataParallel::pending_metrics_and_reset() {
+  StepMetrics metrics = late_metrics_;
+  clear(late_metrics_, metrics.evaluations.size());
+  return metrics;
 }
 
 void DataParallel::print_times() {
@@ -282,7 +282,7 @@ void DataParallel::archive(Archive& a) {
 ExchangeStats DataParallel::take_stats() {
   ExchangeStats stats = std::exchange(earlier_, {});
   if (exchange_) stats += exchange_->take_stats();
-  stats.bytes_sent += tallies_.take_bytes();
+  stats.bytes_sent += metrics_.take_bytes();
   return stats;
 }
 

@@ -8,9 +8,9 @@
 
 #include "comm/agreement.h"
 #include "strategy/local.h"
+#include "strategy/metrics_all_reduce.h"
 #include "strategy/options.h"
 #include "strategy/stripe_exchange.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
 
@@ -31,11 +31,11 @@ class DataParallel : public Strategy {
   bool sums_only() const override { return !options_.buffered_async && local_residual_.size() == 0; }
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(Tally&) override;
+  void finish_gradients(StepMetrics&) override;
   bool takes_late_results() const override { return true; }
-  void finish_late(Tally&) override;
+  void finish_late(StepMetrics&) override;
   void settle(ReducedGradientSink& global) override;
-  Tally take_pending_tally() override;
+  StepMetrics pending_metrics_and_reset() override;
   bool sums_contributions() const override { return !options_.buffered_async; }
   bool sums_on_devices() const override { return road_.device_sums != nullptr; }
   void archive(Archive&) override;
@@ -59,7 +59,7 @@ class DataParallel : public Strategy {
   void ready_behind(std::size_t chunk);
   void deliver_what_is_there();
   void deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global);
-  void finish_behind(Tally&);
+  void finish_behind(StepMetrics&);
   void print_times();
 
   DataParallelOptions options_;
@@ -73,7 +73,7 @@ class DataParallel : public Strategy {
   const float* mask_ = nullptr;  // while contributions are summed
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<StripeExchange> exchange_;
-  TallyExchange tallies_;
+  MetricsAllReduce metrics_;
   ExchangeStats earlier_;  // of exchanges that a change of bits has replaced
 
   FloatBuffer local_residual_, owner_residual_;
@@ -84,7 +84,7 @@ class DataParallel : public Strategy {
   std::int64_t columns_ = 0;
   std::size_t announced_ = 0, delivered_ = 0;  // chunks, in this step
   Pending pending_;
-  Tally late_tally_;
+  StepMetrics late_metrics_;
 
   std::int64_t steps_ = 0;
   double worked_before_ = 0, waited_before_ = 0;

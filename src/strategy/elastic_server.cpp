@@ -157,7 +157,7 @@ void ElasticServer::meet_at_centre() {
 void ElasticServer::settle(ReducedGradientSink&) {
   meet_at_centre();
   if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
-  others_ += tally_of_others(comm_, mine_);
+  others_ += metrics_of_others(comm_, mine_);
   mine_ = {};
 }
 
@@ -178,7 +178,7 @@ void ElasticServer::fetch_centre() {
       comm_.broadcast(plan.owner, std::as_writable_bytes(centre_.span().subspan(run.offset, run.size())));
 }
 
-Tally ElasticServer::take_tally_of_others() { return std::exchange(others_, {}); }
+StepMetrics ElasticServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
 
 void ElasticServer::show_common_weights() {
   assert(!shown_);

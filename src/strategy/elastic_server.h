@@ -12,9 +12,9 @@
 #include "strategy/asa_options.h"
 #include "strategy/elastic_desk.h"
 #include "strategy/encoded_questions.h"
+#include "strategy/metrics_all_reduce.h"
 #include "strategy/server.h"
 #include "strategy/sync_point_lines.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
@@ -31,14 +31,14 @@ class ElasticServer final : public Strategy {
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
   void chunk_ready(std::size_t chunk) override { global_->global_ready(chunk, columns_); }
   void chunks_ready(std::span<const std::size_t> chunks) override { global_->globals_ready(chunks, columns_); }
-  void finish_gradients(Tally& tally) override {
-    mine_ += tally;
-    lines_.add(tally.samples, tally.samples);
+  void finish_gradients(StepMetrics& metrics) override {
+    mine_ += metrics;
+    lines_.add(metrics.samples, metrics.samples);
   }
   void exchange_weights(std::int64_t global_samples) override;
   void settle(ReducedGradientSink&) override;
   void end_epoch(ReducedGradientSink&) override;
-  Tally take_tally_of_others() override;
+  StepMetrics metrics_of_others_and_reset() override;
   void show_common_weights() override;
   void take_back_weights() override;
   bool steps_alone() const override { return true; }
@@ -84,7 +84,7 @@ class ElasticServer final : public Strategy {
   std::int64_t steps_ = 0;  // since the last exchange
   std::int64_t columns_ = 0;
   ReducedGradientSink* global_ = nullptr;
-  Tally mine_, others_;  // since the last settle(); of the others, not taken yet
+  StepMetrics mine_, others_;  // since the last settle(); of the others, not taken yet
   ExchangeStats stats_;
   std::int64_t moves_ = 0;  // exchanges in all
   SyncPointLines lines_;    // of this rank: the others exchange when they get there

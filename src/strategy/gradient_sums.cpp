@@ -43,8 +43,8 @@ void LibrarySums::unite_lists() {
   });
 }
 
-void LibrarySums::finish_gradients(Tally& tally) {
-  tallies_.begin(tally);
+void LibrarySums::finish_gradients(StepMetrics& metrics) {
+  metrics_.begin(metrics);
   const auto start = Clock::now();
   comm_.all_reduce_sum(parameters_->gradients.span());
   if (comm_.size() > 1) {
@@ -54,12 +54,12 @@ void LibrarySums::finish_gradients(Tally& tally) {
   stats_.wait += seconds_since(start);
   ++stats_.exchanges;
   global_->globals_ready(chunks_, columns_);
-  tally = tallies_.finish();
+  metrics = metrics_.finish();
 }
 
 ExchangeStats LibrarySums::take_stats() {
   ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += tallies_.take_bytes();
+  stats.bytes_sent += metrics_.take_bytes();
   return stats;
 }
 

@@ -9,7 +9,7 @@
 
 #include "comm/agreement.h"
 #include "strategy/local.h"
-#include "strategy/tally_exchange.h"
+#include "strategy/metrics_all_reduce.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
@@ -17,14 +17,14 @@ namespace tutti {
 class LibrarySums : public Strategy {
  public:
   // `remark` for a line about the exchange.
-  LibrarySums(Communicator& comm, std::string remark) : comm_(comm), tallies_(comm), remark_(std::move(remark)) {}
+  LibrarySums(Communicator& comm, std::string remark) : comm_(comm), metrics_(comm), remark_(std::move(remark)) {}
   void start(Parameters&) override;
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
   bool leaves_out_steps() const override { return true; }
   bool sums_only() const override { return true; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
   void chunk_ready(std::size_t) override {}
-  void finish_gradients(Tally&) override;
+  void finish_gradients(StepMetrics&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;
 
@@ -32,7 +32,7 @@ class LibrarySums : public Strategy {
   void unite_lists();
 
   Communicator& comm_;
-  TallyExchange tallies_;
+  MetricsAllReduce metrics_;
   std::string remark_;
   Parameters* parameters_ = nullptr;
   std::vector<std::size_t> chunks_;  // their numbers

@@ -47,11 +47,12 @@ class LevelArchive : public Archive {
 // What two levels have spent together; groups of groups count as within.
 ExchangeStats stats_of_levels(ExchangeStats within, const ExchangeStats& between);
 
-// Collective in the group: the first rank tells the others whether sums have come, for how many columns, and the tally.
+// Collective in the group: the first rank tells the others whether sums have come, for how many columns, and the
+// metrics.
 class LeaderNews {
  public:
   explicit LeaderNews(Communicator& group) : comm_(group) {}
-  void pass_on(bool& delivered, std::int64_t& columns, Tally&);
+  void pass_on(bool& delivered, std::int64_t& columns, StepMetrics&);
 
  private:
   Communicator& comm_;

@@ -110,31 +110,31 @@ void GroupedGradients::deliver_what_is_there() {
     deliver_run();
 }
 
-void GroupedGradients::deliver_rest(Tally& tally) {
+void GroupedGradients::deliver_rest(StepMetrics& metrics) {
   bool delivered = parts_.between && sent_ == parameters_->chunks.size();
   assert(delivered || !parts_.between || sent_ == 0);
-  if (carriers_ < parts_.layout.size()) news_.pass_on(delivered, sent_columns_, tally);
+  if (carriers_ < parts_.layout.size()) news_.pass_on(delivered, sent_columns_, metrics);
   if (!delivered) return;
   for (; next_run_ < columns_->runs(); deliver_run()) columns_->complete(next_run_);
   columns_->flush();
   sent_ = next_run_ = 0;
 }
 
-void GroupedGradients::finish_gradients(Tally& tally) {
-  parts_.inside->finish_gradients(tally);
+void GroupedGradients::finish_gradients(StepMetrics& metrics) {
+  parts_.inside->finish_gradients(metrics);
   if (!std::exchange(open_, false)) return;  // nothing has come out of the group yet
   assert(summed_ == parameters_->chunks.size());
-  if (parts_.between) parts_.between->finish_gradients(tally);
-  deliver_rest(tally);
+  if (parts_.between) parts_.between->finish_gradients(metrics);
+  deliver_rest(metrics);
 }
 
-void GroupedGradients::finish_late(Tally& tally) {
-  parts_.inside->finish_late(tally);
-  if (parts_.between) parts_.between->finish_late(tally);
+void GroupedGradients::finish_late(StepMetrics& metrics) {
+  parts_.inside->finish_late(metrics);
+  if (parts_.between) parts_.between->finish_late(metrics);
   if (carriers_ >= parts_.layout.size()) return;
   bool delivered = false;
   std::int64_t columns = 0;
-  news_.pass_on(delivered, columns, tally);
+  news_.pass_on(delivered, columns, metrics);
 }
 
 void GroupedGradients::settle(ReducedGradientSink& global) {
@@ -142,20 +142,20 @@ void GroupedGradients::settle(ReducedGradientSink& global) {
   late_ = {};
   parts_.inside->settle(from_inside_);
   if (std::exchange(open_, false)) {  // a minibatch that the group has only summed now
-    Tally tally = parts_.inside->take_pending_tally();
-    if (parts_.between) parts_.between->finish_gradients(tally);
-    deliver_rest(tally);
-    late_ = tally;
+    StepMetrics metrics = parts_.inside->pending_metrics_and_reset();
+    if (parts_.between) parts_.between->finish_gradients(metrics);
+    deliver_rest(metrics);
+    late_ = metrics;
   }
   columns_->arm();
   sent_ = next_run_ = 0;
-  Tally tally;
+  StepMetrics metrics;
   if (parts_.between) {
     parts_.between->settle(from_between_);
-    tally = parts_.between->take_pending_tally();
+    metrics = parts_.between->pending_metrics_and_reset();
   }
-  deliver_rest(tally);
-  late_ += tally;
+  deliver_rest(metrics);
+  late_ += metrics;
 }
 
 void GroupedGradients::end_epoch(ReducedGradientSink& global) {

@@ -24,13 +24,13 @@ class GroupedGradients : public Strategy {
   bool follows_device() const override { return parts_.inside->follows_device(); }
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(Tally&) override;
+  void finish_gradients(StepMetrics&) override;
   bool takes_late_results() const override {
     return parts_.inside->takes_late_results() && (!parts_.between || parts_.between->takes_late_results());
   }
-  void finish_late(Tally&) override;
+  void finish_late(StepMetrics&) override;
   void settle(ReducedGradientSink& global) override;
-  Tally take_pending_tally() override { return std::exchange(late_, {}); }
+  StepMetrics pending_metrics_and_reset() override { return std::exchange(late_, {}); }
   bool sums_contributions() const override { return parts_.contributes; }
   bool sums_on_devices() const override {
     return parts_.inside->sums_on_devices() || (parts_.between && parts_.between->sums_on_devices());
@@ -69,7 +69,7 @@ class GroupedGradients : public Strategy {
   void feed();
   void deliver_run();
   void deliver_what_is_there();
-  void deliver_rest(Tally&);
+  void deliver_rest(StepMetrics&);
 
   GroupParts parts_;
   int carriers_;
@@ -89,7 +89,7 @@ class GroupedGradients : public Strategy {
   std::size_t summed_ = 0, fed_ = 0;     // chunks that the group has summed, and that have been given on
   std::size_t sent_ = 0, next_run_ = 0;  // chunks with their sum over the groups, and the run to be delivered next
   std::int64_t sent_columns_ = 0;
-  Tally late_;
+  StepMetrics late_;
 };
 
 }  // namespace tutti

@@ -20,7 +20,7 @@ GroupedWeights::GroupedWeights(WeightLevels levels, Communicator& all)
     : levels_(std::move(levels)),
       all_(all),
       sizes_(2 * static_cast<std::size_t>(levels_.lower_ranks->size())),
-      tallies_(all) {
+      metrics_(all) {
   if (levels_.free && passes_on()) patient_ = std::make_unique<PatientNews>(*levels_.tells);
 }
 
@@ -78,12 +78,12 @@ void GroupedWeights::lower_ready(std::span<const std::size_t> chunks, std::int64
   }
 }
 
-void GroupedWeights::finish_gradients(Tally& tally) {
-  levels_.lower->finish_gradients(tally);
-  mine_ += tally;
+void GroupedWeights::finish_gradients(StepMetrics& metrics) {
+  levels_.lower->finish_gradients(metrics);
+  mine_ += metrics;
   if (!levels_.upper) return;
   if (!lower_has_weights()) {
-    Tally copy = tally;
+    StepMetrics copy = metrics;
     return levels_.upper->finish_gradients(copy);
   }
   clear(nothing_);
@@ -92,11 +92,11 @@ void GroupedWeights::finish_gradients(Tally& tally) {
 }
 
 // Weights are exchanged by what the upper strategy counts itself, whatever the results are.
-void GroupedWeights::finish_late(Tally& tally) {
-  levels_.lower->finish_late(tally);
-  mine_ += tally;
+void GroupedWeights::finish_late(StepMetrics& metrics) {
+  levels_.lower->finish_late(metrics);
+  mine_ += metrics;
   if (!levels_.upper || lower_has_weights()) return;
-  Tally copy = tally;
+  StepMetrics copy = metrics;
   levels_.upper->finish_late(copy);
 }
 
@@ -163,16 +163,16 @@ bool GroupedWeights::upper_may_move(std::int64_t global_samples) {
   return may != 0;
 }
 
-// The tallies of all ranks, however their strategies have counted.
+// The metrics of all ranks, however their strategies have counted.
 void GroupedWeights::settle(ReducedGradientSink& global) {
   sink_ = &global;
   updated_ = false;
   levels_.lower->settle(from_lower_);
-  late_ = levels_.lower->take_pending_tally();
-  levels_.lower->take_tally_of_others();
+  late_ = levels_.lower->pending_metrics_and_reset();
+  levels_.lower->metrics_of_others_and_reset();
   if (levels_.upper) {
     if (late_.samples > 0) {
-      Tally copy = late_;
+      StepMetrics copy = late_;
       levels_.upper->finish_gradients(copy);
     }
   }
@@ -183,29 +183,29 @@ void GroupedWeights::settle(ReducedGradientSink& global) {
   if (last) raise([&](Strategy& upper) { upper.exchange_weights(some); });
   if (levels_.upper) {
     levels_.upper->settle(from_upper_);
-    levels_.upper->take_tally_of_others();
+    levels_.upper->metrics_of_others_and_reset();
   }
   if (patient_) {
     PatientNews::Words met{};
     tell(met);
   }
   if (levels_.free) pass_weights_on();
-  // A group that was dealt nothing, or a rank that serves, has the others' tallies to take all the same.
+  // A group that was dealt nothing, or a rank that serves, has the others' metrics to take all the same.
   if (std::exchange(tallied_, true) && !levels_.free) return;
   mine_ += late_;
   clear(nothing_);
-  others_ += without(tally_of_all(levels_.counts ? mine_ : nothing_), mine_);
+  others_ += without(metrics_of_all(levels_.counts ? mine_ : nothing_), mine_);
   clear(mine_);
 }
 
-Tally GroupedWeights::tally_of_all(const Tally& mine) {
+StepMetrics GroupedWeights::metrics_of_all(const StepMetrics& mine) {
   if (lots_) {
-    Tally all = tally_of_others(all_, mine);
+    StepMetrics all = metrics_of_others(all_, mine);
     all += mine;
     return all;
   }
-  tallies_.begin(mine);
-  return tallies_.finish();
+  metrics_.begin(mine);
+  return metrics_.finish();
 }
 
 void GroupedWeights::end_epoch(ReducedGradientSink& global) {

@@ -11,7 +11,7 @@
 
 #include "strategy/group_lots.h"
 #include "strategy/group_parts.h"
-#include "strategy/tally_exchange.h"
+#include "strategy/metrics_all_reduce.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
@@ -22,7 +22,7 @@ struct WeightLevels {
   std::unique_ptr<Strategy> lower;
   std::unique_ptr<Strategy> upper;  // null on ranks that others act for
   bool leaders_act = true;          // for all `lower_ranks`; otherwise every rank acts for itself
-  bool counts = true;               // the tally that this rank sees is to be counted, not a copy of another one's
+  bool counts = true;               // the metrics that this rank sees is to be counted, not a copy of another one's
   bool free = false;                // the upper exchange waits for no other group; settling it moves weights
   int workers = 0, servers = 0;     // in that exchange: groups, and ranks that only serve
   bool runs_behind = false;         // the lower strategy updates a minibatch late; told where the upper one is free
@@ -45,15 +45,15 @@ class GroupedWeights : public Strategy {
   bool follows_device() const override { return levels_.lower->follows_device(); }
   void chunk_ready(std::size_t chunk) override { levels_.lower->chunk_ready(chunk); }
   void chunks_ready(std::span<const std::size_t> chunks) override { levels_.lower->chunks_ready(chunks); }
-  void finish_gradients(Tally&) override;
+  void finish_gradients(StepMetrics&) override;
   bool takes_late_results() const override {
     return levels_.lower->takes_late_results() && (!levels_.upper || levels_.upper->takes_late_results());
   }
-  void finish_late(Tally&) override;
+  void finish_late(StepMetrics&) override;
   void exchange_weights(std::int64_t global_samples) override;
   void settle(ReducedGradientSink& global) override;
-  Tally take_pending_tally() override { return std::exchange(late_, {}); }
-  Tally take_tally_of_others() override { return std::exchange(others_, {}); }
+  StepMetrics pending_metrics_and_reset() override { return std::exchange(late_, {}); }
+  StepMetrics metrics_of_others_and_reset() override { return std::exchange(others_, {}); }
   void end_epoch(ReducedGradientSink& global) override;
   void show_common_weights() override;
   void take_back_weights() override;
@@ -119,7 +119,7 @@ class GroupedWeights : public Strategy {
   void tell(PatientNews::Words& news);
   void pass_weights_on();
   void begin_lots();
-  Tally tally_of_all(const Tally& mine);
+  StepMetrics metrics_of_all(const StepMetrics& mine);
   bool upper_may_move(std::int64_t global_samples);
 
   WeightLevels levels_;
@@ -140,11 +140,11 @@ class GroupedWeights : public Strategy {
   std::int64_t moves_ = 0;
   bool resets_ = false;  // the upper strategy has asked for it
 
-  TallyExchange tallies_;
+  MetricsAllReduce metrics_;
   bool tallied_ = true;
-  Tally mine_, nothing_, late_, others_;  // mine: since the last settle()
-  double passing_ = 0;                    // seconds
-  std::int64_t passed_on_ = 0;            // values, to others of the group
+  StepMetrics mine_, nothing_, late_, others_;  // mine: since the last settle()
+  double passing_ = 0;                          // seconds
+  std::int64_t passed_on_ = 0;                  // values, to others of the group
 };
 
 }  // namespace tutti

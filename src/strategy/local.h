@@ -39,7 +39,7 @@ class Local : public Strategy {
     global_->globals_ready(chunks, columns_);
   }
   bool sums_contributions() const override { return true; }
-  void finish_gradients(Tally&) override {}
+  void finish_gradients(StepMetrics&) override {}
   bool takes_late_results() const override { return true; }
   std::int64_t shares_from(std::int64_t) const override { return std::numeric_limits<std::int64_t>::max(); }
   std::string describe() const override { return "no exchange"; }

@@ -165,14 +165,14 @@ void ParameterServer::chunks_ready(std::span<const std::size_t> chunks) {
   if (questions_) questions_->advance();
 }
 
-void ParameterServer::finish_gradients(Tally& tally) {
-  step_tally_ = tally;
-  since_mine_ += tally.samples;
-  since_fetch_ += tally.samples;
+void ParameterServer::finish_gradients(StepMetrics& metrics) {
+  step_metrics_ = metrics;
+  since_mine_ += metrics.samples;
+  since_fetch_ += metrics.samples;
   columns_since_ += columns_;
   if (options_.backup_workers == 0) return;
   sync(live_->gradients.data(), true);  // now, so that what is dropped is not reported
-  if (dropped_now_) clear(tally);
+  if (dropped_now_) clear(metrics);
 }
 
 bool ParameterServer::due() const {
@@ -188,13 +188,13 @@ void ParameterServer::exchange_weights(std::int64_t global_samples) {
     if (accrues_) worker_->accrue();
     sync(accrues_ ? worker_->take_accrued() : live_->gradients.data(),
          options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
-  } else if (pushes_gradients() && step_tally_.samples > 0) {
+  } else if (pushes_gradients() && step_metrics_.samples > 0) {
     // The worker goes on alone with its own updates; the servers get the sum.
     worker_->accrue();
     global_->globals_ready(chunks_, columns_);
   }
   ++step_;
-  if (!std::exchange(dropped_now_, false)) mine_ += step_tally_;
+  if (!std::exchange(dropped_now_, false)) mine_ += step_metrics_;
 }
 
 // One push, and unless it is pipelined its answer. Rounds over the servers begin with this rank's own.
@@ -339,7 +339,7 @@ void ParameterServer::settle(ReducedGradientSink& global) {
   load_shards();
   forget_what_was_pushed();
   collected_ = false;
-  others_ += tally_of_others(comm_, mine_);
+  others_ += metrics_of_others(comm_, mine_);
   clear(mine_);
   add_up_counts();
 }
@@ -388,7 +388,7 @@ void ParameterServer::tell_push(const ExchangeStats& before) const {
                         wait + work, wait));
 }
 
-Tally ParameterServer::take_tally_of_others() { return std::exchange(others_, {}); }
+StepMetrics ParameterServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
 std::int64_t ParameterServer::take_dropped_samples() { return std::exchange(dropped_, 0); }
 
 void ParameterServer::end_epoch(ReducedGradientSink&) {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "strategy/encoded_questions.h"
+#include "strategy/metrics_all_reduce.h"
 #include "strategy/push_worker.h"
 #include "strategy/server_admission.h"
 #include "strategy/server_options.h"
 #include "strategy/server_shard.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
 
@@ -46,10 +46,10 @@ class ParameterServer : public Strategy {
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
   void chunk_ready(std::size_t chunk) override { chunks_ready(std::span(&chunk, 1)); }
   void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(Tally&) override;
+  void finish_gradients(StepMetrics&) override;
   void exchange_weights(std::int64_t global_samples) override;
   void settle(ReducedGradientSink&) override;
-  Tally take_tally_of_others() override;
+  StepMetrics metrics_of_others_and_reset() override;
   std::int64_t take_dropped_samples() override;
   void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
@@ -134,7 +134,7 @@ class ParameterServer : public Strategy {
   std::int64_t epoch_ = 0;
   std::int64_t columns_ = 0;
   ReducedGradientSink* global_ = nullptr;
-  Tally step_tally_, mine_, others_;
+  StepMetrics step_metrics_, mine_, others_;
   StalenessCounts counts_, all_counts_;
   ExchangeStats stats_;
   bool told_ = false, begun_ = false;

@@ -51,12 +51,12 @@ class Staged : public Strategy {
   bool follows_device() const override { return now_->follows_device(); }
   void chunk_ready(std::size_t chunk) override { now_->chunk_ready(chunk); }
   void chunks_ready(std::span<const std::size_t> chunks) override { now_->chunks_ready(chunks); }
-  void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
+  void finish_gradients(StepMetrics& metrics) override { now_->finish_gradients(metrics); }
   bool takes_late_results() const override { return now_->takes_late_results(); }
-  void finish_late(Tally& tally) override { now_->finish_late(tally); }
+  void finish_late(StepMetrics& metrics) override { now_->finish_late(metrics); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
   void settle(ReducedGradientSink& global) override { now_->settle(global); }
-  Tally take_tally_of_others() override { return now_->take_tally_of_others(); }
+  StepMetrics metrics_of_others_and_reset() override { return now_->metrics_of_others_and_reset(); }
   void end_epoch(ReducedGradientSink& global) override { now_->end_epoch(global); }
   // Also before the first epoch, when a resumed run has weights of its own already.
   void show_common_weights() override { after_->show_common_weights(); }
@@ -64,7 +64,7 @@ class Staged : public Strategy {
   // Ranks that work through the same data have the same optimizer state anyway.
   bool steps_alone() const override { return before_->steps_alone() || after_->steps_alone(); }
   bool sums_contributions() const override { return before_->sums_contributions() && after_->sums_contributions(); }
-  Tally take_pending_tally() override { return now_->take_pending_tally(); }
+  StepMetrics pending_metrics_and_reset() override { return now_->pending_metrics_and_reset(); }
   std::int64_t shares_from(std::int64_t epoch) const override {
     if (epoch == first_epoch_) return first_sample_;
     return epoch < first_epoch_ ? before_->shares_from(epoch) : after_->shares_from(epoch);

@@ -17,7 +17,7 @@ namespace tutti {
 
 namespace {
 
-void archive_tally(Archive& a, const std::string& name, Tally& t) {
+void archive_metrics(Archive& a, const std::string& name, StepMetrics& t) {
   a(name + "/samples", t.samples);
   a(name + "/columns", t.columns);
   a(name + "/criterion", t.criterion);
@@ -118,8 +118,8 @@ void CheckpointState::archive(Archive& a) {
   a("minibatch size", minibatch_size);
   a("learning rate", learning_rate);
   a("previous criterion", previous_criterion);
-  archive_tally(a, "epoch tally", epoch_tally);
-  archive_tally(a, "interval tally", interval_tally);
+  archive_metrics(a, "epoch tally", epoch_metrics);
+  archive_metrics(a, "interval tally", interval_metrics);
   if (a.has("adjust/learning rate")) adjust.archive(a);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
 }

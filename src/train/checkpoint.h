@@ -28,9 +28,9 @@ struct CheckpointState {
   std::int64_t minibatch_size = 0;
   double learning_rate = 0;  // per sample
   double previous_criterion = 0;
-  Tally epoch_tally;  // of samples_in_epoch
+  StepMetrics epoch_metrics;  // of samples_in_epoch
   std::int64_t dropped_samples = 0;
-  Tally interval_tally;  // of the minibatches not reported yet
+  StepMetrics interval_metrics;  // of the minibatches not reported yet
   AdjustState adjust;
 
   void archive(Archive&);

@@ -25,9 +25,9 @@ CheckpointState state_of(const Training& t) {
   s.learning_rate = settings.learning_rate;
   s.previous_criterion = t.adjust.previous_criterion;
   s.adjust = t.adjust;
-  s.epoch_tally = t.progress.epoch_tally;
+  s.epoch_metrics = t.progress.epoch_metrics;
   s.dropped_samples = t.progress.dropped_samples;
-  s.interval_tally = t.report->interval_tally();
+  s.interval_metrics = t.report->interval_metrics();
   return s;
 }
 
@@ -76,10 +76,10 @@ void load(Training& t, const ResumePoint& point) {
                   "epoch's model with a fresh optimizer",
                   point.checkpoint),
       [&] { return load_state(point, *t.optimizer, *t.world); });
-  t.progress = {s.epoch,       s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
-                s.epoch_tally, s.dropped_samples};
+  t.progress = {s.epoch,         s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
+                s.epoch_metrics, s.dropped_samples};
   t.adjust = s.adjust;
-  t.resumed = Resumed{point, s.interval_tally};
+  t.resumed = Resumed{point, s.interval_metrics};
 }
 
 void log_finished(const Training& t, const ResumePoint& point) {
@@ -139,7 +139,7 @@ void roll_back(Training& t, std::int64_t epoch) {
 void save_final_model(Training& t) {
   t.progress.epoch = t.sgd.max_epochs;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
-  t.progress.epoch_tally = {};
+  t.progress.epoch_metrics = {};
   t.progress.dropped_samples = 0;
   t.strategy->show_common_weights();
   store(t);

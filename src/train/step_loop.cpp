@@ -120,18 +120,18 @@ void check_gradients_or_stop(Training& t, const Batch& batch) {
 }
 
 // Every rank goes on with its exchange, and all see that the result is no number.
-Tally announce_nan(Training& t, const Batch& batch, GradientSink& chunks) {
+StepMetrics announce_nan(Training& t, const Batch& batch, GradientSink& chunks) {
   Parameters& p = t.network->parameters();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Slice& s : p.slices)
     if (!s.sparse_gradient) std::fill_n(p.gradients.data() + s.offset, s.size(), nan);
   for (std::size_t i = 0; i < p.chunks.size(); ++i) chunks.chunk_ready(i);
-  Tally tally;
-  tally.criterion = nan;
-  tally.criterion_count = static_cast<double>(batch.samples);
-  tally.columns = batch.columns;
-  tally.evaluations.assign(t.network->evaluations().size(), {0, static_cast<double>(batch.samples)});
-  return tally;
+  StepMetrics metrics;
+  metrics.criterion = nan;
+  metrics.criterion_count = static_cast<double>(batch.samples);
+  metrics.columns = batch.columns;
+  metrics.evaluations.assign(t.network->evaluations().size(), {0, static_cast<double>(batch.samples)});
+  return metrics;
 }
 
 // What the steps of one run_epoch() share.
@@ -183,7 +183,7 @@ std::int64_t number_of(const Loop& loop, std::int64_t minibatch) { return loop.m
   stop_at_nan(loop.t, number_of(loop, e.minibatch), what);
 }
 
-Tally forward_backward(Loop& loop, const Batch& batch, GradientSink& chunks) {
+StepMetrics forward_backward(Loop& loop, const Batch& batch, GradientSink& chunks) {
   Training& t = loop.t;
   try {
     return t.network->forward_backward(batch, chunks);
@@ -215,12 +215,12 @@ bool leaves_out(Training& t, bool finite) {
 bool finite_gradients(Training& t) { return t.network->unscale_gradients(t.reader->ahead()); }
 
 // Nobody gets a gradient before all are known to be finite.
-Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
+StepMetrics look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
   Training& t = loop.t;
   const bool together = t.strategy->leaves_out_steps();
   if (!together) t.strategy->begin_step(columns, loop.update);
   Held held;
-  const Tally tally = forward_backward(loop, batch, held);
+  const StepMetrics metrics = forward_backward(loop, batch, held);
   if (leaves_out(t, t.strategy->agree(finite_gradients(t)))) {
     t.network->clear_gradients();
     if (together) loop.update.leave_out();
@@ -228,7 +228,7 @@ Tally look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
   if (together) t.strategy->begin_step(columns, loop.update);
   if (!t.strategy->follows_device()) t.network->finish();
   t.strategy->chunks_ready(loop.chunks);
-  return tally;
+  return metrics;
 }
 
 // Gradients travel as they come; their sums, equal on all ranks, are looked at before they change a weight.
@@ -237,7 +237,7 @@ void look_at_sums(Loop& loop) {
   loop.update.let_go();
 }
 
-Tally local_gradients(Loop& loop, const Batch& batch) {
+StepMetrics local_gradients(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   const std::int64_t columns = t.strategy->step_columns(batch.samples, batch.columns, batch.global_columns);
   if (t.loss_scale.seeks()) {
@@ -249,19 +249,19 @@ Tally local_gradients(Loop& loop, const Batch& batch) {
   return forward_backward(loop, batch, *t.strategy);
 }
 
-Tally compute_and_exchange(Loop& loop, const Batch& batch) {
+StepMetrics compute_and_exchange(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   t.fault_hook.before_step();
   if (t.traces) trace_nodes(t, batch);
   if (t.sgd.gradient_check) check_gradients_or_stop(t, batch);
   loop.update.next_step();
-  Tally tally = local_gradients(loop, batch);
-  tally.samples = batch.samples;
-  t.strategy->finish_gradients(tally);
+  StepMetrics metrics = local_gradients(loop, batch);
+  metrics.samples = batch.samples;
+  t.strategy->finish_gradients(metrics);
   if (loop.update.holds()) look_at_sums(loop);
   if (!t.strategy->follows_device()) t.network->finish();
   t.strategy->exchange_weights(batch.global_samples);
-  return tally;
+  return metrics;
 }
 
 // The host does not wait for a device within a step where nobody wants it to know anything.
@@ -271,8 +271,8 @@ bool may_be_late(const Loop& loop) {
          !loop.scalars.bears_nan && !t.loss_scale.seeks() && !t.sgd.gradient_check;
 }
 
-void check_sum(const Loop& loop, const Tally& tally, std::int64_t minibatch) {
-  if (std::isnan(tally.criterion) && !loop.scalars.bears_nan)
+void check_sum(const Loop& loop, const StepMetrics& metrics, std::int64_t minibatch) {
+  if (std::isnan(metrics.criterion) && !loop.scalars.bears_nan)
     stop_at_nan(loop.t, number_of(loop, minibatch), "The sum over the ranks is not a number");
 }
 
@@ -281,10 +281,10 @@ void take_late_results(Loop& loop) {
   Training& t = loop.t;
   const auto start = Clock::now();
   try {
-    while (auto tally = t.network->take_late()) {
-      t.strategy->finish_late(*tally);
-      check_sum(loop, *tally, t.network->told_minibatch());
-      t.report->add(*tally);
+    while (auto metrics = t.network->take_late()) {
+      t.strategy->finish_late(*metrics);
+      check_sum(loop, *metrics, t.network->told_minibatch());
+      t.report->add(*metrics);
     }
   } catch (const LateNumericError& e) {
     stop_at_late_nan(loop, e);
@@ -295,17 +295,17 @@ void take_late_results(Loop& loop) {
 void step(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   const auto start = Clock::now();
-  Tally tally;
+  StepMetrics metrics;
   if (t.constant_predictor.counts() && !loop.scalars.trial) t.constant_predictor.add(batch);
-  if (t.strategy->joins_step(batch.samples)) tally = compute_and_exchange(loop, batch);
+  if (t.strategy->joins_step(batch.samples)) metrics = compute_and_exchange(loop, batch);
   loop.working += seconds_since(start);
   ++loop.steps;
 
-  check_sum(loop, tally, loop.late ? t.network->told_minibatch() : batch.minibatch);
+  check_sum(loop, metrics, loop.late ? t.network->told_minibatch() : batch.minibatch);
   const std::int64_t samples = batch.position + batch.global_samples, minibatches = number_of(loop, batch.minibatch);
   const std::int64_t more_samples = samples - std::exchange(t.progress.samples_in_epoch, samples);
   const std::int64_t more_minibatches = minibatches - std::exchange(t.progress.minibatches_in_epoch, minibatches);
-  t.report->add(tally);
+  t.report->add(metrics);
   if (loop.late && t.report->line_due_within(more_minibatches)) take_late_results(loop);
   t.report->step(more_samples, more_minibatches);
 }
@@ -317,10 +317,10 @@ void settle(Loop& loop) {
   loop.update.next_step();
   t.strategy->settle(loop.update);
   loop.working += seconds_since(start);
-  t.report->add(t.strategy->take_pending_tally());
-  t.report->add_to_epoch(t.strategy->take_tally_of_others());
+  t.report->add(t.strategy->pending_metrics_and_reset());
+  t.report->add_to_epoch(t.strategy->metrics_of_others_and_reset());
   t.progress.dropped_samples += t.strategy->take_dropped_samples();
-  t.progress.epoch_tally = t.report->epoch_tally();
+  t.progress.epoch_metrics = t.report->epoch_metrics();
 }
 
 void checkpoint_common_weights(Training& t) {

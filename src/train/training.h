@@ -28,13 +28,13 @@ struct Progress {
   std::int64_t samples_in_epoch = 0;  // already done of it
   std::int64_t minibatches_in_epoch = 0;
   std::int64_t total_samples_seen = 0;  // by finished epochs, as the log counts them
-  Tally epoch_tally;                    // of the samples_in_epoch
+  StepMetrics epoch_metrics;            // of the samples_in_epoch
   std::int64_t dropped_samples = 0;     // of them: computed or left out in vain
 };
 
 struct Resumed {
   ResumePoint point;
-  Tally interval_tally;  // what the report had not printed yet
+  StepMetrics interval_metrics;  // what the report had not printed yet
 };
 
 struct Training {
@@ -67,7 +67,7 @@ struct Training {
 
 // Up to the first minibatch after `samples` samples of the epoch, with results under that prefix; leaves weights,
 // progress and all else where the trial has taken them. Collective.
-Tally run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
+StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
 
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
 void train(Training&);
@@ -85,7 +85,7 @@ void run_epoch(Training&, const EpochPlan&, const StepScalarsOfEpoch&, std::int6
 // src/train/evaluate.cpp: criterion and evaluations over all that `plan` covers, summed over the ranks.
 // Prints the interval lines of semantics 15.3 every `interval` minibatches when interval > 0.
 struct EvaluationRun {
-  std::vector<Tally::Evaluation> sums;
+  std::vector<StepMetrics::Evaluation> sums;
   std::int64_t samples = 0, minibatches = 0;
 };
 struct EvaluationLines {

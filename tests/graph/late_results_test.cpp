@@ -20,7 +20,7 @@ constexpr std::size_t behind = graph::LateResults::steps;
 const std::vector<std::size_t> samples = {8, 8, 20, 8, 0, 8, 5, 8, 17, 0, 8, 8};
 
 struct Trained {
-  std::vector<Tally> tallies;               // of each step
+  std::vector<StepMetrics> metrics;         // of each step
   std::vector<std::vector<float>> weights;  // behind each step; of late ones, in the end
   std::vector<std::vector<float>> seen;     // behind each step, by a host that does not wait
 };
@@ -67,16 +67,16 @@ class LateResults : public testing::Test {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const Batch batch = minibatch(i);
       updates.begin(batch);
-      const Tally tally = network->forward_backward(batch, updates);
-      EXPECT_EQ(tally.samples, batch.samples);
-      if (!late || i >= behind) t.tallies.push_back(tally);
+      const StepMetrics metrics = network->forward_backward(batch, updates);
+      EXPECT_EQ(metrics.samples, batch.samples);
+      if (!late || i >= behind) t.metrics.push_back(metrics);
       if (late && i >= behind) {
         EXPECT_EQ(network->told_minibatch(), static_cast<std::int64_t>(i - behind));
       }
       t.seen.push_back(as_they_are(parameters));
       if (!late) t.weights.push_back(weights_of(*network));
     }
-    while (const auto tally = network->take_late()) t.tallies.push_back(*tally);
+    while (const auto metrics = network->take_late()) t.metrics.push_back(*metrics);
     t.weights.push_back(weights_of(*network));
     return t;
   }
@@ -90,9 +90,9 @@ TEST_F(LateResults, AreThoseOfEachStep) {
   if (skipped) return;
   const Trained at_once = train(false), late = train(true);
   EXPECT_EQ(at_once.weights.back(), late.weights.back());
-  ASSERT_EQ(at_once.tallies.size(), late.tallies.size());
+  ASSERT_EQ(at_once.metrics.size(), late.metrics.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const Tally &a = at_once.tallies[i], &b = late.tallies[i];
+    const StepMetrics &a = at_once.metrics[i], &b = late.metrics[i];
     EXPECT_EQ(a.criterion, b.criterion) << "step " << i;
     EXPECT_EQ(a.criterion_count, b.criterion_count) << "step " << i;
     EXPECT_EQ(a.evaluations[0].sum, b.evaluations[0].sum) << "step " << i;

@@ -64,7 +64,7 @@ TEST(Network, CriterionAndErrorsByHand) {
   Network network(b.graph(), {});
   network.bind(d.infos);
   network.plan_evaluation(8, {});
-  const Tally t = network.evaluate(d.batch);
+  const StepMetrics t = network.evaluate(d.batch);
   const double first = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0)) - 3;
   const double second = std::log(2 * std::exp(5.0) + 1) - 5, third = std::log(1 + 2 * std::exp(1.0)) - 1;
   EXPECT_NEAR(t.criterion, first + second + third, 1e-6);
@@ -109,7 +109,7 @@ TEST(Network, ChunksComeLastLayerFirstAndCoverEverything) {
   Data empty(0);
   empty.dense("x", {}), empty.dense("labels", {});
   Announced same;
-  const Tally t = network->forward_backward(empty.batch, same);
+  const StepMetrics t = network->forward_backward(empty.batch, same);
   EXPECT_EQ(same.order, sink.order);
   EXPECT_EQ(t.samples, 0);
   EXPECT_EQ(t.evaluations.size(), 2u);
@@ -145,11 +145,11 @@ TEST(Network, PartsAddUpToTheWhole) {
     const auto graph = classifier(17, 13, 5, activation).graph();
     auto whole = ready(graph, d, 23);
     Announced sink;
-    const Tally expected = whole->forward_backward(d.batch, sink);
+    const StepMetrics expected = whole->forward_backward(d.batch, sink);
     for (const std::int64_t plan : {1, 5, 22}) {
       auto parts = ready(graph, d, plan);
       Announced other;
-      const Tally t = parts->forward_backward(d.batch, other);
+      const StepMetrics t = parts->forward_backward(d.batch, other);
       EXPECT_EQ(other.order, sink.order);
       EXPECT_NEAR(t.criterion, expected.criterion, 1e-5);
       EXPECT_EQ(t.criterion_count, 23);
@@ -607,7 +607,7 @@ TEST(Network, SeveralDynamicAxes) {
   d.batch.streams[1].sequence_begin = short_ones;
   auto whole = ready(b.graph(), d, 6), parts = ready(b.graph(), d, 4);
   Announced sink;
-  const Tally a = whole->forward_backward(d.batch, sink), c = parts->forward_backward(d.batch, sink);
+  const StepMetrics a = whole->forward_backward(d.batch, sink), c = parts->forward_backward(d.batch, sink);
   EXPECT_NEAR(a.criterion, c.criterion, 1e-5);
   EXPECT_EQ(a.criterion_count, 6);
   EXPECT_EQ(c.criterion_count, 6);

@@ -69,14 +69,14 @@ void expect_no_allocation(Route route, int ranks, int bits, bool async, bool con
     Ignore ignore;
     Contributions contributing(p.size());
     ReducedGradientSink& sink = contributions ? static_cast<ReducedGradientSink&>(contributing) : ignore;
-    Tally tally = training::tally(comm.rank(), 0);
+    StepMetrics metrics = training::metrics(comm.rank(), 0);
     const auto one_step = [&] {
       strategy->begin_step(10, sink);
       p.touched[4].clear();
       for (std::uint32_t line = 7u * static_cast<std::uint32_t>(++number % 3); line < 9000; line += 3)
         p.touched[4].push_back(line);
       for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy->chunk_ready(i);
-      strategy->finish_gradients(tally);
+      strategy->finish_gradients(metrics);
     };
     for (int t = 0; t < 4; ++t) one_step();
     comm.barrier();
@@ -115,11 +115,11 @@ TEST(Allocation, AnExchangeOfWeightsAllocatesNothing) {
       strategy.start(p);
       strategy.begin_epoch(0);
       Ignore sink;
-      Tally tally = training::tally(comm.rank(), 0);
+      StepMetrics metrics = training::metrics(comm.rank(), 0);
       const auto one_step = [&] {
         strategy.begin_step(10, sink);
         for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy.chunk_ready(i);
-        strategy.finish_gradients(tally);
+        strategy.finish_gradients(metrics);
         strategy.exchange_weights(10 * ranks);
       };
       for (int t = 0; t < 3; ++t) one_step();

@@ -84,7 +84,7 @@ struct Course {
 std::vector<float> first_weights(const Parameters& p) { return gradient(p, 77, 0, true); }
 
 void one_step(const Course& run, Strategy& strategy, Parameters& p, Descent& sink, int rank, int t) {
-  Tally mine;
+  StepMetrics mine;
   mine.samples = run.share(rank);
   mine.criterion = t + 0.5, mine.criterion_count = static_cast<double>(mine.samples);
   step(strategy, p, sink, gradient(p, rank, t, run.whole_numbers), mine, run.share(rank));
@@ -676,7 +676,7 @@ TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
     p.touched[0] = {static_cast<std::uint32_t>(comm.rank())};
     for (std::size_t i = 0; i < 8; ++i) p.gradients.data()[8 * comm.rank() + i] = 8;
     strategy->chunk_ready(0);
-    Tally mine;
+    StepMetrics mine;
     mine.samples = 10;
     strategy->finish_gradients(mine);
     strategy->exchange_weights(20);
@@ -687,8 +687,8 @@ TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
   });
 }
 
-// Within a block the tallies are the rank's own; the rest comes when the epoch ends, and comes once.
-TEST(BlockSteps, TalliesOfTheOthersComeAtTheEnd) {
+// Within a block the metrics are the rank's own; the rest comes when the epoch ends, and comes once.
+TEST(BlockSteps, MetricsOfTheOthersComeAtTheEnd) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters_of(kShapes);
@@ -696,24 +696,24 @@ TEST(BlockSteps, TalliesOfTheOthersComeAtTheEnd) {
       strategy->start(p);
       strategy->begin_epoch(0);
       Descent sink(p);
-      Tally mine, expected;
+      StepMetrics mine, expected;
       for (int t = 0; t < 3; ++t) {
-        for (int r = 0; r < ranks; ++r) expected += tally(r, t);
-        const Tally seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 5);
-        EXPECT_EQ(seen.samples, tally(comm.rank(), t).samples);
+        for (int r = 0; r < ranks; ++r) expected += metrics(r, t);
+        const StepMetrics seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
+        EXPECT_EQ(seen.samples, metrics(comm.rank(), t).samples);
         mine += seen;
         strategy->exchange_weights(10 * ranks);
       }
       strategy->settle(sink);
-      mine += strategy->take_tally_of_others();
+      mine += strategy->metrics_of_others_and_reset();
       EXPECT_EQ(mine.samples, expected.samples);
       EXPECT_NEAR(mine.criterion, expected.criterion, 1e-12);
       EXPECT_EQ(mine.criterion_count, expected.criterion_count);
       ASSERT_EQ(mine.evaluations.size(), 2u);
       EXPECT_EQ(mine.evaluations[1].sum, expected.evaluations[1].sum);
-      EXPECT_EQ(strategy->take_tally_of_others().samples, 0);
+      EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
       strategy->settle(sink);
-      EXPECT_EQ(strategy->take_tally_of_others().samples, 0);
+      EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
     });
 }
 

@@ -105,7 +105,7 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
     Collector sink(p);
     for (int t = 0; t < run.steps; ++t) {
       if (t % run.steps_per_epoch == 0) strategy->begin_epoch(t / run.steps_per_epoch);
-      step(*strategy, p, sink, gradient_of(run, p, comm.rank(), t), tally(comm.rank(), t), 100 + t);
+      step(*strategy, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
       if ((t + 1) % run.steps_per_epoch == 0 || t + 1 == run.steps) strategy->settle(sink);
     }
     const std::lock_guard lock(mutex);
@@ -197,28 +197,29 @@ TEST_P(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
       Collector sink(p);
       strategy->begin_epoch(epoch);
       for (int t = 0; t < 3; ++t) {
-        const Tally seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 100 + t);
+        const StepMetrics seen =
+            step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
         EXPECT_EQ(sink.sums.size(), static_cast<std::size_t>(t));
         EXPECT_EQ(seen.samples, t == 0 ? 0 : 21) << "the first minibatch of an epoch updates nothing";
         EXPECT_EQ(seen.columns, t == 0 ? 0 : 25 + 2 * (t - 1));
         EXPECT_EQ(seen.evaluations.size(), 2u);
       }
       strategy->settle(sink);
-      const Tally last = strategy->take_pending_tally();
+      const StepMetrics last = strategy->pending_metrics_and_reset();
       EXPECT_EQ(last.samples, 21);
       EXPECT_EQ(last.columns, 29);
-      EXPECT_EQ(strategy->take_pending_tally().samples, 0);
+      EXPECT_EQ(strategy->pending_metrics_and_reset().samples, 0);
       EXPECT_EQ(sink.columns_of, (std::vector<std::int64_t>{100, 101, 102}));
     }
   });
 }
 
-Tally late_sum(Strategy& strategy, Tally tally) {
-  strategy.finish_late(tally);
-  return tally;
+StepMetrics late_sum(Strategy& strategy, StepMetrics metrics) {
+  strategy.finish_late(metrics);
+  return metrics;
 }
 
-TEST_P(DataParallel, TalliesAreSummedInRankOrder) {
+TEST_P(DataParallel, MetricsAreSummedInRankOrder) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters_of(kOdd);
@@ -227,14 +228,14 @@ TEST_P(DataParallel, TalliesAreSummedInRankOrder) {
       strategy->begin_epoch(0);
       Collector sink(p);
       for (int t = 0; t < 3; ++t) {
-        Tally mine = tally(comm.rank(), t);
+        StepMetrics mine = metrics(comm.rank(), t);
         if (comm.rank() == 0 && t > 0) mine.evaluations.clear();  // a rank without samples may know nothing of them
         const bool late = t == 2;                                 // behind the last step
-        const Tally all =
+        const StepMetrics all =
             late ? late_sum(*strategy, mine) : step(*strategy, p, sink, gradient(p, comm.rank(), t), mine, 5);
-        Tally expected;
+        StepMetrics expected;
         for (int r = 0; r < ranks; ++r) {
-          Tally one = tally(r, t);
+          StepMetrics one = metrics(r, t);
           if (r == 0 && t > 0) one.evaluations = {{0, 0}, {0, 0}};
           expected += one;
         }
@@ -268,9 +269,9 @@ TEST_P(DataParallel, CountsTheBytesItSends) {
     strategy->begin_epoch(0);
     Collector sink(p);
     strategy->take_stats();
-    for (int t = 0; t < 2; ++t) step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 5);
+    for (int t = 0; t < 2; ++t) step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
     const ExchangeStats stats = strategy->take_stats();
-    // Per step: 6 foreign columns of 16 bytes to their owners, 3 own columns to 2 ranks; the tally, 9 words, to 2
+    // Per step: 6 foreign columns of 16 bytes to their owners, 3 own columns to 2 ranks; the metrics, 9 words, to 2
     // ranks.
     EXPECT_EQ(stats.bytes_sent, 2 * (6 * 16 + 3 * 16 * 2 + 9 * 8 * 2));
     EXPECT_EQ(stats.values_sent, 2 * (6 * 64 + 3 * 64 * 2));
@@ -344,8 +345,8 @@ TEST_P(DataParallel, SumsAloneTellOfGradientsOfNoUse) {
     Collector sink(p);
     auto bad = gradient(p, comm.rank(), 0);
     if (comm.rank() == 1) bad[3] = HUGE_VALF;
-    step(*strategy, p, sink, bad, tally(comm.rank(), 0), 100);
-    step(*strategy, p, sink, gradient(p, comm.rank(), 1), tally(comm.rank(), 1), 101);
+    step(*strategy, p, sink, bad, metrics(comm.rank(), 0), 100);
+    step(*strategy, p, sink, gradient(p, comm.rank(), 1), metrics(comm.rank(), 1), 101);
     EXPECT_FALSE(std::isfinite(sink.sums[0][3]));
     EXPECT_EQ(sink.sums[1], expected[1]);
   });
@@ -381,7 +382,7 @@ TEST_P(DataParallel, ContinuesFromItsArchive) {
                 strategy->begin_epoch(0);
               }
             }
-            step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 100 + t);
+            step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
           }
           strategy->settle(sink);
           (stop ? parts : whole)[me] = sink.sums;
@@ -400,7 +401,7 @@ TEST_P(DataParallel, OwnerResidualsAreDisjoint) {
     strategy->start(p);
     strategy->begin_epoch(0);
     Collector sink(p);
-    step(*strategy, p, sink, gradient(p, comm.rank(), 0), tally(comm.rank(), 0), 1);
+    step(*strategy, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
     MemoryArchive archive;
     strategy->archive(archive);
     owner[static_cast<std::size_t>(comm.rank())] = archive.floats.at("owned/dataParallelSGD.ownerResidual");
@@ -424,7 +425,7 @@ TEST_P(DataParallel, ARankThatThrowsEndsTheRun) {
                            Collector sink(p);
                            for (int t = 0; t < 5; ++t) {
                              if (comm.rank() == 1 && t == 2) throw std::runtime_error("criterion is not a number");
-                             step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 1);
+                             step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
                            }
                          }),
                std::runtime_error);
@@ -442,13 +443,13 @@ TEST_P(DataParallel, ARankThatThrowsInTheMiddleOfAStepFreesTheOthers) {
                              strategy->start(p);
                              strategy->begin_epoch(0);
                              Collector sink(p);
-                             step(*strategy, p, sink, gradient(p, comm.rank(), 0), tally(comm.rank(), 0), 1);
+                             step(*strategy, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
                              if (comm.rank() == 1) {
                                strategy->begin_step(1, sink);
                                throw std::runtime_error("no more memory");
                              }
                              for (int t = 0; t < 3; ++t)
-                               step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 1);
+                               step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
                              FAIL() << "nobody can pass";
                            }),
                  std::runtime_error);
@@ -499,7 +500,7 @@ TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
       strategy->begin_epoch(epoch);
       Collector sink(p);
       const auto mine = gradient(p, comm.rank(), epoch, true), other = gradient(p, 1 - comm.rank(), epoch, true);
-      const Tally seen = step(*strategy, p, sink, mine, tally(comm.rank(), epoch), 7);
+      const StepMetrics seen = step(*strategy, p, sink, mine, metrics(comm.rank(), epoch), 7);
       EXPECT_EQ(seen.samples, epoch < 2 ? 10 + comm.rank() : 21);
       ASSERT_EQ(sink.sums.size(), 1u);
       for (std::size_t i = 0; i < mine.size(); ++i)
@@ -516,7 +517,7 @@ TEST(ParallelTrain, NoneExchangesNothing) {
     strategy->begin_epoch(0);
     Collector sink(p);
     const auto mine = gradient(p, comm.rank(), 0);
-    step(*strategy, p, sink, mine, tally(comm.rank(), 0), 9);
+    step(*strategy, p, sink, mine, metrics(comm.rank(), 0), 9);
     EXPECT_EQ(sink.sums.at(0), mine);
     EXPECT_EQ(sink.columns_of.at(0), 9);
     EXPECT_FALSE(strategy->shares_data(0));

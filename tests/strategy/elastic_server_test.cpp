@@ -69,7 +69,7 @@ struct Rank {
     strategy->begin_epoch(0);
   }
   void step(int number) {
-    training::step(*strategy, p, sink, gradient(p, comm.rank(), number), tally(comm.rank(), number), 10);
+    training::step(*strategy, p, sink, gradient(p, comm.rank(), number), metrics(comm.rank(), number), 10);
     strategy->exchange_weights(10);
   }
   void steps(int first, int end) {
@@ -292,16 +292,16 @@ TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
 }
 
 // Ranks that had no step know no evaluations.
-TEST(AsynchronousEasgd, TalliesOfAllAreAddedUp) {
+TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Rank rank(asynchronous(0.2), comm);
       if (comm.rank() != 1) rank.steps(0, 2 + comm.rank());
-      Tally mine, all;
+      StepMetrics mine, all;
       for (int r = 0; r < ranks; ++r)
-        for (int s = 0; r != 1 && s < 2 + r; ++s) (r == comm.rank() ? mine : all) += tally(r, s);
+        for (int s = 0; r != 1 && s < 2 + r; ++s) (r == comm.rank() ? mine : all) += metrics(r, s);
       rank.strategy->settle(rank.sink);
-      const Tally others = rank.strategy->take_tally_of_others();
+      const StepMetrics others = rank.strategy->metrics_of_others_and_reset();
       EXPECT_EQ(others.samples, all.samples);
       EXPECT_EQ(others.columns, all.columns);
       EXPECT_NEAR(others.criterion, all.criterion, 1e-12);
@@ -309,7 +309,7 @@ TEST(AsynchronousEasgd, TalliesOfAllAreAddedUp) {
       for (std::size_t i = 0; i < all.evaluations.size(); ++i)
         EXPECT_NEAR(others.evaluations[i].sum, all.evaluations[i].sum, 1e-12);
       rank.strategy->settle(rank.sink);
-      EXPECT_EQ(rank.strategy->take_tally_of_others().samples, 0);
+      EXPECT_EQ(rank.strategy->metrics_of_others_and_reset().samples, 0);
     });
 }
 

@@ -134,18 +134,18 @@ void one_step(const Course& run, Strategy& s, Parameters& p, Descent& sink, int 
     const auto more = gradient(p, part, t, run.whole_numbers);
     for (std::size_t i = 0; i < g.size(); ++i) g[i] += share_of(part, t).samples > 0 ? more[i] : 0;
   }
-  Tally tally;
-  tally.samples = mine.samples, tally.columns = mine.columns;
-  tally.criterion = static_cast<double>(mine.samples * (t + 1)),
-  tally.criterion_count = static_cast<double>(mine.samples);
-  tally = step(s, p, sink, g, tally, s.step_columns(mine.samples, mine.columns, all_columns));
-  left.samples += tally.samples, left.criterion += tally.criterion;
+  StepMetrics metrics;
+  metrics.samples = mine.samples, metrics.columns = mine.columns;
+  metrics.criterion = static_cast<double>(mine.samples * (t + 1)),
+  metrics.criterion_count = static_cast<double>(mine.samples);
+  metrics = step(s, p, sink, g, metrics, s.step_columns(mine.samples, mine.columns, all_columns));
+  left.samples += metrics.samples, left.criterion += metrics.criterion;
   s.exchange_weights(all);
 }
 
 void settle(Strategy& s, Descent& sink, Left& left) {
   s.settle(sink);
-  for (const Tally& t : {s.take_pending_tally(), s.take_tally_of_others()})
+  for (const StepMetrics& t : {s.pending_metrics_and_reset(), s.metrics_of_others_and_reset()})
     left.samples += t.samples, left.criterion += t.criterion;
 }
 

@@ -147,7 +147,7 @@ std::vector<std::vector<Seen>> train(const Course& run) {
         player->strategy->begin_epoch(0);
       }
       Feed sink(*player->optimizer, t == run.resting ? 0 : kRate);
-      step(*player->strategy, p, sink, gradient_of(run, p, comm.rank(), t), tally(comm.rank(), t), kColumns);
+      step(*player->strategy, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
       all[static_cast<std::size_t>(t)][static_cast<std::size_t>(comm.rank())] = look(*player, p);
     }
   });
@@ -333,7 +333,7 @@ TEST(OneBitAdam, SendsGradientsInFullAndMomentumInBits) {
     std::int64_t bytes[2];
     for (int t = 0; t < 2; ++t) {
       Feed sink(*player.optimizer, kRate);
-      step(*player.strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), kColumns);
+      step(*player.strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
       bytes[t] = player.strategy->take_stats().bytes_sent;
     }
     EXPECT_GE(bytes[0], 256 * 40 * 4);

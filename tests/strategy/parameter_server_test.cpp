@@ -108,16 +108,16 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
         if (!strategy->joins_step(mine)) continue;
         if (run.slow_rank == comm.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
         sink.next_step();
-        Tally tally;
-        tally.samples = mine;
+        StepMetrics metrics;
+        metrics.samples = mine;
         std::vector<float> g(p.size());
         if (mine > 0) g = gradient(p, share.rank, t, run.whole_numbers);
-        used += step(*strategy, p, sink, g, tally, strategy->steps_alone() ? mine : all).samples;
+        used += step(*strategy, p, sink, g, metrics, strategy->steps_alone() ? mine : all).samples;
         strategy->exchange_weights(all);
       }
       sink.next_step();
       strategy->settle(sink);
-      others += strategy->take_tally_of_others().samples;
+      others += strategy->metrics_of_others_and_reset().samples;
       dropped += strategy->take_dropped_samples();
       strategy->end_epoch(sink);
     }

@@ -86,8 +86,8 @@ void step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const Lo
     std::copy_n(l.gradient.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);
     strategy.chunk_ready(i);
   }
-  Tally tally = training::tally(0, t);
-  strategy.finish_gradients(tally);
+  StepMetrics metrics = training::metrics(0, t);
+  strategy.finish_gradients(metrics);
 }
 
 struct Result {

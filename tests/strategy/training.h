@@ -49,8 +49,8 @@ inline std::vector<float> gradient(const Parameters& p, int rank, int step, bool
   return g;
 }
 
-inline Tally tally(int rank, int step) {
-  Tally t;
+inline StepMetrics metrics(int rank, int step) {
+  StepMetrics t;
   t.samples = 10 + rank, t.columns = 12 + rank + step;
   t.criterion = 1.0 / (3 + rank + 10 * step), t.criterion_count = 10 + rank;
   t.evaluations = {{1.0 / (7 + rank), 10.0 + rank}, {static_cast<double>(step), 1}};
@@ -81,8 +81,8 @@ class Collector : public ReducedGradientSink {
 
 // One step: the local gradient is produced chunk by chunk, as the network does. On a device the network's writing would
 // queue up behind what still reads the gradients; the host's has to wait for it.
-inline Tally step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const std::vector<float>& local,
-                  Tally mine, std::int64_t columns) {
+inline StepMetrics step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const std::vector<float>& local,
+                        StepMetrics mine, std::int64_t columns) {
   strategy.begin_step(columns, sink);
   p.gradients.memory().finish();
   for (std::size_t i = 0; i < p.chunks.size(); ++i) {

@@ -68,12 +68,12 @@ struct Trial {
     optimizer->update(0);
     state.samples_in_epoch += minibatch;
     state.minibatches_in_epoch += 1;
-    state.epoch_tally += Tally{minibatch, minibatch, 0.1 * where, 10, {{1, 10}}};
+    state.epoch_metrics += StepMetrics{minibatch, minibatch, 0.1 * where, 10, {{1, 10}}};
   }
   void end_epoch() {
     state.total_samples_seen += state.samples_in_epoch;
     state.samples_in_epoch = state.minibatches_in_epoch = 0;
-    state.epoch_tally = {};
+    state.epoch_metrics = {};
     ++state.epoch;
     save();
   }

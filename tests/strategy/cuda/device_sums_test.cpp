@@ -58,7 +58,7 @@ class Rank {
 
   Strategy& strategy() { return *strategy_; }
   Collector& sink() { return sink_; }
-  void step(std::vector<float> gradient, Tally tally) {
+  void step(std::vector<float> gradient, StepMetrics metrics) {
     strategy_->begin_step(10, sink_);
     float* const room = local_.room(*backend_, gradient.size());
     backend_->upload(gradient.data(), room, gradient.size());
@@ -67,17 +67,17 @@ class Rank {
     backend_->copy(all, room, p_.gradients.data(), false);
     if (!strategy_->follows_device()) backend_->finish();
     for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
-    strategy_->finish_gradients(tally);
+    strategy_->finish_gradients(metrics);
   }
   // Whole numbers, so that the order of a sum does not matter.
-  void step(int t) { step(gradient(p_, comm_.rank(), t, true), tally(comm_.rank(), t)); }
+  void step(int t) { step(gradient(p_, comm_.rank(), t, true), metrics(comm_.rank(), t)); }
   std::size_t size() const { return p_.size(); }
 
   // Weights that each rank has moved alone.
   void step_alone(int t) {
     strategy_->begin_step(10, sink_);
     for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
-    Tally mine;
+    StepMetrics mine;
     mine.samples = 10;
     strategy_->finish_gradients(mine);
     const auto moves = gradient(p_, comm_.rank(), t, true);
@@ -252,7 +252,7 @@ TEST(DeviceSums, DeliverWhatFewerBitsHaveLeftOut) {
     const std::vector<float> values(rank.size(), 1.0f + 0.0001220703125f * static_cast<float>(comm.rank() + 1));
     for (int epoch = 0; epoch < 2; ++epoch) {
       rank.strategy().begin_epoch(epoch);
-      rank.step(values, tally(comm.rank(), epoch));
+      rank.step(values, metrics(comm.rank(), epoch));
     }
     const auto& sums = rank.sink().sums;
     ASSERT_EQ(sums.size(), 2u);

@@ -72,9 +72,9 @@ class Rank {
     strategy_->begin_step(10, sink_);
     write(gradient(p_, comm_.rank(), t), p_.gradients);
     strategy_->chunks_ready(chunks_);
-    Tally tally;
-    tally.samples = 10;
-    strategy_->finish_gradients(tally);
+    StepMetrics metrics;
+    metrics.samples = 10;
+    strategy_->finish_gradients(metrics);
     strategy_->exchange_weights(10 * strategy_->share(comm_.rank(), comm_.size()).ranks);
   }
   void settle() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/tally_exchange.h"
+#include "strategy/metrics_all_reduce.h"
 
 #include <fmt/format.h>
 
@@ -18,13 +18,13 @@ constexpr std::size_t kFixedWords = 5;  // samples, columns, number of evaluatio
 
 }  // namespace
 
-void clear(Tally& tally) {
-  tally.samples = tally.columns = 0;
-  tally.criterion = tally.criterion_count = 0;
-  for (auto& e : tally.evaluations) e = {};
+void clear(StepMetrics& metrics) {
+  metrics.samples = metrics.columns = 0;
+  metrics.criterion = metrics.criterion_count = 0;
+  for (auto& e : metrics.evaluations) e = {};
 }
 
-Tally without(Tally all, const Tally& mine) {
+StepMetrics without(StepMetrics all, const StepMetrics& mine) {
   all.samples -= mine.samples, all.columns -= mine.columns;
   all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;
   for (std::size_t i = 0; i < std::min(all.evaluations.size(), mine.evaluations.size()); ++i)
@@ -32,13 +32,13 @@ Tally without(Tally all, const Tally& mine) {
   return all;
 }
 
-// The first tally with samples fixes the length of the messages. A rank without any may not know its evaluations yet.
-void TallyExchange::plan(const Tally& tally) {
+// The first metrics with samples fixes the length of the messages. A rank without any may not know its evaluations yet.
+void MetricsAllReduce::plan(const StepMetrics& metrics) {
   const auto ranks = static_cast<std::size_t>(comm_.size());
   struct Known {
     std::int64_t evaluations = 0, samples = 0;
   };
-  const Known mine{static_cast<std::int64_t>(tally.evaluations.size()), tally.samples};
+  const Known mine{static_cast<std::int64_t>(metrics.evaluations.size()), metrics.samples};
   std::vector<Known> all(ranks);
   comm_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   evaluations_ = 0;
@@ -63,19 +63,19 @@ void TallyExchange::plan(const Tally& tally) {
   }
 }
 
-void TallyExchange::begin(const Tally& tally) {
+void MetricsAllReduce::begin(const StepMetrics& metrics) {
   assert(!pending_);
-  if (!planned_) plan(tally);
-  if (tally.evaluations.size() > evaluations_)
+  if (!planned_) plan(metrics);
+  if (metrics.evaluations.size() > evaluations_)
     throw Error(fmt::format("a minibatch reports {} evaluations where the first one reported {}",
-                            tally.evaluations.size(), evaluations_));
-  write(tally, static_cast<std::size_t>(comm_.rank()));
+                            metrics.evaluations.size(), evaluations_));
+  write(metrics, static_cast<std::size_t>(comm_.rank()));
   for (auto& t : transfers_) t->start();
   bytes_ += static_cast<std::int64_t>(words_ * sizeof(std::int64_t)) * (comm_.size() - 1);
   pending_ = true;
 }
 
-Tally& TallyExchange::finish() {
+StepMetrics& MetricsAllReduce::finish() {
   assert(pending_);
   for (auto& t : transfers_) t->wait();
   pending_ = false;
@@ -86,18 +86,18 @@ Tally& TallyExchange::finish() {
   return sum_;
 }
 
-void TallyExchange::write(const Tally& tally, std::size_t rank) {
+void MetricsAllReduce::write(const StepMetrics& metrics, std::size_t rank) {
   std::int64_t* at = all_.data() + rank * words_;
-  *at++ = tally.samples;
-  *at++ = tally.columns;
-  *at++ = static_cast<std::int64_t>(tally.evaluations.size());
-  *at++ = std::bit_cast<std::int64_t>(tally.criterion);
-  *at++ = std::bit_cast<std::int64_t>(tally.criterion_count);
-  for (const auto& e : tally.evaluations)
+  *at++ = metrics.samples;
+  *at++ = metrics.columns;
+  *at++ = static_cast<std::int64_t>(metrics.evaluations.size());
+  *at++ = std::bit_cast<std::int64_t>(metrics.criterion);
+  *at++ = std::bit_cast<std::int64_t>(metrics.criterion_count);
+  for (const auto& e : metrics.evaluations)
     *at++ = std::bit_cast<std::int64_t>(e.sum), *at++ = std::bit_cast<std::int64_t>(e.count);
 }
 
-void TallyExchange::add(std::size_t rank) {
+void MetricsAllReduce::add(std::size_t rank) {
   const std::int64_t* at = all_.data() + rank * words_;
   sum_.samples += *at++;
   sum_.columns += *at++;
@@ -110,9 +110,9 @@ void TallyExchange::add(std::size_t rank) {
   }
 }
 
-std::int64_t TallyExchange::take_bytes() { return std::exchange(bytes_, 0); }
+std::int64_t MetricsAllReduce::take_bytes() { return std::exchange(bytes_, 0); }
 
-Tally tally_of_others(Communicator& comm, const Tally& mine) {
+StepMetrics metrics_of_others(Communicator& comm, const StepMetrics& mine) {
   const auto ranks = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());
   auto evaluations = static_cast<std::int64_t>(mine.evaluations.size());
   std::vector<std::int64_t> counts(ranks);
@@ -126,11 +126,11 @@ Tally tally_of_others(Communicator& comm, const Tally& mine) {
   own.resize(words);
   std::vector<double> all(words * ranks);
   comm.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-  Tally sum;
+  StepMetrics sum;
   for (std::size_t r = 0; r < ranks; ++r) {
     if (r == me) continue;
     const double* at = all.data() + words * r;
-    Tally theirs{static_cast<std::int64_t>(at[0]), static_cast<std::int64_t>(at[1]), at[2], at[3], {}};
+    StepMetrics theirs{static_cast<std::int64_t>(at[0]), static_cast<std::int64_t>(at[1]), at[2], at[3], {}};
     for (at += 4; at < all.data() + words * (r + 1); at += 2) theirs.evaluations.push_back({at[0], at[1]});
     sum += theirs;
   }
