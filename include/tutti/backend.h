@@ -155,7 +155,7 @@ class Backend {
   // For buffers that host and device both see: weights, gradients, what optimizers and strategies keep. The host may
   // look at what the device has written after finish().
   virtual const FloatMemory& shared_memory() const { return host_memory(); }
-  // Room for sums that loss() writes; the host may look at them after finish() or wait_for().
+  // Workspace for sums that loss() writes; the host may look at them after finish() or wait_for().
   virtual std::shared_ptr<double[]> make_sums(std::size_t count) {
     return std::shared_ptr<double[]>(new double[count]());
   }
@@ -245,7 +245,7 @@ class Backend {
   // Whether layers are worth more when they make W x + b themselves.
   virtual bool fuses_recurrent_inputs() const { return false; }
   // Of the pointers it counts only which are null.
-  virtual std::size_t recurrent_layer_room(const RecurrentLayer&) = 0;
+  virtual std::size_t recurrent_layer_workspace(const RecurrentLayer&) = 0;
   // Before recurrent_layer(), which may be repeated from a recording as long as the layer is the same: what it needs of
   // the host.
   virtual void tell_recurrent_layer(const RecurrentLayer&) {}
@@ -283,7 +283,7 @@ class DeviceBuffer {
   ~DeviceBuffer() {
     if (data_) backend_->release(data_);
   }
-  float* room(Backend& backend, std::size_t count) {
+  float* reserve(Backend& backend, std::size_t count) {
     if (count <= size_) return data_;
     if (data_) backend_->release(std::exchange(data_, nullptr));
     size_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // line_set.h -- collects line numbers and gives them back once each, ascending. Planned for a number of lines; adding
-// and taking allocate nothing when the list taken into has room.
+// and taking allocate nothing when the list taken into has capacity.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rank 0 makes the file, the others open it through the list of rank 0's open files in /proc. Shared memory with a name
-// would stay behind when a run is killed, and in containers there is often little room for it; a window of MPI must be
+// would stay behind when a run is killed, and in containers there is often little space for it; a window of MPI must be
 // freed by all ranks together, which a rank that fails cannot wait for.
 #include "comm/shared_pages.h"
 

@@ -121,8 +121,8 @@ std::vector<Value> to_elements(const Stretch& whole, std::string_view key, bool 
                         "write values with ':' between them, such as 0.5:0.1");
     if (is_bracketed(value) && !numeric && !is_block(value)) {
       const std::vector<Value> inner = to_elements(value, key, numeric);
-      const std::int64_t room = most_elements - static_cast<std::int64_t>(values.size());
-      if (static_cast<std::int64_t>(inner.size()) > room / count)
+      const std::int64_t capacity = most_elements - static_cast<std::int64_t>(values.size());
+      if (static_cast<std::int64_t>(inner.size()) > capacity / count)
         throw ConfigError(value.where(), fmt::format("'{}' has more than {} elements", key, most_elements),
                           "repeat less");
       for (std::int64_t i = 0; i < count; ++i) values.insert(values.end(), inner.begin(), inner.end());

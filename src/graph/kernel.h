@@ -92,10 +92,10 @@ struct Run {
   std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is
   std::vector<std::int32_t> numbers;
   std::vector<float> host, host_result;
-  std::vector<DeviceBuffer> rooms;  // by tensor: memory that follows the number of sequences
-  std::vector<std::byte> told;      // by the kernels, see Kernel::tell
-  DeviceBuffer told_there;          // the same in memory of the backend
-  bool keeps_states = true;         // off: states of truncated sequences stay as they were
+  std::vector<DeviceBuffer> workspaces;  // by tensor: memory that follows the number of sequences
+  std::vector<std::byte> told;           // by the kernels, see Kernel::tell
+  DeviceBuffer told_there;               // the same in memory of the backend
+  bool keeps_states = true;              // off: states of truncated sequences stay as they were
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
   std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
   bool first_part = true, last_part = true;  // of a share that is worked off in parts

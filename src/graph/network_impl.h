@@ -31,7 +31,7 @@ struct Executable {
   Executable(const graph::Graph& graph, const std::vector<graph::Value>& values, const std::vector<std::size_t>& roots,
              Backend& backend, const graph::Program::Options& options)
       : program(graph, values, roots, backend, options), run(backend), roots(roots) {}
-  // Room for this many columns; the run is told where everything lies now.
+  // Workspace for this many columns; the run is told where everything lies now.
   void plan(std::size_t columns) {
     program.plan(columns);
     program.prepare(run);
@@ -137,8 +137,8 @@ struct Network::Impl {
   bool can_tell_late() const;
   void keep_results(Executable& e);
   void tell_earliest(StepMetrics&);
-  // Values of the backend where the host can read them: the same, or a copy in `room`.
-  std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& room) const;
+  // Values of the backend where the host can read them: the same, or a copy in `workspace`.
+  std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& workspace) const;
   [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);
 };
 

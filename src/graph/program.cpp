@@ -338,7 +338,7 @@ std::size_t Program::forward_one(Run& run, std::size_t i) const {
 
 std::string Program::first_not_finite(Run& run) const {
   std::vector<float> host;
-  DeviceBuffer room;
+  DeviceBuffer workspace;
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     tell(run, i, end_of(i) + 1);
     const std::size_t last = forward_one(run, i);
@@ -350,8 +350,8 @@ std::string Program::first_not_finite(Run& run) const {
       if (out.element != Element::float32) {
         // The order of the values does not matter here.
         const ImageExtent from{1, 1, host.size(), out.format, out.element}, to{1, 1, host.size()};
-        run.backend.images().reorder(from, to, values, room.room(run.backend, host.size()), false);
-        values = room.data();
+        run.backend.images().reorder(from, to, values, workspace.reserve(run.backend, host.size()), false);
+        values = workspace.data();
       }
       run.backend.download(values, host.data(), host.size());
       if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); }))

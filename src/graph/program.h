@@ -28,7 +28,7 @@ class Program {
   ~Program();
   Program(const Program&) = delete;
 
-  // Makes room for this many columns; does nothing when there is room already.
+  // makes place for this many columns; does nothing where there is enough.
   void plan(std::size_t columns);
   std::size_t planned_columns() const { return columns_; }
   std::size_t memory() const { return memory_; }  // floats

@@ -21,11 +21,12 @@ std::size_t default_axis(const graph::Lowered& code) {
 
 }  // namespace
 
-std::span<const float> Network::Impl::on_host(const float* values, std::size_t count, std::vector<float>& room) const {
+std::span<const float> Network::Impl::on_host(const float* values, std::size_t count,
+                                              std::vector<float>& workspace) const {
   if (backend->is_host()) return {values, count};
-  room.resize(count);
-  backend->download(values, room.data(), count);
-  return room;
+  workspace.resize(count);
+  backend->download(values, workspace.data(), count);
+  return workspace;
 }
 
 double Network::Impl::total(Executable& e, std::size_t node, const double* sums) const {
@@ -124,7 +125,7 @@ void Network::explain_nan(const Batch& batch) {
 // The criterion is not a number: look again, slowly, for the first culprit.
 void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
   backend->finish();
-  std::vector<float> room;
+  std::vector<float> workspace;
   const auto finite = [](std::span<const float> v) {
     return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
   };
@@ -140,7 +141,7 @@ void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const P
   const auto& tensors = e.program.code().tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].kind != Tensor::Kind::input || !e.run.values[t]) continue;
-    if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, room)))
+    if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, workspace)))
       fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
   }
   const std::string node = e.program.first_not_finite(e.run);

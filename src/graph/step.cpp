@@ -96,18 +96,18 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
     total = size, first = &t;
   }
   if (total == none) total = 0;
-  // Not the room that there is: it has grown with the longest sequence so far, which a resumed run may not have seen.
-  const std::size_t room = e.part_columns;
+  // Not the present capacity: it has grown with the longest sequence so far, which a resumed run may not have seen.
+  const std::size_t capacity = e.part_columns;
   auto& parts = e.parts;
   parts.clear();
   if (total == 0) return parts;
-  if (room == 0 || !e.program.additive() || (!by_sequence && total <= room)) {
+  if (capacity == 0 || !e.program.additive() || (!by_sequence && total <= capacity)) {
     parts.push_back({0, total});
     return parts;
   }
   if (!by_sequence) {
     // Nearly equal parts: a tiny last one would run badly.
-    const std::size_t count = (total + room - 1) / room;
+    const std::size_t count = (total + capacity - 1) / capacity;
     for (std::size_t p = 0; p < count; ++p) parts.push_back({total * p / count, total * (p + 1) / count});
     return parts;
   }
@@ -121,7 +121,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
     return width;
   };
   for (std::size_t s = 0; s < total; ++s) {
-    if (!parts.empty() && widest({parts.back().first, s + 1}) <= room)
+    if (!parts.empty() && widest({parts.back().first, s + 1}) <= capacity)
       parts.back().last = s + 1;
     else
       parts.push_back({s, s + 1});
@@ -156,9 +156,9 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   if (sequential) e.run.sparse[tensor] = e.packed.sparse(e.run.sequences[t.axis], tensor, e.run.sparse[tensor]);
   const auto& dense = e.program.dense_inputs();
   if (!std::binary_search(dense.begin(), dense.end(), tensor)) return;
-  float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * t.elements);
-  backend->densify(e.run.sparse[tensor], t.elements, room);
-  e.run.values[tensor] = room;
+  float* workspace = e.dense[tensor].reserve(*backend, std::max(count, e.program.planned_columns()) * t.elements);
+  backend->densify(e.run.sparse[tensor], t.elements, workspace);
+  e.run.values[tensor] = workspace;
 }
 
 // Where the samples of the epoch stand that this part is of, for what is drawn at random.
@@ -194,9 +194,9 @@ const float* Network::Impl::at_backend(Executable& e, std::size_t tensor, const 
   const std::size_t elements = e.program.code().tensors[tensor].elements, count = c.last - c.first;
   const float* values = stream.dense.data() + c.first * elements;
   if (backend->is_host()) return values;
-  float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * elements);
-  if (!there) backend->upload(values, room, count * elements);
-  return room;
+  float* workspace = e.dense[tensor].reserve(*backend, std::max(count, e.program.planned_columns()) * elements);
+  if (!there) backend->upload(values, workspace, count * elements);
+  return workspace;
 }
 
 void Network::Impl::send(Executable& e, const Batch& batch) {
@@ -413,10 +413,10 @@ const float* Network::Impl::in_stream_order(Executable& e, std::size_t root, con
   const std::size_t count = table.columns() * o.elements;
   if (table.in_stream_order()) return e.run.value(o);
   e.unpacked.resize(std::max(e.unpacked.size(), root + 1));
-  float* room = e.unpacked[root].room(*backend, count);
-  backend->fill(0, room, count);
-  backend->scatter_columns(table.source(), o.elements, e.run.value(o), room);
-  return room;
+  float* workspace = e.unpacked[root].reserve(*backend, count);
+  backend->fill(0, workspace, count);
+  backend->scatter_columns(table.source(), o.elements, e.run.value(o), workspace);
+  return workspace;
 }
 
 void Network::forget_states() {

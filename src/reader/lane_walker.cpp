@@ -39,19 +39,19 @@ void LaneWalker::fill(Lane& lane) {
 void LaneWalker::cut(Lane& lane, std::size_t number, LaneStep& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks);
   const bool mine = number % ranks == static_cast<std::size_t>(plan_.rank);
-  std::int64_t room = std::min(length_, lane.left), position = step.position + step.global_samples;
-  step.global_samples += room;
-  lane.left -= room;
-  while (room > 0) {
+  std::int64_t capacity = std::min(length_, lane.left), position = step.position + step.global_samples;
+  step.global_samples += capacity;
+  lane.left -= capacity;
+  while (capacity > 0) {
     Running& r = lane.running.front();
-    const std::int64_t steps = std::min(room, r.samples - r.done);
+    const std::int64_t steps = std::min(capacity, r.samples - r.done);
     const bool ends = r.done + steps == r.samples;
     if (mine)
       step.mine.push_back(
           {r.sequence, r.done, r.done + steps, static_cast<std::int32_t>(number / ranks), ends, position});
     r.done += steps;
     position += steps;
-    room -= steps;
+    capacity -= steps;
     if (ends) lane.running.pop_front();
   }
 }

@@ -14,7 +14,7 @@ namespace tutti::reader {
 
 struct Truncation {
   std::int64_t length = 0;  // steps of a lane per minibatch; 0 = sequences come whole
-  std::int64_t lanes = 0;   // 0 = as many as the minibatch size has room for
+  std::int64_t lanes = 0;   // 0 = as many as the minibatch size has capacity for
 };
 
 // Steps [begin, end) of a sequence.

@@ -269,15 +269,15 @@ void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, con
   a(rank_name + ".carries", carries);
   a(rank_name + ".carry", carry);
   FloatBuffer unused;
-  const auto room = [&](FloatBuffer& buffer) {
+  const auto workspace = [&](FloatBuffer& buffer) {
     if (buffer.size() > 0) return buffer.span();
     if (unused.size() == 0) unused = FloatBuffer(live_->size());
     return unused.span();
   };
-  if (lossy && a.has(owed_name(rank_name))) a(owed_name(rank_name), room(residual_));
-  if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, room(residual_));
+  if (lossy && a.has(owed_name(rank_name))) a(owed_name(rank_name), workspace(residual_));
+  if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, workspace(residual_));
   if (!lossy || carries) return;
-  a(owned_name(owner_name), room(owner_residual_));
+  a(owned_name(owner_name), workspace(owner_residual_));
   if (a.loading() && owner_residual_.size() > 0) stripes_->keep_own_columns(owner_residual_.data());
 }
 

@@ -179,7 +179,7 @@ void DataParallel::deliver_what_is_there() {
   deliver(std::exchange(delivered_, end), end, columns_, *global_);
 }
 
-// The place of the chunk's gradient serves twice: encoded, it makes room for the sum of the minibatch before.
+// The place of the chunk's gradient serves twice: encoded, it makes place for the sum of the minibatch before.
 void DataParallel::ready_behind(std::size_t chunk) {
   const std::size_t group = exchange_->group_of(chunk);
   if (exchange_->first_of_group(chunk)) {

@@ -41,7 +41,8 @@ SparseExchange::SparseExchange(Communicator& comm, Parameters& parameters, const
   }
   own_ = std::make_unique_for_overwrite<std::byte[]>(at);
   sums_ = std::make_unique_for_overwrite<std::byte[]>(at);
-  for (FloatBuffer* room : {&values_room_, &residual_room_, &sum_room_}) *room = FloatBuffer(kBlock * line_size_);
+  for (FloatBuffer* workspace : {&values_workspace_, &residual_workspace_, &sum_workspace_})
+    *workspace = FloatBuffer(kBlock * line_size_);
   if (ranks_ > 1) plan_messages(tag);
 }
 
@@ -94,7 +95,7 @@ void SparseExchange::announce(const Residuals& residuals) {
   set_.add(touched);
   if (!codec_.lossy() && residuals.local) {
     const auto left = [&](const float* base, std::uint32_t line) {
-      const float* values = gather(base, line, 1, values_room_);
+      const float* values = gather(base, line, 1, values_workspace_);
       return std::any_of(values, values + line_size_, [](float v) { return v != 0; });
     };
     for (std::uint32_t line = 0; line < lines_; ++line)
@@ -157,12 +158,14 @@ std::uint32_t SparseExchange::run_at(const std::vector<std::uint32_t>& list, std
   return static_cast<std::uint32_t>(end - at);
 }
 
-const float* SparseExchange::gather(const float* base, std::uint32_t line, std::uint32_t n, FloatBuffer& room) const {
+const float* SparseExchange::gather(const float* base, std::uint32_t line, std::uint32_t n,
+                                    FloatBuffer& workspace) const {
   const Slice& s = parameters_.slices[slice_];
   if (!s.lines_are_rows) return base + offset_ + line * s.rows;
   for (std::uint32_t i = 0; i < n; ++i)
-    for (std::size_t c = 0; c < s.columns; ++c) room.data()[i * line_size_ + c] = base[offset_ + c * s.rows + line + i];
-  return room.data();
+    for (std::size_t c = 0; c < s.columns; ++c)
+      workspace.data()[i * line_size_ + c] = base[offset_ + c * s.rows + line + i];
+  return workspace.data();
 }
 
 void SparseExchange::scatter(const float* values, std::uint32_t line, std::uint32_t n, float* base) const {
@@ -175,8 +178,8 @@ void SparseExchange::scatter(const float* values, std::uint32_t line, std::uint3
 void SparseExchange::encode_run(std::uint32_t line, std::uint32_t n, const float* values, float* residuals,
                                 std::byte* out) {
   if (!residuals) return codec_.encode(line_size_, n, values, nullptr, out);
-  // Either the residuals themselves or a copy of them in our own room.
-  float* kept = const_cast<float*>(gather(residuals, line, n, residual_room_));
+  // Either the residuals themselves or a copy of them in our own workspace.
+  float* kept = const_cast<float*>(gather(residuals, line, n, residual_workspace_));
   codec_.encode(line_size_, n, values, kept, out);
   scatter(kept, line, n, residuals);
 }
@@ -188,7 +191,7 @@ void SparseExchange::encode(const Residuals& residuals) {
   for (std::size_t i = 0; i < list.size();) {
     const std::uint32_t n = run_at(list, i);
     const auto to = static_cast<std::size_t>(owner(list[i]));
-    encode_run(list[i], n, gather(parameters_.gradients.data(), list[i], n, values_room_), residuals.local,
+    encode_run(list[i], n, gather(parameters_.gradients.data(), list[i], n, values_workspace_), residuals.local,
                own_.get() + peers_[to].section + encoded_[to] * line_bytes_);
     encoded_[to] += n;
     i += n;
@@ -290,15 +293,15 @@ void SparseExchange::sum_run(std::uint32_t line, std::uint32_t n, const Residual
     }
     const std::byte* from = (static_cast<int>(r) == me_ ? mine : others_.get() + r * slot) + peer.next * line_bytes_;
     if (std::exchange(first, false))
-      codec_.decode(line_size_, n, from, sum_room_.data());
+      codec_.decode(line_size_, n, from, sum_workspace_.data());
     else
-      codec_.decode_add(line_size_, n, from, sum_room_.data());
+      codec_.decode_add(line_size_, n, from, sum_workspace_.data());
     peer.next += n;
   }
   assert(!first && !partly);
   if (missing)  // -0 becomes 0
-    for (float& v : sum_room_.span().first(n * line_size_)) v += 0.0f;
-  encode_run(line, n, sum_room_.data(), residuals.owner, to);
+    for (float& v : sum_workspace_.span().first(n * line_size_)) v += 0.0f;
+  encode_run(line, n, sum_workspace_.data(), residuals.owner, to);
 }
 
 void SparseExchange::sum(const Residuals& residuals) {
@@ -338,7 +341,7 @@ void SparseExchange::decode() {
   for (std::size_t i = 0; i < union_.size();) {
     const std::uint32_t line = union_[i], n = run_at(union_, i);
     const auto from = static_cast<std::size_t>(owner(line));
-    float* to = s.lines_are_rows ? values_room_.data() : gradients + offset_ + line * s.rows;
+    float* to = s.lines_are_rows ? values_workspace_.data() : gradients + offset_ + line * s.rows;
     codec_.decode(line_size_, n, sums_.get() + peers_[from].section + count_[from] * line_bytes_, to);
     scatter(to, line, n, gradients);
     count_[from] += n;

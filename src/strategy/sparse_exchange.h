@@ -45,7 +45,7 @@ class SparseExchange {
  private:
   // Lines of one block belong to one rank: a list need not be known to find an owner, and runs of lines stay together.
   static constexpr std::uint32_t kBlock = 16;
-  // A list starts with its length, its form and as many lines as the first message has room for.
+  // A list starts with its length, its form and as many lines as the first message has capacity for.
   static constexpr std::size_t kFirstLines = 254;
   enum class Form : std::uint32_t { lines, marks, all };
 
@@ -77,7 +77,7 @@ class SparseExchange {
   std::uint32_t run_at(const std::vector<std::uint32_t>& list, std::size_t at) const;
 
   // Lines as contiguous values: columns lie so already, rows are copied.
-  const float* gather(const float* base, std::uint32_t line, std::uint32_t n, FloatBuffer& room) const;
+  const float* gather(const float* base, std::uint32_t line, std::uint32_t n, FloatBuffer& workspace) const;
   void scatter(const float* values, std::uint32_t line, std::uint32_t n, float* base) const;
   void encode_run(std::uint32_t line, std::uint32_t n, const float* values, float* residuals, std::byte* out);
 
@@ -97,7 +97,7 @@ class SparseExchange {
   std::vector<std::uint32_t> union_, union_mine_;
   std::vector<std::size_t> encoded_;  // by owner, lines of this rank
   std::vector<std::size_t> count_;    // by owner, scratch
-  FloatBuffer values_room_, residual_room_, sum_room_;
+  FloatBuffer values_workspace_, residual_workspace_, sum_workspace_;
   enum class Stage { idle, armed, launched, merged, summed } stage_ = Stage::idle;
 };
 

@@ -31,12 +31,12 @@ class Desk {
  public:
   explicit Desk(Backend& b) : backend(b) {}
   ~Desk() {
-    for (float* p : rooms_) backend.release(p);
+    for (float* p : workspaces_) backend.release(p);
   }
   Desk(const Desk&) = delete;
   float* put(const Floats& values) {
     float* p = backend.allocate(values.size());
-    rooms_.push_back(p);
+    workspaces_.push_back(p);
     backend.upload(values.data(), p, values.size());
     return p;
   }
@@ -61,7 +61,7 @@ class Desk {
   Floats results;
 
  private:
-  std::vector<float*> rooms_;
+  std::vector<float*> workspaces_;
 };
 
 class Agreement : public OnGpu {

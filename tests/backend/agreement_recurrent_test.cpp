@@ -52,7 +52,7 @@ void layer(Desk& d, CellKind kind, const Shape& shape, Input input, bool backwar
   l.output = d.put(Floats(columns * c));
   l.gates_gradient_apart = input == Input::projected && add;
   if (input == Input::projected) l.work = d.put(Floats(columns * kept_of(kind) * c));
-  l.room = d.put(Floats(d.backend.recurrent_layer_room(l)));
+  l.workspace = d.put(Floats(d.backend.recurrent_layer_workspace(l)));
   d.backend.tell_recurrent_layer(l);
   d.backend.recurrent_layer(l);
   d.take(l.output, columns * c);
@@ -108,7 +108,7 @@ void layer_in_part(Desk& d, CellKind kind, bool backwards) {
   const std::vector<std::size_t> counts = {0, 19 * 7, 7 * gates, 10 * gates, l.state_bias ? gates : 0};
   for (std::size_t wanted = 0; wanted < counts.size(); ++wanted) {
     l.training = counts[wanted] > 0;
-    l.room = d.put(Floats(d.backend.recurrent_layer_room(l)));
+    l.workspace = d.put(Floats(d.backend.recurrent_layer_workspace(l)));
     d.backend.tell_recurrent_layer(l);
     d.backend.recurrent_layer(l);
     d.take(l.output, 190);

@@ -232,25 +232,25 @@ Layout layout_of(const Shapes& s) {
   }
   return l;
 }
-constexpr std::size_t room = 33 * 70;
+constexpr std::size_t workspace = 33 * 70;
 
 TEST_F(Agreement, Combinations) {
   for (const PointOp op : point)
     for (const Shapes& shapes : layouts())
       compare(2e-5, [&](Desk& d) {
         const Layout l = layout_of(shapes);
-        const Floats positive = random(room, 3, 0.1f, 2);
-        const std::vector<const float*> in = {d.put(op == PointOp::clip ? random(room, 1, -2, -1) : random(room, 1)),
-                                              d.put(op == PointOp::clip ? random(room, 2, 1, 2) : random(room, 2)),
-                                              d.put(positive)};
+        const Floats positive = random(workspace, 3, 0.1f, 2);
+        const std::vector<const float*> in = {
+            d.put(op == PointOp::clip ? random(workspace, 1, -2, -1) : random(workspace, 1)),
+            d.put(op == PointOp::clip ? random(workspace, 2, 1, 2) : random(workspace, 2)), d.put(positive)};
         const std::span<const float* const> used(in.data(), operands_of(op));
-        float *y = d.put(Floats(room)), *dy = d.put(random(room, 4)), *dx = d.put(random(room, 5));
+        float *y = d.put(Floats(workspace)), *dy = d.put(random(workspace, 4)), *dx = d.put(random(workspace, 5));
         d.backend.combine(op, l, used, y);
-        d.take(y, room);
+        d.take(y, workspace);
         for (std::size_t k = 0; k < used.size(); ++k)
           for (const bool add : {true, false}) {
             d.backend.combine_gradient(op, k, l, used, dy, dx, add);
-            d.take(dx, room);
+            d.take(dx, workspace);
           }
       });
 }

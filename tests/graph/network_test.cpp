@@ -310,8 +310,8 @@ TEST(Network, SparseGradientsAreZeroButForTheirLists) {
   for (const bool transposed : {false, true}) {
     const Words dense_words(7, false), words(7, true), others(3, true, 5);
     auto dense = ready(bags(false, transposed).graph(), dense_words.data, 7);
-    for (const std::size_t room : {7u, 2u}) {  // whole, and in parts
-      auto sparse = ready(bags(true, transposed).graph(), words.data, room);
+    for (const std::size_t workspace : {7u, 2u}) {  // whole, and in parts
+      auto sparse = ready(bags(true, transposed).graph(), words.data, workspace);
       std::size_t index = 0;
       const Slice& s = slice_of(*sparse, "E", index);
       EXPECT_TRUE(s.sparse_gradient);

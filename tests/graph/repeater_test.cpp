@@ -49,7 +49,7 @@ class RepeaterTest : public testing::Test {
  protected:
   void SetUp() override {
     run.columns = {8};
-    run.values = {&room, nullptr};
+    run.values = {&workspace, nullptr};
     run.sink = &chunks;
   }
   // A step of one stretch that announces chunks 4 and 5; whether it has really been worked on.
@@ -69,7 +69,7 @@ class RepeaterTest : public testing::Test {
   Chunks chunks;
   Counts counts;
   CountingRecorder recorder{counts};
-  float room = 0;
+  float workspace = 0;
   int worked = 0;
 };
 

@@ -45,7 +45,8 @@ class Step {
     all.emplace_back(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
     used += floats_of(pd.scratchpad_desc());
     dnnl_.reserve(used);
-    // A result that is to be added lies behind all that for a moment; room for it is made when that first happens.
+    // A result that is to be added lies behind all that for a moment; memory for it is allocated when that first
+    // happens.
     for (auto& a : arguments_)
       if (a.output && !a.copy) a.offset = used, summing_ = used + floats_of(a.inner);
     primitive_ = Prepared(primitive, dnnl_.engine, all);

@@ -21,7 +21,7 @@ void CpuBackend::gru_step_gradient(const GruRowsGradient& r) { deal(kernels_.gru
 void CpuBackend::gru_reset(const GruRows& r) { deal(kernels_.gru_reset, r); }
 void CpuBackend::gru_reset_gradient(const GruRowsGradient& r) { deal(kernels_.gru_reset_gradient, r); }
 
-std::size_t CpuBackend::recurrent_layer_room(const RecurrentLayer& l) { return recurrent_steps_room(l); }
+std::size_t CpuBackend::recurrent_layer_workspace(const RecurrentLayer& l) { return recurrent_steps_workspace(l); }
 void CpuBackend::recurrent_layer(const RecurrentLayer& l) { recurrent_layer_by_steps(*this, l); }
 void CpuBackend::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
   recurrent_layer_gradient_by_steps(*this, l, g);

@@ -93,9 +93,9 @@ class CudaConvolution : public ConvolutionPlan {
     Algorithms::Choice best{no_way, 0};
     if (possible.size() == 1) best.algorithm = static_cast<int>(possible.front()->name);
     if (possible.size() < 2) return best;
-    Scratch room;
+    Scratch scratch;
     Stopwatch watch(images_.stream());
-    auto* result = room.room<float>(result_count);
+    auto* result = scratch.reserve<float>(result_count);
     std::optional<float> least;
     for (Candidate* c : possible) {
       const auto taken = watch.time([&] {

@@ -238,9 +238,9 @@ bool ConvolutionWay::can_backward_weights() {
       });
 }
 
-const void* ConvolutionWay::image(const Arrangement& a, const float* values, Room room) {
+const void* ConvolutionWay::image(const Arrangement& a, const float* values, Operand operand) {
   if (a.is_image()) return values;
-  void* to = images_.room(room).bytes(a.count() * bytes_of(a.element));
+  void* to = images_.operand(operand).bytes(a.count() * bytes_of(a.element));
   arrange(a, values, to, images_.stream());
   return to;
 }
@@ -251,8 +251,8 @@ const void* ConvolutionWay::weight(const WeightArrangement& a, const float* valu
   return to;
 }
 // `stands`: it is what was given.
-void* ConvolutionWay::result(std::size_t bytes, bool stands, float* values, Room room) {
-  return stands ? values : images_.room(room).bytes(bytes);
+void* ConvolutionWay::result(std::size_t bytes, bool stands, float* values, Operand operand) {
+  return stands ? values : images_.operand(operand).bytes(bytes);
 }
 void* ConvolutionWay::workspace(const Direction& d) const {
   return d.workspace ? images_.workspace().bytes(d.workspace) : nullptr;

@@ -42,7 +42,7 @@ class ConvolutionWay {
     PlannedConvolution planned[2];  // over what the result holds, or to it
   };
   // Scratch memory of an operand.
-  enum Room { of_x, of_w, of_y };
+  enum Operand { of_x, of_w, of_y };
 
   void describe();
   void describe_graph(const std::vector<int>& pads, const std::vector<int>& strides);
@@ -54,9 +54,9 @@ class ConvolutionWay {
               const Workspace& workspace);
   bool fused_forward(const void* x, const void* w, const void* bias, void* y);
 
-  const void* image(const Arrangement& a, const float* values, Room room);
+  const void* image(const Arrangement& a, const float* values, Operand operand);
   const void* weight(const WeightArrangement& a, const float* values, bool same);
-  void* result(std::size_t bytes, bool stands, float* values, Room room);
+  void* result(std::size_t bytes, bool stands, float* values, Operand operand);
   void* workspace(const Direction& d) const;
 
   const ConvolutionShape shape_;

@@ -86,7 +86,7 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   void gru_reset(const GruRows&) override;
   void gru_reset_gradient(const GruRowsGradient&) override;
   bool fuses_recurrent_inputs() const override { return true; }
-  std::size_t recurrent_layer_room(const RecurrentLayer&) override;
+  std::size_t recurrent_layer_workspace(const RecurrentLayer&) override;
   void tell_recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
@@ -115,7 +115,7 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
  private:
   // Host arrays of one call, side by side in scratch memory on the device.
   template <class T>
-  const T* uploaded(const T* host, std::size_t count, Scratch& room);
+  const T* uploaded(const T* host, std::size_t count, Scratch& workspace);
 
   Recurrence& recurrence();
 
@@ -142,9 +142,9 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
 };
 
 template <class T>
-const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& room) {
+const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& workspace) {
   only_when_not_recording();
-  T* device = room.room<T>(count);
+  T* device = workspace.reserve<T>(count);
   staging_.upload(host, device, count * sizeof(T), stream());
   return device;
 }

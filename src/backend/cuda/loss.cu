@@ -179,7 +179,7 @@ void CudaBackend::keep_sums(const double* sums, std::size_t count, std::size_t d
 void CudaBackend::scale(float factor, float* x, std::size_t count, double* sum) {
   const bool fours = in_fours(count, x);
   const std::size_t parts = count == 0 ? 0 : blocks_for(fours ? count / 4 : count);
-  double* sums = sum ? scratch_.room<double>(parts + 1) : nullptr;
+  double* sums = sum ? scratch_.reserve<double>(parts + 1) : nullptr;
   if (parts > 0)
     launch(fours ? scale_each<4> : scale_each<1>, static_cast<unsigned>(parts), threads_per_block, stream(), factor,
            count, x, sums);
@@ -190,7 +190,7 @@ void CudaBackend::loss(const Loss& loss, std::span<const float* const> in, float
   const Lines lines = lines_of(loss.extent);
   const bool by_line = loss.op == LossOp::cross_entropy_with_softmax || loss.op == LossOp::classification_error;
   const std::size_t parts = loss.extent.count() == 0 ? 0 : by_line ? lines.count : blocks_for(loss.extent.count());
-  double* sums = scratch_.room<double>(parts + 1);
+  double* sums = scratch_.reserve<double>(parts + 1);
   if (parts > 0 && loss.op == LossOp::cross_entropy_with_softmax)
     launch_on_lines(cross_entropy_lines<1>, cross_entropy_lines<32>, cross_entropy_lines<256>, lines, stream(), in[0],
                     in[1], work, sums);

@@ -61,11 +61,11 @@ CudaBackend::CudaBackend(int device, ComputeType type)
       compute_type_(type),
       device_name_(name_of(device)),
       stream_(make_stream()),
-      halt_(halting_.room<int>(1)),
+      halt_(halting_.reserve<int>(1)),
       matmul_(std::make_unique<Matmul>(type, device_name_, stream_.get())),
       images_(std::make_unique<CudaImages>(device_name_, type, stream_.get())) {
   try {
-    CudaBackend::fill(0, halting_.room<float>(1), 1);  // the first kernel of all; 0 has the bits of an int's
+    CudaBackend::fill(0, halting_.reserve<float>(1), 1);  // the first kernel of all; 0 has the bits of an int's
   } catch (const Error& e) {
     throw Error(
         fmt::format("starting GPU {}: kernels: {}. fix: where this build has none for such a GPU, one with its number "

@@ -16,7 +16,7 @@ class Recurrence {
  public:
   Recurrence(CudaBackend&, const std::string& device);
 
-  std::size_t room(const RecurrentLayer&);
+  std::size_t workspace(const RecurrentLayer&);
   void tell(const RecurrentLayer&);
   void forward(const RecurrentLayer&);
   void backward(const RecurrentLayer&, const RecurrentLayerGradient&);

@@ -10,8 +10,8 @@ namespace tutti::cuda {
 
 class RecurrenceTrial {
  public:
-  // Of `shape`, pointers count only where they may be null; `room` is what the ways need at most.
-  RecurrenceTrial(CudaBackend&, const RecurrentLayer& shape, std::size_t room);
+  // Of `shape`, pointers count only where they may be null; `workspace` is what the ways need at most.
+  RecurrenceTrial(CudaBackend&, const RecurrentLayer& shape, std::size_t workspace);
 
   // The same numbers as at first: a backward pass uses some of them up.
   void refill();

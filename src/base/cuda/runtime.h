@@ -56,7 +56,7 @@ class Scratch {
   ~Scratch();
   void* bytes(std::size_t count);
   template <class T>
-  T* room(std::size_t count) {
+  T* reserve(std::size_t count) {
     return static_cast<T*>(bytes(count * sizeof(T)));
   }
 

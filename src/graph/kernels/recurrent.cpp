@@ -33,8 +33,8 @@ class Recurrent : public Kernel {
   void tell(Run& run, std::byte*) const override {
     if (own_states(run)) list_states(run);
     const RecurrentLayer l = layer(run);
-    const std::size_t floats = states(l).total + run.backend.recurrent_layer_room(l);
-    run.rooms[code.out.tensor].room(run.backend, floats);
+    const std::size_t floats = states(l).total + run.backend.recurrent_layer_workspace(l);
+    run.workspaces[code.out.tensor].reserve(run.backend, floats);
     run.backend.tell_recurrent_layer(placed_layer(run));
   }
   void forward(Run& run) const override {
@@ -94,20 +94,20 @@ class Recurrent : public Kernel {
   RecurrentLayer placed_layer(const Run& run) const {
     RecurrentLayer l = layer(run);
     const States s = states(l);
-    float* const room = run.rooms[code.out.tensor].data();
-    l.initial_output = room + s.output;
-    if (has_cell()) l.initial_cell = room + s.cell;
-    if (has_cell() && own_states(run)) l.last_cell = room + s.last_cell;
-    l.room = room + s.total;
+    float* const workspace = run.workspaces[code.out.tensor].data();
+    l.initial_output = workspace + s.output;
+    if (has_cell()) l.initial_cell = workspace + s.cell;
+    if (has_cell() && own_states(run)) l.last_cell = workspace + s.last_cell;
+    l.workspace = workspace + s.total;
     return l;
   }
 
   void prepare(Run& run) const {
     const States s = states(layer(run));
-    float* const room = run.rooms[code.out.tensor].data();
+    float* const workspace = run.workspaces[code.out.tensor].data();
     const std::size_t rows = run.sequences[code.out.axis].width(0), count = own_states(run) ? rows : 1;
     for (std::size_t k = 0; k < values(); ++k) {
-      float* state = room + (k == 0 ? s.output : s.cell);
+      float* state = workspace + (k == 0 ? s.output : s.cell);
       for (std::size_t row = 0; row < count; ++row)
         if (trained_state_)
           run.backend.map(UnaryOp::copy, in(run, 2 + k), state + row * c_, c_);

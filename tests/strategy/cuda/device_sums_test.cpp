@@ -60,11 +60,11 @@ class Rank {
   Collector& sink() { return sink_; }
   void step(std::vector<float> gradient, StepMetrics metrics) {
     strategy_->begin_step(10, sink_);
-    float* const room = local_.room(*backend_, gradient.size());
-    backend_->upload(gradient.data(), room, gradient.size());
+    float* const workspace = local_.reserve(*backend_, gradient.size());
+    backend_->upload(gradient.data(), workspace, gradient.size());
     Layout all;
     all.rank = 1, all.size[0] = gradient.size(), all.stride[0][0] = all.stride[3][0] = 1;
-    backend_->copy(all, room, p_.gradients.data(), false);
+    backend_->copy(all, workspace, p_.gradients.data(), false);
     if (!strategy_->follows_device()) backend_->finish();
     for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
     strategy_->finish_gradients(metrics);
