@@ -64,7 +64,7 @@ void run(Communicator& comm, int bits, int steps, std::size_t columns, const std
   std::vector<std::unique_ptr<Way>> ways;
   for (const std::string& route : routes)
     ways.push_back(
-        std::make_unique<Way>(route, route == "stripes" ? Route::stripes : Route::shared_memory, bits, columns, comm));
+        std::make_unique<Way>(route, route == "stripes" ? Route::messages : Route::shared_memory, bits, columns, comm));
   constexpr int kTurn = 5;  // steps of one route before the other has its turn
   for (int t = 0; t < steps; t += kTurn)
     for (auto& way : ways)

@@ -51,11 +51,11 @@ void run(Communicator& comm, int turns, std::size_t columns) {
   std::vector<Way> ways;
   using Road = AsaOptions::Road;
   using Bits = ExchangeBits::Kind;
-  ways.push_back({"MPI_Allreduce", asa(comm, Route::stripes, Road::library, Bits::full), nullptr});
-  ways.push_back({"ASA, 32 bits", asa(comm, Route::stripes, Road::stripes, Bits::full), nullptr});
-  ways.push_back({"ASA, 16 bits", asa(comm, Route::stripes, Road::stripes, Bits::half), nullptr});
+  ways.push_back({"MPI_Allreduce", asa(comm, Route::messages, Road::library, Bits::full), nullptr});
+  ways.push_back({"ASA, 32 bits", asa(comm, Route::messages, Road::sharded, Bits::full), nullptr});
+  ways.push_back({"ASA, 16 bits", asa(comm, Route::messages, Road::sharded, Bits::half), nullptr});
   if (resolve_road(Route::automatic, comm).route == Route::shared_memory)
-    ways.push_back({"shared memory", asa(comm, Route::shared_memory, Road::stripes, Bits::full), nullptr});
+    ways.push_back({"shared memory", asa(comm, Route::shared_memory, Road::sharded, Bits::full), nullptr});
   for (Way& way : ways) {
     way.parameters = std::make_unique<Parameters>(mlp_parameters(columns));
     way.strategy->start(*way.parameters);

@@ -230,7 +230,7 @@ void check_contributions(const ActionContext& context, Training& t) {
     context.problems->add(
         Diagnostic{where, "oneBitAdam sums momentum over the ranks in every step, which this exchange does not do",
                    "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or with ASA (exchange = "
-                   "gradients, allReduce = stripes), the same within groups, or choose gradUpdateType = adam"});
+                   "gradients, allReduce = sharded), the same within groups, or choose gradUpdateType = adam"});
   if (!is_host(t.network->parameters().weights.memory()))
     context.problems->add(
         Diagnostic{where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam"});

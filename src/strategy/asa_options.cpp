@@ -16,11 +16,11 @@ void AsaOptions::describe(config::Fields& f) {
   f.choice<What>("exchange", what, {{"gradients", What::gradients}, {"weights", What::weights}},
                  "gradients: summed before the update; weights: averaged after it");
   f.choice<Road>(
-      "allReduce", road, {{"stripes", Road::stripes}, {"library", Road::library}},
-      "stripes: all-to-all, sum of the own stripe, all-gather; library: MPI_Allreduce, for comparison, on GPUs NCCL");
+      "allReduce", road, {{"sharded", Road::sharded}, {"library", Road::library}},
+      "sharded: all-to-all, sum of the own shard, all-gather; library: MPI_Allreduce, for comparison, on GPUs NCCL");
   bits.describe(f);
   if (road == Road::library && bits.kind != ExchangeBits::Kind::full)
-    f.problem("allReduce", "the MPI library sums 32 bits only", "use allReduce = stripes, or exchangeBits = 32");
+    f.problem("allReduce", "the MPI library sums 32 bits only", "use allReduce = sharded, or exchangeBits = 32");
 }
 
 void EasgdOptions::describe(config::Fields& f) {

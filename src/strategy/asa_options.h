@@ -13,9 +13,9 @@ namespace tutti {
 
 struct AsaOptions {
   enum class What { gradients, weights };
-  enum class Road { stripes, library };
+  enum class Road { sharded, library };
   What what = What::gradients;
-  Road road = Road::stripes;
+  Road road = Road::sharded;
   ExchangeBits bits;
   void describe(config::Fields& f);
 };

@@ -25,7 +25,7 @@ BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, 
 void BlockSteps::start(Parameters& parameters) {
   live_ = &parameters;
   broadcast_weights(comm_, parameters);
-  stripes_.reset();
+  all_reduce_.reset();
   // Dense, whatever the gradients are: weights move in places that the last minibatch did not touch.
   block_.slices = parameters.slices;
   for (Slice& slice : block_.slices) slice.sparse_gradient = false;
@@ -36,24 +36,24 @@ void BlockSteps::start(Parameters& parameters) {
   std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());
   codec_ = make_codec(settings_.codec, parameters.weights.memory(), comm_.takes_device_memory());
   kernels_ = &weight_kernels_for(parameters.weights.memory());
-  // Fragments are made of groups, so of small ones where the network is small.
+  // Fragments are made of buckets, so of small ones where the network is small.
   const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
-  stripes_ = std::make_unique<StripeExchange>(
+  all_reduce_ = std::make_unique<AllReduce>(
       comm_, block_, *codec_,
-      StripeSettings{.route = road_.route,
-                     .device_sums = road_.device_sums.get(),
-                     .group_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
+      AllReduceSettings{.route = road_.route,
+                        .device_sums = road_.device_sums.get(),
+                        .bucket_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
   if (codec_->lossy()) residual_ = FloatBuffer(parameters.size(), parameters.weights);
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
   if (codec_->lossy()) {
     // A rank that keeps in its weights what has not been delivered keeps there what it owes as an owner, too.
     if (!rule_->carries()) owner_residual_ = FloatBuffer(parameters.size(), parameters.weights);
-    stripes_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
+    all_reduce_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
   }
   stream_.reset();
   if (settings_.stream.streams())
-    stream_ =
-        std::make_unique<FragmentStream>(settings_.stream, settings_.block_size, *stripes_, *rule_, parameters, block_);
+    stream_ = std::make_unique<FragmentStream>(settings_.stream, settings_.block_size, *all_reduce_, *rule_, parameters,
+                                               block_);
   if (const auto asked = settings_.stream.fragments;
       stream_ && static_cast<std::int64_t>(stream_->fragments()) < asked && !std::exchange(told_fragments_, true))
     log::warning(fmt::format(
@@ -113,7 +113,7 @@ void BlockSteps::stream_step(const BlockSamples& n) {
 }
 
 void BlockSteps::stream_exchanged(double seconds) {
-  ExchangeStats spent = stripes_->take_stats();
+  ExchangeStats spent = all_reduce_->take_stats();
   // Sums made between the steps of training are not in the seconds; the passes over the weights are.
   spent.decode = std::max(spent.decode, seconds - spent.encode - spent.wait);
   stats_ += spent;
@@ -152,7 +152,7 @@ void BlockSteps::exchange(ReducedGradientSink& global) {
   else
     exchange_chunks();
   host_looks();  // at the time that it has taken
-  ExchangeStats spent = stripes_->take_stats();
+  ExchangeStats spent = all_reduce_->take_stats();
   const double seconds = seconds_since(start);
   spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
   stats_ += spent;
@@ -165,25 +165,25 @@ void BlockSteps::exchange(ReducedGradientSink& global) {
 }
 
 void BlockSteps::exchange_chunks() {
-  for (std::size_t g = 0; g < stripes_->groups(); ++g) {
-    stripes_->arm(g);
-    for (std::size_t i = stripes_->first_chunk(g); i < stripes_->end_chunk(g); ++i) {
+  for (std::size_t g = 0; g < all_reduce_->buckets(); ++g) {
+    all_reduce_->arm(g);
+    for (std::size_t i = all_reduce_->first_chunk(g); i < all_reduce_->end_chunk(g); ++i) {
       const std::size_t at = block_.offset(block_.chunks[i]);
       rule_->offer(at, at + block_.count(block_.chunks[i]));
-      stripes_->encode(i);
+      all_reduce_->encode(i);
     }
-    stripes_->launch(g);
-    stripes_->advance();
+    all_reduce_->launch(g);
+    all_reduce_->advance();
   }
-  for (std::size_t g = 0; g < stripes_->groups(); ++g) {
-    stripes_->complete(g);
-    for (std::size_t i = stripes_->first_chunk(g); i < stripes_->end_chunk(g); ++i) {
+  for (std::size_t g = 0; g < all_reduce_->buckets(); ++g) {
+    all_reduce_->complete(g);
+    for (std::size_t i = all_reduce_->first_chunk(g); i < all_reduce_->end_chunk(g); ++i) {
       const std::size_t at = block_.offset(block_.chunks[i]);
-      stripes_->decode(i);
+      all_reduce_->decode(i);
       rule_->take(at, at + block_.count(block_.chunks[i]));
     }
   }
-  stripes_->flush();
+  all_reduce_->flush();
 }
 
 void BlockSteps::exchange_by_library() {
@@ -278,7 +278,7 @@ void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, con
   if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, workspace(residual_));
   if (!lossy || carries) return;
   a(owned_name(owner_name), workspace(owner_residual_));
-  if (a.loading() && owner_residual_.size() > 0) stripes_->keep_own_columns(owner_residual_.data());
+  if (a.loading() && owner_residual_.size() > 0) all_reduce_->keep_own_columns(owner_residual_.data());
 }
 
 // Weights that were kept from the common ones by so many units of what is owed are kept from them by the rule's own

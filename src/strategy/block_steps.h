@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "strategy/all_reduce.h"
 #include "strategy/block_rules.h"
 #include "strategy/fragment_stream.h"
 #include "strategy/metrics_all_reduce.h"
-#include "strategy/stripe_exchange.h"
 #include "strategy/sync_point_lines.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
@@ -32,7 +32,7 @@ struct BlockSettings {
   CodecOptions codec;
   Road road;  // as resolve_road() has it
   StreamSettings stream;
-  bool library_sums = false;  // by MPI_Allreduce instead of stripes
+  bool library_sums = false;  // by MPI_Allreduce instead
 };
 
 class BlockSteps : public Strategy {
@@ -89,7 +89,7 @@ class BlockSteps : public Strategy {
   Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
   std::unique_ptr<Codec> codec_;
   const WeightKernels* kernels_ = nullptr;
-  std::unique_ptr<StripeExchange> stripes_;
+  std::unique_ptr<AllReduce> all_reduce_;
   std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
   FloatBuffer residual_, owner_residual_;   // what rounding has left out: of offers, of sums
 

@@ -26,8 +26,8 @@ CarriedColumns::CarriedColumns(Communicator& group, Parameters& whole, int carri
       carriers_(carriers),
       floats_(make_codec({}, whole.gradients.memory(), group.takes_device_memory())),
       kernels_(weight_kernels_for(whole.gradients.memory())),
-      plan_(plan_stripes(whole, *floats_, carriers, std::max(kRunValues, whole.size() / kMostRuns))),
-      run_(plan_.groups.size()) {
+      plan_(plan_shards(whole, *floats_, carriers, std::max(kRunValues, whole.size() / kMostRuns))),
+      run_(plan_.buckets.size()) {
   assert(carriers >= 1 && carriers <= group.size());
   for (std::size_t p = 0; p < whole.chunks.size(); ++p)
     if (whole.slices[whole.chunks[p].slice].sparse_gradient) lists_known_at_ = p + 1;
@@ -49,7 +49,7 @@ void CarriedColumns::lay_out() {
     if (!slice.sparse_gradient) {
       const bool elsewhere = whole_.slices[chunk.slice].sparse_gradient;
       chunk.first_column = slice.columns;
-      chunk.columns = elsewhere ? 0 : plan_.stripe(p, me_).columns;
+      chunk.columns = elsewhere ? 0 : plan_.shard(p, me_).columns;
       slice.columns += chunk.columns;
     }
     mine_.chunks.push_back(chunk);
@@ -66,7 +66,7 @@ void CarriedColumns::lay_out() {
 }
 
 void CarriedColumns::plan_messages(std::size_t r) {
-  const StripeGroup& plan = plan_.groups[r];
+  const Bucket& plan = plan_.buckets[r];
   Run& run = run_[r];
   const int tag = static_cast<int>(2 * r);
   if (plan.sparse) {
@@ -104,7 +104,7 @@ void CarriedColumns::load(std::size_t chunk) {
   const GradientChunk& own = mine_.chunks[chunk];
   const Slice& slice = mine_.slices[own.slice];
   if (!slice.sparse_gradient) {
-    const float* from = place(whole_, chunk) + plan_.stripe(chunk, me_).first * slice.rows;
+    const float* from = place(whole_, chunk) + plan_.shard(chunk, me_).first * slice.rows;
     copy(from, place(mine_, chunk), own.columns * slice.rows);
     return;
   }
@@ -122,7 +122,7 @@ void CarriedColumns::gather(const float* whole, float* mine) const {
   for (std::size_t p = 0; p < mine_.chunks.size(); ++p) {
     const GradientChunk& own = mine_.chunks[p];
     const Slice& slice = mine_.slices[own.slice];
-    const std::size_t skipped = slice.sparse_gradient ? 0 : plan_.stripe(p, me_).first * slice.rows;
+    const std::size_t skipped = slice.sparse_gradient ? 0 : plan_.shard(p, me_).first * slice.rows;
     std::copy_n(whole + whole_.offset(whole_.chunks[p]) + skipped, mine_.count(own), mine + mine_.offset(own));
   }
 }
@@ -143,15 +143,15 @@ void CarriedColumns::advance() {
 }
 
 void CarriedColumns::send(std::size_t chunk) {
-  const std::size_t r = plan_.group_of[chunk];
+  const std::size_t r = plan_.bucket_of[chunk];
   Run& run = run_[r];
-  const StripeGroup& plan = plan_.groups[r];
+  const Bucket& plan = plan_.buckets[r];
   if (run.sparse) {
     if (sparse_carrier(whole_.chunks[chunk].slice) == me_) host_looks(), run.sparse->send(mine_);
   } else if (run.bytes.data()) {
     const GradientChunk& own = mine_.chunks[chunk];
     floats_->encode(mine_.slices[own.slice].rows, own.columns, place(mine_, chunk), nullptr,
-                    run.bytes.data() + section(r, me_) + plan_.stripe(chunk, me_).bytes_before);
+                    run.bytes.data() + section(r, me_) + plan_.shard(chunk, me_).bytes_before);
   }
   if (plan.end_chunk != chunk + 1) return;
   written_ = r + 1;
@@ -190,12 +190,12 @@ void CarriedColumns::store(std::size_t r) {
   for (std::size_t p = first_chunk(r); p < end_chunk(r); ++p) {
     const std::size_t rows = whole_.slices[whole_.chunks[p].slice].rows;
     for (int c = 0; c < carriers_; ++c) {
-      const Stripe& stripe = plan_.stripe(p, c);
-      float* const to = place(whole_, p) + stripe.first * rows;
+      const Shard& shard = plan_.shard(p, c);
+      float* const to = place(whole_, p) + shard.first * rows;
       if (c == me_)
-        copy(place(mine_, p), to, stripe.columns * rows);
+        copy(place(mine_, p), to, shard.columns * rows);
       else
-        floats_->decode(rows, stripe.columns, run.bytes.data() + section(r, c) + stripe.bytes_before, to);
+        floats_->decode(rows, shard.columns, run.bytes.data() + section(r, c) + shard.bytes_before, to);
     }
   }
   run.stored = floats_->mark();

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "strategy/shard_plan.h"
 #include "strategy/sparse_share.h"
-#include "strategy/stripes.h"
 #include "strategy/weight_kernels.h"
 #include "tutti/codec.h"
 #include "tutti/communicator.h"
@@ -35,9 +35,9 @@ class CarriedColumns {
   void advance();                // messages leave when they are complete
 
   // A run of chunks travels together: arm, send each of its chunks (carriers), complete, store.
-  std::size_t runs() const { return plan_.groups.size(); }
-  std::size_t first_chunk(std::size_t run) const { return plan_.groups[run].first_chunk; }
-  std::size_t end_chunk(std::size_t run) const { return plan_.groups[run].end_chunk; }
+  std::size_t runs() const { return plan_.buckets.size(); }
+  std::size_t first_chunk(std::size_t run) const { return plan_.buckets[run].first_chunk; }
+  std::size_t end_chunk(std::size_t run) const { return plan_.buckets[run].end_chunk; }
   void arm();
   void send(std::size_t chunk);  // its sum over the groups stands in mine()
   bool try_complete(std::size_t run);
@@ -62,7 +62,7 @@ class CarriedColumns {
   void host_looks() const { whole_.gradients.memory().finish(); }
   void copy(const float* from, float* to, std::size_t count) const { kernels_.run(weights::Copy{from, to}, count); }
   std::size_t section(std::size_t run, int carrier) const {
-    return plan_.groups[run].section_begin[static_cast<std::size_t>(carrier)];
+    return plan_.buckets[run].section_begin[static_cast<std::size_t>(carrier)];
   }
 
   Communicator& comm_;
@@ -70,7 +70,7 @@ class CarriedColumns {
   const int me_, carriers_;
   std::unique_ptr<Codec> floats_;
   const WeightKernels& kernels_;
-  StripePlan plan_;
+  ShardPlan plan_;
   Parameters mine_;
   std::size_t lists_known_at_ = 0;
   std::vector<Run> run_;

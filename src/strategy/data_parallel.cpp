@@ -68,9 +68,9 @@ void DataParallel::build(int bits) {
   exchange_.reset();
   codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits, options_.quantizer},
                       parameters_->gradients.memory(), comm_.takes_device_memory());
-  exchange_ = std::make_unique<StripeExchange>(
+  exchange_ = std::make_unique<AllReduce>(
       comm_, *parameters_, *codec_,
-      StripeSettings{
+      AllReduceSettings{
           .route = road_.route, .device_sums = road_.device_sums.get(), .gradients_stay = !options_.buffered_async});
   worked_before_ = waited_before_ = 0;
   hand_out_residuals();
@@ -129,7 +129,7 @@ void DataParallel::begin_step(std::int64_t columns, ReducedGradientSink& global)
   }
   ask(columns, global);
   if (!passes_through())
-    for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->arm(g);
+    for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->arm(g);
 }
 
 // Few updates of much are best for a device, those of what is still in its cache for the host.
@@ -162,9 +162,9 @@ void DataParallel::chunks_ready(std::span<const std::size_t> chunks) {
 
 void DataParallel::ready_in_step(std::size_t chunk) {
   if (chunk == 0)
-    for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->announce(g);
+    for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->announce(g);
   exchange_->encode(chunk);
-  if (exchange_->last_of_group(chunk)) exchange_->launch(exchange_->group_of(chunk));
+  if (exchange_->last_of_bucket(chunk)) exchange_->launch(exchange_->bucket_of(chunk));
   exchange_->advance();
   deliver_what_is_there();
 }
@@ -172,26 +172,26 @@ void DataParallel::ready_in_step(std::size_t chunk) {
 void DataParallel::deliver_what_is_there() {
   std::size_t end = delivered_;
   while (end < announced_) {
-    const std::size_t group = exchange_->group_of(end);
-    if (exchange_->end_chunk(group) > announced_ || !exchange_->try_complete(group)) break;
-    end = exchange_->end_chunk(group);
+    const std::size_t bucket = exchange_->bucket_of(end);
+    if (exchange_->end_chunk(bucket) > announced_ || !exchange_->try_complete(bucket)) break;
+    end = exchange_->end_chunk(bucket);
   }
   deliver(std::exchange(delivered_, end), end, columns_, *global_);
 }
 
 // The place of the chunk's gradient serves twice: encoded, it makes place for the sum of the minibatch before.
 void DataParallel::ready_behind(std::size_t chunk) {
-  const std::size_t group = exchange_->group_of(chunk);
-  if (exchange_->first_of_group(chunk)) {
-    // What this group carried before must be known before its buffers are filled again; the sums stay until launch.
-    if (pending_.any) exchange_->complete(group);
-    exchange_->arm(group);
-    exchange_->announce(group);
+  const std::size_t bucket = exchange_->bucket_of(chunk);
+  if (exchange_->first_of_bucket(chunk)) {
+    // What this bucket carried before must be known before its buffers are filled again; the sums stay until launch.
+    if (pending_.any) exchange_->complete(bucket);
+    exchange_->arm(bucket);
+    exchange_->announce(bucket);
   }
   exchange_->encode(chunk);
-  if (exchange_->last_of_group(chunk)) {
-    if (pending_.any) deliver(exchange_->first_chunk(group), chunk + 1, pending_.columns, *global_);
-    exchange_->launch(group);
+  if (exchange_->last_of_bucket(chunk)) {
+    if (pending_.any) deliver(exchange_->first_chunk(bucket), chunk + 1, pending_.columns, *global_);
+    exchange_->launch(bucket);
   }
   exchange_->advance();
 }
@@ -206,7 +206,7 @@ void DataParallel::finish_gradients(StepMetrics& metrics) {
     metrics_.begin(metrics);
     if (!passes_through()) {
       while (delivered_ < announced_) {
-        exchange_->complete(exchange_->group_of(delivered_));
+        exchange_->complete(exchange_->bucket_of(delivered_));
         deliver_what_is_there();
       }
       if (std::exchange(left_over_, false)) exchange_->use({});
@@ -238,7 +238,7 @@ void DataParallel::settle(ReducedGradientSink& global) {
     clear(late_metrics_, 0);
     return;
   }
-  for (std::size_t g = 0; g < exchange_->groups(); ++g) {
+  for (std::size_t g = 0; g < exchange_->buckets(); ++g) {
     exchange_->complete(g);
     deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, global);
   }

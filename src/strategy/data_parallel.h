@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "comm/agreement.h"
+#include "strategy/all_reduce.h"
 #include "strategy/local.h"
 #include "strategy/metrics_all_reduce.h"
 #include "strategy/options.h"
-#include "strategy/stripe_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
 
@@ -72,7 +72,7 @@ class DataParallel : public Strategy {
   Summed summed_ = Summed::gradients;
   const float* mask_ = nullptr;  // while contributions are summed
   std::unique_ptr<Codec> codec_;
-  std::unique_ptr<StripeExchange> exchange_;
+  std::unique_ptr<AllReduce> exchange_;
   MetricsAllReduce metrics_;
   ExchangeStats earlier_;  // of exchanges that a change of bits has replaced
 

@@ -6,10 +6,10 @@
 namespace tutti {
 namespace {
 
-std::size_t flat_size(const ShardPlan& plan) { return plan.runs.back().local + plan.runs.back().size(); }
+std::size_t flat_size(const ServerShardPlan& plan) { return plan.runs.back().local + plan.runs.back().size(); }
 
 // The values of `to` - `known` in few bits; afterwards `known` is what the other side makes of them.
-void send_difference(const Codec& codec, const WeightKernels& kernels, const ShardRun& run, const float* to,
+void send_difference(const Codec& codec, const WeightKernels& kernels, const ServerShardRun& run, const float* to,
                      float* known, float* values, float* lost, std::byte* message) {
   kernels.run(weights::Difference{to, known, values}, run.size());
   kernels.run(weights::Clear{lost}, run.size());
@@ -19,13 +19,14 @@ void send_difference(const Codec& codec, const WeightKernels& kernels, const Sha
 
 }  // namespace
 
-std::size_t elastic_bytes(const ShardPlan& plan, const Codec& codec) {
+std::size_t elastic_bytes(const ServerShardPlan& plan, const Codec& codec) {
   std::size_t bytes = 0;
-  for (const ShardRun& run : plan.runs) bytes += codec.bytes(run.rows, run.columns);
+  for (const ServerShardRun& run : plan.runs) bytes += codec.bytes(run.rows, run.columns);
   return bytes;
 }
 
-ElasticDesk::ElasticDesk(const ShardPlan& plan, std::shared_ptr<const Codec> codec, double moving_rate, int clients)
+ElasticDesk::ElasticDesk(const ServerShardPlan& plan, std::shared_ptr<const Codec> codec, double moving_rate,
+                         int clients)
     : plan_(plan), codec_(std::move(codec)), rate_(static_cast<float>(moving_rate)) {
   centre_ = FloatBuffer(flat_size(plan_));
   values_ = FloatBuffer(plan_.largest_run);
@@ -49,7 +50,7 @@ void ElasticDesk::store(float* flat) const { plan_.scatter(centre_.data(), flat)
 std::size_t ElasticDesk::answer(int client, std::span<std::byte> message) {
   if (client != plan_.owner) ++answers_;
   std::byte* at = message.data();
-  for (const ShardRun& run : plan_.runs) {
+  for (const ServerShardRun& run : plan_.runs) {
     if (known_.empty())
       turn_whole(run, at);
     else
@@ -59,7 +60,7 @@ std::size_t ElasticDesk::answer(int client, std::span<std::byte> message) {
   return static_cast<std::size_t>(at - message.data());
 }
 
-void ElasticDesk::turn_whole(const ShardRun& run, std::byte* message) {
+void ElasticDesk::turn_whole(const ServerShardRun& run, std::byte* message) {
   float* centre = centre_.data() + run.local;
   const float* theirs = values_.data();
   codec_->decode(run.rows, run.columns, message, values_.data());
@@ -67,7 +68,7 @@ void ElasticDesk::turn_whole(const ShardRun& run, std::byte* message) {
   for (std::size_t i = 0; i < run.size(); ++i) centre[i] -= rate_ * (centre[i] - theirs[i]);
 }
 
-void ElasticDesk::turn_differences(const ShardRun& run, Known& known, std::byte* message) {
+void ElasticDesk::turn_differences(const ServerShardRun& run, Known& known, std::byte* message) {
   float* centre = centre_.data() + run.local;
   float* as_known = known.centre.data() + run.local;
   float* theirs = known.weights.data() + run.local;
@@ -101,8 +102,8 @@ void ElasticWorker::start(const float* flat) {
   if (weights_.size() > 0) std::copy_n(flat, weights_.size(), weights_.data());
 }
 
-void ElasticWorker::write(const ShardPlan& plan, const float* weights, std::byte* message) {
-  for (const ShardRun& run : plan.runs) {
+void ElasticWorker::write(const ServerShardPlan& plan, const float* weights, std::byte* message) {
+  for (const ServerShardRun& run : plan.runs) {
     const float* x = weights + run.offset;
     if (codec_->lossy())
       send_difference(*codec_, kernels_, run, x, weights_.data() + run.offset, values_.data(), lost_.data(), message);
@@ -112,8 +113,8 @@ void ElasticWorker::write(const ShardPlan& plan, const float* weights, std::byte
   }
 }
 
-void ElasticWorker::take(const ShardPlan& plan, const std::byte* message, float* weights) {
-  for (const ShardRun& run : plan.runs) {
+void ElasticWorker::take(const ServerShardPlan& plan, const std::byte* message, float* weights) {
+  for (const ServerShardRun& run : plan.runs) {
     float* x = weights + run.offset;
     if (codec_->lossy()) {
       float *centre = centre_.data() + run.offset, *mine = weights_.data() + run.offset;

@@ -19,11 +19,11 @@
 namespace tutti {
 
 // Bytes of a message, either way.
-std::size_t elastic_bytes(const ShardPlan&, const Codec&);
+std::size_t elastic_bytes(const ServerShardPlan&, const Codec&);
 
 class ElasticDesk final : public Desk {
  public:
-  ElasticDesk(const ShardPlan&, std::shared_ptr<const Codec>, double moving_rate, int clients);
+  ElasticDesk(const ServerShardPlan&, std::shared_ptr<const Codec>, double moving_rate, int clients);
   std::size_t answer(int client, std::span<std::byte> message) override;
 
   // The rest inside Server::exclusively() only.
@@ -37,10 +37,10 @@ class ElasticDesk final : public Desk {
   struct Known {
     FloatBuffer centre, weights;
   };
-  void turn_whole(const ShardRun&, std::byte* message);
-  void turn_differences(const ShardRun&, Known&, std::byte* message);
+  void turn_whole(const ServerShardRun&, std::byte* message);
+  void turn_differences(const ServerShardRun&, Known&, std::byte* message);
 
-  const ShardPlan plan_;
+  const ServerShardPlan plan_;
   std::shared_ptr<const Codec> codec_;
   const float rate_;
   FloatBuffer centre_;
@@ -56,8 +56,8 @@ class ElasticWorker {
   ElasticWorker(std::shared_ptr<const Codec>, double moving_rate, const FloatBuffer& weights, std::size_t largest_run);
   void load(const float* flat);   // by the host, while nothing is queued
   void start(const float* flat);  // likewise
-  void write(const ShardPlan&, const float* weights, std::byte* message);
-  void take(const ShardPlan&, const std::byte* message, float* weights);
+  void write(const ServerShardPlan&, const float* weights, std::byte* message);
+  void take(const ServerShardPlan&, const std::byte* message, float* weights);
 
  private:
   std::shared_ptr<const Codec> codec_;

@@ -73,7 +73,7 @@ void ElasticServer::build() {
   desks_.clear();
   numbers_.clear();
   std::size_t largest = 0;
-  for (const ShardPlan& plan : plans_) {
+  for (const ServerShardPlan& plan : plans_) {
     std::unique_ptr<ElasticDesk> desk;
     if (plan.owner == comm_.rank()) desk = std::make_unique<ElasticDesk>(plan, of_desks, rate_, workers_);
     desks_.push_back(desk.get());
@@ -173,8 +173,8 @@ void ElasticServer::fetch_centre() {
       if (desk) desk->store(centre_.data());
   });
   if (comm_.size() == 1) return;
-  for (const ShardPlan& plan : plans_)
-    for (const ShardRun& run : plan.runs)
+  for (const ServerShardPlan& plan : plans_)
+    for (const ServerShardRun& run : plan.runs)
       comm_.broadcast(plan.owner, std::as_writable_bytes(centre_.span().subspan(run.offset, run.size())));
 }
 

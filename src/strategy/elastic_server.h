@@ -68,7 +68,7 @@ class ElasticServer final : public Strategy {
   Parameters* live_ = nullptr;
 
   std::shared_ptr<const Codec> codec_;  // of the worker, perhaps a device's
-  std::vector<ShardPlan> plans_;
+  std::vector<ServerShardPlan> plans_;
   std::vector<int> numbers_;         // of the desks, by part
   std::vector<ElasticDesk*> desks_;  // by part, null where another rank serves it
   std::unique_ptr<Server> server_;

@@ -24,29 +24,29 @@ class Stopwatch {
 
 }  // namespace
 
-FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t block_size, StripeExchange& stripes,
+FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t block_size, AllReduce& all_reduce,
                                BlockRule& rule, Parameters& live, Parameters& block)
     : settings_(settings),
       block_size_(block_size),
-      stripes_(stripes),
+      all_reduce_(all_reduce),
       rule_(rule),
       live_(live),
       block_(block),
       kernels_(weight_kernels_for(live.weights.memory())) {
-  const std::size_t groups = stripes.groups();
+  const std::size_t groups = all_reduce.buckets();
   const std::size_t n =
-      std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(settings.fragments), groups));
-  std::size_t values = 0, group = 0;
+      std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(settings.fragments), buckets));
+  std::size_t values = 0, bucket = 0;
   for (std::size_t f = 0; f < n; ++f) {
-    Fragment fragment{group, group, {}};
-    // About equal numbers of values, at least one group each.
-    while (group < groups && groups - group > n - f - 1 &&
-           (fragment.end_group == fragment.first_group || values * n < live.size() * (f + 1))) {
-      for (std::size_t i = stripes.first_chunk(group); i < stripes.end_chunk(group); ++i)
+    Fragment fragment{bucket, bucket, {}};
+    // About equal numbers of values, at least one bucket each.
+    while (bucket < buckets && buckets - bucket > n - f - 1 &&
+           (fragment.end_bucket == fragment.first_bucket || values * n < live.size() * (f + 1))) {
+      for (std::size_t i = all_reduce.first_chunk(bucket); i < all_reduce.end_chunk(bucket); ++i)
         values += block.count(block.chunks[i]);
-      fragment.end_group = ++group;
+      fragment.end_bucket = ++bucket;
     }
-    if (f + 1 == n) fragment.end_group = group = groups;
+    if (f + 1 == n) fragment.end_bucket = bucket = buckets;
     fragments_.push_back(fragment);
   }
   rule.plan_fragments(n);
@@ -55,15 +55,15 @@ FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t bloc
 
 template <class Body>
 void FragmentStream::for_chunks(std::size_t fragment, const Body& body) const {
-  for (std::size_t g = fragments_[fragment].first_group; g < fragments_[fragment].end_group; ++g)
-    for (std::size_t i = stripes_.first_chunk(g); i < stripes_.end_chunk(g); ++i) {
+  for (std::size_t g = fragments_[fragment].first_bucket; g < fragments_[fragment].end_bucket; ++g)
+    for (std::size_t i = all_reduce_.first_chunk(g); i < all_reduce_.end_chunk(g); ++i) {
       const std::size_t at = block_.offset(block_.chunks[i]);
       body(i, at, at + block_.count(block_.chunks[i]));
     }
 }
 
 void FragmentStream::advance() {
-  if (under_way_ != kNone && !arrived_) stripes_.advance();
+  if (under_way_ != kNone && !arrived_) all_reduce_.advance();
 }
 
 bool FragmentStream::due(std::int64_t more) const {
@@ -94,16 +94,16 @@ bool FragmentStream::step(const BlockSamples& n) {
 void FragmentStream::begin(std::size_t fragment) {
   Fragment& f = fragments_[fragment];
   rule_.begin(std::exchange(f.since, {}), fragment);
-  for (std::size_t g = f.first_group; g < f.end_group; ++g) {
-    stripes_.arm(g);
-    for (std::size_t i = stripes_.first_chunk(g); i < stripes_.end_chunk(g); ++i) {
+  for (std::size_t g = f.first_bucket; g < f.end_bucket; ++g) {
+    all_reduce_.arm(g);
+    for (std::size_t i = all_reduce_.first_chunk(g); i < all_reduce_.end_chunk(g); ++i) {
       const std::size_t at = block_.offset(block_.chunks[i]), n = block_.count(block_.chunks[i]);
       rule_.offer(at, at + n);
       if (settings_.overlap > 0) kernels_.run(weights::Copy{live_.weights.data() + at, offered_.data() + at}, n);
-      stripes_.encode(i);
+      all_reduce_.encode(i);
     }
-    stripes_.launch(g);
-    stripes_.advance();
+    all_reduce_.launch(g);
+    all_reduce_.advance();
   }
   under_way_ = static_cast<std::int64_t>(fragment);
   waited_ = 0, arrived_ = false;
@@ -113,9 +113,9 @@ void FragmentStream::settle() {
   if (under_way_ == kNone || arrived_) return;
   const Stopwatch watch(seconds_);
   const Fragment& f = fragments_[static_cast<std::size_t>(under_way_)];
-  for (std::size_t g = f.first_group; g < f.end_group; ++g) stripes_.complete(g);
+  for (std::size_t g = f.first_bucket; g < f.end_bucket; ++g) all_reduce_.complete(g);
   for_chunks(static_cast<std::size_t>(under_way_),
-             [&](std::size_t i, std::size_t, std::size_t) { stripes_.decode(i); });
+             [&](std::size_t i, std::size_t, std::size_t) { all_reduce_.decode(i); });
   arrived_ = true;
 }
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "strategy/all_reduce.h"
 #include "strategy/block_rules.h"
-#include "strategy/stripe_exchange.h"
 
 namespace tutti {
 
@@ -21,7 +21,7 @@ struct StreamSettings {
 class FragmentStream {
  public:
   // All outlive the stream. `block_size` counts samples of all ranks.
-  FragmentStream(const StreamSettings&, std::int64_t block_size, StripeExchange&, BlockRule&, Parameters& live,
+  FragmentStream(const StreamSettings&, std::int64_t block_size, AllReduce&, BlockRule&, Parameters& live,
                  Parameters& block);
 
   std::size_t fragments() const { return fragments_.size(); }
@@ -39,7 +39,7 @@ class FragmentStream {
 
  private:
   struct Fragment {
-    std::size_t first_group = 0, end_group = 0;
+    std::size_t first_bucket = 0, end_bucket = 0;
     BlockSamples since;  // its last offer
   };
   static constexpr std::int64_t kNone = -1;
@@ -51,7 +51,7 @@ class FragmentStream {
 
   const StreamSettings settings_;
   const std::int64_t block_size_;
-  StripeExchange& stripes_;
+  AllReduce& all_reduce_;
   BlockRule& rule_;
   Parameters& live_;
   Parameters& block_;

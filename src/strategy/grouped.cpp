@@ -60,8 +60,8 @@ void leave_devices_to(const Strategy& inside, ParallelTrainOptions& between, Com
   if (groups == 0) return;
   if (between.route == Route::nccl)
     throw ConfigError({}, "route = nccl between groups: NCCL sums within the groups, and can do one of both",
-                      "leave route out here, or route = stripes in insideGroups");
-  between.route = Route::stripes;
+                      "leave route out here, or route = shards in insideGroups");
+  between.route = Route::messages;
 }
 
 // The first ranks of every group, as many as the smallest has, divide the columns among themselves.

@@ -15,7 +15,7 @@ void broadcast_weights(Communicator&, Parameters&);
 // The numbers of all chunks, from which runs are announced together.
 std::vector<std::size_t> all_chunks(const Parameters&);
 
-// Counts an all-reduce of so many values as one in stripes; a library may do something else.
+// Counts an all-reduce of so many values as one in shards; a library may do something else.
 void count_library_sum(ExchangeStats&, std::size_t values, int ranks);
 
 class Local : public Strategy {

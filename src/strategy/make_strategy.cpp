@@ -45,7 +45,7 @@ std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, Road
   return make_parameter_server(options.servers, options.sync_perf_stats, comm);
 }
 
-// What else is exchanged goes in stripes.
+// What else is exchanged goes in shards.
 bool sums_by_library(const ParallelTrainOptions& options) {
   return options.method == ParallelMethod::asa && options.asa.road == AsaOptions::Road::library;
 }
@@ -143,11 +143,11 @@ bool runs_behind(const ParallelTrainOptions& options) {
 namespace {
 
 Road road_of(const ParallelTrainOptions& options, Communicator& comm) {
-  if (!has_routes(options) && !sums_by_library(options)) return Route::stripes;
+  if (!has_routes(options) && !sums_by_library(options)) return Route::messages;
   const bool all_on_devices = all_agree(comm, options.on_device), all_on_hosts = all_agree(comm, !options.on_device);
   if (!all_on_devices && !all_on_hosts) return resolve_mixed_road(options.route);
   if (options.on_device) return resolve_device_road(options.route, travels_in_full(options), comm);
-  return sums_by_library(options) ? Route::stripes : resolve_road(options.route, comm);
+  return sums_by_library(options) ? Route::messages : resolve_road(options.route, comm);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ bool sums_gradients(const ParallelTrainOptions&);
 bool deals_lots(const ParallelTrainOptions&);
 // Whether ranks push to and fetch from servers rather than talk to each other.
 bool meets_at_servers(const ParallelTrainOptions&);
-// Whether what is exchanged goes in stripes, by one road or another.
+// Whether what is exchanged goes in shards, by one road or another.
 bool has_routes(const ParallelTrainOptions&);
 // Whether any of it travels in 32 bits.
 bool travels_in_full(const ParallelTrainOptions&);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// message_route.h -- stripes as messages: each version to its owner, each sum to all. One rank alone sends nothing; its
+// message_route.h -- shards as messages: each version to its owner, each sum to all. One rank alone sends nothing; its
 // version is the sum.
 #pragma once
 
@@ -10,34 +10,34 @@
 
 namespace tutti {
 
-class MessageRoute : public StripeRoute {
+class MessageRoute : public ShardTransport {
  public:
-  // Uses the tags 2g and 2g + 1 for group g. Communicator and plan outlive it.
-  MessageRoute(Communicator&, const StripePlan&, const Codec&);
+  // Uses the tags 2g and 2g + 1 for bucket g. Communicator and plan outlive it.
+  MessageRoute(Communicator&, const ShardPlan&, const Codec&);
 
-  std::byte* version_for(std::size_t group, int owner) override;
-  const std::byte* version_of(std::size_t group, int rank) const override;
-  std::byte* sum(std::size_t group) override;
-  const std::byte* sum_of(std::size_t group, int owner) const override;
-  void arm(std::size_t group) override;
-  void offer(std::size_t group) override;
-  bool offered(std::size_t group) override;
-  void publish(std::size_t group) override;
-  bool published(std::size_t group) override;
-  void flush(std::size_t group) override;
+  std::byte* version_for(std::size_t bucket, int owner) override;
+  const std::byte* version_of(std::size_t bucket, int rank) const override;
+  std::byte* sum(std::size_t bucket) override;
+  const std::byte* sum_of(std::size_t bucket, int owner) const override;
+  void arm(std::size_t bucket) override;
+  void offer(std::size_t bucket) override;
+  bool offered(std::size_t bucket) override;
+  void publish(std::size_t bucket) override;
+  bool published(std::size_t bucket) override;
+  void flush(std::size_t bucket) override;
 
  private:
-  struct Group {
+  struct BucketState {
     MessageBytes own;     // this rank's version, a section per owner
     MessageBytes others;  // the other ranks' versions of this rank's section, a slot per rank
     MessageBytes sums;    // a section per owner
     std::vector<std::unique_ptr<Transfer>> send_own, receive_others, send_sums, receive_sums;
   };
-  void plan_messages(Communicator&, std::size_t group);
+  void plan_messages(Communicator&, std::size_t bucket);
 
-  const StripePlan& plan_;
+  const ShardPlan& plan_;
   const int me_, ranks_;
-  std::vector<Group> groups_;
+  std::vector<BucketState> buckets_;
 };
 
 }  // namespace tutti

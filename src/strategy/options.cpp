@@ -117,7 +117,7 @@ void ParallelTrainOptions::describe_road(config::Fields& f) {
   describe_route(f, route);
   if (route != Route::automatic && method != ParallelMethod::none && !has_routes(*this))
     f.problem("route",
-              fmt::format("{} with these settings does not exchange stripes, so there is no road to choose",
+              fmt::format("{} with these settings does not exchange shards, so there is no road to choose",
                           method_entry(method).name),
               "leave route out");
   else if (route == Route::nccl && method != ParallelMethod::none && !travels_in_full(*this))
@@ -163,7 +163,7 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   if (method == ParallelMethod::block_momentum && !block_momentum)
     f.problem("parallelizationMethod", "BlockMomentumSGD needs its block of settings",
               "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
-  f.block("ASA", asa, "gradients or weights go round all ranks in stripes");
+  f.block("ASA", asa, "gradients or weights go round all ranks in shards");
   f.block("EASGD", easgd, "ranks and a centre pull each other");
   if (depth == 0)
     f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");

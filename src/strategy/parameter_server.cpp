@@ -51,7 +51,7 @@ void ParameterServer::start(Parameters& parameters) {
 void ParameterServer::make_worker() {
   questions_ = std::make_unique<EncodedQuestions>(*server_, *codec_);
   std::size_t largest = 0;
-  for (const ShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
+  for (const ServerShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
   worker_ = std::make_unique<PushWorker>(
       PushWorker::Kind{
           .gradients = pushes_gradients(), .accrues = accrues_, .shifted = pipelined_ || options_.fetch_period > 0},
@@ -82,10 +82,10 @@ void ParameterServer::add_shards() {
   const std::shared_ptr<const Codec> of_shards = make_codec(options_.bits.codec());
   desks_.clear();
   shards_.clear();
-  for (const ShardPlan& plan : plans_) {
-    std::unique_ptr<Shard> shard;
+  for (const ServerShardPlan& plan : plans_) {
+    std::unique_ptr<ServerShard> shard;
     if (plan.owner == comm_.rank())
-      shard = std::make_unique<Shard>(plan, *live_, of_shards, make_rule(), workers_, gathers);
+      shard = std::make_unique<ServerShard>(plan, *live_, of_shards, make_rule(), workers_, gathers);
     shards_.push_back(shard.get());
     desks_.push_back(server_->add({.owner = plan.owner,
                                    .bytes = plan.bytes(*codec_),
@@ -117,7 +117,7 @@ std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
 void ParameterServer::load_shards() {
   host_looks();
   server_->exclusively([&] {
-    for (Shard* shard : shards_)
+    for (ServerShard* shard : shards_)
       if (shard) shard->load(live_->weights.data());
     if (admission_) admission_->restart();
   });
@@ -276,7 +276,7 @@ void ParameterServer::push(std::size_t shard, const PushHead& head, const float*
   std::memcpy(out, &head, sizeof head);
   out += kHeadBytes;
   if (head.pushes)
-    for (const ShardRun& run : plans_[shard].runs) {
+    for (const ServerShardRun& run : plans_[shard].runs) {
       worker_->write(run, head, factor_, gradients, out);
       out += codec_->bytes(run.rows, run.columns);
     }
@@ -299,7 +299,7 @@ void ParameterServer::take(std::size_t shard, const PushHead& head) {
   const std::byte* in = wait_for(shard, head.pushes).data();
   if (!head.fetches) return;
   const auto start = Clock::now();
-  for (const ShardRun& run : plans_[shard].runs) {
+  for (const ServerShardRun& run : plans_[shard].runs) {
     worker_->take(run, in);
     in += codec_->bytes(run.rows, run.columns);
   }
@@ -313,7 +313,7 @@ void ParameterServer::turn(std::size_t shard, const PushHead& head, const float*
   std::byte* out = server_->message(desks_[shard]).data();
   std::memcpy(out, &head, sizeof head);
   std::size_t at = kHeadBytes;
-  for (const ShardRun& run : plans_[shard].runs) {
+  for (const ServerShardRun& run : plans_[shard].runs) {
     worker_->turn(run, head, factor_, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
     at += codec_->bytes(run.rows, run.columns);
   }
@@ -332,7 +332,7 @@ void ParameterServer::settle(ReducedGradientSink& global) {
   if (works()) finish_pushes(global);
   meeting_->meet();
   server_->exclusively([&] {
-    for (Shard* shard : shards_)
+    for (ServerShard* shard : shards_)
       if (shard) shard->flush();
   });
   share_weights();
@@ -359,11 +359,11 @@ void ParameterServer::share_weights() {
   const auto start = Clock::now();
   host_looks();
   server_->exclusively([&] {
-    for (const Shard* shard : shards_)
+    for (const ServerShard* shard : shards_)
       if (shard) shard->store(live_->weights.data());
   });
-  for (const ShardPlan& plan : plans_) {
-    for (const ShardRun& run : plan.runs)
+  for (const ServerShardPlan& plan : plans_) {
+    for (const ServerShardRun& run : plan.runs)
       comm_.broadcast(plan.owner, std::as_writable_bytes(live_->weights.span().subspan(run.offset, run.size())));
     if (plan.owner != comm_.rank()) continue;
     const auto copies = static_cast<std::int64_t>(comm_.size() - 1);

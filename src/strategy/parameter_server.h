@@ -104,9 +104,9 @@ class ParameterServer : public Strategy {
   Parameters* live_ = nullptr;
 
   std::unique_ptr<const Codec> codec_;  // of the worker, perhaps a device's
-  std::vector<ShardPlan> plans_;
-  std::vector<int> desks_;      // by shard
-  std::vector<Shard*> shards_;  // by shard, null where another rank serves it
+  std::vector<ServerShardPlan> plans_;
+  std::vector<int> desks_;            // by shard
+  std::vector<ServerShard*> shards_;  // by shard, null where another rank serves it
   AdmissionDesk* admission_ = nullptr;
   int admission_number_ = -1;
   std::unique_ptr<Server> server_;

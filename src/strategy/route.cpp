@@ -19,17 +19,17 @@ struct Entry {
   Route route;
   const char* name;
   const char* text;
-  std::unique_ptr<StripeRoute> (*make)(Communicator&, const StripePlan&, const Codec&);
+  std::unique_ptr<ShardTransport> (*make)(Communicator&, const ShardPlan&, const Codec&);
 };
 
 template <class Made>
-std::unique_ptr<StripeRoute> make(Communicator& comm, const StripePlan& plan, const Codec& codec) {
+std::unique_ptr<ShardTransport> make(Communicator& comm, const ShardPlan& plan, const Codec& codec) {
   return std::make_unique<Made>(comm, plan, codec);
 }
 
 constexpr Entry kRoutes[] = {
     {Route::automatic, "auto", "", nullptr},
-    {Route::stripes, "stripes", "", make<MessageRoute>},
+    {Route::messages, "stripes", "", make<MessageRoute>},
     {Route::shared_memory, "sharedMemory", " through shared memory", make<SharedRoute>},
     {Route::nccl, "nccl", " summed by NCCL", make<MessageRoute>},
 };
@@ -38,18 +38,18 @@ const Entry& entry(Route route) { return kRoutes[static_cast<std::size_t>(route)
 
 }  // namespace
 
-std::unique_ptr<StripeRoute> make_route(Route route, Communicator& comm, const StripePlan& plan, const Codec& codec) {
+std::unique_ptr<ShardTransport> make_route(Route route, Communicator& comm, const ShardPlan& plan, const Codec& codec) {
   const bool messages = comm.size() == 1 || !is_host(codec.memory()) || &codec.on_host() != &codec;
-  return entry(messages ? Route::stripes : route).make(comm, plan, codec);
+  return entry(messages ? Route::messages : route).make(comm, plan, codec);
 }
 
 Road resolve_road(Route wanted, Communicator& comm) {
   if (wanted == Route::nccl)
     throw ConfigError({}, "route = nccl is for values in memory of GPUs, and these are in the host's",
                       "route = auto, or leave route out");
-  if (wanted == Route::stripes || comm.size() == 1) return Route::stripes;
+  if (wanted == Route::messages || comm.size() == 1) return Route::messages;
   if (comm.share_memory(1)) return Route::shared_memory;
-  if (wanted == Route::automatic) return Route::stripes;
+  if (wanted == Route::automatic) return Route::messages;
   const auto names = hosts_of(comm);
   const std::size_t hosts = std::set<std::string>(names.begin(), names.end()).size();
   throw ConfigError(
@@ -66,7 +66,7 @@ Road resolve_device_road(Route wanted, bool in_full, Communicator& comm) {
   if (wanted == Route::shared_memory)
     throw ConfigError({}, "route = sharedMemory is for values in memory of the host, and these are on a GPU",
                       "route = auto, or deviceId = cpu");
-  if (wanted == Route::stripes || !in_full || comm.size() == 1) return Route::stripes;
+  if (wanted == Route::messages || !in_full || comm.size() == 1) return Route::messages;
   std::string why;
   Road road(Route::nccl);
   road.device_sums = make_device_sums(comm, why);
@@ -75,25 +75,25 @@ Road resolve_device_road(Route wanted, bool in_full, Communicator& comm) {
     return road;
   }
   if (wanted == Route::nccl) throw ConfigError({}, "route = nccl: " + why, "route = auto, or route = stripes");
-  road.route = Route::stripes;
+  road.route = Route::messages;
   road.text = fmt::format(" (not by NCCL: {})", why);
   return road;
 }
 
 Road resolve_mixed_road(Route wanted) {
-  if (wanted != Route::automatic && wanted != Route::stripes)
+  if (wanted != Route::automatic && wanted != Route::messages)
     throw ConfigError({},
                       fmt::format("route = {} is not for ranks of which some compute on GPUs and others on the CPU",
                                   entry(wanted).name),
                       "route = auto, or deviceId = cpu");
-  return Route::stripes;
+  return Route::messages;
 }
 
 void describe_route(config::Fields& f, Route& route) {
   std::vector<std::pair<std::string, Route>> words;
   for (const Entry& e : kRoutes) words.emplace_back(e.name, e.route);
   f.choice("route", route, words,
-           "how sums travel: stripes = messages; sharedMemory = ranks of one host read each other's memory; nccl = "
+           "how sums travel: shards = messages; sharedMemory = ranks of one host read each other's memory; nccl = "
            "GPUs sum among themselves, in 32 bits; auto = nccl or sharedMemory where it can be");
 }
 

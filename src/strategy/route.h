@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// route.h -- by which road encoded stripes go between the ranks: as messages, or through memory that all of them see.
-// Used by StripeExchange, which knows what stands in them; a road changes no number.
+// route.h -- by which road encoded shards go between the ranks: as messages, or through memory that all of them see.
+// Used by AllReduce, which knows what stands in them; a road changes no number.
 #pragma once
 
 #include <cstddef>
@@ -8,49 +8,49 @@
 #include <string>
 
 #include "comm/device_sums.h"
-#include "strategy/stripes.h"
+#include "strategy/shard_plan.h"
 #include "tutti/codec.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
 
 namespace tutti {
 
-enum class Route { automatic, stripes, shared_memory, nccl };
-const char* text_of(Route);  // for a line about the exchange; empty for stripes
+enum class Route { automatic, messages, shared_memory, nccl };
+const char* text_of(Route);  // for a line about the exchange; empty for shards
 
-// A road that is taken. What NCCL does not sum, because it travels in fewer bits or is sparse, goes in stripes.
+// A road that is taken. What NCCL does not sum, because it travels in fewer bits or is sparse, goes in shards.
 struct Road {
-  Road(Route r = Route::stripes) : route(r), text(text_of(r)) {}
+  Road(Route r = Route::messages) : route(r), text(text_of(r)) {}
   Route route;
   std::string text;
   std::shared_ptr<DeviceSums> device_sums;  // with Route::nccl
 };
 
-// A group has a section per owner. Every rank makes its version of each section and offers them; the owner of a section
-// finds there those of all ranks, and publishes their sum.
-class StripeRoute {
+// A bucket has a section per owner. Every rank makes its version of each section and offers them; the owner of a
+// section finds there those of all ranks, and publishes their sum.
+class ShardTransport {
  public:
-  virtual ~StripeRoute() = default;
+  virtual ~ShardTransport() = default;
   // Where bytes are put, and where they are found once offered() or published() says so.
-  virtual std::byte* version_for(std::size_t group, int owner) = 0;            // of this rank, for each owner
-  virtual const std::byte* version_of(std::size_t group, int rank) const = 0;  // of each rank, for this owner
-  virtual std::byte* sum(std::size_t group) = 0;                               // of this owner
-  virtual const std::byte* sum_of(std::size_t group, int owner) const = 0;
+  virtual std::byte* version_for(std::size_t bucket, int owner) = 0;            // of this rank, for each owner
+  virtual const std::byte* version_of(std::size_t bucket, int rank) const = 0;  // of each rank, for this owner
+  virtual std::byte* sum(std::size_t bucket) = 0;                               // of this owner
+  virtual const std::byte* sum_of(std::size_t bucket, int owner) const = 0;
 
-  // In this order, none of them waits. Versions may be filled after arm(), and after the group has been published by
+  // In this order, none of them waits. Versions may be filled after arm(), and after the bucket has been published by
   // all; sums are read before the next offer().
-  virtual void arm(std::size_t group) = 0;
-  virtual void offer(std::size_t group) = 0;
-  virtual bool offered(std::size_t group) = 0;  // by all ranks
-  virtual void publish(std::size_t group) = 0;
-  virtual bool published(std::size_t group) = 0;  // by all owners
+  virtual void arm(std::size_t bucket) = 0;
+  virtual void offer(std::size_t bucket) = 0;
+  virtual bool offered(std::size_t bucket) = 0;  // by all ranks
+  virtual void publish(std::size_t bucket) = 0;
+  virtual bool published(std::size_t bucket) = 0;  // by all owners
 
-  virtual void flush(std::size_t group) = 0;  // own messages have left
-  virtual void look_around() {}               // while waiting
+  virtual void flush(std::size_t bucket) = 0;  // own messages have left
+  virtual void look_around() {}                // while waiting
 };
 
 // As resolve_road() has it. What codecs of a device encode goes in messages whatever it is.
-std::unique_ptr<StripeRoute> make_route(Route route, Communicator&, const StripePlan&, const Codec&);
+std::unique_ptr<ShardTransport> make_route(Route route, Communicator&, const ShardPlan&, const Codec&);
 // Collective: the road to be taken. One that these ranks do not have is a ConfigError.
 Road resolve_road(Route wanted, Communicator&);
 // The same for values in memory of GPUs; `in_full`: some of them travel in 32 bits.

@@ -72,11 +72,11 @@ std::size_t slice_of(const std::string& entry, const Slices& slices) {
   return found;
 }
 
-Optimizer& optimizer_of(Shard& shard) { return static_cast<OptimizerRule&>(shard.rule()).optimizer(); }
+Optimizer& optimizer_of(ServerShard& shard) { return static_cast<OptimizerRule&>(shard.rule()).optimizer(); }
 
 // Which part of a parameter's state belongs to the shard.
-std::span<float> part(std::vector<float>& whole, const Shard& shard, std::size_t run) {
-  const ShardRun& r = shard.plan().runs[run];
+std::span<float> part(std::vector<float>& whole, const ServerShard& shard, std::size_t run) {
+  const ServerShardRun& r = shard.plan().runs[run];
   return std::span(whole).subspan(r.first_column * r.rows, r.size());
 }
 
@@ -102,10 +102,10 @@ void OptimizerRule::apply(Parameters& shard, const UpdateTerms& terms) {
   for (std::size_t i = 0; i < shard.chunks.size(); ++i) optimizer_->update(i);
 }
 
-void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<Shard*>& shards) {
+void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<ServerShard*>& shards) {
   State whole = state_of(of_run);
   server.exclusively([&] {
-    for (Shard* shard : shards) {
+    for (ServerShard* shard : shards) {
       if (!shard) continue;
       StateArchive a(whole, true, [&](const std::string& name, std::vector<float>& kept, std::span<float> v) {
         std::ranges::copy(part(kept, *shard, slice_of(name, shard->parameters().slices)), v.begin());
@@ -115,11 +115,11 @@ void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<Shard
   });
 }
 
-void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<Shard*>& shards,
-                       const std::vector<ShardPlan>& plans, Communicator& comm, const Parameters& flat) {
+void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<ServerShard*>& shards,
+                       const std::vector<ServerShardPlan>& plans, Communicator& comm, const Parameters& flat) {
   State whole = state_of(of_run);
   server.exclusively([&] {
-    for (Shard* shard : shards) {
+    for (ServerShard* shard : shards) {
       if (!shard) continue;
       StateArchive a(whole, false, [&](const std::string& name, std::vector<float>& kept, std::span<float> v) {
         std::ranges::copy(v, part(kept, *shard, slice_of(name, shard->parameters().slices)).begin());
@@ -135,8 +135,8 @@ void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<Shar
     auto* floats = std::get_if<std::vector<float>>(&value);
     if (!floats) continue;
     const std::size_t slice = slice_of(name, flat.slices);
-    for (const ShardPlan& plan : plans)
-      for (const ShardRun& run : plan.runs)
+    for (const ServerShardPlan& plan : plans)
+      for (const ServerShardRun& run : plan.runs)
         if (run.slice == slice)
           pass_on(plan.owner, std::span(*floats).subspan(run.first_column * run.rows, run.size()));
   }

@@ -15,15 +15,15 @@
 namespace tutti {
 
 // Whole columns of one slice, at `offset` of the flat buffers and at `local` of the shard's own.
-struct ShardRun {
+struct ServerShardRun {
   std::size_t slice = 0, rows = 0, first_column = 0, columns = 0;
   std::size_t offset = 0, local = 0;
   std::size_t size() const { return rows * columns; }
 };
 
-struct ShardPlan {
+struct ServerShardPlan {
   int owner = 0;
-  std::vector<ShardRun> runs;
+  std::vector<ServerShardRun> runs;
   std::size_t values = 0, largest_run = 0;
   std::size_t bytes(const Codec&) const;  // of a message: head and encoded values
   // Between all weights and the shard's own memory.
@@ -33,7 +33,7 @@ struct ShardPlan {
 
 // The same on every rank. Shards go round `owners`; they have about as many values each, and few enough that one is
 // worked on while the next travels. `whole_slices` keeps every slice in one shard.
-std::vector<ShardPlan> plan_shards(const Parameters&, const std::vector<int>& owners, bool whole_slices);
+std::vector<ServerShardPlan> plan_shards(const Parameters&, const std::vector<int>& owners, bool whole_slices);
 
 // What stands before the values of a push.
 struct PushHead {
@@ -75,18 +75,18 @@ class ShardRule {
 std::unique_ptr<ShardRule> make_sum_rule();   // W -= sum
 std::unique_ptr<ShardRule> make_mean_rule();  // W -= mean by samples
 
-class Shard : public Desk {
+class ServerShard : public Desk {
  public:
   // An update of pushes that come apart needs `gathers` of them.
-  Shard(const ShardPlan&, const Parameters&, std::shared_ptr<const Codec>, std::unique_ptr<ShardRule>, int clients,
-        int gathers);
+  ServerShard(const ServerShardPlan&, const Parameters&, std::shared_ptr<const Codec>, std::unique_ptr<ShardRule>,
+              int clients, int gathers);
   std::size_t answer(int client, std::span<std::byte> message) override;
 
   // The rest inside Server::exclusively() only, while no worker asks.
   void load(const float* flat);  // weights from the flat buffer; all workers have them, nothing is under way
   void store(float* flat) const;
   void flush();  // makes the update that waits for more pushes
-  const ShardPlan& plan() const { return plan_; }
+  const ServerShardPlan& plan() const { return plan_; }
   Parameters& parameters() { return p_; }
   ShardRule& rule() { return *rule_; }
 
@@ -111,7 +111,7 @@ class Shard : public Desk {
   void update(const UpdateTerms&, std::int64_t pushes);
   void write_weights(Slot&, std::byte* out);
 
-  const ShardPlan plan_;
+  const ServerShardPlan plan_;
   std::shared_ptr<const Codec> codec_;
   std::unique_ptr<ShardRule> rule_;
   const int gathers_;

@@ -13,19 +13,19 @@ std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-SharedRoute::SharedRoute(Communicator& comm, const StripePlan& plan, const Codec&)
-    : plan_(plan), me_(comm.rank()), ranks_(comm.size()), groups_(plan.groups.size()) {
-  std::size_t versions = groups_.size() * sizeof(Counters);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    groups_[g].versions = versions;
-    versions += whole_lines(plan.groups[g].section_begin.back());
+SharedRoute::SharedRoute(Communicator& comm, const ShardPlan& plan, const Codec&)
+    : plan_(plan), me_(comm.rank()), ranks_(comm.size()), buckets_(plan.buckets.size()) {
+  std::size_t versions = buckets_.size() * sizeof(Counters);
+  for (std::size_t g = 0; g < buckets_.size(); ++g) {
+    buckets_[g].versions = versions;
+    versions += whole_lines(plan.buckets[g].section_begin.back());
   }
   std::size_t mine = 0;
   for (int owner = 0; owner < ranks_; ++owner) {
     std::size_t at = versions;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      groups_[g].sum.push_back(at);
-      at += whole_lines(plan.groups[g].section_bytes(owner));
+    for (std::size_t g = 0; g < buckets_.size(); ++g) {
+      buckets_[g].sum.push_back(at);
+      at += whole_lines(plan.buckets[g].section_bytes(owner));
     }
     if (owner == me_) mine = at;
   }
@@ -33,38 +33,38 @@ SharedRoute::SharedRoute(Communicator& comm, const StripePlan& plan, const Codec
   if (!memory_)
     throw Error(
         fmt::format("{} ranks of this host could not share {} MB of memory for their exchange. fix: route = "
-                    "stripes in ParallelTrain",
+                    "shards in ParallelTrain",
                     ranks_, mine * static_cast<std::size_t>(ranks_) >> 20));
 }
 
 std::byte* SharedRoute::version_for(std::size_t g, int owner) {
-  return part(me_) + groups_[g].versions + plan_.groups[g].section_begin[static_cast<std::size_t>(owner)];
+  return part(me_) + buckets_[g].versions + plan_.buckets[g].section_begin[static_cast<std::size_t>(owner)];
 }
 
 const std::byte* SharedRoute::version_of(std::size_t g, int rank) const {
-  return part(rank) + groups_[g].versions + plan_.groups[g].section_begin[static_cast<std::size_t>(me_)];
+  return part(rank) + buckets_[g].versions + plan_.buckets[g].section_begin[static_cast<std::size_t>(me_)];
 }
 
 void SharedRoute::offer(std::size_t g) {
-  Group& group = groups_[g];
-  group.seen_offered = group.seen_published = 0;
-  counters(g, me_).offered.raise_to(++group.round);
+  BucketState& bucket = buckets_[g];
+  bucket.seen_offered = bucket.seen_published = 0;
+  counters(g, me_).offered.raise_to(++bucket.round);
 }
 
 bool SharedRoute::offered(std::size_t g) {
-  Group& group = groups_[g];
-  while (group.seen_offered < ranks_ && counters(g, group.seen_offered).offered.reached(group.round))
-    ++group.seen_offered;
-  return group.seen_offered == ranks_;
+  BucketState& bucket = buckets_[g];
+  while (bucket.seen_offered < ranks_ && counters(g, bucket.seen_offered).offered.reached(bucket.round))
+    ++bucket.seen_offered;
+  return bucket.seen_offered == ranks_;
 }
 
-void SharedRoute::publish(std::size_t g) { counters(g, me_).published.raise_to(groups_[g].round); }
+void SharedRoute::publish(std::size_t g) { counters(g, me_).published.raise_to(buckets_[g].round); }
 
 bool SharedRoute::published(std::size_t g) {
-  Group& group = groups_[g];
-  while (group.seen_published < ranks_ && counters(g, group.seen_published).published.reached(group.round))
-    ++group.seen_published;
-  return group.seen_published == ranks_;
+  BucketState& bucket = buckets_[g];
+  while (bucket.seen_published < ranks_ && counters(g, bucket.seen_published).published.reached(bucket.round))
+    ++bucket.seen_published;
+  return bucket.seen_published == ranks_;
 }
 
 }  // namespace tutti

@@ -94,7 +94,7 @@ TEST(Allocation, AStepAllocatesNothing) {
   for (const int ranks : {1, 2, 3})
     for (const int bits : {1, 32})
       for (const bool async : {false, true})
-        for (const Route route : {Route::stripes, Route::shared_memory})
+        for (const Route route : {Route::messages, Route::shared_memory})
           expect_no_allocation(route, ranks, bits, async);
 }
 

@@ -317,7 +317,7 @@ ParallelTrainOptions elastic(double rate, std::int64_t period) {
 }
 
 ParallelTrainOptions asa(AsaOptions::What what, ExchangeBits::Kind bits = ExchangeBits::Kind::full,
-                         AsaOptions::Road road = AsaOptions::Road::stripes) {
+                         AsaOptions::Road road = AsaOptions::Road::sharded) {
   ParallelTrainOptions o;
   o.method = ParallelMethod::asa;
   o.asa.what = what, o.asa.bits.kind = bits, o.asa.road = road;
@@ -368,9 +368,9 @@ TEST(Elastic, WithoutPullRanksAreIndependent) {
 TEST(Asa, OfWeightsIsModelAveragingInEveryMinibatch) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const Course run{.ranks = ranks};
-    const auto stripes = train(run, asa(AsaOptions::What::weights));
-    EXPECT_EQ(stripes, train(run, averaging(1)));
-    EXPECT_EQ(stripes, train(run, asa(AsaOptions::What::weights, ExchangeBits::Kind::full, AsaOptions::Road::library)));
+    const auto sharded = train(run, asa(AsaOptions::What::weights));
+    EXPECT_EQ(sharded, train(run, averaging(1)));
+    EXPECT_EQ(sharded, train(run, asa(AsaOptions::What::weights, ExchangeBits::Kind::full, AsaOptions::Road::library)));
   }
 }
 
@@ -649,7 +649,7 @@ TEST(BlockSteps, NumbersDoNotDependOnTheRoad) {
       blocks.block_momentum->bits.kind = parts.model_averaging->bits.kind = pulled.easgd.bits.kind = bits;
       for (const auto& o : {blocks, parts, pulled}) {
         const Course run{.ranks = ranks, .columns_per_chunk = 3, .empty_ranks = {1}};
-        EXPECT_EQ(train(run, by(o, Route::shared_memory), false), train(run, by(o, Route::stripes), false)) << ranks;
+        EXPECT_EQ(train(run, by(o, Route::shared_memory), false), train(run, by(o, Route::messages), false)) << ranks;
       }
     }
 }

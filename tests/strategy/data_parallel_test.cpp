@@ -21,7 +21,7 @@ using namespace training;
 const Shapes kOdd{{33, 7}, {33, 1}, {10, 20}, {10, 1}, {1, 50}, {2, 3}, {100, 1}, {257, 4}, {1, 1}};
 
 // Every road gives the same numbers.
-Route road = Route::stripes;
+Route road = Route::messages;
 
 class DataParallel : public testing::TestWithParam<Route> {
   void SetUp() override {
@@ -29,8 +29,8 @@ class DataParallel : public testing::TestWithParam<Route> {
     if (road == Route::shared_memory && !is_host(*parameter_memory)) GTEST_SKIP() << "messages only";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Roads, DataParallel, testing::Values(Route::stripes, Route::shared_memory),
-                         [](const auto& i) { return i.param == Route::stripes ? "Stripes" : "SharedMemory"; });
+INSTANTIATE_TEST_SUITE_P(Roads, DataParallel, testing::Values(Route::messages, Route::shared_memory),
+                         [](const auto& i) { return i.param == Route::messages ? "Stripes" : "SharedMemory"; });
 
 ParallelTrainOptions options(config::Schedule<std::int64_t> bits) {
   ParallelTrainOptions o;

@@ -77,7 +77,7 @@ TEST(ParallelTrainOptions, LongSumsOfGradientsNeedMoreThanOneBit) {
 
 TEST(ParallelTrainOptions, EveryLevelHasItsRoad) {
   EXPECT_EQ(read("parallelizationMethod=EASGD").options.route, Route::automatic);
-  EXPECT_EQ(read("parallelizationMethod=EASGD;route=stripes").options.route, Route::stripes);
+  EXPECT_EQ(read("parallelizationMethod=EASGD;route=stripes").options.route, Route::messages);
   const Result levels =
       read("parallelizationMethod=ASGD;groups=n:2;insideGroups=[parallelizationMethod=ASA;route=sharedMemory]");
   EXPECT_EQ(levels.errors, "");

@@ -279,9 +279,9 @@ TEST(ShardPlans, hold_every_column_once_and_weigh_about_the_same) {
     for (const bool whole : {false, true}) {
       std::vector<int> seen(p.size());
       std::vector<std::size_t> load(owners.size());
-      for (const ShardPlan& plan : plan_shards(p, owners, whole)) {
+      for (const ServerShardPlan& plan : plan_shards(p, owners, whole)) {
         std::size_t values = 0;
-        for (const ShardRun& run : plan.runs) {
+        for (const ServerShardRun& run : plan.runs) {
           EXPECT_EQ(run.offset, p.slices[run.slice].offset + run.first_column * run.rows);
           if (whole) {
             EXPECT_EQ(run.columns, p.slices[run.slice].columns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks with a GPU each let the library of the GPUs sum, over the stand-ins of CUDA and NCCL: the sums are those of the
-// host. Where two ranks share a GPU, or the library is not there, stripes are exchanged, or the user is told.
+// host. Where two ranks share a GPU, or the library is not there, shards are exchanged, or the user is told.
 #include "comm/device_sums.h"
 
 #include <gmock/gmock.h>
@@ -126,7 +126,7 @@ TEST(DeviceSums, AreThoseOfTheHost) {
   using Road = AsaOptions::Road;
   for (const int ranks : {2, 3, 4})
     for (const auto& o :
-         {data_parallel(), data_parallel(true), by(Route::nccl), asa(Road::stripes), asa(Road::library)}) {
+         {data_parallel(), data_parallel(true), by(Route::nccl), asa(Road::sharded), asa(Road::library)}) {
       const Outcome device = train(ranks, gpu_of_its_own, o);
       EXPECT_THAT(device.text, HasSubstr("summed by NCCL 1.2.3"));
       EXPECT_TRUE(device.follows) << device.text;
@@ -206,7 +206,7 @@ TEST(DeviceSums, OfWeightsAreThoseOfTheHost) {
   using Road = AsaOptions::Road;
   for (const int ranks : {2, 4})
     for (const auto& o : {averaging(), blocks(OuterOptimizer::block_momentum), blocks(OuterOptimizer::nesterov),
-                          elastic(), asa_of_weights(Road::stripes), asa_of_weights(Road::library)}) {
+                          elastic(), asa_of_weights(Road::sharded), asa_of_weights(Road::library)}) {
       std::string on_device, on_host;
       const Weights device = exchange_weights(ranks, gpu_of_its_own, o, on_device);
       EXPECT_THAT(on_device, HasSubstr("summed by NCCL"));
@@ -214,16 +214,16 @@ TEST(DeviceSums, OfWeightsAreThoseOfTheHost) {
     }
 }
 
-TEST(DeviceSums, RanksThatShareAGpuExchangeStripes) {
-  for (const auto road : {AsaOptions::Road::stripes, AsaOptions::Road::library}) {
+TEST(DeviceSums, RanksThatShareAGpuExchangeShards) {
+  for (const auto road : {AsaOptions::Road::sharded, AsaOptions::Road::library}) {
     const Outcome device = train(2, gpu_of_all, asa(road));
     EXPECT_THAT(device.text, HasSubstr("(not by NCCL: ranks 0 and 1 share a GPU)"));
     EXPECT_EQ(device.sums, train(2, cpu, asa(road)).sums);
   }
-  EXPECT_THAT(train(2, gpu_of_its_own, by(Route::stripes)).text, Not(HasSubstr("NCCL")));
+  EXPECT_THAT(train(2, gpu_of_its_own, by(Route::messages)).text, Not(HasSubstr("NCCL")));
 }
 
-TEST(DeviceSums, WithoutTheLibraryStripesAreExchanged) {
+TEST(DeviceSums, WithoutTheLibraryShardsAreExchanged) {
   const std::string library = std::getenv("TUTTI_NCCL_LIBRARY");
   for (const char* other : {"", "/nowhere/libnccl.so"}) {
     setenv("TUTTI_NCCL_LIBRARY", other, 1);

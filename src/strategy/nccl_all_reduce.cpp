@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/chunk_sums.h"
+#include "strategy/nccl_all_reduce.h"
 
 #include <cassert>
 
 namespace tutti {
 
-ChunkSums::ChunkSums(DeviceSums& sums, Parameters& parameters, const StripePlan& plan, const Codec& codec,
-                     bool gradients_stay)
+NcclAllReduce::NcclAllReduce(DeviceSums& sums, Parameters& parameters, const ShardPlan& plan, const Codec& codec,
+                             bool gradients_stay)
     : sums_(sums),
       parameters_(parameters),
       codec_(codec),
       copies_(gradients_stay ? FloatBuffer() : FloatBuffer(parameters.size(), parameters.gradients)),
       summed_(copies_.size(), parameters.gradients),
       values_(gradients_stay ? parameters.gradients.data() : copies_.data()),
-      runs_(plan.groups.size()),
-      mark_(plan.groups.size()) {
+      runs_(plan.buckets.size()),
+      mark_(plan.buckets.size()) {
   assert(!codec.lossy());
   for (std::size_t g = 0; g < runs_.size(); ++g)
-    if (!plan.groups[g].sparse) plan_runs(plan.groups[g], runs_[g]);
+    if (!plan.buckets[g].sparse) plan_runs(plan.buckets[g], runs_[g]);
 }
 
 // Neighbours become one run.
-void ChunkSums::plan_runs(const StripeGroup& group, std::vector<DeviceSums::Run>& runs) {
+void NcclAllReduce::plan_runs(const Bucket& bucket, std::vector<DeviceSums::Run>& runs) {
   float* const sums = copies_.size() > 0 ? summed_.data() : values_;
-  for (std::size_t chunk = group.first_chunk; chunk < group.end_chunk; ++chunk) {
+  for (std::size_t chunk = bucket.first_chunk; chunk < bucket.end_chunk; ++chunk) {
     const Place p = place(chunk);
     const std::size_t count = p.rows * p.columns;
     if (!runs.empty() && runs.back().values + runs.back().count == values_ + p.offset)
@@ -33,13 +33,13 @@ void ChunkSums::plan_runs(const StripeGroup& group, std::vector<DeviceSums::Run>
   }
 }
 
-ChunkSums::Place ChunkSums::place(std::size_t chunk) const {
+NcclAllReduce::Place NcclAllReduce::place(std::size_t chunk) const {
   const GradientChunk& p = parameters_.chunks[chunk];
   return {parameters_.offset(p), parameters_.slices[p.slice].rows, p.columns};
 }
 
 // The residuals of owners are disjoint, so every rank adds the whole of its own.
-void ChunkSums::encode(std::size_t chunk, const Residuals& residuals) {
+void NcclAllReduce::encode(std::size_t chunk, const Residuals& residuals) {
   assert(!residuals.mask);
   const Place p = place(chunk);
   float* const values = values_ + p.offset;
@@ -51,9 +51,9 @@ void ChunkSums::encode(std::size_t chunk, const Residuals& residuals) {
   if (residuals.owner) add(values, residuals.owner + p.offset);
 }
 
-void ChunkSums::launch(std::size_t group) { mark_[group] = sums_.sum(runs_[group]); }
+void NcclAllReduce::launch(std::size_t bucket) { mark_[bucket] = sums_.sum(runs_[bucket]); }
 
-void ChunkSums::decode(std::size_t chunk) {
+void NcclAllReduce::decode(std::size_t chunk) {
   if (copies_.size() == 0) return;
   const Place p = place(chunk);
   codec_.decode(p.rows, p.columns, reinterpret_cast<const std::byte*>(summed_.data() + p.offset),

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// chunk_sums.h -- groups of chunks in 32 bits that the library of the GPUs (NCCL) sums where they lie: no stripes, no
-// messages. Used by StripeExchange in place of a StripeRoute.
+// nccl_all_reduce.h -- buckets of chunks in 32 bits that the library of the GPUs (NCCL) sums where they lie: no shards,
+// no messages. Used by AllReduce in place of a ShardTransport.
 #pragma once
 
 #include <vector>
 
 #include "comm/device_sums.h"
-#include "strategy/sparse_exchange.h"
-#include "strategy/stripes.h"
+#include "strategy/row_sparse_all_reduce.h"
+#include "strategy/shard_plan.h"
 #include "tutti/codec.h"
 #include "tutti/parameters.h"
 
 namespace tutti {
 
-class ChunkSums {
+class NcclAllReduce {
  public:
   // All outlive it; the codec copies. `gradients_stay`: nobody writes to the place of a chunk between encode() and
   // decode(), so that sums may be made there.
-  ChunkSums(DeviceSums&, Parameters&, const StripePlan&, const Codec&, bool gradients_stay);
+  NcclAllReduce(DeviceSums&, Parameters&, const ShardPlan&, const Codec&, bool gradients_stay);
 
   void encode(std::size_t chunk, const Residuals&);
-  void launch(std::size_t group);
-  bool passed(std::size_t group) { return sums_.passed(mark_[group]); }
-  void follow(std::size_t group) { sums_.follow(mark_[group]); }  // what the device does next comes behind the sums
+  void launch(std::size_t bucket);
+  bool passed(std::size_t bucket) { return sums_.passed(mark_[bucket]); }
+  void follow(std::size_t bucket) { sums_.follow(mark_[bucket]); }  // what the device does next comes behind the sums
   void decode(std::size_t chunk);
 
  private:
@@ -30,7 +30,7 @@ class ChunkSums {
     std::size_t offset, rows, columns;
   };
   Place place(std::size_t chunk) const;
-  void plan_runs(const StripeGroup&, std::vector<DeviceSums::Run>&);
+  void plan_runs(const Bucket&, std::vector<DeviceSums::Run>&);
 
   DeviceSums& sums_;
   Parameters& parameters_;
@@ -38,7 +38,7 @@ class ChunkSums {
   FloatBuffer copies_,
       summed_;  // where gradients do not stay: the sums of one step stand beside the values of the next
   float* const values_;
-  std::vector<std::vector<DeviceSums::Run>> runs_;  // by group
+  std::vector<std::vector<DeviceSums::Run>> runs_;  // by bucket
   std::vector<std::uint64_t> mark_;                 // likewise: its last sum
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_exchange.h -- sums one sparse gradient over the ranks. The ranks tell each other which lines they touched
-// (while the network still computes); then the values of those lines take the way of stripe_exchange.h: encoded to the
-// owner of each line, summed there in rank order, encoded to all. Everybody knows all lists, so everybody knows the
+// row_sparse_all_reduce.h -- sums one sparse gradient over the ranks. The ranks tell each other which lines they
+// touched (while the network still computes); then the values of those lines take the way of all_reduce.h: encoded to
+// the owner of each line, summed there in rank order, encoded to all. Everybody knows all lists, so everybody knows the
 // length of every message. With 32 bits the sums have the bits of the dense exchange, and no more values travel than
 // there; residuals of lines that a rank did not touch wait at that rank.
 #pragma once
@@ -25,10 +25,10 @@ struct Residuals {
   const float* mask = nullptr;
 };
 
-class SparseExchange {
+class RowSparseAllReduce {
  public:
   // Uses the tags `tag` and `tag + 1`. Bytes are counted in `stats`.
-  SparseExchange(Communicator&, Parameters&, const Codec&, std::size_t slice, int tag, ExchangeStats& stats);
+  RowSparseAllReduce(Communicator&, Parameters&, const Codec&, std::size_t slice, int tag, ExchangeStats& stats);
 
   // In this order; decode() may also come after the next encode() and before the next launch().
   void arm();                       // the others' lists may come in

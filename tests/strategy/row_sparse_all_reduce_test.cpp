@@ -11,7 +11,7 @@
 #include "strategy/make_strategy.h"
 #include "training.h"
 
-namespace tutti::sparse_exchange_test {
+namespace tutti::row_sparse_all_reduce_test {
 namespace {
 
 using namespace training;
@@ -178,7 +178,7 @@ Lists united(const Course& run, const Parameters& p, int t) {
   return all;
 }
 
-TEST(SparseExchange, ThirtyTwoBitsHaveTheBitsOfTheDenseExchange) {
+TEST(RowSparseAllReduce, ThirtyTwoBitsHaveTheBitsOfTheDenseExchange) {
   for (int ranks = 1; ranks <= 5; ++ranks)
     for (const double share : {0.0, 0.002, 0.1, 0.5, 1.0})
       for (const bool async : {false, true}) {
@@ -196,7 +196,7 @@ TEST(SparseExchange, ThirtyTwoBitsHaveTheBitsOfTheDenseExchange) {
       }
 }
 
-TEST(SparseExchange, SumsByTheLibraryAreListedWhereAnyRankHasTouched) {
+TEST(RowSparseAllReduce, SumsByTheLibraryAreListedWhereAnyRankHasTouched) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const double share : {0.0, 0.1, 1.0}) {
       Course run{.ranks = ranks, .steps = 3, .share = share, .library = true};
@@ -209,7 +209,7 @@ TEST(SparseExchange, SumsByTheLibraryAreListedWhereAnyRankHasTouched) {
     }
 }
 
-TEST(SparseExchange, InGroupsHasTheBitsOfTheDenseExchange) {
+TEST(RowSparseAllReduce, InGroupsHasTheBitsOfTheDenseExchange) {
   for (const auto& [ranks, size] : {std::pair(4, 2), {3, 2}, {5, 3}, {5, 4}})
     for (const double share : {0.0, 0.01, 0.3, 1.0})
       for (const bool async : {false, true})
@@ -231,7 +231,7 @@ TEST(SparseExchange, InGroupsHasTheBitsOfTheDenseExchange) {
         }
 }
 
-TEST(SparseExchange, InGroupsGoesOnFromItsArchive) {
+TEST(RowSparseAllReduce, InGroupsGoesOnFromItsArchive) {
   for (const int bits : {32, 2}) {
     Course run{.ranks = 5, .bits = bits};
     run.group_size = 3;
@@ -239,7 +239,7 @@ TEST(SparseExchange, InGroupsGoesOnFromItsArchive) {
   }
 }
 
-TEST(SparseExchange, RanksWithoutSamples) {
+TEST(RowSparseAllReduce, RanksWithoutSamples) {
   for (const auto& empty : {std::vector<int>{0}, std::vector<int>{1, 2}, std::vector<int>{0, 1, 2, 3}}) {
     Course run{.ranks = 4, .empty_ranks = empty};
     const Result sparse = train(run);
@@ -248,7 +248,7 @@ TEST(SparseExchange, RanksWithoutSamples) {
   }
 }
 
-TEST(SparseExchange, SendsInProportionToWhatIsTouched) {
+TEST(RowSparseAllReduce, SendsInProportionToWhatIsTouched) {
   Course run{.ranks = 3, .share = 0.001};
   const auto few = train(run).bytes;
   run.share = 1;
@@ -262,7 +262,7 @@ TEST(SparseExchange, SendsInProportionToWhatIsTouched) {
 }
 
 // The touched lines of a rank are quantised with its residual, the sums at the owner; other residuals wait.
-TEST(SparseExchange, FewBitsFollowTheReferenceOnTouchedLines) {
+TEST(RowSparseAllReduce, FewBitsFollowTheReferenceOnTouchedLines) {
   for (const int ranks : {1, 2, 3, 4})
     for (const int bits : {1, 4})
       for (const bool async : {false, true}) {
@@ -308,7 +308,7 @@ TEST(SparseExchange, FewBitsFollowTheReferenceOnTouchedLines) {
 }
 
 // 1 bit, then 32: the first step in 32 bits lists and delivers every line that something was held back of.
-TEST(SparseExchange, ChangingToThirtyTwoBitsDeliversTheResiduals) {
+TEST(RowSparseAllReduce, ChangingToThirtyTwoBitsDeliversTheResiduals) {
   for (const int ranks : {1, 3}) {
     const Course run{.ranks = ranks, .share = 0.2};
     auto o = options(run);
@@ -339,7 +339,7 @@ TEST(SparseExchange, ChangingToThirtyTwoBitsDeliversTheResiduals) {
   }
 }
 
-TEST(SparseExchange, ContinuesFromItsArchive) {
+TEST(RowSparseAllReduce, ContinuesFromItsArchive) {
   for (const int bits : {1, 32})
     for (const bool async : {false, true}) {
       const Course run{.ranks = 3, .steps = 6, .bits = bits, .async = async};
@@ -348,7 +348,7 @@ TEST(SparseExchange, ContinuesFromItsArchive) {
 }
 
 // Ranks that train alone first keep their own lists.
-TEST(SparseExchange, WarmStartHandsOutLocalLists) {
+TEST(RowSparseAllReduce, WarmStartHandsOutLocalLists) {
   const Course run{};
   auto o = options(run);
   o.start_epoch = 2;
@@ -367,4 +367,4 @@ TEST(SparseExchange, WarmStartHandsOutLocalLists) {
 }
 
 }  // namespace
-}  // namespace tutti::sparse_exchange_test
+}  // namespace tutti::row_sparse_all_reduce_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/sparse_exchange.h"
+#include "strategy/row_sparse_all_reduce.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-SparseExchange::SparseExchange(Communicator& comm, Parameters& parameters, const Codec& codec, std::size_t slice,
-                               int tag, ExchangeStats& stats)
+RowSparseAllReduce::RowSparseAllReduce(Communicator& comm, Parameters& parameters, const Codec& codec,
+                                       std::size_t slice, int tag, ExchangeStats& stats)
     : comm_(comm),
       parameters_(parameters),
       codec_(codec),
@@ -46,14 +46,14 @@ SparseExchange::SparseExchange(Communicator& comm, Parameters& parameters, const
   if (ranks_ > 1) plan_messages(tag);
 }
 
-std::size_t SparseExchange::head_words() const { return 2 + std::min(kFirstLines, lines_); }
+std::size_t RowSparseAllReduce::head_words() const { return 2 + std::min(kFirstLines, lines_); }
 
-std::size_t SparseExchange::rest_words(Form form, std::size_t count, std::size_t lines) {
+std::size_t RowSparseAllReduce::rest_words(Form form, std::size_t count, std::size_t lines) {
   if (form == Form::marks) return (lines + 31) / 32;
   return form == Form::lines && count > kFirstLines ? count - kFirstLines : 0;
 }
 
-void SparseExchange::plan_messages(int tag) {
+void RowSparseAllReduce::plan_messages(int tag) {
   const auto at = [](int rank) { return static_cast<std::size_t>(rank); };
   const std::size_t slot = peers_[at(me_)].section_lines * line_bytes_;
   others_ = std::make_unique_for_overwrite<std::byte[]>(slot * at(ranks_));
@@ -77,7 +77,7 @@ void SparseExchange::plan_messages(int tag) {
   }
 }
 
-void SparseExchange::arm() {
+void RowSparseAllReduce::arm() {
   assert(stage_ == Stage::idle);
   flush();
   for (Peer& peer : peers_) {
@@ -88,7 +88,7 @@ void SparseExchange::arm() {
 }
 
 // A codec that loses nothing, but has residuals: what another one left behind is to be delivered, wherever it stands.
-void SparseExchange::announce(const Residuals& residuals) {
+void RowSparseAllReduce::announce(const Residuals& residuals) {
   assert(stage_ == Stage::armed);
   Peer& mine = peers_[static_cast<std::size_t>(me_)];
   const auto& touched = parameters_.touched[slice_];
@@ -105,7 +105,7 @@ void SparseExchange::announce(const Residuals& residuals) {
   if (ranks_ > 1) write_list();
 }
 
-void SparseExchange::write_list() {
+void RowSparseAllReduce::write_list() {
   Peer& mine = peers_[static_cast<std::size_t>(me_)];
   const std::size_t count = mine.list.size();
   const Form form = count == lines_ ? Form::all : count > kFirstLines + lines_ / 32 ? Form::marks : Form::lines;
@@ -128,7 +128,7 @@ void SparseExchange::write_list() {
   }
 }
 
-void SparseExchange::read_list(Peer& peer) const {
+void RowSparseAllReduce::read_list(Peer& peer) const {
   const std::size_t count = peer.head[0];
   peer.list.clear();
   switch (static_cast<Form>(peer.head[1])) {
@@ -152,14 +152,14 @@ void SparseExchange::read_list(Peer& peer) const {
 }
 
 // The lines from `at` on that follow each other in one block.
-std::uint32_t SparseExchange::run_at(const std::vector<std::uint32_t>& list, std::size_t at) const {
+std::uint32_t RowSparseAllReduce::run_at(const std::vector<std::uint32_t>& list, std::size_t at) const {
   std::size_t end = at + 1;
   while (end < list.size() && list[end] == list[end - 1] + 1 && list[end] % kBlock != 0) ++end;
   return static_cast<std::uint32_t>(end - at);
 }
 
-const float* SparseExchange::gather(const float* base, std::uint32_t line, std::uint32_t n,
-                                    FloatBuffer& workspace) const {
+const float* RowSparseAllReduce::gather(const float* base, std::uint32_t line, std::uint32_t n,
+                                        FloatBuffer& workspace) const {
   const Slice& s = parameters_.slices[slice_];
   if (!s.lines_are_rows) return base + offset_ + line * s.rows;
   for (std::uint32_t i = 0; i < n; ++i)
@@ -168,15 +168,15 @@ const float* SparseExchange::gather(const float* base, std::uint32_t line, std::
   return workspace.data();
 }
 
-void SparseExchange::scatter(const float* values, std::uint32_t line, std::uint32_t n, float* base) const {
+void RowSparseAllReduce::scatter(const float* values, std::uint32_t line, std::uint32_t n, float* base) const {
   const Slice& s = parameters_.slices[slice_];
   if (!s.lines_are_rows) return;
   for (std::uint32_t i = 0; i < n; ++i)
     for (std::size_t c = 0; c < s.columns; ++c) base[offset_ + c * s.rows + line + i] = values[i * line_size_ + c];
 }
 
-void SparseExchange::encode_run(std::uint32_t line, std::uint32_t n, const float* values, float* residuals,
-                                std::byte* out) {
+void RowSparseAllReduce::encode_run(std::uint32_t line, std::uint32_t n, const float* values, float* residuals,
+                                    std::byte* out) {
   if (!residuals) return codec_.encode(line_size_, n, values, nullptr, out);
   // Either the residuals themselves or a copy of them in our own workspace.
   float* kept = const_cast<float*>(gather(residuals, line, n, residual_workspace_));
@@ -184,7 +184,7 @@ void SparseExchange::encode_run(std::uint32_t line, std::uint32_t n, const float
   scatter(kept, line, n, residuals);
 }
 
-void SparseExchange::encode(const Residuals& residuals) {
+void RowSparseAllReduce::encode(const Residuals& residuals) {
   assert(stage_ == Stage::armed);
   const auto& list = peers_[static_cast<std::size_t>(me_)].list;
   std::fill(encoded_.begin(), encoded_.end(), 0);
@@ -198,7 +198,7 @@ void SparseExchange::encode(const Residuals& residuals) {
   }
 }
 
-void SparseExchange::launch() {
+void RowSparseAllReduce::launch() {
   assert(stage_ == Stage::armed);
   stage_ = Stage::launched;
   if (ranks_ == 1) {
@@ -216,7 +216,7 @@ void SparseExchange::launch() {
   }
 }
 
-bool SparseExchange::lists_are_here() {
+bool RowSparseAllReduce::lists_are_here() {
   bool here = true;
   for (Peer& peer : peers_) {
     if (!peer.head_transfer) continue;
@@ -232,7 +232,7 @@ bool SparseExchange::lists_are_here() {
 }
 
 // All lists are known: who sends how much to whom follows.
-void SparseExchange::merge() {
+void RowSparseAllReduce::merge() {
   const auto take_mine = [this](const std::vector<std::uint32_t>& list, std::vector<std::uint32_t>& mine) {
     mine.clear();
     for (const auto line : list)
@@ -255,7 +255,7 @@ void SparseExchange::merge() {
   stage_ = Stage::merged;
 }
 
-bool SparseExchange::advance(const Residuals& residuals) {
+bool RowSparseAllReduce::advance(const Residuals& residuals) {
   if (stage_ == Stage::armed || stage_ == Stage::launched) {
     // Before launch() the last sums may still have to be decoded, with the union they belong to.
     if (!lists_are_here() || stage_ == Stage::armed) return false;
@@ -272,7 +272,7 @@ bool SparseExchange::advance(const Residuals& residuals) {
 }
 
 // Whether the peer sends all of the lines [line, line + n); `partly` is set when it sends some of them.
-bool SparseExchange::present(Peer& peer, std::uint32_t line, std::uint32_t n, bool& partly) const {
+bool RowSparseAllReduce::present(Peer& peer, std::uint32_t line, std::uint32_t n, bool& partly) const {
   if (peer.next == peer.mine.size() || peer.mine[peer.next] >= line + n) return false;
   const std::size_t last = peer.next + n - 1;
   const bool all = peer.mine[peer.next] == line && last < peer.mine.size() && peer.mine[last] == line + n - 1;
@@ -281,7 +281,7 @@ bool SparseExchange::present(Peer& peer, std::uint32_t line, std::uint32_t n, bo
 }
 
 // Like the dense exchange, rank by rank; ranks without these lines would have added zeros there.
-void SparseExchange::sum_run(std::uint32_t line, std::uint32_t n, const Residuals& residuals, std::byte* to) {
+void RowSparseAllReduce::sum_run(std::uint32_t line, std::uint32_t n, const Residuals& residuals, std::byte* to) {
   const std::size_t slot = peers_[static_cast<std::size_t>(me_)].section_lines * line_bytes_;
   const std::byte* mine = own_.get() + peers_[static_cast<std::size_t>(me_)].section;
   bool first = true, missing = false, partly = false;
@@ -304,7 +304,7 @@ void SparseExchange::sum_run(std::uint32_t line, std::uint32_t n, const Residual
   encode_run(line, n, sum_workspace_.data(), residuals.owner, to);
 }
 
-void SparseExchange::sum(const Residuals& residuals) {
+void RowSparseAllReduce::sum(const Residuals& residuals) {
   std::byte* to = sums_.get() + peers_[static_cast<std::size_t>(me_)].section;
   for (std::size_t i = 0; i < union_mine_.size();) {
     std::uint32_t n = run_at(union_mine_, i);
@@ -324,7 +324,7 @@ void SparseExchange::sum(const Residuals& residuals) {
   stage_ = Stage::summed;
 }
 
-bool SparseExchange::finished() {
+bool RowSparseAllReduce::finished() {
   assert(stage_ == Stage::summed);
   for (Peer& peer : peers_)
     if (peer.sums && !peer.sums->done()) return false;
@@ -332,7 +332,7 @@ bool SparseExchange::finished() {
   return true;
 }
 
-void SparseExchange::decode() {
+void RowSparseAllReduce::decode() {
   const Slice& s = parameters_.slices[slice_];
   auto& touched = parameters_.touched[slice_];
   float* gradients = parameters_.gradients.data();
@@ -350,13 +350,13 @@ void SparseExchange::decode() {
   touched.assign(union_.begin(), union_.end());
 }
 
-void SparseExchange::flush() {
+void RowSparseAllReduce::flush() {
   for (auto* sends : {&send_heads_, &send_rests_, &send_values_, &send_sums_})
     for (auto& t : *sends)
       if (t) t->wait();
 }
 
-void SparseExchange::keep_own_lines(float* owner_residual) const {
+void RowSparseAllReduce::keep_own_lines(float* owner_residual) const {
   const bool rows = parameters_.slices[slice_].lines_are_rows;
   for (std::size_t line = 0; line < lines_; ++line) {
     if (owner(static_cast<std::uint32_t>(line)) == me_) continue;
