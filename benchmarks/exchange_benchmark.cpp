@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one exchange of gradients costs a rank: mpiexec -n 2 build/benchmarks/exchange_benchmark [bits] [steps]
-// [columns] [--route stripes|sharedMemory|both]. The gradients of a network 784-3x2048-10 are written chunk by chunk,
-// as a backward pass does, and exchanged; the time spent in the strategy is reported, median and best of the steps,
-// slowest rank. `columns` is the size of a chunk. Two routes take turns of a few steps, and the median ratio is told as
-// well.
+// [columns] [--transport messages|sharedMemory|both]. The gradients of a network 784-3x2048-10 are written chunk by
+// chunk, as a backward pass does, and exchanged; the time spent in the strategy is reported, median and best of the
+// steps, slowest rank. `columns` is the size of a chunk. Two transports take turns of a few steps, and the median ratio
+// is told as well.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ namespace tutti {
 namespace {
 
 struct Way {
-  Way(const std::string& n, Route route, int bits, std::size_t columns, Communicator& comm)
-      : name(n), parameters(mlp_parameters(columns)), strategy(options_of(bits), 0, route, comm) {
+  Way(const std::string& n, Transport transport, int bits, std::size_t columns, Communicator& comm)
+      : name(n), parameters(mlp_parameters(columns)), strategy(options_of(bits), 0, transport, comm) {
     strategy.start(parameters);
     strategy.begin_epoch(0);
   }
@@ -58,14 +58,14 @@ void step(Communicator& comm, Way& way, std::span<const float> source) {
   way.seconds.push_back(largest_of_ranks(comm, spent + since(start)));
 }
 
-void run(Communicator& comm, int bits, int steps, std::size_t columns, const std::vector<std::string>& routes) {
+void run(Communicator& comm, int bits, int steps, std::size_t columns, const std::vector<std::string>& transports) {
   std::vector<float> source(1 << 16);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<float>((i * 7919) % 2003) - 1001;
   std::vector<std::unique_ptr<Way>> ways;
-  for (const std::string& route : routes)
-    ways.push_back(
-        std::make_unique<Way>(route, route == "stripes" ? Route::messages : Route::shared_memory, bits, columns, comm));
-  constexpr int kTurn = 5;  // steps of one route before the other has its turn
+  for (const std::string& transport : transports)
+    ways.push_back(std::make_unique<Way>(
+        transport, transport == "messages" ? Transport::messages : Transport::shared_memory, bits, columns, comm));
+  constexpr int kTurn = 5;  // steps of one transport before the other has its turn
   for (int t = 0; t < steps; t += kTurn)
     for (auto& way : ways)
       for (int s = 0; s < kTurn; ++s) step(comm, *way, source);
@@ -86,15 +86,15 @@ void run(Communicator& comm, int bits, int steps, std::size_t columns, const std
   fmt::print("{} is {:.2f} times as fast as {}\n", ways[1]->name, median(ratios), ways[0]->name);
 }
 
-// Takes "--route NAME" out of the arguments.
-std::vector<std::string> routes_of(std::vector<std::string>& arguments) {
-  const auto at = std::find(arguments.begin(), arguments.end(), "--route");
-  if (at == arguments.end()) return {"stripes"};
-  const std::string route = at + 1 == arguments.end() ? "" : *(at + 1);
-  if (route != "stripes" && route != "sharedMemory" && route != "both")
-    throw Error("--route wants stripes, sharedMemory or both");
+// Takes "--transport NAME" out of the arguments.
+std::vector<std::string> transports_of(std::vector<std::string>& arguments) {
+  const auto at = std::find(arguments.begin(), arguments.end(), "--transport");
+  if (at == arguments.end()) return {"messages"};
+  const std::string transport = at + 1 == arguments.end() ? "" : *(at + 1);
+  if (transport != "messages" && transport != "sharedMemory" && transport != "both")
+    throw Error("--transport wants messages, sharedMemory or both");
   arguments.erase(at, at + 2);
-  return route == "both" ? std::vector<std::string>{"stripes", "sharedMemory"} : std::vector{route};
+  return transport == "both" ? std::vector<std::string>{"messages", "sharedMemory"} : std::vector{transport};
 }
 
 }  // namespace
@@ -105,11 +105,11 @@ int main(int argc, char** argv) {
   try {
     if (mpi.world().rank() > 0) tutti::log::open({.rank = mpi.world().rank(), .quiet = true});
     std::vector<std::string> arguments(argv + 1, argv + argc);
-    const auto routes = tutti::routes_of(arguments);
+    const auto transports = tutti::transports_of(arguments);
     const auto argument = [&](std::size_t i, int otherwise) {
       return arguments.size() > i ? std::atoi(arguments[i].c_str()) : otherwise;
     };
-    tutti::run(mpi.world(), argument(0, 1), argument(1, 50), static_cast<std::size_t>(argument(2, 128)), routes);
+    tutti::run(mpi.world(), argument(0, 1), argument(1, 50), static_cast<std::size_t>(argument(2, 128)), transports);
   } catch (const std::exception& error) {
     mpi.fail(error.what());
   }

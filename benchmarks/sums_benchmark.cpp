@@ -27,11 +27,12 @@ struct Way {
   std::vector<double> seconds = {};
 };
 
-std::unique_ptr<Strategy> asa(Communicator& comm, Route route, AsaOptions::Road road, ExchangeBits::Kind kind) {
+std::unique_ptr<Strategy> asa(Communicator& comm, Transport transport, AsaOptions::AllReduce all_reduce,
+                              ExchangeBits::Kind kind) {
   AsaOptions options;
-  options.road = road;
+  options.all_reduce = all_reduce;
   options.bits.kind = kind;
-  return make_asa(options, 0, route, comm);
+  return make_asa(options, 0, transport, comm);
 }
 
 double once(Communicator& comm, Way& way) {
@@ -49,13 +50,13 @@ double once(Communicator& comm, Way& way) {
 
 void run(Communicator& comm, int turns, std::size_t columns) {
   std::vector<Way> ways;
-  using Road = AsaOptions::Road;
+  using Sums = AsaOptions::AllReduce;
   using Bits = ExchangeBits::Kind;
-  ways.push_back({"MPI_Allreduce", asa(comm, Route::messages, Road::library, Bits::full), nullptr});
-  ways.push_back({"ASA, 32 bits", asa(comm, Route::messages, Road::sharded, Bits::full), nullptr});
-  ways.push_back({"ASA, 16 bits", asa(comm, Route::messages, Road::sharded, Bits::half), nullptr});
-  if (resolve_road(Route::automatic, comm).route == Route::shared_memory)
-    ways.push_back({"shared memory", asa(comm, Route::shared_memory, Road::sharded, Bits::full), nullptr});
+  ways.push_back({"MPI_Allreduce", asa(comm, Transport::messages, Sums::library, Bits::full), nullptr});
+  ways.push_back({"ASA, 32 bits", asa(comm, Transport::messages, Sums::sharded, Bits::full), nullptr});
+  ways.push_back({"ASA, 16 bits", asa(comm, Transport::messages, Sums::sharded, Bits::half), nullptr});
+  if (resolve_transport(Transport::automatic, comm).transport == Transport::shared_memory)
+    ways.push_back({"shared memory", asa(comm, Transport::shared_memory, Sums::sharded, Bits::full), nullptr});
   for (Way& way : ways) {
     way.parameters = std::make_unique<Parameters>(mlp_parameters(columns));
     way.strategy->start(*way.parameters);

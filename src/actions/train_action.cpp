@@ -267,7 +267,7 @@ void make_exchange(const ActionContext& context, Training& t) {
     t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
-    const char* const about = block.has_own("route") ? "route" : "groups";
+    const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";
     for (Diagnostic d : e.diagnostics()) {
       d.where = block.has_own(about) ? block.value(about).where : block.where();
       context.problems->add(std::move(d));

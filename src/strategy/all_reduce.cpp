@@ -61,10 +61,10 @@ AllReduce::AllReduce(Communicator& comm, Parameters& parameters, const Codec& co
                 ? std::make_unique<NcclAllReduce>(*settings.device_sums, parameters, plan_, codec,
                                                   settings.gradients_stay)
                 : nullptr),
-      route_(sums_ ? nullptr : make_route(settings.route, comm, plan_, codec)),
+      transport_(sums_ ? nullptr : make_transport(settings.transport, comm, plan_, codec)),
       buckets_(plan_.buckets.size()),
       launched_(plan_.buckets.size()) {
-  if (route_) scratch_ = FloatBuffer(largest_block(), parameters.gradients);
+  if (transport_) scratch_ = FloatBuffer(largest_block(), parameters.gradients);
   for (std::size_t g = 0; g < buckets_.size(); ++g) {
     if (!plan_.buckets[g].sparse) continue;
     buckets_[g].sparse =
@@ -107,8 +107,8 @@ void AllReduce::arm(std::size_t g) {
   bucket.state = State::armed;
   if (bucket.sparse)
     bucket.sparse->arm();
-  else if (route_)
-    route_->arm(g);
+  else if (transport_)
+    transport_->arm(g);
 }
 
 void AllReduce::announce(std::size_t g) {
@@ -125,13 +125,13 @@ void AllReduce::encode(std::size_t chunk) {
   assert(bucket.state == State::armed);
   if (bucket.sparse) host_looks(), bucket.sparse->encode(residuals_);
   if (by_library(bucket_of(chunk))) sums_->encode(chunk, residuals_);
-  for (int owner = 0; owner < ranks_ && route_ && !bucket.sparse; ++owner) {
+  for (int owner = 0; owner < ranks_ && transport_ && !bucket.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;
     const Shard& shard = plan_.shard(chunk, owner);
     const std::size_t at = offset + shard.first * rows;
     codec_.encode(rows, shard.columns, parameters_.gradients.data() + at,
                   residuals_.local ? residuals_.local + at : nullptr,
-                  route_->version_for(bucket_of(chunk), owner) + shard.bytes_before);
+                  transport_->version_for(bucket_of(chunk), owner) + shard.bytes_before);
     if (residuals_.mask && residuals_.local)
       clear_masked(residuals_.local + at, residuals_.mask + at, rows * shard.columns);
   }
@@ -147,7 +147,7 @@ void AllReduce::launch(std::size_t g) {
   if (by_library(g)) return launch_library(g);
   if (bucket.sparse) bucket.sparse->launch();
   if (ranks_ == 1) {
-    if (!bucket.sparse) route_->offer(g);
+    if (!bucket.sparse) transport_->offer(g);
     bucket.state = State::summed;
     return;
   }
@@ -178,7 +178,7 @@ void AllReduce::send_when_encoded() {
     BucketState& bucket = buckets_[g];
     if (!bucket.sparse) {
       if (!codec_.passed(bucket.mark)) return;
-      route_->offer(g);
+      transport_->offer(g);
     }
     bucket.state = State::launched;
   }
@@ -198,11 +198,11 @@ bool AllReduce::sum_when_here(std::size_t g) {
   BucketState& bucket = buckets_[g];
   if (!bucket.sparse) {
     if (bucket.state == State::launched) {
-      if (!route_->offered(g)) return false;
+      if (!transport_->offered(g)) return false;
       sum(g);
     }
     if (!codec_.passed(bucket.mark)) return false;
-    route_->publish(g);
+    transport_->publish(g);
     bucket.state = State::summed;
     return true;
   }
@@ -240,7 +240,7 @@ void AllReduce::sum_shard(std::size_t chunk, std::size_t g) {
     float* const own = parameters_.gradients.data() + first;
     for (int r = 0; r < ranks_; ++r) {
       const std::byte* from =
-          r == me_ && in_place() ? reinterpret_cast<const std::byte*>(own) : route_->version_of(g, r) + at;
+          r == me_ && in_place() ? reinterpret_cast<const std::byte*>(own) : transport_->version_of(g, r) + at;
       if (r == 0)
         codec_.decode(rows, n, from, scratch_.data());
       else
@@ -248,7 +248,8 @@ void AllReduce::sum_shard(std::size_t chunk, std::size_t g) {
     }
     const bool masked = residuals_.mask && residuals_.owner;
     if (masked) clear_masked(scratch_.data(), residuals_.mask + first, rows * n);
-    codec_.encode(rows, n, scratch_.data(), residuals_.owner ? residuals_.owner + first : nullptr, route_->sum(g) + at);
+    codec_.encode(rows, n, scratch_.data(), residuals_.owner ? residuals_.owner + first : nullptr,
+                  transport_->sum(g) + at);
     if (masked) clear_masked(residuals_.owner + first, residuals_.mask + first, rows * n);
     if (in_place()) std::copy_n(scratch_.data(), rows * n, own);
   }
@@ -261,7 +262,7 @@ bool AllReduce::try_complete(std::size_t g) {
   advance();
   if (bucket.state != State::summed) return false;
   if (bucket.sparse && !bucket.sparse->finished()) return false;
-  if (by_library(g) ? !sums_->passed(g) : !bucket.sparse && ranks_ > 1 && !route_->published(g)) return false;
+  if (by_library(g) ? !sums_->passed(g) : !bucket.sparse && ranks_ > 1 && !transport_->published(g)) return false;
   bucket.state = State::idle;
   return true;
 }
@@ -274,7 +275,7 @@ void AllReduce::complete(std::size_t g) {
     buckets_[g].state = State::idle;
   }
   for (Patience patience; !try_complete(g); patience.nothing_happened())
-    if (route_) route_->look_around();
+    if (transport_) transport_->look_around();
   const double seconds = seconds_since(start) - (worked_ - worked);  // sums made while waiting are work
   stats_.wait += seconds, waited_ += seconds;
 }
@@ -286,10 +287,10 @@ void AllReduce::decode(std::size_t chunk) {
   const BucketState& bucket = buckets_[bucket_of(chunk)];
   if (bucket.sparse) host_looks(), bucket.sparse->decode();
   if (by_library(bucket_of(chunk))) sums_->decode(chunk);
-  for (int owner = 0; owner < ranks_ && route_ && !bucket.sparse; ++owner) {
+  for (int owner = 0; owner < ranks_ && transport_ && !bucket.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;
     const Shard& shard = plan_.shard(chunk, owner);
-    codec_.decode(rows, shard.columns, route_->sum_of(bucket_of(chunk), owner) + shard.bytes_before,
+    codec_.decode(rows, shard.columns, transport_->sum_of(bucket_of(chunk), owner) + shard.bytes_before,
                   parameters_.gradients.data() + offset + shard.first * rows);
   }
   const double seconds = seconds_since(start);
@@ -301,8 +302,8 @@ void AllReduce::flush() {
     assert(bucket.state == State::idle);
     if (bucket.sparse)
       bucket.sparse->flush();
-    else if (route_)
-      route_->flush(static_cast<std::size_t>(&bucket - buckets_.data()));
+    else if (transport_)
+      transport_->flush(static_cast<std::size_t>(&bucket - buckets_.data()));
   }
 }
 

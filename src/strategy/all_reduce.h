@@ -12,19 +12,19 @@
 #include <vector>
 
 #include "strategy/nccl_all_reduce.h"
-#include "strategy/route.h"
 #include "strategy/row_sparse_all_reduce.h"
 #include "strategy/shard_plan.h"
+#include "strategy/transport.h"
 #include "tutti/communicator.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
 
 struct AllReduceSettings {
-  Route route = Route::messages;      // as resolve_road() has it
-  DeviceSums* device_sums = nullptr;  // likewise; outlives the exchange
-  bool gradients_stay = true;         // nobody writes to the place of a chunk between encode() and decode()
-  std::size_t bucket_values = 0;      // at least so many values per bucket, where there are as many; 0 = as is best
+  Transport transport = Transport::messages;  // as resolve_transport() has it
+  DeviceSums* device_sums = nullptr;          // likewise; outlives the exchange
+  bool gradients_stay = true;                 // nobody writes to the place of a chunk between encode() and decode()
+  std::size_t bucket_values = 0;  // at least so many values per bucket, where there are as many; 0 = as is best
 };
 
 class AllReduce {
@@ -88,8 +88,8 @@ class AllReduce {
   const int me_, ranks_;
   const bool plain_;  // the codec copies, and gradients stay where they are
   ShardPlan plan_;
-  std::unique_ptr<NcclAllReduce> sums_;  // in place of the route
-  std::unique_ptr<ShardTransport> route_;
+  std::unique_ptr<NcclAllReduce> sums_;  // in place of the transport
+  std::unique_ptr<ShardTransport> transport_;
   std::vector<BucketState> buckets_;
   std::vector<std::size_t> sparse_buckets_;
   std::vector<std::size_t> launched_;                                // ring of buckets that wait for their sum

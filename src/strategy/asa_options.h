@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "strategy/exchange_bits.h"
-#include "strategy/route.h"
+#include "strategy/transport.h"
 #include "tutti/communicator.h"
 #include "tutti/strategy.h"
 
@@ -13,9 +13,9 @@ namespace tutti {
 
 struct AsaOptions {
   enum class What { gradients, weights };
-  enum class Road { sharded, library };
+  enum class AllReduce { sharded, library };
   What what = What::gradients;
-  Road road = Road::sharded;
+  AllReduce all_reduce = AllReduce::sharded;
   ExchangeBits bits;
   void describe(config::Fields& f);
 };
@@ -34,7 +34,7 @@ struct EasgdOptions {
   double rate(int ranks) const { return moving_rate >= 0 ? moving_rate : 0.9 / ranks; }
 };
 
-std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, Road, Communicator&);
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, std::int64_t print_every, Road, Communicator&);
+std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
 
 }  // namespace tutti

@@ -20,7 +20,7 @@ BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, 
       metrics_(comm),
       counts_(static_cast<std::size_t>(comm.size())),
       lines_(settings_.tells_exchanges, settings_.print_every),
-      road_(std::move(settings_.road)) {}
+      transport_(std::move(settings_.transport)) {}
 
 void BlockSteps::start(Parameters& parameters) {
   live_ = &parameters;
@@ -40,8 +40,8 @@ void BlockSteps::start(Parameters& parameters) {
   const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
   all_reduce_ = std::make_unique<AllReduce>(
       comm_, block_, *codec_,
-      AllReduceSettings{.route = road_.route,
-                        .device_sums = road_.device_sums.get(),
+      AllReduceSettings{.transport = transport_.kind,
+                        .device_sums = transport_.device_sums.get(),
                         .bucket_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
   if (codec_->lossy()) residual_ = FloatBuffer(parameters.size(), parameters.weights);
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
@@ -338,7 +338,7 @@ std::string BlockSteps::describe() const {
   return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}{}: {}", settings_.name, comm_.size(),
                      comm_.size() == 1 ? "" : "s", when, streamed,
                      settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
-                     road_.text, rule_->describe());
+                     transport_.text, rule_->describe());
 }
 
 }  // namespace tutti

@@ -30,7 +30,7 @@ struct BlockSettings {
   std::int64_t print_every = 0;       // with it: more about every n-th
   bool filters = false;               // takes ranks exchanges to come into effect: see advice()
   CodecOptions codec;
-  Road road;  // as resolve_road() has it
+  ResolvedTransport transport;  // as resolve_transport() has it
   StreamSettings stream;
   bool library_sums = false;  // by MPI_Allreduce instead
 };
@@ -110,7 +110,8 @@ class BlockSteps : public Strategy {
   ExchangeStats stats_;
   bool told_ = false, told_fragments_ = false;
   SyncPointLines lines_;
-  Road road_;  // goes first: after a failure it stops what buffers would wait for when they are given back
+  ResolvedTransport
+      transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
 };
 
 }  // namespace tutti

@@ -43,8 +43,9 @@ int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::i
 
 }  // namespace
 
-DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Road road, Communicator& comm)
-    : options_(options), print_every_(print_every), comm_(comm), metrics_(comm), road_(std::move(road)) {}
+DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, ResolvedTransport transport,
+                           Communicator& comm)
+    : options_(options), print_every_(print_every), comm_(comm), metrics_(comm), transport_(std::move(transport)) {}
 
 void DataParallel::start(Parameters& parameters) {
   parameters_ = &parameters;
@@ -68,10 +69,10 @@ void DataParallel::build(int bits) {
   exchange_.reset();
   codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits, options_.quantizer},
                       parameters_->gradients.memory(), comm_.takes_device_memory());
-  exchange_ = std::make_unique<AllReduce>(
-      comm_, *parameters_, *codec_,
-      AllReduceSettings{
-          .route = road_.route, .device_sums = road_.device_sums.get(), .gradients_stay = !options_.buffered_async});
+  exchange_ = std::make_unique<AllReduce>(comm_, *parameters_, *codec_,
+                                          AllReduceSettings{.transport = transport_.kind,
+                                                            .device_sums = transport_.device_sums.get(),
+                                                            .gradients_stay = !options_.buffered_async});
   worked_before_ = waited_before_ = 0;
   hand_out_residuals();
 }
@@ -293,7 +294,7 @@ std::string DataParallel::describe() const {
   return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", options_.method, comm_.size(),
                      comm_.size() == 1 ? "" : "s",
                      values.size() == 1 ? name_of_bits(values[0], options_.sixteen_bits) : bits + " bits",
-                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", road_.text,
+                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", transport_.text,
                      options_.buffered_async ? ", one minibatch behind" : "");
 }
 

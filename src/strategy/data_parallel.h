@@ -18,8 +18,8 @@ namespace tutti {
 
 class DataParallel : public Strategy {
  public:
-  // Every `print_every`-th exchange prints its time; 0 = none does. `road` as resolve_road() has it.
-  DataParallel(const DataParallelOptions&, std::int64_t print_every, Road road, Communicator&);
+  // Every `print_every`-th exchange prints its time; 0 = none does. `transport` as resolve_transport() has it.
+  DataParallel(const DataParallelOptions&, std::int64_t print_every, ResolvedTransport transport, Communicator&);
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
@@ -37,7 +37,7 @@ class DataParallel : public Strategy {
   void settle(ReducedGradientSink& global) override;
   StepMetrics pending_metrics_and_reset() override;
   bool sums_contributions() const override { return !options_.buffered_async; }
-  bool sums_on_devices() const override { return road_.device_sums != nullptr; }
+  bool sums_on_devices() const override { return transport_.device_sums != nullptr; }
   void archive(Archive&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;
@@ -88,7 +88,8 @@ class DataParallel : public Strategy {
 
   std::int64_t steps_ = 0;
   double worked_before_ = 0, waited_before_ = 0;
-  Road road_;  // goes first: after a failure it stops what buffers would wait for when they are given back
+  ResolvedTransport
+      transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
 };
 
 }  // namespace tutti

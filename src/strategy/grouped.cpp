@@ -58,10 +58,10 @@ void leave_devices_to(const Strategy& inside, ParallelTrainOptions& between, Com
   std::int64_t groups = inside.sums_on_devices();
   comm.all_reduce_sum(std::span(&groups, 1));
   if (groups == 0) return;
-  if (between.route == Route::nccl)
-    throw ConfigError({}, "route = nccl between groups: NCCL sums within the groups, and can do one of both",
-                      "leave route out here, or route = shards in insideGroups");
-  between.route = Route::messages;
+  if (between.transport == Transport::nccl)
+    throw ConfigError({}, "transport = nccl between groups: NCCL sums within the groups, and can do one of both",
+                      "leave transport out here, or transport = messages in insideGroups");
+  between.transport = Transport::messages;
 }
 
 // The first ranks of every group, as many as the smallest has, divide the columns among themselves.

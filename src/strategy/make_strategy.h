@@ -17,7 +17,7 @@ struct MethodEntry {
   ParallelMethod method;
   const char* name;
   // Null for methods that this version knows but does not run.
-  std::unique_ptr<Strategy> (*make)(const ParallelTrainOptions&, Road, Communicator&);
+  std::unique_ptr<Strategy> (*make)(const ParallelTrainOptions&, ResolvedTransport, Communicator&);
   const char* help;
 };
 const std::vector<MethodEntry>& methods();
@@ -36,8 +36,8 @@ bool sums_gradients(const ParallelTrainOptions&);
 bool deals_lots(const ParallelTrainOptions&);
 // Whether ranks push to and fetch from servers rather than talk to each other.
 bool meets_at_servers(const ParallelTrainOptions&);
-// Whether what is exchanged goes in shards, by one road or another.
-bool has_routes(const ParallelTrainOptions&);
+// Whether what is exchanged goes in shards, over one transport or another.
+bool has_transports(const ParallelTrainOptions&);
 // Whether any of it travels in 32 bits.
 bool travels_in_full(const ParallelTrainOptions&);
 // How many of the last ranks do nothing but serve.

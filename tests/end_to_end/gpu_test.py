@@ -296,9 +296,9 @@ class GpuTest(support.TrainerTest):
                     self.assertAlmostEqual(a, b, delta=5e-3)
         with mock.patch.object(support, 'TRAINER', str(script)):
             checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', '--check'], 2)
-            result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', 'Train=[SGD=[ParallelTrain=[route=nccl]]]'], 2, expect=None)
+            result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', 'Train=[SGD=[ParallelTrain=[transport=nccl]]]'], 2, expect=None)
         self.assertRegex(checked.text, r'1 of 2 ranks compute on the CPU and the others on GPUs.* is rank 1 on .*: (cpu|built without CUDA)')
-        self.assertIn('route = nccl is not for ranks of which some compute on GPUs and others on the CPU', result.text)
+        self.assertIn('transport = nccl is not for ranks of which some compute on GPUs and others on the CPU', result.text)
 
     def test_a_gpu_that_is_not_there(self):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')

@@ -47,12 +47,12 @@ class Contributions : public Ignore {
   int step_ = 1;
 };
 
-void expect_no_allocation(Route route, int ranks, int bits, bool async, bool contributions = false) {
+void expect_no_allocation(Transport transport, int ranks, int bits, bool async, bool contributions = false) {
   run_ranks(ranks, [&](Communicator& comm) {
     ParallelTrainOptions o;
     o.method = ParallelMethod::data_parallel;
     o.distributed_reading_given = true;
-    o.route = route;
+    o.transport = transport;
     o.data_parallel.gradient_bits = bits;
     o.data_parallel.buffered_async = async;
     Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}, {8, 9000}}, 150);
@@ -94,14 +94,14 @@ TEST(Allocation, AStepAllocatesNothing) {
   for (const int ranks : {1, 2, 3})
     for (const int bits : {1, 32})
       for (const bool async : {false, true})
-        for (const Route route : {Route::messages, Route::shared_memory})
-          expect_no_allocation(route, ranks, bits, async);
+        for (const Transport transport : {Transport::messages, Transport::shared_memory})
+          expect_no_allocation(transport, ranks, bits, async);
 }
 
 // But for the first that wants them.
 TEST(Allocation, AStepWithContributionsAllocatesNothing) {
   for (const int ranks : {1, 2, 3})
-    for (const int bits : {1, 32}) expect_no_allocation(Route::shared_memory, ranks, bits, false, true);
+    for (const int bits : {1, 32}) expect_no_allocation(Transport::shared_memory, ranks, bits, false, true);
 }
 
 // An exchange of weights with every minibatch, but for the line that tells of it.

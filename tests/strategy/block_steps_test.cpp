@@ -317,10 +317,10 @@ ParallelTrainOptions elastic(double rate, std::int64_t period) {
 }
 
 ParallelTrainOptions asa(AsaOptions::What what, ExchangeBits::Kind bits = ExchangeBits::Kind::full,
-                         AsaOptions::Road road = AsaOptions::Road::sharded) {
+                         AsaOptions::AllReduce all_reduce = AsaOptions::AllReduce::sharded) {
   ParallelTrainOptions o;
   o.method = ParallelMethod::asa;
-  o.asa.what = what, o.asa.bits.kind = bits, o.asa.road = road;
+  o.asa.what = what, o.asa.bits.kind = bits, o.asa.all_reduce = all_reduce;
   return o;
 }
 
@@ -370,7 +370,8 @@ TEST(Asa, OfWeightsIsModelAveragingInEveryMinibatch) {
     const Course run{.ranks = ranks};
     const auto sharded = train(run, asa(AsaOptions::What::weights));
     EXPECT_EQ(sharded, train(run, averaging(1)));
-    EXPECT_EQ(sharded, train(run, asa(AsaOptions::What::weights, ExchangeBits::Kind::full, AsaOptions::Road::library)));
+    EXPECT_EQ(sharded,
+              train(run, asa(AsaOptions::What::weights, ExchangeBits::Kind::full, AsaOptions::AllReduce::library)));
   }
 }
 
@@ -382,7 +383,7 @@ TEST(Asa, OfGradientsIsDataParallelSgd) {
     const Course run{.ranks = ranks, .columns_per_chunk = 3};
     const auto expected = train(run, plain);
     EXPECT_EQ(train(run, asa(AsaOptions::What::gradients)), expected);
-    EXPECT_EQ(train(run, asa(AsaOptions::What::gradients, ExchangeBits::Kind::full, AsaOptions::Road::library)),
+    EXPECT_EQ(train(run, asa(AsaOptions::What::gradients, ExchangeBits::Kind::full, AsaOptions::AllReduce::library)),
               expected);
     const Course whole{.ranks = ranks, .whole_numbers = true};  // which float16 has, and their sums too
     EXPECT_EQ(train(whole, asa(AsaOptions::What::gradients, ExchangeBits::Kind::half)), train(whole, plain));
@@ -637,9 +638,9 @@ TEST(Stream, MixingAllOfTheOwnWeightsLeavesThemAlone) {
   EXPECT_NE(own(streamed(averaging(20), {1, 1, 1.0})), own(streamed(averaging(20), {1, 1, 0.0})));
 }
 
-TEST(BlockSteps, NumbersDoNotDependOnTheRoad) {
-  const auto by = [](ParallelTrainOptions o, Route route) {
-    o.route = route;
+TEST(BlockSteps, NumbersDoNotDependOnTheTransport) {
+  const auto by = [](ParallelTrainOptions o, Transport transport) {
+    o.transport = transport;
     return o;
   };
   for (const auto bits : {ExchangeBits::Kind::full, ExchangeBits::Kind::half, ExchangeBits::Kind::one})
@@ -649,7 +650,8 @@ TEST(BlockSteps, NumbersDoNotDependOnTheRoad) {
       blocks.block_momentum->bits.kind = parts.model_averaging->bits.kind = pulled.easgd.bits.kind = bits;
       for (const auto& o : {blocks, parts, pulled}) {
         const Course run{.ranks = ranks, .columns_per_chunk = 3, .empty_ranks = {1}};
-        EXPECT_EQ(train(run, by(o, Route::shared_memory), false), train(run, by(o, Route::messages), false)) << ranks;
+        EXPECT_EQ(train(run, by(o, Transport::shared_memory), false), train(run, by(o, Transport::messages), false))
+            << ranks;
       }
     }
 }

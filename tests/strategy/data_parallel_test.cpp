@@ -20,21 +20,21 @@ using namespace training;
 
 const Shapes kOdd{{33, 7}, {33, 1}, {10, 20}, {10, 1}, {1, 50}, {2, 3}, {100, 1}, {257, 4}, {1, 1}};
 
-// Every road gives the same numbers.
-Route road = Route::messages;
+// Every transport gives the same numbers.
+Transport transport = Transport::messages;
 
-class DataParallel : public testing::TestWithParam<Route> {
+class DataParallel : public testing::TestWithParam<Transport> {
   void SetUp() override {
-    road = GetParam();
-    if (road == Route::shared_memory && !is_host(*parameter_memory)) GTEST_SKIP() << "messages only";
+    transport = GetParam();
+    if (transport == Transport::shared_memory && !is_host(*parameter_memory)) GTEST_SKIP() << "messages only";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Roads, DataParallel, testing::Values(Route::messages, Route::shared_memory),
-                         [](const auto& i) { return i.param == Route::messages ? "Stripes" : "SharedMemory"; });
+INSTANTIATE_TEST_SUITE_P(Transports, DataParallel, testing::Values(Transport::messages, Transport::shared_memory),
+                         [](const auto& i) { return i.param == Transport::messages ? "Messages" : "SharedMemory"; });
 
 ParallelTrainOptions options(config::Schedule<std::int64_t> bits) {
   ParallelTrainOptions o;
-  o.route = road;
+  o.transport = transport;
   o.method = ParallelMethod::data_parallel;
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = std::move(bits);
@@ -456,15 +456,15 @@ TEST_P(DataParallel, ARankThatThrowsInTheMiddleOfAStepFreesTheOthers) {
   }
 }
 
-TEST_P(DataParallel, SaysByWhichRoad) {
+TEST_P(DataParallel, SaysByWhichTransport) {
   run_ranks(2, [](Communicator& comm) {
     const bool shared = make_strategy(options(1), comm)->describe().find("through shared memory") != std::string::npos;
-    EXPECT_EQ(shared, road == Route::shared_memory);
+    EXPECT_EQ(shared, transport == Transport::shared_memory);
   });
   auto o = options(1);
   o.put_on_device();
   run_ranks(2, [&](Communicator& comm) {
-    if (road == Route::shared_memory)
+    if (transport == Transport::shared_memory)
       EXPECT_THROW(make_strategy(o, comm), ConfigError);
     else
       EXPECT_NE(make_strategy(o, comm), nullptr);
@@ -487,7 +487,7 @@ TEST(ParallelTrain, TakesSharedMemoryOfItselfWhereItCan) {
 }
 
 TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
-  road = Route::automatic;
+  transport = Transport::automatic;
   run_ranks(2, [](Communicator& comm) {
     auto o = options(32);
     o.start_epoch = 3;

@@ -63,7 +63,7 @@ void start_at(Parameters& p, int seed) {
 // One rank's part in a run. A rate of 0 leaves the weights to the exchange alone.
 struct Rank {
   Rank(const EasgdOptions& o, Communicator& comm, float rate = 0.125f)
-      : comm(comm), p(parameters_of(kShapes, 3)), strategy(make_easgd(o, 0, Route::messages, comm)), sink(p, rate) {
+      : comm(comm), p(parameters_of(kShapes, 3)), strategy(make_easgd(o, 0, Transport::messages, comm)), sink(p, rate) {
     start_at(p, 7);
     strategy->start(p);
     strategy->begin_epoch(0);
@@ -315,12 +315,12 @@ TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
 
 TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {
   run_ranks(3, [&](Communicator& comm) {
-    const auto strategy = make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Route::messages, comm);
+    const auto strategy = make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Transport::messages, comm);
     const auto share = strategy->share(comm.rank(), comm.size());
     EXPECT_EQ(share.ranks, 2);
     EXPECT_EQ(share.rank, comm.rank() < 2 ? comm.rank() : -1);
     EXPECT_NE(strategy->describe().find("moving rate 0.45"), std::string::npos) << strategy->describe();
-    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), 0, Route::messages, comm), ConfigError);
+    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), 0, Transport::messages, comm), ConfigError);
   });
 }
 

@@ -237,10 +237,10 @@ TEST(Groups, EveryLevelMayTakeSharedMemory) {
     for (const Grouping& g : groupings()) {
       const auto by = [&](const std::string& between, const std::string& within) {
         return train({.ranks = g.ranks},
-                     "groups=" + g.key + ";route=" + between + ";" + text + "route=" + within + "]");
+                     "groups=" + g.key + ";transport=" + between + ";" + text + "transport=" + within + "]");
       };
-      const auto plain = by("stripes", "stripes");
-      for (const char* between : {"stripes", "sharedMemory"}) {
+      const auto plain = by("messages", "messages");
+      for (const char* between : {"messages", "sharedMemory"}) {
         SCOPED_TRACE(testing::Message() << text << ", " << g.key << " on " << g.ranks << ", between by " << between);
         const auto shared = by(between, "sharedMemory");
         for (std::size_t r = 0; r < plain.size(); ++r) expect_equal(shared[r], plain[r], static_cast<int>(r));

@@ -120,7 +120,7 @@ ParallelTrainOptions options(const Course& run) {
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = run.bits;
   o.data_parallel.buffered_async = run.async;
-  if (run.library) o.method = ParallelMethod::asa, o.asa.road = AsaOptions::Road::library;
+  if (run.library) o.method = ParallelMethod::asa, o.asa.all_reduce = AsaOptions::AllReduce::library;
   if (run.group_size == 0) return o;
   o.groups = {GroupOptions::Kind::of_size, run.group_size};
   ParallelTrainOptions inside;

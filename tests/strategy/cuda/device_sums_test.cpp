@@ -33,14 +33,14 @@ ParallelTrainOptions data_parallel(bool buffered = false) {
   o.data_parallel.buffered_async = buffered;
   return o;
 }
-ParallelTrainOptions asa(AsaOptions::Road road) {
+ParallelTrainOptions asa(AsaOptions::AllReduce all_reduce) {
   ParallelTrainOptions o;
   o.method = ParallelMethod::asa;
-  o.asa.road = road;
+  o.asa.all_reduce = all_reduce;
   return o;
 }
-ParallelTrainOptions by(Route route, ParallelTrainOptions o = data_parallel()) {
-  o.route = route;
+ParallelTrainOptions by(Transport transport, ParallelTrainOptions o = data_parallel()) {
+  o.transport = transport;
   return o;
 }
 
@@ -123,15 +123,15 @@ Outcome train(int ranks, Devices device, const ParallelTrainOptions& o) {
 }
 
 TEST(DeviceSums, AreThoseOfTheHost) {
-  using Road = AsaOptions::Road;
+  using Sums = AsaOptions::AllReduce;
   for (const int ranks : {2, 3, 4})
     for (const auto& o :
-         {data_parallel(), data_parallel(true), by(Route::nccl), asa(Road::sharded), asa(Road::library)}) {
+         {data_parallel(), data_parallel(true), by(Transport::nccl), asa(Sums::sharded), asa(Sums::library)}) {
       const Outcome device = train(ranks, gpu_of_its_own, o);
       EXPECT_THAT(device.text, HasSubstr("summed by NCCL 1.2.3"));
       EXPECT_TRUE(device.follows) << device.text;
       ParallelTrainOptions on_host = o;
-      on_host.route = Route::automatic;
+      on_host.transport = Transport::automatic;
       EXPECT_EQ(device.sums, train(ranks, cpu, on_host).sums) << ranks << " ranks, " << device.text;
     }
 }
@@ -144,7 +144,7 @@ TEST(DeviceSums, OfGroupsAreThoseOfTheHost) {
                                      "DataParallelSGD on 2 ranks, gradients in 32 bits summed by NCCL"));
   EXPECT_TRUE(device.follows);
   EXPECT_EQ(device.sums, train(4, cpu, o).sums);
-  EXPECT_THROW(train(4, gpu_of_its_own, by(Route::nccl, o)), ConfigError) << "one level only";
+  EXPECT_THROW(train(4, gpu_of_its_own, by(Transport::nccl, o)), ConfigError) << "one level only";
 }
 
 // Groups whose ranks share a GPU exchange with each other by the library.
@@ -181,8 +181,8 @@ ParallelTrainOptions elastic() {
   o.easgd.moving_rate = 0.25, o.easgd.period = 1;
   return o;
 }
-ParallelTrainOptions asa_of_weights(AsaOptions::Road road) {
-  ParallelTrainOptions o = asa(road);
+ParallelTrainOptions asa_of_weights(AsaOptions::AllReduce all_reduce) {
+  ParallelTrainOptions o = asa(sums);
   o.asa.what = AsaOptions::What::weights;
   return o;
 }
@@ -203,10 +203,10 @@ Weights exchange_weights(int ranks, Devices device, const ParallelTrainOptions& 
 
 // All sums are exact: ranks and rates are powers of two.
 TEST(DeviceSums, OfWeightsAreThoseOfTheHost) {
-  using Road = AsaOptions::Road;
+  using Sums = AsaOptions::AllReduce;
   for (const int ranks : {2, 4})
     for (const auto& o : {averaging(), blocks(OuterOptimizer::block_momentum), blocks(OuterOptimizer::nesterov),
-                          elastic(), asa_of_weights(Road::sharded), asa_of_weights(Road::library)}) {
+                          elastic(), asa_of_weights(Sums::sharded), asa_of_weights(Sums::library)}) {
       std::string on_device, on_host;
       const Weights device = exchange_weights(ranks, gpu_of_its_own, o, on_device);
       EXPECT_THAT(on_device, HasSubstr("summed by NCCL"));
@@ -215,12 +215,12 @@ TEST(DeviceSums, OfWeightsAreThoseOfTheHost) {
 }
 
 TEST(DeviceSums, RanksThatShareAGpuExchangeShards) {
-  for (const auto road : {AsaOptions::Road::sharded, AsaOptions::Road::library}) {
-    const Outcome device = train(2, gpu_of_all, asa(road));
+  for (const auto sums : {AsaOptions::AllReduce::sharded, AsaOptions::AllReduce::library}) {
+    const Outcome device = train(2, gpu_of_all, asa(sums));
     EXPECT_THAT(device.text, HasSubstr("(not by NCCL: ranks 0 and 1 share a GPU)"));
-    EXPECT_EQ(device.sums, train(2, cpu, asa(road)).sums);
+    EXPECT_EQ(device.sums, train(2, cpu, asa(sums)).sums);
   }
-  EXPECT_THAT(train(2, gpu_of_its_own, by(Route::messages)).text, Not(HasSubstr("NCCL")));
+  EXPECT_THAT(train(2, gpu_of_its_own, by(Transport::messages)).text, Not(HasSubstr("NCCL")));
 }
 
 TEST(DeviceSums, WithoutTheLibraryShardsAreExchanged) {
@@ -230,21 +230,21 @@ TEST(DeviceSums, WithoutTheLibraryShardsAreExchanged) {
     const Outcome device = train(2, gpu_of_its_own, data_parallel());
     EXPECT_THAT(device.text, HasSubstr("(not by NCCL: rank 0 has no NCCL ("));
     EXPECT_EQ(device.sums, train(2, cpu, data_parallel()).sums);
-    EXPECT_THROW(train(2, gpu_of_its_own, by(Route::nccl)), ConfigError);
+    EXPECT_THROW(train(2, gpu_of_its_own, by(Transport::nccl)), ConfigError);
   }
   setenv("TUTTI_NCCL_LIBRARY", library.c_str(), 1);
 }
 
 TEST(DeviceSums, AreAskedForInVain) {
-  EXPECT_THROW(train(2, gpu_of_all, by(Route::nccl)), ConfigError);
-  EXPECT_THROW(train(2, cpu, by(Route::nccl)), ConfigError);
-  EXPECT_THROW(train(2, gpu_of_its_own, by(Route::shared_memory)), ConfigError);
+  EXPECT_THROW(train(2, gpu_of_all, by(Transport::nccl)), ConfigError);
+  EXPECT_THROW(train(2, cpu, by(Transport::nccl)), ConfigError);
+  EXPECT_THROW(train(2, gpu_of_its_own, by(Transport::shared_memory)), ConfigError);
 }
 
 // What float16 has left out of the first epoch's sums is in those of the second: with numbers of a few binary places
 // everything is exact.
 TEST(DeviceSums, DeliverWhatFewerBitsHaveLeftOut) {
-  ParallelTrainOptions o = by(Route::nccl);
+  ParallelTrainOptions o = by(Transport::nccl);
   o.data_parallel.gradient_bits.values = {16, 32};
   o.data_parallel.sixteen_bits = NumberFormat::half;
   run_ranks(3, [&](Communicator& comm) {

@@ -201,7 +201,7 @@ TEST(ChunksOnADevice, AreUpdatedTogether) {
   expect_together(late, 2, "gradients one minibatch late");
   ParallelTrainOptions by_library;
   by_library.method = ParallelMethod::asa;
-  by_library.asa.road = AsaOptions::Road::library;
+  by_library.asa.all_reduce = AsaOptions::AllReduce::library;
   expect_together(by_library, 2, "the library's sums");
   expect_together(free_centre(Bits::full), 2, "a free centre");
   expect_together(servers(Policy::async, ServerOptions::Push::deltas, Bits::full), 2, "deltas");

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// message_route.h -- shards as messages: each version to its owner, each sum to all. One rank alone sends nothing; its
-// version is the sum.
+// message_transport.h -- shards as messages: each version to its owner, each sum to all. One rank alone sends nothing;
+// its version is the sum.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "strategy/route.h"
+#include "strategy/transport.h"
 
 namespace tutti {
 
-class MessageRoute : public ShardTransport {
+class MessageTransport : public ShardTransport {
  public:
   // Uses the tags 2g and 2g + 1 for bucket g. Communicator and plan outlive it.
-  MessageRoute(Communicator&, const ShardPlan&, const Codec&);
+  MessageTransport(Communicator&, const ShardPlan&, const Codec&);
 
   std::byte* version_for(std::size_t bucket, int owner) override;
   const std::byte* version_of(std::size_t bucket, int rank) const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// route.h -- by which road encoded shards go between the ranks: as messages, or through memory that all of them see.
-// Used by AllReduce, which knows what stands in them; a road changes no number.
+// transport.h -- by which transport encoded shards go between the ranks: as messages, or through memory that all of
+// them see. Used by AllReduce, which knows what stands in them; a transport changes no number.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@
 
 namespace tutti {
 
-enum class Route { automatic, messages, shared_memory, nccl };
-const char* text_of(Route);  // for a line about the exchange; empty for shards
+enum class Transport { automatic, messages, shared_memory, nccl };
+const char* text_of(Transport);  // for a line about the exchange; empty for shards
 
-// A road that is taken. What NCCL does not sum, because it travels in fewer bits or is sparse, goes in shards.
-struct Road {
-  Road(Route r = Route::messages) : route(r), text(text_of(r)) {}
-  Route route;
+// The transport in use. What NCCL does not sum, because it travels in fewer bits or is sparse, goes in shards.
+struct ResolvedTransport {
+  ResolvedTransport(Transport t = Transport::messages) : kind(t), text(text_of(t)) {}
+  Transport transport;
   std::string text;
-  std::shared_ptr<DeviceSums> device_sums;  // with Route::nccl
+  std::shared_ptr<DeviceSums> device_sums;  // with Transport::nccl
 };
 
 // A bucket has a section per owner. Every rank makes its version of each section and offers them; the owner of a
@@ -49,15 +49,15 @@ class ShardTransport {
   virtual void look_around() {}                // while waiting
 };
 
-// As resolve_road() has it. What codecs of a device encode goes in messages whatever it is.
-std::unique_ptr<ShardTransport> make_route(Route route, Communicator&, const ShardPlan&, const Codec&);
-// Collective: the road to be taken. One that these ranks do not have is a ConfigError.
-Road resolve_road(Route wanted, Communicator&);
+// As resolve_transport() has it. What codecs of a device encode goes in messages whatever it is.
+std::unique_ptr<ShardTransport> make_transport(Transport transport, Communicator&, const ShardPlan&, const Codec&);
+// Collective: the transport to use. One that these ranks do not have is a ConfigError.
+ResolvedTransport resolve_transport(Transport wanted, Communicator&);
 // The same for values in memory of GPUs; `in_full`: some of them travel in 32 bits.
-Road resolve_device_road(Route wanted, bool in_full, Communicator&);
+ResolvedTransport resolve_device_transport(Transport wanted, bool in_full, Communicator&);
 // Where values of some ranks are in the host's memory and those of others in a GPU's. Not collective.
-Road resolve_mixed_road(Route wanted);
+ResolvedTransport resolve_mixed_transport(Transport wanted);
 
-void describe_route(config::Fields& f, Route& route);
+void describe_transport(config::Fields& f, Transport& transport);
 
 }  // namespace tutti

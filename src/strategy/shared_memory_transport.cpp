@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/shared_route.h"
+#include "strategy/shared_memory_transport.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-SharedRoute::SharedRoute(Communicator& comm, const ShardPlan& plan, const Codec&)
+SharedMemoryTransport::SharedMemoryTransport(Communicator& comm, const ShardPlan& plan, const Codec&)
     : plan_(plan), me_(comm.rank()), ranks_(comm.size()), buckets_(plan.buckets.size()) {
   std::size_t versions = buckets_.size() * sizeof(Counters);
   for (std::size_t g = 0; g < buckets_.size(); ++g) {
@@ -32,35 +32,35 @@ SharedRoute::SharedRoute(Communicator& comm, const ShardPlan& plan, const Codec&
   memory_ = comm.share_memory(mine);
   if (!memory_)
     throw Error(
-        fmt::format("{} ranks of this host could not share {} MB of memory for their exchange. fix: route = "
+        fmt::format("{} ranks of this host could not share {} MB of memory for their exchange. fix: transport = "
                     "shards in ParallelTrain",
                     ranks_, mine * static_cast<std::size_t>(ranks_) >> 20));
 }
 
-std::byte* SharedRoute::version_for(std::size_t g, int owner) {
+std::byte* SharedMemoryTransport::version_for(std::size_t g, int owner) {
   return part(me_) + buckets_[g].versions + plan_.buckets[g].section_begin[static_cast<std::size_t>(owner)];
 }
 
-const std::byte* SharedRoute::version_of(std::size_t g, int rank) const {
+const std::byte* SharedMemoryTransport::version_of(std::size_t g, int rank) const {
   return part(rank) + buckets_[g].versions + plan_.buckets[g].section_begin[static_cast<std::size_t>(me_)];
 }
 
-void SharedRoute::offer(std::size_t g) {
+void SharedMemoryTransport::offer(std::size_t g) {
   BucketState& bucket = buckets_[g];
   bucket.seen_offered = bucket.seen_published = 0;
   counters(g, me_).offered.raise_to(++bucket.round);
 }
 
-bool SharedRoute::offered(std::size_t g) {
+bool SharedMemoryTransport::offered(std::size_t g) {
   BucketState& bucket = buckets_[g];
   while (bucket.seen_offered < ranks_ && counters(g, bucket.seen_offered).offered.reached(bucket.round))
     ++bucket.seen_offered;
   return bucket.seen_offered == ranks_;
 }
 
-void SharedRoute::publish(std::size_t g) { counters(g, me_).published.raise_to(buckets_[g].round); }
+void SharedMemoryTransport::publish(std::size_t g) { counters(g, me_).published.raise_to(buckets_[g].round); }
 
-bool SharedRoute::published(std::size_t g) {
+bool SharedMemoryTransport::published(std::size_t g) {
   BucketState& bucket = buckets_[g];
   while (bucket.seen_published < ranks_ && counters(g, bucket.seen_published).published.reached(bucket.round))
     ++bucket.seen_published;

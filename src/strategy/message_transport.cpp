@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/message_route.h"
+#include "strategy/message_transport.h"
 
 #include <utility>
 
@@ -18,7 +18,7 @@ bool all_done(std::vector<std::unique_ptr<Transfer>>& transfers) {
 
 }  // namespace
 
-MessageRoute::MessageRoute(Communicator& comm, const ShardPlan& plan, const Codec& codec)
+MessageTransport::MessageTransport(Communicator& comm, const ShardPlan& plan, const Codec& codec)
     : plan_(plan), me_(comm.rank()), ranks_(comm.size()), buckets_(plan.buckets.size()) {
   for (std::size_t g = 0; g < buckets_.size(); ++g) {
     if (plan.buckets[g].sparse) continue;
@@ -31,7 +31,7 @@ MessageRoute::MessageRoute(Communicator& comm, const ShardPlan& plan, const Code
   }
 }
 
-void MessageRoute::plan_messages(Communicator& comm, std::size_t g) {
+void MessageTransport::plan_messages(Communicator& comm, std::size_t g) {
   const Bucket& plan = plan_.buckets[g];
   BucketState& bucket = buckets_[g];
   const int tag = static_cast<int>(2 * g);
@@ -53,30 +53,30 @@ void MessageRoute::plan_messages(Communicator& comm, std::size_t g) {
   }
 }
 
-std::byte* MessageRoute::version_for(std::size_t g, int owner) {
+std::byte* MessageTransport::version_for(std::size_t g, int owner) {
   return buckets_[g].own.data() + plan_.buckets[g].section_begin[static_cast<std::size_t>(owner)];
 }
 
-const std::byte* MessageRoute::version_of(std::size_t g, int rank) const {
+const std::byte* MessageTransport::version_of(std::size_t g, int rank) const {
   const Bucket& plan = plan_.buckets[g];
   if (rank == me_) return buckets_[g].own.data() + plan.section_begin[static_cast<std::size_t>(me_)];
   return buckets_[g].others.data() + plan.section_bytes(me_) * static_cast<std::size_t>(rank);
 }
 
-std::byte* MessageRoute::sum(std::size_t g) {
+std::byte* MessageTransport::sum(std::size_t g) {
   return buckets_[g].sums.data() + plan_.buckets[g].section_begin[static_cast<std::size_t>(me_)];
 }
 
-const std::byte* MessageRoute::sum_of(std::size_t g, int owner) const {
+const std::byte* MessageTransport::sum_of(std::size_t g, int owner) const {
   return buckets_[g].sums.data() + plan_.buckets[g].section_begin[static_cast<std::size_t>(owner)];
 }
 
-void MessageRoute::arm(std::size_t g) {
+void MessageTransport::arm(std::size_t g) {
   flush(g);
   start_all(buckets_[g].receive_others);
 }
 
-void MessageRoute::offer(std::size_t g) {
+void MessageTransport::offer(std::size_t g) {
   BucketState& bucket = buckets_[g];
   if (ranks_ == 1) return std::swap(bucket.own, bucket.sums);  // until the next offer, while own is filled anew
   // Nobody can know a sum before our part of it is on its way. What the sums' place held before has been decoded.
@@ -84,13 +84,13 @@ void MessageRoute::offer(std::size_t g) {
   start_all(bucket.send_own);
 }
 
-bool MessageRoute::offered(std::size_t g) { return all_done(buckets_[g].receive_others); }
+bool MessageTransport::offered(std::size_t g) { return all_done(buckets_[g].receive_others); }
 
-void MessageRoute::publish(std::size_t g) { start_all(buckets_[g].send_sums); }
+void MessageTransport::publish(std::size_t g) { start_all(buckets_[g].send_sums); }
 
-bool MessageRoute::published(std::size_t g) { return all_done(buckets_[g].receive_sums); }
+bool MessageTransport::published(std::size_t g) { return all_done(buckets_[g].receive_sums); }
 
-void MessageRoute::flush(std::size_t g) {
+void MessageTransport::flush(std::size_t g) {
   for (auto& t : buckets_[g].send_own) t->wait();
   for (auto& t : buckets_[g].send_sums) t->wait();
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_route.h -- shards through memory that all ranks see: owners read the versions of all ranks where these have
-// written them, and all ranks read the sums there. Counters take the place of messages.
+// shared_memory_transport.h -- shards through memory that all ranks see: owners read the versions of all ranks where
+// these have written them, and all ranks read the sums there. Counters take the place of messages.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "strategy/route.h"
+#include "strategy/transport.h"
 #include "tutti/shared_memory.h"
 
 namespace tutti {
 
 // No place is written while somebody reads it: versions are filled again when all owners have published their sums of
 // them, and a sum is made anew when all ranks have offered again, which they do when they have read the sums before.
-class SharedRoute : public ShardTransport {
+class SharedMemoryTransport : public ShardTransport {
  public:
   // Collective. The plan outlives it, and so does the communicator.
-  SharedRoute(Communicator&, const ShardPlan&, const Codec&);
+  SharedMemoryTransport(Communicator&, const ShardPlan&, const Codec&);
 
   std::byte* version_for(std::size_t bucket, int owner) override;
   const std::byte* version_of(std::size_t bucket, int rank) const override;
