@@ -7,12 +7,12 @@
 
 namespace tutti {
 
-// A lot is one share of one minibatch of a stretch of data; its number is minibatch * shares + share, both from 0.
+// A lot is one share of one minibatch of a range of data; its number is minibatch * shares + share, both from 0.
 class LotDealer {
  public:
   virtual ~LotDealer() = default;
-  // A new stretch: numbers begin at 0 again. Every rank calls this equally often, while it has no next() under way.
-  virtual void begin_stretch() = 0;
+  // A new range: numbers begin at 0 again. Every rank calls this equally often, while it has no next() under way.
+  virtual void start_range() = 0;
   // The next lot for this rank. Each number goes to one rank, or to the ranks of one group; those of a rank ascend, and
   // they never end: readers know where the data do. Called by one thread at a time, which need not be the one that
   // calls all else.

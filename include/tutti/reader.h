@@ -34,7 +34,7 @@ struct StreamData {
   std::span<const std::int64_t> sequence_begin;  // sequences + 1 column offsets
 };
 
-// A sequence of a truncated minibatch: a stretch of a longer one. One that does not begin its sequence continues where
+// A sequence of a truncated minibatch: a segment of a longer one. One that does not begin its sequence continues where
 // the last fragment of the same lane stopped, with the state that the network kept there.
 struct Fragment {
   std::int32_t lane = 0;

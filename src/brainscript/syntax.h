@@ -21,7 +21,7 @@ struct SourceText {
   bool library = false;
 };
 
-// A stretch of a SourceText.
+// A range of a SourceText.
 struct Span {
   const SourceText* text = nullptr;
   std::size_t offset = 0, length = 0;

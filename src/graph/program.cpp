@@ -52,7 +52,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   flow_gradients();
   for (const auto& kernel : kernels_) kernel->connect(kernels_);
   find_ready();
-  find_stretches();
+  find_segmentes();
   plan_lifetimes();
 }
 
@@ -298,8 +298,8 @@ void Program::find_ready() {
 }
 
 void Program::forward(Run& run, Repeater* repeater) const {
-  for (std::size_t n = 0; n < forward_stretches_.size(); ++n) {
-    const Stretch& s = forward_stretches_[n];
+  for (std::size_t n = 0; n < forward_segmentes_.size(); ++n) {
+    const Segment& s = forward_segmentes_[n];
     if (!s.repeats) {
       for (std::size_t i = s.first; i < s.last; ++i) {
         tell(run, i, end_of(i) + 1);
@@ -375,8 +375,8 @@ void Program::backward_one(Run& run, const Kernel& kernel) const {
     for (const auto& chunk : run.chunks[kernel.code.in[0].tensor]) run.sink->chunk_ready(chunk.index);
 }
 
-void Program::backward_stretch(Run& run, const Stretch& s) const {
-  std::size_t done = none;  // the loop that has run; no stretch cuts one
+void Program::backward_segment(Run& run, const Segment& s) const {
+  std::size_t done = none;  // the loop that has run; no segment cuts one
   for (std::size_t n = s.first; n < s.last; ++n) {
     const std::size_t i = active_[n];
     if (loop_of_[i] == none) {
@@ -395,10 +395,10 @@ void Program::backward_stretch(Run& run, const Stretch& s) const {
 void Program::backward(Run& run, Repeater* repeater) const {
   if (!code_.tensors[criterion_->tensor].trained)
     run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
-  for (std::size_t n = 0; n < backward_stretches_.size(); ++n) {
-    const Stretch& s = backward_stretches_[n];
-    const auto work = [&] { backward_stretch(run, s); };
-    repeater&& repeats(run, s) ? repeater->run(forward_stretches_.size() + n, run, work) : work();
+  for (std::size_t n = 0; n < backward_segmentes_.size(); ++n) {
+    const Segment& s = backward_segmentes_[n];
+    const auto work = [&] { backward_segment(run, s); };
+    repeater&& repeats(run, s) ? repeater->run(forward_segmentes_.size() + n, run, work) : work();
   }
   std::size_t flowing = 0;
   for (const auto& tensors : completes_) flowing += tensors.size();

@@ -33,7 +33,7 @@ class Program {
   std::size_t planned_columns() const { return columns_; }
   std::size_t memory() const { return memory_; }  // floats
 
-  // With a repeater: stretches that it has recorded are repeated; begin() of it comes before forward.
+  // With a repeater: segmentes that it has recorded are repeated; begin() of it comes before forward.
   void forward(Run& run, Repeater* repeater = nullptr) const;
   // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
   // none.
@@ -69,15 +69,15 @@ class Program {
 
  private:
   // Kernels [first, last), or as many of active_, that may be repeated as one or have to be told one by one.
-  struct Stretch {
+  struct Segment {
     std::size_t first = 0, last = 0;
     bool repeats = false;
     std::vector<std::size_t> asked;  // kernels that go step by step, so that it depends on the sequences
   };
   bool on_given_axes(const Instruction&) const;
   bool repeats(std::size_t kernel) const;
-  bool repeats(const Run&, const Stretch&) const;
-  void find_stretches();
+  bool repeats(const Run&, const Segment&) const;
+  void find_segmentes();
   void flow_gradients();
   void find_ready();
   void make_kernels();
@@ -89,7 +89,7 @@ class Program {
   void place_gradients();
   void tell(Run& run, std::size_t first, std::size_t last) const;
   std::size_t forward_one(Run& run, std::size_t i) const;
-  void backward_stretch(Run& run, const Stretch&) const;
+  void backward_segment(Run& run, const Segment&) const;
   void backward_one(Run& run, const Kernel& kernel) const;
   std::size_t begin_of(std::size_t kernel) const;
   std::size_t end_of(std::size_t kernel) const;
@@ -109,7 +109,7 @@ class Program {
   std::optional<Operand> criterion_;
   std::vector<bool> needs_gradient_;  // by tensor
   std::vector<std::size_t> active_;   // instructions that take part in backward, last first
-  std::vector<Stretch> forward_stretches_, backward_stretches_;
+  std::vector<Segment> forward_segmentes_, backward_segmentes_;
   std::vector<std::vector<std::size_t>> completes_;  // by instruction: trained tensors complete after it
   std::vector<Ready> ready_;
   std::vector<std::size_t> dense_inputs_;

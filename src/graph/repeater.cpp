@@ -106,7 +106,7 @@ void Repeater::begin(const Run& run) {
   if (known == shapes_.end()) {
     if (shapes_.size() < most_shapes) shapes_.push_back(std::make_unique<Shape>());
     known = shapes_.end() - 1;
-    (*known)->stretches.clear(), (*known)->seen = 0;
+    (*known)->segmentes.clear(), (*known)->seen = 0;
     (*known)->key = key_;
   }
   std::rotate(shapes_.begin(), known, known + 1);
@@ -115,8 +115,8 @@ void Repeater::begin(const Run& run) {
 }
 
 bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>& work) {
-  if (now_->stretches.size() <= number) now_->stretches.resize(number + 1);
-  Stretch& s = now_->stretches[number];
+  if (now_->segmentes.size() <= number) now_->segmentes.resize(number + 1);
+  Segment& s = now_->segmentes[number];
   if (s.refused) return false;
   const bool fresh = !s.recording;
   if (fresh) record(s, run, work);
@@ -133,7 +133,7 @@ bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>&
   return true;
 }
 
-void Repeater::record(Stretch& s, Run& run, const std::function<void()>& work) {
+void Repeater::record(Segment& s, Run& run, const std::function<void()>& work) {
   s.chunks.clear();
   Notes notes(s.chunks);
   GradientSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// repeater.h -- stretches of a program whose calls of the backend are the same whenever sizes and places are: recorded
+// repeater.h -- segmentes of a program whose calls of the backend are the same whenever sizes and places are: recorded
 // when they come the second time, repeated from then on. Without a backend that records, everything is done as always.
 #pragma once
 
@@ -20,16 +20,16 @@ bool repeats(const Instruction&);
 class Repeater {
  public:
   void use(Recorder& recorder) { recorder_ = &recorder; }
-  // Before the forward pass: with which sizes and places the stretches of this pass and its backward pass run.
+  // Before the forward pass: with which sizes and places the segmentes of this pass and its backward pass run.
   void begin(const Run&);
-  // Does `work`, the stretch with that number, or repeats it. Chunks are announced behind it then.
+  // Does `work`, the segment with that number, or repeats it. Chunks are announced behind it then.
   template <class Work>
-  void run(std::size_t stretch, Run& run, const Work& work) {
-    if (!recorder_ || !now_ || now_->seen < 2 || !repeat(stretch, run, std::cref(work))) work();
+  void run(std::size_t segment, Run& run, const Work& work) {
+    if (!recorder_ || !now_ || now_->seen < 2 || !repeat(segment, run, std::cref(work))) work();
   }
 
  private:
-  struct Stretch {
+  struct Segment {
     std::unique_ptr<Recording> recording;
     std::vector<std::size_t> chunks;  // that it announces
     bool refused = false;             // it cannot be recorded
@@ -37,10 +37,10 @@ class Repeater {
   struct Shape {
     std::vector<std::uint64_t> key;
     std::int64_t seen = 0;
-    std::vector<Stretch> stretches;
+    std::vector<Segment> segmentes;
   };
-  bool repeat(std::size_t stretch, Run&, const std::function<void()>& work);
-  void record(Stretch&, Run&, const std::function<void()>& work);
+  bool repeat(std::size_t segment, Run&, const std::function<void()>& work);
+  void record(Segment&, Run&, const std::function<void()>& work);
 
   Recorder* recorder_ = nullptr;
   std::vector<std::unique_ptr<Shape>> shapes_;  // the last ones that came, first

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stretches of columns of whole sequences.
+// Ranges of columns of whole sequences.
 #include "reader/fragment_cutter.h"
 
 #include <fmt/format.h>

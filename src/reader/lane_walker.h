@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lane_walker.h -- minibatches for truncated back-propagation: a fixed number of lanes, each a row of whole sequences
-// end to end, of which every minibatch takes the next stretch. Lanes are the same whatever the number of ranks, and
+// end to end, of which every minibatch takes the next segment. Lanes are the same whatever the number of ranks, and
 // lane l belongs to rank l mod ranks.
 #pragma once
 

@@ -23,8 +23,8 @@ GroupLots::GroupLots(std::unique_ptr<Communicator> group) : group_(std::move(gro
   for (int r = 1; group_->rank() == 0 && r < group_->size(); ++r) transfers_.push_back(group_->plan_send(r, 0, bytes));
 }
 
-void GroupLots::begin_stretch() {
-  if (dealer_) dealer_->begin_stretch();
+void GroupLots::start_range() {
+  if (dealer_) dealer_->start_range();
 }
 
 // The others have taken part in the step of the lot before, or will not need this rank for it: messages are on their

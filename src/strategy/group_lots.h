@@ -21,7 +21,7 @@ class GroupLots final : public LotDealer {
   int part() const { return group_->rank(); }
   int parts() const { return group_->size(); }
 
-  void begin_stretch() override;
+  void start_range() override;
   std::int64_t next() override;
 
  private:

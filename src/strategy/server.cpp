@@ -338,7 +338,7 @@ void Meeting::meet() {
 ServedLots::ServedLots(Server& server, int owner, int workers)
     : tickets_(server, owner), meeting_(server, owner), works_(server.rank() < workers) {}
 
-void ServedLots::begin_stretch() {
+void ServedLots::start_range() {
   meeting_.meet();
   tickets_.restart(0, kBehindAll);
   meeting_.meet();

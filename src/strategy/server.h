@@ -177,7 +177,7 @@ class Meeting {
 class ServedLots : public LotDealer {
  public:
   ServedLots(Server&, int owner, int workers);  // adds desks; before Server::open()
-  void begin_stretch() override;
+  void start_range() override;
   std::int64_t next() override;
 
  private:

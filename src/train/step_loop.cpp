@@ -367,7 +367,7 @@ void work_on_lots(Loop& loop, EpochPlan plan, std::int64_t until) {
     const std::int64_t before = t.progress.samples_in_epoch;
     plan.start = before;
     plan.end = loop.scalars.trial ? until : std::min(until, next_checkpoint(t));
-    plan.dealer->begin_stretch();
+    plan.dealer->start_range();
     start_reading(loop, plan);
     while (const Batch* batch = read(loop)) step(loop, *batch);
     settle(loop);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stretches of a program: done at first, recorded the second time, repeated then; chunks are announced each time.
+// Segmentes of a program: done at first, recorded the second time, repeated then; chunks are announced each time.
 #include "graph/repeater.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ class RepeaterTest : public testing::Test {
     run.values = {&workspace, nullptr};
     run.sink = &chunks;
   }
-  // A step of one stretch that announces chunks 4 and 5; whether it has really been worked on.
+  // A step of one segment that announces chunks 4 and 5; whether it has really been worked on.
   bool step(Repeater& repeater) {
     chunks.seen.clear();
     const int before = worked;

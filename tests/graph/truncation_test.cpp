@@ -67,7 +67,7 @@ Sequence steps(const Sequence& s, std::size_t begin, std::size_t end) {
   return part;
 }
 
-// Two lanes with a stretch of `length` steps each per minibatch; sequences stand in them end to end.
+// Two lanes with a segment of `length` steps each per minibatch; sequences stand in them end to end.
 struct Minibatch {
   std::vector<Sequence> sequences;
   std::vector<Fragment> fragments;
@@ -105,7 +105,7 @@ TEST_P(Truncation, CarriedStateEqualsOneLongPass) {
     double sum = 0;
     for (const auto& m : cut(sequences, length))
       sum += network->forward_backward(data.batch(m.sequences, m.fragments), sink).criterion;
-    EXPECT_NEAR(sum, whole, 1e-5 * whole) << "stretches of " << length;
+    EXPECT_NEAR(sum, whole, 1e-5 * whole) << "segments of " << length;
   }
 }
 

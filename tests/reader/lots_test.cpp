@@ -61,7 +61,7 @@ std::vector<std::vector<Seen>> dealt(const std::vector<std::uint32_t>& lengths, 
         mine.rank = r, mine.dealer = &dealer;
         const auto reader = prefetching(lengths);
         std::mt19937 random(seed + static_cast<unsigned>(r));
-        dealer.begin_stretch();
+        dealer.start_range();
         by_rank[static_cast<std::size_t>(r)] = read_epoch(*reader, mine, [&] {
           if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
         });
@@ -100,18 +100,18 @@ TEST(Lots, EveryShareGoesToOneRankWhateverTheDelays) {
     }
 }
 
-// Two stretches with a meeting between them cover the epoch once, wherever they meet.
-TEST(Lots, StretchesJoinWithoutGap) {
+// Two ranges with a meeting between them cover the epoch once, wherever they meet.
+TEST(Lots, RangesJoinWithoutGap) {
   const auto lengths = lengths_of(40, 5, 6);
   for (const std::int64_t meet : {1, 17, 50, 1000}) {
     EpochPlan plan{.epoch = 2, .minibatch = 9, .end = meet, .ranks = 3};
     std::map<std::uint32_t, int> read;
-    const auto count = [&](const EpochPlan& stretch) {
-      std::int64_t reached = stretch.start;
-      for (const auto& rank : dealt(lengths, stretch, 7))
+    const auto count = [&](const EpochPlan& range) {
+      std::int64_t reached = range.start;
+      for (const auto& rank : dealt(lengths, range, 7))
         for (const Seen& seen : rank) {
-          EXPECT_LT(seen.position, stretch.end);
-          EXPECT_GE(seen.position, stretch.start);
+          EXPECT_LT(seen.position, range.end);
+          EXPECT_GE(seen.position, range.start);
           reached = std::max(reached, seen.position + seen.global_samples);
           for (const std::uint32_t s : seen.sequences) ++read[s];
         }
@@ -140,7 +140,7 @@ TEST(Lots, AHeldRankKeepsAtMostTwo) {
       threads.emplace_back([&, r] {
         CountingDealer dealer(counter);
         const auto reader = prefetching(lengths);
-        dealer.begin_stretch();
+        dealer.start_range();
         reader->start_epoch({.minibatch = ranks, .ranks = ranks, .dealer = &dealer});
         while (reader->next())
           if (++steps[static_cast<std::size_t>(r)] == 2 && r == 0) {
@@ -161,7 +161,7 @@ class GroupDealer final : public LotDealer {
     std::vector<std::int64_t> taken;
   };
   GroupDealer(LotCounter& counter, Numbers& numbers) : counter_(counter), numbers_(numbers) {}
-  void begin_stretch() override {}
+  void start_range() override {}
   std::int64_t next() override {
     const std::lock_guard lock(numbers_.mutex);
     if (asked_ == numbers_.taken.size()) numbers_.taken.push_back(counter_.take(0));

@@ -267,24 +267,24 @@ TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
     Rank rank(asynchronous(0.2), comm);
     LotDealer* dealer = rank.strategy->dealer();
     ASSERT_NE(dealer, nullptr);
-    for (int stretch = 0; stretch < 2; ++stretch) {
-      dealer->begin_stretch();
+    for (int range = 0; range < 2; ++range) {
+      dealer->start_range();
       int step = 0;
-      if (stretch == 0 && comm.rank() > 0) begun.wait();
+      if (range == 0 && comm.rank() > 0) begun.wait();
       for (std::int64_t lot = dealer->next(); lot < lots; lot = dealer->next()) {
         {
           const std::lock_guard lock(mutex);
-          EXPECT_TRUE(numbers.insert(stretch * lots + lot).second) << lot;
+          EXPECT_TRUE(numbers.insert(range * lots + lot).second) << lot;
         }
         ++dealt;
-        if (stretch == 0 && comm.rank() == 0 && step == 0) {
+        if (range == 0 && comm.rank() == 0 && step == 0) {
           first_taken.set_value();
           released.wait();
           EXPECT_EQ(dealt, lots) << "this one and all that others have worked on";
         }
         rank.step(step++);
       }
-      if (stretch == 0 && comm.rank() > 0 && --left == 0) others_done.set_value();
+      if (range == 0 && comm.rank() > 0 && --left == 0) others_done.set_value();
       rank.strategy->settle(rank.sink);
     }
   });

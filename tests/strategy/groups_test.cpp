@@ -689,14 +689,14 @@ TEST(GroupsAtServers, DealLotsToGroups) {
         EXPECT_EQ(share.parts, static_cast<int>(group->size()));
         EXPECT_EQ((*group)[static_cast<std::size_t>(share.part)], comm.rank());
         auto& mine = taken[static_cast<std::size_t>(comm.rank())];
-        for (const int stretch : {0, 1}) {
-          s->dealer()->begin_stretch();
+        for (const int range : {0, 1}) {
+          s->dealer()->start_range();
           const std::size_t before = mine.size();
           for (std::int64_t lot = s->dealer()->next(); lot < lots; lot = s->dealer()->next()) {
-            mine.push_back(stretch * lots + lot);
-            if (stretch == 1 && comm.rank() == held[0] && mine.size() == before + 1) released.wait();
+            mine.push_back(range * lots + lot);
+            if (range == 1 && comm.rank() == held[0] && mine.size() == before + 1) released.wait();
           }
-          if (stretch == 1 && share.part == 0 && comm.rank() != held[0] && --left == 0) others_done.set_value();
+          if (range == 1 && share.part == 0 && comm.rank() != held[0] && --left == 0) others_done.set_value();
           s->settle(sink);
         }
       });

@@ -12,21 +12,21 @@ namespace tutti {
 
 class LotCounter {
  public:
-  std::int64_t take(std::size_t stretch) {
+  std::int64_t take(std::size_t range) {
     const std::lock_guard lock(mutex_);
-    if (next_.size() <= stretch) next_.resize(stretch + 1);
-    return next_[stretch]++;
+    if (next_.size() <= range) next_.resize(range + 1);
+    return next_[range]++;
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::int64_t> next_;  // by stretch
+  std::vector<std::int64_t> next_;  // by range
 };
 
 class CountingDealer final : public LotDealer {
  public:
   explicit CountingDealer(LotCounter& counter) : counter_(counter) {}
-  void begin_stretch() override { ++begun_; }
+  void start_range() override { ++begun_; }
   std::int64_t next() override { return counter_.take(begun_); }
 
  private:

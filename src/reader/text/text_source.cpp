@@ -40,8 +40,8 @@ void TextSource::read(std::span<const std::uint32_t> sequences, Share& share) {
   }
   // Pages of the file that were read stay mapped otherwise, which looks like memory of ours and is counted against
   // limits.
-  constexpr std::size_t stretch = 256 << 20;
-  if (touched_ >= stretch) {
+  constexpr std::size_t range = 256 << 20;
+  if (touched_ >= range) {
     file_.release(text.data(), text.data() + text.size());
     touched_ = 0;
   }

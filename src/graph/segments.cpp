@@ -28,37 +28,37 @@ bool Program::repeats(std::size_t kernel) const {
   return true;
 }
 
-// A stretch of a few calls is not worth a recording; what goes step by step makes many. Backward is cut where much has
+// A segment of a few calls is not worth a recording; what goes step by step makes many. Backward is cut where much has
 // become complete, so that chunks can travel while the rest is computed.
-void Program::find_stretches() {
+void Program::find_segmentes() {
   constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
   const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {
-    std::vector<Stretch> stretches;
+    std::vector<Segment> segmentes;
     std::size_t complete = 0;
     for (std::size_t n = 0; n < count; ++n) {
       const std::size_t kernel = kernel_at(n);
       const bool same = repeats(kernel);
       const bool inside = n > 0 && loop_of_[kernel] != none && loop_of_[kernel] == loop_of_[kernel_at(n - 1)];
-      if (stretches.empty() || (!inside && (stretches.back().repeats != same || complete >= much)))
-        stretches.push_back({n, n, same, {}}), complete = 0;
-      stretches.back().last = n + 1;
+      if (segmentes.empty() || (!inside && (segmentes.back().repeats != same || complete >= much)))
+        segmentes.push_back({n, n, same, {}}), complete = 0;
+      segmentes.back().last = n + 1;
       if (!backward || !same) continue;
       for (const auto tensor : completes_[kernel]) complete += code_.tensors[tensor].elements;
     }
-    for (Stretch& s : stretches) {
+    for (Segment& s : segmentes) {
       for (std::size_t n = s.first; n < s.last; ++n)
         if (needs_sequences(kernels_[kernel_at(n)]->code.operation)) s.asked.push_back(kernel_at(n));
       s.repeats = s.repeats && (s.last - s.first >= fewest || !s.asked.empty());
     }
-    return stretches;
+    return segmentes;
   };
-  forward_stretches_ = cut(
+  forward_segmentes_ = cut(
       kernels_.size(), [](std::size_t n) { return n; }, false);
-  backward_stretches_ = cut(
+  backward_segmentes_ = cut(
       active_.size(), [this](std::size_t n) { return active_[n]; }, true);
 }
 
-bool Program::repeats(const Run& run, const Stretch& s) const {
+bool Program::repeats(const Run& run, const Segment& s) const {
   return s.repeats &&
          std::all_of(s.asked.begin(), s.asked.end(), [&](std::size_t k) { return kernels_[k]->repeats(run); });
 }
