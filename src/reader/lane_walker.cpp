@@ -17,7 +17,7 @@ void LaneWalker::start(const EpochPlan& plan) {
   lanes_.assign(static_cast<std::size_t>(truncation_.lanes > 0 ? truncation_.lanes
                                                                : std::max<std::int64_t>(1, minibatch / length_)),
                 {});
-  const OrderCursor::Stretch epoch = cursor_.epoch(plan);
+  const OrderCursor::EpochRange epoch = cursor_.epoch(plan);
   cursor_.seek(epoch.begin);
   epoch_end_ = epoch.end;
   done_ = 0;

@@ -12,7 +12,7 @@ void MinibatchWalker::start(const EpochPlan& plan) {
   assert(plan.ranks > 0 && plan.rank >= -1 && plan.rank < plan.ranks && plan.epoch >= 0);
   assert(plan.parts > 0 && plan.part >= 0 && plan.part < plan.parts && (plan.dealer || plan.parts == 1));
   plan_ = plan;
-  const OrderCursor::Stretch epoch = cursor_.epoch(plan);
+  const OrderCursor::EpochRange epoch = cursor_.epoch(plan);
   cursor_.seek(epoch.begin);
   epoch_begin_ = cursor_.position();
   epoch_end_ = epoch.end;

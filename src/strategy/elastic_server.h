@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "strategy/asa_options.h"
-#include "strategy/elastic_desk.h"
-#include "strategy/encoded_questions.h"
+#include "strategy/elastic_handler.h"
 #include "strategy/metrics_all_reduce.h"
+#include "strategy/pending_pushes.h"
 #include "strategy/server.h"
 #include "strategy/sync_point_lines.h"
 #include "tutti/strategy.h"
@@ -69,18 +69,18 @@ class ElasticServer final : public Strategy {
 
   std::shared_ptr<const Codec> codec_;  // of the worker, perhaps a device's
   std::vector<ServerShardPlan> plans_;
-  std::vector<int> numbers_;         // of the desks, by part
-  std::vector<ElasticDesk*> desks_;  // by part, null where another rank serves it
+  std::vector<int> numbers_;               // of the handlers, by part
+  std::vector<ElasticHandler*> handlers_;  // by part, null where another rank serves it
   std::unique_ptr<Server> server_;
-  std::unique_ptr<EncodedQuestions> questions_;
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<PendingPushes> pending_;
+  std::unique_ptr<ServedBarrier> barrier_;
   std::unique_ptr<ServedLots> lots_;
   std::unique_ptr<ElasticWorker> worker_;
 
   FloatBuffer centre_;  // as it was when the ranks met last
   bool apart_ = false;  // this rank has weights of its own
   bool shown_ = false;
-  bool strangers_ = true;   // desks and workers know nothing of each other
+  bool strangers_ = true;   // handlers and workers know nothing of each other
   std::int64_t steps_ = 0;  // since the last exchange
   std::int64_t columns_ = 0;
   ReducedGradientSink* global_ = nullptr;

@@ -39,7 +39,7 @@ void ParameterServer::start(Parameters& parameters) {
   broadcast_weights(comm_, parameters);
   chunks_ = all_chunks(parameters);
   worker_.reset();
-  questions_.reset();
+  pending_.reset();
   codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
   build();
   if (works()) make_worker();
@@ -49,7 +49,7 @@ void ParameterServer::start(Parameters& parameters) {
 }
 
 void ParameterServer::make_worker() {
-  questions_ = std::make_unique<EncodedQuestions>(*server_, *codec_);
+  pending_ = std::make_unique<PendingPushes>(*server_, *codec_);
   std::size_t largest = 0;
   for (const ServerShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
   worker_ = std::make_unique<PushWorker>(
@@ -59,13 +59,13 @@ void ParameterServer::make_worker() {
 }
 
 void ParameterServer::build() {
-  meeting_.reset();
+  barrier_.reset();
   lots_.reset();
   server_ = std::make_unique<Server>(comm_);
   add_shards();
   add_admission();
   const int owner = workers_ < comm_.size() ? workers_ : 0;
-  meeting_ = std::make_unique<Meeting>(*server_, owner);
+  barrier_ = std::make_unique<ServedBarrier>(*server_, owner);
   if (!waits_for_all() && workers_ > 1) lots_ = std::make_unique<ServedLots>(*server_, owner, workers_);
   server_->open();
 }
@@ -80,19 +80,19 @@ void ParameterServer::add_shards() {
                           ? static_cast<int>(std::max<std::int64_t>(1, workers_ / options_.soft_sync))
                           : 1;
   const std::shared_ptr<const Codec> of_shards = make_codec(options_.bits.codec());
-  desks_.clear();
+  handlers_.clear();
   shards_.clear();
   for (const ServerShardPlan& plan : plans_) {
     std::unique_ptr<ServerShard> shard;
     if (plan.owner == comm_.rank())
       shard = std::make_unique<ServerShard>(plan, *live_, of_shards, make_rule(), workers_, gathers);
     shards_.push_back(shard.get());
-    desks_.push_back(server_->add({.owner = plan.owner,
-                                   .bytes = plan.bytes(*codec_),
-                                   .clients = workers_,
-                                   .lane = 0,
-                                   .memory = &codec_->memory()},
-                                  std::move(shard)));
+    handlers_.push_back(server_->add({.owner = plan.owner,
+                                      .bytes = plan.bytes(*codec_),
+                                      .clients = workers_,
+                                      .lane = 0,
+                                      .memory = &codec_->memory()},
+                                     std::move(shard)));
   }
 }
 
@@ -101,12 +101,12 @@ void ParameterServer::add_admission() {
   admission_number_ = -1;
   if (options_.max_staleness < 0 && options_.backup_workers == 0) return;
   const int owner = workers_ < comm_.size() ? workers_ : 0;
-  std::unique_ptr<AdmissionDesk> desk;
+  std::unique_ptr<AdmissionHandler> handler;
   if (comm_.rank() == owner)
-    desk = options_.backup_workers > 0 ? make_backup_admission(workers_, options_.backup_workers)
-                                       : make_bounded_admission(workers_, options_.max_staleness);
-  admission_ = desk.get();
-  admission_number_ = server_->add({.owner = owner, .bytes = kAdmissionBytes, .clients = workers_}, std::move(desk));
+    handler = options_.backup_workers > 0 ? make_backup_admission(workers_, options_.backup_workers)
+                                          : make_bounded_admission(workers_, options_.max_staleness);
+  admission_ = handler.get();
+  admission_number_ = server_->add({.owner = owner, .bytes = kAdmissionBytes, .clients = workers_}, std::move(handler));
 }
 
 std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
@@ -157,12 +157,12 @@ bool ParameterServer::joins_step(std::int64_t samples) {
 // What has been encoded since the last push leaves while the next minibatch is computed.
 void ParameterServer::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   columns_ = columns, global_ = &global;
-  if (questions_) questions_->advance();
+  if (pending_) pending_->advance();
 }
 
 void ParameterServer::chunks_ready(std::span<const std::size_t> chunks) {
   if (!pushes_gradients()) global_->globals_ready(chunks, columns_);
-  if (questions_) questions_->advance();
+  if (pending_) pending_->advance();
 }
 
 void ParameterServer::finish_gradients(StepMetrics& metrics) {
@@ -197,7 +197,7 @@ void ParameterServer::exchange_weights(std::int64_t global_samples) {
   if (!std::exchange(dropped_now_, false)) mine_ += step_metrics_;
 }
 
-// One push, and unless it is pipelined its answer. Rounds over the servers begin with this rank's own.
+// One push, and unless it is pipelined its response. Rounds over the servers begin with this rank's own.
 template <class Visit>
 void ParameterServer::each_shard(const Visit& visit) {
   const auto servers = static_cast<std::size_t>(servers_), first = static_cast<std::size_t>(comm_.rank()) % servers;
@@ -240,14 +240,14 @@ void ParameterServer::sync(const float* gradients, bool fetches) {
 bool ParameterServer::admit(PushHead& head) {
   head.apart = 0;
   if (options_.backup_workers > 0) {
-    const AdmissionAnswer a = ask_admission({step_, since_mine_, 0});
+    const AdmissionResponse a = request_admission({step_, since_mine_, 0});
     wanted_ = a.step;
     head.batch = a.batch >= 0 ? a.batch : a.step;
     head.batch_size = static_cast<std::int32_t>(a.size);
     return a.batch >= 0;
   }
   if (options_.max_staleness >= 0) {
-    const AdmissionAnswer a = ask_admission({0, since_mine_, 0});
+    const AdmissionResponse a = request_admission({0, since_mine_, 0});
     counts_.add(a.staleness);
     head.batch = a.batch;
     head.batch_size = static_cast<std::int32_t>(a.size);
@@ -260,19 +260,19 @@ bool ParameterServer::admit(PushHead& head) {
   return true;
 }
 
-AdmissionAnswer ParameterServer::ask_admission(const AdmissionRequest& request) {
+AdmissionResponse ParameterServer::request_admission(const AdmissionRequest& request) {
   const auto start = Clock::now();
   std::memcpy(server_->message(admission_number_).data(), &request, sizeof request);
-  server_->ask(admission_number_, sizeof(AdmissionAnswer));
-  AdmissionAnswer answer;
-  std::memcpy(&answer, server_->wait(admission_number_).data(), sizeof answer);
+  server_->request(admission_number_, sizeof(AdmissionResponse));
+  AdmissionResponse response;
+  std::memcpy(&response, server_->wait(admission_number_).data(), sizeof response);
   stats_.wait += seconds_since(start);
-  return answer;
+  return response;
 }
 
 void ParameterServer::push(std::size_t shard, const PushHead& head, const float* gradients) {
   const auto start = Clock::now();
-  std::byte* out = server_->message(desks_[shard]).data();
+  std::byte* out = server_->message(handlers_[shard]).data();
   std::memcpy(out, &head, sizeof head);
   out += kHeadBytes;
   if (head.pushes)
@@ -281,15 +281,15 @@ void ParameterServer::push(std::size_t shard, const PushHead& head, const float*
       out += codec_->bytes(run.rows, run.columns);
     }
   stats_.encode += seconds_since(start);
-  questions_->ask(desks_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
+  pending_->request(handlers_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
   count_bytes(shard);
 }
 
 std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool counts) {
   const auto start = Clock::now();
-  const auto bytes = questions_->wait(desks_[shard]);
+  const auto bytes = pending_->wait(handlers_[shard]);
   stats_.wait += seconds_since(start);
-  AnswerHead head;
+  ResponseHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (counts && shard == 0 && options_.max_staleness < 0) counts_.add(head.staleness);
   return bytes.subspan(kHeadBytes);
@@ -306,11 +306,11 @@ void ParameterServer::take(std::size_t shard, const PushHead& head) {
   stats_.decode += seconds_since(start);
 }
 
-// Pipelined: takes the answer of the push before and pushes again.
+// Pipelined: takes the response of the push before and pushes again.
 void ParameterServer::turn(std::size_t shard, const PushHead& head, const float* gradients) {
   const std::byte* in = under_way_ ? wait_for(shard, true).data() : nullptr;
   const auto start = Clock::now();
-  std::byte* out = server_->message(desks_[shard]).data();
+  std::byte* out = server_->message(handlers_[shard]).data();
   std::memcpy(out, &head, sizeof head);
   std::size_t at = kHeadBytes;
   for (const ServerShardRun& run : plans_[shard].runs) {
@@ -318,7 +318,7 @@ void ParameterServer::turn(std::size_t shard, const PushHead& head, const float*
     at += codec_->bytes(run.rows, run.columns);
   }
   stats_.encode += seconds_since(start);
-  questions_->ask(desks_[shard], plans_[shard].bytes(*codec_));
+  pending_->request(handlers_[shard], plans_[shard].bytes(*codec_));
   count_bytes(shard);
 }
 
@@ -330,7 +330,7 @@ void ParameterServer::count_bytes(std::size_t shard) {
 
 void ParameterServer::settle(ReducedGradientSink& global) {
   if (works()) finish_pushes(global);
-  meeting_->meet();
+  barrier_->meet();
   server_->exclusively([&] {
     for (ServerShard* shard : shards_)
       if (shard) shard->flush();
@@ -352,7 +352,7 @@ void ParameterServer::finish_pushes(ReducedGradientSink& global) {
   if (left && options_.backup_workers == 0) {
     sync(worker_->take_accrued(), false);
   }
-  if (options_.max_staleness >= 0) ask_admission({0, 0, 1});
+  if (options_.max_staleness >= 0) request_admission({0, 0, 1});
 }
 
 void ParameterServer::share_weights() {

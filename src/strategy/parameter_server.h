@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // parameter_server.h -- DataParallelASGD: the common weights live at servers, workers push what they have learned and
 // fetch what all have learned (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; semantics 11.6). This
-// class is the worker; shards (server_shard.h) are the servers, a desk of admission stands before them where pushes
+// class is the worker; shards (server_shard.h) are the servers, a handler of admission stands before them where pushes
 // depend on each other.
 #pragma once
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "strategy/encoded_questions.h"
 #include "strategy/metrics_all_reduce.h"
+#include "strategy/pending_pushes.h"
 #include "strategy/push_worker.h"
 #include "strategy/server_admission.h"
 #include "strategy/server_options.h"
@@ -81,7 +81,7 @@ class ParameterServer : public Strategy {
   bool due() const;
   void sync(const float* gradients, bool fetches);
   bool admit(PushHead&);
-  AdmissionAnswer ask_admission(const AdmissionRequest&);
+  AdmissionResponse request_admission(const AdmissionRequest&);
   template <class Visit>
   void each_shard(const Visit&);
   void push(std::size_t shard, const PushHead&, const float* gradients);
@@ -105,19 +105,19 @@ class ParameterServer : public Strategy {
 
   std::unique_ptr<const Codec> codec_;  // of the worker, perhaps a device's
   std::vector<ServerShardPlan> plans_;
-  std::vector<int> desks_;            // by shard
+  std::vector<int> handlers_;         // by shard
   std::vector<ServerShard*> shards_;  // by shard, null where another rank serves it
-  AdmissionDesk* admission_ = nullptr;
+  AdmissionHandler* admission_ = nullptr;
   int admission_number_ = -1;
   std::unique_ptr<Server> server_;
-  std::unique_ptr<EncodedQuestions> questions_;
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<PendingPushes> pending_;
+  std::unique_ptr<ServedBarrier> barrier_;
   std::unique_ptr<ServedLots> lots_;  // where nobody waits for all
 
   std::unique_ptr<PushWorker> worker_;  // where this rank is one
   std::vector<std::size_t> chunks_;     // their numbers
   const bool accrues_, pipelined_, alone_;
-  bool under_way_ = false;  // pushes whose answers have not been taken
+  bool under_way_ = false;  // pushes whose responses have not been taken
 
   std::int64_t period_ = 0;
   std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch

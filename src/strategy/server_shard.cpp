@@ -129,7 +129,7 @@ void ServerShard::load(const float* flat) {
 
 void ServerShard::store(float* flat) const { plan_.scatter(p_.weights.data(), flat); }
 
-std::size_t ServerShard::answer(int client, std::span<std::byte> message) {
+std::size_t ServerShard::handle(int client, std::span<std::byte> message) {
   Slot& slot = slots_[static_cast<std::size_t>(client)];
   if (!slot.here) {
     slot.here = true;
@@ -142,7 +142,7 @@ std::size_t ServerShard::answer(int client, std::span<std::byte> message) {
   if (!slot.done && !slot.head.pushes) slot.done = batches_ >= slot.head.batch;
   if (!slot.done) return 0;
   slot.here = false;
-  const AnswerHead head{slot.staleness};
+  const ResponseHead head{slot.staleness};
   std::memcpy(message.data(), &head, sizeof head);
   if (!slot.head.fetches) return kHeadBytes;
   write_weights(slot, message.data() + kHeadBytes);
@@ -247,7 +247,7 @@ void ServerShard::update(const UpdateTerms& terms, std::int64_t pushes) {
 }
 
 void ServerShard::write_weights(Slot& slot, std::byte* out) {
-  const float* from = rule_->answers_push() ? p_.gradients.data() : p_.weights.data();
+  const float* from = rule_->responds_to_push() ? p_.gradients.data() : p_.weights.data();
   for (const ServerShardRun& run : plan_.runs) {
     if (!codec_->lossy()) {
       codec_->encode(run.rows, run.columns, from + run.local, nullptr, out);

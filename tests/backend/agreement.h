@@ -27,13 +27,13 @@ inline Floats random(std::size_t n, unsigned seed, float low = -2, float high = 
 }
 
 // Operands of an operation in the memory of a backend.
-class Desk {
+class Operands {
  public:
-  explicit Desk(Backend& b) : backend(b) {}
-  ~Desk() {
+  explicit Operands(Backend& b) : backend(b) {}
+  ~Operands() {
     for (float* p : workspaces_) backend.release(p);
   }
-  Desk(const Desk&) = delete;
+  Operands(const Operands&) = delete;
   float* put(const Floats& values) {
     float* p = backend.allocate(values.size());
     workspaces_.push_back(p);
@@ -66,11 +66,11 @@ class Desk {
 
 class Agreement : public OnGpu {
  protected:
-  using Work = std::function<void(Desk&)>;
+  using Work = std::function<void(Operands&)>;
   static Floats run(Backend& backend, const Work& work) {
-    Desk desk(backend);
-    work(desk);
-    return desk.results;
+    Operands operands(backend);
+    work(operands);
+    return operands.results;
   }
   // Differences of up to `bound`, absolute for small results and relative for large ones; 0 asks for the same bits.
   void compare(double bound, const Work& work) {

@@ -32,7 +32,7 @@ enum class Input { projected, taken, taken_with_bias };
 constexpr CellKind kinds[] = {CellKind::lstm, CellKind::gru_reset_before, CellKind::gru_reset_after};
 
 // The layer and its gradient with operands of its own; everything that it writes is a result.
-void layer(Desk& d, CellKind kind, const Shape& shape, Input input, bool backwards, bool own_states, bool add) {
+void layer(Operands& d, CellKind kind, const Shape& shape, Input input, bool backwards, bool own_states, bool add) {
   const std::vector<std::size_t> begins = shape.begins();
   const std::size_t c = shape.cells, gates = gates_of(kind) * c;
   const bool has_cell = kind == CellKind::lstm;
@@ -89,12 +89,12 @@ TEST_F(Agreement, RecurrentLayers) {
         for (const bool backwards : {false, true})
           for (const bool own_states : {false, true})
             compare(1e-4,
-                    [&](Desk& d) { layer(d, kind, shape, input, backwards, own_states, own_states != backwards); });
+                    [&](Operands& d) { layer(d, kind, shape, input, backwards, own_states, own_states != backwards); });
       }
 }
 
 // Nothing but the result, and gradients of which only some are wanted.
-void layer_in_part(Desk& d, CellKind kind, bool backwards) {
+void layer_in_part(Operands& d, CellKind kind, bool backwards) {
   const Shape shape{7, 10, {8, 8, 3}};
   const std::vector<std::size_t> begins = shape.begins();
   const std::size_t gates = 10 * gates_of(kind);
@@ -124,7 +124,7 @@ void layer_in_part(Desk& d, CellKind kind, bool backwards) {
 
 TEST_F(Agreement, RecurrentLayersInPart) {
   for (const CellKind kind : kinds)
-    for (const bool backwards : {false, true}) compare(1e-4, [&](Desk& d) { layer_in_part(d, kind, backwards); });
+    for (const bool backwards : {false, true}) compare(1e-4, [&](Operands& d) { layer_in_part(d, kind, backwards); });
 }
 
 }  // namespace

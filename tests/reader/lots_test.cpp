@@ -100,7 +100,7 @@ TEST(Lots, EveryShareGoesToOneRankWhateverTheDelays) {
     }
 }
 
-// Two ranges with a meeting between them cover the epoch once, wherever they meet.
+// Two ranges with a barrier between them cover the epoch once, wherever they meet.
 TEST(Lots, RangesJoinWithoutGap) {
   const auto lengths = lengths_of(40, 5, 6);
   for (const std::int64_t meet : {1, 17, 50, 1000}) {

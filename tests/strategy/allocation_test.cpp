@@ -138,17 +138,17 @@ TEST(Allocation, ServersAllocateNothing) {
   for (const int ranks : {1, 2, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Server server(comm);
-      Tickets tickets(server, 0);
-      Meeting meeting(server, ranks - 1);
+      ServedCounter counter(server, 0);
+      ServedBarrier barrier(server, ranks - 1);
       server.open();
-      tickets.restart(0, 100);
-      meeting.meet();
+      counter.restart(0, 100);
+      barrier.wait();
       const long before = allocations;
-      meeting.meet();
-      for (int i = 0; i < 10; ++i) EXPECT_GE(tickets.take(), 0);
-      meeting.meet();
+      barrier.wait();
+      for (int i = 0; i < 10; ++i) EXPECT_GE(counter.take(), 0);
+      barrier.wait();
       EXPECT_EQ(allocations - before, 0) << ranks << " ranks";
-      meeting.meet();
+      barrier.wait();
     });
 }
 

@@ -321,19 +321,19 @@ TEST(ParameterServer, large_weights_travel_in_many_shards) {
   }
 }
 
-// Workers in random order at a desk of admission: nobody misses more than allowed, and all get on.
+// Workers in random order at a handler of admission: nobody misses more than allowed, and all get on.
 TEST(Admission, keeps_the_bound_and_lets_everybody_go_on) {
   for (const int workers : {1, 2, 3, 6})
     for (const std::int64_t most : {0, 1, 2, 7}) {
-      const auto desk = make_bounded_admission(workers, most);
-      desk->restart();
+      const auto handler = make_bounded_admission(workers, most);
+      handler->restart();
       std::mt19937 random(static_cast<unsigned>(workers * 10 + most));
       std::vector<int> left(static_cast<std::size_t>(workers), 50), waits(static_cast<std::size_t>(workers));
       std::vector<std::vector<std::byte>> messages(static_cast<std::size_t>(workers),
                                                    std::vector<std::byte>(kAdmissionBytes));
       int away = 0;
       const auto ask = [&](std::size_t w) {
-        if (desk->answer(static_cast<int>(w), messages[w]) == 0) return waits[w] = 1, false;
+        if (handler->handle(static_cast<int>(w), messages[w]) == 0) return waits[w] = 1, false;
         waits[w] = 0;
         return true;
       };
@@ -349,10 +349,10 @@ TEST(Admission, keeps_the_bound_and_lets_everybody_go_on) {
           for (std::size_t i = 0; i < waits.size(); ++i) more = (waits[i] && ask(i)) || more;
         }
         for (std::size_t i = 0; i < waits.size(); ++i) {
-          AdmissionAnswer answer;
-          std::memcpy(&answer, messages[i].data(), sizeof answer);
+          AdmissionResponse response;
+          std::memcpy(&response, messages[i].data(), sizeof response);
           if (!waits[i] && left[i] >= 0 && left[i] < 50) {
-            EXPECT_LE(answer.staleness, most);
+            EXPECT_LE(response.staleness, most);
           }
         }
       }

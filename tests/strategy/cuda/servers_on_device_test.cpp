@@ -169,7 +169,7 @@ TEST(WorkersOnADevice, PushAsThoseOfTheHost) {
       }
 }
 
-// Answers that are taken one push late: what is encoded leaves in the course of the next minibatch.
+// Responses that are taken one push late: what is encoded leaves in the course of the next minibatch.
 TEST(WorkersOnADevice, PushInAPipelineAsThoseOfTheHost) {
   using Push = ServerOptions::Push;
   for (const Bits bits : {Bits::full, Bits::brain, Bits::one})

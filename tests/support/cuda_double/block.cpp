@@ -35,7 +35,7 @@ constexpr unsigned kMostThreads = 1024, kMostGrid = 65535;
 
 struct Warp {
   Exchange exchange, ready;
-  Meeting meeting = Meeting::barrier;
+  Collective collective = Collective::barrier;
   std::uint32_t mask = 0, alive = 0;
   std::uint64_t round = 0;
   std::uint32_t barriers = 0;
@@ -72,7 +72,7 @@ void become(Block& b, unsigned thread) {
 void settle_warp(Block& b, Warp& w) {
   if (w.exchange.present == 0 || (w.mask & w.alive & ~w.exchange.present) != 0) return;
   w.ready = w.exchange, w.exchange = {}, ++w.round, ++b.rounds;
-  if (w.meeting == Meeting::barrier) ++w.barriers;
+  if (w.collective == Collective::barrier) ++w.barriers;
 }
 
 void settle_barrier(Block& b) {
@@ -188,15 +188,15 @@ void block_barrier() {
   wait_until(b, [&] { return b.barrier_round != round; });
 }
 
-const Exchange& exchange(Meeting meeting, std::uint32_t mask, std::uint64_t mine) {
+const Exchange& exchange(Collective collective, std::uint32_t mask, std::uint64_t mine) {
   Block& b = *block;
   const unsigned thread = b.thread_of[b.fiber], lane = thread % 32;
   Warp& w = b.warps[thread / 32];
   const std::uint32_t me = 1u << lane;
   if (!(mask & me)) stop("a lane is not in the mask that it passes");
   if (w.exchange.present == 0)
-    w.meeting = meeting, w.mask = mask;
-  else if (w.meeting != meeting || w.mask != mask)
+    w.collective = collective, w.mask = mask;
+  else if (w.collective != collective || w.mask != mask)
     stop("lanes of a warp meet in different calls, or by different masks");
   const std::uint64_t round = w.round;
   w.exchange.value[lane] = mine, w.exchange.present |= me;

@@ -31,8 +31,8 @@ struct Exchange {
   std::uint32_t present = 0;
 };
 // Lanes meet in the same call by the same mask; those of the mask that have not left the kernel all come.
-enum class Meeting { barrier, shuffle, vote };
-const Exchange& exchange(Meeting, std::uint32_t mask, std::uint64_t mine);
+enum class Collective { barrier, shuffle, vote };
+const Exchange& exchange(Collective, std::uint32_t mask, std::uint64_t mine);
 unsigned lane();
 
 // What a lane that is not there would have passed is anything.
@@ -41,7 +41,7 @@ T from_lane(unsigned mask, T mine, unsigned source) {
   static_assert(sizeof(T) <= 8);
   std::uint64_t bits = 0;
   __builtin_memcpy(&bits, &mine, sizeof mine);
-  const Exchange& all = exchange(Meeting::shuffle, mask, bits);
+  const Exchange& all = exchange(Collective::shuffle, mask, bits);
   const bool there = source < 32 && (all.present >> source & 1u);
   bits = there ? all.value[source] : 0xeeeeeeeeeeeeeeeeu;
   __builtin_memcpy(&mine, &bits, sizeof mine);
@@ -54,7 +54,7 @@ T from_lane(unsigned mask, T mine, unsigned source) {
 [[gnu::visibility("hidden")]] extern constinit thread_local cuda_double::Index threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { cuda_double::block_barrier(); }
-inline void __syncwarp(unsigned mask = 0xffffffffu) { cuda_double::exchange(cuda_double::Meeting::barrier, mask, 0); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { cuda_double::exchange(cuda_double::Collective::barrier, mask, 0); }
 inline void __threadfence() {}
 
 template <class T>
@@ -77,14 +77,14 @@ T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
   return cuda_double::from_lane(mask, v, me % static_cast<unsigned>(width) >= by ? me - by : me);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  const auto& all = cuda_double::exchange(cuda_double::Meeting::vote, mask, predicate != 0);
+  const auto& all = cuda_double::exchange(cuda_double::Collective::vote, mask, predicate != 0);
   unsigned bits = 0;
   for (unsigned i = 0; i < 32; ++i) bits |= static_cast<unsigned>(all.value[i] != 0) << i;
   return bits;
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(unsigned mask, int predicate) {
-  const auto& all = cuda_double::exchange(cuda_double::Meeting::vote, mask, predicate != 0);
+  const auto& all = cuda_double::exchange(cuda_double::Collective::vote, mask, predicate != 0);
   for (unsigned i = 0; i < 32; ++i)
     if ((all.present >> i & 1u) && all.value[i] == 0) return 0;
   return 1;

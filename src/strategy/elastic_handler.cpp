@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/elastic_desk.h"
+#include "strategy/elastic_handler.h"
 
 #include <algorithm>
 
@@ -25,8 +25,8 @@ std::size_t elastic_bytes(const ServerShardPlan& plan, const Codec& codec) {
   return bytes;
 }
 
-ElasticDesk::ElasticDesk(const ServerShardPlan& plan, std::shared_ptr<const Codec> codec, double moving_rate,
-                         int clients)
+ElasticHandler::ElasticHandler(const ServerShardPlan& plan, std::shared_ptr<const Codec> codec, double moving_rate,
+                               int clients)
     : plan_(plan), codec_(std::move(codec)), rate_(static_cast<float>(moving_rate)) {
   centre_ = FloatBuffer(flat_size(plan_));
   values_ = FloatBuffer(plan_.largest_run);
@@ -35,20 +35,20 @@ ElasticDesk::ElasticDesk(const ServerShardPlan& plan, std::shared_ptr<const Code
   for (int c = 0; c < clients; ++c) known_.push_back({FloatBuffer(centre_.size()), FloatBuffer(centre_.size())});
 }
 
-void ElasticDesk::load(const float* flat) {
+void ElasticHandler::load(const float* flat) {
   plan_.gather(flat, centre_.data());
   for (Known& k : known_) std::copy_n(centre_.data(), centre_.size(), k.centre.data());
 }
 
-void ElasticDesk::start(const float* flat) {
+void ElasticHandler::start(const float* flat) {
   load(flat);
   for (Known& k : known_) std::copy_n(centre_.data(), centre_.size(), k.weights.data());
 }
 
-void ElasticDesk::store(float* flat) const { plan_.scatter(centre_.data(), flat); }
+void ElasticHandler::store(float* flat) const { plan_.scatter(centre_.data(), flat); }
 
-std::size_t ElasticDesk::answer(int client, std::span<std::byte> message) {
-  if (client != plan_.owner) ++answers_;
+std::size_t ElasticHandler::handle(int client, std::span<std::byte> message) {
+  if (client != plan_.owner) ++responses_;
   std::byte* at = message.data();
   for (const ServerShardRun& run : plan_.runs) {
     if (known_.empty())
@@ -60,7 +60,7 @@ std::size_t ElasticDesk::answer(int client, std::span<std::byte> message) {
   return static_cast<std::size_t>(at - message.data());
 }
 
-void ElasticDesk::turn_whole(const ServerShardRun& run, std::byte* message) {
+void ElasticHandler::turn_whole(const ServerShardRun& run, std::byte* message) {
   float* centre = centre_.data() + run.local;
   const float* theirs = values_.data();
   codec_->decode(run.rows, run.columns, message, values_.data());
@@ -68,7 +68,7 @@ void ElasticDesk::turn_whole(const ServerShardRun& run, std::byte* message) {
   for (std::size_t i = 0; i < run.size(); ++i) centre[i] -= rate_ * (centre[i] - theirs[i]);
 }
 
-void ElasticDesk::turn_differences(const ServerShardRun& run, Known& known, std::byte* message) {
+void ElasticHandler::turn_differences(const ServerShardRun& run, Known& known, std::byte* message) {
   float* centre = centre_.data() + run.local;
   float* as_known = known.centre.data() + run.local;
   float* theirs = known.weights.data() + run.local;
