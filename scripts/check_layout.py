@@ -32,7 +32,7 @@ BELOW = {
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {
-    'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'lots': 'base', 'config': 'config',
+    'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'work_queue': 'base', 'config': 'config',
     'communicator': 'comm', 'shared_memory': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
     'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'class_loss': 'backend', 'image_backend': 'backend', 'recorder': 'backend', 'recurrent': 'backend', 'strategy': 'strategy',
 }

@@ -11,9 +11,9 @@
 
 #include "tutti/archive.h"
 #include "tutti/communicator.h"
-#include "tutti/lots.h"
 #include "tutti/optimizer.h"
 #include "tutti/parameters.h"
+#include "tutti/work_queue.h"
 
 namespace tutti {
 
@@ -158,16 +158,17 @@ class Strategy : public GradientSink {
   // Which share of shared minibatches this rank takes: share `rank` of `ranks`, none if `rank` is -1.
   struct Share {
     int rank = 0, ranks = 1;
-    int part = 0, parts = 1;  // of it: only where lots are dealt to groups of ranks
+    int part = 0, parts = 1;  // of it: only where work units are handed out to groups of ranks
   };
   virtual Share share(int rank, int ranks) const { return {rank, ranks}; }
-  // The same where lots are dealt: `ranks` says how many shares a minibatch has.
-  virtual Share share_of_lots(int rank, int ranks) const { return share(rank, ranks); }
+  // The same where work units are handed out: `ranks` says how many shares a minibatch has.
+  virtual Share share_of_units(int rank, int ranks) const { return share(rank, ranks); }
   // Samples of all ranks that were computed or left out in vain since the last call; after settle().
   virtual std::int64_t take_dropped_samples() { return 0; }
-  // Where given, the shares are dealt as lots instead (from start() on): ranks make different numbers of steps. No hook
-  // of a step may then wait for what another rank does in its steps; they meet in settle(), when the data are used up.
-  virtual LotDealer* dealer() { return nullptr; }
+  // Where given, the shares are work units of a queue instead (from start() on): ranks make different numbers of steps.
+  // No hook of a step may then wait for what another rank does in its steps; they meet in settle(), when the data are
+  // used up.
+  virtual WorkQueue* work_queue() { return nullptr; }
   // The whole epoch.
   bool shares_data(std::int64_t epoch) const { return shares_from(epoch) == 0; }
   // Whose state the archives hold, where the name of the method does not say it.

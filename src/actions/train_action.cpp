@@ -238,7 +238,7 @@ void check_contributions(const ActionContext& context, Training& t) {
 
 // Statistics over all ranks need every rank in every step.
 void check_synchronized(const ActionContext& context, const Training& t) {
-  if (t.world->size() == 1 || (!deals_lots(t.sgd.parallel) && !t.sgd.parallel.servers.backup_workers)) return;
+  if (t.world->size() == 1 || (!uses_work_queue(t.sgd.parallel) && !t.sgd.parallel.servers.backup_workers)) return;
   for (const graph::Node& node : t.network->graph().nodes)
     if (node.operation == "BatchNormalization" && graph::flag(node, "synchronized", false))
       return context.problems->add(

@@ -10,7 +10,7 @@ namespace tutti::reader {
 
 void LaneWalker::start(const EpochPlan& plan) {
   assert(plan.ranks > 0 && plan.rank >= -1 && plan.rank < plan.ranks && plan.epoch >= 0);
-  assert(!plan.dealer);
+  assert(!plan.work_queue);
   plan_ = plan;
   const std::int64_t minibatch = std::max<std::int64_t>(plan.minibatch, 1);
   length_ = truncation_.lanes > 0 ? minibatch : truncation_.length;

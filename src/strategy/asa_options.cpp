@@ -31,12 +31,13 @@ void EasgdOptions::describe(config::Fields& f) {
                    "sync: all ranks exchange together; async: each goes to the centre when it has made its steps");
   f("servers", servers,
     "async: so many of the ranks hold the centre and do nothing else; 0 = it lies beside the workers");
-  f.choice<Dealing>("dealing", dealing, {{"dynamic", Dealing::lots}, {"static", Dealing::shares}},
-                    "async: dynamic = a rank takes the next part of the data when it is free; static = equal parts");
+  f.choice<Division>("division", division, {{"dynamic", Division::work_queue}, {"static", Division::shares}},
+                     "async: dynamic = a rank takes the next part of the data when it is free; static = equal parts");
+  f.alias("dealing", "division");
   bits.describe(f);
   if (servers < 0)
     f.problem("servers", "a number of ranks cannot be negative", "write 0 for a centre beside the workers");
-  for (const char* key : {"servers", "dealing"})
+  for (const char* key : {"servers", "division"})
     if (policy == Policy::sync && f.given(key))
       f.problem(key, fmt::format("{} needs policy = async", key), "leave the key out, or add policy = async");
   if (moving_rate != -1 && !(moving_rate >= 0 && moving_rate <= 1))

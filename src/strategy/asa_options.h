@@ -22,13 +22,13 @@ struct AsaOptions {
 
 struct EasgdOptions {
   enum class Policy { sync, async };
-  enum class Dealing { lots, shares };
+  enum class Division { work_queue, shares };
   double moving_rate = -1;  // below 0: 0.9 / ranks
   std::int64_t period = 10;
   Policy policy = Policy::sync;
   // Of the asynchronous form.
   std::int64_t servers = 0;
-  Dealing dealing = Dealing::lots;
+  Division division = Division::work_queue;
   ExchangeBits bits;
   void describe(config::Fields& f);
   double rate(int ranks) const { return moving_rate >= 0 ? moving_rate : 0.9 / ranks; }

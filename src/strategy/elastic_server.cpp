@@ -61,7 +61,7 @@ void ElasticServer::start(Parameters& parameters) {
 }
 
 void ElasticServer::build() {
-  lots_.reset();
+  work_queue_.reset();
   barrier_.reset();
   pending_.reset();
   server_ = std::make_unique<Server>(comm_);
@@ -87,8 +87,8 @@ void ElasticServer::build() {
     largest = std::max(largest, plan.largest_run);
   }
   barrier_ = std::make_unique<ServedBarrier>(*server_, owners[0]);
-  if (options_.dealing == EasgdOptions::Dealing::lots)
-    lots_ = std::make_unique<ServedLots>(*server_, owners[0], workers_);
+  if (options_.division == EasgdOptions::Division::work_queue)
+    work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owners[0], workers_);
   server_->open();
   worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->weights, largest);
 }

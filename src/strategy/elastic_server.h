@@ -45,7 +45,7 @@ class ElasticServer final : public Strategy {
   bool leaves_out_steps() const override { return true; }
   std::int64_t weight_moves() const override { return moves_; }
   Share share(int rank, int) const override { return {rank < workers_ ? rank : -1, workers_}; }
-  LotDealer* dealer() override { return lots_.get(); }
+  WorkQueue* work_queue() override { return work_queue_.get(); }
   void archive(Archive&) override;
   std::string state_name() const override { return "asynchronous EASGD"; }
   ExchangeStats take_stats() override;
@@ -74,7 +74,7 @@ class ElasticServer final : public Strategy {
   std::unique_ptr<Server> server_;
   std::unique_ptr<PendingPushes> pending_;
   std::unique_ptr<ServedBarrier> barrier_;
-  std::unique_ptr<ServedLots> lots_;
+  std::unique_ptr<ServedWorkQueue> work_queue_;
   std::unique_ptr<ElasticWorker> worker_;
 
   FloatBuffer centre_;  // as it was when the ranks met last

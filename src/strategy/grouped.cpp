@@ -100,8 +100,8 @@ std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const G
     levels.runs_behind = runs_behind(o.inside());
     levels.updates_above = o.method == ParallelMethod::asgd && o.servers.push == ServerOptions::Push::gradients;
     levels.state = "servers: " + o.name();
-    levels.text += deals_lots(o) ? "; a group takes the next lot of the data when it is free"
-                                 : "; every rank has its share of each minibatch";
+    levels.text += uses_work_queue(o) ? "; a group takes the next work unit when it is free"
+                                      : "; every rank has its share of each minibatch";
   }
   return std::make_unique<GroupedWeights>(std::move(levels), comm);
 }

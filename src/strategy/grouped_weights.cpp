@@ -29,19 +29,19 @@ void GroupedWeights::start(Parameters& parameters) {
   broadcast_weights(all_, parameters);
   levels_.lower->start(parameters);
   if (levels_.upper) levels_.upper->start(parameters);
-  if (levels_.free) begin_lots();
+  if (levels_.free) begin_work_queue();
   if (lower_has_weights() && before_.size() == 0)
     before_ = FloatBuffer(parameters.size()), move_ = FloatBuffer(parameters.size());
 }
 
-// All ranks of a group must know whether their first one is dealt lots.
-void GroupedWeights::begin_lots() {
-  LotDealer* dealer = levels_.upper ? levels_.upper->dealer() : nullptr;
-  std::int64_t deals = dealer != nullptr;
-  levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&deals, 1)));
-  if (deals == 0) return;
-  if (!lots_) lots_ = std::make_unique<GroupLots>(levels_.lower_ranks->split(0));
-  lots_->use(dealer);
+// All ranks of a group must know whether their first one gets work units.
+void GroupedWeights::begin_work_queue() {
+  WorkQueue* work_queue = levels_.upper ? levels_.upper->work_queue() : nullptr;
+  std::int64_t has_queue = queue != nullptr;
+  levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&has_queue, 1)));
+  if (has_queue == 0) return;
+  if (!work_queue_) work_queue_ = std::make_unique<GroupWorkQueue>(levels_.lower_ranks->split(0));
+  work_queue_->use(queue);
 }
 
 void GroupedWeights::begin_epoch(std::int64_t epoch) {
@@ -190,7 +190,7 @@ void GroupedWeights::settle(ReducedGradientSink& global) {
     tell(met);
   }
   if (levels_.free) pass_weights_on();
-  // A group that was dealt nothing, or a rank that serves, has the others' metrics to take all the same.
+  // A group that got no unit, or a rank that serves, has the others' metrics to take all the same.
   if (std::exchange(tallied_, true) && !levels_.free) return;
   mine_ += late_;
   clear(nothing_);
@@ -199,7 +199,7 @@ void GroupedWeights::settle(ReducedGradientSink& global) {
 }
 
 StepMetrics GroupedWeights::metrics_of_all(const StepMetrics& mine) {
-  if (lots_) {
+  if (work_queue_) {
     StepMetrics all = metrics_of_others(all_, mine);
     all += mine;
     return all;

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "strategy/group_lots.h"
 #include "strategy/group_parts.h"
+#include "strategy/group_work_queue.h"
 #include "strategy/metrics_all_reduce.h"
 #include "tutti/strategy.h"
 
@@ -66,8 +66,10 @@ class GroupedWeights : public Strategy {
     const int workers = ranks - levels_.servers;
     return {rank < workers ? rank : -1, workers};
   }
-  LotDealer* dealer() override { return lots_.get(); }
-  Share share_of_lots(int, int) const override { return {0, levels_.workers, lots_->part(), lots_->parts()}; }
+  WorkQueue* work_queue() override { return work_queue_.get(); }
+  Share share_of_units(int, int) const override {
+    return {0, levels_.workers, work_queue_->part(), work_queue_->parts()};
+  }
   std::string state_name() const override { return levels_.state; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
@@ -118,7 +120,7 @@ class GroupedWeights : public Strategy {
   void let_lower_adopt();
   void tell(PatientNews::Words& news);
   void pass_weights_on();
-  void begin_lots();
+  void begin_work_queue();
   StepMetrics metrics_of_all(const StepMetrics& mine);
   bool upper_may_move(std::int64_t global_samples);
 
@@ -126,8 +128,8 @@ class GroupedWeights : public Strategy {
   std::unique_ptr<PatientNews> patient_;  // where the first rank may wait for servers
   Communicator& all_;
   Parameters* parameters_ = nullptr;
-  std::unique_ptr<GroupLots> lots_;  // where groups go each their own way through the data
-  std::vector<std::int64_t> sizes_;  // samples and columns of this step, by lower rank
+  std::unique_ptr<GroupWorkQueue> work_queue_;  // where groups go each their own way through the data
+  std::vector<std::int64_t> sizes_;             // samples and columns of this step, by lower rank
   // Where the lower strategy has weights: what it had in common before they were moved, and by how much they were.
   FloatBuffer before_, move_;
   bool adopted_ = false;

@@ -98,10 +98,10 @@ bool sums_gradients(const ParallelTrainOptions& options) {
          (options.method == ParallelMethod::asa && options.asa.what == AsaOptions::What::gradients);
 }
 
-bool deals_lots(const ParallelTrainOptions& options) {
+bool uses_work_queue(const ParallelTrainOptions& options) {
   return (options.method == ParallelMethod::asgd && options.servers.policy != ServerOptions::Policy::sync) ||
          (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async &&
-          options.easgd.dealing == EasgdOptions::Dealing::lots);
+          options.easgd.division == EasgdOptions::Division::work_queue);
 }
 
 bool meets_at_servers(const ParallelTrainOptions& options) {

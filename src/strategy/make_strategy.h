@@ -32,8 +32,8 @@ std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions&, Communicato
 std::unique_ptr<Strategy> make_method(const ParallelTrainOptions&, Communicator&);
 // Whether all ranks make one update from the sum of their gradients; other methods exchange weights.
 bool sums_gradients(const ParallelTrainOptions&);
-// Whether ranks go each their own way within an epoch and take lots as they get on.
-bool deals_lots(const ParallelTrainOptions&);
+// Whether ranks go each their own way within an epoch and take units as they get on.
+bool uses_work_queue(const ParallelTrainOptions&);
 // Whether ranks push to and fetch from servers rather than talk to each other.
 bool meets_at_servers(const ParallelTrainOptions&);
 // Whether what is exchanged goes in shards, over one transport or another.

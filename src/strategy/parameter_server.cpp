@@ -60,13 +60,13 @@ void ParameterServer::make_worker() {
 
 void ParameterServer::build() {
   barrier_.reset();
-  lots_.reset();
+  work_queue_.reset();
   server_ = std::make_unique<Server>(comm_);
   add_shards();
   add_admission();
   const int owner = workers_ < comm_.size() ? workers_ : 0;
   barrier_ = std::make_unique<ServedBarrier>(*server_, owner);
-  if (!waits_for_all() && workers_ > 1) lots_ = std::make_unique<ServedLots>(*server_, owner, workers_);
+  if (!waits_for_all() && workers_ > 1) work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owner, workers_);
   server_->open();
 }
 

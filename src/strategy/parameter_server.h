@@ -56,7 +56,7 @@ class ParameterServer : public Strategy {
   bool steps_alone() const override { return true; }
   std::int64_t weight_moves() const override { return moves_; }
   Share share(int rank, int ranks) const override;
-  LotDealer* dealer() override { return lots_.get(); }
+  WorkQueue* work_queue() override { return work_queue_.get(); }
   void archive(Archive&) override;
   ExchangeStats take_stats() override;
   std::string describe() const override;
@@ -112,7 +112,7 @@ class ParameterServer : public Strategy {
   std::unique_ptr<Server> server_;
   std::unique_ptr<PendingPushes> pending_;
   std::unique_ptr<ServedBarrier> barrier_;
-  std::unique_ptr<ServedLots> lots_;  // where nobody waits for all
+  std::unique_ptr<ServedWorkQueue> work_queue_;  // where nobody waits for all
 
   std::unique_ptr<PushWorker> worker_;  // where this rank is one
   std::vector<std::size_t> chunks_;     // their numbers

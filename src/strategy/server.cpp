@@ -335,15 +335,15 @@ void ServedBarrier::wait() {
   server_.wait(number_);
 }
 
-ServedLots::ServedLots(Server& server, int owner, int workers)
+ServedWorkQueue::ServedWorkQueue(Server& server, int owner, int workers)
     : next_unit_(server, owner), barrier_(server, owner), works_(server.rank() < workers) {}
 
-void ServedLots::start_range() {
+void ServedWorkQueue::start_range() {
   barrier_.wait();
   next_unit_.restart(0, kBehindAll);
   barrier_.wait();
 }
 
-std::int64_t ServedLots::next() { return works_ ? next_unit_.take() : kBehindAll; }
+std::int64_t ServedWorkQueue::next() { return works_ ? next_unit_.take() : kBehindAll; }
 
 }  // namespace tutti

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // server.h -- ranks that serve each other while they compute. Requests go to *handlers*; each handler has one owner
 // among the ranks, whose serving thread responds without disturbing the rank's own work. Parameter servers are made of
-// handlers that hold parts of the weights (server_shard.h); a handler may as well deal numbers (CounterHandler) or hold
-// ranks together.
+// handlers that hold parts of the weights (server_shard.h); a handler may as well hand out numbers (CounterHandler) or
+// hold ranks together.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 
 #include "tutti/codec.h"
 #include "tutti/communicator.h"
-#include "tutti/lots.h"
 #include "tutti/parameters.h"
+#include "tutti/work_queue.h"
 
 namespace tutti {
 
@@ -137,12 +137,12 @@ class Server {
   std::thread thread_;
 };
 
-// Deals the numbers from `next` up to, not including, `end`, each once; -1 when there are no more.
+// Hands out the numbers from `next` up to, not including, `end`, each once; -1 when there are no more.
 class CounterHandler : public RequestHandler {
  public:
   static constexpr std::size_t kBytes = sizeof(std::int64_t);
   void restart(std::int64_t next, std::int64_t end) { next_ = next, end_ = end; }
-  std::int64_t dealt_until() const { return next_; }
+  std::int64_t handed_out_until() const { return next_; }
   std::size_t handle(int client, std::span<std::byte> message) override;
 
  private:
@@ -175,10 +175,10 @@ class ServedBarrier {
   int number_;
 };
 
-// Deals lots of data to the first `workers` ranks as they ask; the others get one that lies behind all data.
-class ServedLots : public LotDealer {
+// Hands out work units to the first `workers` ranks as they ask; the others get one that lies behind all data.
+class ServedWorkQueue : public WorkQueue {
  public:
-  ServedLots(Server&, int owner, int workers);  // adds handlers; before Server::open()
+  ServedWorkQueue(Server&, int owner, int workers);  // adds handlers; before Server::open()
   void start_range() override;
   std::int64_t next() override;
 

@@ -70,8 +70,8 @@ class Staged : public Strategy {
     return epoch < first_epoch_ ? before_->shares_from(epoch) : after_->shares_from(epoch);
   }
   Share share(int rank, int ranks) const override { return after_->share(rank, ranks); }
-  Share share_of_lots(int rank, int ranks) const override { return after_->share_of_lots(rank, ranks); }
-  LotDealer* dealer() override { return after_->dealer(); }
+  Share share_of_units(int rank, int ranks) const override { return after_->share_of_units(rank, ranks); }
+  WorkQueue* work_queue() override { return after_->work_queue(); }
   std::string state_name() const override { return after_->state_name(); }
   void archive(Archive& a) override {
     before_->archive(a);

@@ -209,7 +209,7 @@ void Report::times(const EpochTimes& t, int ranks) const {
     log::line(fmt::format("Levels of {}: {} sent by this rank between groups, {} within them", heading(),
                           bytes_text(static_cast<double>(x.bytes_between)),
                           bytes_text(static_cast<double>(x.bytes_sent - x.bytes_between))));
-  if (!t.lots.empty()) log::line(fmt::format("Lots of {} by rank: {}", heading(), fmt::join(t.lots, ", ")));
+  if (!t.units.empty()) log::line(fmt::format("Work units of {} by rank: {}", heading(), fmt::join(t.units, ", ")));
 }
 
 }  // namespace tutti

@@ -33,7 +33,7 @@ struct EpochHeading {
 // Where the time of an epoch went, on this rank.
 struct EpochTimes {
   double total = 0, read = 0, network = 0, update = 0;
-  std::vector<std::int64_t> lots;  // that each rank has worked on, where they are dealt
+  std::vector<std::int64_t> units;  // that each rank has worked on, where they are handed out
   ExchangeStats exchange;
 };
 
@@ -45,8 +45,8 @@ class Report {
   void begin_epoch(const EpochHeading&);
   // After begin_epoch, when the epoch was taken up in its middle: what had been summed by then.
   void continue_epoch(std::int64_t minibatches_done, const StepMetrics& epoch, const StepMetrics& interval);
-  // One step of `samples` over all ranks. Prints the interval line when it is due. Where lots are dealt, a step of this
-  // rank may be several `minibatches` on in the data, or none.
+  // One step of `samples` over all ranks. Prints the interval line when it is due. Where work units are handed out, a
+  // step of this rank may be several `minibatches` on in the data, or none.
   void step(std::int64_t samples, std::int64_t minibatches = 1);
   // Whether that line would be due after so many more.
   bool line_due_within(std::int64_t minibatches) const {

@@ -267,7 +267,7 @@ StepMetrics compute_and_exchange(Loop& loop, const Batch& batch) {
 // The host does not wait for a device within a step where nobody wants it to know anything.
 bool may_be_late(const Loop& loop) {
   const Training& t = loop.t;
-  return t.strategy->takes_late_results() && t.strategy->follows_device() && !loop.plan.dealer &&
+  return t.strategy->takes_late_results() && t.strategy->follows_device() && !loop.plan.work_queue &&
          !loop.scalars.bears_nan && !t.loss_scale.seeks() && !t.sgd.gradient_check;
 }
 
@@ -344,30 +344,31 @@ void work_on_shares(Loop& loop, const EpochPlan& plan, std::int64_t until) {
   settle(loop);
 }
 
-// Ranks that were dealt lots stand at different places; what has been dealt ends where the foremost is.
+// Ranks that took work units stand at different places; what has been handed out ends where the foremost is.
 void agree_on_progress(Loop& loop) {
   Training& t = loop.t;
   using Place = std::array<std::int64_t, 3>;
   const Place mine{t.progress.samples_in_epoch, t.progress.minibatches_in_epoch, loop.steps};
   std::vector<Place> all(static_cast<std::size_t>(t.world->size()));
   t.world->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  t.times.lots.resize(all.size());
+  t.times.units.resize(all.size());
   for (std::size_t r = 0; r < all.size(); ++r) {
     t.progress.samples_in_epoch = std::max(t.progress.samples_in_epoch, all[r][0]);
     t.progress.minibatches_in_epoch = std::max(t.progress.minibatches_in_epoch, all[r][1]);
-    t.times.lots[r] += all[r][2];
+    t.times.units[r] += all[r][2];
   }
   t.report->pass(t.progress.samples_in_epoch - mine[0], t.progress.minibatches_in_epoch - mine[1]);
 }
 
-// Every rank takes what it is dealt. A checkpoint needs all ranks at one place, so lots are dealt as far as the next.
-void work_on_lots(Loop& loop, EpochPlan plan, std::int64_t until) {
+// Every rank takes what it gets from the work queue. A checkpoint needs all ranks at one place, so work units are
+// handed out as far as the next.
+void work_on_units(Loop& loop, EpochPlan plan, std::int64_t until) {
   Training& t = loop.t;
   for (bool more = true; more;) {
     const std::int64_t before = t.progress.samples_in_epoch;
     plan.start = before;
     plan.end = loop.scalars.trial ? until : std::min(until, next_checkpoint(t));
-    plan.dealer->start_range();
+    plan.work_queue->start_range();
     start_reading(loop, plan);
     while (const Batch* batch = read(loop)) step(loop, *batch);
     settle(loop);
@@ -389,8 +390,8 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   const bool late = t.network->tell_late(may_be_late(loop));
   loop.late = all_agree(*t.world, late);  // ranks may be of several kinds
   if (late && !loop.late) t.network->tell_late(false);
-  if (plan.dealer)
-    work_on_lots(loop, plan, until);
+  if (plan.work_queue)
+    work_on_units(loop, plan, until);
   else
     work_on_shares(loop, plan, until);
   const auto ending = Clock::now();

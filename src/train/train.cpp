@@ -87,9 +87,9 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   plan.minibatch = minibatch;
   plan.start = t.progress.samples_in_epoch;
   if (!shares) return plan;
-  if (t.reader->takes_lots()) plan.dealer = t.strategy->dealer();
+  if (t.reader->takes_work_units()) plan.work_queue = t.strategy->work_queue();
   const int me = t.world->rank(), ranks = t.world->size();
-  const Strategy::Share share = plan.dealer ? t.strategy->share_of_lots(me, ranks) : t.strategy->share(me, ranks);
+  const Strategy::Share share = plan.work_queue ? t.strategy->share_of_units(me, ranks) : t.strategy->share(me, ranks);
   plan.rank = share.rank, plan.ranks = share.ranks;
   plan.part = share.part, plan.parts = share.parts;
   return plan;
@@ -112,9 +112,10 @@ StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) 
 }
 
 void advise(const Training& t) {
-  if (t.strategy->dealer() && !t.reader->takes_lots())
+  if (t.strategy->work_queue() && !t.reader->takes_work_units())
     log::warning(
-        "truncated sequences go on from minibatch to minibatch, so they cannot be dealt to whoever is free: every rank "
+        "truncated sequences go on from minibatch to minibatch, so they cannot be handed out to whoever is free: every "
+        "rank "
         "gets an equal share, and a slow one keeps the others waiting at the end of each epoch");
   if (const auto& o = t.sgd.parallel; o.method != ParallelMethod::none && o.start_sample > t.samples_per_epoch)
     log::warning(fmt::format(

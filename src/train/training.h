@@ -47,8 +47,8 @@ struct Training {
   SgdOptions sgd;
   std::unique_ptr<Network> network;
   std::unique_ptr<Optimizer> optimizer;
-  // Behind the strategy, so that they end first: a reader may be asking for lots. cv_reader may be null.
-  std::unique_ptr<Strategy> strategy;  // outlives the readers, which may take lots from it
+  // Behind the strategy, so that they end first: a reader may be asking for units. cv_reader may be null.
+  std::unique_ptr<Strategy> strategy;  // outlives the readers, which may take units from it
   std::unique_ptr<Reader> reader, cv_reader;
   FaultHook fault_hook;
   std::string strategy_name;  // residuals of one method must not be taken for another's

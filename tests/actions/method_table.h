@@ -64,7 +64,7 @@ inline const std::vector<Method>& methods() {
       {"servers-sync", servers("push=gradients;policy=sync"), "DataParallelASGD", true, true, true},
       {"servers-averaging", servers("SimModelAverage=true;syncPeriod=30"), "DataParallelASGD", true, true, true},
       {"elastic-free", "parallelizationMethod=EASGD;EASGD=[period=3;policy=async]", "EASGD", false},
-      {"elastic-shares", "parallelizationMethod=EASGD;EASGD=[period=1;policy=async;dealing=static;exchangeBits=1]", "",
+      {"elastic-shares", "parallelizationMethod=EASGD;EASGD=[period=1;policy=async;division=static;exchangeBits=1]", "",
        false},
   };
   return table;

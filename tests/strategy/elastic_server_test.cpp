@@ -255,32 +255,32 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
   }
 }
 
-// Every number once, whoever is held up: rank 0 stops with its first lot until the others have had all the rest.
+// Every number once, whoever is held up: rank 0 stops with its first unit until the others have had all the rest.
 TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
-  constexpr int ranks = 3, lots = 60;
+  constexpr int ranks = 3, units = 60;
   std::promise<void> first_taken, others_done;
   const auto begun = first_taken.get_future().share(), released = others_done.get_future().share();
-  std::atomic<int> left = ranks - 1, dealt = 0;
+  std::atomic<int> left = ranks - 1, handed_out = 0;
   std::mutex mutex;
   std::set<std::int64_t> numbers;
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(asynchronous(0.2), comm);
-    LotDealer* dealer = rank.strategy->dealer();
-    ASSERT_NE(dealer, nullptr);
+    WorkQueue* work_queue = rank.strategy->work_queue();
+    ASSERT_NE(queue, nullptr);
     for (int range = 0; range < 2; ++range) {
-      dealer->start_range();
+      queue->start_range();
       int step = 0;
       if (range == 0 && comm.rank() > 0) begun.wait();
-      for (std::int64_t lot = dealer->next(); lot < lots; lot = dealer->next()) {
+      for (std::int64_t unit = queue->next(); unit < units; unit = queue->next()) {
         {
           const std::lock_guard lock(mutex);
-          EXPECT_TRUE(numbers.insert(range * lots + lot).second) << lot;
+          EXPECT_TRUE(numbers.insert(range * units + unit).second) << unit;
         }
-        ++dealt;
+        ++handed_out;
         if (range == 0 && comm.rank() == 0 && step == 0) {
           first_taken.set_value();
           released.wait();
-          EXPECT_EQ(dealt, lots) << "this one and all that others have worked on";
+          EXPECT_EQ(handed_out, units) << "this one and all that others have worked on";
         }
         rank.step(step++);
       }
@@ -288,7 +288,7 @@ TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
       rank.strategy->settle(rank.sink);
     }
   });
-  EXPECT_EQ(numbers.size(), 2U * lots);
+  EXPECT_EQ(numbers.size(), 2U * units);
 }
 
 // Ranks that had no step know no evaluations.

@@ -333,7 +333,7 @@ TEST(Groups, OneGroupIsOneWorkerOfAMethodThatExchangesWeights) {
        {"parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=40;blockMomentumPerSync=0.5]",
         "parallelizationMethod=EASGD;EASGD=[period=3]", "parallelizationMethod=ModelAveragingSGD",
         "parallelizationMethod=ASGD;ASGD=[policy=sync;push=gradients]",
-        "parallelizationMethod=EASGD;EASGD=[policy=async;dealing=static;period=2]"}) {
+        "parallelizationMethod=EASGD;EASGD=[policy=async;division=static;period=2]"}) {
     SCOPED_TRACE(method);
     const auto expected = train({.ranks = 1, .parts = {{0, 1, 2}}}, method);
     const auto is = train({.ranks = 3}, method + ";groups=size:4;" + kInFull);
@@ -661,14 +661,14 @@ TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
     }
 }
 
-// Lots go to whole groups; one that is held up takes no more of them, and each has one taker.
-TEST(GroupsAtServers, DealLotsToGroups) {
+// Units go to whole groups; one that is held up takes no more of them, and each has one taker.
+TEST(GroupsAtServers, HandOutUnitsToGroups) {
   for (const std::string method :
        {"parallelizationMethod=ASGD;ASGD=[syncPeriod=5]", "parallelizationMethod=ASGD;ASGD=[policy=mixed;softSync=1]",
         "parallelizationMethod=EASGD;EASGD=[policy=async]"})
     for (const Grouping& g : groupings()) {
       SCOPED_TRACE(method + ", " + g.key + " of " + std::to_string(g.ranks));
-      constexpr std::int64_t lots = 60;
+      constexpr std::int64_t units = 60;
       std::vector<std::vector<std::int64_t>> taken(static_cast<std::size_t>(g.ranks));
       std::promise<void> others_done;
       const auto released = others_done.get_future().share();
@@ -680,20 +680,20 @@ TEST(GroupsAtServers, DealLotsToGroups) {
         s->start(p);
         Descent sink(p);
         s->begin_epoch(0);
-        ASSERT_NE(s->dealer(), nullptr);
+        ASSERT_NE(s->work_queue(), nullptr);
         const auto group = std::find_if(g.groups.begin(), g.groups.end(), [&](const auto& members) {
           return std::find(members.begin(), members.end(), comm.rank()) != members.end();
         });
-        const Strategy::Share share = s->share_of_lots(comm.rank(), comm.size());
+        const Strategy::Share share = s->share_of_units(comm.rank(), comm.size());
         EXPECT_EQ(share.ranks, static_cast<int>(g.groups.size()));
         EXPECT_EQ(share.parts, static_cast<int>(group->size()));
         EXPECT_EQ((*group)[static_cast<std::size_t>(share.part)], comm.rank());
         auto& mine = taken[static_cast<std::size_t>(comm.rank())];
         for (const int range : {0, 1}) {
-          s->dealer()->start_range();
+          s->work_queue()->start_range();
           const std::size_t before = mine.size();
-          for (std::int64_t lot = s->dealer()->next(); lot < lots; lot = s->dealer()->next()) {
-            mine.push_back(range * lots + lot);
+          for (std::int64_t unit = s->work_queue()->next(); unit < units; unit = s->work_queue()->next()) {
+            mine.push_back(range * units + unit);
             if (range == 1 && comm.rank() == held[0] && mine.size() == before + 1) released.wait();
           }
           if (range == 1 && share.part == 0 && comm.rank() != held[0] && --left == 0) others_done.set_value();
@@ -704,23 +704,23 @@ TEST(GroupsAtServers, DealLotsToGroups) {
       for (const auto& members : g.groups) {
         const auto& first = taken[static_cast<std::size_t>(members[0])];
         for (const int r : members) EXPECT_EQ(taken[static_cast<std::size_t>(r)], first) << r;
-        for (const std::int64_t lot : first) ++times[lot];
+        for (const std::int64_t unit : first) ++times[unit];
       }
-      EXPECT_EQ(times.size(), 2 * lots);
-      for (const auto& [lot, n] : times) EXPECT_EQ(n, 1) << lot;
+      EXPECT_EQ(times.size(), 2 * units);
+      for (const auto& [unit, n] : times) EXPECT_EQ(n, 1) << unit;
       const auto& slow = taken[static_cast<std::size_t>(held[0])];
-      EXPECT_LE(std::count_if(slow.begin(), slow.end(), [](std::int64_t lot) { return lot >= lots; }), 1);
+      EXPECT_LE(std::count_if(slow.begin(), slow.end(), [](std::int64_t unit) { return unit >= units; }), 1);
     }
 }
 
 TEST(GroupsAtServers, ThatWaitForEachOtherShareTheirData) {
   for (const std::string method : {"parallelizationMethod=ASGD;ASGD=[policy=sync]",
-                                   "parallelizationMethod=EASGD;EASGD=[policy=async;dealing=static]"})
+                                   "parallelizationMethod=EASGD;EASGD=[policy=async;division=static]"})
     run_ranks(3, [&](Communicator& comm) {
       Parameters p = parameters_of(kShapes, 3);
       const auto s = make_strategy(options(method + ";groups=n:2"), comm);
       s->start(p);
-      EXPECT_EQ(s->dealer(), nullptr);
+      EXPECT_EQ(s->work_queue(), nullptr);
       EXPECT_EQ(s->share(comm.rank(), 3).rank, comm.rank());
       EXPECT_EQ(s->share(comm.rank(), 3).ranks, 3);
     });

@@ -326,13 +326,13 @@ TEST(ParallelTrainOptions, EveryMethodHasItsLine) {
 
 TEST(ParallelTrainOptions, EasgdThatWaitsForNobody) {
   const std::string method = "parallelizationMethod=EASGD\n";
-  const Result r = read(method + "EASGD=[policy=async;servers=2;dealing=static;exchangeBits=1]");
+  const Result r = read(method + "EASGD=[policy=async;servers=2;division=static;exchangeBits=1]");
   EXPECT_EQ(r.errors, "");
   EXPECT_EQ(r.options.easgd.policy, EasgdOptions::Policy::async);
   EXPECT_EQ(r.options.easgd.servers, 2);
-  EXPECT_EQ(r.options.easgd.dealing, EasgdOptions::Dealing::shares);
+  EXPECT_EQ(r.options.easgd.division, EasgdOptions::Division::shares);
   EXPECT_THAT(read(method + "EASGD=[servers=1]").errors, HasSubstr("servers needs policy = async"));
-  EXPECT_THAT(read(method + "EASGD=[dealing=static]").errors, HasSubstr("dealing needs policy = async"));
+  EXPECT_THAT(read(method + "EASGD=[division=static]").errors, HasSubstr("division needs policy = async"));
   EXPECT_THAT(read(method + "EASGD=[policy=async;servers=-1]").errors, HasSubstr("cannot be negative"));
 }
 

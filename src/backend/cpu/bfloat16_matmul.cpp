@@ -72,7 +72,7 @@ const std::uint32_t* Bfloat16Matmul::right(const Gemm& g, const float* b) {
   return to;
 }
 
-// Every element is summed in the same order, however rows and panels are dealt out.
+// Every element is summed in the same order, however rows and panels are distributed.
 void Bfloat16Matmul::multiply(const Gemm& g, const std::uint32_t* a, const std::uint32_t* b, float* c,
                               std::size_t first_row, std::size_t last_row, std::size_t first_panel,
                               std::size_t last_panel) const {

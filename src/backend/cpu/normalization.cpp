@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalisation over channels and the gradient of bias and ReLU. Sums run in float over the pixels of a column and in
-// double over the columns; groups of channels are dealt to the threads, so their number never changes a result.
+// double over the columns; groups of channels are distributed to the threads, so their number never changes a result.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -13,7 +13,7 @@ namespace {
 // -sum label * log softmax(z), and the softmax itself. Its logarithm would lose small probabilities.
 template <int Team>
 __global__ void cross_entropy_lines(Lines lines, const float* label, const float* z, float* p, double* sums) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const std::size_t at = lines.at(line);
     const float shift = softmax_line<Team>(z + at, p + at, lines);
@@ -32,7 +32,7 @@ __global__ void cross_entropy_lines(Lines lines, const float* label, const float
 // Right if fewer than `top` predictions beat the one at the label's maximum; of equals the first wins.
 template <int Team>
 __global__ void error_lines(Lines lines, std::size_t top, const float* label, const float* z, double* sums) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const float* scores = z + lines.at(line);
     const std::size_t truth = first_largest<Team>(label + lines.at(line), lines);
@@ -135,7 +135,7 @@ __global__ void terms_gradient_each(Terms terms, std::size_t k, const float* dy,
 template <int Team>
 __global__ void cross_entropy_gradient_lines(Lines lines, std::size_t k, const float* label, const float* p,
                                              const float* dy, float* dx, bool add) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   const float scale = *dy;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const std::size_t at = lines.at(line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/group_lots.h"
+#include "strategy/group_work_queue.h"
 
 #include <chrono>
 #include <span>
@@ -17,23 +17,23 @@ void wait_for(Transfer& transfer) {
 
 }  // namespace
 
-GroupLots::GroupLots(std::unique_ptr<Communicator> group) : group_(std::move(group)) {
+GroupWorkQueue::GroupWorkQueue(std::unique_ptr<Communicator> group) : group_(std::move(group)) {
   const auto bytes = std::as_writable_bytes(std::span(&number_, 1));
   if (group_->rank() > 0) transfers_.push_back(group_->plan_receive(0, 0, bytes));
   for (int r = 1; group_->rank() == 0 && r < group_->size(); ++r) transfers_.push_back(group_->plan_send(r, 0, bytes));
 }
 
-void GroupLots::start_range() {
-  if (dealer_) dealer_->start_range();
+void GroupWorkQueue::start_range() {
+  if (queue_) queue_->start_range();
 }
 
-// The others have taken part in the step of the lot before, or will not need this rank for it: messages are on their
+// The others have taken part in the step of the unit before, or will not need this rank for it: messages are on their
 // way without anybody's doing.
-std::int64_t GroupLots::next() {
-  if (!dealer_) transfers_[0]->start();
+std::int64_t GroupWorkQueue::next() {
+  if (!queue_) transfers_[0]->start();
   for (auto& t : transfers_) wait_for(*t);
-  if (!dealer_) return number_;
-  number_ = dealer_->next();
+  if (!queue_) return number_;
+  number_ = queue_->next();
   for (auto& t : transfers_) t->start();
   return number_;
 }

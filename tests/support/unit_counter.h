@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// lot_counter.h -- dealers of lots for ranks that are threads: one counter for all of them.
+// unit_counter.h -- queues of units for ranks that are threads: one counter for all of them.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
-#include "tutti/lots.h"
+#include "tutti/work_queue.h"
 
 namespace tutti {
 
-class LotCounter {
+class UnitCounter {
  public:
   std::int64_t take(std::size_t range) {
     const std::lock_guard lock(mutex_);
@@ -23,14 +23,14 @@ class LotCounter {
   std::vector<std::int64_t> next_;  // by range
 };
 
-class CountingDealer final : public LotDealer {
+class CountingQueue final : public WorkQueue {
  public:
-  explicit CountingDealer(LotCounter& counter) : counter_(counter) {}
+  explicit CountingQueue(UnitCounter& counter) : counter_(counter) {}
   void start_range() override { ++begun_; }
   std::int64_t next() override { return counter_.take(begun_); }
 
  private:
-  LotCounter& counter_;
+  UnitCounter& counter_;
   std::size_t begun_ = 0;
 };
 

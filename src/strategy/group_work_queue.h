@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// group_lots.h -- lots of data that are dealt to groups of ranks: the first rank of a group takes one for all of them
-// and tells them its number; each works on its part of it.
+// group_work_queue.h -- work units that are handed out to groups of ranks: the first rank of a group takes one for all
+// of them and tells them its number; each works on its part of it.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "tutti/communicator.h"
-#include "tutti/lots.h"
+#include "tutti/work_queue.h"
 
 namespace tutti {
 
-class GroupLots final : public LotDealer {
+class GroupWorkQueue final : public WorkQueue {
  public:
   // Of the ranks of this group, and for nothing else: readers may ask from threads of their own.
-  explicit GroupLots(std::unique_ptr<Communicator> group);
-  // Where the first rank takes its lots from; elsewhere it is not called.
-  void use(LotDealer* dealer) { dealer_ = dealer; }
+  explicit GroupWorkQueue(std::unique_ptr<Communicator> group);
+  // Where the first rank takes its units from; elsewhere it is not called.
+  void use(WorkQueue* work_queue) { queue_ = queue; }
   int part() const { return group_->rank(); }
   int parts() const { return group_->size(); }
 
@@ -26,7 +26,7 @@ class GroupLots final : public LotDealer {
 
  private:
   std::unique_ptr<Communicator> group_;
-  LotDealer* dealer_ = nullptr;
+  WorkQueue* queue_ = nullptr;
   std::int64_t number_ = 0;
   std::vector<std::unique_ptr<Transfer>> transfers_;  // to all others, or from the first
 };
