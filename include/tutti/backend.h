@@ -212,9 +212,9 @@ class Backend {
   virtual void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) = 0;
   virtual void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) = 0;
   virtual void densify(const SparseView& x, std::size_t dim, float* y) = 0;
-  // Zeroes lines of a sparse gradient, which lies in shared_memory().
-  virtual void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
-    tutti::clear_lines(s, lines, gradients);
+  // Zeroes rows of a sparse gradient, which lies in shared_memory().
+  virtual void clear_sparse_rows(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
+    tutti::clear_sparse_rows(s, lines, gradients);
   }
 
   // Elementwise. x may be y, and dx may be dy. Types but float32 are those of images().

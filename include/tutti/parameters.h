@@ -58,14 +58,14 @@ struct Slice {
   std::size_t rows = 0, columns = 0;
   double learning_rate_multiplier = 1;
   double regularization_multiplier = 1;  // 0 leaves the parameter out of L1 and L2
-  // The gradient comes from sparse inputs alone: it is zero but for the lines that Parameters::touched lists, and lines
-  // that are not listed are neither decayed nor moved (semantics 8.3). A line is a column, or a row of a weight that
-  // only TransposeTimes uses. Such a slice is one chunk.
+  // The gradient comes from sparse inputs alone: it is zero but for the rows that Parameters::sparse_rows lists, and
+  // rows that are not listed are neither decayed nor moved (semantics 8.3). A sparse row is a column, or a row of a
+  // weight that only TransposeTimes uses. Such a slice is one chunk.
   bool sparse_gradient = false;
-  bool lines_are_rows = false;
+  bool sparse_by_row = false;
   std::size_t size() const { return rows * columns; }
-  std::size_t lines() const { return lines_are_rows ? rows : columns; }
-  std::size_t line_size() const { return lines_are_rows ? columns : rows; }
+  std::size_t sparse_row_count() const { return sparse_by_row ? rows : columns; }
+  std::size_t sparse_row_size() const { return sparse_by_row ? columns : rows; }
 };
 
 // A run of whole columns of one slice: the unit in which gradients become ready, travel and are applied.
@@ -81,10 +81,10 @@ struct Parameters {
   FloatBuffer gradients;  // sums over samples, not means
   std::vector<Slice> slices;
   std::vector<GradientChunk> chunks;  // in the order of announcement
-  // By slice: which lines of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
+  // By slice: which rows of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
   // network writes the local lists before it announces the first chunk of a step, and zeroes at the start of the next
   // step what is listed then: whoever writes a sparse gradient (a strategy) lists what it has written.
-  std::vector<std::vector<std::uint32_t>> touched;
+  std::vector<std::vector<std::uint32_t>> sparse_rows;
 
   std::size_t size() const { return weights.size(); }
   std::size_t offset(const GradientChunk& p) const {
@@ -93,8 +93,8 @@ struct Parameters {
   std::size_t count(const GradientChunk& p) const { return p.columns * slices[p.slice].rows; }
 };
 
-// Zeroes the listed lines of a sparse gradient.
-void clear_lines(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients);
+// Zeroes the listed rows of a sparse gradient.
+void clear_sparse_rows(const Slice&, std::span<const std::uint32_t> rows, FloatBuffer& gradients);
 
 // What a step adds up beside the gradients. Travels with them, in doubles and 64-bit counts.
 struct StepMetrics {

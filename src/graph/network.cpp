@@ -138,7 +138,7 @@ void Network::Impl::lay_out_parameters() {
     s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
     s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
     if (!options.regularize_normalization && normalizes(index)) s.regularization_multiplier = 0;
-    s.sparse_gradient = ready.sparse, s.lines_are_rows = ready.lines_are_rows;
+    s.sparse_gradient = ready.sparse, s.sparse_by_row = ready.sparse_by_row;
     slice_of[index] = parameters.slices.size();
     const auto chunks = cut(parameters.slices.size(), s, ready.unit);
     parameters.chunks.insert(parameters.chunks.end(), chunks.begin(), chunks.end());
@@ -174,7 +174,7 @@ void Network::Impl::say_largest_parameter(const std::string& what) const {
 
 void Network::Impl::find_sparse_sources() {
   const auto& program = training->program;
-  std::vector<graph::TouchedLines::Source> sources;
+  std::vector<graph::SparseRows::Source> sources;
   for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
     if (!parameters.slices[s].sparse_gradient) continue;
     const auto& ready = program.ready()[s];

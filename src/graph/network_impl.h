@@ -11,7 +11,7 @@
 #include "graph/late_results.h"
 #include "graph/packed_inputs.h"
 #include "graph/program.h"
-#include "graph/touched.h"
+#include "graph/sparse_rows.h"
 #include "tutti/network.h"
 
 namespace tutti {
@@ -72,7 +72,7 @@ struct Network::Impl {
   std::vector<std::size_t> evaluations;
 
   Parameters parameters;
-  graph::TouchedLines touched;
+  graph::SparseRows touched;
   struct Stored {
     std::size_t node;
     FloatBuffer values;

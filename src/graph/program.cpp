@@ -52,7 +52,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   flow_gradients();
   for (const auto& kernel : kernels_) kernel->connect(kernels_);
   find_ready();
-  find_segmentes();
+  find_segments();
   plan_lifetimes();
 }
 
@@ -215,16 +215,16 @@ std::size_t Program::chunk_unit(std::size_t tensor) const {
 }
 
 // Which lines of its weight (as a matrix of the first axis by all others) a product with a sparse input touches.
-std::optional<Program::Ready> Program::touched_lines(const Instruction& i) {
+std::optional<Program::Ready> Program::sparse_row_list(const Instruction& i) {
   if (!i.reads_sparse) return {};
   const Operand& weight = i.in[0];
   Ready ready{weight.tensor, 0, true, i.operation == "TransposeTimes", 1};
-  if (ready.lines_are_rows) return ready;
+  if (ready.sparse_by_row) return ready;
   const std::size_t rows = std::max<std::size_t>(weight.shape[0], 1), out = weight.elements / i.in[1].elements;
   if (out % rows == 0)
     ready.lines = out / rows;
   else if (out == 1 && rows == weight.elements)  // a vector: its elements are rows
-    ready.lines_are_rows = true;
+    ready.sparse_by_row = true;
   else
     return {};
   return ready;
@@ -248,10 +248,10 @@ std::vector<std::optional<Program::Ready>> Program::find_sparse() {
     for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
       const std::size_t t = kernel.code.in[k].tensor;
       if (kernel.write[k] == Write::none || !code_.tensors[t].trained) continue;
-      const auto lines = k == 0 ? touched_lines(kernel.code) : std::nullopt;
+      const auto lines = k == 0 ? sparse_row_list(kernel.code) : std::nullopt;
       const bool same =
           lines &&
-          (!sparse[t] || (sparse[t]->lines_are_rows == lines->lines_are_rows && sparse[t]->lines == lines->lines));
+          (!sparse[t] || (sparse[t]->sparse_by_row == lines->sparse_by_row && sparse[t]->lines == lines->lines));
       if (same)
         sparse[t] = lines;
       else
@@ -298,8 +298,8 @@ void Program::find_ready() {
 }
 
 void Program::forward(Run& run, Repeater* repeater) const {
-  for (std::size_t n = 0; n < forward_segmentes_.size(); ++n) {
-    const Segment& s = forward_segmentes_[n];
+  for (std::size_t n = 0; n < forward_segments_.size(); ++n) {
+    const Segment& s = forward_segments_[n];
     if (!s.repeats) {
       for (std::size_t i = s.first; i < s.last; ++i) {
         tell(run, i, end_of(i) + 1);
@@ -395,10 +395,10 @@ void Program::backward_segment(Run& run, const Segment& s) const {
 void Program::backward(Run& run, Repeater* repeater) const {
   if (!code_.tensors[criterion_->tensor].trained)
     run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
-  for (std::size_t n = 0; n < backward_segmentes_.size(); ++n) {
-    const Segment& s = backward_segmentes_[n];
+  for (std::size_t n = 0; n < backward_segments_.size(); ++n) {
+    const Segment& s = backward_segments_[n];
     const auto work = [&] { backward_segment(run, s); };
-    repeater&& repeats(run, s) ? repeater->run(forward_segmentes_.size() + n, run, work) : work();
+    repeater&& repeats(run, s) ? repeater->run(forward_segments_.size() + n, run, work) : work();
   }
   std::size_t flowing = 0;
   for (const auto& tensors : completes_) flowing += tensors.size();

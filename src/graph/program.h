@@ -33,7 +33,7 @@ class Program {
   std::size_t planned_columns() const { return columns_; }
   std::size_t memory() const { return memory_; }  // floats
 
-  // With a repeater: segmentes that it has recorded are repeated; begin() of it comes before forward.
+  // With a repeater: segments that it has recorded are repeated; begin() of it comes before forward.
   void forward(Run& run, Repeater* repeater = nullptr) const;
   // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
   // none.
@@ -53,7 +53,7 @@ class Program {
     std::size_t tensor = 0;
     std::size_t unit = 0;  // whole runs of this many floats make a chunk, 0 = the parameter cannot be cut
     // All its gradients come from sparse inputs, each index of which touches `lines` columns (or rows) in a row.
-    bool sparse = false, lines_are_rows = false;
+    bool sparse = false, sparse_by_row = false;
     std::size_t lines = 1;
   };
   const std::vector<Ready>& ready() const { return ready_; }
@@ -77,7 +77,7 @@ class Program {
   bool on_given_axes(const Instruction&) const;
   bool repeats(std::size_t kernel) const;
   bool repeats(const Run&, const Segment&) const;
-  void find_segmentes();
+  void find_segments();
   void flow_gradients();
   void find_ready();
   void make_kernels();
@@ -94,7 +94,7 @@ class Program {
   std::size_t begin_of(std::size_t kernel) const;
   std::size_t end_of(std::size_t kernel) const;
   std::size_t chunk_unit(std::size_t tensor) const;
-  static std::optional<Ready> touched_lines(const Instruction&);
+  static std::optional<Ready> sparse_row_list(const Instruction&);
   std::vector<std::optional<Ready>> find_sparse();
   bool sums_over_samples(const Graph& graph, std::size_t node, const std::vector<Value>& values) const;
 
@@ -109,7 +109,7 @@ class Program {
   std::optional<Operand> criterion_;
   std::vector<bool> needs_gradient_;  // by tensor
   std::vector<std::size_t> active_;   // instructions that take part in backward, last first
-  std::vector<Segment> forward_segmentes_, backward_segmentes_;
+  std::vector<Segment> forward_segments_, backward_segments_;
   std::vector<std::vector<std::size_t>> completes_;  // by instruction: trained tensors complete after it
   std::vector<Ready> ready_;
   std::vector<std::size_t> dense_inputs_;

@@ -106,7 +106,7 @@ void Repeater::begin(const Run& run) {
   if (known == shapes_.end()) {
     if (shapes_.size() < most_shapes) shapes_.push_back(std::make_unique<Shape>());
     known = shapes_.end() - 1;
-    (*known)->segmentes.clear(), (*known)->seen = 0;
+    (*known)->segments.clear(), (*known)->seen = 0;
     (*known)->key = key_;
   }
   std::rotate(shapes_.begin(), known, known + 1);
@@ -115,8 +115,8 @@ void Repeater::begin(const Run& run) {
 }
 
 bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>& work) {
-  if (now_->segmentes.size() <= number) now_->segmentes.resize(number + 1);
-  Segment& s = now_->segmentes[number];
+  if (now_->segments.size() <= number) now_->segments.resize(number + 1);
+  Segment& s = now_->segments[number];
   if (s.refused) return false;
   const bool fresh = !s.recording;
   if (fresh) record(s, run, work);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// repeater.h -- segmentes of a program whose calls of the backend are the same whenever sizes and places are: recorded
+// repeater.h -- segments of a program whose calls of the backend are the same whenever sizes and places are: recorded
 // when they come the second time, repeated from then on. Without a backend that records, everything is done as always.
 #pragma once
 
@@ -20,7 +20,7 @@ bool repeats(const Instruction&);
 class Repeater {
  public:
   void use(Recorder& recorder) { recorder_ = &recorder; }
-  // Before the forward pass: with which sizes and places the segmentes of this pass and its backward pass run.
+  // Before the forward pass: with which sizes and places the segments of this pass and its backward pass run.
   void begin(const Run&);
   // Does `work`, the segment with that number, or repeats it. Chunks are announced behind it then.
   template <class Work>
@@ -37,7 +37,7 @@ class Repeater {
   struct Shape {
     std::vector<std::uint64_t> key;
     std::int64_t seen = 0;
-    std::vector<Segment> segmentes;
+    std::vector<Segment> segments;
   };
   bool repeat(std::size_t segment, Run&, const std::function<void()>& work);
   void record(Segment&, Run&, const std::function<void()>& work);

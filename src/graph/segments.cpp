@@ -30,31 +30,31 @@ bool Program::repeats(std::size_t kernel) const {
 
 // A segment of a few calls is not worth a recording; what goes step by step makes many. Backward is cut where much has
 // become complete, so that chunks can travel while the rest is computed.
-void Program::find_segmentes() {
+void Program::find_segments() {
   constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
   const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {
-    std::vector<Segment> segmentes;
+    std::vector<Segment> segments;
     std::size_t complete = 0;
     for (std::size_t n = 0; n < count; ++n) {
       const std::size_t kernel = kernel_at(n);
       const bool same = repeats(kernel);
       const bool inside = n > 0 && loop_of_[kernel] != none && loop_of_[kernel] == loop_of_[kernel_at(n - 1)];
-      if (segmentes.empty() || (!inside && (segmentes.back().repeats != same || complete >= much)))
-        segmentes.push_back({n, n, same, {}}), complete = 0;
-      segmentes.back().last = n + 1;
+      if (segments.empty() || (!inside && (segments.back().repeats != same || complete >= much)))
+        segments.push_back({n, n, same, {}}), complete = 0;
+      segments.back().last = n + 1;
       if (!backward || !same) continue;
       for (const auto tensor : completes_[kernel]) complete += code_.tensors[tensor].elements;
     }
-    for (Segment& s : segmentes) {
+    for (Segment& s : segments) {
       for (std::size_t n = s.first; n < s.last; ++n)
         if (needs_sequences(kernels_[kernel_at(n)]->code.operation)) s.asked.push_back(kernel_at(n));
       s.repeats = s.repeats && (s.last - s.first >= fewest || !s.asked.empty());
     }
-    return segmentes;
+    return segments;
   };
-  forward_segmentes_ = cut(
+  forward_segments_ = cut(
       kernels_.size(), [](std::size_t n) { return n; }, false);
-  backward_segmentes_ = cut(
+  backward_segments_ = cut(
       active_.size(), [this](std::size_t n) { return active_[n]; }, true);
 }
 

@@ -115,18 +115,18 @@ class RuleOptimizer final : public Optimizer {
     for_runs(slice, 0, columns, [&](const Run& r) { k_->limit_norm(g + r.offset, r.count, squares, limit_); });
   }
 
-  // Calls body for the runs of elements to be worked on: all columns, or the lines that the step touched.
+  // Calls body for the runs of elements to be worked on: all columns, or the sparse rows of the step.
   template <class Body>
   void for_runs(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
     const Slice& s = p_->slices[slice];
     if (!s.sparse_gradient) return body(Run{s.offset + first_column * s.rows, columns * s.rows, false});
-    const auto& lines = p_->touched[slice];
-    const std::size_t size = s.lines_are_rows ? 1 : s.rows, repeats = s.lines_are_rows ? s.columns : 1;
+    const auto& rows = p_->sparse_rows[slice];
+    const std::size_t size = s.sparse_by_row ? 1 : s.rows, repeats = s.sparse_by_row ? s.columns : 1;
     for (std::size_t r = 0; r < repeats; ++r)
-      for (std::size_t i = 0; i < lines.size();) {
+      for (std::size_t i = 0; i < rows.size();) {
         const std::size_t first = i++;
-        while (i < lines.size() && lines[i] == lines[i - 1] + 1) ++i;
-        body(Run{s.offset + r * s.rows + lines[first] * size, (i - first) * size, true});
+        while (i < rows.size() && rows[i] == rows[i - 1] + 1) ++i;
+        body(Run{s.offset + r * s.rows + rows[first] * size, (i - first) * size, true});
       }
   }
 

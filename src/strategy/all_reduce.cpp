@@ -90,7 +90,7 @@ void AllReduce::keep_own_columns(float* owner_residual) const {
   for (std::size_t i = 0; i < parameters_.chunks.size(); ++i) {
     const GradientChunk& chunk = parameters_.chunks[i];
     if (buckets_[bucket_of(i)].sparse) {
-      buckets_[bucket_of(i)].sparse->keep_own_lines(owner_residual);
+      buckets_[bucket_of(i)].sparse->keep_own_rows(owner_residual);
       continue;
     }
     const Shard& mine = plan_.shard(i, me_);

@@ -30,7 +30,7 @@ void BlockSteps::start(Parameters& parameters) {
   block_.slices = parameters.slices;
   for (Slice& slice : block_.slices) slice.sparse_gradient = false;
   block_.chunks = parameters.chunks;
-  block_.touched.assign(parameters.slices.size(), {});
+  block_.sparse_rows.assign(parameters.slices.size(), {});
   block_.weights = FloatBuffer(parameters.size(), parameters.weights);
   block_.gradients = FloatBuffer(parameters.size(), parameters.weights);
   std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());

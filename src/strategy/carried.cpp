@@ -41,7 +41,7 @@ void CarriedColumns::lay_out() {
     Slice& slice = mine_.slices[s];
     if (slice.sparse_gradient && sparse_carrier(s) == me_) continue;
     slice.columns = 0;
-    slice.sparse_gradient = slice.lines_are_rows = false;
+    slice.sparse_gradient = slice.sparse_by_row = false;
   }
   for (std::size_t p = 0; p < whole_.chunks.size(); ++p) {
     GradientChunk chunk = whole_.chunks[p];
@@ -62,7 +62,7 @@ void CarriedColumns::lay_out() {
   }
   mine_.weights = FloatBuffer(size, whole_.gradients);
   mine_.gradients = FloatBuffer(size, whole_.gradients);
-  mine_.touched.assign(mine_.slices.size(), {});
+  mine_.sparse_rows.assign(mine_.slices.size(), {});
 }
 
 void CarriedColumns::plan_messages(std::size_t r) {
@@ -71,7 +71,7 @@ void CarriedColumns::plan_messages(std::size_t r) {
   const int tag = static_cast<int>(2 * r);
   if (plan.sparse) {
     const std::size_t slice = whole_.chunks[plan.first_chunk].slice;
-    run.sparse = std::make_unique<SparseShare>(comm_, whole_, slice, sparse_carrier(slice), tag);
+    run.sparse = std::make_unique<RowSparseBroadcast>(comm_, whole_, slice, sparse_carrier(slice), tag);
     return;
   }
   if (comm_.size() == 1) return;
@@ -94,8 +94,8 @@ void CarriedColumns::load_lists() {
   if (lists_known_at_ > 0) host_looks();
   for (std::size_t s = 0; s < mine_.slices.size(); ++s) {
     if (!mine_.slices[s].sparse_gradient) continue;
-    clear_lines(mine_.slices[s], mine_.touched[s], mine_.gradients);
-    mine_.touched[s] = whole_.touched[s];
+    clear_sparse_rows(mine_.slices[s], mine_.sparse_rows[s], mine_.gradients);
+    mine_.sparse_rows[s] = whole_.sparse_rows[s];
   }
 }
 
@@ -111,9 +111,9 @@ void CarriedColumns::load(std::size_t chunk) {
   host_looks();
   const float* from = place(whole_, chunk);
   float* to = place(mine_, chunk);
-  for (const std::uint32_t line : mine_.touched[own.slice])
-    for (std::size_t i = 0; i < slice.line_size(); ++i) {
-      const std::size_t at = slice.lines_are_rows ? line + i * slice.rows : line * slice.rows + i;
+  for (const std::uint32_t row : mine_.sparse_rows[own.slice])
+    for (std::size_t i = 0; i < slice.sparse_row_size(); ++i) {
+      const std::size_t at = slice.sparse_by_row ? row + i * slice.rows : row * slice.rows + i;
       to[at] = from[at];
     }
 }

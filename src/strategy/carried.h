@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "strategy/row_sparse_broadcast.h"
 #include "strategy/shard_plan.h"
-#include "strategy/sparse_share.h"
 #include "strategy/weight_kernels.h"
 #include "tutti/codec.h"
 #include "tutti/communicator.h"
@@ -30,7 +30,7 @@ class CarriedColumns {
   // Chunks from which on all lists of sparse gradients are known; 0 = there are none.
   std::size_t lists_known_at() const { return lists_known_at_; }
 
-  void load_lists();             // of the lines that the group has touched
+  void load_lists();             // of the sparse rows of the group
   void load(std::size_t chunk);  // the group's sum from the whole
   void advance();                // messages leave when they are complete
 
@@ -44,13 +44,13 @@ class CarriedColumns {
   void complete(std::size_t run);
   void store(std::size_t run);  // all columns into the whole
   void flush();                 // own messages have left
-  std::int64_t take_bytes();    // of messages within the group: floats, and numbers of lines
+  std::int64_t take_bytes();    // of messages within the group: floats, and numbers of rows
 
  private:
   struct Run {
     MessageBytes bytes;  // a section per carrier
     std::vector<std::unique_ptr<Transfer>> sends, receives;
-    std::unique_ptr<SparseShare> sparse;
+    std::unique_ptr<RowSparseBroadcast> sparse;
     std::uint64_t encoded = 0;  // mark of the codec behind the own section
     std::uint64_t stored = 0;   // and behind the last use of the others'
   };

@@ -16,7 +16,7 @@ namespace tutti {
 
 class LibrarySums : public Strategy {
  public:
-  // `remark` for a line about the exchange.
+  // `remark` for a row about the exchange.
   LibrarySums(Communicator& comm, std::string remark) : comm_(comm), metrics_(comm), remark_(std::move(remark)) {}
   void start(Parameters&) override;
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
@@ -36,7 +36,7 @@ class LibrarySums : public Strategy {
   std::string remark_;
   Parameters* parameters_ = nullptr;
   std::vector<std::size_t> chunks_;  // their numbers
-  std::vector<float> touching_;      // how many ranks have touched it, by line of the slices with a sparse gradient
+  std::vector<float> listed_;      // by sparse row: how many ranks list it
   ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
   ExchangeStats stats_;

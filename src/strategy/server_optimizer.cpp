@@ -83,17 +83,17 @@ std::span<float> part(std::vector<float>& whole, const ServerShard& shard, std::
 }  // namespace
 
 void OptimizerRule::apply(Parameters& shard, const UpdateTerms& terms) {
-  // Lines of sparse gradients that nobody touched are zero, and are left alone.
+  // Rows of sparse gradients that nobody sparse_rows are zero, and are left alone.
   for (std::size_t s = 0; s < shard.slices.size(); ++s) {
     const Slice& slice = shard.slices[s];
     if (!slice.sparse_gradient) continue;
-    shard.touched[s].clear();
+    shard.sparse_rows[s].clear();
     const float* g = shard.gradients.data() + slice.offset;
-    const std::size_t step = slice.lines_are_rows ? slice.rows : 1, next = slice.lines_are_rows ? 1 : slice.rows;
-    for (std::size_t line = 0; line < slice.lines(); ++line)
-      for (std::size_t i = 0; i < slice.line_size(); ++i)
-        if (g[line * next + i * step] != 0) {
-          shard.touched[s].push_back(static_cast<std::uint32_t>(line));
+    const std::size_t step = slice.sparse_by_row ? slice.rows : 1, next = slice.sparse_by_row ? 1 : slice.rows;
+    for (std::size_t row = 0; row < slice.sparse_row_count(); ++row)
+      for (std::size_t i = 0; i < slice.sparse_row_size(); ++i)
+        if (g[row * next + i * step] != 0) {
+          shard.sparse_rows[s].push_back(static_cast<std::uint32_t>(row));
           break;
         }
   }

@@ -108,7 +108,7 @@ ServerShard::ServerShard(const ServerShardPlan& plan, const Parameters& flat, st
   const std::size_t size = round_up(plan_.runs.back().local + plan_.runs.back().size());
   p_.weights = FloatBuffer(size);
   p_.gradients = FloatBuffer(size);
-  p_.touched.resize(p_.slices.size());
+  p_.sparse_rows.resize(p_.slices.size());
   scratch_ = FloatBuffer(plan_.largest_run);
   if (codec_->lossy()) residual_ = FloatBuffer(plan_.largest_run);
   slots_.resize(static_cast<std::size_t>(clients));

@@ -186,11 +186,11 @@ TEST_F(Agreement, ClearedLines) {
       compare(0, [&](Operands& d) {
         Slice s;
         s.offset = 16, s.rows = rows ? 13 : 300, s.columns = rows ? 300 : 13;
-        s.sparse_gradient = true, s.lines_are_rows = rows;
+        s.sparse_gradient = true, s.sparse_by_row = rows;
         const Floats values = random(s.offset + s.size() + 1, 1);
         FloatBuffer gradients(values.size(), d.backend.shared_memory());
         std::copy(values.begin(), values.end(), gradients.data());
-        d.backend.clear_lines(s, std::span(lines).first(listed), gradients);
+        d.backend.clear_sparse_rows(s, std::span(lines).first(listed), gradients);
         d.backend.finish();
         const auto left = gradients.span();
         d.results.assign(left.begin(), left.end());

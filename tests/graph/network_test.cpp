@@ -284,16 +284,16 @@ const Slice& slice_of(Network& n, std::string_view name, std::size_t& index) {
   throw std::runtime_error("no slice " + std::string(name));
 }
 
-// Whatever stands outside the listed lines must be zero, and every line with a gradient must be listed.
+// Whatever stands outside the listed rows must be zero, and every line with a gradient must be listed.
 void expect_listed(Network& n, const std::vector<std::uint32_t>& expected) {
   std::size_t index = 0;
   const Slice& s = slice_of(n, "E", index);
   const Parameters& p = n.parameters();
-  EXPECT_EQ(p.touched[index], expected);
-  for (std::uint32_t line = 0; line < s.lines(); ++line)
-    for (std::size_t d = 0; d < s.line_size(); ++d)
+  EXPECT_EQ(p.sparse_rows[index], expected);
+  for (std::uint32_t line = 0; line < s.sparse_row_count(); ++line)
+    for (std::size_t d = 0; d < s.sparse_row_size(); ++d)
       if (!std::binary_search(expected.begin(), expected.end(), line)) {
-        EXPECT_EQ(p.gradients.data()[s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d)], 0.0f);
+        EXPECT_EQ(p.gradients.data()[s.offset + (s.sparse_by_row ? d * s.rows + line : line * s.rows + d)], 0.0f);
       }
 }
 
@@ -315,7 +315,7 @@ TEST(Network, SparseGradientsAreZeroButForTheirLists) {
       std::size_t index = 0;
       const Slice& s = slice_of(*sparse, "E", index);
       EXPECT_TRUE(s.sparse_gradient);
-      EXPECT_EQ(s.lines_are_rows, transposed);
+      EXPECT_EQ(s.sparse_by_row, transposed);
       EXPECT_EQ(std::ranges::count(sparse->parameters().chunks, index, &Chunk::slice), 1);
       Announced sink;
       const double expected = dense->forward_backward(dense_words.data.batch, sink).criterion;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentes of a program: done at first, recorded the second time, repeated then; chunks are announced each time.
+// Segments of a program: done at first, recorded the second time, repeated then; chunks are announced each time.
 #include "graph/repeater.h"
 
 #include <gmock/gmock.h>

@@ -60,8 +60,8 @@ void expect_no_allocation(Transport transport, int ranks, int bits, bool async, 
     std::erase_if(p.chunks, [](const GradientChunk& chunk) { return chunk.slice == 4; });
     p.chunks.push_back({4, 0, 9000});
     p.slices[4].sparse_gradient = true;
-    p.touched.resize(5);
-    p.touched[4].reserve(9000);
+    p.sparse_rows.resize(5);
+    p.sparse_rows[4].reserve(9000);
     int number = 0;
     const auto strategy = make_strategy(o, comm);
     strategy->start(p);
@@ -72,9 +72,9 @@ void expect_no_allocation(Transport transport, int ranks, int bits, bool async, 
     StepMetrics metrics = training::metrics(comm.rank(), 0);
     const auto one_step = [&] {
       strategy->begin_step(10, sink);
-      p.touched[4].clear();
+      p.sparse_rows[4].clear();
       for (std::uint32_t line = 7u * static_cast<std::uint32_t>(++number % 3); line < 9000; line += 3)
-        p.touched[4].push_back(line);
+        p.sparse_rows[4].push_back(line);
       for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy->chunk_ready(i);
       strategy->finish_gradients(metrics);
     };

@@ -669,13 +669,13 @@ TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of({{8, 40}});
     p.slices[0].sparse_gradient = true;
-    p.touched.resize(1);
+    p.sparse_rows.resize(1);
     const auto strategy = make_strategy(averaging(1), comm);
     strategy->start(p);
     strategy->begin_epoch(0);
     Descent sink(p);
     strategy->begin_step(10, sink);
-    p.touched[0] = {static_cast<std::uint32_t>(comm.rank())};
+    p.sparse_rows[0] = {static_cast<std::uint32_t>(comm.rank())};
     for (std::size_t i = 0; i < 8; ++i) p.gradients.data()[8 * comm.rank() + i] = 8;
     strategy->chunk_ready(0);
     StepMetrics mine;

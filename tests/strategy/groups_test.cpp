@@ -157,7 +157,7 @@ std::vector<Left> train(const Course& run, const std::string& text) {
   run_ranks(run.ranks, [&](Communicator& comm) {
     Left left;
     Parameters p = parameters_of(kShapes, 3);
-    p.touched.resize(p.slices.size());
+    p.sparse_rows.resize(p.slices.size());
     const auto start = gradient(p, 77, 0, true);
     std::copy(start.begin(), start.end(), p.weights.data());
     const auto optimizer = make_optimizer(OptimizerOptions());
@@ -640,7 +640,7 @@ TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
       run_ranks(4, [&](Communicator& comm) {
         const auto me = static_cast<std::size_t>(comm.rank());
         Parameters p = parameters_of(kShapes, 3);
-        p.touched.resize(p.slices.size());
+        p.sparse_rows.resize(p.slices.size());
         const auto optimizer = make_optimizer(OptimizerOptions());
         optimizer->bind(p);
         auto s = make_strategy(o, comm);
@@ -779,7 +779,7 @@ TEST(Groups, TellTheBytesOfEachLevel) {
       SCOPED_TRACE(method + (grouped ? ", grouped" : ""));
       run_ranks(3, [&](Communicator& comm) {
         Parameters p = parameters_of(kShapes, 3);
-        p.touched.resize(p.slices.size());
+        p.sparse_rows.resize(p.slices.size());
         const auto s = make_strategy(options(method + (grouped ? ";groups=n:2" : "")), comm);
         s->start(p);
         Descent sink(p);

@@ -88,7 +88,7 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
   std::mutex mutex;
   run_ranks(run.ranks, [&](Communicator& comm) {
     Parameters p = parameters_of(run.shapes);
-    p.touched.resize(p.slices.size());
+    p.sparse_rows.resize(p.slices.size());
     const auto start = gradient(p, 77, 0, true);
     std::copy(start.begin(), start.end(), p.weights.data());
     const auto optimizer = make_optimizer(run.optimizer);

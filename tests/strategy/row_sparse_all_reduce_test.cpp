@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse gradients: the same bits as the dense exchange in 32 bits, the quantiser of the reference on the touched lines
+// Sparse gradients: the same bits as the dense exchange in 32 bits, the quantiser of the reference on the sparse rows
 // otherwise; lists of every form, any number of ranks, asynchronous too.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using Lists = std::vector<std::vector<std::uint32_t>>;  // by slice
 struct Course {
   int ranks = 2, steps = 4, bits = 32;
   bool sparse = true;  // false: the same gradients, exchanged as dense ones
-  double share = 0.1;  // of the lines that a rank touches
+  double share = 0.1;  // of the rows that a rank touches
   bool async = false;
   std::vector<int> empty_ranks = {};
   int group_size = 0;         // groups of so many sum in full; 0 = there are none
@@ -28,12 +28,12 @@ struct Course {
   bool library = false;       // sums by the MPI library
 };
 
-// Between dense slices, one whose lines are columns, one whose lines are rows, and a vector of single elements.
+// Between dense slices, one whose rows are columns, one whose rows are rows, and a vector of single elements.
 Parameters parameters(const Course& run) {
   Parameters p = parameters_of({{33, 7}, {9, 1000}, {200, 1}, {70, 13}, {3000, 1}, {5, 5}}, 5000);
-  p.touched.resize(p.slices.size());
+  p.sparse_rows.resize(p.slices.size());
   for (const std::size_t s : {1u, 3u, 4u}) p.slices[s].sparse_gradient = run.sparse;
-  for (const std::size_t s : {3u, 4u}) p.slices[s].lines_are_rows = true;
+  for (const std::size_t s : {3u, 4u}) p.slices[s].sparse_by_row = true;
   return p;
 }
 
@@ -42,7 +42,7 @@ struct Local {
   Lists lists;
 };
 
-// What a rank computes in a step; -0 among the values, and lines that are listed although they are all zero.
+// What a rank computes in a step; -0 among the values, and rows that are listed although they are all zero.
 Local local(const Course& run, const Parameters& p, int rank, int step) {
   Local l{gradient(p, rank, step), Lists(p.slices.size())};
   const bool empty = std::find(run.empty_ranks.begin(), run.empty_ranks.end(), rank) != run.empty_ranks.end();
@@ -55,14 +55,14 @@ Local local(const Course& run, const Parameters& p, int rank, int step) {
   for (const std::size_t index : {1u, 3u, 4u}) {
     const Slice& s = p.slices[index];
     std::fill_n(sparse.begin() + static_cast<std::ptrdiff_t>(s.offset), s.size(), 0.0f);
-    for (std::uint32_t line = 0; line < s.lines() && !empty; ++line) {
-      // Runs of neighbours and single lines.
-      if (static_cast<double>(random() % 1000) >= run.share * 1000 && (line % 7 != 3 || random() % 2)) continue;
+    for (std::uint32_t row = 0; row < s.sparse_row_count() && !empty; ++row) {
+      // Runs of neighbours and single rows.
+      if (static_cast<double>(random() % 1000) >= run.share * 1000 && (row % 7 != 3 || random() % 2)) continue;
       if (run.share < 0.001) continue;
-      l.lists[index].push_back(line);
-      for (std::size_t d = 0; d < s.line_size(); ++d) {
-        const std::size_t at = s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d);
-        sparse[at] = line % 11 == 5 ? 0 : l.gradient[at];
+      l.lists[index].push_back(row);
+      for (std::size_t d = 0; d < s.sparse_row_size(); ++d) {
+        const std::size_t at = s.offset + (s.sparse_by_row ? d * s.rows + row : row * s.rows + d);
+        sparse[at] = row % 11 == 5 ? 0 : l.gradient[at];
       }
     }
   }
@@ -76,8 +76,8 @@ void step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const Lo
   p.gradients.memory().finish();
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     if (!p.slices[s].sparse_gradient) continue;
-    clear_lines(p.slices[s], p.touched[s], p.gradients);
-    p.touched[s] = l.lists[s];
+    clear_sparse_rows(p.slices[s], p.sparse_rows[s], p.gradients);
+    p.sparse_rows[s] = l.lists[s];
     const float* g = p.gradients.data() + p.slices[s].offset;
     EXPECT_TRUE(std::all_of(g, g + p.slices[s].size(), [](float v) { return v == 0; })) << "lists name all that is set";
   }
@@ -103,7 +103,7 @@ class ListCollector : public ReducedGradientSink {
   void global_ready(std::size_t chunk, std::int64_t columns) override {
     if (chunk == 0) lists.emplace_back(parameters_.slices.size());
     const std::size_t slice = parameters_.chunks[chunk].slice;
-    lists.back()[slice] = parameters_.touched[slice];
+    lists.back()[slice] = parameters_.sparse_rows[slice];
     collector_.global_ready(chunk, columns);
   }
   const std::vector<std::vector<float>>& sums() const { return collector_.sums; }
@@ -196,7 +196,7 @@ TEST(RowSparseAllReduce, ThirtyTwoBitsHaveTheBitsOfTheDenseExchange) {
       }
 }
 
-TEST(RowSparseAllReduce, SumsByTheLibraryAreListedWhereAnyRankHasTouched) {
+TEST(RowSparseAllReduce, SumsByTheLibraryListRowsOfAnyRank) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const double share : {0.0, 0.1, 1.0}) {
       Course run{.ranks = ranks, .steps = 3, .share = share, .library = true};
@@ -248,7 +248,7 @@ TEST(RowSparseAllReduce, RanksWithoutSamples) {
   }
 }
 
-TEST(RowSparseAllReduce, SendsInProportionToWhatIsTouched) {
+TEST(RowSparseAllReduce, SendsInProportionToSparseRows) {
   Course run{.ranks = 3, .share = 0.001};
   const auto few = train(run).bytes;
   run.share = 1;
@@ -256,13 +256,13 @@ TEST(RowSparseAllReduce, SendsInProportionToWhatIsTouched) {
   run.sparse = false;
   const auto dense = train(run).bytes;
   EXPECT_LT(few, dense / 3);
-  // Everything touched costs what the dense exchange does and the first messages of three lists.
+  // Everything sparse_rows costs what the dense exchange does and the first messages of three lists.
   EXPECT_GT(all, dense);
   EXPECT_LE(all, dense + run.steps * 3 * 2 * 3 * 1024);
 }
 
-// The touched lines of a rank are quantised with its residual, the sums at the owner; other residuals wait.
-TEST(RowSparseAllReduce, FewBitsFollowTheReferenceOnTouchedLines) {
+// The sparse rows of a rank are quantised with its residual, the sums at the owner; other residuals wait.
+TEST(RowSparseAllReduce, FewBitsFollowTheReferenceOnSparseRows) {
   for (const int ranks : {1, 2, 3, 4})
     for (const int bits : {1, 4})
       for (const bool async : {false, true}) {
@@ -277,37 +277,37 @@ TEST(RowSparseAllReduce, FewBitsFollowTheReferenceOnTouchedLines) {
           for (int r = 0; r < ranks; ++r) locals.push_back(local(run, p, r, t));
           for (const std::size_t index : {1u, 3u, 4u}) {
             const Slice& s = p.slices[index];
-            const auto at = [&](std::uint32_t line, std::size_t d) {
-              return s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d);
+            const auto at = [&](std::uint32_t row, std::size_t d) {
+              return s.offset + (s.sparse_by_row ? d * s.rows + row : row * s.rows + d);
             };
-            const auto quantised = [&](std::uint32_t line, const std::vector<float>& values, std::vector<float>& rest) {
+            const auto quantised = [&](std::uint32_t row, const std::vector<float>& values, std::vector<float>& rest) {
               std::vector<float> r;
-              for (std::size_t d = 0; d < s.line_size(); ++d) r.push_back(rest[at(line, d)]);
+              for (std::size_t d = 0; d < s.sparse_row_size(); ++d) r.push_back(rest[at(row, d)]);
               const auto column = reference::quantize({bits}, values, r);
-              for (std::size_t d = 0; d < s.line_size(); ++d) rest[at(line, d)] = r[d];
+              for (std::size_t d = 0; d < s.sparse_row_size(); ++d) rest[at(row, d)] = r[d];
               return column.values;
             };
-            for (const auto line : lists[index]) {
-              std::vector<float> sum(s.line_size());
+            for (const auto row : lists[index]) {
+              std::vector<float> sum(s.sparse_row_size());
               for (int r = 0; r < ranks; ++r) {
                 const Local& l = locals[static_cast<std::size_t>(r)];
-                if (!std::binary_search(l.lists[index].begin(), l.lists[index].end(), line)) continue;
+                if (!std::binary_search(l.lists[index].begin(), l.lists[index].end(), row)) continue;
                 std::vector<float> values;
-                for (std::size_t d = 0; d < s.line_size(); ++d) values.push_back(l.gradient[at(line, d)]);
-                const auto sent = quantised(line, values, residual[static_cast<std::size_t>(r)]);
+                for (std::size_t d = 0; d < s.sparse_row_size(); ++d) values.push_back(l.gradient[at(row, d)]);
+                const auto sent = quantised(row, values, residual[static_cast<std::size_t>(r)]);
                 for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += sent[d];
               }
-              if (ranks > 1) sum = quantised(line, sum, owner);
+              if (ranks > 1) sum = quantised(row, sum, owner);
               for (std::size_t d = 0; d < sum.size(); ++d)
-                ASSERT_EQ(result.sums[static_cast<std::size_t>(t)][at(line, d)], sum[d])
-                    << ranks << " ranks, " << bits << " bits, step " << t << ", slice " << index << ", line " << line;
+                ASSERT_EQ(result.sums[static_cast<std::size_t>(t)][at(row, d)], sum[d])
+                    << ranks << " ranks, " << bits << " bits, step " << t << ", slice " << index << ", row " << row;
             }
           }
         }
       }
 }
 
-// 1 bit, then 32: the first step in 32 bits lists and delivers every line that something was held back of.
+// 1 bit, then 32: the first step in 32 bits lists and delivers every row that something was held back of.
 TEST(RowSparseAllReduce, ChangingToThirtyTwoBitsDeliversTheResiduals) {
   for (const int ranks : {1, 3}) {
     const Course run{.ranks = ranks, .share = 0.2};

@@ -66,7 +66,7 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) override;
   void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) override;
   void densify(const SparseView& x, std::size_t dim, float* y) override;
-  void clear_lines(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients) override;
+  void clear_sparse_rows(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients) override;
 
   void map(UnaryOp, const float* x, float* y, std::size_t count, Element) override;
   void map_gradient(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t count,

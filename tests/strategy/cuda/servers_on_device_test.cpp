@@ -56,7 +56,7 @@ class Rank {
   Rank(ParallelTrainOptions o, Communicator& comm)
       : comm_(comm), p_(parameters_of(kShapes, 3)), optimizer_(make_optimizer(OptimizerOptions())), sink_(*optimizer_) {
     if (!is_host(p_.weights.memory())) o.put_on_device();
-    p_.touched.resize(p_.slices.size());
+    p_.sparse_rows.resize(p_.slices.size());
     write(gradient(p_, 77, 0), p_.weights);
     optimizer_->bind(p_);
     strategy_ = make_strategy(o, comm);

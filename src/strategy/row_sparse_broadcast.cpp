@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two messages, because the number of lines must be known before they can come.
-#include "strategy/sparse_share.h"
+// Two messages, because the number of rows must be known before they can come.
+#include "strategy/row_sparse_broadcast.h"
 
 #include <algorithm>
 #include <cassert>
@@ -9,16 +9,16 @@
 
 namespace tutti {
 
-SparseShare::SparseShare(Communicator& group, Parameters& whole, std::size_t slice, int carrier, int tag)
+RowSparseBroadcast::RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int carrier, int tag)
     : comm_(group),
       whole_(whole),
       slice_(slice),
-      lines_(whole.slices[slice].lines()),
-      line_size_(whole.slices[slice].line_size()),
+      rows_(whole.slices[slice].sparse_row_count()),
+      row_size_(whole.slices[slice].sparse_row_size()),
       carrier_(carrier),
-      message_(new std::byte[bytes_for(lines_)]) {
+      message_(new std::byte[bytes_for(rows_)]) {
   const std::span<std::byte> head = std::as_writable_bytes(std::span(&count_, 1)),
-                             body(message_.get(), bytes_for(lines_));
+                             body(message_.get(), bytes_for(rows_));
   for (int r = 0; r < comm_.size(); ++r) {
     if (r == carrier_ || (comm_.rank() != carrier_ && r != comm_.rank())) continue;
     const bool sends = comm_.rank() == carrier_;
@@ -27,87 +27,87 @@ SparseShare::SparseShare(Communicator& group, Parameters& whole, std::size_t sli
   }
 }
 
-std::size_t SparseShare::bytes_for(std::size_t lines) const {
-  return lines * (sizeof(std::uint32_t) + line_size_ * sizeof(float));
+std::size_t RowSparseBroadcast::bytes_for(std::size_t rows) const {
+  return rows * (sizeof(std::uint32_t) + row_size_ * sizeof(float));
 }
 
-void SparseShare::arm() {
+void RowSparseBroadcast::arm() {
   if (comm_.rank() == carrier_ || std::exchange(armed_, true)) return;
   here_ = false;
   heads_[0]->start();
 }
 
-void SparseShare::pack(const Slice& slice, const Parameters& from) {
-  const auto& lines = from.touched[slice_];
+void RowSparseBroadcast::pack(const Slice& slice, const Parameters& from) {
+  const auto& rows = from.sparse_rows[slice_];
   const float* base = from.gradients.data() + slice.offset;
-  std::memcpy(message_.get(), lines.data(), lines.size() * sizeof(std::uint32_t));
-  std::byte* to = message_.get() + lines.size() * sizeof(std::uint32_t);
-  for (const std::uint32_t line : lines)
-    for (std::size_t i = 0; i < line_size_; ++i, to += sizeof(float)) {
-      const std::size_t at = slice.lines_are_rows ? line + i * slice.rows : line * line_size_ + i;
+  std::memcpy(message_.get(), rows.data(), rows.size() * sizeof(std::uint32_t));
+  std::byte* to = message_.get() + rows.size() * sizeof(std::uint32_t);
+  for (const std::uint32_t row : rows)
+    for (std::size_t i = 0; i < row_size_; ++i, to += sizeof(float)) {
+      const std::size_t at = slice.sparse_by_row ? row + i * slice.rows : row * row_size_ + i;
       std::memcpy(to, base + at, sizeof(float));
     }
 }
 
-void SparseShare::send(const Parameters& from) {
+void RowSparseBroadcast::send(const Parameters& from) {
   assert(comm_.rank() == carrier_);
-  count_ = static_cast<std::int64_t>(from.touched[slice_].size());
+  count_ = static_cast<std::int64_t>(from.sparse_rows[slice_].size());
   pack(from.slices[slice_], from);
-  const std::size_t bytes = bytes_for(from.touched[slice_].size());
+  const std::size_t bytes = bytes_for(from.sparse_rows[slice_].size());
   for (auto& t : heads_) t->start();
   for (auto& t : bodies_) t->start(bytes);
   bytes_ += static_cast<std::int64_t>((bytes + sizeof count_) * heads_.size());
   here_ = true;
 }
 
-void SparseShare::receive_lines() { bodies_[0]->start(bytes_for(static_cast<std::size_t>(count_))); }
+void RowSparseBroadcast::receive_rows() { bodies_[0]->start(bytes_for(static_cast<std::size_t>(count_))); }
 
-bool SparseShare::try_complete() {
+bool RowSparseBroadcast::try_complete() {
   if (here_) return true;
   if (comm_.rank() == carrier_) return false;
   if (armed_) {
     if (!heads_[0]->done()) return false;
     armed_ = false;
-    receive_lines();
+    receive_rows();
   }
   return here_ = bodies_[0]->done();
 }
 
-void SparseShare::complete() {
+void RowSparseBroadcast::complete() {
   if (here_) return;
   assert(comm_.rank() != carrier_);
   if (std::exchange(armed_, false)) {
     heads_[0]->wait();
-    receive_lines();
+    receive_rows();
   }
   bodies_[0]->wait();
   here_ = true;
 }
 
-void SparseShare::store() {
+void RowSparseBroadcast::store() {
   assert(here_);
   here_ = false;
   const Slice& slice = whole_.slices[slice_];
   float* base = whole_.gradients.data() + slice.offset;
-  auto& listed = whole_.touched[slice_];
+  auto& listed = whole_.sparse_rows[slice_];
   // Of another minibatch perhaps, where sums come one behind.
-  clear_lines(slice, listed, whole_.gradients);
+  clear_sparse_rows(slice, listed, whole_.gradients);
   listed.resize(static_cast<std::size_t>(count_));
   std::memcpy(listed.data(), message_.get(), listed.size() * sizeof(std::uint32_t));
   const std::byte* from = message_.get() + listed.size() * sizeof(std::uint32_t);
-  for (const std::uint32_t line : listed)
-    for (std::size_t i = 0; i < line_size_; ++i, from += sizeof(float)) {
-      const std::size_t at = slice.lines_are_rows ? line + i * slice.rows : line * line_size_ + i;
+  for (const std::uint32_t row : listed)
+    for (std::size_t i = 0; i < row_size_; ++i, from += sizeof(float)) {
+      const std::size_t at = slice.sparse_by_row ? row + i * slice.rows : row * row_size_ + i;
       std::memcpy(base + at, from, sizeof(float));
     }
 }
 
-void SparseShare::flush() {
+void RowSparseBroadcast::flush() {
   if (comm_.rank() != carrier_) return;
   for (auto& t : heads_) t->wait();
   for (auto& t : bodies_) t->wait();
 }
 
-std::int64_t SparseShare::take_bytes() { return std::exchange(bytes_, 0); }
+std::int64_t RowSparseBroadcast::take_bytes() { return std::exchange(bytes_, 0); }
 
 }  // namespace tutti

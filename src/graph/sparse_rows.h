@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// touched.h -- which lines of a weight a minibatch's sparse inputs touch. Listed before the forward pass, so that a
+// sparse_rows.h -- which rows of a weight a minibatch's sparse inputs touch. Listed before the forward pass, so that a
 // strategy can tell the other ranks while the network computes.
 #pragma once
 
@@ -7,30 +7,30 @@
 #include <string>
 #include <vector>
 
-#include "base/line_set.h"
+#include "base/row_set.h"
 #include "tutti/backend.h"
 #include "tutti/parameters.h"
 #include "tutti/reader.h"
 
 namespace tutti::graph {
 
-class TouchedLines {
+class SparseRows {
  public:
-  // A sparse input that the weight of `slice` is multiplied with; each of its indices touches `lines` lines in a row.
+  // A sparse input that the weight of `slice` is multiplied with; each of its indices touches `rows` rows in a row.
   struct Source {
     std::size_t slice = 0;
     std::string input;
-    std::size_t lines = 1;
+    std::size_t rows = 1;
   };
   void bind(std::vector<Source> sources, Parameters&);
-  // Zeroes the gradients of all lines that are listed, in the backend's queue, then lists those of this share.
+  // Zeroes the gradients of all rows that are listed, in the backend's queue, then lists those of this share.
   void list(const std::vector<StreamInfo>&, const Batch&, Parameters&, Backend&);
 
  private:
-  void add(const StreamData&, std::size_t lines);
+  void add(const StreamData&, std::size_t rows);
 
   std::vector<Source> sources_;  // ordered by slice
-  LineSet set_;
+  RowSet set_;
 };
 
 }  // namespace tutti::graph

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_share.h -- the lines of one sparse gradient from the rank of a group that carries it to the others.
+// row_sparse_broadcast.h -- the rows of one sparse gradient from the rank of a group that carries it to the others.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace tutti {
 
-class SparseShare {
+class RowSparseBroadcast {
  public:
   // Uses `tag` and the one after it.
-  SparseShare(Communicator& group, Parameters& whole, std::size_t slice, int carrier, int tag);
+  RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int carrier, int tag);
 
   void arm();
-  // The lines that `from` lists for the slice, which has the same shape there.
+  // The rows that `from` lists for the slice, which has the same shape there.
   void send(const Parameters& from);
   bool try_complete();
   void complete();
@@ -25,15 +25,15 @@ class SparseShare {
   std::int64_t take_bytes();
 
  private:
-  std::size_t bytes_for(std::size_t lines) const;
+  std::size_t bytes_for(std::size_t rows) const;
   void pack(const Slice& slice, const Parameters& from);
-  void receive_lines();
+  void receive_rows();
 
   Communicator& comm_;
   Parameters& whole_;
-  const std::size_t slice_, lines_, line_size_;
+  const std::size_t slice_, rows_, row_size_;
   const int carrier_;
-  std::int64_t count_ = 0;                // lines that travel
+  std::int64_t count_ = 0;                // rows that travel
   std::unique_ptr<std::byte[]> message_;  // their numbers, then their values; unwritten pages take no memory
   std::vector<std::unique_ptr<Transfer>> heads_, bodies_;
   bool armed_ = false, here_ = false;
