@@ -122,7 +122,7 @@ struct Loss {
 
 // Which elements are dropped is a pure function of the seed, the number of the sample and the place of the element in
 // it: both directions see the same mask, and so does every number of ranks. Seed and numbers change from step to step
-// and are in backend memory, so a recorded step that is replayed reads the values of the current step.
+// and are in backend memory, so a captured step that is replayed reads the values of the current step.
 struct DropoutMask {
   const std::uint64_t* seed = nullptr;
   const std::int64_t* samples = nullptr;  // by column
@@ -246,8 +246,8 @@ class Backend {
   virtual bool fuses_recurrent_inputs() const { return false; }
   // Of the pointers it counts only which are null.
   virtual std::size_t recurrent_layer_workspace(const RecurrentLayer&) = 0;
-  // Before recurrent_layer(), which may be repeated from a recording as long as the layer is the same: what it needs of
-  // the host.
+  // Before recurrent_layer(), which may be repeated from a captured graph as long as the layer is the same: what it
+  // needs of the host.
   virtual void tell_recurrent_layer(const RecurrentLayer&) {}
   virtual void recurrent_layer(const RecurrentLayer&) = 0;
   virtual void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) = 0;

@@ -30,7 +30,7 @@ void TrainOptions::describe(config::Fields& f) {
   f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
   describe_compute_type(f, compute_type);
   f("cudaGraphs", cuda_graphs,
-    "a GPU repeats steps of the same shape from a recording; false tells it everything anew");
+    "a GPU repeats steps of the same shape from a CUDA graph; false launches every kernel by itself");
   f("lossScale", loss_scale, "of computeType = float16: by what gradients are multiplied on their way; auto finds it");
   if (!LossScale::parse(loss_scale))
     f.problem("lossScale", fmt::format("'{}' is no scale", loss_scale),

@@ -55,7 +55,7 @@ struct Instruction {
   std::size_t random_index = 0;  // which of the nodes that draw random numbers
 };
 
-// How many sizes of shares are known at a time, by plans and recordings: whole minibatches and the last one of an
+// How many sizes of shares are known at a time, by plans and captured graphs: whole minibatches and the last one of an
 // epoch, in one part or several; lengths of sequences in some buckets. Those that come again after more others than
 // that are strangers.
 constexpr std::size_t most_shapes = 16;
@@ -141,8 +141,8 @@ class Kernel {
   virtual void forward(Run&) const = 0;
   // Writes the gradients of the inputs whose `write` is not none.
   virtual void backward(Run&) const {}
-  // Before forward, which may be repeated from a recording: what changes from step to step though sizes and places do
-  // not. `told_bytes` of it are written, and lie in memory of the backend, where told() points, until the next step.
+  // Before forward, which may be repeated from a captured graph: what changes from step to step though sizes and places
+  // do not. `told_bytes` of it are written, and lie in memory of the backend, where told() points, until the next step.
   virtual void tell(Run&, std::byte*) const {}
   // Asked of what goes step by step: whether the calls follow from the numbers of sequences that go on, step by step.
   virtual bool repeats(const Run&) const { return true; }

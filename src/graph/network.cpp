@@ -50,8 +50,8 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
                                         .winograd = options.winograd,
                                         .image_layouts = options.image_layouts,
                                         .half_values = options.half_values});
-    if (auto* recorder = dynamic_cast<Recorder*>(backend.get()); recorder && options.repeat_steps)
-      training->repeater.use(*recorder);
+    if (auto* capture = dynamic_cast<GraphCapture*>(backend.get()); capture && options.repeat_steps)
+      training->replay.use(*capture);
     lay_out_parameters();
   }
   lay_out_state();

@@ -43,7 +43,7 @@ struct Executable {
   }
   graph::Program program;
   graph::Run run;
-  graph::Repeater repeater;
+  graph::SegmentReplay replay;
   std::vector<std::size_t> roots;
   std::vector<DeviceBuffer> dense;       // by tensor: streams uploaded, sparse ones that are read as dense values
   graph::PackedInputs packed;            // of programs that work in packed order

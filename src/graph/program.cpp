@@ -297,7 +297,7 @@ void Program::find_ready() {
       if (code_.tensors[t].trained && last[t] == none) add(t);
 }
 
-void Program::forward(Run& run, Repeater* repeater) const {
+void Program::forward(Run& run, SegmentReplay* replay) const {
   for (std::size_t n = 0; n < forward_segments_.size(); ++n) {
     const Segment& s = forward_segments_[n];
     if (!s.repeats) {
@@ -311,7 +311,10 @@ void Program::forward(Run& run, Repeater* repeater) const {
     const auto work = [&] {
       for (std::size_t i = s.first; i < s.last; ++i) i = forward_one(run, i);
     };
-    repeater&& repeats(run, s) ? repeater->run(n, run, work) : work();
+    if (replay && repeats(run, s))
+      replay->run(n, run, work);
+    else
+      work();
   }
 }
 
@@ -392,13 +395,16 @@ void Program::backward_segment(Run& run, const Segment& s) const {
   }
 }
 
-void Program::backward(Run& run, Repeater* repeater) const {
+void Program::backward(Run& run, SegmentReplay* replay) const {
   if (!code_.tensors[criterion_->tensor].trained)
     run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
   for (std::size_t n = 0; n < backward_segments_.size(); ++n) {
     const Segment& s = backward_segments_[n];
     const auto work = [&] { backward_segment(run, s); };
-    repeater&& repeats(run, s) ? repeater->run(forward_segments_.size() + n, run, work) : work();
+    if (replay && repeats(run, s))
+      replay->run(forward_segments_.size() + n, run, work);
+    else
+      work();
   }
   std::size_t flowing = 0;
   for (const auto& tensors : completes_) flowing += tensors.size();

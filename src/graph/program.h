@@ -11,7 +11,7 @@
 #include "graph/loop_run.h"
 #include "graph/lower.h"
 #include "graph/memory_plan.h"
-#include "graph/repeater.h"
+#include "graph/segment_replay.h"
 
 namespace tutti::graph {
 
@@ -33,13 +33,13 @@ class Program {
   std::size_t planned_columns() const { return columns_; }
   std::size_t memory() const { return memory_; }  // floats
 
-  // With a repeater: segments that it has recorded are repeated; begin() of it comes before forward.
-  void forward(Run& run, Repeater* repeater = nullptr) const;
+  // With a replay: segments that it has captured are repeated; begin() of it comes before forward.
+  void forward(Run& run, SegmentReplay* replay = nullptr) const;
   // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
   // none.
   std::string first_not_finite(Run& run) const;
   // Announces the chunks of parameters as they become complete, in the last part of a share.
-  void backward(Run& run, Repeater* repeater = nullptr) const;
+  void backward(Run& run, SegmentReplay* replay = nullptr) const;
   // Lets a rank without columns take part in the sums of synchronized kernels.
   void join_forward(Run& run) const;
   void join_backward(Run& run) const;

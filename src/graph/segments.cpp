@@ -28,8 +28,8 @@ bool Program::repeats(std::size_t kernel) const {
   return true;
 }
 
-// A segment of a few calls is not worth a recording; what goes step by step makes many. Backward is cut where much has
-// become complete, so that chunks can travel while the rest is computed.
+// A segment of a few calls is not worth a captured graph; what goes step by step makes many. Backward is cut where much
+// has become complete, so that chunks can travel while the rest is computed.
 void Program::find_segments() {
   constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
   const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {

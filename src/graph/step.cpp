@@ -329,14 +329,14 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
     e.run.sum_over_ranks = m.mode.sum_over_ranks ? &m.mode.sum_over_ranks : nullptr;
-    e.repeater.begin(e.run);
-    e.program.forward(e.run, &e.repeater);
+    e.replay.begin(e.run);
+    e.program.forward(e.run, &e.replay);
     if (m.late)
       m.keep_results(e);
     else
       untold = {parts[p], m.backend->mark()};
     if (m.backend->is_host() || e.run.sum_over_ranks) tell();
-    e.program.backward(e.run, &e.repeater);
+    e.program.backward(e.run, &e.replay);
     tell();
     e.run.sum_over_ranks = nullptr;
   }

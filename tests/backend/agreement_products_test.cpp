@@ -4,7 +4,7 @@
 #include <span>
 
 #include "agreement.h"
-#include "tutti/recorder.h"
+#include "tutti/graph_capture.h"
 
 namespace tutti::agreement_products_test {
 namespace {
@@ -78,7 +78,7 @@ TEST_F(Agreement, SumsBehindProductsComeOutTheSameEveryTime) {
   });
 }
 
-// A recording of a size for which the library writes no mask, repeated after another size for which it has.
+// A capture of a size for which the library writes no mask, repeated after another size for which it has.
 TEST_F(Agreement, MasksBelongToASize) {
   const std::size_t n = 128, k = 16;
   compare(1e-6, [&](Operands& d) {
@@ -89,10 +89,10 @@ TEST_F(Agreement, MasksBelongToASize) {
       d.backend.gemm_bias({.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n}, UnaryOp::relu, of, b, bias, y, mask);
     };
     forward(1, a);
-    auto* const recorder = dynamic_cast<Recorder*>(&d.backend);
-    const auto recording = recorder ? recorder->record([&] { forward(1, a); }) : nullptr;
+    auto* const capture = dynamic_cast<GraphCapture*>(&d.backend);
+    const auto captured = capture ? capture->capture([&] { forward(1, a); }) : nullptr;
     forward(3, others);
-    if (!recording || !recording->repeat()) forward(1, a);
+    if (!captured || !captured->launch()) forward(1, a);
     float *dy = d.put(whole(k, 5)), *dx = d.put(Floats(n)), *sums = d.put(Floats(n));
     const Gemm back{.transpose_b = true, .m = 1, .n = n, .k = k, .lda = k, .ldb = k, .ldc = n};
     d.backend.gemm_relu_gradient(back, dy, b, y, mask, dx, sums);

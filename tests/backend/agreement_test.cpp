@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tutti/class_loss.h"
-#include "tutti/recorder.h"
+#include "tutti/graph_capture.h"
 
 namespace tutti::agreement_test {
 namespace {
@@ -67,8 +67,8 @@ TEST_F(Agreement, UploadsKeepTheOrder) {
 }
 
 TEST_F(Agreement, CallsAreRecordedAndRepeated) {
-  auto* const recorder = dynamic_cast<Recorder*>(gpu.get());
-  ASSERT_TRUE(recorder);
+  auto* const capture = dynamic_cast<GraphCapture*>(gpu.get());
+  ASSERT_TRUE(capture);
   constexpr std::size_t n = 1000;
   const Floats start = random(n, 1), other = random(n, 2);
   Operands operands(*gpu);
@@ -88,29 +88,29 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   const Floats twice = values(x);
   gpu->upload(start.data(), x, n);
 
-  auto recording = recorder->record(work);
-  ASSERT_TRUE(recording);
+  auto captured = capture->capture(work);
+  ASSERT_TRUE(captured);
   EXPECT_EQ(values(x), start) << "noted, not made";
-  EXPECT_TRUE(recording->repeat());
+  EXPECT_TRUE(captured->launch());
   EXPECT_EQ(values(x), once);
-  EXPECT_TRUE(recording->repeat());
+  EXPECT_TRUE(captured->launch());
   EXPECT_EQ(values(x), twice);
 
   // The same calls with other places, and other calls.
   float* const first = std::exchange(x, operands.put(start));
-  recording = recorder->record(work);
-  ASSERT_TRUE(recording && recording->repeat());
+  captured = capture->capture(work);
+  ASSERT_TRUE(captured && captured->launch());
   EXPECT_EQ(values(x), once);
   EXPECT_EQ(values(first), twice);
-  recording = recorder->record([&] { gpu->fill(3, y, n); });
-  ASSERT_TRUE(recording && recording->repeat());
+  captured = capture->capture([&] { gpu->fill(3, y, n); });
+  ASSERT_TRUE(captured && captured->launch());
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
   // What waits, or brings values of the host.
-  EXPECT_FALSE(recorder->record([&] { gpu->finish(); }));
-  EXPECT_FALSE(recorder->record([&] { gpu->fill(1, x, n), gpu->upload(start.data(), y, n); }));
-  EXPECT_FALSE(recorder->record([&] { gpu->gather_columns(std::vector<std::int32_t>{1, 0}, 1, x, y); }));
-  EXPECT_EQ(recorder->obstacle(), "") << "that is by design";
+  EXPECT_FALSE(capture->capture([&] { gpu->finish(); }));
+  EXPECT_FALSE(capture->capture([&] { gpu->fill(1, x, n), gpu->upload(start.data(), y, n); }));
+  EXPECT_FALSE(capture->capture([&] { gpu->gather_columns(std::vector<std::int32_t>{1, 0}, 1, x, y); }));
+  EXPECT_EQ(capture->obstacle(), "") << "that is by design";
   EXPECT_EQ(values(x), once);
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
@@ -118,19 +118,19 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   const auto product = [&] {
     gpu->gemm_bias({.m = 6, .n = 8, .k = 4, .lda = 4, .ldb = 8, .ldc = 8}, UnaryOp::relu, y, z, y, x, nullptr);
   };
-  EXPECT_FALSE(recorder->record(product));
-  EXPECT_EQ(recorder->obstacle(), "an algorithm has to be chosen first");
+  EXPECT_FALSE(capture->capture(product));
+  EXPECT_EQ(capture->obstacle(), "an algorithm has to be chosen first");
   product();
-  EXPECT_TRUE(recorder->record(product)) << recorder->obstacle();
+  EXPECT_TRUE(capture->capture(product)) << capture->obstacle();
 
-  recording = recorder->record(work);
-  EXPECT_TRUE(recording && recording->repeat());
+  captured = capture->capture(work);
+  EXPECT_TRUE(captured && captured->launch());
   gpu->release(gpu->allocate(1));
-  EXPECT_FALSE(recording->repeat()) << "it might use memory that is gone";
+  EXPECT_FALSE(captured->launch()) << "it might use memory that is gone";
 }
 
-TEST_F(Agreement, ConvolutionsAreRecorded) {
-  auto* const recorder = dynamic_cast<Recorder*>(gpu.get());
+TEST_F(Agreement, ConvolutionsAreCaptured) {
+  auto* const capture = dynamic_cast<GraphCapture*>(gpu.get());
   const ImageWindow window{2, {5, 6, 1}, {5, 6, 1}, {3, 3, 1}, {1, 1, 1}, {1, 1, 0}};
   constexpr std::size_t image = 2 * 4 * 30, weights = 9 * 4 * 4;
   const std::unique_ptr<ConvolutionPlan> plan =
@@ -151,9 +151,9 @@ TEST_F(Agreement, ConvolutionsAreRecorded) {
   };
   work();
   const Floats told = results();
-  const auto recording = recorder->record(work);
-  ASSERT_TRUE(recording) << recorder->obstacle();
-  EXPECT_TRUE(recording->repeat());
+  const auto captured = capture->capture(work);
+  ASSERT_TRUE(captured) << capture->obstacle();
+  EXPECT_TRUE(captured->launch());
   EXPECT_EQ(results(), told);
 }
 

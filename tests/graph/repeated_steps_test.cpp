@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that a device repeats from a recording: the bits of those that it is told call by call, with fewer calls.
+// Steps that a device repeats from a captured graph: the bits of those that it is told call by call, with fewer calls.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(All, RepeatedSteps, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
 // More sizes than are known at a time, beside one that comes all the while and is repeated. None wants more memory than
-// it, so that recordings last as long as what they were made with.
+// it, so that captured graphs last as long as what they were made with.
 TEST(RecordedSteps, OfManySizes) {
   if (skipped_without_gpu()) return;
   const Lengths large(30, 1);

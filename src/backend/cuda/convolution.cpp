@@ -64,7 +64,7 @@ class CudaConvolution : public ConvolutionPlan {
   }
 
   // Whether the weights are as this way wants them. That is the way of the last call with others, so a pass makes the
-  // same calls in every step, also when it is recorded.
+  // same calls in every step, also when it is captured.
   bool are_there(ConvolutionWay& way, bool same_weights) {
     if (!same_weights) made_for_ = &way;
     return same_weights && made_for_ == &way;

@@ -163,7 +163,7 @@ bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<in
     return workspace(static_cast<decltype(Performance::algo)>(c.algorithm), &d.workspace);
   };
   const auto measured = [&]() -> Algorithms::Choice {
-    only_outside_recordings(images_.stream());
+    not_while_capturing(images_.stream());
     constexpr int most = 16;
     std::vector<Performance> results(most);
     int found = 0;
@@ -270,7 +270,7 @@ PlannedConvolution::Work ConvolutionWay::work(const char* direction, Convolution
   return work;
 }
 
-// False where cuDNN has no such kernel; that is asked once, and not in a recording, which may be what it minds.
+// False where cuDNN has no such kernel; that is asked once, and not in a captured graph, which may be what it minds.
 bool ConvolutionWay::fused_forward(const void* x, const void* w, const void* bias, void* y) {
   const float one = 1, none = 0;
   const bool fused = cudnnConvolutionBiasActivationForward(
@@ -278,7 +278,7 @@ bool ConvolutionWay::fused_forward(const void* x, const void* w, const void* bia
                          forward_.convolution.get(), static_cast<cudnnConvolutionFwdAlgo_t>(forward_.algorithm),
                          workspace(forward_), forward_.workspace, &none, y_descriptor_.get(), y, bias_descriptor_.get(),
                          bias, relu_.get(), y_descriptor_.get(), y) == CUDNN_STATUS_SUCCESS;
-  if (!fused) only_outside_recordings(images_.stream());
+  if (!fused) not_while_capturing(images_.stream());
   return fuses_ = fused;
 }
 

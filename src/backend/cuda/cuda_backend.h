@@ -15,14 +15,14 @@
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
 #include "tutti/class_loss.h"
-#include "tutti/recorder.h"
+#include "tutti/graph_capture.h"
 
 namespace tutti::cuda {
 
 class Matmul;      // matmul.h
 class Recurrence;  // recurrence.h
 
-class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
+class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend {
  public:
   // Throws Error that says which step failed: driver, device or memory.
   CudaBackend(int device, ComputeType);
@@ -42,7 +42,7 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) override;
   void let_weights_change() override;
 
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
   std::string obstacle() const override { return obstacle_; }
 
   float* allocate(std::size_t count) override;
@@ -109,8 +109,8 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   cudaStream_t stream() const { return stream_.get(); }
   Staging& staging() { return staging_; }
   Scratch& scratch() { return scratch_; }
-  // For what cannot be recorded: ends a recording that is going on.
-  void only_when_not_recording() const;
+  // For what cannot be captured: ends a captured graph that is going on.
+  void not_while_capturing() const;
 
  private:
   // Host arrays of one call, side by side in scratch memory on the device.
@@ -124,8 +124,8 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   std::string device_name_;
   Stream stream_;
   Marks marks_{"computing"};
-  bool recording_ = false;
-  std::string obstacle_;  // to the last recording
+  bool capturing_ = false;
+  std::string obstacle_;  // to the last capture
   Staging staging_;
   Scratch halting_;
   int* const halt_;   // see queue.h; in halting_
@@ -134,8 +134,8 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   Groups groups_;
   std::vector<std::int32_t> columns_;
   std::unique_ptr<Matmul> matmul_;
-  // Those that the library has written, with their rows: a recording of one size does so without saying it again, and
-  // for another size the library may not be able to.
+  // Those that the library has written, with their rows: a captured graph of one size does so without saying it again,
+  // and for another size the library may not be able to.
   std::set<std::pair<const float*, std::size_t>> masks_;
   std::unique_ptr<ImageBackend> images_;
   std::unique_ptr<Recurrence> recurrence_;
@@ -143,7 +143,7 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
 
 template <class T>
 const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& workspace) {
-  only_when_not_recording();
+  not_while_capturing();
   T* device = workspace.reserve<T>(count);
   staging_.upload(host, device, count * sizeof(T), stream());
   return device;

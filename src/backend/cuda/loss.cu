@@ -172,7 +172,7 @@ __global__ void keep_each(const double* sums, std::size_t count, std::size_t dec
 }  // namespace
 
 void CudaBackend::keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
-  only_when_not_recording();
+  not_while_capturing();
   launch(keep_each, 1, threads_per_block, stream(), sums, count, decisive, kept, halt_);
 }
 

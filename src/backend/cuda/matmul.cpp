@@ -287,7 +287,7 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   const void *a = impl_->left(given, g, given_a), *b = impl_->right(given, g, given_b);
   const EpilogueOperands e = impl_->vector(epilogue, g);
   if (found == impl_->planned.end()) {
-    only_outside_recordings(impl_->stream);
+    not_while_capturing(impl_->stream);
     found = impl_->planned.emplace(key, impl_->plan(g, e, alignment)).first;
     impl_->choose(found->second, g, e, alignment, a, b, c);
   }
@@ -296,8 +296,8 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   p.point_to(e);
   if (impl_->multiply(p, p.chosen, g.accumulate, a, b, c)) return true;
   if (e.what == Epilogue::none) throw Error("cuBLASLt could not start a product");
-  only_outside_recordings(impl_->stream);  // what may not be recorded is none the worse for that
-  p.algorithms.clear();                    // it only seemed to have one
+  not_while_capturing(impl_->stream);  // what may not be captured is none the worse for that
+  p.algorithms.clear();                // it only seemed to have one
   return false;
 }
 

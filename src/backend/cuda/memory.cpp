@@ -101,15 +101,15 @@ std::string CudaBackend::name() const {
 ImageBackend& CudaBackend::images() { return *images_; }
 
 void CudaBackend::finish() {
-  only_when_not_recording();
+  not_while_capturing();
   check(cudaStreamSynchronize(stream()), "computing");
 }
 std::uint64_t CudaBackend::mark() {
-  only_when_not_recording();
+  not_while_capturing();
   return marks_.add(stream());
 }
 void CudaBackend::wait_for(std::uint64_t mark) {
-  only_when_not_recording();
+  not_while_capturing();
   marks_.wait_for(mark);
 }
 
@@ -130,12 +130,12 @@ std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
 }
 
 void CudaBackend::let_weights_change() {
-  only_when_not_recording();
+  not_while_capturing();
   check(cudaMemsetAsync(halt_, 0, sizeof(int), stream()), "clearing memory");
 }
 
 float* CudaBackend::allocate(std::size_t count) {
-  only_when_not_recording();
+  not_while_capturing();
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
   void* const p = take_device_memory(bytes);
   if (!p) out_of_memory(bytes, "the values of the network");
@@ -150,12 +150,12 @@ void CudaBackend::release(float* p) {
 }
 
 void CudaBackend::upload(const float* host, float* device, std::size_t count) {
-  only_when_not_recording();
+  not_while_capturing();
   if (count) staging_.upload(host, device, count * sizeof(float), stream());
 }
 
 void CudaBackend::download(const float* device, float* host, std::size_t count) {
-  only_when_not_recording();
+  not_while_capturing();
   if (count)
     check(cudaMemcpyAsync(host, device, count * sizeof(float), cudaMemcpyDeviceToHost, stream()), "downloading");
   finish();

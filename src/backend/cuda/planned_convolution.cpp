@@ -170,7 +170,7 @@ Algorithms::Choice PlannedConvolution::chosen(const Work& work, CudaImages& imag
 void PlannedConvolution::run(const Work& work, CudaImages& images) {
   // Operands that do not lie well say nothing about those that come next.
   if (!chosen_ && work.tries_plans && ConvolutionPlans::lie_well(work.pointers)) {
-    only_outside_recordings(images.stream());
+    not_while_capturing(images.stream());
     const auto choice = chosen(work, images);
     chosen_ = true;
     if (choice.algorithm != calls) describe(work, choice.algorithm, images);

@@ -105,11 +105,11 @@ void Recurrence::tell(const RecurrentLayer& l) {
   if (CudnnRecurrence* layers = library(l)) layers->tell(backend_, l);
 }
 
-// The library has the lengths from an array of the host. When it reads them in a recording that is repeated nobody
+// The library has the lengths from an array of the host. When it reads them in a captured graph that is repeated nobody
 // says, and by then they may be those of another minibatch.
 CudnnRecurrence* Recurrence::library_now(const RecurrentLayer& l) {
   CudnnRecurrence* layers = library(l);
-  if (layers && !equal_lengths(l.time)) backend_.only_when_not_recording();
+  if (layers && !equal_lengths(l.time)) backend_.not_while_capturing();
   return layers;
 }
 

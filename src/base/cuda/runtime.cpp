@@ -55,9 +55,9 @@ void* take_managed_memory(std::size_t bytes) {
   return taken(bytes, [&](void** p) { return cudaMallocManaged(p, bytes, cudaMemAttachGlobal); });
 }
 
-void only_outside_recordings(cudaStream_t stream) {
+void not_while_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is recorded");
+  check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
   if (status != cudaStreamCaptureStatusNone) throw Error("an algorithm has to be chosen first");
 }
 

@@ -33,9 +33,9 @@ Event make_event();  // without a time, to be waited for
 // asked for: managed memory would be moved to the host and back while kernels use it, and the device might hang.
 void* take_device_memory(std::size_t bytes);
 void* take_managed_memory(std::size_t bytes);
-// Throws Error within a recording: for questions to the libraries, which answer them wrongly there.
-void only_outside_recordings(cudaStream_t);
-// Zeros, there when it returns. Waits for that stream alone: another thread may be recording.
+// Throws Error within a captured graph: for questions to the libraries, which answer them wrongly there.
+void not_while_capturing(cudaStream_t);
+// Zeros, there when it returns. Waits for that stream alone: another thread may be capturing.
 void clear_memory(void*, std::size_t bytes, cudaStream_t);
 // Throws Error: what it was for, and what there is.
 [[noreturn]] void out_of_memory(std::size_t bytes, const char* purpose);

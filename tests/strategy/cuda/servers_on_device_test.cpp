@@ -50,7 +50,7 @@ class Sink : public ReducedGradientSink {
   bool begun_ = false;
 };
 
-// A rank whose chunks are announced all at once, as those of a recording are.
+// A rank whose chunks are announced all at once, as those of a captured graph are.
 class Rank {
  public:
   Rank(ParallelTrainOptions o, Communicator& comm)

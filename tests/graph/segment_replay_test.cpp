@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Segments of a program: done at first, recorded the second time, repeated then; chunks are announced each time.
-#include "graph/repeater.h"
+#include "graph/segment_replay.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tutti::graph::repeater_test {
+namespace tutti::graph::segment_replay_test {
 namespace {
 
 struct Counts {
   int recorded = 0, repeated = 0;
-  bool works = true;      // recordings can be made
+  bool works = true;      // captured graphs can be made
   bool outdated = false;  // and repeated
   std::string obstacle = {};
 };
 
-class CountingRecorder final : public Recorder {
+class CountingCapture final : public GraphCapture {
  public:
-  explicit CountingRecorder(Counts& c) : counts(c) {}
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+  explicit CountingCapture(Counts& c) : counts(c) {}
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     work();
     ++counts.recorded;
     if (!counts.works) return nullptr;
@@ -28,9 +28,9 @@ class CountingRecorder final : public Recorder {
   std::string obstacle() const override { return counts.obstacle; }
 
  private:
-  struct Counting final : Recording {
+  struct Counting final : CapturedGraph {
     explicit Counting(Counts& c) : counts(c) {}
-    bool repeat() override {
+    bool launch() override {
       counts.repeated += !counts.outdated;
       return !counts.outdated;
     }
@@ -45,7 +45,7 @@ class Chunks final : public GradientSink {
   std::vector<std::size_t> seen;
 };
 
-class RepeaterTest : public testing::Test {
+class SegmentReplayTest : public testing::Test {
  protected:
   void SetUp() override {
     run.columns = {8};
@@ -53,11 +53,11 @@ class RepeaterTest : public testing::Test {
     run.sink = &chunks;
   }
   // A step of one segment that announces chunks 4 and 5; whether it has really been worked on.
-  bool step(Repeater& repeater) {
+  bool step(SegmentReplay& replay) {
     chunks.seen.clear();
     const int before = worked;
-    repeater.begin(run);
-    repeater.run(0, run, [&] {
+    replay.begin(run);
+    replay.run(0, run, [&] {
       ++worked;
       run.sink->chunk_ready(4), run.sink->chunk_ready(5);
     });
@@ -68,81 +68,81 @@ class RepeaterTest : public testing::Test {
   graph::Run run{*backend};
   Chunks chunks;
   Counts counts;
-  CountingRecorder recorder{counts};
+  CountingCapture capture{counts};
   float workspace = 0;
   int worked = 0;
 };
 
-TEST_F(RepeaterTest, WithoutARecorderEverythingIsDone) {
-  Repeater repeater;
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(repeater));
+TEST_F(SegmentReplayTest, WithoutACaptureEverythingIsDone) {
+  SegmentReplay replay;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(replay));
 }
 
-TEST_F(RepeaterTest, RecordsTheSecondTime) {
-  Repeater repeater;
-  repeater.use(recorder);
-  EXPECT_TRUE(step(repeater));
+TEST_F(SegmentReplayTest, RecordsTheSecondTime) {
+  SegmentReplay replay;
+  replay.use(capture);
+  EXPECT_TRUE(step(replay));
   EXPECT_EQ(counts.recorded, 0);
-  EXPECT_TRUE(step(repeater));  // to note it
+  EXPECT_TRUE(step(replay));  // to note it
   EXPECT_EQ(counts.recorded, 1);
   EXPECT_EQ(counts.repeated, 1);
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(step(repeater));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(step(replay));
   EXPECT_EQ(counts.repeated, 4);
 }
 
-TEST_F(RepeaterTest, EachShapeHasItsOwn) {
-  Repeater repeater;
-  repeater.use(recorder);
+TEST_F(SegmentReplayTest, EachShapeHasItsOwn) {
+  SegmentReplay replay;
+  replay.use(capture);
   const auto settle = [&] {
-    step(repeater), step(repeater);
+    step(replay), step(replay);
     const int recorded = counts.recorded;
-    EXPECT_FALSE(step(repeater));
+    EXPECT_FALSE(step(replay));
     EXPECT_EQ(counts.recorded, recorded);
   };
   settle();
   run.columns = {3};
-  EXPECT_TRUE(step(repeater));
+  EXPECT_TRUE(step(replay));
   settle();
   run.columns = {8};
-  EXPECT_FALSE(step(repeater)) << "it is still known";
+  EXPECT_FALSE(step(replay)) << "it is still known";
   float elsewhere = 0;
   run.values[0] = &elsewhere;
-  EXPECT_TRUE(step(repeater));
+  EXPECT_TRUE(step(replay));
   settle();
   run.gradient_scale = 2;
-  EXPECT_TRUE(step(repeater));
+  EXPECT_TRUE(step(replay));
   settle();
   run.last_part = false;
-  EXPECT_TRUE(step(repeater));
+  EXPECT_TRUE(step(replay));
   settle();
   run.gradient_scale = 1, run.last_part = true;
-  EXPECT_FALSE(step(repeater));
+  EXPECT_FALSE(step(replay));
 }
 
-TEST_F(RepeaterTest, StepsOfSequencesAreKnownByHowManyGoOn) {
-  Repeater repeater;
-  repeater.use(recorder);
+TEST_F(SegmentReplayTest, StepsOfSequencesAreKnownByHowManyGoOn) {
+  SegmentReplay replay;
+  replay.use(capture);
   run.sequences.resize(1);
   const auto lengths = [&](const std::vector<std::int64_t>& of) { run.sequences[0].assign_lengths(of); };
   lengths({3, 3, 2});
-  EXPECT_TRUE(step(repeater) && step(repeater));
-  EXPECT_FALSE(step(repeater));
+  EXPECT_TRUE(step(replay) && step(replay));
+  EXPECT_FALSE(step(replay));
   lengths({3, 2, 3});
-  EXPECT_FALSE(step(repeater)) << "others, of the same lengths";
+  EXPECT_FALSE(step(replay)) << "others, of the same lengths";
   lengths({4, 2, 2});
-  EXPECT_TRUE(step(repeater)) << "as many columns, but other steps";
+  EXPECT_TRUE(step(replay)) << "as many columns, but other steps";
   const std::vector<Fragment> fragments(3);
   lengths({3, 3, 2});
   run.fragments = fragments;
-  EXPECT_TRUE(step(repeater)) << "truncated ones keep states";
+  EXPECT_TRUE(step(replay)) << "truncated ones keep states";
 }
 
-TEST_F(RepeaterTest, ForgetsWhatHasNotComeForLong) {
-  Repeater repeater;
-  repeater.use(recorder);
+TEST_F(SegmentReplayTest, ForgetsWhatHasNotComeForLong) {
+  SegmentReplay replay;
+  replay.use(capture);
   const auto comes = [&](std::size_t columns) {
     run.columns = {columns};
-    return step(repeater);
+    return step(replay);
   };
   comes(1), comes(1), comes(2), comes(2);
   for (std::size_t other = 3; other < 17; ++other) comes(other);  // 16 in all
@@ -153,35 +153,35 @@ TEST_F(RepeaterTest, ForgetsWhatHasNotComeForLong) {
   EXPECT_FALSE(comes(1));
 }
 
-TEST_F(RepeaterTest, WhatCannotBeRecordedIsDone) {
-  Repeater repeater;
-  repeater.use(recorder);
+TEST_F(SegmentReplayTest, WhatCannotBeRecordedIsDone) {
+  SegmentReplay replay;
+  replay.use(capture);
   counts.works = false;
   testing::internal::CaptureStderr();
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(repeater));
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(replay));
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "it is by design";
   EXPECT_EQ(counts.recorded, 1) << "and not tried again";
 }
 
-TEST_F(RepeaterTest, WhatADeviceHasAgainstItIsTold) {
-  Repeater repeater;
-  repeater.use(recorder);
+TEST_F(SegmentReplayTest, WhatADeviceHasAgainstItIsTold) {
+  SegmentReplay replay;
+  replay.use(capture);
   counts.works = false, counts.obstacle = "it is not up to it";
   testing::internal::CaptureStderr();
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(repeater));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("cannot record it: it is not up to it"));
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(replay));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("cannot capture it: it is not up to it"));
 }
 
-TEST_F(RepeaterTest, OutdatedRecordingsAreMadeAnew) {
-  Repeater repeater;
-  repeater.use(recorder);
-  step(repeater), step(repeater);
+TEST_F(SegmentReplayTest, OutdatedRecordingsAreMadeAnew) {
+  SegmentReplay replay;
+  replay.use(capture);
+  step(replay), step(replay);
   counts.outdated = true;
-  EXPECT_TRUE(step(repeater));
+  EXPECT_TRUE(step(replay));
   EXPECT_EQ(counts.recorded, 1) << "first what was given back is made again";
-  EXPECT_TRUE(step(repeater));
+  EXPECT_TRUE(step(replay));
   EXPECT_EQ(counts.recorded, 2);
-  EXPECT_FALSE(step(repeater));
+  EXPECT_FALSE(step(replay));
 }
 
 TEST(Repeats, OnlyWhatIsTheSameEveryTime) {
@@ -198,4 +198,4 @@ TEST(Repeats, OnlyWhatIsTheSameEveryTime) {
 }
 
 }  // namespace
-}  // namespace tutti::graph::repeater_test
+}  // namespace tutti::graph::segment_replay_test

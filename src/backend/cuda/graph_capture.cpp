@@ -8,21 +8,21 @@ namespace {
 
 // By design, and so no obstacle that anybody wants to hear of.
 struct CannotBeNoted : Error {
-  CannotBeNoted() : Error("a call that waits for the device cannot be recorded") {}
+  CannotBeNoted() : Error("a call that waits for the device cannot be captured") {}
 };
 
 using Graph = Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-class CudaRecording final : public Recording {
+class CudaGraph final : public CapturedGraph {
  public:
   // No graph is ever updated to another one: the driver says that it can do so, and keeps the clusters of thread blocks
   // that the kernels of products had before.
-  CudaRecording(const Graph& graph, cudaStream_t stream) : stream_(stream), given_back_(times_given_back()) {
+  CudaGraph(const Graph& graph, cudaStream_t stream) : stream_(stream), given_back_(times_given_back()) {
     check(cudaGraphInstantiate(exec_.out(), graph.get(), 0), "making a graph of calls");
   }
 
-  bool repeat() override {
+  bool launch() override {
     if (given_back_ != times_given_back()) return false;
     check(cudaGraphLaunch(exec_.get(), stream_), "repeating calls");
     return true;
@@ -36,14 +36,14 @@ class CudaRecording final : public Recording {
 
 }  // namespace
 
-void CudaBackend::only_when_not_recording() const {
-  if (recording_) throw CannotBeNoted();
+void CudaBackend::not_while_capturing() const {
+  if (capturing_) throw CannotBeNoted();
 }
 
 // Whatever goes wrong on the way is met again, and told, when the calls are made.
-std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work) {
-  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "recording calls");
-  recording_ = true;
+std::unique_ptr<CapturedGraph> CudaBackend::capture(const std::function<void()>& work) {
+  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "capturing calls");
+  capturing_ = true;
   bool whole = true;
   obstacle_.clear();
   try {
@@ -54,7 +54,7 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work
     whole = false;
     obstacle_ = e.what();
   }
-  recording_ = false;
+  capturing_ = false;
   Graph graph;
   const cudaError_t status = cudaStreamEndCapture(stream(), graph.out());
   if (!whole || status != cudaSuccess) {
@@ -62,7 +62,7 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work
     cudaGetLastError();
     return nullptr;
   }
-  return std::make_unique<CudaRecording>(graph, stream());
+  return std::make_unique<CudaGraph>(graph, stream());
 }
 
 }  // namespace tutti::cuda

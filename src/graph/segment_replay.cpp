@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/repeater.h"
+#include "graph/segment_replay.h"
 
 #include <fmt/format.h>
 
@@ -90,8 +90,8 @@ bool repeats(const Instruction& i) {
   return !i.reads_sparse && same.contains(i.operation) && !flag(i.node, "synchronized", false);
 }
 
-void Repeater::begin(const Run& run) {
-  if (!recorder_) return;
+void SegmentReplay::begin(const Run& run) {
+  if (!capture_) return;
   key_.assign(run.columns.begin(), run.columns.end());
   for (const auto* places : {&run.values, &run.gradients, &run.work})
     for (const float* p : *places) key_.push_back(reinterpret_cast<std::uintptr_t>(p));
@@ -114,30 +114,30 @@ void Repeater::begin(const Run& run) {
   ++now_->seen;
 }
 
-bool Repeater::repeat(std::size_t number, Run& run, const std::function<void()>& work) {
+bool SegmentReplay::repeat(std::size_t number, Run& run, const std::function<void()>& work) {
   if (now_->segments.size() <= number) now_->segments.resize(number + 1);
   Segment& s = now_->segments[number];
   if (s.refused) return false;
-  const bool fresh = !s.recording;
+  const bool fresh = !s.captured;
   if (fresh) record(s, run, work);
-  if (!s.recording || !s.recording->repeat()) {
-    // What has been given back may have to be made again by what cannot be recorded: this time it is told.
-    s.recording.reset();
+  if (!s.captured || !s.captured->launch()) {
+    // What has been given back may have to be made again by what cannot be captured: this time it is told.
+    s.captured.reset();
     s.refused = fresh;
-    if (const std::string obstacle = fresh ? recorder_->obstacle() : ""; !obstacle.empty())
+    if (const std::string obstacle = fresh ? capture_->obstacle() : ""; !obstacle.empty())
       log::warning_of_rank(
-          fmt::format("part of a step is told call by call, because the device cannot record it: {}", obstacle));
+          fmt::format("part of a step is told call by call, because the device cannot capture it: {}", obstacle));
     return false;
   }
   if (!s.chunks.empty()) run.sink->chunks_ready(s.chunks);
   return true;
 }
 
-void Repeater::record(Segment& s, Run& run, const std::function<void()>& work) {
+void SegmentReplay::record(Segment& s, Run& run, const std::function<void()>& work) {
   s.chunks.clear();
   Notes notes(s.chunks);
   GradientSink* const sink = run.sink ? std::exchange(run.sink, &notes) : nullptr;
-  s.recording = recorder_->record(work);
+  s.captured = capture_->capture(work);
   run.sink = sink;
 }
 

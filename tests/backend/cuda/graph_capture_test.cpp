@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls do within a recording that the device has given up: a library refuses them there, and may well do them
-// outside of it.
+// What calls do within a captured graph that the device has given up: a library refuses them there, and may well do
+// them outside of it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -21,7 +21,7 @@ class BrokenRecordings : public testing::Test {
     call();
     return cuda_double_calls().single - before;
   }
-  // The same chunks of work before and after a recording that is broken when it comes to the call.
+  // The same chunks of work before and after a captured graph that is broken when it comes to the call.
   void expect_the_same_behind(const std::function<void()>& call) {
     call();
     const std::uint64_t before = chunks(call);
@@ -57,7 +57,7 @@ TEST_F(BrokenRecordings, ConvolutionsKeepWhatTheyTakeAlong) {
   backend_.release(memory);
 }
 
-// By design: the recording is not possible, and nobody has to hear of it.
+// By design: the capture is not possible, and nobody has to hear of it.
 TEST_F(BrokenRecordings, WhatWaitsForTheDeviceIsNoObstacle) {
   float* const memory = backend_.allocate(16);
   float host[16];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// repeater.h -- segments of a program whose calls of the backend are the same whenever sizes and places are: recorded
-// when they come the second time, repeated from then on. Without a backend that records, everything is done as always.
+// segment_replay.h -- segments of a program whose calls of the backend are the same whenever sizes and places are:
+// captured when they come the second time, repeated from then on. Without a backend that records, everything is done as
+// always.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "graph/kernel.h"
-#include "tutti/recorder.h"
+#include "tutti/graph_capture.h"
 
 namespace tutti::graph {
 
@@ -17,22 +18,22 @@ namespace tutti::graph {
 // the host that the next step looks at.
 bool repeats(const Instruction&);
 
-class Repeater {
+class SegmentReplay {
  public:
-  void use(Recorder& recorder) { recorder_ = &recorder; }
+  void use(GraphCapture& capture) { capture_ = &capture; }
   // Before the forward pass: with which sizes and places the segments of this pass and its backward pass run.
   void begin(const Run&);
   // Does `work`, the segment with that number, or repeats it. Chunks are announced behind it then.
   template <class Work>
   void run(std::size_t segment, Run& run, const Work& work) {
-    if (!recorder_ || !now_ || now_->seen < 2 || !repeat(segment, run, std::cref(work))) work();
+    if (!capture_ || !now_ || now_->seen < 2 || !repeat(segment, run, std::cref(work))) work();
   }
 
  private:
   struct Segment {
-    std::unique_ptr<Recording> recording;
+    std::unique_ptr<CapturedGraph> captured;
     std::vector<std::size_t> chunks;  // that it announces
-    bool refused = false;             // it cannot be recorded
+    bool refused = false;             // it cannot be captured
   };
   struct Shape {
     std::vector<std::uint64_t> key;
@@ -42,7 +43,7 @@ class Repeater {
   bool repeat(std::size_t segment, Run&, const std::function<void()>& work);
   void record(Segment&, Run&, const std::function<void()>& work);
 
-  Recorder* recorder_ = nullptr;
+  GraphCapture* capture_ = nullptr;
   std::vector<std::unique_ptr<Shape>> shapes_;  // the last ones that came, first
   Shape* now_ = nullptr;
   std::vector<std::uint64_t> key_;
