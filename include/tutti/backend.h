@@ -142,26 +142,26 @@ class Backend {
   std::uint64_t new_version() { return ++versions_; }
   virtual ImageBackend& images() = 0;
 
-  // A device works behind the host's back: calls return once the work is in its queue, which keeps the order. finish()
-  // waits for everything; mark() notes a place in the queue, wait_for() waits until the device has passed it.
-  // Backends whose memory is the host's do everything at once.
+  // A device works behind the host's back: calls return once the work is in its queue, which keeps the order.
+  // synchronize() waits for everything; record_event() marks a place in the stream, synchronize(event) waits until the
+  // device has reached it. Backends whose memory is the host's do everything at once.
   virtual bool is_host() const { return true; }
-  virtual void finish() {}
-  virtual std::uint64_t mark() { return 0; }
-  virtual void wait_for(std::uint64_t mark) { static_cast<void>(mark); }
+  virtual void synchronize() {}
+  virtual std::uint64_t record_event() { return 0; }
+  virtual void synchronize(std::uint64_t event) { static_cast<void>(event); }
   // From now on what works beside a backend on this thread (optimizers, codecs, strategies) puts its work into this
-  // one's queue. The backend that was made last leads until then.
-  virtual void lead() {}
+  // one's stream. The backend that was made last is current until then.
+  virtual void make_current() {}
   // For buffers that host and device both see: weights, gradients, what optimizers and strategies keep. The host may
-  // look at what the device has written after finish().
+  // look at what the device has written after synchronize().
   virtual const FloatMemory& shared_memory() const { return host_memory(); }
-  // Workspace for sums that loss() writes; the host may look at them after finish() or wait_for().
+  // Workspace for sums that loss() writes; the host may look at them after synchronize().
   virtual std::shared_ptr<double[]> make_sums(std::size_t count) {
     return std::shared_ptr<double[]>(new double[count]());
   }
   // `kept` (of make_sums) gets the first `count` of what stands in `sums` when the device comes to it. If number
-  // `decisive` is not a number, optimizers that this backend leads leave the weights as they are from then on, until
-  // the queue comes to let_weights_change().
+  // `decisive` is not a number, optimizers that this backend is current for leave the weights as they are from then on,
+  // until the queue comes to let_weights_change().
   virtual void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
     static_cast<void>(decisive);
     std::copy_n(sums, count, kept);

@@ -57,8 +57,8 @@ class Network {
 
   const graph::Graph& graph() const;  // with dims inferred
   Parameters& parameters();           // trained ones: what optimizers and strategies see
-  void finish();                      // waits for the device: the host may read parameters and state
-  void lead();                        // optimizers and strategies of this thread follow its device, see Backend::lead()
+  void synchronize();                 // waits for the device: the host may read parameters and state
+  void make_current();  // optimizers and strategies of this thread follow its device, see Backend::make_current()
   // Everything else a model must store: untrained parameters (multiplier 0), statistics of Mean and InvStdDev.
   struct State {
     std::string name;

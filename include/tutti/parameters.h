@@ -20,7 +20,7 @@ struct FloatMemory {
   const char* name;
   float* (*allocate)(std::size_t count);  // null when there is no more
   void (*release)(float*);
-  void (*finish)();  // waits for the device's work on it that this thread has queued; before the host looks
+  void (*synchronize)();  // waits for the device's work on it that this thread has queued; before the host looks
 };
 const FloatMemory& host_memory();
 inline bool is_host(const FloatMemory& m) { return &m == &host_memory(); }

@@ -28,7 +28,7 @@ class DeviceSums {
   // same lengths.
   virtual std::uint64_t sum(std::span<const Run>) = 0;
   // Of what sum() has returned: whether it is done. follow(): what this thread queues from now on comes behind it.
-  virtual bool passed(std::uint64_t sum) = 0;
+  virtual bool query(std::uint64_t event) = 0;
   virtual void follow(std::uint64_t sum) = 0;
 };
 

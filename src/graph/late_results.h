@@ -25,7 +25,7 @@ class LateResults {
   struct Step {
     std::vector<Part> parts;  // the first `used` of them; the others keep their memory
     std::size_t used = 0;
-    std::uint64_t mark = 0;  // behind all of them
+    std::uint64_t event = 0;  // behind all of them
     std::int64_t position = 0, minibatch = 0;
   };
 
@@ -36,7 +36,7 @@ class LateResults {
 
   void begin_step(const Batch& batch) {
     Step& step = ring_[(first_ + waiting_++) % ring_.size()];
-    step.used = 0, step.mark = 0;
+    step.used = 0, step.event = 0;
     step.position = batch.position, step.minibatch = batch.minibatch;
   }
   // The sums of a part, right behind its forward pass.
@@ -47,7 +47,7 @@ class LateResults {
     Part& part = step.parts[step.used++];
     part.columns.assign(columns.begin(), columns.end());
     backend.keep_sums(sums, tensors, criterion, part.sums.get());
-    step.mark = backend.mark();
+    step.event = backend.record_event();
   }
 
  private:

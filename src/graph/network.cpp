@@ -220,22 +220,22 @@ Network::~Network() = default;
 
 const graph::Graph& Network::graph() const { return impl_->graph; }
 Parameters& Network::parameters() {
-  finish();
+  synchronize();
   return impl_->parameters;
 }
-void Network::finish() { impl_->backend->finish(); }
-void Network::lead() { impl_->backend->lead(); }
+void Network::synchronize() { impl_->backend->synchronize(); }
+void Network::make_current() { impl_->backend->make_current(); }
 
 std::vector<Network::State> Network::state() {
   std::vector<State> all;
-  finish();
+  synchronize();
   for (auto& s : impl_->stored) all.push_back({s.name, s.shape, s.values.span()});
   return all;
 }
 
 void Network::initialize_parameters() {
   Impl& m = *impl_;
-  finish();
+  synchronize();
   for (auto& s : m.stored) std::fill(s.values.span().begin(), s.values.span().end(), 0.0f);
   for (const auto index : m.order) {
     if (!is_parameter(m.graph.nodes[index])) continue;

@@ -73,7 +73,7 @@ void Network::Impl::keep_results(Executable& e) {
 
 void Network::Impl::tell_earliest(StepMetrics& metrics) {
   const graph::LateResults::Step& step = late->earliest();
-  backend->wait_for(step.mark);
+  backend->synchronize(step.event);
   for (std::size_t p = 0; p < step.used; ++p)
     this->metrics(*training, step.parts[p].columns, step.parts[p].sums.get(), metrics);
   told_minibatch = step.minibatch;
@@ -109,12 +109,12 @@ std::int64_t Network::told_minibatch() const { return impl_->told_minibatch; }
 void Network::explain_nan(const Batch& batch) {
   Impl& m = *impl_;
   Executable& e = *m.training;
-  m.backend->finish();
+  m.backend->synchronize();
   e.sent = {};
   for (const Part& part : m.parts(e, batch)) {
     m.attach(e, batch, part);
     e.program.forward(e.run);
-    m.backend->finish();
+    m.backend->synchronize();
     StepMetrics metrics;
     metrics.evaluations.resize(m.evaluations.size());
     m.metrics(e, metrics);
@@ -124,7 +124,7 @@ void Network::explain_nan(const Batch& batch) {
 
 // The criterion is not a number: look again, slowly, for the first culprit.
 void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
-  backend->finish();
+  backend->synchronize();
   std::vector<float> workspace;
   const auto finite = [](std::span<const float> v) {
     return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });

@@ -60,7 +60,7 @@ class Announcer : public GradientSink {
   void prepare(std::span<const std::size_t> chunks) {
     if (first_) std::exchange(first_, nullptr)();
     if (parameters_) unscale(parameters_->chunks[chunks.front()], parameters_->chunks[chunks.back()]);
-    if (!to_.follows_device()) backend_.finish();
+    if (!to_.follows_device()) backend_.synchronize();
   }
   // Chunks lie in the order in which they are announced.
   void unscale(const GradientChunk& first, const GradientChunk& last) {
@@ -295,13 +295,13 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   // with the backward pass.
   struct Untold {
     Part part;
-    std::uint64_t mark;
+    std::uint64_t event;
   };
   std::optional<Untold> untold;
   const auto tell = [&] {
     if (!untold) return;
-    const auto [part, mark] = *std::exchange(untold, {});
-    m.backend->wait_for(mark);
+    const auto [part, event] = *std::exchange(untold, {});
+    m.backend->synchronize(event);
     m.metrics(e, metrics);
     if (!std::isnan(metrics.criterion)) return;
     m.join_backward(e);
@@ -319,7 +319,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
     m.join_ranks(e, batch);
-    if (!chunks.follows_device()) m.backend->finish();
+    if (!chunks.follows_device()) m.backend->synchronize();
     e.program.announce_all(e.run);
   }
   e.run.weights_version = m.backend->new_version();
@@ -334,13 +334,13 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     if (m.late)
       m.keep_results(e);
     else
-      untold = {parts[p], m.backend->mark()};
+      untold = {parts[p], m.backend->record_event()};
     if (m.backend->is_host() || e.run.sum_over_ranks) tell();
     e.program.backward(e.run, &e.replay);
     tell();
     e.run.sum_over_ranks = nullptr;
   }
-  if (!chunks.follows_device()) m.backend->finish();
+  if (!chunks.follows_device()) m.backend->synchronize();
   if (m.late && m.late->full()) m.tell_earliest(metrics);
   return metrics;
 }
@@ -356,7 +356,7 @@ bool Network::unscale_gradients(const Batch* next) {
   if (!m.gradient_sum) m.gradient_sum = m.backend->make_sums(1);
   m.backend->scale(1 / m.gradient_scale, m.parameters.gradients.data(), m.parameters.size(), m.gradient_sum.get());
   if (next) m.send(*m.training, *next);
-  m.backend->finish();
+  m.backend->synchronize();
   return std::isfinite(m.gradient_sum[0]);
 }
 
@@ -378,7 +378,7 @@ StepMetrics Network::evaluate(const Batch& batch, const Batch* next) {
     e.sent = {};
     e.program.forward(e.run);
     if (next && p + 1 == parts) m.send(e, *next);
-    m.backend->finish();
+    m.backend->synchronize();
     m.metrics(e, metrics);
   }
   return metrics;

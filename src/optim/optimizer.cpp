@@ -64,7 +64,7 @@ class RuleOptimizer final : public Optimizer {
   }
 
   void archive(Archive& a) override {
-    if (p_) p_->weights.memory().finish();
+    if (p_) p_->weights.memory().synchronize();
     std::string name = rule_->name();
     a("rule", name);
     if (name != rule_->name())

@@ -113,7 +113,7 @@ void AllReduce::arm(std::size_t g) {
 
 void AllReduce::announce(std::size_t g) {
   if (!buckets_[g].sparse) return;
-  host_looks();
+  synchronize();
   buckets_[g].sparse->announce(residuals_);
 }
 
@@ -123,7 +123,7 @@ void AllReduce::encode(std::size_t chunk) {
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
   BucketState& bucket = buckets_[bucket_of(chunk)];
   assert(bucket.state == State::armed);
-  if (bucket.sparse) host_looks(), bucket.sparse->encode(residuals_);
+  if (bucket.sparse) synchronize(), bucket.sparse->encode(residuals_);
   if (by_library(bucket_of(chunk))) sums_->encode(chunk, residuals_);
   for (int owner = 0; owner < ranks_ && transport_ && !bucket.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;
@@ -159,7 +159,7 @@ void AllReduce::launch(std::size_t g) {
   launched_[(launched_head_ + launched_count_++) % launched_.size()] = g;
   ++unsent_;
   bucket.state = State::encoding;
-  if (!bucket.sparse) bucket.mark = codec_.mark();
+  if (!bucket.sparse) bucket.event = codec_.record_event();
   send_when_encoded();
 }
 
@@ -177,7 +177,7 @@ void AllReduce::send_when_encoded() {
     const std::size_t g = launched_[(launched_head_ + launched_count_ - unsent_) % launched_.size()];
     BucketState& bucket = buckets_[g];
     if (!bucket.sparse) {
-      if (!codec_.passed(bucket.mark)) return;
+      if (!codec_.query(bucket.event)) return;
       transport_->offer(g);
     }
     bucket.state = State::launched;
@@ -201,7 +201,7 @@ bool AllReduce::sum_when_here(std::size_t g) {
       if (!transport_->offered(g)) return false;
       sum(g);
     }
-    if (!codec_.passed(bucket.mark)) return false;
+    if (!codec_.query(bucket.event)) return false;
     transport_->publish(g);
     bucket.state = State::summed;
     return true;
@@ -220,7 +220,7 @@ void AllReduce::sum(std::size_t g) {
   const Bucket& plan = plan_.buckets[g];
   BucketState& bucket = buckets_[g];
   for (std::size_t p = plan.first_chunk; p < plan.end_chunk; ++p) sum_shard(p, g);
-  bucket.mark = codec_.mark();
+  bucket.event = codec_.record_event();
   const auto copies = static_cast<std::int64_t>(ranks_ - 1);
   stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(me_));
   stats_.values_sent += copies * static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(me_)]);
@@ -262,7 +262,7 @@ bool AllReduce::try_complete(std::size_t g) {
   advance();
   if (bucket.state != State::summed) return false;
   if (bucket.sparse && !bucket.sparse->finished()) return false;
-  if (by_library(g) ? !sums_->passed(g) : !bucket.sparse && ranks_ > 1 && !transport_->published(g)) return false;
+  if (by_library(g) ? !sums_->query(g) : !bucket.sparse && ranks_ > 1 && !transport_->published(g)) return false;
   bucket.state = State::idle;
   return true;
 }
@@ -275,7 +275,7 @@ void AllReduce::complete(std::size_t g) {
     buckets_[g].state = State::idle;
   }
   for (Patience patience; !try_complete(g); patience.nothing_happened())
-    if (transport_) transport_->look_around();
+    if (transport_) transport_->poll();
   const double seconds = seconds_since(start) - (worked_ - worked);  // sums made while waiting are work
   stats_.wait += seconds, waited_ += seconds;
 }
@@ -285,7 +285,7 @@ void AllReduce::decode(std::size_t chunk) {
   const GradientChunk& p = parameters_.chunks[chunk];
   const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
   const BucketState& bucket = buckets_[bucket_of(chunk)];
-  if (bucket.sparse) host_looks(), bucket.sparse->decode();
+  if (bucket.sparse) synchronize(), bucket.sparse->decode();
   if (by_library(bucket_of(chunk))) sums_->decode(chunk);
   for (int owner = 0; owner < ranks_ && transport_ && !bucket.sparse; ++owner) {
     if (owner == me_ && in_place()) continue;

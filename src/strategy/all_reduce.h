@@ -68,14 +68,14 @@ class AllReduce {
   struct BucketState {
     State state = State::idle;
     std::unique_ptr<RowSparseAllReduce> sparse;  // does all the work of its bucket
-    std::uint64_t mark = 0;                      // of the codec: what was encoded last
+    std::uint64_t event = 0;                     // of the codec: what was encoded last
   };
 
   bool by_library(std::size_t bucket) const { return sums_ && !buckets_[bucket].sparse; }
   // Bytes that are the values: a rank need not write down for itself what stands in its gradients.
   bool in_place() const { return plain_ && ranks_ > 1 && !residuals_.local; }
   std::size_t largest_block() const;  // values that are summed at a time
-  void host_looks() const { parameters_.gradients.memory().finish(); }
+  void synchronize() const { parameters_.gradients.memory().synchronize(); }
   void launch_library(std::size_t bucket);
   void send_when_encoded();
   bool sum_when_here(std::size_t bucket);

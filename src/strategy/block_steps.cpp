@@ -151,7 +151,7 @@ void BlockSteps::exchange(ReducedGradientSink& global) {
     exchange_by_library();
   else
     exchange_chunks();
-  host_looks();  // at the time that it has taken
+  synchronize();  // at the time that it has taken
   ExchangeStats spent = all_reduce_->take_stats();
   const double seconds = seconds_since(start);
   spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
@@ -188,7 +188,7 @@ void BlockSteps::exchange_chunks() {
 
 void BlockSteps::exchange_by_library() {
   rule_->offer(0, block_.size());
-  host_looks();
+  synchronize();
   comm_.all_reduce_sum(block_.gradients.span());
   rule_->take(0, block_.size());
   ++stats_.exchanges;
@@ -224,12 +224,12 @@ void BlockSteps::keep_common() {
 // Whoever lets weights be shown is on the host and will look at them.
 void BlockSteps::change_places() {
   if (apart_) kernels_->run(weights::Swap{live_->weights.data(), block_.weights.data()}, live_->size());
-  host_looks();
+  synchronize();
 }
 
 void BlockSteps::adopt_common_weights(std::span<const float> before) {
   assert(shown_);
-  host_looks();
+  synchronize();
   const float* common = live_->weights.data();
   float* own = block_.weights.data();
   if (!apart_) std::copy_n(common, live_->size(), own);
@@ -239,7 +239,7 @@ void BlockSteps::adopt_common_weights(std::span<const float> before) {
 // Saved while the common weights are shown, so that the model is theirs; this rank's own then stand in block_.
 void BlockSteps::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
-  host_looks();
+  synchronize();
   const auto key = [&](const char* what) { return fmt::format("{}.{}", settings_.name, what); };
   if (a.loading()) std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
   if (a.has(own_name(key("samples"))))
@@ -298,7 +298,7 @@ void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carri
 }
 
 void BlockSteps::archive_common(Archive& a) {
-  host_looks();
+  synchronize();
   a("samples since exchange", since_.all);
   a("minibatches since exchange", minibatches_);
   rule_->archive(a);

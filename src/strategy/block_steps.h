@@ -69,7 +69,7 @@ class BlockSteps : public Strategy {
   std::string describe() const override;
 
  private:
-  void host_looks() const { live_->weights.memory().finish(); }
+  void synchronize() const { live_->weights.memory().synchronize(); }
   void keep_common();
   void change_places();
   void exchange(ReducedGradientSink&);

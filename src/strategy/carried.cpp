@@ -91,7 +91,7 @@ float* CarriedColumns::place(Parameters& p, std::size_t chunk) const {
 }
 
 void CarriedColumns::load_lists() {
-  if (lists_known_at_ > 0) host_looks();
+  if (lists_known_at_ > 0) synchronize();
   for (std::size_t s = 0; s < mine_.slices.size(); ++s) {
     if (!mine_.slices[s].sparse_gradient) continue;
     clear_sparse_rows(mine_.slices[s], mine_.sparse_rows[s], mine_.gradients);
@@ -108,7 +108,7 @@ void CarriedColumns::load(std::size_t chunk) {
     copy(from, place(mine_, chunk), own.columns * slice.rows);
     return;
   }
-  host_looks();
+  synchronize();
   const float* from = place(whole_, chunk);
   float* to = place(mine_, chunk);
   for (const std::uint32_t row : mine_.sparse_rows[own.slice])
@@ -136,9 +136,9 @@ void CarriedColumns::arm() {
 }
 
 void CarriedColumns::advance() {
-  for (; armed_ && listening_ < run_.size() && floats_->passed(run_[listening_].stored); ++listening_)
+  for (; armed_ && listening_ < run_.size() && floats_->query(run_[listening_].stored); ++listening_)
     for (auto& t : run_[listening_].receives) t->start();
-  for (; sent_ < written_ && floats_->passed(run_[sent_].encoded); ++sent_)
+  for (; sent_ < written_ && floats_->query(run_[sent_].encoded); ++sent_)
     for (auto& t : run_[sent_].sends) t->start();
 }
 
@@ -147,7 +147,7 @@ void CarriedColumns::send(std::size_t chunk) {
   Run& run = run_[r];
   const Bucket& plan = plan_.buckets[r];
   if (run.sparse) {
-    if (sparse_carrier(whole_.chunks[chunk].slice) == me_) host_looks(), run.sparse->send(mine_);
+    if (sparse_carrier(whole_.chunks[chunk].slice) == me_) synchronize(), run.sparse->send(mine_);
   } else if (run.bytes.data()) {
     const GradientChunk& own = mine_.chunks[chunk];
     floats_->encode(mine_.slices[own.slice].rows, own.columns, place(mine_, chunk), nullptr,
@@ -155,7 +155,7 @@ void CarriedColumns::send(std::size_t chunk) {
   }
   if (plan.end_chunk != chunk + 1) return;
   written_ = r + 1;
-  run.encoded = floats_->mark();
+  run.encoded = floats_->record_event();
   advance();
   bytes_ += static_cast<std::int64_t>(plan.section_bytes(me_) * run.sends.size());
 }
@@ -184,7 +184,7 @@ void CarriedColumns::store(std::size_t r) {
   Run& run = run_[r];
   if (r + 1 == run_.size()) armed_ = false, listening_ = 0;
   if (run.sparse) {
-    host_looks();
+    synchronize();
     return run.sparse->store();
   }
   for (std::size_t p = first_chunk(r); p < end_chunk(r); ++p) {
@@ -198,7 +198,7 @@ void CarriedColumns::store(std::size_t r) {
         floats_->decode(rows, shard.columns, run.bytes.data() + section(r, c) + shard.bytes_before, to);
     }
   }
-  run.stored = floats_->mark();
+  run.stored = floats_->record_event();
 }
 
 void CarriedColumns::flush() {

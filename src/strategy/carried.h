@@ -51,7 +51,7 @@ class CarriedColumns {
     MessageBytes bytes;  // a section per carrier
     std::vector<std::unique_ptr<Transfer>> sends, receives;
     std::unique_ptr<RowSparseBroadcast> sparse;
-    std::uint64_t encoded = 0;  // mark of the codec behind the own section
+    std::uint64_t encoded = 0;  // event of the codec behind the own section
     std::uint64_t stored = 0;   // and behind the last use of the others'
   };
   int sparse_carrier(std::size_t slice) const { return static_cast<int>(slice) % carriers_; }
@@ -59,7 +59,7 @@ class CarriedColumns {
   void plan_messages(std::size_t run);
   bool under_way(std::size_t run);
   float* place(Parameters&, std::size_t chunk) const;
-  void host_looks() const { whole_.gradients.memory().finish(); }
+  void synchronize() const { whole_.gradients.memory().synchronize(); }
   void copy(const float* from, float* to, std::size_t count) const { kernels_.run(weights::Copy{from, to}, count); }
   std::size_t section(std::size_t run, int carrier) const {
     return plan_.buckets[run].section_begin[static_cast<std::size_t>(carrier)];

@@ -17,12 +17,12 @@ namespace tutti {
 namespace {
 
 bool any_nonzero(const FloatBuffer& buffer) {
-  buffer.memory().finish();
+  buffer.memory().synchronize();
   return std::any_of(buffer.data(), buffer.data() + buffer.size(), [](float v) { return v != 0; });
 }
 
 void clear(FloatBuffer& buffer) {
-  buffer.memory().finish();
+  buffer.memory().synchronize();
   std::fill_n(buffer.data(), buffer.size(), 0.0f);
 }
 
@@ -263,7 +263,7 @@ void DataParallel::print_times() {
 }
 
 void DataParallel::archive(Archive& a) {
-  if (parameters_) parameters_->gradients.memory().finish();
+  if (parameters_) parameters_->gradients.memory().synchronize();
   if (pending_.any) throw Error("a checkpoint was asked for while gradients were under way");
   a("dataParallelSGD.residualEpoch", residual_epoch_);
   bool quantised = local_residual_.size() > 0;

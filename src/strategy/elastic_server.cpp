@@ -94,7 +94,7 @@ void ElasticServer::build() {
 }
 
 void ElasticServer::begin_epoch(std::int64_t) {
-  host_looks();
+  synchronize();
   // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
   if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
   if (!std::exchange(told_, true)) log::line(describe());
@@ -149,7 +149,7 @@ void ElasticServer::exchange() {
 }
 
 void ElasticServer::meet_at_centre() {
-  host_looks();
+  synchronize();
   barrier_->meet();  // asleep, while the last ones still work
   fetch_centre();
   load_centre();
@@ -194,14 +194,14 @@ void ElasticServer::take_back_weights() {
 }
 
 void ElasticServer::change_places() {
-  host_looks();
+  synchronize();
   if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
 }
 
 // Saved while the centre is shown; this rank's own weights then stand in centre_.
 void ElasticServer::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
-  host_looks();
+  synchronize();
   if (a.loading()) {
     std::copy_n(live_->weights.data(), live_->size(), centre_.data());
     strangers_ = true;

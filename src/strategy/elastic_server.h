@@ -52,7 +52,7 @@ class ElasticServer final : public Strategy {
   std::string describe() const override;
 
  private:
-  void host_looks() const { live_->weights.memory().finish(); }
+  void synchronize() const { live_->weights.memory().synchronize(); }
   void build();
   void change_places();
   void exchange();

@@ -85,7 +85,7 @@ void GroupedGradients::feed() {
   while (fed_ < summed_) {
     if (contributes_) sink_->contribute(fed_, columns_of_step_, parts_.layout.groups());
     columns_->load(fed_);
-    if (!parts_.between->follows_device()) parameters_->gradients.memory().finish();
+    if (!parts_.between->follows_device()) parameters_->gradients.memory().synchronize();
     parts_.between->chunk_ready(fed_++);
   }
 }

@@ -127,7 +127,7 @@ void GroupedWeights::tell(PatientNews::Words& news) {
 
 void GroupedWeights::pass_weights_on() {
   if (!passes_on()) return;
-  host_looks();
+  synchronize();
   levels_.lower_ranks->broadcast(0, std::as_writable_bytes(parameters_->weights.span()));
   if (levels_.upper) passed_on_ += static_cast<std::int64_t>(parameters_->size()) * (levels_.lower_ranks->size() - 1);
 }
@@ -151,7 +151,7 @@ void GroupedWeights::exchange_weights(std::int64_t global_samples) {
 template <class Act>
 void GroupedWeights::raise_from_lower(const Act& act) {
   const std::int64_t moves = moves_;
-  host_looks();
+  synchronize();
   std::copy_n(parameters_->weights.data(), parameters_->size(), before_.data());
   raise(act);
   if (moves_ != moves) levels_.lower->adopt_common_weights(before_.span());
@@ -240,12 +240,12 @@ void GroupedWeights::adopt_common_weights(std::span<const float> before) {
   if (levels_.upper) levels_.upper->adopt_common_weights(before);
   if (!lower_has_weights()) return;
   adopted_ = true;
-  host_looks();
+  synchronize();
   for (std::size_t i = 0; i < before.size(); ++i) move_.data()[i] = parameters_->weights.data()[i] - before[i];
 }
 
 void GroupedWeights::let_lower_adopt() {
-  host_looks();
+  synchronize();
   for (std::size_t i = 0; i < move_.size(); ++i) before_.data()[i] = parameters_->weights.data()[i] - move_.data()[i];
   levels_.lower->adopt_common_weights(before_.span());
 }

@@ -105,9 +105,9 @@ class GroupedWeights : public Strategy {
   };
 
   // Strategies of both levels may have left work in the queue of a device.
-  void host_looks() const { parameters_->weights.memory().finish(); }
+  void synchronize() const { parameters_->weights.memory().synchronize(); }
   void let_upper_see() const {
-    if (!levels_.upper->follows_device()) host_looks();
+    if (!levels_.upper->follows_device()) synchronize();
   }
   bool lower_has_weights() const { return levels_.lower->steps_alone(); }
   bool passes_on() const { return levels_.leaders_act && levels_.lower_ranks->size() > 1; }

@@ -6,7 +6,7 @@
 namespace tutti {
 
 void broadcast_weights(Communicator& comm, Parameters& parameters) {
-  parameters.weights.memory().finish();
+  parameters.weights.memory().synchronize();
   if (comm.size() > 1) comm.broadcast(0, std::as_writable_bytes(parameters.weights.span()));
 }
 

@@ -14,7 +14,7 @@ NcclAllReduce::NcclAllReduce(DeviceSums& sums, Parameters& parameters, const Sha
       summed_(copies_.size(), parameters.gradients),
       values_(gradients_stay ? parameters.gradients.data() : copies_.data()),
       runs_(plan.buckets.size()),
-      mark_(plan.buckets.size()) {
+      event_(plan.buckets.size()) {
   assert(!codec.lossy());
   for (std::size_t g = 0; g < runs_.size(); ++g)
     if (!plan.buckets[g].sparse) plan_runs(plan.buckets[g], runs_[g]);
@@ -51,7 +51,7 @@ void NcclAllReduce::encode(std::size_t chunk, const Residuals& residuals) {
   if (residuals.owner) add(values, residuals.owner + p.offset);
 }
 
-void NcclAllReduce::launch(std::size_t bucket) { mark_[bucket] = sums_.sum(runs_[bucket]); }
+void NcclAllReduce::launch(std::size_t bucket) { event_[bucket] = sums_.sum(runs_[bucket]); }
 
 void NcclAllReduce::decode(std::size_t chunk) {
   if (copies_.size() == 0) return;

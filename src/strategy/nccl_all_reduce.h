@@ -21,8 +21,8 @@ class NcclAllReduce {
 
   void encode(std::size_t chunk, const Residuals&);
   void launch(std::size_t bucket);
-  bool passed(std::size_t bucket) { return sums_.passed(mark_[bucket]); }
-  void follow(std::size_t bucket) { sums_.follow(mark_[bucket]); }  // what the device does next comes behind the sums
+  bool query(std::size_t bucket) { return sums_.query(event_[bucket]); }
+  void follow(std::size_t bucket) { sums_.follow(event_[bucket]); }  // what the device does next comes behind the sums
   void decode(std::size_t chunk);
 
  private:
@@ -39,7 +39,7 @@ class NcclAllReduce {
       summed_;  // where gradients do not stay: the sums of one step stand beside the values of the next
   float* const values_;
   std::vector<std::vector<DeviceSums::Run>> runs_;  // by bucket
-  std::vector<std::uint64_t> mark_;                 // likewise: its last sum
+  std::vector<std::uint64_t> event_;                // likewise: its last sum
 };
 
 }  // namespace tutti

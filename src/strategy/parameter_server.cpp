@@ -115,7 +115,7 @@ std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
 }
 
 void ParameterServer::load_shards() {
-  host_looks();
+  synchronize();
   server_->exclusively([&] {
     for (ServerShard* shard : shards_)
       if (shard) shard->load(live_->weights.data());
@@ -357,7 +357,7 @@ void ParameterServer::finish_pushes(ReducedGradientSink& global) {
 
 void ParameterServer::share_weights() {
   const auto start = Clock::now();
-  host_looks();
+  synchronize();
   server_->exclusively([&] {
     for (const ServerShard* shard : shards_)
       if (shard) shard->store(live_->weights.data());
@@ -405,7 +405,7 @@ void ParameterServer::show_common_weights() {
 }
 
 void ParameterServer::archive(Archive& a) {
-  host_looks();
+  synchronize();
   a("DataParallelASGD.pushes", syncs_);
   if (a.loading()) fresh_optimizer_ = true;
   bool lossy = worker_ && codec_->lossy();

@@ -69,7 +69,7 @@ class ParameterServer : public Strategy {
     return options_.policy == ServerOptions::Policy::sync ||
            (options_.max_staleness == 0 && options_.fetch_period == 0);
   }
-  void host_looks() const { live_->weights.memory().finish(); }
+  void synchronize() const { live_->weights.memory().synchronize(); }
   void build();
   void add_shards();
   void add_admission();

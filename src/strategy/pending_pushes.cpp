@@ -8,12 +8,12 @@
 namespace tutti {
 
 void PendingPushes::request(int handler, std::size_t response_bytes) {
-  pending_.push_back({handler, response_bytes, codec_.mark()});
+  pending_.push_back({handler, response_bytes, codec_.record_event()});
   advance();
 }
 
 void PendingPushes::advance() {
-  for (; first_ < pending_.size() && codec_.passed(pending_[first_].mark); ++first_)
+  for (; first_ < pending_.size() && codec_.query(pending_[first_].event); ++first_)
     server_.request(pending_[first_].handler, pending_[first_].response_bytes);
   if (first_ < pending_.size()) return;
   pending_.clear();

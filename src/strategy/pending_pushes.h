@@ -27,7 +27,7 @@ class PendingPushes {
   struct Push {
     int handler = 0;
     std::size_t response_bytes = 0;
-    std::uint64_t mark = 0;  // of the codec
+    std::uint64_t event = 0;  // of the codec
   };
   bool left(int handler) const;
 

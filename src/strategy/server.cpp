@@ -87,7 +87,7 @@ void Server::open() {
   if (comm_->size() == 1) return;
   // Responses on their way out, one request per lane and client, drive_, and the response that a thread waits for.
   const std::size_t most = places + lanes_.size() * static_cast<std::size_t>(comm_->size()) + 2;
-  watch_ = comm_->plan_watch(most);
+  poller_ = comm_->plan_poller(most);
   messages_.reserve(most);
   if (lanes_.empty()) {
     drive_ = comm_->plan_receive(me_, kDriveTag, {&nothing_, 1});
@@ -121,7 +121,7 @@ bool Server::look(Transfer* response) {
     return false;
   }
   choose_messages(response);
-  watch_->look(messages_);
+  poller_->poll(messages_);
   const std::lock_guard lock(mutex_);
   bool found = listen_again();
   for (Lane& lane : lanes_)
@@ -261,7 +261,7 @@ std::span<const std::byte> Server::wait(int handler) {
   Post& p = post(handler);
   ++waiting_;
   for (Nap nap; p.under_way && !arrived(p);)
-    if (watch_ && look(p.receive.get()))
+    if (poller_ && look(p.receive.get()))
       nap.woken();
     else if (!arrived(p)) {
       check_failure();

@@ -126,7 +126,7 @@ class Server {
   // One thread at a time looks at messages, and while it does so nobody else has to wait: a look may take as long as
   // other ranks keep the core that it gives away.
   std::mutex looking_;  // before mutex_, where both are held
-  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<TransferPoller> poller_;
   std::vector<Transfer*> messages_;  // of this look
 
   std::mutex mutex_;  // all of the serving side but the looks

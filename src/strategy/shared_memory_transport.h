@@ -29,7 +29,7 @@ class SharedMemoryTransport : public ShardTransport {
   void publish(std::size_t bucket) override;
   bool published(std::size_t bucket) override;
   void flush(std::size_t) override {}
-  void look_around() override { memory_->look_around(); }
+  void poll() override { memory_->poll(); }
 
  private:
   // At the begin of every rank's part.

@@ -46,7 +46,7 @@ class ShardTransport {
   virtual bool published(std::size_t bucket) = 0;  // by all owners
 
   virtual void flush(std::size_t bucket) = 0;  // own messages have left
-  virtual void look_around() {}                // while waiting
+  virtual void poll() {}                       // while waiting
 };
 
 // As resolve_transport() has it. What codecs of a device encode goes in messages whatever it is.

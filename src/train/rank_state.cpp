@@ -252,12 +252,12 @@ void deal_state(Communicator& comm, const ContainerReader* reader, const Visit& 
     ReceivedArchive a(comm.rank());
     a.receive_all(comm);
     visit(a);
-    return a.finish();
+    return a.synchronize();
   }
   for (int r = 1; r < comm.size(); ++r) send_stored(comm, r, *reader, rank_prefix(r));
   LoadingArchive a(*reader, rank_prefix(0));
   visit(a);
-  a.finish();
+  a.synchronize();
 }
 
 void redeal_state(Communicator& comm, const ContainerReader* reader, int old_ranks, const Visit& visit) {
@@ -276,7 +276,7 @@ void redeal_state(Communicator& comm, const ContainerReader* reader, int old_ran
     a.receive_all(comm);
   }
   visit(a);
-  a.finish();
+  a.synchronize();
 }
 
 void broadcast_state(Communicator& comm, const ContainerReader* reader, const std::string& prefix, const Visit& visit) {

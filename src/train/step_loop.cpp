@@ -226,7 +226,7 @@ StepMetrics look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t column
     if (together) loop.update.leave_out();
   }
   if (together) t.strategy->begin_step(columns, loop.update);
-  if (!t.strategy->follows_device()) t.network->finish();
+  if (!t.strategy->follows_device()) t.network->synchronize();
   t.strategy->chunks_ready(loop.chunks);
   return metrics;
 }
@@ -259,7 +259,7 @@ StepMetrics compute_and_exchange(Loop& loop, const Batch& batch) {
   metrics.samples = batch.samples;
   t.strategy->finish_gradients(metrics);
   if (loop.update.holds()) look_at_sums(loop);
-  if (!t.strategy->follows_device()) t.network->finish();
+  if (!t.strategy->follows_device()) t.network->synchronize();
   t.strategy->exchange_weights(batch.global_samples);
   return metrics;
 }

@@ -255,7 +255,7 @@ StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* pr
 }
 
 void train(Training& t) {
-  t.network->lead();  // the other commands of the run have networks, too
+  t.network->make_current();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());

@@ -150,7 +150,7 @@ TEST_F(Agreement, ScaledNumbersAndTheirSize) {
           float* x = d.put(values);
           const auto sums = d.backend.make_sums(1);
           d.backend.scale(0.25f, x + first, n, sums.get());
-          d.backend.finish();
+          d.backend.synchronize();
           EXPECT_EQ(std::isfinite(sums[0]), finite || n == 0);
           d.results.push_back(static_cast<float>(sums[0]));
           d.backend.scale(2, x + first, n, nullptr);
@@ -191,7 +191,7 @@ TEST_F(Agreement, ClearedLines) {
         FloatBuffer gradients(values.size(), d.backend.shared_memory());
         std::copy(values.begin(), values.end(), gradients.data());
         d.backend.clear_sparse_rows(s, std::span(lines).first(listed), gradients);
-        d.backend.finish();
+        d.backend.synchronize();
         const auto left = gradients.span();
         d.results.assign(left.begin(), left.end());
         EXPECT_EQ(std::count(left.begin(), left.end(), 0.0f), static_cast<long>(listed * 300));

@@ -107,7 +107,7 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
   // What waits, or brings values of the host.
-  EXPECT_FALSE(capture->capture([&] { gpu->finish(); }));
+  EXPECT_FALSE(capture->capture([&] { gpu->synchronize(); }));
   EXPECT_FALSE(capture->capture([&] { gpu->fill(1, x, n), gpu->upload(start.data(), y, n); }));
   EXPECT_FALSE(capture->capture([&] { gpu->gather_columns(std::vector<std::int32_t>{1, 0}, 1, x, y); }));
   EXPECT_EQ(capture->obstacle(), "") << "that is by design";
@@ -162,7 +162,7 @@ TEST_F(Agreement, SharedMemoryIsSeenByBoth) {
   for (const float v : x.span()) ASSERT_EQ(v, 0.0f);
   for (std::size_t i = 0; i < x.size(); ++i) x.data()[i] = static_cast<float>(i);
   gpu->map(UnaryOp::negate, x.data(), x.data(), x.size());
-  gpu->finish();
+  gpu->synchronize();
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x.data()[i], -static_cast<float>(i));
 }
 
@@ -466,7 +466,7 @@ TEST_F(Agreement, NumbersThatAreNone) {
   const std::vector<const float*> in = {d.put(labels), d.put(values)};
   gpu->loss({.op = LossOp::cross_entropy_with_softmax, .extent = e}, in, d.put(Floats(e.count())), sums.get(),
             d.put(Floats(1)));
-  gpu->finish();
+  gpu->synchronize();
   EXPECT_TRUE(std::isnan(sums[0]));
 }
 
@@ -500,9 +500,9 @@ TEST_F(Agreement, Criteria) {
           const auto sums = d.backend.make_sums(2);
           float *work = d.put(Floats(n)), *y = d.put(Floats(1)), *dy = d.put({1.5f}), *dx = d.put(random(n, 5));
           d.backend.loss(loss, used, work, &sums[1], y);
-          const auto mark = d.backend.mark();
+          const auto event = d.backend.record_event();
           d.take(y, 1);
-          d.backend.wait_for(mark);
+          d.backend.synchronize(event);
           d.results.push_back(static_cast<float>(sums[1]));
           for (std::size_t k = 0; k < used.size(); ++k) {
             d.backend.loss_gradient(loss, k, used, work, dy, dx, k == 1);

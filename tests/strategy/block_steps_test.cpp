@@ -54,7 +54,7 @@ class Descent : public ReducedGradientSink {
   explicit Descent(Parameters& p) : p_(p) {}
   void global_ready(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
-    p_.weights.memory().finish();
+    p_.weights.memory().synchronize();
     const std::size_t at = p_.offset(p_.chunks[chunk]);
     for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
@@ -109,7 +109,7 @@ Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = tru
       strategy->end_epoch(sink);
     }
     if (shown) strategy->show_common_weights();
-    p.weights.memory().finish();
+    p.weights.memory().synchronize();
     result[static_cast<std::size_t>(comm.rank())].assign(p.weights.data(), p.weights.data() + p.size());
     if (shown) strategy->take_back_weights();
   });

@@ -39,7 +39,7 @@ class Descent : public ReducedGradientSink {
   Descent(Parameters& p, float rate) : p_(p), rate_(rate) {}
   void global_ready(std::size_t chunk, std::int64_t) override {
     const std::size_t at = p_.offset(p_.chunks[chunk]);
-    p_.weights.memory().finish();
+    p_.weights.memory().synchronize();
     for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= rate_ * p_.gradients.data()[i];
   }
@@ -50,13 +50,13 @@ class Descent : public ReducedGradientSink {
 };
 
 Weights weights_of(const Parameters& p) {
-  p.weights.memory().finish();
+  p.weights.memory().synchronize();
   return {p.weights.data(), p.weights.data() + p.size()};
 }
 
 void start_at(Parameters& p, int seed) {
   const auto values = gradient(p, seed, 99);
-  p.weights.memory().finish();
+  p.weights.memory().synchronize();
   std::copy(values.begin(), values.end(), p.weights.data());
 }
 

@@ -52,7 +52,7 @@ class Descent : public ReducedGradientSink {
     EXPECT_EQ(chunk, next_) << "chunks come in the order of announcement";
     next_ = (chunk + 1) % p_.chunks.size();
     columns_of_updates += chunk == 0 ? columns : 0;
-    p_.weights.memory().finish();
+    p_.weights.memory().synchronize();
     const std::size_t at = p_.offset(p_.chunks[chunk]);
     for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
@@ -186,7 +186,7 @@ std::vector<Left> train(const Course& run, const std::string& text) {
       settle(*s, sink, left);
       s->end_epoch(sink);
     }
-    p.weights.memory().finish();
+    p.weights.memory().synchronize();
     left.own.assign(p.weights.data(), p.weights.data() + p.size());
     s->show_common_weights();
     left.shown.assign(p.weights.data(), p.weights.data() + p.size());

@@ -126,7 +126,7 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
     strategy->archive(state);
     const std::lock_guard lock(mutex);
     const auto at = static_cast<std::size_t>(comm.rank());
-    p.weights.memory().finish();
+    p.weights.memory().synchronize();
     out.weights[at].assign(p.weights.data(), p.weights.data() + p.size());
     if (const auto r = state.floats.find(owed_name("DataParallelASGD.residual")); r != state.floats.end())
       out.residuals[at] = r->second;

@@ -73,7 +73,7 @@ Local local(const Course& run, const Parameters& p, int rank, int step) {
 // As the network does: wait for what still reads gradients, zero what is listed, list, compute, announce.
 void step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const Local& l, int t) {
   strategy.begin_step(100 + t, sink);
-  p.gradients.memory().finish();
+  p.gradients.memory().synchronize();
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     if (!p.slices[s].sparse_gradient) continue;
     clear_sparse_rows(p.slices[s], p.sparse_rows[s], p.gradients);

@@ -90,17 +90,17 @@ class GatedLooks : public Communicator {
   std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
     return comm_->plan_receive(from, tag, bytes);
   }
-  std::unique_ptr<Watch> plan_watch(std::size_t most) override {
-    struct Gated : Watch {
-      Gated(std::unique_ptr<Watch> w, Gate& g) : watch(std::move(w)), gate(g) {}
-      void look(std::span<Transfer* const> transfers) override {
+  std::unique_ptr<TransferPoller> plan_poller(std::size_t most) override {
+    struct Gated : TransferPoller {
+      Gated(std::unique_ptr<TransferPoller> w, Gate& g) : watch(std::move(w)), gate(g) {}
+      void poll(std::span<Transfer* const> transfers) override {
         gate.pass();
         watch->look(transfers);
       }
-      std::unique_ptr<Watch> watch;
+      std::unique_ptr<TransferPoller> watch;
       Gate& gate;
     };
-    return std::make_unique<Gated>(comm_->plan_watch(most), gate_);
+    return std::make_unique<Gated>(comm_->plan_poller(most), gate_);
   }
   void barrier() override { comm_->barrier(); }
   void broadcast(int root, std::span<std::byte> bytes) override { comm_->broadcast(root, bytes); }
@@ -132,8 +132,8 @@ class SlowCodec : public Codec {
   void encode(std::size_t, std::size_t, const float*, float*, std::byte*) const override {}
   void decode(std::size_t, std::size_t, const std::byte*, float*) const override {}
   void decode_add(std::size_t, std::size_t, const std::byte*, float*) const override {}
-  std::uint64_t mark() const override { return ++marked_; }
-  bool passed(std::uint64_t mark) const override { return mark <= passed_up_to; }
+  std::uint64_t record_event() const override { return ++marked_; }
+  bool query(std::uint64_t event) const override { return mark <= passed_up_to; }
   std::uint64_t passed_up_to = 0;
 
  private:

@@ -68,7 +68,7 @@ class Collector : public ReducedGradientSink {
     EXPECT_EQ(columns, columns_of.back());
     const GradientChunk& p = parameters_.chunks[chunk];
     const std::size_t at = parameters_.offset(p);
-    parameters_.gradients.memory().finish();
+    parameters_.gradients.memory().synchronize();
     for (std::size_t i = at; i < at + parameters_.count(p); ++i) sums.back()[i] = parameters_.gradients.data()[i];
   }
   std::vector<std::vector<float>> sums;  // one per update
@@ -84,7 +84,7 @@ class Collector : public ReducedGradientSink {
 inline StepMetrics step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const std::vector<float>& local,
                         StepMetrics mine, std::int64_t columns) {
   strategy.begin_step(columns, sink);
-  p.gradients.memory().finish();
+  p.gradients.memory().synchronize();
   for (std::size_t i = 0; i < p.chunks.size(); ++i) {
     const std::size_t at = p.offset(p.chunks[i]), n = p.count(p.chunks[i]);
     std::copy_n(local.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/groups.h"
-#include "base/cuda/marks.h"
+#include "base/cuda/events.h"
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
@@ -33,10 +33,10 @@ class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend
   ImageBackend& images() override;
 
   bool is_host() const override { return false; }
-  void finish() override;
-  std::uint64_t mark() override;
-  void wait_for(std::uint64_t mark) override;
-  void lead() override { set_current_queue(stream(), halt_); }
+  void synchronize() override;
+  std::uint64_t record_event() override;
+  void synchronize(std::uint64_t event) override;
+  void make_current() override { set_current_queue(stream(), halt_); }
   const FloatMemory& shared_memory() const override;
   std::shared_ptr<double[]> make_sums(std::size_t count) override;
   void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) override;
@@ -123,7 +123,7 @@ class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend
   const ComputeType compute_type_;
   std::string device_name_;
   Stream stream_;
-  Marks marks_{"computing"};
+  Events events_{"computing"};
   bool capturing_ = false;
   std::string obstacle_;  // to the last capture
   Staging staging_;

@@ -72,7 +72,7 @@ CudaBackend::CudaBackend(int device, ComputeType type)
                     "in -Dgpu_architectures, or deviceId = cpu",
                     device, e.what()));
   }
-  CudaBackend::lead();
+  CudaBackend::make_current();
 }
 
 CudaBackend::~CudaBackend() {
@@ -100,17 +100,17 @@ std::string CudaBackend::name() const {
 
 ImageBackend& CudaBackend::images() { return *images_; }
 
-void CudaBackend::finish() {
+void CudaBackend::synchronize() {
   not_while_capturing();
   check(cudaStreamSynchronize(stream()), "computing");
 }
-std::uint64_t CudaBackend::mark() {
+std::uint64_t CudaBackend::record_event() {
   not_while_capturing();
-  return marks_.add(stream());
+  return events_.add(stream());
 }
-void CudaBackend::wait_for(std::uint64_t mark) {
+void CudaBackend::synchronize(std::uint64_t event) {
   not_while_capturing();
-  marks_.wait_for(mark);
+  events_.synchronize(event);
 }
 
 const FloatMemory& CudaBackend::shared_memory() const {
@@ -158,7 +158,7 @@ void CudaBackend::download(const float* device, float* host, std::size_t count) 
   not_while_capturing();
   if (count)
     check(cudaMemcpyAsync(host, device, count * sizeof(float), cudaMemcpyDeviceToHost, stream()), "downloading");
-  finish();
+  synchronize();
 }
 
 }  // namespace tutti::cuda

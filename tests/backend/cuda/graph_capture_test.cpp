@@ -32,7 +32,7 @@ class BrokenRecordings : public testing::Test {
               nullptr);
     EXPECT_NE(backend_.obstacle(), "");
     EXPECT_EQ(chunks(call), before);
-    backend_.finish();
+    backend_.synchronize();
   }
 
   CudaBackend backend_{0, ComputeType::float32};

@@ -107,7 +107,7 @@ TEST_F(CudaKernels, SumsOfManyElements) {
   FloatBuffer workspace(2 * sizeof(double) / sizeof(float), g.memory());
   const auto* const sums = reinterpret_cast<const double*>(workspace.data());
   for (int i = 0; i < 2; ++i) kernels.add_squares(g.data(), g.size(), reinterpret_cast<double*>(workspace.data()) + i);
-  g.memory().finish();
+  g.memory().synchronize();
   EXPECT_NEAR(sums[0], expected, 1e-10 * expected);
   EXPECT_EQ(sums[1], sums[0]);
 }

@@ -65,7 +65,7 @@ class Rank {
     Layout all;
     all.rank = 1, all.size[0] = gradient.size(), all.stride[0][0] = all.stride[3][0] = 1;
     backend_->copy(all, workspace, p_.gradients.data(), false);
-    if (!strategy_->follows_device()) backend_->finish();
+    if (!strategy_->follows_device()) backend_->synchronize();
     for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
     strategy_->finish_gradients(metrics);
   }
@@ -81,12 +81,12 @@ class Rank {
     mine.samples = 10;
     strategy_->finish_gradients(mine);
     const auto moves = gradient(p_, comm_.rank(), t, true);
-    backend_->finish();
+    backend_->synchronize();
     for (std::size_t i = 0; i < moves.size(); ++i) p_.weights.data()[i] += moves[i];
     strategy_->exchange_weights(10 * comm_.size());
   }
   std::vector<float> weights() {
-    backend_->finish();
+    backend_->synchronize();
     return {p_.weights.data(), p_.weights.data() + p_.size()};
   }
 
@@ -272,7 +272,7 @@ TEST(DeviceSums, ARankThatFailsLeavesNobodyWaiting) {
     if (comm.rank() == 1) throw Error("rank 1 has had enough");
     const DeviceSums::Run all{values.data(), values.data(), values.size()};
     sums->follow(sums->sum({&all, 1}));
-    backend->finish();
+    backend->synchronize();
     comm.barrier();
     ADD_FAILURE() << "rank " << comm.rank() << " has met a rank that has failed";
   };

@@ -82,7 +82,7 @@ class Rank {
     strategy_->settle(sink_);
   }
   std::vector<float> weights() {
-    p_.weights.memory().finish();
+    p_.weights.memory().synchronize();
     return {p_.weights.data(), p_.weights.data() + p_.size()};
   }
   const Sink& sink() const { return sink_; }
@@ -90,7 +90,7 @@ class Rank {
 
  private:
   static void write(const std::vector<float>& values, FloatBuffer& to) {
-    to.memory().finish();
+    to.memory().synchronize();
     std::copy(values.begin(), values.end(), to.data());
   }
   Communicator& comm_;

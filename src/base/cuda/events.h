@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// marks.h -- places in a stream that the host asks about, or that another stream waits for: those of codecs behind what
-// they have encoded, those of sums over the ranks, those of backends behind the forward pass.
+// events.h -- places in a stream that the host asks about, or that another stream waits for: those of codecs behind
+// what they have encoded, those of sums over the ranks, those of backends behind the forward pass.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace tutti::cuda {
 
 // Events in the order of the stream, so the oldest one is passed first. They are taken again.
-class Marks {
+class Events {
  public:
-  explicit Marks(const char* doing) : doing_(doing) {}  // for errors
+  explicit Events(const char* doing) : doing_(doing) {}  // for errors
   std::uint64_t add(cudaStream_t);
-  bool passed(std::uint64_t mark);
-  void wait_for(std::uint64_t mark);
-  // What is put into `stream` from now on comes behind the mark.
-  void follow(std::uint64_t mark, cudaStream_t stream);
+  bool query(std::uint64_t event);
+  void synchronize(std::uint64_t event);
+  // What is put into `stream` from now on comes behind the event.
+  void stream_wait(cudaStream_t stream, std::uint64_t event);
 
  private:
   Event& at(std::size_t i) { return events_[(first_ + i) % events_.size()]; }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/cuda/marks.h"
+#include "base/cuda/events.h"
 
 #include <algorithm>
 
 namespace tutti::cuda {
 
-std::uint64_t Marks::add(cudaStream_t stream) {
+std::uint64_t Events::add(cudaStream_t stream) {
   if (waiting_ == events_.size()) grow();
   check(cudaEventRecord(at(waiting_).get(), stream), doing_);
   ++waiting_;
   return passed_ + waiting_;
 }
 
-bool Marks::passed(std::uint64_t mark) {
-  while (waiting_ > 0 && passed_ < mark) {
+bool Events::query(std::uint64_t event) {
+  while (waiting_ > 0 && passed_ < event) {
     const cudaError_t status = cudaEventQuery(at(0).get());
     if (status == cudaErrorNotReady) return false;
     check(status, doing_);
@@ -22,16 +22,16 @@ bool Marks::passed(std::uint64_t mark) {
   return true;
 }
 
-void Marks::wait_for(std::uint64_t mark) {
-  if (!passed(mark)) check(cudaEventSynchronize(at(static_cast<std::size_t>(mark - passed_ - 1)).get()), doing_);
+void Events::synchronize(std::uint64_t event) {
+  if (!query(event)) check(cudaEventSynchronize(at(static_cast<std::size_t>(event - passed_ - 1)).get()), doing_);
 }
 
-void Marks::follow(std::uint64_t mark, cudaStream_t stream) {
-  if (passed(mark)) return;
-  check(cudaStreamWaitEvent(stream, at(static_cast<std::size_t>(mark - passed_ - 1)).get(), 0), doing_);
+void Events::stream_wait(cudaStream_t stream, std::uint64_t event) {
+  if (query(event)) return;
+  check(cudaStreamWaitEvent(stream, at(static_cast<std::size_t>(event - passed_ - 1)).get(), 0), doing_);
 }
 
-void Marks::grow() {
+void Events::grow() {
   std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(first_), events_.end());
   first_ = 0;
   events_.push_back(make_event());
