@@ -71,7 +71,7 @@ void run(Communicator& comm, int bits, int steps, std::size_t columns, const std
       for (int s = 0; s < kTurn; ++s) step(comm, *way, source);
   if (comm.rank() != 0) return;
   for (auto& way : ways) {
-    const ExchangeStats stats = way->strategy.take_stats();
+    const ExchangeStats stats = way->strategy.exchange_stats_and_reset();
     const auto n = static_cast<double>(way->seconds.size());
     fmt::print(
         "{:12} {} bits, {} ranks, {} weights: {:.2f} ms a step, best {:.2f} (mean: encode {:.2f}, wait {:.2f}, sum and "

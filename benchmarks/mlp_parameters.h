@@ -37,7 +37,7 @@ inline Parameters mlp_parameters(std::size_t columns_per_chunk) {
 
 class IgnoreGradients : public ReducedGradientSink {
  public:
-  void global_ready(std::size_t, std::int64_t) override {}
+  void on_reduced(std::size_t, std::int64_t) override {}
 };
 
 inline double median(std::vector<double> v) {

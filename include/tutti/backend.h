@@ -248,7 +248,7 @@ class Backend {
   virtual std::size_t recurrent_layer_workspace(const RecurrentLayer&) = 0;
   // Before recurrent_layer(), which may be repeated from a captured graph as long as the layer is the same: what it
   // needs of the host.
-  virtual void tell_recurrent_layer(const RecurrentLayer&) {}
+  virtual void describe_recurrent_layer(const RecurrentLayer&) {}
   virtual void recurrent_layer(const RecurrentLayer&) = 0;
   virtual void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) = 0;
 

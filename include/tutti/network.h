@@ -100,12 +100,13 @@ class Network {
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
   StepMetrics forward_backward(const Batch&, GradientSink& chunks);
   // On a device the host need not wait for a step to know its criterion: from now on forward_backward() tells what
-  // criterion and evaluations were some calls earlier (samples and columns are those of the call), and take_late() what
-  // is still missing, one step after the other. Where one is not a number, weights have not changed since, and both
-  // throw LateNumericError. Returns whether it is so; nothing may be missing when this is called.
-  bool tell_late(bool on);
-  std::optional<StepMetrics> take_late();
-  std::int64_t told_minibatch() const;  // whose results have come last, by Batch::minibatch
+  // criterion and evaluations were some calls earlier (samples and columns are those of the call), and
+  // next_deferred_metrics() what is still missing, one step after the other. Where one is not a number, weights have
+  // not changed since, and both throw DeferredNumericError. Returns whether it is so; nothing may be missing when this
+  // is called.
+  bool defer_metrics(bool on);
+  std::optional<StepMetrics> next_deferred_metrics();
+  std::int64_t measured_minibatch() const;  // whose results have come last, by Batch::minibatch
   // Throws NumericError if the criterion of this share is not a number. Running statistics may be spoilt.
   void explain_nan(const Batch&);
   // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced,
@@ -157,9 +158,9 @@ class NumericError : public Error {
 };
 
 // NaN in the criterion of an earlier step.
-class LateNumericError : public Error {
+class DeferredNumericError : public Error {
  public:
-  LateNumericError(std::int64_t position, std::int64_t minibatch, const std::string& message)
+  DeferredNumericError(std::int64_t position, std::int64_t minibatch, const std::string& message)
       : Error(message), position(position), minibatch(minibatch) {}
   std::int64_t position, minibatch;  // of its Batch
 };

@@ -22,14 +22,14 @@ struct StepRates {
   double learning_rate = 0, momentum_per_sample = 0;
 };
 
-// Where global gradients go: the optimizer's update. `columns` is the N of the step they belong to (semantics 8.3),
+// Where reduced gradients go: the optimizer's update. `columns` is the N of the step they belong to (semantics 8.3),
 // which in the buffered asynchronous mode is the step before.
 class ReducedGradientSink {
  public:
   virtual ~ReducedGradientSink() = default;
-  virtual void global_ready(std::size_t chunk, std::int64_t columns) = 0;
-  virtual void globals_ready(std::span<const std::size_t> chunks, std::int64_t columns) {
-    for (const std::size_t chunk : chunks) global_ready(chunk, columns);
+  virtual void on_reduced(std::size_t chunk, std::int64_t columns) = 0;
+  virtual void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) {
+    for (const std::size_t chunk : chunks) on_reduced(chunk, columns);
   }
   // What the optimizer wants summed in this step, of so many columns. Whoever can sum contributions asks in
   // begin_step(), and calls contribute() for a chunk before it travels, or becomes global as it is.
@@ -74,7 +74,7 @@ struct ExchangeStats {
 // The step of the loop, in order:
 //   begin_step(columns, sink); network backward -> chunk_ready(i) for every chunk; finish_gradients(metrics);
 //   the loop's optimizer has been fed through `sink` by then; exchange_weights(samples).
-// At an epoch's end: settle(sink); end_epoch(sink). Around validation and checkpoints: show_common_weights() and
+// At an epoch's end: drain(sink); end_epoch(sink). Around validation and checkpoints: show_common_weights() and
 // take_back_weights(); what is archived is archived between the two.
 // A chunk may be updated while backward still runs: the network announces it only after its last use of those weights.
 class Strategy : public GradientSink {
@@ -98,10 +98,10 @@ class Strategy : public GradientSink {
     (void)samples;
     return true;
   }
-  // Where gradients may be of no use (loss scaling). Whether a step is left out altogether by all ranks that make one
+  // Where gradients may be of no use (loss scaling). Whether a step is skipped by all ranks that make one
   // update together: such a strategy is told begin_step() after backward, when ReducedGradientSink::summed() says
   // `nothing` if so. Elsewhere gradients of no use count as zeros.
-  virtual bool leaves_out_steps() const { return false; }
+  virtual bool skips_steps_together() const { return false; }
   // Whether the gradients of all these ranks can be used. Before begin_step(), in every step.
   virtual bool agree(bool usable) { return usable; }
   // Whether nothing is made of gradients but their sum, which all these ranks get alike before anything changes: then
@@ -112,15 +112,15 @@ class Strategy : public GradientSink {
   // All chunks were announced. Delivers the outstanding global chunks and makes this step's metrics global.
   virtual void finish_gradients(StepMetrics&) = 0;
   // Whether criterion and evaluations in those metrics may be of an earlier step, the same on all ranks. When no more
-  // steps are to come for now, finish_late() does for what is missing what finish_gradients() does for a metrics.
-  virtual bool takes_late_results() const { return false; }
-  virtual void finish_late(StepMetrics&) {}
+  // steps are to come for now, finish_deferred() does for what is missing what finish_gradients() does for a metrics.
+  virtual bool takes_deferred_metrics() const { return false; }
+  virtual void finish_deferred(StepMetrics&) {}
   virtual void exchange_weights(std::int64_t global_samples) { (void)global_samples; }
   // Epoch end, or a checkpoint that wants nothing in flight: completes what is pending and delivers it to `global`.
-  virtual void settle(ReducedGradientSink& global) { (void)global; }
-  // After settle(): what the metrics of finish_gradients() have not yet contained (only when they run a step behind).
+  virtual void drain(ReducedGradientSink& global) { (void)global; }
+  // After drain(): what the metrics of finish_gradients() have not yet contained (only when they run a step behind).
   virtual StepMetrics pending_metrics_and_reset() { return {}; }
-  // After settle(), where the metrics of finish_gradients() are this rank's own: what the others have added since the
+  // After drain(), where the metrics of finish_gradients() are this rank's own: what the others have added since the
   // last call.
   virtual StepMetrics metrics_of_others_and_reset() { return {}; }
   // Whether those metrics, added up over the ranks, count every sample once: false where another rank tells the same.
@@ -163,10 +163,10 @@ class Strategy : public GradientSink {
   virtual Share share(int rank, int ranks) const { return {rank, ranks}; }
   // The same where work units are handed out: `ranks` says how many shares a minibatch has.
   virtual Share share_of_units(int rank, int ranks) const { return share(rank, ranks); }
-  // Samples of all ranks that were computed or left out in vain since the last call; after settle().
-  virtual std::int64_t take_dropped_samples() { return 0; }
+  // Samples of all ranks that were computed or left out in vain since the last call; after drain().
+  virtual std::int64_t dropped_samples_and_reset() { return 0; }
   // Where given, the shares are work units of a queue instead (from start() on): ranks make different numbers of steps.
-  // No hook of a step may then wait for what another rank does in its steps; they meet in settle(), when the data are
+  // No hook of a step may then wait for what another rank does in its steps; they meet in drain(), when the data are
   // used up.
   virtual WorkQueue* work_queue() { return nullptr; }
   // The whole epoch.
@@ -180,7 +180,7 @@ class Strategy : public GradientSink {
     (void)samples;
     return {};
   }
-  virtual ExchangeStats take_stats() { return {}; }
+  virtual ExchangeStats exchange_stats_and_reset() { return {}; }
   virtual std::string describe() const = 0;  // for the settings printed at start
   // What the line "Starting minibatch loop" adds in this epoch, with a leading comma; "" without an exchange.
   virtual std::string loop_text(std::int64_t epoch) const {

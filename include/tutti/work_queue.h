@@ -11,7 +11,7 @@ namespace tutti {
 class WorkQueue {
  public:
   virtual ~WorkQueue() = default;
-  // A new range: numbers begin at 0 again. Every rank calls this equally often, while it has no next() under way.
+  // A new range: numbers begin at 0 again. Every rank calls this equally often, while it has no next() in flight.
   virtual void start_range() = 0;
   // The next unit for this rank. Each number goes to one rank, or to the ranks of one group; those of a rank ascend,
   // and they never end: readers know where the data do. Called by one thread at a time, which need not be the one that

@@ -32,7 +32,7 @@ void TrainOptions::describe(config::Fields& f) {
   f("cudaGraphs", cuda_graphs,
     "a GPU repeats steps of the same shape from a CUDA graph; false launches every kernel by itself");
   f("lossScale", loss_scale, "of computeType = float16: by what gradients are multiplied on their way; auto finds it");
-  if (!LossScale::parse(loss_scale))
+  if (!GradScaler::parse(loss_scale))
     f.problem("lossScale", fmt::format("'{}' is no scale", loss_scale),
               "write auto, or a power of two: lossScale = 1024");
 }
@@ -332,7 +332,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
     if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
   }
   if (options.compute_type == ComputeType::float16)
-    t.loss_scale = LossScale::parse(options.loss_scale).value_or(LossScale());
+    t.grad_scaler = GradScaler::parse(options.loss_scale).value_or(GradScaler());
   else if (context.command.find("lossScale"))
     context.notices->lines.push_back("lossScale has no effect: it belongs to computeType = float16");
   std::optional<ModelToCome> awaited;

@@ -20,7 +20,7 @@ class DeviceSums {
     float* sums = nullptr;  // may be the place of the values
     std::size_t count = 0;
   };
-  // After a failure what is still under way is given up.
+  // After a failure what is still in flight is given up.
   virtual ~DeviceSums() = default;
   virtual std::string name() const = 0;
   // Behind what this thread has queued so far, and beside what it queues from now on. Returns at once; the library

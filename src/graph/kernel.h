@@ -86,7 +86,7 @@ struct Run {
   std::vector<std::size_t> columns;              // by dynamic axis
   std::vector<std::vector<ChunkRange>> chunks;   // by tensor; empty for what is not trained
   std::vector<SequenceTable> sequences;          // by dynamic axis, in programs that work in packed order
-  std::vector<CarriedState> carried;             // by tensor
+  std::vector<CarriedState> states;              // by tensor
   std::span<const Fragment> fragments;           // of the part's sequences; empty when they come whole
   std::vector<std::vector<std::int32_t>> lists;  // by tensor: which columns the result was gathered from
   std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is

@@ -133,7 +133,7 @@ void Program::prepare(Run& run) const {
   run.values.resize(tensors), run.gradients.resize(tensors), run.work.resize(tensors);
   if (!run.sums) run.sums = backend_.make_sums(tensors);
   run.sparse.resize(tensors), run.chunks.resize(tensors), run.columns.resize(code_.axes.size());
-  run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors),
+  run.sequences.resize(code_.axes.size()), run.states.resize(tensors), run.lists.resize(tensors),
       run.workspaces.resize(tensors);
   run.samples.resize(code_.axes.size() + 1);
   run.packed = code_.sequential, run.planned_columns = columns_;

@@ -149,7 +149,7 @@ void Network::Impl::lay_out_parameters() {
     parameters.weights = FloatBuffer(size, backend->shared_memory());
     parameters.gradients = FloatBuffer(size, backend->shared_memory());
   } catch (const Error& e) {
-    say_largest_parameter(e.what());
+    throw_with_largest_parameter(e.what());
   }
   training->run.chunks.resize(program.code().tensors.size());
   for (std::size_t p = 0; p < parameters.chunks.size(); ++p) {
@@ -162,7 +162,7 @@ void Network::Impl::lay_out_parameters() {
 }
 
 // Parameters are more than memory holds: at the place of the largest.
-void Network::Impl::say_largest_parameter(const std::string& what) const {
+void Network::Impl::throw_with_largest_parameter(const std::string& what) const {
   const auto largest = std::max_element(parameters.slices.begin(), parameters.slices.end(),
                                         [](const Slice& a, const Slice& b) { return a.size() < b.size(); });
   const auto& node = *std::find_if(graph.nodes.begin(), graph.nodes.end(),

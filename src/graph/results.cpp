@@ -57,7 +57,7 @@ void Network::Impl::metrics(Executable& e, std::span<const std::size_t> columns,
 }
 
 // Only sums that a device keeps in double can be looked at when the next step has begun.
-bool Network::Impl::can_tell_late() const {
+bool Network::Impl::can_defer_metrics() const {
   if (backend->is_host() || !criterion || !training) return false;
   const auto kept = [&](std::size_t node) {
     const auto& program = training->program;
@@ -68,43 +68,43 @@ bool Network::Impl::can_tell_late() const {
 
 void Network::Impl::keep_results(Executable& e) {
   const auto& code = e.program.code();
-  late->keep(*backend, e.run.columns, e.run.sums.get(), code.tensors.size(), code.of_node.at(*criterion).tensor);
+  deferred->keep(*backend, e.run.columns, e.run.sums.get(), code.tensors.size(), code.of_node.at(*criterion).tensor);
 }
 
-void Network::Impl::tell_earliest(StepMetrics& metrics) {
-  const graph::LateResults::Step& step = late->earliest();
+void Network::Impl::finish_earliest(StepMetrics& metrics) {
+  const graph::DeferredResults::Step& step = deferred->earliest();
   backend->synchronize(step.event);
   for (std::size_t p = 0; p < step.used; ++p)
     this->metrics(*training, step.parts[p].columns, step.parts[p].sums.get(), metrics);
-  told_minibatch = step.minibatch;
+  measured_minibatch = step.minibatch;
   const std::int64_t position = step.position;
-  late->drop_earliest();
+  deferred->drop_earliest();
   if (std::isnan(metrics.criterion))
-    throw LateNumericError(
-        position, told_minibatch,
+    throw DeferredNumericError(
+        position, measured_minibatch,
         fmt::format("The training criterion '{}' is not a number (NAN)", graph.nodes[*criterion].name));
 }
 
-bool Network::tell_late(bool on) {
+bool Network::defer_metrics(bool on) {
   Impl& m = *impl_;
-  assert(!m.late || m.late->empty());
-  m.late.reset();
-  if (!on || !m.can_tell_late()) return false;
-  m.late.emplace();
+  assert(!m.deferred || m.deferred->empty());
+  m.deferred.reset();
+  if (!on || !m.can_defer_metrics()) return false;
+  m.deferred.emplace();
   m.backend->let_weights_change();
   return true;
 }
 
-std::optional<StepMetrics> Network::take_late() {
+std::optional<StepMetrics> Network::next_deferred_metrics() {
   Impl& m = *impl_;
-  if (!m.late || m.late->empty()) return {};
+  if (!m.deferred || m.deferred->empty()) return {};
   StepMetrics metrics;
   metrics.evaluations.resize(m.evaluations.size());
-  m.tell_earliest(metrics);
+  m.finish_earliest(metrics);
   return metrics;
 }
 
-std::int64_t Network::told_minibatch() const { return impl_->told_minibatch; }
+std::int64_t Network::measured_minibatch() const { return impl_->measured_minibatch; }
 
 void Network::explain_nan(const Batch& batch) {
   Impl& m = *impl_;

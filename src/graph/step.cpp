@@ -314,7 +314,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   const auto& parts = m.parts(e, batch);
   if (!e.was_sent(batch)) e.sent = {};
   m.sparse_rows.list(m.streams, batch, m.parameters, *m.backend);
-  if (m.late) m.late->begin_step(batch);
+  if (m.deferred) m.deferred->begin_step(batch);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
@@ -331,7 +331,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     e.run.sum_over_ranks = m.mode.sum_over_ranks ? &m.mode.sum_over_ranks : nullptr;
     e.replay.begin(e.run);
     e.program.forward(e.run, &e.replay);
-    if (m.late)
+    if (m.deferred)
       m.keep_results(e);
     else
       untold = {parts[p], m.backend->record_event()};
@@ -341,7 +341,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     e.run.sum_over_ranks = nullptr;
   }
   if (!chunks.follows_device()) m.backend->synchronize();
-  if (m.late && m.late->full()) m.tell_earliest(metrics);
+  if (m.deferred && m.deferred->full()) m.finish_earliest(metrics);
   return metrics;
 }
 
@@ -422,7 +422,7 @@ const float* Network::Impl::in_stream_order(Executable& e, std::size_t root, con
 void Network::forget_states() {
   for (auto* e : {impl_->training.get(), impl_->evaluation.get(), impl_->output.get(), impl_->statistics.get()})
     if (e)
-      for (auto& state : e->run.carried) state.forget_all();
+      for (auto& state : e->run.states) state.forget_all();
 }
 
 void Network::keep_states(bool on) { impl_->keeps_states = on; }

@@ -307,6 +307,6 @@ void AllReduce::flush() {
   }
 }
 
-ExchangeStats AllReduce::take_stats() { return std::exchange(stats_, {}); }
+ExchangeStats AllReduce::exchange_stats_and_reset() { return std::exchange(stats_, {}); }
 
 }  // namespace tutti

@@ -51,13 +51,14 @@ class AllReduce {
   void encode(std::size_t chunk);
   void launch(std::size_t bucket);
   bool in_flight(std::size_t bucket) const { return buckets_[bucket].state != State::idle; }
-  bool try_complete(std::size_t bucket);  // the global sums of a launched bucket are here; drives everything on the way
-  void complete(std::size_t bucket);      // waits for them
-  void decode(std::size_t chunk);         // into Parameters::gradients
-  void advance();                         // sums what has come in, in the order of launches
-  void flush();                           // own messages have left: buffers may be filled again
+  bool try_complete(
+      std::size_t bucket);  // the sums over all ranks of a launched bucket are here; drives everything on the way
+  void complete(std::size_t bucket);  // waits for them
+  void decode(std::size_t chunk);     // into Parameters::gradients
+  void advance();                     // sums what has come in, in the order of launches
+  void flush();                       // own messages have left: buffers may be filled again
 
-  ExchangeStats take_stats();
+  ExchangeStats exchange_stats_and_reset();
   // Seconds spent in here since the exchange was made; the caller takes differences.
   double seconds_worked() const { return worked_; }
   double seconds_waited() const { return waited_; }

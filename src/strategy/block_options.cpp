@@ -136,7 +136,7 @@ std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* give
   if (given) s.codec = given->bits.codec(), s.stream = given->stream.settings;
   s.once_text = fmt::format("Parallel training ({} workers) using ModelAveraging", comm.size());
   s.transport = std::move(transport);
-  s.tells_exchanges = true;
+  s.logs_exchanges = true;
   s.print_every = print_every;
   return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
 }
@@ -151,7 +151,7 @@ std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std
   s.transport = std::move(transport);
   s.stream = o.stream.settings;
   s.reset_momentum = o.reset_sgd_momentum;
-  s.tells_exchanges = true;
+  s.logs_exchanges = true;
   s.print_every = print_every;
   if (o.outer.kind != OuterOptimizer::block_momentum) {
     auto rule = make_outer_rule(o.outer, ranks);

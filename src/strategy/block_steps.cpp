@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -19,7 +19,7 @@ BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, 
       comm_(comm),
       metrics_(comm),
       counts_(static_cast<std::size_t>(comm.size())),
-      lines_(settings_.tells_exchanges, settings_.print_every),
+      lines_(settings_.logs_exchanges, settings_.print_every),
       transport_(std::move(settings_.transport)) {}
 
 void BlockSteps::start(Parameters& parameters) {
@@ -55,7 +55,7 @@ void BlockSteps::start(Parameters& parameters) {
     stream_ = std::make_unique<FragmentStream>(settings_.stream, settings_.block_size, *all_reduce_, *rule_, parameters,
                                                block_);
   if (const auto asked = settings_.stream.fragments;
-      stream_ && static_cast<std::int64_t>(stream_->fragments()) < asked && !std::exchange(told_fragments_, true))
+      stream_ && static_cast<std::int64_t>(stream_->fragments()) < asked && !std::exchange(warned_fragments_, true))
     log::warning(fmt::format(
         "fragments = {0}, but the weights of this network travel in {1} at most: {1} {2} used. fix: fragments = {1}",
         asked, stream_->fragments(), stream_->fragments() == 1 ? "is" : "are"));
@@ -70,19 +70,19 @@ void BlockSteps::begin_step(std::int64_t columns, ReducedGradientSink& global) {
 }
 
 void BlockSteps::chunk_ready(std::size_t chunk) {
-  global_->global_ready(chunk, columns_);
+  global_->on_reduced(chunk, columns_);
   if (stream_) stream_->advance();
 }
 
 void BlockSteps::chunks_ready(std::span<const std::size_t> chunks) {
-  global_->globals_ready(chunks, columns_);
+  global_->on_reduced(chunks, columns_);
   if (stream_) stream_->advance();
 }
 
 void BlockSteps::begin_epoch(std::int64_t) {
   // Ranks that have done nothing of their own yet agree with what stands there now, whoever put it there.
   if (!apart_) keep_common();
-  if (!std::exchange(told_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
+  if (!std::exchange(announced_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
   if (!settings_.epoch_text.empty()) log::line(settings_.epoch_text);
   lines_.begin_epoch();
 }
@@ -113,7 +113,7 @@ void BlockSteps::stream_step(const BlockSamples& n) {
 }
 
 void BlockSteps::stream_exchanged(double seconds) {
-  ExchangeStats spent = all_reduce_->take_stats();
+  ExchangeStats spent = all_reduce_->exchange_stats_and_reset();
   // Sums made between the steps of training are not in the seconds; the passes over the weights are.
   spent.decode = std::max(spent.decode, seconds - spent.encode - spent.wait);
   stats_ += spent;
@@ -152,7 +152,7 @@ void BlockSteps::exchange(ReducedGradientSink& global) {
   else
     exchange_chunks();
   synchronize();  // at the time that it has taken
-  ExchangeStats spent = all_reduce_->take_stats();
+  ExchangeStats spent = all_reduce_->exchange_stats_and_reset();
   const double seconds = seconds_since(start);
   spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
   stats_ += spent;
@@ -195,8 +195,8 @@ void BlockSteps::exchange_by_library() {
   count_library_sum(stats_, block_.size(), comm_.size());
 }
 
-void BlockSteps::settle(ReducedGradientSink&) {
-  if (stream_) stream_->settle();
+void BlockSteps::drain(ReducedGradientSink&) {
+  if (stream_) stream_->drain();
   if (std::exchange(tallied_, true)) return;
   metrics_.begin(mine_);
   others_ += without(metrics_.finish(), mine_);
@@ -274,16 +274,16 @@ void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, con
     if (unused.size() == 0) unused = FloatBuffer(live_->size());
     return unused.span();
   };
-  if (lossy && a.has(owed_name(rank_name))) a(owed_name(rank_name), workspace(residual_));
+  if (lossy && a.has(sum_on_reshard_name(rank_name))) a(sum_on_reshard_name(rank_name), workspace(residual_));
   if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, workspace(residual_));
   if (!lossy || carries) return;
   a(owned_name(owner_name), workspace(owner_residual_));
   if (a.loading() && owner_residual_.size() > 0) all_reduce_->keep_own_columns(owner_residual_.data());
 }
 
-// Weights that were kept from the common ones by so many units of what is owed are kept from them by the rule's own
-// units now, which depend on the number of ranks; what a rank inherits is owed from now on.
-void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> owed) {
+// Weights that were kept from the common ones by so many units of the residual are kept from them by the rule's own
+// units now, which depend on the number of ranks; what a rank inherits is in its residual from now on.
+void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> residual) {
   const bool inherits = a.has(inherited_name(rank_name));
   const float carry = rule_->carry();
   if (!inherits && (carried == 0 || carried == carry)) return;
@@ -292,8 +292,9 @@ void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carri
   std::copy_n(live_->weights.data(), live_->size(), before.data());
   float* w = live_->weights.data();
   const float* more = inherited.data();
-  for (std::size_t i = 0; i < live_->size() && carried != 0; ++i) w[i] += (carried - carry) * owed[i] - carry * more[i];
-  for (std::size_t i = 0; i < live_->size(); ++i) owed[i] += more[i];
+  for (std::size_t i = 0; i < live_->size() && carried != 0; ++i)
+    w[i] += (carried - carry) * residual[i] - carry * more[i];
+  for (std::size_t i = 0; i < live_->size(); ++i) residual[i] += more[i];
   if (stream_) stream_->moved(before.data());
 }
 
@@ -310,9 +311,9 @@ void BlockSteps::archive_common(Archive& a) {
   if (streams) stream_->archive_common(a);
 }
 
-ExchangeStats BlockSteps::take_stats() {
+ExchangeStats BlockSteps::exchange_stats_and_reset() {
   ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += metrics_.take_bytes();
+  stats.bytes_sent += metrics_.bytes_and_reset();
   return stats;
 }
 

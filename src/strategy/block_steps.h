@@ -26,7 +26,7 @@ struct BlockSettings {
   bool at_epoch_end = true;     // once more when the epoch has no more samples
   bool reset_momentum = false;  // the optimizer forgets its momentum with every exchange
   std::string once_text, epoch_text;  // said before the first epoch, and before each
-  bool tells_exchanges = false;       // a line for every exchange
+  bool logs_exchanges = false;        // a line for every exchange
   std::int64_t print_every = 0;       // with it: more about every n-th
   bool filters = false;               // takes ranks exchanges to come into effect: see advice()
   CodecOptions codec;
@@ -45,10 +45,10 @@ class BlockSteps : public Strategy {
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(StepMetrics&) override;
-  bool takes_late_results() const override { return true; }
-  void finish_late(StepMetrics& metrics) override { mine_ += metrics; }
+  bool takes_deferred_metrics() const override { return true; }
+  void finish_deferred(StepMetrics& metrics) override { mine_ += metrics; }
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(ReducedGradientSink&) override;
+  void drain(ReducedGradientSink&) override;
   StepMetrics metrics_of_others_and_reset() override;
   void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
@@ -61,10 +61,10 @@ class BlockSteps : public Strategy {
   bool steps_alone() const override { return true; }
   // Gradients are the optimizer's, and weights are exchanged where they lie.
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
-  bool leaves_out_steps() const override { return true; }
+  bool skips_steps_together() const override { return true; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string advice(std::int64_t samples) const override;
   std::string describe() const override;
 
@@ -74,7 +74,7 @@ class BlockSteps : public Strategy {
   void change_places();
   void exchange(ReducedGradientSink&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
-  void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> owed);
+  void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> residual);
   bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
   void stream_step(const BlockSamples&);
   void stream_exchanged(double seconds);
@@ -91,7 +91,7 @@ class BlockSteps : public Strategy {
   const WeightKernels* kernels_ = nullptr;
   std::unique_ptr<AllReduce> all_reduce_;
   std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
-  FloatBuffer residual_, owner_residual_;   // what rounding has left out: of offers, of sums
+  FloatBuffer residual_, owner_residual_;   // quantisation errors: of offers, of sums
 
   ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
@@ -104,11 +104,11 @@ class BlockSteps : public Strategy {
 
   MetricsAllReduce metrics_;
   bool tallied_ = true;
-  StepMetrics mine_, others_;  // since the last settle(); of the others, not taken yet
+  StepMetrics mine_, others_;  // since the last drain(); of the others, not taken yet
 
   std::vector<std::int64_t> counts_;  // samples by rank
   ExchangeStats stats_;
-  bool told_ = false, told_fragments_ = false;
+  bool told_ = false, warned_fragments_ = false;
   SyncPointLines lines_;
   ResolvedTransport
       transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go

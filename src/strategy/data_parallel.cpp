@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -64,7 +64,7 @@ void DataParallel::need_residuals() {
 
 void DataParallel::build(int bits) {
   if (bits == bits_) return;
-  if (exchange_) earlier_ += exchange_->take_stats();
+  if (exchange_) earlier_ += exchange_->exchange_stats_and_reset();
   bits_ = bits;
   exchange_.reset();
   codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits, options_.quantizer},
@@ -138,9 +138,9 @@ void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t colu
   const bool together = follows_device();
   for (std::size_t chunk = first; chunk < end; ++chunk) {
     exchange_->decode(chunk);
-    if (!together) global.global_ready(chunk, columns);
+    if (!together) global.on_reduced(chunk, columns);
   }
-  if (together && first < end) global.globals_ready(std::span(chunks_).subspan(first, end - first), columns);
+  if (together && first < end) global.on_reduced(std::span(chunks_).subspan(first, end - first), columns);
 }
 
 void DataParallel::chunk_ready(std::size_t chunk) {
@@ -148,7 +148,7 @@ void DataParallel::chunk_ready(std::size_t chunk) {
   announced_ = chunk + 1;
   if (summed_ == Summed::contributions) global_->contribute(chunk, columns_, comm_.size());
   if (passes_through())
-    global_->global_ready(chunk, columns_);
+    global_->on_reduced(chunk, columns_);
   else if (options_.buffered_async)
     ready_behind(chunk);
   else
@@ -158,7 +158,7 @@ void DataParallel::chunk_ready(std::size_t chunk) {
 void DataParallel::chunks_ready(std::span<const std::size_t> chunks) {
   if (!passes_through() || summed_ == Summed::contributions) return GradientSink::chunks_ready(chunks);
   announced_ += chunks.size();
-  global_->globals_ready(chunks, columns_);
+  global_->on_reduced(chunks, columns_);
 }
 
 void DataParallel::ready_in_step(std::size_t chunk) {
@@ -221,22 +221,22 @@ void DataParallel::finish_gradients(StepMetrics& metrics) {
 // What comes is the metrics before.
 void DataParallel::finish_behind(StepMetrics& metrics) {
   if (metrics_.pending())
-    late_metrics_ = metrics_.finish();
+    deferred_metrics_ = metrics_.finish();
   else
-    clear(late_metrics_, metrics.evaluations.size());
+    clear(deferred_metrics_, metrics.evaluations.size());
   metrics_.begin(metrics);
-  std::swap(metrics, late_metrics_);
+  std::swap(metrics, deferred_metrics_);
 }
 
-void DataParallel::finish_late(StepMetrics& metrics) {
+void DataParallel::finish_deferred(StepMetrics& metrics) {
   if (options_.buffered_async) return finish_behind(metrics);
   metrics_.begin(metrics);
   metrics = metrics_.finish();
 }
 
-void DataParallel::settle(ReducedGradientSink& global) {
+void DataParallel::drain(ReducedGradientSink& global) {
   if (!std::exchange(pending_.any, false)) {
-    clear(late_metrics_, 0);
+    clear(deferred_metrics_, 0);
     return;
   }
   for (std::size_t g = 0; g < exchange_->buckets(); ++g) {
@@ -244,12 +244,12 @@ void DataParallel::settle(ReducedGradientSink& global) {
     deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, global);
   }
   exchange_->flush();
-  late_metrics_ = metrics_.finish();
+  deferred_metrics_ = metrics_.finish();
 }
 
 StepMetrics DataParallel::pending_metrics_and_reset() {
-  StepMetrics metrics = late_metrics_;
-  clear(late_metrics_, metrics.evaluations.size());
+  StepMetrics metrics = deferred_metrics_;
+  clear(deferred_metrics_, metrics.evaluations.size());
   return metrics;
 }
 
@@ -273,17 +273,17 @@ void DataParallel::archive(Archive& a) {
     clear(owner_residual_);
   } else {
     need_residuals();  // a checkpoint of a quantised run may be continued in 32 bits
-    archive_owed(a, "dataParallelSGD.residual", local_residual_.span());
+    archive_residual(a, "dataParallelSGD.residual", local_residual_.span());
     a(owned_name("dataParallelSGD.ownerResidual"), owner_residual_.span());
     if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
   }
   if (a.loading() && exchange_) hand_out_residuals();
 }
 
-ExchangeStats DataParallel::take_stats() {
+ExchangeStats DataParallel::exchange_stats_and_reset() {
   ExchangeStats stats = std::exchange(earlier_, {});
-  if (exchange_) stats += exchange_->take_stats();
-  stats.bytes_sent += metrics_.take_bytes();
+  if (exchange_) stats += exchange_->exchange_stats_and_reset();
+  stats.bytes_sent += metrics_.bytes_and_reset();
   return stats;
 }
 

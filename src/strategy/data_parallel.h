@@ -25,26 +25,26 @@ class DataParallel : public Strategy {
   void begin_epoch(std::int64_t epoch) override;
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
   bool follows_device() const override { return parameters_ && !is_host(parameters_->gradients.memory()); }
-  bool leaves_out_steps() const override { return !options_.buffered_async; }
+  bool skips_steps_together() const override { return !options_.buffered_async; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
   // No residual takes in what the codec lost of them.
   bool sums_only() const override { return !options_.buffered_async && local_residual_.size() == 0; }
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(StepMetrics&) override;
-  bool takes_late_results() const override { return true; }
-  void finish_late(StepMetrics&) override;
-  void settle(ReducedGradientSink& global) override;
+  bool takes_deferred_metrics() const override { return true; }
+  void finish_deferred(StepMetrics&) override;
+  void drain(ReducedGradientSink& global) override;
   StepMetrics pending_metrics_and_reset() override;
   bool sums_contributions() const override { return !options_.buffered_async; }
   bool sums_on_devices() const override { return transport_.device_sums != nullptr; }
   void archive(Archive&) override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
   std::string loop_text(std::int64_t epoch) const override;
 
  private:
-  // Gradients under way that nobody has got yet (buffered asynchronous mode).
+  // Gradients in flight that nobody has got yet (buffered asynchronous mode).
   struct Pending {
     bool any = false;
     std::int64_t columns = 0;
@@ -84,7 +84,7 @@ class DataParallel : public Strategy {
   std::int64_t columns_ = 0;
   std::size_t announced_ = 0, delivered_ = 0;  // chunks, in this step
   Pending pending_;
-  StepMetrics late_metrics_;
+  StepMetrics deferred_metrics_;
 
   std::int64_t steps_ = 0;
   double worked_before_ = 0, waited_before_ = 0;

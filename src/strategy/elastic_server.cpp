@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -97,7 +97,7 @@ void ElasticServer::begin_epoch(std::int64_t) {
   synchronize();
   // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
   if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
-  if (!std::exchange(told_, true)) log::line(describe());
+  if (!std::exchange(announced_, true)) log::line(describe());
   load_centre();
   barrier_->meet();
   lines_.begin_epoch();
@@ -155,7 +155,7 @@ void ElasticServer::meet_at_centre() {
   load_centre();
 }
 
-void ElasticServer::settle(ReducedGradientSink&) {
+void ElasticServer::drain(ReducedGradientSink&) {
   meet_at_centre();
   if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
   others_ += metrics_of_others(comm_, mine_);
@@ -220,7 +220,7 @@ void ElasticServer::archive(Archive& a) {
   if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
 }
 
-ExchangeStats ElasticServer::take_stats() {
+ExchangeStats ElasticServer::exchange_stats_and_reset() {
   // What this rank has served is sent by it as well.
   server_->exclusively([&] {
     for (std::size_t i = 0; i < handlers_.size(); ++i) {

@@ -29,26 +29,26 @@ class ElasticServer final : public Strategy {
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
   // Gradients are the optimizer's, and weights go to the centre from where they lie.
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
-  void chunk_ready(std::size_t chunk) override { global_->global_ready(chunk, columns_); }
-  void chunks_ready(std::span<const std::size_t> chunks) override { global_->globals_ready(chunks, columns_); }
+  void chunk_ready(std::size_t chunk) override { global_->on_reduced(chunk, columns_); }
+  void chunks_ready(std::span<const std::size_t> chunks) override { global_->on_reduced(chunks, columns_); }
   void finish_gradients(StepMetrics& metrics) override {
     mine_ += metrics;
     lines_.add(metrics.samples, metrics.samples);
   }
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(ReducedGradientSink&) override;
+  void drain(ReducedGradientSink&) override;
   void end_epoch(ReducedGradientSink&) override;
   StepMetrics metrics_of_others_and_reset() override;
   void show_common_weights() override;
   void take_back_weights() override;
   bool steps_alone() const override { return true; }
-  bool leaves_out_steps() const override { return true; }
+  bool skips_steps_together() const override { return true; }
   std::int64_t weight_moves() const override { return moves_; }
   Share share(int rank, int) const override { return {rank < workers_ ? rank : -1, workers_}; }
   WorkQueue* work_queue() override { return work_queue_.get(); }
   void archive(Archive&) override;
   std::string state_name() const override { return "asynchronous EASGD"; }
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
 
  private:
@@ -84,7 +84,7 @@ class ElasticServer final : public Strategy {
   std::int64_t steps_ = 0;  // since the last exchange
   std::int64_t columns_ = 0;
   ReducedGradientSink* global_ = nullptr;
-  StepMetrics mine_, others_;  // since the last settle(); of the others, not taken yet
+  StepMetrics mine_, others_;  // since the last drain(); of the others, not taken yet
   ExchangeStats stats_;
   std::int64_t moves_ = 0;  // exchanges in all
   SyncPointLines lines_;    // of this rank: the others exchange when they get there

@@ -63,7 +63,7 @@ void FragmentStream::for_chunks(std::size_t fragment, const Body& body) const {
 }
 
 void FragmentStream::advance() {
-  if (under_way_ != kNone && !arrived_) all_reduce_.advance();
+  if (in_flight_ != kNone && !arrived_) all_reduce_.advance();
 }
 
 bool FragmentStream::due(std::int64_t more) const {
@@ -71,7 +71,7 @@ bool FragmentStream::due(std::int64_t more) const {
 }
 
 bool FragmentStream::acts_after(std::int64_t samples) const {
-  return (under_way_ != kNone && waited_ + 1 >= settings_.overlap) || due(samples);
+  return (in_flight_ != kNone && waited_ + 1 >= settings_.overlap) || due(samples);
 }
 
 bool FragmentStream::step(const BlockSamples& n) {
@@ -79,7 +79,7 @@ bool FragmentStream::step(const BlockSamples& n) {
   position_ += n.all;
   for (Fragment& f : fragments_) f.since.mine += n.mine, f.since.all += n.all;
   bool taken = false;
-  if (under_way_ != kNone && ++waited_ >= settings_.overlap) finish(), taken = true;
+  if (in_flight_ != kNone && ++waited_ >= settings_.overlap) finish(), taken = true;
   while (due()) {
     finish();
     begin(static_cast<std::size_t>(next_));
@@ -105,25 +105,25 @@ void FragmentStream::begin(std::size_t fragment) {
     all_reduce_.launch(g);
     all_reduce_.advance();
   }
-  under_way_ = static_cast<std::int64_t>(fragment);
+  in_flight_ = static_cast<std::int64_t>(fragment);
   waited_ = 0, arrived_ = false;
 }
 
-void FragmentStream::settle() {
-  if (under_way_ == kNone || arrived_) return;
+void FragmentStream::drain() {
+  if (in_flight_ == kNone || arrived_) return;
   const Stopwatch watch(seconds_);
-  const Fragment& f = fragments_[static_cast<std::size_t>(under_way_)];
+  const Fragment& f = fragments_[static_cast<std::size_t>(in_flight_)];
   for (std::size_t g = f.first_bucket; g < f.end_bucket; ++g) all_reduce_.complete(g);
-  for_chunks(static_cast<std::size_t>(under_way_),
+  for_chunks(static_cast<std::size_t>(in_flight_),
              [&](std::size_t i, std::size_t, std::size_t) { all_reduce_.decode(i); });
   arrived_ = true;
 }
 
 void FragmentStream::finish() {
-  if (under_way_ == kNone) return;
-  settle();
+  if (in_flight_ == kNone) return;
+  drain();
   const auto mixing = static_cast<float>(settings_.mixing);
-  for_chunks(static_cast<std::size_t>(under_way_), [&](std::size_t, std::size_t begin, std::size_t end) {
+  for_chunks(static_cast<std::size_t>(in_flight_), [&](std::size_t, std::size_t begin, std::size_t end) {
     if (waited_ == 0) return rule_.take(begin, end);
     float* const w = live_.weights.data() + begin;
     float* const was = offered_.data() + begin;
@@ -138,7 +138,7 @@ void FragmentStream::finish() {
     else
       kernels_.run(weights::Mix{was, w, mixing}, n);
   });
-  under_way_ = kNone;
+  in_flight_ = kNone;
 }
 
 void FragmentStream::exchange_all() {
@@ -152,7 +152,7 @@ void FragmentStream::exchange_all() {
 }
 
 void FragmentStream::moved(const float* before) {
-  if (under_way_ == kNone || offered_.size() == 0) return;
+  if (in_flight_ == kNone || offered_.size() == 0) return;
   for (std::size_t i = 0; i < live_.size(); ++i) offered_.data()[i] += live_.weights.data()[i] - before[i];
 }
 
@@ -161,7 +161,7 @@ void FragmentStream::archive(Archive& a) {
     const std::string name = own_name(fmt::format("fragment {}/samples", f));
     if (a.has(name)) a(name, fragments_[f].since.mine);
   }
-  if (under_way_ == kNone) return;
+  if (in_flight_ == kNone) return;
   if (a.loading()) std::copy_n(live_.weights.data(), live_.size(), offered_.data());
   if (a.has(own_name("offered weights"))) a(own_name("offered weights"), offered_.span());
 }
@@ -169,22 +169,22 @@ void FragmentStream::archive(Archive& a) {
 void FragmentStream::archive_common(Archive& a) {
   auto n = static_cast<std::int64_t>(fragments_.size());
   a("fragments", n);
-  a("fragment under way", under_way_);
-  if (n != static_cast<std::int64_t>(fragments_.size()) || (under_way_ != kNone && offered_.size() == 0))
+  a("fragment under way", in_flight_);
+  if (n != static_cast<std::int64_t>(fragments_.size()) || (in_flight_ != kNone && offered_.size() == 0))
     throw Error(
         fmt::format("the checkpoint was written with {} fragments{}, this run has {} and an overlap of {}; go on "
                     "with the settings of then",
-                    n, under_way_ != kNone ? " and an overlap" : "", fragments_.size(), settings_.overlap));
+                    n, in_flight_ != kNone ? " and an overlap" : "", fragments_.size(), settings_.overlap));
   a("position in block", position_);
   a("next fragment", next_);
   a("minibatches under way", waited_);
   for (std::size_t f = 0; f < fragments_.size(); ++f)
     a(fmt::format("fragment {}/samples of all", f), fragments_[f].since.all);
-  arrived_ = under_way_ != kNone;
+  arrived_ = in_flight_ != kNone;
   if (!arrived_) return;
   for (const Slice& s : block_.slices)
     a("sums under way/" + s.name, block_.gradients.span().subspan(s.offset, s.size()));
-  if (a.loading()) rule_.resume(static_cast<std::size_t>(under_way_));
+  if (a.loading()) rule_.resume(static_cast<std::size_t>(in_flight_));
 }
 
 double FragmentStream::take_seconds() { return std::exchange(seconds_, 0); }

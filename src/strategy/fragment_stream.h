@@ -28,12 +28,12 @@ class FragmentStream {
   void advance();                               // drives messages
   bool step(const BlockSamples&);               // after a minibatch; whether the result of an exchange was taken
   bool acts_after(std::int64_t samples) const;  // whether that would offer weights or take some
-  void settle();                                // nothing is on its way; results are used when they would have been
-  void finish();                                // what is under way is used now
+  void drain();                                 // nothing is on its way; results are used when they would have been
+  void finish();                                // what is in flight is used now
   void exchange_all();                          // every fragment, waiting for it; the block begins anew
   void archive(Archive&);                       // of this rank
   void archive_common(Archive&);
-  // The host has moved own weights, and nothing is under way in the queue of a device.
+  // The host has moved own weights, and nothing is in flight in the queue of a device.
   void moved(const float* before);
   double take_seconds();  // spent in here, without advance()
 
@@ -57,9 +57,9 @@ class FragmentStream {
   Parameters& block_;
   const WeightKernels& kernels_;
   std::vector<Fragment> fragments_;
-  FloatBuffer offered_;  // own weights at the offer under way; only with overlap
+  FloatBuffer offered_;  // own weights at the offer in flight; only with overlap
   std::int64_t position_ = 0, next_ = 0;
-  std::int64_t under_way_ = kNone, waited_ = 0;  // the fragment, minibatches since its offer
+  std::int64_t in_flight_ = kNone, waited_ = 0;  // the fragment, minibatches since its offer
   bool arrived_ = false;                         // its sums stand in block_.gradients
   double seconds_ = 0;
 };

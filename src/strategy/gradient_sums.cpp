@@ -53,13 +53,13 @@ void LibrarySums::finish_gradients(StepMetrics& metrics) {
   }
   stats_.wait += seconds_since(start);
   ++stats_.exchanges;
-  global_->globals_ready(chunks_, columns_);
+  global_->on_reduced(chunks_, columns_);
   metrics = metrics_.finish();
 }
 
-ExchangeStats LibrarySums::take_stats() {
+ExchangeStats LibrarySums::exchange_stats_and_reset() {
   ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += metrics_.take_bytes();
+  stats.bytes_sent += metrics_.bytes_and_reset();
   return stats;
 }
 

@@ -20,12 +20,12 @@ class LibrarySums : public Strategy {
   LibrarySums(Communicator& comm, std::string remark) : comm_(comm), metrics_(comm), remark_(std::move(remark)) {}
   void start(Parameters&) override;
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
-  bool leaves_out_steps() const override { return true; }
+  bool skips_steps_together() const override { return true; }
   bool sums_only() const override { return true; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
   void chunk_ready(std::size_t) override {}
   void finish_gradients(StepMetrics&) override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
 
  private:
@@ -36,7 +36,7 @@ class LibrarySums : public Strategy {
   std::string remark_;
   Parameters* parameters_ = nullptr;
   std::vector<std::size_t> chunks_;  // their numbers
-  std::vector<float> listed_;      // by sparse row: how many ranks list it
+  std::vector<float> listed_;        // by sparse row: how many ranks list it
   ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
   ExchangeStats stats_;

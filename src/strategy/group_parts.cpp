@@ -16,7 +16,7 @@ ExchangeStats stats_of_levels(ExchangeStats within, const ExchangeStats& between
   return within;
 }
 
-void LeaderNews::pass_on(bool& delivered, std::int64_t& columns, StepMetrics& metrics) {
+void LeaderBroadcast::broadcast(bool& delivered, std::int64_t& columns, StepMetrics& metrics) {
   const bool leads = comm_.rank() == 0;
   std::array<std::int64_t, 5> fixed{delivered, columns, static_cast<std::int64_t>(metrics.evaluations.size()),
                                     metrics.samples, metrics.columns};
@@ -37,22 +37,22 @@ void LeaderNews::pass_on(bool& delivered, std::int64_t& columns, StepMetrics& me
   for (auto& e : metrics.evaluations) take(e.sum), take(e.count);
 }
 
-PatientNews::PatientNews(Communicator& group) : leads_(group.rank() == 0) {
+SleepingBroadcast::SleepingBroadcast(Communicator& group) : leads_(group.rank() == 0) {
   const auto bytes = std::as_writable_bytes(std::span(words_));
   if (!leads_) transfers_.push_back(group.plan_receive(0, 0, bytes));
   for (int rank = 1; leads_ && rank < group.size(); ++rank) transfers_.push_back(group.plan_send(rank, 0, bytes));
 }
 
-void PatientNews::pass_on(Words& news) {
+void SleepingBroadcast::broadcast(Words& words) {
   if (leads_) {
-    words_ = news;
+    words_ = words;
     for (auto& t : transfers_) t->start();
     for (auto& t : transfers_) t->wait();
     return;
   }
   transfers_[0]->start();
   for (Nap nap; !transfers_[0]->done();) nap.nothing_happened();
-  news = words_;
+  words = words_;
 }
 
 }  // namespace tutti

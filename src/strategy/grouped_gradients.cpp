@@ -12,8 +12,8 @@
 
 namespace tutti {
 
-GroupedGradients::GroupedGradients(GroupParts parts, int carriers)
-    : parts_(std::move(parts)), carriers_(carriers), news_(*parts_.tells) {}
+GroupedGradients::GroupedGradients(GroupParts parts, int inter_group_ranks)
+    : parts_(std::move(parts)), inter_group_ranks_(inter_group_ranks), broadcast_(*parts_.tells) {}
 
 void GroupedGradients::start(Parameters& parameters) {
   parameters_ = &parameters;
@@ -22,7 +22,7 @@ void GroupedGradients::start(Parameters& parameters) {
   if (parts_.layout.local == 0) broadcast_weights(*parts_.peers, parameters);
   parts_.inside->start(parameters);
   // Exchanges keep their buffers when a run begins again.
-  if (!columns_) columns_ = std::make_unique<CarriedColumns>(*parts_.tells, parameters, carriers_);
+  if (!columns_) columns_ = std::make_unique<InterGroupColumns>(*parts_.tells, parameters, inter_group_ranks_);
   if (parts_.between) parts_.between->start(columns_->mine());
 }
 
@@ -100,11 +100,11 @@ void GroupedGradients::world_sum(std::size_t chunk, std::int64_t columns) {
 void GroupedGradients::deliver_run() {
   columns_->store(next_run_);
   const std::size_t first = columns_->first_chunk(next_run_);
-  sink_->globals_ready(std::span(chunks_).subspan(first, columns_->end_chunk(next_run_) - first), sent_columns_);
+  sink_->on_reduced(std::span(chunks_).subspan(first, columns_->end_chunk(next_run_) - first), sent_columns_);
   ++next_run_;
 }
 
-// Sums that come a minibatch late may take the place of gradients only once these have been given on.
+// Sums that come one minibatch delayed may take the place of gradients only once these have been given on.
 void GroupedGradients::deliver_what_is_there() {
   while (next_run_ < columns_->runs() && columns_->end_chunk(next_run_) <= fed_ && columns_->try_complete(next_run_))
     deliver_run();
@@ -113,7 +113,7 @@ void GroupedGradients::deliver_what_is_there() {
 void GroupedGradients::deliver_rest(StepMetrics& metrics) {
   bool delivered = parts_.between && sent_ == parameters_->chunks.size();
   assert(delivered || !parts_.between || sent_ == 0);
-  if (carriers_ < parts_.layout.size()) news_.pass_on(delivered, sent_columns_, metrics);
+  if (inter_group_ranks_ < parts_.layout.size()) broadcast_.broadcast(delivered, sent_columns_, metrics);
   if (!delivered) return;
   for (; next_run_ < columns_->runs(); deliver_run()) columns_->complete(next_run_);
   columns_->flush();
@@ -128,19 +128,19 @@ void GroupedGradients::finish_gradients(StepMetrics& metrics) {
   deliver_rest(metrics);
 }
 
-void GroupedGradients::finish_late(StepMetrics& metrics) {
-  parts_.inside->finish_late(metrics);
-  if (parts_.between) parts_.between->finish_late(metrics);
-  if (carriers_ >= parts_.layout.size()) return;
+void GroupedGradients::finish_deferred(StepMetrics& metrics) {
+  parts_.inside->finish_deferred(metrics);
+  if (parts_.between) parts_.between->finish_deferred(metrics);
+  if (inter_group_ranks_ >= parts_.layout.size()) return;
   bool delivered = false;
   std::int64_t columns = 0;
-  news_.pass_on(delivered, columns, metrics);
+  broadcast_.broadcast(delivered, columns, metrics);
 }
 
-void GroupedGradients::settle(ReducedGradientSink& global) {
+void GroupedGradients::drain(ReducedGradientSink& global) {
   sink_ = &global;
   late_ = {};
-  parts_.inside->settle(from_inside_);
+  parts_.inside->drain(from_inside_);
   if (std::exchange(open_, false)) {  // a minibatch that the group has only summed now
     StepMetrics metrics = parts_.inside->pending_metrics_and_reset();
     if (parts_.between) parts_.between->finish_gradients(metrics);
@@ -151,7 +151,7 @@ void GroupedGradients::settle(ReducedGradientSink& global) {
   sent_ = next_run_ = 0;
   StepMetrics metrics;
   if (parts_.between) {
-    parts_.between->settle(from_between_);
+    parts_.between->drain(from_between_);
     metrics = parts_.between->pending_metrics_and_reset();
   }
   deliver_rest(metrics);
@@ -184,16 +184,17 @@ std::string GroupedGradients::advice(std::int64_t samples) const {
   return text.empty() && parts_.between ? parts_.between->advice(samples) : text;
 }
 
-ExchangeStats GroupedGradients::take_stats() {
-  ExchangeStats within = parts_.inside->take_stats();
-  const std::int64_t carried = columns_ ? columns_->take_bytes() : 0;
+ExchangeStats GroupedGradients::exchange_stats_and_reset() {
+  ExchangeStats within = parts_.inside->exchange_stats_and_reset();
+  const std::int64_t carried = columns_ ? columns_->bytes_and_reset() : 0;
   within.bytes_sent += carried, within.values_sent += carried / static_cast<std::int64_t>(sizeof(float));
-  return stats_of_levels(within, parts_.between ? parts_.between->take_stats() : ExchangeStats());
+  return stats_of_levels(within, parts_.between ? parts_.between->exchange_stats_and_reset() : ExchangeStats());
 }
 
 std::string GroupedGradients::describe() const {
   return fmt::format("{}: between them {}; within them {}", parts_.layout.text(),
-                     parts_.between ? parts_.between->describe() : "carried by other ranks", parts_.inside->describe());
+                     parts_.between ? parts_.between->describe() : "exchanged by other ranks",
+                     parts_.inside->describe());
 }
 
 std::string GroupedGradients::loop_text(std::int64_t epoch) const {

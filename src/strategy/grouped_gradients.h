@@ -7,16 +7,16 @@
 #include <span>
 #include <vector>
 
-#include "strategy/carried.h"
 #include "strategy/group_parts.h"
+#include "strategy/hierarchical_all_reduce.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
 
 class GroupedGradients : public Strategy {
  public:
-  // `between` exists on the first `carriers` ranks of every group.
-  GroupedGradients(GroupParts parts, int carriers);
+  // `between` exists on the first `inter_group_ranks` ranks of every group.
+  GroupedGradients(GroupParts parts, int inter_group_ranks);
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
@@ -25,11 +25,11 @@ class GroupedGradients : public Strategy {
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(StepMetrics&) override;
-  bool takes_late_results() const override {
-    return parts_.inside->takes_late_results() && (!parts_.between || parts_.between->takes_late_results());
+  bool takes_deferred_metrics() const override {
+    return parts_.inside->takes_deferred_metrics() && (!parts_.between || parts_.between->takes_deferred_metrics());
   }
-  void finish_late(StepMetrics&) override;
-  void settle(ReducedGradientSink& global) override;
+  void finish_deferred(StepMetrics&) override;
+  void drain(ReducedGradientSink& global) override;
   StepMetrics pending_metrics_and_reset() override { return std::exchange(late_, {}); }
   bool sums_contributions() const override { return parts_.contributes; }
   bool sums_on_devices() const override {
@@ -39,7 +39,7 @@ class GroupedGradients : public Strategy {
   void archive(Archive&) override;
   void archive_common(Archive&) override;
   std::string advice(std::int64_t samples) const override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
   std::string loop_text(std::int64_t epoch) const override;
 
@@ -52,12 +52,12 @@ class GroupedGradients : public Strategy {
   // A group sums gradients; what they contribute to something else is made of the group's sum.
   struct FromInside : FromLevel {
     using FromLevel::FromLevel;
-    void global_ready(std::size_t chunk, std::int64_t columns) override { owner.group_sum(chunk, columns); }
+    void on_reduced(std::size_t chunk, std::int64_t columns) override { owner.group_sum(chunk, columns); }
     Summed summed(std::int64_t columns) const override;
   };
   struct FromBetween : FromLevel {
     using FromLevel::FromLevel;
-    void global_ready(std::size_t chunk, std::int64_t columns) override { owner.world_sum(chunk, columns); }
+    void on_reduced(std::size_t chunk, std::int64_t columns) override { owner.world_sum(chunk, columns); }
     Summed summed(std::int64_t columns) const override { return owner.sink_->summed(columns); }
     const float* mask() const override { return owner.own_mask(); }
   };
@@ -72,11 +72,11 @@ class GroupedGradients : public Strategy {
   void deliver_rest(StepMetrics&);
 
   GroupParts parts_;
-  int carriers_;
+  int inter_group_ranks_;
   Parameters* parameters_ = nullptr;
   std::vector<std::size_t> chunks_;  // their numbers
-  std::unique_ptr<CarriedColumns> columns_;
-  LeaderNews news_;
+  std::unique_ptr<InterGroupColumns> columns_;
+  LeaderBroadcast broadcast_;
   FromInside from_inside_{*this};
   FromBetween from_between_{*this};
 
@@ -85,7 +85,7 @@ class GroupedGradients : public Strategy {
   bool contributes_ = false;             // in it
   const float* whole_mask_ = nullptr;    // which mask_ has been made of, in this epoch
   FloatBuffer mask_;                     // at the carried columns
-  bool open_ = false;                    // a step between the groups is under way
+  bool open_ = false;                    // a step between the groups is in flight
   std::size_t summed_ = 0, fed_ = 0;     // chunks that the group has summed, and that have been given on
   std::size_t sent_ = 0, next_run_ = 0;  // chunks with their sum over the groups, and the run to be delivered next
   std::int64_t sent_columns_ = 0;

@@ -21,7 +21,7 @@ GroupedWeights::GroupedWeights(WeightLevels levels, Communicator& all)
       all_(all),
       sizes_(2 * static_cast<std::size_t>(levels_.lower_ranks->size())),
       metrics_(all) {
-  if (levels_.free && passes_on()) patient_ = std::make_unique<PatientNews>(*levels_.tells);
+  if (levels_.free && broadcasts()) patient_ = std::make_unique<SleepingBroadcast>(*levels_.tells);
 }
 
 void GroupedWeights::start(Parameters& parameters) {
@@ -74,7 +74,7 @@ void GroupedWeights::lower_ready(std::span<const std::size_t> chunks, std::int64
     let_upper_see();
     levels_.upper->chunks_ready(chunks);
   } else if (!levels_.updates_above) {
-    sink_->globals_ready(chunks, columns);
+    sink_->on_reduced(chunks, columns);
   }
 }
 
@@ -92,12 +92,12 @@ void GroupedWeights::finish_gradients(StepMetrics& metrics) {
 }
 
 // Weights are exchanged by what the upper strategy counts itself, whatever the results are.
-void GroupedWeights::finish_late(StepMetrics& metrics) {
-  levels_.lower->finish_late(metrics);
+void GroupedWeights::finish_deferred(StepMetrics& metrics) {
+  levels_.lower->finish_deferred(metrics);
   mine_ += metrics;
   if (!levels_.upper || lower_has_weights()) return;
   StepMetrics copy = metrics;
-  levels_.upper->finish_late(copy);
+  levels_.upper->finish_deferred(copy);
 }
 
 template <class Act>
@@ -106,27 +106,27 @@ void GroupedWeights::raise(const Act& act) {
   resets_ = false;
   if (levels_.upper) let_upper_see(), act(*levels_.upper);
   std::int64_t moved = levels_.upper ? levels_.upper->weight_moves() - before : 0;
-  if (passes_on()) {
+  if (broadcasts()) {
     const auto start = Clock::now();
-    PatientNews::Words news{moved, resets_};
-    tell(news);
-    moved = news[0];
-    if (!levels_.upper && news[1] != 0) sink_->reset_momentum();
+    SleepingBroadcast::Words words{moved, resets_};
+    tell(words);
+    moved = words[0];
+    if (!levels_.upper && words[1] != 0) sink_->reset_momentum();
     if (moved > 0) pass_weights_on();
     passing_ += seconds_since(start);
   }
   moves_ += moved;
 }
 
-void GroupedWeights::tell(PatientNews::Words& news) {
+void GroupedWeights::tell(SleepingBroadcast::Words& words) {
   if (patient_)
-    patient_->pass_on(news);
+    patient_->broadcast(words);
   else
-    levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(news)));
+    levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(words)));
 }
 
 void GroupedWeights::pass_weights_on() {
-  if (!passes_on()) return;
+  if (!broadcasts()) return;
   synchronize();
   levels_.lower_ranks->broadcast(0, std::as_writable_bytes(parameters_->weights.span()));
   if (levels_.upper) passed_on_ += static_cast<std::int64_t>(parameters_->size()) * (levels_.lower_ranks->size() - 1);
@@ -159,15 +159,15 @@ void GroupedWeights::raise_from_lower(const Act& act) {
 
 bool GroupedWeights::upper_may_move(std::int64_t global_samples) {
   std::int64_t may = levels_.upper && levels_.upper->may_move_weights(global_samples);
-  if (passes_on()) levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&may, 1)));
+  if (broadcasts()) levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&may, 1)));
   return may != 0;
 }
 
 // The metrics of all ranks, however their strategies have counted.
-void GroupedWeights::settle(ReducedGradientSink& global) {
+void GroupedWeights::drain(ReducedGradientSink& global) {
   sink_ = &global;
   updated_ = false;
-  levels_.lower->settle(from_lower_);
+  levels_.lower->drain(from_lower_);
   late_ = levels_.lower->pending_metrics_and_reset();
   levels_.lower->metrics_of_others_and_reset();
   if (levels_.upper) {
@@ -176,17 +176,17 @@ void GroupedWeights::settle(ReducedGradientSink& global) {
       levels_.upper->finish_gradients(copy);
     }
   }
-  // An update that came a minibatch late has taken the ranks away from what they had in common.
+  // An update that came one minibatch delayed has taken the ranks away from what they had in common.
   const bool last = levels_.free ? levels_.runs_behind && !tallied_ : updated_;
   // Servers that wait for all groups must know in each of them that there is something left, though it be nothing.
   const std::int64_t some = levels_.free ? 1 : 0;
   if (last) raise([&](Strategy& upper) { upper.exchange_weights(some); });
   if (levels_.upper) {
-    levels_.upper->settle(from_upper_);
+    levels_.upper->drain(from_upper_);
     levels_.upper->metrics_of_others_and_reset();
   }
   if (patient_) {
-    PatientNews::Words met{};
+    SleepingBroadcast::Words met{};
     tell(met);
   }
   if (levels_.free) pass_weights_on();
@@ -271,9 +271,9 @@ std::string GroupedWeights::advice(std::int64_t samples) const {
   return text.empty() ? levels_.lower->advice(samples) : text;
 }
 
-ExchangeStats GroupedWeights::take_stats() {
-  ExchangeStats lower = levels_.lower->take_stats();
-  ExchangeStats upper = levels_.upper ? levels_.upper->take_stats() : ExchangeStats();
+ExchangeStats GroupedWeights::exchange_stats_and_reset() {
+  ExchangeStats lower = levels_.lower->exchange_stats_and_reset();
+  ExchangeStats upper = levels_.upper ? levels_.upper->exchange_stats_and_reset() : ExchangeStats();
   lower.wait += std::exchange(passing_, 0);
   lower.values_sent += passed_on_;
   lower.bytes_sent += std::exchange(passed_on_, 0) * static_cast<std::int64_t>(sizeof(float));

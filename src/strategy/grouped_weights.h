@@ -18,17 +18,17 @@ namespace tutti {
 
 struct WeightLevels {
   std::unique_ptr<Communicator> lower_ranks, upper_ranks;
-  std::unique_ptr<Communicator> tells;  // the lower ranks once more, for their first one's news; only if `free`
+  std::unique_ptr<Communicator> tells;  // the lower ranks once more, for their first one's words; only if `free`
   std::unique_ptr<Strategy> lower;
   std::unique_ptr<Strategy> upper;  // null on ranks that others act for
   bool leaders_act = true;          // for all `lower_ranks`; otherwise every rank acts for itself
   bool counts = true;               // the metrics that this rank sees is to be counted, not a copy of another one's
   bool free = false;                // the upper exchange waits for no other group; settling it moves weights
   int workers = 0, servers = 0;     // in that exchange: groups, and ranks that only serve
-  bool runs_behind = false;         // the lower strategy updates a minibatch late; told where the upper one is free
-  bool updates_above = false;       // gradients are applied by the upper strategy, not by the ranks
-  std::string state;                // whose state it is, where the name of the method does not say it
-  std::string text;                 // about the groups
+  bool runs_behind = false;    // the lower strategy updates one minibatch delayed; told where the upper one is free
+  bool updates_above = false;  // gradients are applied by the upper strategy, not by the ranks
+  std::string state;           // whose state it is, where the name of the method does not say it
+  std::string text;            // about the groups
 };
 
 class GroupedWeights : public Strategy {
@@ -46,12 +46,12 @@ class GroupedWeights : public Strategy {
   void chunk_ready(std::size_t chunk) override { levels_.lower->chunk_ready(chunk); }
   void chunks_ready(std::span<const std::size_t> chunks) override { levels_.lower->chunks_ready(chunks); }
   void finish_gradients(StepMetrics&) override;
-  bool takes_late_results() const override {
-    return levels_.lower->takes_late_results() && (!levels_.upper || levels_.upper->takes_late_results());
+  bool takes_deferred_metrics() const override {
+    return levels_.lower->takes_deferred_metrics() && (!levels_.upper || levels_.upper->takes_deferred_metrics());
   }
-  void finish_late(StepMetrics&) override;
+  void finish_deferred(StepMetrics&) override;
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(ReducedGradientSink& global) override;
+  void drain(ReducedGradientSink& global) override;
   StepMetrics pending_metrics_and_reset() override { return std::exchange(late_, {}); }
   StepMetrics metrics_of_others_and_reset() override { return std::exchange(others_, {}); }
   void end_epoch(ReducedGradientSink& global) override;
@@ -74,17 +74,17 @@ class GroupedWeights : public Strategy {
   void archive(Archive&) override;
   void archive_common(Archive&) override;
   std::string advice(std::int64_t samples) const override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
   std::string loop_text(std::int64_t epoch) const override;
 
  private:
   struct FromLower : ReducedGradientSink {
     explicit FromLower(GroupedWeights& o) : owner(o) {}
-    void global_ready(std::size_t chunk, std::int64_t columns) override {
+    void on_reduced(std::size_t chunk, std::int64_t columns) override {
       owner.lower_ready(std::span(&chunk, 1), columns);
     }
-    void globals_ready(std::span<const std::size_t> chunks, std::int64_t columns) override {
+    void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) override {
       owner.lower_ready(chunks, columns);
     }
     void reset_momentum() override { owner.sink_->reset_momentum(); }
@@ -92,9 +92,9 @@ class GroupedWeights : public Strategy {
   };
   struct FromUpper : ReducedGradientSink {
     explicit FromUpper(GroupedWeights& o) : owner(o) {}
-    void global_ready(std::size_t chunk, std::int64_t) override { owner.sink_->global_ready(chunk, owner.columns_); }
-    void globals_ready(std::span<const std::size_t> chunks, std::int64_t) override {
-      owner.sink_->globals_ready(chunks, owner.columns_);
+    void on_reduced(std::size_t chunk, std::int64_t) override { owner.sink_->on_reduced(chunk, owner.columns_); }
+    void on_reduced(std::span<const std::size_t> chunks, std::int64_t) override {
+      owner.sink_->on_reduced(chunks, owner.columns_);
     }
     void reset_momentum() override {
       owner.resets_ = true;
@@ -110,7 +110,7 @@ class GroupedWeights : public Strategy {
     if (!levels_.upper->follows_device()) synchronize();
   }
   bool lower_has_weights() const { return levels_.lower->steps_alone(); }
-  bool passes_on() const { return levels_.leaders_act && levels_.lower_ranks->size() > 1; }
+  bool broadcasts() const { return levels_.leaders_act && levels_.lower_ranks->size() > 1; }
   void lower_ready(std::span<const std::size_t> chunks, std::int64_t columns);
   // `act` is what the upper strategy does, on ranks that take part; the others get what comes of it.
   template <class Act>
@@ -118,14 +118,14 @@ class GroupedWeights : public Strategy {
   template <class Act>
   void raise_from_lower(const Act& act);  // where that has weights
   void let_lower_adopt();
-  void tell(PatientNews::Words& news);
+  void tell(SleepingBroadcast::Words& words);
   void pass_weights_on();
   void begin_work_queue();
   StepMetrics metrics_of_all(const StepMetrics& mine);
   bool upper_may_move(std::int64_t global_samples);
 
   WeightLevels levels_;
-  std::unique_ptr<PatientNews> patient_;  // where the first rank may wait for servers
+  std::unique_ptr<SleepingBroadcast> patient_;  // where the first rank may wait for servers
   Communicator& all_;
   Parameters* parameters_ = nullptr;
   std::unique_ptr<GroupWorkQueue> work_queue_;  // where groups go each their own way through the data
@@ -144,7 +144,7 @@ class GroupedWeights : public Strategy {
 
   MetricsAllReduce metrics_;
   bool tallied_ = true;
-  StepMetrics mine_, nothing_, late_, others_;  // mine: since the last settle()
+  StepMetrics mine_, nothing_, late_, others_;  // mine: since the last drain()
   double passing_ = 0;                          // seconds
   std::int64_t passed_on_ = 0;                  // values, to others of the group
 };

@@ -26,21 +26,21 @@ class Local : public Strategy {
     columns_ = columns, global_ = &global;
     contributes_ = global.summed(columns) == Summed::contributions;
   }
-  bool leaves_out_steps() const override { return true; }
+  bool skips_steps_together() const override { return true; }
   bool sums_only() const override { return true; }
   bool follows_device() const override { return true; }  // nobody but the optimizer looks at the gradients
   void chunk_ready(std::size_t chunk) override {
     if (contributes_) global_->contribute(chunk, columns_, 1);
-    global_->global_ready(chunk, columns_);
+    global_->on_reduced(chunk, columns_);
   }
   void chunks_ready(std::span<const std::size_t> chunks) override {
     if (contributes_)
       for (const std::size_t chunk : chunks) global_->contribute(chunk, columns_, 1);
-    global_->globals_ready(chunks, columns_);
+    global_->on_reduced(chunks, columns_);
   }
   bool sums_contributions() const override { return true; }
   void finish_gradients(StepMetrics&) override {}
-  bool takes_late_results() const override { return true; }
+  bool takes_deferred_metrics() const override { return true; }
   std::int64_t shares_from(std::int64_t) const override { return std::numeric_limits<std::int64_t>::max(); }
   std::string describe() const override { return "no exchange"; }
 

@@ -42,7 +42,7 @@ bool has_transports(const ParallelTrainOptions&);
 bool travels_in_full(const ParallelTrainOptions&);
 // How many of the last ranks do nothing but serve.
 int ranks_that_serve(const ParallelTrainOptions&);
-// Whether updates come a minibatch late.
+// Whether updates come one minibatch delayed.
 bool runs_behind(const ParallelTrainOptions&);
 // No exchange: a process without parallelTrain.
 std::unique_ptr<Strategy> make_local_strategy(Communicator&);

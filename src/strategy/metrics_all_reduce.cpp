@@ -110,7 +110,7 @@ void MetricsAllReduce::add(std::size_t rank) {
   }
 }
 
-std::int64_t MetricsAllReduce::take_bytes() { return std::exchange(bytes_, 0); }
+std::int64_t MetricsAllReduce::bytes_and_reset() { return std::exchange(bytes_, 0); }
 
 StepMetrics metrics_of_others(Communicator& comm, const StepMetrics& mine) {
   const auto ranks = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());

@@ -23,7 +23,7 @@ class MetricsAllReduce {
   void begin(const StepMetrics&);
   bool pending() const { return pending_; }
   StepMetrics& finish();  // valid until the next finish()
-  std::int64_t take_bytes();
+  std::int64_t bytes_and_reset();
 
  private:
   void plan(const StepMetrics&);

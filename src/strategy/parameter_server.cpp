@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "strategy/server_optimizer.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
@@ -44,7 +44,7 @@ void ParameterServer::start(Parameters& parameters) {
   build();
   if (works()) make_worker();
   fresh_optimizer_ = true;
-  begun_ = under_way_ = false;
+  begun_ = in_flight_ = false;
   syncs_ = 0;
 }
 
@@ -126,7 +126,7 @@ void ParameterServer::load_shards() {
 void ParameterServer::begin_epoch(std::int64_t epoch) {
   epoch_ = epoch;
   period_ = options_.every_minibatch ? 0 : options_.sync_period.at(static_cast<std::size_t>(epoch));
-  if (!std::exchange(told_, true)) log::line(describe());
+  if (!std::exchange(announced_, true)) log::line(describe());
   if (pushes_gradients() && std::exchange(fresh_optimizer_, false))
     spread_optimizer(optimizers_.of_run(), *server_, shards_);
   begun_ = true;
@@ -143,7 +143,7 @@ void ParameterServer::forget_what_was_pushed() {
   if (worker_) worker_->begin();
   since_mine_ = since_all_ = since_fetch_ = columns_since_ = 0;
   batch_ = step_ = wanted_ = 0;
-  under_way_ = false;
+  in_flight_ = false;
 }
 
 bool ParameterServer::joins_step(std::int64_t samples) {
@@ -161,7 +161,7 @@ void ParameterServer::begin_step(std::int64_t columns, ReducedGradientSink& glob
 }
 
 void ParameterServer::chunks_ready(std::span<const std::size_t> chunks) {
-  if (!pushes_gradients()) global_->globals_ready(chunks, columns_);
+  if (!pushes_gradients()) global_->on_reduced(chunks, columns_);
   if (pending_) pending_->advance();
 }
 
@@ -191,7 +191,7 @@ void ParameterServer::exchange_weights(std::int64_t global_samples) {
   } else if (pushes_gradients() && step_metrics_.samples > 0) {
     // The worker goes on alone with its own updates; the servers get the sum.
     worker_->accrue();
-    global_->globals_ready(chunks_, columns_);
+    global_->on_reduced(chunks_, columns_);
   }
   ++step_;
   if (!std::exchange(dropped_now_, false)) mine_ += step_metrics_;
@@ -225,7 +225,7 @@ void ParameterServer::sync(const float* gradients, bool fetches) {
   }
   if (pipelined_ && fetches) {
     each_shard([&](std::size_t s) { turn(s, head, gradients); });
-    under_way_ = true;
+    in_flight_ = true;
   } else {
     each_shard([&](std::size_t s) { push(s, head, gradients); });
     each_shard([&](std::size_t s) { take(s, head); });
@@ -233,7 +233,7 @@ void ParameterServer::sync(const float* gradients, bool fetches) {
   since_mine_ = since_all_ = columns_since_ = 0;
   if (fetches) since_fetch_ = 0, ++moves_;
   ++stats_.exchanges;
-  tell_push(before);
+  log_push(before);
 }
 
 // Whether the push counts, and with which others together.
@@ -308,7 +308,7 @@ void ParameterServer::take(std::size_t shard, const PushHead& head) {
 
 // Pipelined: takes the response of the push before and pushes again.
 void ParameterServer::turn(std::size_t shard, const PushHead& head, const float* gradients) {
-  const std::byte* in = under_way_ ? wait_for(shard, true).data() : nullptr;
+  const std::byte* in = in_flight_ ? wait_for(shard, true).data() : nullptr;
   const auto start = Clock::now();
   std::byte* out = server_->message(handlers_[shard]).data();
   std::memcpy(out, &head, sizeof head);
@@ -328,7 +328,7 @@ void ParameterServer::count_bytes(std::size_t shard) {
   stats_.values_sent += static_cast<std::int64_t>(plans_[shard].values);
 }
 
-void ParameterServer::settle(ReducedGradientSink& global) {
+void ParameterServer::drain(ReducedGradientSink& global) {
   if (works()) finish_pushes(global);
   barrier_->meet();
   server_->exclusively([&] {
@@ -347,7 +347,7 @@ void ParameterServer::settle(ReducedGradientSink& global) {
 // All that this worker has learned goes to the servers.
 void ParameterServer::finish_pushes(ReducedGradientSink& global) {
   global_ = &global;
-  if (std::exchange(under_way_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
+  if (std::exchange(in_flight_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
   const bool left = waits_for_all() ? since_all_ > 0 : since_mine_ > 0;
   if (left && options_.backup_workers == 0) {
     sync(worker_->take_accrued(), false);
@@ -381,7 +381,7 @@ void ParameterServer::add_up_counts() {
   dropped_ += std::exchange(dropped_mine_, 0);
 }
 
-void ParameterServer::tell_push(const ExchangeStats& before) const {
+void ParameterServer::log_push(const ExchangeStats& before) const {
   if (print_every_ == 0 || syncs_ % print_every_ != 0) return;
   const double wait = stats_.wait - before.wait, work = stats_.encode + stats_.decode - before.encode - before.decode;
   log::line(fmt::format("\t\t(parameter server stats) push {}: {:.6g} seconds, {:.6g} of them waiting", syncs_,
@@ -389,7 +389,7 @@ void ParameterServer::tell_push(const ExchangeStats& before) const {
 }
 
 StepMetrics ParameterServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
-std::int64_t ParameterServer::take_dropped_samples() { return std::exchange(dropped_, 0); }
+std::int64_t ParameterServer::dropped_samples_and_reset() { return std::exchange(dropped_, 0); }
 
 void ParameterServer::end_epoch(ReducedGradientSink&) {
   if (!waits_for_all() || options_.max_staleness >= 0)
@@ -415,7 +415,7 @@ void ParameterServer::archive(Archive& a) {
   if (a.loading()) std::ranges::fill(residual, 0.0f);
   FloatBuffer of_worker;
   if (lossy && residual.empty()) of_worker = FloatBuffer(live_->size()), residual = of_worker.span();
-  if (lossy) archive_owed(a, "DataParallelASGD.residual", residual);
+  if (lossy) archive_residual(a, "DataParallelASGD.residual", residual);
   if (a.loading()) take_over_residuals(of_worker);
 }
 
@@ -431,7 +431,7 @@ void ParameterServer::take_over_residuals(FloatBuffer& of_worker) {
   }
 }
 
-ExchangeStats ParameterServer::take_stats() { return std::exchange(stats_, {}); }
+ExchangeStats ParameterServer::exchange_stats_and_reset() { return std::exchange(stats_, {}); }
 
 std::string ParameterServer::describe() const {
   std::string text =

@@ -48,9 +48,9 @@ class ParameterServer : public Strategy {
   void chunks_ready(std::span<const std::size_t> chunks) override;
   void finish_gradients(StepMetrics&) override;
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(ReducedGradientSink&) override;
+  void drain(ReducedGradientSink&) override;
   StepMetrics metrics_of_others_and_reset() override;
-  std::int64_t take_dropped_samples() override;
+  std::int64_t dropped_samples_and_reset() override;
   void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
   bool steps_alone() const override { return true; }
@@ -58,7 +58,7 @@ class ParameterServer : public Strategy {
   Share share(int rank, int ranks) const override;
   WorkQueue* work_queue() override { return work_queue_.get(); }
   void archive(Archive&) override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
   std::string loop_text(std::int64_t epoch) const override;
 
@@ -94,7 +94,7 @@ class ParameterServer : public Strategy {
   void share_weights();
   void forget_what_was_pushed();
   void add_up_counts();
-  void tell_push(const ExchangeStats& before) const;
+  void log_push(const ExchangeStats& before) const;
 
   ServerOptions options_;
   const std::int64_t print_every_;
@@ -117,7 +117,7 @@ class ParameterServer : public Strategy {
   std::unique_ptr<PushWorker> worker_;  // where this rank is one
   std::vector<std::size_t> chunks_;     // their numbers
   const bool accrues_, pipelined_, alone_;
-  bool under_way_ = false;  // pushes whose responses have not been taken
+  bool in_flight_ = false;  // pushes whose responses have not been taken
 
   std::int64_t period_ = 0;
   std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch

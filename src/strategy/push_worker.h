@@ -36,7 +36,7 @@ class PushWorker {
   // memory.
   void turn(const ServerShardRun&, const PushHead&, float factor, const float* gradients, const std::byte* in,
             std::byte* out);
-  // What rounding has left out of the pushes so far; of the size of the weights, or empty.
+  // The quantisation error of the pushes so far; of the size of the weights, or empty.
   FloatBuffer& residual() { return residual_; }
 
  private:

@@ -9,21 +9,21 @@
 
 namespace tutti {
 
-RowSparseBroadcast::RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int carrier, int tag)
+RowSparseBroadcast::RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int root, int tag)
     : comm_(group),
       whole_(whole),
       slice_(slice),
       rows_(whole.slices[slice].sparse_row_count()),
       row_size_(whole.slices[slice].sparse_row_size()),
-      carrier_(carrier),
+      root_(root),
       message_(new std::byte[bytes_for(rows_)]) {
   const std::span<std::byte> head = std::as_writable_bytes(std::span(&count_, 1)),
                              body(message_.get(), bytes_for(rows_));
   for (int r = 0; r < comm_.size(); ++r) {
-    if (r == carrier_ || (comm_.rank() != carrier_ && r != comm_.rank())) continue;
-    const bool sends = comm_.rank() == carrier_;
-    heads_.push_back(sends ? comm_.plan_send(r, tag, head) : comm_.plan_receive(carrier_, tag, head));
-    bodies_.push_back(sends ? comm_.plan_send(r, tag + 1, body) : comm_.plan_receive(carrier_, tag + 1, body));
+    if (r == root_ || (comm_.rank() != root_ && r != comm_.rank())) continue;
+    const bool sends = comm_.rank() == root_;
+    heads_.push_back(sends ? comm_.plan_send(r, tag, head) : comm_.plan_receive(root_, tag, head));
+    bodies_.push_back(sends ? comm_.plan_send(r, tag + 1, body) : comm_.plan_receive(root_, tag + 1, body));
   }
 }
 
@@ -32,7 +32,7 @@ std::size_t RowSparseBroadcast::bytes_for(std::size_t rows) const {
 }
 
 void RowSparseBroadcast::arm() {
-  if (comm_.rank() == carrier_ || std::exchange(armed_, true)) return;
+  if (comm_.rank() == root_ || std::exchange(armed_, true)) return;
   here_ = false;
   heads_[0]->start();
 }
@@ -50,7 +50,7 @@ void RowSparseBroadcast::pack(const Slice& slice, const Parameters& from) {
 }
 
 void RowSparseBroadcast::send(const Parameters& from) {
-  assert(comm_.rank() == carrier_);
+  assert(comm_.rank() == root_);
   count_ = static_cast<std::int64_t>(from.sparse_rows[slice_].size());
   pack(from.slices[slice_], from);
   const std::size_t bytes = bytes_for(from.sparse_rows[slice_].size());
@@ -64,7 +64,7 @@ void RowSparseBroadcast::receive_rows() { bodies_[0]->start(bytes_for(static_cas
 
 bool RowSparseBroadcast::try_complete() {
   if (here_) return true;
-  if (comm_.rank() == carrier_) return false;
+  if (comm_.rank() == root_) return false;
   if (armed_) {
     if (!heads_[0]->done()) return false;
     armed_ = false;
@@ -75,7 +75,7 @@ bool RowSparseBroadcast::try_complete() {
 
 void RowSparseBroadcast::complete() {
   if (here_) return;
-  assert(comm_.rank() != carrier_);
+  assert(comm_.rank() != root_);
   if (std::exchange(armed_, false)) {
     heads_[0]->wait();
     receive_rows();
@@ -103,11 +103,11 @@ void RowSparseBroadcast::store() {
 }
 
 void RowSparseBroadcast::flush() {
-  if (comm_.rank() != carrier_) return;
+  if (comm_.rank() != root_) return;
   for (auto& t : heads_) t->wait();
   for (auto& t : bodies_) t->wait();
 }
 
-std::int64_t RowSparseBroadcast::take_bytes() { return std::exchange(bytes_, 0); }
+std::int64_t RowSparseBroadcast::bytes_and_reset() { return std::exchange(bytes_, 0); }
 
 }  // namespace tutti

@@ -13,7 +13,7 @@ namespace tutti {
 class RowSparseBroadcast {
  public:
   // Uses `tag` and the one after it.
-  RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int carrier, int tag);
+  RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int root, int tag);
 
   void arm();
   // The rows that `from` lists for the slice, which has the same shape there.
@@ -22,7 +22,7 @@ class RowSparseBroadcast {
   void complete();
   void store();  // what has come, into the whole
   void flush();
-  std::int64_t take_bytes();
+  std::int64_t bytes_and_reset();
 
  private:
   std::size_t bytes_for(std::size_t rows) const;
@@ -32,7 +32,7 @@ class RowSparseBroadcast {
   Communicator& comm_;
   Parameters& whole_;
   const std::size_t slice_, rows_, row_size_;
-  const int carrier_;
+  const int root_;
   std::int64_t count_ = 0;                // rows that travel
   std::unique_ptr<std::byte[]> message_;  // their numbers, then their values; unwritten pages take no memory
   std::vector<std::unique_ptr<Transfer>> heads_, bodies_;

@@ -217,8 +217,8 @@ std::span<std::byte> Server::message(int handler) {
 
 void Server::request(int handler, std::size_t response_bytes) {
   Post& p = post(handler);
-  assert(!p.under_way && response_bytes > 0 && response_bytes <= p.plan.bytes);
-  p.under_way = true;
+  assert(!p.in_flight && response_bytes > 0 && response_bytes <= p.plan.bytes);
+  p.in_flight = true;
   p.response_bytes = response_bytes;
   if (!owns(handler)) {
     ++asking_;
@@ -249,18 +249,18 @@ bool Server::arrived(const Post& p) {
 
 bool Server::responded(int handler) {
   Post& p = post(handler);
-  if (!p.under_way) return true;
+  if (!p.in_flight) return true;
   if (p.receive) p.receive->done();
   if (!arrived(p)) return false;
   if (p.receive) --asking_;
-  p.under_way = false;
+  p.in_flight = false;
   return true;
 }
 
 std::span<const std::byte> Server::wait(int handler) {
   Post& p = post(handler);
   ++waiting_;
-  for (Nap nap; p.under_way && !arrived(p);)
+  for (Nap nap; p.in_flight && !arrived(p);)
     if (poller_ && look(p.receive.get()))
       nap.woken();
     else if (!arrived(p)) {

@@ -51,7 +51,7 @@ class Server {
  public:
   // Collective, with a communicator of its own. Error when the communicator allows no talk beside the main thread.
   explicit Server(Communicator&);
-  // Ends the serving thread. No request of this rank may be under way.
+  // Ends the serving thread. No request of this rank may be in flight.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -93,7 +93,7 @@ class Server {
     MessageBytes out, in;
     std::unique_ptr<Transfer> send, receive;
     std::size_t response_bytes = 0;
-    bool under_way = false;
+    bool in_flight = false;
   };
   struct Lane {
     int name = 0;
@@ -132,7 +132,7 @@ class Server {
   std::mutex mutex_;  // all of the serving side but the looks
   std::exception_ptr failure_;
   std::atomic<bool> stop_{false};
-  std::atomic<int> asking_{0};   // requests of this rank under way
+  std::atomic<int> asking_{0};   // requests of this rank in flight
   std::atomic<int> waiting_{0};  // threads of this rank in wait()
   std::thread thread_;
 };

@@ -130,15 +130,15 @@ void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<Serv
   const auto pass_on = [&](int owner, auto span) { comm.broadcast(owner, std::as_writable_bytes(span)); };
   for (auto& [name, value] : whole) {
     // Numbers count updates, which are as many for all shards.
-    if (auto* n = std::get_if<std::int64_t>(&value)) pass_on(plans[0].owner, std::span(n, 1));
-    if (auto* x = std::get_if<double>(&value)) pass_on(plans[0].owner, std::span(x, 1));
+    if (auto* n = std::get_if<std::int64_t>(&value)) broadcast(plans[0].owner, std::span(n, 1));
+    if (auto* x = std::get_if<double>(&value)) broadcast(plans[0].owner, std::span(x, 1));
     auto* floats = std::get_if<std::vector<float>>(&value);
     if (!floats) continue;
     const std::size_t slice = slice_of(name, flat.slices);
     for (const ServerShardPlan& plan : plans)
       for (const ServerShardRun& run : plan.runs)
         if (run.slice == slice)
-          pass_on(plan.owner, std::span(*floats).subspan(run.first_column * run.rows, run.size()));
+          broadcast(plan.owner, std::span(*floats).subspan(run.first_column * run.rows, run.size()));
   }
   StateArchive a(whole, true, copy_in);
   of_run.archive(a);

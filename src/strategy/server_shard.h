@@ -84,7 +84,7 @@ class ServerShard : public RequestHandler {
   std::size_t handle(int client, std::span<std::byte> message) override;
 
   // The rest inside Server::exclusively() only, while no worker asks.
-  void load(const float* flat);  // weights from the flat buffer; all workers have them, nothing is under way
+  void load(const float* flat);  // weights from the flat buffer; all workers have them, nothing is in flight
   void store(float* flat) const;
   void flush();  // makes the update that waits for more pushes
   const ServerShardPlan& plan() const { return plan_; }

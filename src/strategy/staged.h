@@ -44,18 +44,18 @@ class Staged : public Strategy {
   }
   void begin_step(std::int64_t columns, ReducedGradientSink& global) override { now_->begin_step(columns, global); }
   bool joins_step(std::int64_t samples) override { return now_->joins_step(samples); }
-  std::int64_t take_dropped_samples() override { return now_->take_dropped_samples(); }
-  bool leaves_out_steps() const override { return now_->leaves_out_steps(); }
+  std::int64_t dropped_samples_and_reset() override { return now_->dropped_samples_and_reset(); }
+  bool skips_steps_together() const override { return now_->skips_steps_together(); }
   bool sums_only() const override { return now_->sums_only(); }
   bool agree(bool usable) override { return now_->agree(usable); }
   bool follows_device() const override { return now_->follows_device(); }
   void chunk_ready(std::size_t chunk) override { now_->chunk_ready(chunk); }
   void chunks_ready(std::span<const std::size_t> chunks) override { now_->chunks_ready(chunks); }
   void finish_gradients(StepMetrics& metrics) override { now_->finish_gradients(metrics); }
-  bool takes_late_results() const override { return now_->takes_late_results(); }
-  void finish_late(StepMetrics& metrics) override { now_->finish_late(metrics); }
+  bool takes_deferred_metrics() const override { return now_->takes_deferred_metrics(); }
+  void finish_deferred(StepMetrics& metrics) override { now_->finish_deferred(metrics); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
-  void settle(ReducedGradientSink& global) override { now_->settle(global); }
+  void drain(ReducedGradientSink& global) override { now_->drain(global); }
   StepMetrics metrics_of_others_and_reset() override { return now_->metrics_of_others_and_reset(); }
   void end_epoch(ReducedGradientSink& global) override { now_->end_epoch(global); }
   // Also before the first epoch, when a resumed run has weights of its own already.
@@ -83,7 +83,7 @@ class Staged : public Strategy {
     after_->archive_common(a);
   }
   std::string advice(std::int64_t samples) const override { return after_->advice(samples); }
-  ExchangeStats take_stats() override { return now_->take_stats(); }
+  ExchangeStats exchange_stats_and_reset() override { return now_->exchange_stats_and_reset(); }
   std::string describe() const override {
     if (shares_data(0)) return after_->describe();
     std::string place = "epoch " + std::to_string(first_epoch_ + 1);

@@ -101,6 +101,6 @@ void describe_transport(config::Fields& f, Transport& transport) {
   f.alias("route", "transport");
 }
 
-const char* text_of(Transport transport) { return entry(transport).text; }
+const char* to_string(Transport transport) { return entry(transport).text; }
 
 }  // namespace tutti

@@ -16,11 +16,11 @@
 namespace tutti {
 
 enum class Transport { automatic, messages, shared_memory, nccl };
-const char* text_of(Transport);  // for a line about the exchange; empty for shards
+const char* to_string(Transport);  // for a line about the exchange; empty for shards
 
 // The transport in use. What NCCL does not sum, because it travels in fewer bits or is sparse, goes in shards.
 struct ResolvedTransport {
-  ResolvedTransport(Transport t = Transport::messages) : kind(t), text(text_of(t)) {}
+  ResolvedTransport(Transport t = Transport::messages) : kind(t), text(to_string(t)) {}
   Transport transport;
   std::string text;
   std::shared_ptr<DeviceSums> device_sums;  // with Transport::nccl

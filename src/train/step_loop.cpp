@@ -25,35 +25,35 @@ class Update final : public ReducedGradientSink {
  public:
   Update(Optimizer& optimizer, const StepScalarsOfEpoch& scalars) : optimizer_(optimizer), scalars_(scalars) {}
 
-  void next_step() { begun_ = left_out_ = holds_ = false; }
+  void next_step() { begun_ = skipped_ = holds_ = false; }
   // Nothing is updated until the next step.
-  void leave_out() { left_out_ = true; }
+  void skip_step() { skipped_ = true; }
   // From now on nothing is updated until let_go().
   void hold() { holds_ = true; }
   bool holds() const { return holds_; }
   void let_go() {
     holds_ = false;
-    globals_ready(held_, held_columns_);
+    on_reduced(held_, held_columns_);
     held_.clear();
   }
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (holds_) return keep(std::span(&chunk, 1), columns);
-    if (!scalars_.update || left_out_ || columns == 0) return;
+    if (!scalars_.update || skipped_ || columns == 0) return;
     const auto start = Clock::now();
     begin(columns);
     optimizer_.update(chunk);
     seconds_ += seconds_since(start);
   }
-  void globals_ready(std::span<const std::size_t> chunks, std::int64_t columns) override {
+  void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) override {
     if (holds_) return keep(chunks, columns);
-    if (!scalars_.update || left_out_ || columns == 0) return;
+    if (!scalars_.update || skipped_ || columns == 0) return;
     const auto start = Clock::now();
     begin(columns);
     optimizer_.update_all(chunks);
     seconds_ += seconds_since(start);
   }
   Summed summed(std::int64_t columns) const override {
-    if (left_out_) return Summed::nothing;
+    if (skipped_) return Summed::nothing;
     const Summed wanted = optimizer_.summed();
     return wanted == Summed::gradients || (scalars_.update && columns > 0) ? wanted : Summed::nothing;
   }
@@ -83,7 +83,7 @@ class Update final : public ReducedGradientSink {
 
   Optimizer& optimizer_;
   StepScalarsOfEpoch scalars_;
-  bool begun_ = false, left_out_ = false, holds_ = false;
+  bool begun_ = false, skipped_ = false, holds_ = false;
   std::vector<std::size_t> held_;
   std::int64_t held_columns_ = 0;
   double seconds_ = 0;
@@ -109,7 +109,7 @@ void check_gradients_or_stop(Training& t, const Batch& batch) {
   GradientCheckOptions options;
   options.tolerance = std::max(options.tolerance, std::pow(10.0, -static_cast<double>(t.sgd.significant_digits)));
   options.seed = static_cast<std::uint64_t>(t.progress.minibatches_in_epoch);
-  t.network->scale_gradients(t.loss_scale.value());  // and divide them
+  t.network->scale_gradients(t.grad_scaler.value());  // and divide them
   const auto wrong = check_gradients(*t.network, batch, options);
   if (wrong.empty()) return;
   throw Error(
@@ -150,7 +150,7 @@ struct Loop {
   std::vector<std::size_t> chunks;      // all of them
   std::int64_t minibatches_before = 0;  // of the epoch, where the reader began
   std::int64_t steps = 0;               // since then
-  bool late = false;                    // results come some steps later
+  bool deferred = false;                  // results come some steps later
   double reading = 0, working = 0;
 };
 
@@ -170,7 +170,7 @@ const Batch* read(Loop& loop) {
 std::int64_t number_of(const Loop& loop, std::int64_t minibatch) { return loop.minibatches_before + minibatch + 1; }
 
 // The minibatch is read once more to find what was not a number.
-[[noreturn]] void stop_at_late_nan(Loop& loop, const LateNumericError& e) {
+[[noreturn]] void stop_at_deferred_nan(Loop& loop, const DeferredNumericError& e) {
   std::string what = fmt::format("{}; computed once more, it is one", e.what());
   EpochPlan plan = loop.plan;
   plan.start = e.position;
@@ -187,27 +187,27 @@ StepMetrics forward_backward(Loop& loop, const Batch& batch, GradientSink& chunk
   Training& t = loop.t;
   try {
     return t.network->forward_backward(batch, chunks);
-  } catch (const LateNumericError& e) {
-    stop_at_late_nan(loop, e);
+  } catch (const DeferredNumericError& e) {
+    stop_at_deferred_nan(loop, e);
   } catch (const NumericError& e) {
     if (!loop.scalars.bears_nan) stop_at_nan(t, number_of(loop, batch.minibatch), e.what());
     return announce_nan(t, batch, chunks);
   }
 }
 
-void tell_left_out(const Training& t, double scale) {
+void log_skipped_step(const Training& t, double scale) {
   log::line(fmt::format(
       "Epoch[{:2} of {}]-Minibatch[{:4}]: a gradient is not finite in float16 with lossScale {:g}: "
-      "the update is left out, and the scale is {:g} now.",
-      t.progress.epoch + 1, t.sgd.max_epochs, t.progress.minibatches_in_epoch + 1, scale, t.loss_scale.value()));
+      "the update is skipped, and the scale is {:g} now.",
+      t.progress.epoch + 1, t.sgd.max_epochs, t.progress.minibatches_in_epoch + 1, scale, t.grad_scaler.value()));
 }
 
-// While the scale of float16 is sought: whether the step is to be left out. `finite` says so of all ranks that make one
+// While the scale of float16 is sought: whether the step is to be skipped. `finite` says so of all ranks that make one
 // update together.
-bool leaves_out(Training& t, bool finite) {
-  const double scale = t.loss_scale.value();
-  const bool out = t.loss_scale.leaves_out(finite);
-  if (out) tell_left_out(t, scale);
+bool skips_step(Training& t, bool finite) {
+  const double scale = t.grad_scaler.value();
+  const bool out = t.grad_scaler.skips_step(finite);
+  if (out) log_skipped_step(t, scale);
   return out;
 }
 
@@ -217,13 +217,13 @@ bool finite_gradients(Training& t) { return t.network->unscale_gradients(t.reade
 // Nobody gets a gradient before all are known to be finite.
 StepMetrics look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t columns) {
   Training& t = loop.t;
-  const bool together = t.strategy->leaves_out_steps();
+  const bool together = t.strategy->skips_steps_together();
   if (!together) t.strategy->begin_step(columns, loop.update);
   Held held;
   const StepMetrics metrics = forward_backward(loop, batch, held);
-  if (leaves_out(t, t.strategy->agree(finite_gradients(t)))) {
+  if (skips_step(t, t.strategy->agree(finite_gradients(t)))) {
     t.network->clear_gradients();
-    if (together) loop.update.leave_out();
+    if (together) loop.update.skip_step();
   }
   if (together) t.strategy->begin_step(columns, loop.update);
   if (!t.strategy->follows_device()) t.network->synchronize();
@@ -233,15 +233,15 @@ StepMetrics look_and_hand_on(Loop& loop, const Batch& batch, std::int64_t column
 
 // Gradients travel as they come; their sums, equal on all ranks, are looked at before they change a weight.
 void look_at_sums(Loop& loop) {
-  if (leaves_out(loop.t, finite_gradients(loop.t))) loop.update.leave_out();
+  if (skips_step(loop.t, finite_gradients(loop.t))) loop.update.skip_step();
   loop.update.let_go();
 }
 
 StepMetrics local_gradients(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   const std::int64_t columns = t.strategy->step_columns(batch.samples, batch.columns, batch.global_columns);
-  if (t.loss_scale.seeks()) {
-    t.network->scale_gradients(t.loss_scale.value(), false);
+  if (t.grad_scaler.seeks()) {
+    t.network->scale_gradients(t.grad_scaler.value(), false);
     if (!t.strategy->sums_only() || t.optimizer->wants_contributions()) return look_and_hand_on(loop, batch, columns);
     loop.update.hold();
   }
@@ -265,10 +265,10 @@ StepMetrics compute_and_exchange(Loop& loop, const Batch& batch) {
 }
 
 // The host does not wait for a device within a step where nobody wants it to know anything.
-bool may_be_late(const Loop& loop) {
+bool may_defer_metrics(const Loop& loop) {
   const Training& t = loop.t;
-  return t.strategy->takes_late_results() && t.strategy->follows_device() && !loop.plan.work_queue &&
-         !loop.scalars.bears_nan && !t.loss_scale.seeks() && !t.sgd.gradient_check;
+  return t.strategy->takes_deferred_metrics() && t.strategy->follows_device() && !loop.plan.work_queue &&
+         !loop.scalars.bears_nan && !t.grad_scaler.seeks() && !t.sgd.gradient_check;
 }
 
 void check_sum(const Loop& loop, const StepMetrics& metrics, std::int64_t minibatch) {
@@ -277,17 +277,17 @@ void check_sum(const Loop& loop, const StepMetrics& metrics, std::int64_t miniba
 }
 
 // Results that have not come yet.
-void take_late_results(Loop& loop) {
+void finish_deferred_metrics(Loop& loop) {
   Training& t = loop.t;
   const auto start = Clock::now();
   try {
-    while (auto metrics = t.network->take_late()) {
-      t.strategy->finish_late(*metrics);
-      check_sum(loop, *metrics, t.network->told_minibatch());
+    while (auto metrics = t.network->next_deferred_metrics()) {
+      t.strategy->finish_deferred(*metrics);
+      check_sum(loop, *metrics, t.network->measured_minibatch());
       t.report->add(*metrics);
     }
-  } catch (const LateNumericError& e) {
-    stop_at_late_nan(loop, e);
+  } catch (const DeferredNumericError& e) {
+    stop_at_deferred_nan(loop, e);
   }
   loop.working += seconds_since(start);
 }
@@ -301,25 +301,25 @@ void step(Loop& loop, const Batch& batch) {
   loop.working += seconds_since(start);
   ++loop.steps;
 
-  check_sum(loop, metrics, loop.late ? t.network->told_minibatch() : batch.minibatch);
+  check_sum(loop, metrics, loop.deferred ? t.network->measured_minibatch() : batch.minibatch);
   const std::int64_t samples = batch.position + batch.global_samples, minibatches = number_of(loop, batch.minibatch);
   const std::int64_t more_samples = samples - std::exchange(t.progress.samples_in_epoch, samples);
   const std::int64_t more_minibatches = minibatches - std::exchange(t.progress.minibatches_in_epoch, minibatches);
   t.report->add(metrics);
-  if (loop.late && t.report->line_due_within(more_minibatches)) take_late_results(loop);
+  if (loop.deferred && t.report->line_due_within(more_minibatches)) finish_deferred_metrics(loop);
   t.report->step(more_samples, more_minibatches);
 }
 
-void settle(Loop& loop) {
+void drain(Loop& loop) {
   Training& t = loop.t;
-  if (loop.late) take_late_results(loop);
+  if (loop.deferred) finish_deferred_metrics(loop);
   const auto start = Clock::now();
   loop.update.next_step();
-  t.strategy->settle(loop.update);
+  t.strategy->drain(loop.update);
   loop.working += seconds_since(start);
   t.report->add(t.strategy->pending_metrics_and_reset());
   t.report->add_to_epoch(t.strategy->metrics_of_others_and_reset());
-  t.progress.dropped_samples += t.strategy->take_dropped_samples();
+  t.progress.dropped_samples += t.strategy->dropped_samples_and_reset();
   t.progress.epoch_metrics = t.report->epoch_metrics();
 }
 
@@ -338,10 +338,10 @@ void work_on_shares(Loop& loop, const EpochPlan& plan, std::int64_t until) {
     if (!batch) break;
     step(loop, *batch);
     if (loop.scalars.trial || !checkpoint_due(t, batch->global_samples)) continue;
-    settle(loop);
+    drain(loop);
     checkpoint_common_weights(t);
   }
-  settle(loop);
+  drain(loop);
 }
 
 // Ranks that took work units stand at different places; what has been handed out ends where the foremost is.
@@ -371,7 +371,7 @@ void work_on_units(Loop& loop, EpochPlan plan, std::int64_t until) {
     plan.work_queue->start_range();
     start_reading(loop, plan);
     while (const Batch* batch = read(loop)) step(loop, *batch);
-    settle(loop);
+    drain(loop);
     agree_on_progress(loop);
     const std::int64_t done = t.progress.samples_in_epoch - before;
     if (!loop.scalars.trial && checkpoint_due(t, done)) checkpoint_common_weights(t);
@@ -385,11 +385,11 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   Loop loop(t, plan, scalars);
   const auto start = Clock::now();
   t.network->forget_states();
-  t.network->scale_gradients(t.loss_scale.value());
+  t.network->scale_gradients(t.grad_scaler.value());
   t.network->bind(t.reader->streams());  // validation may have bound another reader's
-  const bool late = t.network->tell_late(may_be_late(loop));
-  loop.late = all_agree(*t.world, late);  // ranks may be of several kinds
-  if (late && !loop.late) t.network->tell_late(false);
+  const bool deferred = t.network->defer_metrics(may_defer_metrics(loop));
+  loop.deferred = all_agree(*t.world, deferred);  // ranks may be of several kinds
+  if (deferred && !loop.deferred) t.network->defer_metrics(false);
   if (plan.work_queue)
     work_on_units(loop, plan, until);
   else
@@ -397,7 +397,7 @@ void run_epoch(Training& t, const EpochPlan& plan, const StepScalarsOfEpoch& sca
   const auto ending = Clock::now();
   t.strategy->end_epoch(loop.update);
   loop.working += seconds_since(ending);
-  const ExchangeStats exchange = t.strategy->take_stats();
+  const ExchangeStats exchange = t.strategy->exchange_stats_and_reset();
   t.times.total += seconds_since(start);
   t.times.read += loop.reading;
   t.times.update += loop.update.seconds();

@@ -11,7 +11,7 @@
 #include "train/adjust.h"
 #include "train/checkpoint.h"
 #include "train/constant_predictor.h"
-#include "train/loss_scale.h"
+#include "train/grad_scaler.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
 #include "tutti/communicator.h"
@@ -58,7 +58,7 @@ struct Training {
   AdjustState adjust;
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the user has been told that the exchange is slow
-  LossScale loss_scale;
+  GradScaler grad_scaler;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
   int threads = 1;

@@ -53,7 +53,7 @@ void layer(Operands& d, CellKind kind, const Shape& shape, Input input, bool bac
   l.gates_gradient_apart = input == Input::projected && add;
   if (input == Input::projected) l.work = d.put(Floats(columns * kept_of(kind) * c));
   l.workspace = d.put(Floats(d.backend.recurrent_layer_workspace(l)));
-  d.backend.tell_recurrent_layer(l);
+  d.backend.describe_recurrent_layer(l);
   d.backend.recurrent_layer(l);
   d.take(l.output, columns * c);
   if (has_cell) d.take(l.last_cell, rows * c);
@@ -109,7 +109,7 @@ void layer_in_part(Operands& d, CellKind kind, bool backwards) {
   for (std::size_t wanted = 0; wanted < counts.size(); ++wanted) {
     l.training = counts[wanted] > 0;
     l.workspace = d.put(Floats(d.backend.recurrent_layer_workspace(l)));
-    d.backend.tell_recurrent_layer(l);
+    d.backend.describe_recurrent_layer(l);
     d.backend.recurrent_layer(l);
     d.take(l.output, 190);
     if (!l.training) continue;

@@ -237,7 +237,7 @@ class GpuTest(support.TrainerTest):
         self.assertEqual(result.text.count('a gradient is not finite'), len(scales))
         return (self.directory / f'models/{name}/net.dnn').read_bytes(), scales
 
-    def test_a_step_that_overflows_on_one_rank_is_left_out_by_all(self):
+    def test_a_step_that_overflows_on_one_rank_is_skipped_by_all(self):
         gradients = 'ParallelTrain = [ parallelizationMethod = %s; distributedMBReading = true ]'
         # The first half of a minibatch is the first rank's.
         for method, sample in (('DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]', 0), ('DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]', 7),

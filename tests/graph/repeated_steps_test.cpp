@@ -120,7 +120,7 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0",
   mode.dropout_rate = 0.3;
   Training training;
   Updates updates(network, penalty);
-  EXPECT_EQ(network.tell_late(late), late);
+  EXPECT_EQ(network.defer_metrics(late), late);
   for (std::size_t i = 0; i < c.minibatches.size(); ++i) {
     Batch batch = data.batch(data.random({c.minibatches[i]}, static_cast<unsigned>(i)), fragments_of(c, i));
     batch.position = static_cast<std::int64_t>(100 * i);
@@ -136,7 +136,7 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0",
     Parameters& p = network.parameters();
     training.steps.back().gradients.assign(p.gradients.span().begin(), p.gradients.span().end());
   }
-  while (network.take_late()) {
+  while (network.next_deferred_metrics()) {
   }
   const auto w = network.parameters().weights.span();
   training.kept.assign(w.begin(), w.end());

@@ -30,7 +30,7 @@ namespace {
 
 class Ignore : public ReducedGradientSink {
  public:
-  void global_ready(std::size_t, std::int64_t) override {}
+  void on_reduced(std::size_t, std::int64_t) override {}
 };
 
 // Wants contributions from its third step on.
@@ -39,7 +39,7 @@ class Contributions : public Ignore {
   explicit Contributions(std::size_t size) : mask_(size) { std::fill_n(mask_.data(), size / 2, 1.0f); }
   Summed summed(std::int64_t) const override { return step_ < 3 ? Summed::gradients_in_full : Summed::contributions; }
   void contribute(std::size_t, std::int64_t, int) override {}
-  void global_ready(std::size_t chunk, std::int64_t) override { step_ += chunk == 0; }
+  void on_reduced(std::size_t chunk, std::int64_t) override { step_ += chunk == 0; }
   const float* mask() const override { return mask_.data(); }
 
  private:
@@ -86,7 +86,7 @@ void expect_no_allocation(Transport transport, int ranks, int bits, bool async, 
     comm.barrier();
     EXPECT_EQ(allocations - before, 0) << ranks << " ranks, " << bits << " bits, async " << async;
     comm.barrier();
-    strategy->settle(sink);
+    strategy->drain(sink);
   });
 }
 

@@ -52,7 +52,7 @@ ParallelTrainOptions outer(std::int64_t per_worker, OuterTerms terms) {
 class Descent : public ReducedGradientSink {
  public:
   explicit Descent(Parameters& p) : p_(p) {}
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
     p_.weights.memory().synchronize();
     const std::size_t at = p_.offset(p_.chunks[chunk]);
@@ -105,7 +105,7 @@ Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = tru
     for (int e = 0; e < run.epochs; ++e) {
       strategy->begin_epoch(e);
       for (int t = 0; t < run.steps; ++t) one_step(run, *strategy, p, sink, comm.rank(), e * run.steps + t);
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
     }
     if (shown) strategy->show_common_weights();
@@ -485,13 +485,13 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
     MemoryArchive again;
     strategy->archive(again);
     for (std::size_t i = 0; i < 33; ++i)
-      EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], owed[i] + static_cast<float>(i));
+      EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], residual[i] + static_cast<float>(i));
   });
 }
 
 // Right after an exchange a rank is away from the common weights by what it owes and by nothing else. So it is on any
 // other number of ranks, which changes how far an offer moves the weights; and together they owe what they owed.
-TEST(ExchangeBits, OtherRanksOweWhatWasOwed) {
+TEST(ExchangeBits, OtherRanksKeepResidualSums) {
   for (const auto& [o, name] :
        {std::pair(averaging(1000), "ModelAveragingSGD"), std::pair(momentum(1000, -1, 1), "BlockMomentumSGD")})
     for (int before = 1; before <= 4; ++before)
@@ -517,7 +517,7 @@ TEST(ExchangeBits, OtherRanksOweWhatWasOwed) {
         });
         std::vector<double> owed(model.size()), owing(model.size());
         for (const MemoryArchive& a : old)
-          for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += a.floats.at("owed" + residual)[i];
+          for (std::size_t i = 0; i < owed.size(); ++i) residual[i] += a.floats.at("owed" + residual)[i];
         std::mutex mutex;
         run_ranks(after, [&](Communicator& comm) {
           const int rank = comm.rank();
@@ -545,7 +545,7 @@ TEST(ExchangeBits, OtherRanksOweWhatWasOwed) {
           const std::lock_guard lock(mutex);
           for (std::size_t i = 0; i < owing.size(); ++i) owing[i] += r[i];
         });
-        for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owing[i], owed[i], 1e-5) << i;
+        for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owing[i], residual[i], 1e-5) << i;
       }
 }
 
@@ -706,7 +706,7 @@ TEST(BlockSteps, MetricsOfTheOthersComeAtTheEnd) {
         mine += seen;
         strategy->exchange_weights(10 * ranks);
       }
-      strategy->settle(sink);
+      strategy->drain(sink);
       mine += strategy->metrics_of_others_and_reset();
       EXPECT_EQ(mine.samples, expected.samples);
       EXPECT_NEAR(mine.criterion, expected.criterion, 1e-12);
@@ -714,7 +714,7 @@ TEST(BlockSteps, MetricsOfTheOthersComeAtTheEnd) {
       ASSERT_EQ(mine.evaluations.size(), 2u);
       EXPECT_EQ(mine.evaluations[1].sum, expected.evaluations[1].sum);
       EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
-      strategy->settle(sink);
+      strategy->drain(sink);
       EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
     });
 }
@@ -735,7 +735,7 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
       for (int t = 0; t < run.steps; ++t) {
         if (t == at) {
           MemoryArchive rank_state, common;
-          strategy->settle(sink);
+          strategy->drain(sink);
           strategy->show_common_weights();
           const std::vector<float> model(p.weights.data(), p.weights.data() + p.size());
           strategy->archive_common(common);
@@ -753,7 +753,7 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
         }
         one_step(run, *strategy, p, sink, comm.rank(), t);
       }
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
       std::vector<float> weights(p.weights.data(), p.weights.data() + p.size());
       if (stop)
@@ -792,7 +792,7 @@ TEST(BlockSteps, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {
       EXPECT_EQ(strategy->shares_data(epoch), epoch == 1);
       if (epoch == 1) reached.assign(p.weights.data(), p.weights.data() + p.size());
       one_step(run, *strategy, p, sink, epoch == 0 ? 0 : comm.rank(), epoch);
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
     }
     const auto a = gradient(p, 0, 1, true), b = gradient(p, 1, 1, true);
@@ -818,7 +818,7 @@ TEST(BlockSteps, AWarmStartCanBeginWithAnySample) {
     for (int epoch = 0; epoch < 2; ++epoch) {
       strategy->begin_epoch(epoch);
       for (int t = 0; t < 3; ++t) one_step(run, *strategy, p, sink, 0, t);
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
     }
     const std::vector<float> alone(p.weights.data(), p.weights.data() + p.size());
@@ -847,14 +847,14 @@ TEST(BlockSteps, CountsTheBytesItSends) {
     const auto strategy = make_strategy(averaging(20), comm);
     strategy->start(p);
     strategy->begin_epoch(0);
-    strategy->take_stats();
+    strategy->exchange_stats_and_reset();
     Descent sink(p);
     const Course run;
     for (int t = 0; t < 4; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
-    const ExchangeStats stats = strategy->take_stats();
+    const ExchangeStats stats = strategy->exchange_stats_and_reset();
     EXPECT_EQ(stats.bytes_sent, 2 * (3 * 64 * 4 + 3 * 64 * 4));
     EXPECT_EQ(stats.exchanges, 2);
-    EXPECT_EQ(strategy->take_stats().bytes_sent, 0);
+    EXPECT_EQ(strategy->exchange_stats_and_reset().bytes_sent, 0);
   });
 }
 

@@ -106,7 +106,7 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
     for (int t = 0; t < run.steps; ++t) {
       if (t % run.steps_per_epoch == 0) strategy->begin_epoch(t / run.steps_per_epoch);
       step(*strategy, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
-      if ((t + 1) % run.steps_per_epoch == 0 || t + 1 == run.steps) strategy->settle(sink);
+      if ((t + 1) % run.steps_per_epoch == 0 || t + 1 == run.steps) strategy->drain(sink);
     }
     const std::lock_guard lock(mutex);
     if (result.empty()) result = sink.sums;
@@ -204,7 +204,7 @@ TEST_P(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
         EXPECT_EQ(seen.columns, t == 0 ? 0 : 25 + 2 * (t - 1));
         EXPECT_EQ(seen.evaluations.size(), 2u);
       }
-      strategy->settle(sink);
+      strategy->drain(sink);
       const StepMetrics last = strategy->pending_metrics_and_reset();
       EXPECT_EQ(last.samples, 21);
       EXPECT_EQ(last.columns, 29);
@@ -215,7 +215,7 @@ TEST_P(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
 }
 
 StepMetrics late_sum(Strategy& strategy, StepMetrics metrics) {
-  strategy.finish_late(metrics);
+  strategy.finish_deferred(metrics);
   return metrics;
 }
 
@@ -268,14 +268,14 @@ TEST_P(DataParallel, CountsTheBytesItSends) {
     strategy->start(p);
     strategy->begin_epoch(0);
     Collector sink(p);
-    strategy->take_stats();
+    strategy->exchange_stats_and_reset();
     for (int t = 0; t < 2; ++t) step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
-    const ExchangeStats stats = strategy->take_stats();
+    const ExchangeStats stats = strategy->exchange_stats_and_reset();
     // Per step: 6 foreign columns of 16 bytes to their owners, 3 own columns to 2 ranks; the metrics, 9 words, to 2
     // ranks.
     EXPECT_EQ(stats.bytes_sent, 2 * (6 * 16 + 3 * 16 * 2 + 9 * 8 * 2));
     EXPECT_EQ(stats.values_sent, 2 * (6 * 64 + 3 * 64 * 2));
-    EXPECT_EQ(strategy->take_stats().bytes_sent, 0);
+    EXPECT_EQ(strategy->exchange_stats_and_reset().bytes_sent, 0);
   });
 }
 
@@ -371,7 +371,7 @@ TEST_P(DataParallel, ContinuesFromItsArchive) {
           Collector sink(p);
           for (int t = 0; t < 6; ++t) {
             if (t == 3) {
-              strategy->settle(sink);
+              strategy->drain(sink);
               MemoryArchive archive;
               strategy->archive(archive);
               if (stop) {
@@ -384,7 +384,7 @@ TEST_P(DataParallel, ContinuesFromItsArchive) {
             }
             step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
           }
-          strategy->settle(sink);
+          strategy->drain(sink);
           (stop ? parts : whole)[me] = sink.sums;
         }
       });

@@ -37,7 +37,7 @@ EasgdOptions asynchronous(double rate, std::int64_t period = 1, Bits bits = Bits
 class Descent : public ReducedGradientSink {
  public:
   Descent(Parameters& p, float rate) : p_(p), rate_(rate) {}
-  void global_ready(std::size_t chunk, std::int64_t) override {
+  void on_reduced(std::size_t chunk, std::int64_t) override {
     const std::size_t at = p_.offset(p_.chunks[chunk]);
     p_.weights.memory().synchronize();
     for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
@@ -96,7 +96,7 @@ TEST(AsynchronousEasgd, OneWorkerIsTheSynchronousForm) {
       Rank a(together, comm), b(asynchronous(0.3, period), comm);
       for (Rank* r : {&a, &b}) {
         r->steps(0, 8);
-        r->strategy->settle(r->sink);
+        r->strategy->drain(r->sink);
       }
       EXPECT_EQ(weights_of(a.p), weights_of(b.p));
       EXPECT_EQ(a.centre(), b.centre());
@@ -116,7 +116,7 @@ TEST(AsynchronousEasgd, ExchangesAtTheEndOfAnEpoch) {
       for (Rank* r : {&a, &b})
         for (const int first : {0, 4}) {
           r->steps(first, first + 4);
-          r->strategy->settle(r->sink);
+          r->strategy->drain(r->sink);
           r->strategy->end_epoch(r->sink);
           r->strategy->begin_epoch(1);
         }
@@ -155,7 +155,7 @@ TEST(AsynchronousEasgd, InTurnsIsItsFormula) {
             if (r == comm.rank()) rank.step(s);
             comm.barrier();
           }
-        rank.strategy->settle(rank.sink);
+        rank.strategy->drain(rank.sink);
         EXPECT_EQ(rank.centre(), centre);
         const bool works = comm.rank() < workers;
         EXPECT_EQ(weights_of(rank.p), works ? x[static_cast<std::size_t>(comm.rank())] : centre) << comm.rank();
@@ -174,7 +174,7 @@ TEST(AsynchronousEasgd, MovingRate0LeavesRanksAlone) {
         const auto g = gradient(rank.p, comm.rank(), s);
         for (std::size_t i = 0; i < alone.size(); ++i) alone[i] -= 0.125f * g[i];
       }
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), alone);
       EXPECT_EQ(rank.centre(), start);
     });
@@ -201,7 +201,7 @@ TEST(AsynchronousEasgd, PullsToOnePlaceInAnyOrderAndBits) {
         rank.step(s);
         comm.barrier();  // in any order, but nobody is done before others begin
       }
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       const Weights centre = rank.centre(), mine = weights_of(rank.p);
       if (comm.rank() == 0) add(after, centre);
       add(after, mine);
@@ -222,9 +222,9 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
     run_ranks(1, [&](Communicator& comm) {
       Rank rank(asynchronous(0.3, period), comm);
       rank.steps(0, 5);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       rank.steps(5, 10);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       through = weights_of(rank.p), through_centre = rank.centre();
     });
     run_ranks(1, [&](Communicator& comm) {
@@ -233,7 +233,7 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
       {
         Rank rank(asynchronous(0.3, period), comm);
         rank.steps(0, 5);
-        rank.strategy->settle(rank.sink);
+        rank.strategy->drain(rank.sink);
         rank.strategy->show_common_weights();
         model = weights_of(rank.p);
         rank.strategy->archive_common(file);
@@ -248,7 +248,7 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
       rank.strategy->archive(file);
       rank.strategy->begin_epoch(1);
       rank.steps(5, 10);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), through);
       EXPECT_EQ(rank.centre(), through_centre);
     });
@@ -285,7 +285,7 @@ TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
         rank.step(step++);
       }
       if (range == 0 && comm.rank() > 0 && --left == 0) others_done.set_value();
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
     }
   });
   EXPECT_EQ(numbers.size(), 2U * units);
@@ -300,7 +300,7 @@ TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
       StepMetrics mine, all;
       for (int r = 0; r < ranks; ++r)
         for (int s = 0; r != 1 && s < 2 + r; ++s) (r == comm.rank() ? mine : all) += metrics(r, s);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       const StepMetrics others = rank.strategy->metrics_of_others_and_reset();
       EXPECT_EQ(others.samples, all.samples);
       EXPECT_EQ(others.columns, all.columns);
@@ -308,7 +308,7 @@ TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
       ASSERT_EQ(others.evaluations.size() > 0, all.samples > 0);
       for (std::size_t i = 0; i < all.evaluations.size(); ++i)
         EXPECT_NEAR(others.evaluations[i].sum, all.evaluations[i].sum, 1e-12);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       EXPECT_EQ(rank.strategy->metrics_of_others_and_reset().samples, 0);
     });
 }

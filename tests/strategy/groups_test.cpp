@@ -48,7 +48,7 @@ std::string errors_of(const std::string& text) {
 class Descent : public ReducedGradientSink {
  public:
   explicit Descent(Parameters& p) : p_(p) {}
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     EXPECT_EQ(chunk, next_) << "chunks come in the order of announcement";
     next_ = (chunk + 1) % p_.chunks.size();
     columns_of_updates += chunk == 0 ? columns : 0;
@@ -100,7 +100,7 @@ struct Saved {
 };
 
 void save(Saved& saved, Strategy& s, Parameters& p, Descent& sink, Communicator& comm, std::vector<float>& weights) {
-  s.settle(sink);
+  s.drain(sink);
   s.show_common_weights();
   if (comm.rank() == 0) s.archive_common(saved.common);
   s.archive(saved.own[static_cast<std::size_t>(comm.rank())]);
@@ -143,8 +143,8 @@ void one_step(const Course& run, Strategy& s, Parameters& p, Descent& sink, int 
   s.exchange_weights(all);
 }
 
-void settle(Strategy& s, Descent& sink, Left& left) {
-  s.settle(sink);
+void drain(Strategy& s, Descent& sink, Left& left) {
+  s.drain(sink);
   for (const StepMetrics& t : {s.pending_metrics_and_reset(), s.metrics_of_others_and_reset()})
     left.samples += t.samples, left.criterion += t.criterion;
 }
@@ -177,13 +177,13 @@ std::vector<Left> train(const Course& run, const std::string& text) {
         one_step(run, *s, p, sink, comm.rank(), t, left);
         if (t != run.save_at) continue;
         std::vector<float> weights;
-        settle(*s, sink, left);
+        drain(*s, sink, left);
         save(saved, *s, p, sink, comm, weights);
         s = make();
         load(saved, *s, p, comm, weights);
         s->begin_epoch(e);
       }
-      settle(*s, sink, left);
+      drain(*s, sink, left);
       s->end_epoch(sink);
     }
     p.weights.memory().synchronize();
@@ -654,7 +654,7 @@ TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
           one_step({}, *s, p, sink, comm.rank(), t, unused);
         }
         if (comm.rank() / 2 != held / 2 && --left == 0) others_done.set_value();
-        settle(*s, sink, unused);
+        drain(*s, sink, unused);
         s->end_epoch(sink);
       });
       EXPECT_EQ(made, (std::array<int, 4>{steps, steps, steps, steps}));
@@ -697,7 +697,7 @@ TEST(GroupsAtServers, HandOutUnitsToGroups) {
             if (range == 1 && comm.rank() == held[0] && mine.size() == before + 1) released.wait();
           }
           if (range == 1 && share.part == 0 && comm.rank() != held[0] && --left == 0) others_done.set_value();
-          s->settle(sink);
+          s->drain(sink);
         }
       });
       std::map<std::int64_t, int> times;
@@ -786,13 +786,13 @@ TEST(Groups, TellTheBytesOfEachLevel) {
         s->begin_epoch(0);
         Left unused;
         one_step({.ranks = 3}, *s, p, sink, comm.rank(), 0, unused);
-        settle(*s, sink, unused);
-        const ExchangeStats stats = s->take_stats();
+        drain(*s, sink, unused);
+        const ExchangeStats stats = s->exchange_stats_and_reset();
         EXPECT_EQ(stats.groups, grouped);
         EXPECT_GT(stats.bytes_sent, 0);
         EXPECT_EQ(stats.bytes_between > 0, grouped && comm.rank() != 1);
         EXPECT_EQ(stats.bytes_between == stats.bytes_sent, grouped && comm.rank() == 2);
-        EXPECT_EQ(s->take_stats().bytes_sent, 0);
+        EXPECT_EQ(s->exchange_stats_and_reset().bytes_sent, 0);
       });
     }
 }

@@ -36,7 +36,7 @@ std::vector<float> gradient_at(const Parameters& p, int rank, int step, int warm
 class Feed : public ReducedGradientSink {
  public:
   Feed(Optimizer& optimizer, double rate) : optimizer_(optimizer), rate_(rate) {}
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (rate_ == 0) return;
     begin(columns);
     optimizer_.update(chunk);
@@ -334,7 +334,7 @@ TEST(OneBitAdam, SendsGradientsInFullAndMomentumInBits) {
     for (int t = 0; t < 2; ++t) {
       Feed sink(*player.optimizer, kRate);
       step(*player.strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
-      bytes[t] = player.strategy->take_stats().bytes_sent;
+      bytes[t] = player.strategy->exchange_stats_and_reset().bytes_sent;
     }
     EXPECT_GE(bytes[0], 256 * 40 * 4);
     EXPECT_LE(bytes[1], 256 * 40 / 8 + 40 * 8 + 200);

@@ -49,7 +49,7 @@ class Sink : public ReducedGradientSink {
  public:
   explicit Sink(Optimizer& optimizer) : optimizer_(optimizer) {}
   void next_step() { begun_ = false; }
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
     if (!std::exchange(begun_, true))
       optimizer_.begin_step({rates().learning_rate, rates().momentum_per_sample, columns});
@@ -116,9 +116,9 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
         strategy->exchange_weights(all);
       }
       sink.next_step();
-      strategy->settle(sink);
+      strategy->drain(sink);
       others += strategy->metrics_of_others_and_reset().samples;
-      dropped += strategy->take_dropped_samples();
+      dropped += strategy->dropped_samples_and_reset();
       strategy->end_epoch(sink);
     }
     strategy->show_common_weights();
@@ -128,7 +128,7 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
     const auto at = static_cast<std::size_t>(comm.rank());
     p.weights.memory().synchronize();
     out.weights[at].assign(p.weights.data(), p.weights.data() + p.size());
-    if (const auto r = state.floats.find(owed_name("DataParallelASGD.residual")); r != state.floats.end())
+    if (const auto r = state.floats.find(sum_on_reshard_name("DataParallelASGD.residual")); r != state.floats.end())
       out.residuals[at] = r->second;
     if (comm.rank() == 0) out.used = used + others, out.dropped = dropped;
   });
@@ -225,7 +225,7 @@ TEST(ParameterServer, nothing_is_lost_in_any_order) {
   }
 }
 
-TEST(ParameterServer, what_rounding_leaves_out_is_in_the_residuals) {
+TEST(ParameterServer, quantisation_errors_are_in_the_residuals) {
   OptimizerOptions plain;
   plain.momentum = false;
   for (const bool pipeline : {false, true})

@@ -100,11 +100,11 @@ struct Result {
 class ListCollector : public ReducedGradientSink {
  public:
   explicit ListCollector(Parameters& p) : parameters_(p), collector_(p) {}
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (chunk == 0) lists.emplace_back(parameters_.slices.size());
     const std::size_t slice = parameters_.chunks[chunk].slice;
     lists.back()[slice] = parameters_.sparse_rows[slice];
-    collector_.global_ready(chunk, columns);
+    collector_.on_reduced(chunk, columns);
   }
   const std::vector<std::vector<float>>& sums() const { return collector_.sums; }
   std::vector<Lists> lists;
@@ -141,7 +141,7 @@ Result train(const Course& run, int break_at = -1) {
     ListCollector sink(p);
     for (int t = 0; t < run.steps; ++t) {
       if (t == break_at) {  // a checkpoint, and everything anew from it
-        strategy->settle(sink);
+        strategy->drain(sink);
         MemoryArchive archive;
         strategy->archive(archive);
         archive.rewind_to_load();
@@ -153,14 +153,14 @@ Result train(const Course& run, int break_at = -1) {
       }
       step(*strategy, p, sink, local(run, p, comm.rank(), t), t);
     }
-    strategy->settle(sink);
+    strategy->drain(sink);
     const std::lock_guard lock(mutex);
     if (result.sums.empty()) result.sums = sink.sums(), result.lists = sink.lists;
     EXPECT_EQ(result.lists, sink.lists) << "rank " << comm.rank();
     ASSERT_EQ(result.sums.size(), sink.sums().size());
     for (std::size_t i = 0; i < result.sums.size(); ++i)
       EXPECT_TRUE(reference::same(result.sums[i], sink.sums()[i])) << "rank " << comm.rank();
-    result.bytes += strategy->take_stats().bytes_sent;
+    result.bytes += strategy->exchange_stats_and_reset().bytes_sent;
   });
   return result;
 }

@@ -61,7 +61,7 @@ inline StepMetrics metrics(int rank, int step) {
 class Collector : public ReducedGradientSink {
  public:
   explicit Collector(Parameters& p) : parameters_(p) {}
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     EXPECT_EQ(chunk, next_) << "chunks come in the order of announcement";
     next_ = (chunk + 1) % parameters_.chunks.size();
     if (chunk == 0) sums.emplace_back(parameters_.size()), columns_of.push_back(columns);

@@ -87,7 +87,7 @@ class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend
   void gru_reset_gradient(const GruRowsGradient&) override;
   bool fuses_recurrent_inputs() const override { return true; }
   std::size_t recurrent_layer_workspace(const RecurrentLayer&) override;
-  void tell_recurrent_layer(const RecurrentLayer&) override;
+  void describe_recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
 

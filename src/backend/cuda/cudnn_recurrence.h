@@ -25,7 +25,7 @@ class CudnnRecurrence {
   // Whether the library can do this one by this algorithm. Says so before the calls below, which are for such layers.
   bool takes(const RecurrentLayer&);
   std::size_t workspace(const RecurrentLayer&) const;  // as Backend::recurrent_layer_workspace
-  void tell(CudaBackend&, const RecurrentLayer&);      // as Backend::tell_recurrent_layer
+  void tell(CudaBackend&, const RecurrentLayer&);      // as Backend::describe_recurrent_layer
   // What the library says to the calls: some sizes it refuses no earlier.
   cudnnStatus_t forward(CudaBackend&, const RecurrentLayer&, CudnnRecurrenceScratch&);
   cudnnStatus_t backward(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, CudnnRecurrenceScratch&);

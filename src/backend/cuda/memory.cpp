@@ -143,7 +143,7 @@ float* CudaBackend::allocate(std::size_t count) {
   return static_cast<float*>(p);
 }
 
-// Waits for the device, so nothing that is under way loses its memory.
+// Waits for the device, so nothing that is in flight loses its memory.
 void CudaBackend::release(float* p) {
   cudaFree(p);
   count_giving_back();

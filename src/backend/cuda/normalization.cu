@@ -57,7 +57,7 @@ __global__ void fold_parts(ChannelSums sums, TwoSums* folded) {
 }
 
 // A warp for each channel.
-__global__ void settle(BatchNormalization op, NormalizationParameters of, ChannelSums sums, Kept kept) {
+__global__ void finish_statistics(BatchNormalization op, NormalizationParameters of, ChannelSums sums, Kept kept) {
   const std::size_t c = channel_of_warp();
   if (c >= sums.channels) return;
   double mean = 0, variance = 0;
@@ -357,7 +357,7 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
           launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), workspace);
         if (op.ranks) sums = sum_over_ranks(*op.ranks, sums, workspace + n, stream());
         if (sums.count == 0) return;
-        launch(settle, warps_for(p.channels), threads_per_block, stream(), op, of, sums, kept);
+        launch(finish_statistics, warps_for(p.channels), threads_per_block, stream(), op, of, sums, kept);
         if (count > 0)
           launch(apply<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p,
                  count, op.relu, of, kept, as<T>(x), as<T>(added), as<T>(y));

@@ -126,7 +126,7 @@ void Recurrence::backward(const RecurrentLayer& l, const RecurrentLayerGradient&
 }
 
 std::size_t CudaBackend::recurrent_layer_workspace(const RecurrentLayer& l) { return recurrence().workspace(l); }
-void CudaBackend::tell_recurrent_layer(const RecurrentLayer& l) { recurrence().tell(l); }
+void CudaBackend::describe_recurrent_layer(const RecurrentLayer& l) { recurrence().tell(l); }
 void CudaBackend::recurrent_layer(const RecurrentLayer& l) { recurrence().forward(l); }
 void CudaBackend::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
   recurrence().backward(l, g);

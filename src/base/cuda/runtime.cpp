@@ -85,7 +85,7 @@ Scratch::~Scratch() {
 void* Scratch::bytes(std::size_t count) {
   if (count <= bytes_) return data_;
   if (data_) {
-    // cudaFree waits for the device, so nothing that is under way loses its memory.
+    // cudaFree waits for the device, so nothing that is in flight loses its memory.
     check(cudaFree(data_), "giving back scratch memory");
     data_ = nullptr, bytes_ = 0;
     count_giving_back();

@@ -35,7 +35,7 @@ class Recurrent : public Kernel {
     const RecurrentLayer l = layer(run);
     const std::size_t floats = states(l).total + run.backend.recurrent_layer_workspace(l);
     run.workspaces[code.out.tensor].reserve(run.backend, floats);
-    run.backend.tell_recurrent_layer(placed_layer(run));
+    run.backend.describe_recurrent_layer(placed_layer(run));
   }
   void forward(Run& run) const override {
     const RecurrentLayer l = placed_layer(run);
@@ -113,7 +113,7 @@ class Recurrent : public Kernel {
           run.backend.map(UnaryOp::copy, in(run, 2 + k), state + row * c_, c_);
         else
           run.backend.fill(initial_, state + row * c_, c_);
-      if (own_states(run)) run.carried[code.out.tensor].load(run.backend, k, 0, rows, state);
+      if (own_states(run)) run.states[code.out.tensor].load(run.backend, k, 0, rows, state);
     }
   }
 
@@ -138,7 +138,7 @@ class Recurrent : public Kernel {
   // Truncated sequences: what the last step leaves, for each lane.
   void list_states(Run& run) const {
     const SequenceTable& table = run.sequences[code.out.axis];
-    CarriedState& kept = run.carried[code.out.tensor];
+    CarriedState& kept = run.states[code.out.tensor];
     kept.shape(c_, 1, values());
     kept.begin_lists(run.backend, run.fragments);
     for (std::size_t p = 0; p < table.width(0); ++p) {
@@ -163,7 +163,7 @@ class Recurrent : public Kernel {
     kept.send_lists(run.backend);
   }
   void keep_states(Run& run, const RecurrentLayer& l) const {
-    const CarriedState& kept = run.carried[code.out.tensor];
+    const CarriedState& kept = run.states[code.out.tensor];
     kept.save(run.backend, 0, l.output);
     if (has_cell()) kept.save(run.backend, 1, l.last_cell);
   }

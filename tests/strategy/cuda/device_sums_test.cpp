@@ -113,7 +113,7 @@ Outcome train(int ranks, Devices device, const ParallelTrainOptions& o) {
     Rank rank(device(comm.rank()), o, comm);
     rank.strategy().begin_epoch(0);
     for (int t = 0; t < 3; ++t) rank.step(t);
-    rank.strategy().settle(rank.sink());
+    rank.strategy().drain(rank.sink());
     const std::lock_guard lock(mutex);
     outcome.sums[static_cast<std::size_t>(comm.rank())] = rank.sink().sums;
     if (comm.rank() == 0) outcome.text = rank.strategy().describe();
@@ -194,7 +194,7 @@ Weights exchange_weights(int ranks, Devices device, const ParallelTrainOptions& 
     Rank rank(device(comm.rank()), o, comm);
     rank.strategy().begin_epoch(0);
     for (int t = 0; t < 3; ++t) rank.step_alone(t);
-    rank.strategy().settle(rank.sink());
+    rank.strategy().drain(rank.sink());
     weights[static_cast<std::size_t>(comm.rank())] = rank.weights();
     if (comm.rank() == 0) text = rank.strategy().describe();
   });

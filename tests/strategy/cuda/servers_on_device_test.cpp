@@ -27,12 +27,12 @@ class Sink : public ReducedGradientSink {
  public:
   explicit Sink(Optimizer& optimizer) : optimizer_(optimizer) {}
   void next_step() { begun_ = false; }
-  void global_ready(std::size_t chunk, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     ++single;
     begin(columns);
     optimizer_.update(chunk);
   }
-  void globals_ready(std::span<const std::size_t> chunks, std::int64_t columns) override {
+  void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) override {
     together.push_back(chunks.size());
     begin(columns);
     optimizer_.update_all(chunks);
@@ -77,9 +77,9 @@ class Rank {
     strategy_->finish_gradients(metrics);
     strategy_->exchange_weights(10 * strategy_->share(comm_.rank(), comm_.size()).ranks);
   }
-  void settle() {
+  void drain() {
     sink_.next_step();
-    strategy_->settle(sink_);
+    strategy_->drain(sink_);
   }
   std::vector<float> weights() {
     p_.weights.memory().synchronize();
@@ -117,7 +117,7 @@ Weights train(int ranks, const ParallelTrainOptions& o, bool in_turns, const Flo
         if (rank.works() && (!in_turns || turn == comm.rank())) rank.step(t), note();
         if (in_turns) comm.barrier();
       }
-    rank.settle();
+    rank.drain();
     note();
   });
   parameter_memory = device;
@@ -186,7 +186,7 @@ void expect_together(const ParallelTrainOptions& o, int ranks, const char* what)
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(o, comm);
     for (int t = 0; t < 2; ++t) rank.step(t);
-    rank.settle();
+    rank.drain();
     EXPECT_EQ(rank.sink().single, 0u) << what;
     EXPECT_EQ(rank.sink().together, std::vector<std::size_t>(2, rank.chunks())) << what;
   });

@@ -69,13 +69,13 @@ void become(Block& b, unsigned thread) {
   *b.index = b.index_of[thread];
 }
 
-void settle_warp(Block& b, Warp& w) {
+void finish_warp(Block& b, Warp& w) {
   if (w.exchange.present == 0 || (w.mask & w.alive & ~w.exchange.present) != 0) return;
   w.ready = w.exchange, w.exchange = {}, ++w.round, ++b.rounds;
   if (w.collective == Collective::barrier) ++w.barriers;
 }
 
-void settle_barrier(Block& b) {
+void finish_barrier(Block& b) {
   if (b.at_barrier == 0 || b.at_barrier < b.alive) return;
   b.at_barrier = 0, ++b.barrier_round, ++b.rounds;
 }
@@ -108,7 +108,7 @@ void fiber_main() {
     --b.alive;
     Warp& w = b.warps[thread / 32];
     w.alive &= ~(1u << thread % 32);
-    settle_warp(b, w), settle_barrier(b);
+    finish_warp(b, w), finish_barrier(b);
   }
   b.thread_of[fiber] = kMostThreads;
   b.fibers[fiber]->leave();
@@ -184,7 +184,7 @@ void block_barrier() {
   Block& b = *block;
   const std::uint64_t round = b.barrier_round;
   ++b.at_barrier;
-  settle_barrier(b);
+  finish_barrier(b);
   wait_until(b, [&] { return b.barrier_round != round; });
 }
 
@@ -200,7 +200,7 @@ const Exchange& exchange(Collective collective, std::uint32_t mask, std::uint64_
     stop("lanes of a warp meet in different calls, or by different masks");
   const std::uint64_t round = w.round;
   w.exchange.value[lane] = mine, w.exchange.present |= me;
-  settle_warp(b, w);
+  finish_warp(b, w);
   wait_until(b, [&] { return w.round != round; });
   return w.ready;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "strategy/carried.h"
+#include "strategy/hierarchical_all_reduce.h"
 
 #include <algorithm>
 #include <cassert>
@@ -19,27 +19,27 @@ std::size_t aligned(std::size_t n) { return (n + 15) / 16 * 16; }
 
 }  // namespace
 
-CarriedColumns::CarriedColumns(Communicator& group, Parameters& whole, int carriers)
+InterGroupColumns::InterGroupColumns(Communicator& group, Parameters& whole, int inter_group_ranks)
     : comm_(group),
       whole_(whole),
       me_(group.rank()),
-      carriers_(carriers),
+      inter_group_ranks_(inter_group_ranks),
       floats_(make_codec({}, whole.gradients.memory(), group.takes_device_memory())),
       kernels_(weight_kernels_for(whole.gradients.memory())),
-      plan_(plan_shards(whole, *floats_, carriers, std::max(kRunValues, whole.size() / kMostRuns))),
+      plan_(plan_shards(whole, *floats_, inter_group_ranks, std::max(kRunValues, whole.size() / kMostRuns))),
       run_(plan_.buckets.size()) {
-  assert(carriers >= 1 && carriers <= group.size());
+  assert(inter_group_ranks >= 1 && inter_group_ranks <= group.size());
   for (std::size_t p = 0; p < whole.chunks.size(); ++p)
     if (whole.slices[whole.chunks[p].slice].sparse_gradient) lists_known_at_ = p + 1;
-  if (carrier()) lay_out();
+  if (is_inter_group_rank()) lay_out();
   for (std::size_t r = 0; r < run_.size(); ++r) plan_messages(r);
 }
 
-void CarriedColumns::lay_out() {
+void InterGroupColumns::lay_out() {
   mine_.slices = whole_.slices;
   for (std::size_t s = 0; s < mine_.slices.size(); ++s) {
     Slice& slice = mine_.slices[s];
-    if (slice.sparse_gradient && sparse_carrier(s) == me_) continue;
+    if (slice.sparse_gradient && sparse_owner(s) == me_) continue;
     slice.columns = 0;
     slice.sparse_gradient = slice.sparse_by_row = false;
   }
@@ -65,32 +65,32 @@ void CarriedColumns::lay_out() {
   mine_.sparse_rows.assign(mine_.slices.size(), {});
 }
 
-void CarriedColumns::plan_messages(std::size_t r) {
+void InterGroupColumns::plan_messages(std::size_t r) {
   const Bucket& plan = plan_.buckets[r];
   Run& run = run_[r];
   const int tag = static_cast<int>(2 * r);
   if (plan.sparse) {
     const std::size_t slice = whole_.chunks[plan.first_chunk].slice;
-    run.sparse = std::make_unique<RowSparseBroadcast>(comm_, whole_, slice, sparse_carrier(slice), tag);
+    run.sparse = std::make_unique<RowSparseBroadcast>(comm_, whole_, slice, sparse_owner(slice), tag);
     return;
   }
   if (comm_.size() == 1) return;
   run.bytes = MessageBytes(plan.section_begin.back(), *floats_);
   for (int step = 1; step < comm_.size(); ++step) {
     const int to = (me_ + step) % comm_.size(), from = (me_ + comm_.size() - step) % comm_.size();
-    if (carrier() && plan.section_bytes(me_) > 0)
+    if (is_inter_group_rank() && plan.section_bytes(me_) > 0)
       run.sends.push_back(comm_.plan_send(to, tag, run.bytes.span().subspan(section(r, me_), plan.section_bytes(me_))));
-    if (from < carriers_ && plan.section_bytes(from) > 0)
+    if (from < inter_group_ranks_ && plan.section_bytes(from) > 0)
       run.receives.push_back(
           comm_.plan_receive(from, tag, run.bytes.span().subspan(section(r, from), plan.section_bytes(from))));
   }
 }
 
-float* CarriedColumns::place(Parameters& p, std::size_t chunk) const {
+float* InterGroupColumns::place(Parameters& p, std::size_t chunk) const {
   return p.gradients.data() + p.offset(p.chunks[chunk]);
 }
 
-void CarriedColumns::load_lists() {
+void InterGroupColumns::load_lists() {
   if (lists_known_at_ > 0) synchronize();
   for (std::size_t s = 0; s < mine_.slices.size(); ++s) {
     if (!mine_.slices[s].sparse_gradient) continue;
@@ -99,8 +99,8 @@ void CarriedColumns::load_lists() {
   }
 }
 
-void CarriedColumns::load(std::size_t chunk) {
-  if (!carrier()) return;
+void InterGroupColumns::load(std::size_t chunk) {
+  if (!is_inter_group_rank()) return;
   const GradientChunk& own = mine_.chunks[chunk];
   const Slice& slice = mine_.slices[own.slice];
   if (!slice.sparse_gradient) {
@@ -118,7 +118,7 @@ void CarriedColumns::load(std::size_t chunk) {
     }
 }
 
-void CarriedColumns::gather(const float* whole, float* mine) const {
+void InterGroupColumns::gather(const float* whole, float* mine) const {
   for (std::size_t p = 0; p < mine_.chunks.size(); ++p) {
     const GradientChunk& own = mine_.chunks[p];
     const Slice& slice = mine_.slices[own.slice];
@@ -127,7 +127,7 @@ void CarriedColumns::gather(const float* whole, float* mine) const {
   }
 }
 
-void CarriedColumns::arm() {
+void InterGroupColumns::arm() {
   armed_ = true;
   written_ = sent_ = 0;
   for (Run& run : run_)
@@ -135,19 +135,19 @@ void CarriedColumns::arm() {
   advance();
 }
 
-void CarriedColumns::advance() {
+void InterGroupColumns::advance() {
   for (; armed_ && listening_ < run_.size() && floats_->query(run_[listening_].stored); ++listening_)
     for (auto& t : run_[listening_].receives) t->start();
   for (; sent_ < written_ && floats_->query(run_[sent_].encoded); ++sent_)
     for (auto& t : run_[sent_].sends) t->start();
 }
 
-void CarriedColumns::send(std::size_t chunk) {
+void InterGroupColumns::send(std::size_t chunk) {
   const std::size_t r = plan_.bucket_of[chunk];
   Run& run = run_[r];
   const Bucket& plan = plan_.buckets[r];
   if (run.sparse) {
-    if (sparse_carrier(whole_.chunks[chunk].slice) == me_) synchronize(), run.sparse->send(mine_);
+    if (sparse_owner(whole_.chunks[chunk].slice) == me_) synchronize(), run.sparse->send(mine_);
   } else if (run.bytes.data()) {
     const GradientChunk& own = mine_.chunks[chunk];
     floats_->encode(mine_.slices[own.slice].rows, own.columns, place(mine_, chunk), nullptr,
@@ -160,27 +160,27 @@ void CarriedColumns::send(std::size_t chunk) {
   bytes_ += static_cast<std::int64_t>(plan.section_bytes(me_) * run.sends.size());
 }
 
-bool CarriedColumns::under_way(std::size_t r) {
+bool InterGroupColumns::in_flight(std::size_t r) {
   advance();
-  return r < listening_ && (!carrier() || r < sent_);
+  return r < listening_ && (!is_inter_group_rank() || r < sent_);
 }
 
-bool CarriedColumns::try_complete(std::size_t r) {
+bool InterGroupColumns::try_complete(std::size_t r) {
   Run& run = run_[r];
-  if (!under_way(r)) return false;
+  if (!in_flight(r)) return false;
   if (run.sparse) return run.sparse->try_complete();
   return std::all_of(run.receives.begin(), run.receives.end(), [](auto& t) { return t->done(); });
 }
 
-void CarriedColumns::complete(std::size_t r) {
+void InterGroupColumns::complete(std::size_t r) {
   Run& run = run_[r];
-  assert(!carrier() || r < written_);
-  for (Nap nap; !under_way(r);) nap.nothing_happened();
+  assert(!is_inter_group_rank() || r < written_);
+  for (Nap nap; !in_flight(r);) nap.nothing_happened();
   if (run.sparse) return run.sparse->complete();
   for (auto& t : run.receives) t->wait();
 }
 
-void CarriedColumns::store(std::size_t r) {
+void InterGroupColumns::store(std::size_t r) {
   Run& run = run_[r];
   if (r + 1 == run_.size()) armed_ = false, listening_ = 0;
   if (run.sparse) {
@@ -189,7 +189,7 @@ void CarriedColumns::store(std::size_t r) {
   }
   for (std::size_t p = first_chunk(r); p < end_chunk(r); ++p) {
     const std::size_t rows = whole_.slices[whole_.chunks[p].slice].rows;
-    for (int c = 0; c < carriers_; ++c) {
+    for (int c = 0; c < inter_group_ranks_; ++c) {
       const Shard& shard = plan_.shard(p, c);
       float* const to = place(whole_, p) + shard.first * rows;
       if (c == me_)
@@ -201,17 +201,17 @@ void CarriedColumns::store(std::size_t r) {
   run.stored = floats_->record_event();
 }
 
-void CarriedColumns::flush() {
+void InterGroupColumns::flush() {
   for (Run& run : run_) {
     if (run.sparse) run.sparse->flush();
     for (auto& t : run.sends) t->wait();
   }
 }
 
-std::int64_t CarriedColumns::take_bytes() {
+std::int64_t InterGroupColumns::bytes_and_reset() {
   std::int64_t bytes = std::exchange(bytes_, 0);
   for (Run& run : run_)
-    if (run.sparse) bytes += run.sparse->take_bytes();
+    if (run.sparse) bytes += run.sparse->bytes_and_reset();
   return bytes;
 }
 

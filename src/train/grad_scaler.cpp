@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loss_scale.h"
+#include "train/grad_scaler.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-std::optional<LossScale> LossScale::parse(const std::string& text) {
-  LossScale scale;
+std::optional<GradScaler> GradScaler::parse(const std::string& text) {
+  GradScaler scale;
   if (text == "auto") {
     scale.value_ = first, scale.seeks_ = true;
     return scale;
@@ -21,7 +21,7 @@ std::optional<LossScale> LossScale::parse(const std::string& text) {
   return scale;
 }
 
-bool LossScale::leaves_out(bool finite) {
+bool GradScaler::skips_step(bool finite) {
   if (!seeks_) return false;
   if (finite) {
     if (++good_steps_ < steps_until_doubled) return false;
@@ -36,7 +36,7 @@ bool LossScale::leaves_out(bool finite) {
 }
 
 // A run with another scale or type may go on from a file of one that sought its scale, and the other way round.
-void LossScale::archive(Archive& a, const std::string& prefix) {
+void GradScaler::archive(Archive& a, const std::string& prefix) {
   const std::string of_value = prefix + "lossScale.value";
   if (a.loading() ? !a.has(of_value) : !seeks_) return;
   double value = value_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/redeal.h"
+#include "train/reshard.h"
 
 #include <fmt/format.h>
 
@@ -25,29 +25,29 @@ std::vector<std::byte> read_whole(const ContainerReader& reader, const Entry& e)
   return bytes;
 }
 
-class Redeal {
+class Reshard {
  public:
-  Redeal(const ContainerReader& reader, int old_ranks, int ranks, int rank, const GiveEntry& give)
+  Reshard(const ContainerReader& reader, int old_ranks, int ranks, int rank, const GiveEntry& give)
       : reader_(reader), old_ranks_(old_ranks), ranks_(ranks), rank_(rank), give_(give) {}
 
   void run() {
     const std::string from = prefix(rank_ % old_ranks_);
     for (const auto& [path, entry] : reader_.entries())
-      if (path.starts_with(from)) deal(path.substr(from.size()), entry);
+      if (path.starts_with(from)) spread(path.substr(from.size()), entry);
   }
 
  private:
   static std::string prefix(int rank) { return fmt::format("rank {}/", rank); }
 
-  void deal(const std::string& name, const Entry& entry) {
+  void spread(const std::string& name, const Entry& entry) {
     const bool is_new = rank_ >= old_ranks_;
     if (find_kind(name, "owned/") != name.npos) return give_sum(name, name, 0, 1);
-    const std::size_t owed = find_kind(name, "owed/");
+    const std::size_t summed = find_kind(name, "owed/");
     const bool alone = find_kind(name, "own/") != name.npos || find_kind(name, "gone/") != name.npos;
-    if (is_new && (owed != name.npos || alone)) return;
+    if (is_new && (summed != name.npos || alone)) return;
     give_(name, entry.type, read_whole(reader_, entry));
-    if (owed == name.npos || rank_ + ranks_ >= old_ranks_) return;
-    give_sum(name, name.substr(0, owed) + inherited_name(name.substr(owed + std::string_view("owed/").size())),
+    if (summed == name.npos || rank_ + ranks_ >= old_ranks_) return;
+    give_sum(name, name.substr(0, summed) + inherited_name(name.substr(summed + std::string_view("owed/").size())),
              rank_ + ranks_, ranks_);
   }
 
@@ -74,8 +74,8 @@ class Redeal {
 
 }  // namespace
 
-void redeal(const ContainerReader& reader, int old_ranks, int ranks, int rank, const GiveEntry& give) {
-  Redeal(reader, old_ranks, ranks, rank, give).run();
+void reshard(const ContainerReader& reader, int old_ranks, int ranks, int rank, const GiveEntry& give) {
+  Reshard(reader, old_ranks, ranks, rank, give).run();
 }
 
 std::set<std::string> gone_with_ranks(const ContainerReader& reader, int old_ranks, int ranks) {

@@ -7,14 +7,14 @@
 
 #include "../brainscript/networks.h"
 #include "../support/on_gpu.h"
-#include "graph/late_results.h"
+#include "graph/deferred_results.h"
 #include "sequence_data.h"
 #include "updates.h"
 
-namespace tutti::late_results_test {
+namespace tutti::deferred_results_test {
 namespace {
 
-constexpr std::size_t behind = graph::LateResults::steps;
+constexpr std::size_t behind = graph::DeferredResults::steps;
 
 // Of minibatches that fit the plan, come in parts, or are empty.
 const std::vector<std::size_t> samples = {8, 8, 20, 8, 0, 8, 5, 8, 17, 0, 8, 8};
@@ -25,7 +25,7 @@ struct Trained {
   std::vector<std::vector<float>> seen;     // behind each step, by a host that does not wait
 };
 
-class LateResults : public testing::Test {
+class DeferredResults : public testing::Test {
  protected:
   void SetUp() override { skipped = skipped_without_gpu(); }
 
@@ -60,7 +60,7 @@ class LateResults : public testing::Test {
 
   Trained train(bool late) {
     const auto network = make();
-    EXPECT_EQ(network->tell_late(late), late);
+    EXPECT_EQ(network->defer_metrics(late), late);
     Updates updates(*network);
     const Parameters& parameters = network->parameters();
     Trained t;
@@ -71,12 +71,12 @@ class LateResults : public testing::Test {
       EXPECT_EQ(metrics.samples, batch.samples);
       if (!late || i >= behind) t.metrics.push_back(metrics);
       if (late && i >= behind) {
-        EXPECT_EQ(network->told_minibatch(), static_cast<std::int64_t>(i - behind));
+        EXPECT_EQ(network->measured_minibatch(), static_cast<std::int64_t>(i - behind));
       }
       t.seen.push_back(as_they_are(parameters));
       if (!late) t.weights.push_back(weights_of(*network));
     }
-    while (const auto metrics = network->take_late()) t.metrics.push_back(*metrics);
+    while (const auto metrics = network->next_deferred_metrics()) t.metrics.push_back(*metrics);
     t.weights.push_back(weights_of(*network));
     return t;
   }
@@ -86,7 +86,7 @@ class LateResults : public testing::Test {
   test::SequenceData data{{{"x", 3, false}, {"labels", 4, false}}};
 };
 
-TEST_F(LateResults, AreThoseOfEachStep) {
+TEST_F(DeferredResults, AreThoseOfEachStep) {
   if (skipped) return;
   const Trained at_once = train(false), late = train(true);
   EXPECT_EQ(at_once.weights.back(), late.weights.back());
@@ -102,7 +102,7 @@ TEST_F(LateResults, AreThoseOfEachStep) {
 }
 
 // The stand-in does what it is told as late as it may.
-TEST_F(LateResults, LetTheHostGoOn) {
+TEST_F(DeferredResults, LetTheHostGoOn) {
   if (skipped || !counted_calls()) return;
   const Trained at_once = train(false), late = train(true);
   for (std::size_t i = behind + 1; i < samples.size(); ++i) {
@@ -112,12 +112,12 @@ TEST_F(LateResults, LetTheHostGoOn) {
   }
 }
 
-TEST_F(LateResults, KeepTheWeightsOfBeforeTheStepThatWasNoNumber) {
+TEST_F(DeferredResults, KeepTheWeightsOfBeforeTheStepThatWasNoNumber) {
   if (skipped) return;
   const Trained whole = train(false);
   spoilt = 3;
   const auto network = make();
-  ASSERT_TRUE(network->tell_late(true));
+  ASSERT_TRUE(network->defer_metrics(true));
   Updates updates(*network);
   const auto step = [&](std::size_t i) {
     const Batch batch = minibatch(i);
@@ -128,7 +128,7 @@ TEST_F(LateResults, KeepTheWeightsOfBeforeTheStepThatWasNoNumber) {
   try {
     step(spoilt + behind);
     FAIL() << "nothing was thrown";
-  } catch (const LateNumericError& e) {
+  } catch (const DeferredNumericError& e) {
     EXPECT_EQ(e.minibatch, 3);
     EXPECT_EQ(e.position, 300);
   }
@@ -152,28 +152,28 @@ TEST_F(LateResults, KeepTheWeightsOfBeforeTheStepThatWasNoNumber) {
   }
 }
 
-TEST_F(LateResults, LetWeightsChangeAgain) {
+TEST_F(DeferredResults, LetWeightsChangeAgain) {
   if (skipped) return;
   spoilt = 0;
   const auto network = make();
   Updates updates(*network);
   const auto initial = weights_of(*network);
-  ASSERT_TRUE(network->tell_late(true));
+  ASSERT_TRUE(network->defer_metrics(true));
   const Batch broken = minibatch(0);
   updates.begin(broken);
   network->forward_backward(broken, updates);
-  EXPECT_THROW(network->take_late(), LateNumericError);
-  ASSERT_TRUE(network->tell_late(true));
+  EXPECT_THROW(network->next_deferred_metrics(), DeferredNumericError);
+  ASSERT_TRUE(network->defer_metrics(true));
   EXPECT_EQ(weights_of(*network), initial);
   Updates fresh(*network);  // momentum has taken in what is no number
   const Batch batch = minibatch(1);
   fresh.begin(batch);
   network->forward_backward(batch, fresh);
-  EXPECT_FALSE(std::isnan(network->take_late()->criterion));
+  EXPECT_FALSE(std::isnan(network->next_deferred_metrics()->criterion));
   EXPECT_NE(weights_of(*network), initial);
 }
 
-TEST_F(LateResults, OfSparseInputsAreNotAwaitedEither) {
+TEST_F(DeferredResults, OfSparseInputsAreNotAwaitedEither) {
   if (skipped || !counted_calls()) return;
   const auto built = brainscript::build(
       "{ x = SparseInput {12}; labels = SparseInput {4}; E = ParameterTensor {5:12}; "
@@ -186,7 +186,7 @@ TEST_F(LateResults, OfSparseInputsAreNotAwaitedEither) {
   network.bind(words.infos);
   network.initialize_parameters();
   network.plan_training(8);
-  ASSERT_TRUE(network.tell_late(true));
+  ASSERT_TRUE(network.defer_metrics(true));
   Updates updates(network);
   for (unsigned i = 0; i < 3 * behind; ++i) {
     const Batch& batch = words.batch(words.random({std::vector<std::size_t>(8, 1)}, i));
@@ -197,11 +197,11 @@ TEST_F(LateResults, OfSparseInputsAreNotAwaitedEither) {
   }
 }
 
-TEST_F(LateResults, AreForDevicesAlone) {
+TEST_F(DeferredResults, AreForDevicesAlone) {
   const auto network = make("cpu");
-  EXPECT_FALSE(network->tell_late(true));
-  EXPECT_FALSE(network->take_late());
+  EXPECT_FALSE(network->defer_metrics(true));
+  EXPECT_FALSE(network->next_deferred_metrics());
 }
 
 }  // namespace
-}  // namespace tutti::late_results_test
+}  // namespace tutti::deferred_results_test

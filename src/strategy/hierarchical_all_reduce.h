@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// carried.h -- the way of gradients between groups: the columns of every chunk are divided over the first ranks of a
-// group, the carriers. Each exchanges its own columns with its peers in the other groups and tells its group the sums.
-// Columns stay whole, so the numbers do not depend on how many carriers there are. Where gradients are a device's, it
-// copies them in its queue, and the bytes are those of a codec; sparse gradients are carried by the host.
+// hierarchical_all_reduce.h -- the way of gradients between groups: the columns of every chunk are divided over the
+// first ranks of a group, the inter_group_ranks. Each exchanges its own columns with its peers in the other groups and
+// tells its group the sums. Columns stay whole, so the numbers do not depend on how many inter_group_ranks there are.
+// Where gradients are a device's, it copies them in its queue, and the bytes are those of a codec; sparse gradients are
+// carried by the host.
 #pragma once
 
 #include <memory>
@@ -17,12 +18,12 @@
 
 namespace tutti {
 
-class CarriedColumns {
+class InterGroupColumns {
  public:
   // Every rank of the group makes one; `whole` outlives it. Tags from 0 on are used.
-  CarriedColumns(Communicator& group, Parameters& whole, int carriers);
+  InterGroupColumns(Communicator& group, Parameters& whole, int inter_group_ranks);
 
-  bool carrier() const { return me_ < carriers_; }
+  bool is_inter_group_rank() const { return me_ < inter_group_ranks_; }
   // What this rank carries: as many chunks as the whole has, in the same order, some perhaps without columns.
   Parameters& mine() { return mine_; }
   // A value per weight of the whole, at the places of mine().
@@ -34,7 +35,7 @@ class CarriedColumns {
   void load(std::size_t chunk);  // the group's sum from the whole
   void advance();                // messages leave when they are complete
 
-  // A run of chunks travels together: arm, send each of its chunks (carriers), complete, store.
+  // A run of chunks travels together: arm, send each of its chunks (inter_group_ranks), complete, store.
   std::size_t runs() const { return plan_.buckets.size(); }
   std::size_t first_chunk(std::size_t run) const { return plan_.buckets[run].first_chunk; }
   std::size_t end_chunk(std::size_t run) const { return plan_.buckets[run].end_chunk; }
@@ -42,32 +43,32 @@ class CarriedColumns {
   void send(std::size_t chunk);  // its sum over the groups stands in mine()
   bool try_complete(std::size_t run);
   void complete(std::size_t run);
-  void store(std::size_t run);  // all columns into the whole
-  void flush();                 // own messages have left
-  std::int64_t take_bytes();    // of messages within the group: floats, and numbers of rows
+  void store(std::size_t run);     // all columns into the whole
+  void flush();                    // own messages have left
+  std::int64_t bytes_and_reset();  // of messages within the group: floats, and numbers of rows
 
  private:
   struct Run {
-    MessageBytes bytes;  // a section per carrier
+    MessageBytes bytes;  // a section per owner
     std::vector<std::unique_ptr<Transfer>> sends, receives;
     std::unique_ptr<RowSparseBroadcast> sparse;
     std::uint64_t encoded = 0;  // event of the codec behind the own section
     std::uint64_t stored = 0;   // and behind the last use of the others'
   };
-  int sparse_carrier(std::size_t slice) const { return static_cast<int>(slice) % carriers_; }
+  int sparse_owner(std::size_t slice) const { return static_cast<int>(slice) % inter_group_ranks_; }
   void lay_out();
   void plan_messages(std::size_t run);
-  bool under_way(std::size_t run);
+  bool in_flight(std::size_t run);
   float* place(Parameters&, std::size_t chunk) const;
   void synchronize() const { whole_.gradients.memory().synchronize(); }
   void copy(const float* from, float* to, std::size_t count) const { kernels_.run(weights::Copy{from, to}, count); }
-  std::size_t section(std::size_t run, int carrier) const {
-    return plan_.buckets[run].section_begin[static_cast<std::size_t>(carrier)];
+  std::size_t section(std::size_t run, int owner) const {
+    return plan_.buckets[run].section_begin[static_cast<std::size_t>(owner)];
   }
 
   Communicator& comm_;
   Parameters& whole_;
-  const int me_, carriers_;
+  const int me_, inter_group_ranks_;
   std::unique_ptr<Codec> floats_;
   const WeightKernels& kernels_;
   ShardPlan plan_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// owed.h -- what a rank has for itself in checkpoints: residuals, whose sum over the ranks survives a change of the
+// residual.h -- what a rank has for itself in checkpoints: residuals, whose sum over the ranks survives a change of the
 // number of ranks, and what does not.
 #pragma once
 
@@ -17,11 +17,11 @@ namespace tutti {
 constexpr std::string_view kOwnWeights = "weights of their own beside the centre";
 constexpr std::string_view kLearnedAlone = "what they have learned since the last exchange";
 
-// This rank's part of an owed entry (tutti/archive.h). Loading: what was saved by this rank, or zeros if it is new, and
-// what ranks that are gone have left to it.
-inline void archive_owed(Archive& a, std::string_view name, std::span<float> values) {
-  if (a.has(owed_name(name)))
-    a(owed_name(name), values);
+// This rank's part of an entry whose sum survives (tutti/archive.h). Loading: what was saved by this rank, or zeros if
+// it is new, and what ranks that are gone have left to it.
+inline void archive_residual(Archive& a, std::string_view name, std::span<float> values) {
+  if (a.has(sum_on_reshard_name(name)))
+    a(sum_on_reshard_name(name), values);
   else
     std::fill(values.begin(), values.end(), 0.0f);
   if (!a.loading() || !a.has(inherited_name(name))) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// late_results.h -- criteria of steps that a device is still at work on. The host goes on and looks at them some steps
-// later, so that the device always has the next steps in its queue.
+// deferred_results.h -- criteria of steps that a device is still at work on. The host goes on and looks at them some
+// steps later, so that the device always has the next steps in its queue.
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@
 
 namespace tutti::graph {
 
-class LateResults {
+class DeferredResults {
  public:
-  static constexpr std::size_t steps = 4;  // that may be under way
+  static constexpr std::size_t steps = 4;  // that may be in flight
 
   // Of a part of a share: sums by tensor, and by how many columns of each dynamic axis they were made.
   struct Part {
