@@ -22,8 +22,8 @@
 namespace tutti {
 namespace {
 
-struct Way {
-  Way(const std::string& n, Transport transport, int bits, std::size_t columns, Communicator& comm)
+struct Variant {
+  Variant(const std::string& n, Transport transport, int bits, std::size_t columns, Communicator& comm)
       : name(n), parameters(mlp_parameters(columns)), strategy(options_of(bits), 0, transport, comm) {
     strategy.start(parameters);
     strategy.begin_epoch(0);
@@ -39,51 +39,52 @@ struct Way {
   std::vector<double> seconds = {};
 };
 
-void step(Communicator& comm, Way& way, std::span<const float> source) {
-  Parameters& p = way.parameters;
+void step(Communicator& comm, Variant& variant, std::span<const float> source) {
+  Parameters& p = variant.parameters;
   IgnoreGradients sink;
   comm.barrier();
   double spent = 0;
-  way.strategy.begin_step(256, sink);
+  variant.strategy.begin_step(256, sink);
   for (std::size_t i = 0; i < p.chunks.size(); ++i) {
     float* g = p.gradients.data() + p.offset(p.chunks[i]);
     for (std::size_t k = 0, n = p.count(p.chunks[i]); k < n; ++k) g[k] = source[k % source.size()];
     const auto start = Clock::now();
-    way.strategy.chunk_ready(i);
+    variant.strategy.chunk_ready(i);
     spent += since(start);
   }
   const auto start = Clock::now();
   StepMetrics metrics;
-  way.strategy.finish_gradients(metrics);
-  way.seconds.push_back(largest_of_ranks(comm, spent + since(start)));
+  variant.strategy.finish_gradients(metrics);
+  variant.seconds.push_back(largest_of_ranks(comm, spent + since(start)));
 }
 
 void run(Communicator& comm, int bits, int steps, std::size_t columns, const std::vector<std::string>& transports) {
   std::vector<float> source(1 << 16);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<float>((i * 7919) % 2003) - 1001;
-  std::vector<std::unique_ptr<Way>> ways;
+  std::vector<std::unique_ptr<Variant>> variants;
   for (const std::string& transport : transports)
-    ways.push_back(std::make_unique<Way>(
+    variants.push_back(std::make_unique<Variant>(
         transport, transport == "messages" ? Transport::messages : Transport::shared_memory, bits, columns, comm));
   constexpr int kTurn = 5;  // steps of one transport before the other has its turn
   for (int t = 0; t < steps; t += kTurn)
-    for (auto& way : ways)
-      for (int s = 0; s < kTurn; ++s) step(comm, *way, source);
+    for (auto& variant : variants)
+      for (int s = 0; s < kTurn; ++s) step(comm, *variant, source);
   if (comm.rank() != 0) return;
-  for (auto& way : ways) {
-    const ExchangeStats stats = way->strategy.exchange_stats_and_reset();
-    const auto n = static_cast<double>(way->seconds.size());
+  for (auto& variant : variants) {
+    const ExchangeStats stats = variant->strategy.exchange_stats_and_reset();
+    const auto n = static_cast<double>(variant->seconds.size());
     fmt::print(
         "{:12} {} bits, {} ranks, {} weights: {:.2f} ms a step, best {:.2f} (mean: encode {:.2f}, wait {:.2f}, sum and "
         "decode {:.2f}), {:.3f} MB sent\n",
-        way->name, bits, comm.size(), way->parameters.size(), median(way->seconds) * 1e3,
-        *std::min_element(way->seconds.begin(), way->seconds.end()) * 1e3, stats.encode / n * 1e3, stats.wait / n * 1e3,
-        stats.decode / n * 1e3, static_cast<double>(stats.bytes_sent) / n / 1e6);
+        variant->name, bits, comm.size(), variant->parameters.size(), median(variant->seconds) * 1e3,
+        *std::min_element(variant->seconds.begin(), variant->seconds.end()) * 1e3, stats.encode / n * 1e3,
+        stats.wait / n * 1e3, stats.decode / n * 1e3, static_cast<double>(stats.bytes_sent) / n / 1e6);
   }
-  if (ways.size() < 2) return;
+  if (variants.size() < 2) return;
   std::vector<double> ratios;
-  for (std::size_t t = 0; t < ways[0]->seconds.size(); ++t) ratios.push_back(ways[0]->seconds[t] / ways[1]->seconds[t]);
-  fmt::print("{} is {:.2f} times as fast as {}\n", ways[1]->name, median(ratios), ways[0]->name);
+  for (std::size_t t = 0; t < variants[0]->seconds.size(); ++t)
+    ratios.push_back(variants[0]->seconds[t] / variants[1]->seconds[t]);
+  fmt::print("{} is {:.2f} times as fast as {}\n", variants[1]->name, median(ratios), variants[0]->name);
 }
 
 // Takes "--transport NAME" out of the arguments.

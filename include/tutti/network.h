@@ -36,7 +36,7 @@ struct NetworkOptions {
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
   bool regularize_normalization = true;  // off: scale and bias of batch normalisation are left out of L1 and L2
-  bool winograd = true;       // 3 x 3 convolutions may go the way with fewer multiplications and coarser rounding
+  bool winograd = true;  // 3 x 3 convolutions may use the algorithm with fewer multiplications and coarser rounding
   bool image_layouts = true;  // off: images stay plain; slower, to compare
   bool half_values = true;    // off: values are float32 where a device would store them in 16 bits; to compare
   bool repeat_steps = true;   // off: a device is told everything anew in each step, also what it could repeat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hierarchical_all_reduce.h -- the way of gradients between groups: the columns of every chunk are divided over the
+// hierarchical_all_reduce.h -- the path of gradients between groups: the columns of every chunk are divided over the
 // first ranks of a group, the inter_group_ranks. Each exchanges its own columns with its peers in the other groups and
 // tells its group the sums. Columns stay whole, so the numbers do not depend on how many inter_group_ranks there are.
 // Where gradients are a device's, it copies them in its queue, and the bytes are those of a codec; sparse gradients are

@@ -19,8 +19,8 @@
 namespace tutti {
 namespace {
 
-// The end of the way of a gradient: each chunk updates its weights as soon as its global sum is there, or, while they
-// are held, with all others.
+// Applies each reduced gradient to the weights: each chunk updates its weights as soon as its global sum is there, or,
+// while they are held, with all others.
 class Update final : public ReducedGradientSink {
  public:
   Update(Optimizer& optimizer, const StepScalarsOfEpoch& scalars) : optimizer_(optimizer), scalars_(scalars) {}
@@ -150,7 +150,7 @@ struct Loop {
   std::vector<std::size_t> chunks;      // all of them
   std::int64_t minibatches_before = 0;  // of the epoch, where the reader began
   std::int64_t steps = 0;               // since then
-  bool deferred = false;                  // results come some steps later
+  bool deferred = false;                // results come some steps later
   double reading = 0, working = 0;
 };
 

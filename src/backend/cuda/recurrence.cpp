@@ -57,7 +57,7 @@ CudnnRecurrence* Recurrence::library(const RecurrentLayer& l) {
   return layers.takes(l) ? &layers : nullptr;
 }
 
-// A way of the library counts if it gives the same bits twice.
+// An algorithm of the library counts if it gives the same bits twice.
 Algorithms::Choice Recurrence::measured(const RecurrentLayer& shape) {
   std::vector<int> possible;
   std::size_t workspace = recurrent_steps_workspace(shape);

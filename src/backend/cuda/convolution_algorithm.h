@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution_way.h -- one way to compute a convolution by cuDNN: the layout and the type of what it sees. Where these
-// are not those of the images, operands go through scratch memory.
+// convolution_algorithm.h -- one layout to compute a convolution by cuDNN: the layout and the type of what it sees.
+// Where these are not those of the images, operands go through scratch memory.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ namespace tutti::cuda {
 class CudaImages;
 
 // Operands as plain images, with channels last, and with channels last in the 16 bits of the compute type.
-enum class Way { plain, last, last_in_16_bits };
+enum class ConvolutionLayout { plain, last, last_in_16_bits };
 
-class ConvolutionWay {
+class ConvolutionAlgorithm {
  public:
   // With `plans` those of cuDNN's graphs are tried as well, which takes a while.
-  ConvolutionWay(const ConvolutionShape&, Way, bool plans, CudaImages&);
+  ConvolutionAlgorithm(const ConvolutionShape&, ConvolutionLayout, bool plans, CudaImages&);
 
-  // Whether cuDNN can go this way with the same bits every time; measures its algorithms at the first call.
+  // Whether cuDNN can go this layout with the same bits every time; measures its algorithms at the first call.
   bool can_forward();
   bool can_backward_data();
   bool can_backward_weights();
@@ -60,7 +60,7 @@ class ConvolutionWay {
   void* workspace(const Direction& d) const;
 
   const ConvolutionShape shape_;
-  const Way way_;
+  const ConvolutionLayout layout_;
   const bool plans_;
   CudaImages& images_;
   Arrangement x_, y_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/convolution_way.h"
+#include "backend/cuda/convolution_algorithm.h"
 
 #include <fmt/format.h>
 
@@ -26,10 +26,11 @@ cudnnDataType_t data_type(Element e) {
 
 // Convolutions of float32 stay in float32; the other types may use tensor cores, which read float32 as tf32 and add in
 // float32.
-cudnnMathType_t math_of(Way way, ComputeType type) {
+cudnnMathType_t math_of(ConvolutionLayout layout, ComputeType type) {
   if (type == ComputeType::float32) return CUDNN_FMA_MATH;
-  if (way == Way::last_in_16_bits) return CUDNN_TENSOR_OP_MATH;
-  return way == Way::plain && type == ComputeType::float16 ? CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION : CUDNN_DEFAULT_MATH;
+  if (layout == ConvolutionLayout::last_in_16_bits) return CUDNN_TENSOR_OP_MATH;
+  return layout == ConvolutionLayout::plain && type == ComputeType::float16 ? CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
+                                                                            : CUDNN_DEFAULT_MATH;
 }
 
 // Results that give the same bits every time and need no more memory than there is, the fastest first. Asked for
@@ -58,9 +59,9 @@ bool lacked_memory(const Performance& p) {
          p.status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
-// What kernels may do to the numbers of a way, as by its math.
-EngineRules rules_of(Way way, ComputeType type, bool winograd) {
-  const bool narrows = way == Way::plain && type == ComputeType::float16;
+// What kernels may do to the numbers of a layout, as by its math.
+EngineRules rules_of(ConvolutionLayout layout, ComputeType type, bool winograd) {
+  const bool narrows = layout == ConvolutionLayout::plain && type == ComputeType::float16;
   return {.tensor_cores = type != ComputeType::float32, .narrows = narrows, .winograd = winograd};
 }
 
@@ -75,11 +76,12 @@ bool wants_frame(const ImageWindow& w) {
 
 }  // namespace
 
-ConvolutionWay::ConvolutionWay(const ConvolutionShape& s, Way way, bool plans, CudaImages& images)
-    : shape_(s), way_(way), plans_(plans), images_(images) {
+ConvolutionAlgorithm::ConvolutionAlgorithm(const ConvolutionShape& s, ConvolutionLayout layout, bool plans,
+                                           CudaImages& images)
+    : shape_(s), layout_(layout), plans_(plans), images_(images) {
   const ImageWindow& w = s.window;
-  const bool last = way != Way::plain;
-  const Element element = way == Way::last_in_16_bits ? images.element() : Element::float32;
+  const bool last = layout != ConvolutionLayout::plain;
+  const Element element = layout == ConvolutionLayout::last_in_16_bits ? images.element() : Element::float32;
   // Tensor cores read 16 bytes of channels at a time; where the image has to be copied anyway, it gets so many.
   const std::size_t whole = 16 / bytes_of(element);
   const bool fills = last && s.in == Format::plain && s.groups == 1;
@@ -94,7 +96,7 @@ ConvolutionWay::ConvolutionWay(const ConvolutionShape& s, Way way, bool plans, C
   describe();
 }
 
-void ConvolutionWay::describe() {
+void ConvolutionAlgorithm::describe() {
   constexpr const char* doing = "describing a convolution";
   const ImageWindow& w = shape_.window;
   const cudnnDataType_t type = data_type(x_.element);
@@ -116,7 +118,7 @@ void ConvolutionWay::describe() {
                                           strides.data(), ones.data(), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
           doing);
     check(cudnnSetConvolutionGroupCount(d->convolution.get(), static_cast<int>(shape_.groups)), doing);
-    check(cudnnSetConvolutionMathType(d->convolution.get(), math_of(way_, images_.compute_type())), doing);
+    check(cudnnSetConvolutionMathType(d->convolution.get(), math_of(layout_, images_.compute_type())), doing);
   }
   describe_graph(pads, strides);
   fuses_ = shape_.bias && shape_.relu && y_.is_image();
@@ -126,7 +128,7 @@ void ConvolutionWay::describe() {
   check(cudnnSetActivationDescriptor(relu_.get(), CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0), doing);
 }
 
-void ConvolutionWay::describe_graph(const std::vector<int>& pads, const std::vector<int>& strides) {
+void ConvolutionAlgorithm::describe_graph(const std::vector<int>& pads, const std::vector<int>& strides) {
   const auto tensor = [](std::size_t outer, std::size_t channels, const std::vector<int>& sizes, bool last) {
     std::vector<int> dims{static_cast<int>(outer), static_cast<int>(channels)};
     dims.insert(dims.end(), sizes.begin(), sizes.end());
@@ -142,10 +144,10 @@ void ConvolutionWay::describe_graph(const std::vector<int>& pads, const std::vec
   graph_.type = data_type(x_.element);
 }
 
-std::string ConvolutionWay::key(const char* direction) const {
+std::string ConvolutionAlgorithm::key(const char* direction) const {
   const ImageWindow& w = shape_.window;
   std::string key =
-      fmt::format("{}:{}:{}:{}x{}/{}{}", direction, static_cast<int>(way_), static_cast<int>(images_.compute_type()),
+      fmt::format("{}:{}:{}:{}x{}/{}{}", direction, static_cast<int>(layout_), static_cast<int>(images_.compute_type()),
                   x_.stored, shape_.out_channels, shape_.groups, shape_.winograd ? "" : ":direct");
   for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
     key += fmt::format(":{},{},{},{},{}", x_.frame[axis], w.out[axis], w.kernel[axis], w.stride[axis],
@@ -154,8 +156,8 @@ std::string ConvolutionWay::key(const char* direction) const {
 }
 
 template <class Performance, class Find, class Workspace>
-bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<int>& of_winograd, const Find& find,
-                            const Workspace& workspace) {
+bool ConvolutionAlgorithm::choose(Direction& d, const char* name, const std::vector<int>& of_winograd, const Find& find,
+                                  const Workspace& workspace) {
   if (d.chosen) return d.possible;
   const auto plan = [&](const Algorithms::Choice& c) {
     check(cudnnSetConvolutionMathType(d.convolution.get(), static_cast<cudnnMathType_t>(c.math)),
@@ -169,7 +171,8 @@ bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<in
     int found = 0;
     const cudnnStatus_t status = find(most, &found, results.data());
     if (knows_nothing_of_it(status)) return {no_algorithm, 0};
-    if (status != CUDNN_STATUS_SUCCESS && way_ != Way::plain) return {.algorithm = no_algorithm, .lasts = false};
+    if (status != CUDNN_STATUS_SUCCESS && layout_ != ConvolutionLayout::plain)
+      return {.algorithm = no_algorithm, .lasts = false};
     check(status, "measuring algorithms of a convolution");
     results.resize(static_cast<std::size_t>(found));
     for (const auto& c : candidates(results, images_.compute_type(), shape_.winograd, of_winograd))
@@ -192,7 +195,7 @@ bool ConvolutionWay::choose(Direction& d, const char* name, const std::vector<in
   return d.possible = true;
 }
 
-bool ConvolutionWay::can_forward() {
+bool ConvolutionAlgorithm::can_forward() {
   return choose<cudnnConvolutionFwdAlgoPerf_t>(
       forward_, "forward", {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED},
       [&](int most, int* found, auto* results) {
@@ -207,7 +210,7 @@ bool ConvolutionWay::can_forward() {
       });
 }
 
-bool ConvolutionWay::can_backward_data() {
+bool ConvolutionAlgorithm::can_backward_data() {
   return choose<cudnnConvolutionBwdDataAlgoPerf_t>(
       data_, "data", {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED},
       [&](int most, int* found, auto* results) {
@@ -222,7 +225,7 @@ bool ConvolutionWay::can_backward_data() {
       });
 }
 
-bool ConvolutionWay::can_backward_weights() {
+bool ConvolutionAlgorithm::can_backward_weights() {
   return choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
       weights_, "weights",
       {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED},
@@ -238,40 +241,40 @@ bool ConvolutionWay::can_backward_weights() {
       });
 }
 
-const void* ConvolutionWay::image(const Arrangement& a, const float* values, Operand operand) {
+const void* ConvolutionAlgorithm::image(const Arrangement& a, const float* values, Operand operand) {
   if (a.is_image()) return values;
   void* to = images_.operand(operand).bytes(a.count() * bytes_of(a.element));
   arrange(a, values, to, images_.stream());
   return to;
 }
-const void* ConvolutionWay::weight(const WeightArrangement& a, const float* values, bool same) {
+const void* ConvolutionAlgorithm::weight(const WeightArrangement& a, const float* values, bool same) {
   if (a.is_weight()) return values;
   void* to = images_.made_of(values, a).bytes(a.count() * bytes_of(a.element));
   if (!same) arrange(a, values, to, images_.stream());
   return to;
 }
 // `stands`: it is what was given.
-void* ConvolutionWay::result(std::size_t bytes, bool stands, float* values, Operand operand) {
+void* ConvolutionAlgorithm::result(std::size_t bytes, bool stands, float* values, Operand operand) {
   return stands ? values : images_.operand(operand).bytes(bytes);
 }
-void* ConvolutionWay::workspace(const Direction& d) const {
+void* ConvolutionAlgorithm::workspace(const Direction& d) const {
   return d.workspace ? images_.workspace().bytes(d.workspace) : nullptr;
 }
 
 // Of a direction, all but the calls and what stands behind it.
-PlannedConvolution::Work ConvolutionWay::work(const char* direction, ConvolutionGraph::Operand result,
-                                              const ConvolutionPlans::Pointers& pointers, bool adds) const {
+PlannedConvolution::Work ConvolutionAlgorithm::work(const char* direction, ConvolutionGraph::Operand result,
+                                                    const ConvolutionPlans::Pointers& pointers, bool adds) const {
   PlannedConvolution::Work work;
   work.tries_plans = plans_;
   work.key = [this, direction] { return key(direction); };
   work.graph = &graph_, work.result = result, work.accumulates = adds;
-  work.rules = rules_of(way_, images_.compute_type(), shape_.winograd);
+  work.rules = rules_of(layout_, images_.compute_type(), shape_.winograd);
   work.pointers = pointers, work.element = x_.element;
   return work;
 }
 
 // False where cuDNN has no such kernel; that is asked once, and not in a captured graph, which may be what it minds.
-bool ConvolutionWay::fused_forward(const void* x, const void* w, const void* bias, void* y) {
+bool ConvolutionAlgorithm::fused_forward(const void* x, const void* w, const void* bias, void* y) {
   const float one = 1, none = 0;
   const bool fused = cudnnConvolutionBiasActivationForward(
                          images_.cudnn(), &one, x_descriptor_.get(), x, w_descriptor_.get(), w,
@@ -282,8 +285,8 @@ bool ConvolutionWay::fused_forward(const void* x, const void* w, const void* bia
   return fuses_ = fused;
 }
 
-void ConvolutionWay::forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
-                             bool same_weights) {
+void ConvolutionAlgorithm::forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
+                                   bool same_weights) {
   const void *from = image(x_, x, of_x), *by = weight(w_, w, same_weights);
   const bool stands = y_.is_image(), adds = stands && accumulate, behind = stands && (bias || shape_.relu);
   void* to = result(y_.count() * bytes_of(y_.element), stands, y, of_y);
@@ -313,7 +316,8 @@ void ConvolutionWay::forward(const float* x, const float* w, const float* bias, 
   if (!stands) spread(y_, to, {bias, shape_.relu, accumulate}, y, images_.stream());
 }
 
-void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool same_weights) {
+void ConvolutionAlgorithm::backward_data(const float* dy, const float* w, float* dx, bool accumulate,
+                                         bool same_weights) {
   const void *from = image(y_, dy, of_y), *by = weight(w_, w, same_weights);
   const bool stands = x_.is_image(), adds = stands && accumulate;
   void* to = result(x_.count() * bytes_of(x_.element), stands, dx, of_x);
@@ -331,7 +335,7 @@ void ConvolutionWay::backward_data(const float* dy, const float* w, float* dx, b
   if (!stands) spread(x_, to, {nullptr, false, accumulate}, dx, images_.stream());
 }
 
-void ConvolutionWay::backward_weights(const float* x, const float* dy, float* dw, bool accumulate) {
+void ConvolutionAlgorithm::backward_weights(const float* x, const float* dy, float* dw, bool accumulate) {
   const void *from = image(x_, x, of_x), *with = image(y_, dy, of_y);
   const bool stands = w_.is_weight(), adds = stands && accumulate;
   void* to = result(w_.count() * bytes_of(w_.element), stands, dw, of_w);
