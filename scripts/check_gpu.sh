@@ -7,7 +7,7 @@
 # Parts: build agreement codecs ranks mnist tf32 bfloat16 memcheck exchange resnet20 float16 float32 racecheck initcheck synccheck
 # (tf32 and so on: speed against PyTorch). Every part has a limit of less than ten minutes and a log in BUILD/gpu/; one that
 # fails does not keep the others from running. What they found is written to docs/results/gpu.md beside what parts found
-# that were run before, or to BUILD/gpu/ where there is no GPU or TUTTI_CUDA_LIBRARY names the stand-in.
+# that were run before, or to BUILD/gpu/ where there is no GPU or TUTTI_CUDA_LIBRARY names the emulator.
 set -uo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -49,9 +49,9 @@ fi
 page=docs/results/gpu.md
 : "${TUTTI_CUDA_LIBRARY:=$(cd "$build" && pwd)/libtutti_cuda.so}" # the tests do not lie beside it
 export TUTTI_CUDA_LIBRARY
-few=() # options of a rehearsal over the stand-in, which is slow
+few=() # options of a rehearsal over the emulator, which is slow
 case $TUTTI_CUDA_LIBRARY in
-  *stand_in*)
+  *emulator*)
     page=$logs/gpu.md
     few=("Train=[reader=[samples=256];SGD=[maxEpochs=1]]" "Test=[reader=[samples=100;firstSample=256]]")
     ;;
@@ -217,7 +217,7 @@ write_page() {
   say "written to $page"
 }
 device() {
-  case $TUTTI_CUDA_LIBRARY in *stand_in*) echo 'the stand-in'; return ;; esac
+  case $TUTTI_CUDA_LIBRARY in *emulator*) echo 'the emulator'; return ;; esac
   without_gpu ||
     nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 | grep . || echo 'a GPU that nvidia-smi is not there to name'
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // agreement.h -- operations on a GPU against the CPU: the same bits for what works element by element, a stated bound
-// for sums whose order differs. Runs on a GPU when there is one, else it says so; and always over the stand-in of the
+// for sums whose order differs. Runs on a GPU when there is one, else it says so; and always over the emulator of the
 // CUDA libraries.
 #pragma once
 

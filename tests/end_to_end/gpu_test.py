@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deviceId: networks of every kind trained by the GPU part over the stand-in of the CUDA libraries, against the CPU; and errors of devices
-that cannot be had. Meson names the stand-in in TUTTI_STAND_IN."""
+"""deviceId: networks of every kind trained by the GPU part over the emulator of the CUDA libraries, against the CPU; and errors of devices
+that cannot be had. Meson names the emulator in TUTTI_CUDA_EMULATOR."""
 import os
 import random
 import re
@@ -63,10 +63,10 @@ def make_data(path, sequences, steps, sparse):
 class GpuTest(support.TrainerTest):
     def setUp(self):
         super().setUp()
-        self.stand_in = os.environ.get('TUTTI_STAND_IN', '')
-        if not self.stand_in:
-            self.skipTest('TUTTI_STAND_IN does not name the stand-in of the CUDA libraries')
-        os.environ['TUTTI_CUDA_LIBRARY'] = self.stand_in
+        self.emulator = os.environ.get('TUTTI_CUDA_EMULATOR', '')
+        if not self.emulator:
+            self.skipTest('TUTTI_CUDA_EMULATOR does not name the emulator of the CUDA libraries')
+        os.environ['TUTTI_CUDA_LIBRARY'] = self.emulator
         os.environ['TUTTI_CACHE'] = ''
         self.addCleanup(os.environ.pop, 'TUTTI_CUDA_LIBRARY', None)
 
@@ -308,8 +308,8 @@ class GpuTest(support.TrainerTest):
         self.assertFalse((self.directory / 'models').exists())
         checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=7', '--check'])
         self.assertRegex(checked.text, 'deviceId = 7 cannot be had on this host: starting GPU 7.*; checked on the CPU, a run would end here')
-        os.environ['TUTTI_STAND_IN_WITHOUT_KERNELS'] = '1'
-        self.addCleanup(os.environ.pop, 'TUTTI_STAND_IN_WITHOUT_KERNELS')
+        os.environ['TUTTI_CUDA_EMULATOR_WITHOUT_KERNELS'] = '1'
+        self.addCleanup(os.environ.pop, 'TUTTI_CUDA_EMULATOR_WITHOUT_KERNELS')
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
         self.assertIn('starting GPU 0: kernels: ', result.text)
         self.assertIn('no kernel image is available', result.text)

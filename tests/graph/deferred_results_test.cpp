@@ -101,7 +101,7 @@ TEST_F(DeferredResults, AreThoseOfEachStep) {
   }
 }
 
-// The stand-in does what it is told as late as it may.
+// the emulator does what it is told as late as it may.
 TEST_F(DeferredResults, LetTheHostGoOn) {
   if (skipped || !counted_calls()) return;
   const Trained at_once = train(false), late = train(true);

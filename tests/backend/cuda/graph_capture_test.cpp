@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "../../support/cuda_double/calls.h"
+#include "../../support/cuda_emulator/calls.h"
 #include "backend/cuda/cuda_backend.h"
 
 namespace tutti::cuda {
@@ -17,9 +17,9 @@ class BrokenRecordings : public testing::Test {
   void SetUp() override { setenv("TUTTI_CACHE", "", 1); }
 
   static std::uint64_t chunks(const std::function<void()>& call) {
-    const std::uint64_t before = cuda_double_calls().single;
+    const std::uint64_t before = cuda_emulator_calls().single;
     call();
-    return cuda_double_calls().single - before;
+    return cuda_emulator_calls().single - before;
   }
   // The same chunks of work before and after a captured graph that is broken when it comes to the call.
   void expect_the_same_behind(const std::function<void()>& call) {

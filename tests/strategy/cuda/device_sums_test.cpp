@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks with a GPU each let the library of the GPUs sum, over the stand-ins of CUDA and NCCL: the sums are those of the
+// Ranks with a GPU each let the library of the GPUs sum, over the emulators of CUDA and NCCL: the sums are those of the
 // host. Where two ranks share a GPU, or the library is not there, shards are exchanged, or the user is told.
 #include "comm/device_sums.h"
 
