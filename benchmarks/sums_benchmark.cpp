@@ -55,7 +55,7 @@ void run(Communicator& comm, int turns, std::size_t columns) {
   variants.push_back({"MPI_Allreduce", asa(comm, Transport::messages, Sums::library, Bits::full), nullptr});
   variants.push_back({"ASA, 32 bits", asa(comm, Transport::messages, Sums::sharded, Bits::full), nullptr});
   variants.push_back({"ASA, 16 bits", asa(comm, Transport::messages, Sums::sharded, Bits::half), nullptr});
-  if (resolve_transport(Transport::automatic, comm).transport == Transport::shared_memory)
+  if (resolve_transport(Transport::automatic, comm).kind == Transport::shared_memory)
     variants.push_back({"shared memory", asa(comm, Transport::shared_memory, Sums::sharded, Bits::full), nullptr});
   for (Variant& variant : variants) {
     variant.parameters = std::make_unique<Parameters>(mlp_parameters(columns));

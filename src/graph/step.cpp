@@ -313,7 +313,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
   const auto& parts = m.parts(e, batch);
   if (!e.was_sent(batch)) e.sent = {};
-  m.sparse_rows.list(m.streams, batch, m.parameters, *m.backend);
+  m.touched.list(m.streams, batch, m.parameters, *m.backend);
   if (m.deferred) m.deferred->begin_step(batch);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)

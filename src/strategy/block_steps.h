@@ -108,7 +108,7 @@ class BlockSteps : public Strategy {
 
   std::vector<std::int64_t> counts_;  // samples by rank
   ExchangeStats stats_;
-  bool told_ = false, warned_fragments_ = false;
+  bool announced_ = false, warned_fragments_ = false;
   SyncPointLines lines_;
   ResolvedTransport
       transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go

@@ -99,7 +99,7 @@ void ElasticServer::begin_epoch(std::int64_t) {
   if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
   if (!std::exchange(announced_, true)) log::line(describe());
   load_centre();
-  barrier_->meet();
+  barrier_->wait();
   lines_.begin_epoch();
 }
 
@@ -150,7 +150,7 @@ void ElasticServer::exchange() {
 
 void ElasticServer::meet_at_centre() {
   synchronize();
-  barrier_->meet();  // asleep, while the last ones still work
+  barrier_->wait();  // asleep, while the last ones still work
   fetch_centre();
   load_centre();
 }

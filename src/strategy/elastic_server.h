@@ -88,7 +88,7 @@ class ElasticServer final : public Strategy {
   ExchangeStats stats_;
   std::int64_t moves_ = 0;  // exchanges in all
   SyncPointLines lines_;    // of this rank: the others exchange when they get there
-  bool told_ = false;
+  bool announced_ = false;
 };
 
 // Error when the ranks do not suffice, or may not talk beside the main thread.

@@ -33,7 +33,7 @@ FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t bloc
       live_(live),
       block_(block),
       kernels_(weight_kernels_for(live.weights.memory())) {
-  const std::size_t groups = all_reduce.buckets();
+  const std::size_t buckets = all_reduce.buckets();
   const std::size_t n =
       std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(settings.fragments), buckets));
   std::size_t values = 0, bucket = 0;

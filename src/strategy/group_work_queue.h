@@ -17,7 +17,7 @@ class GroupWorkQueue final : public WorkQueue {
   // Of the ranks of this group, and for nothing else: readers may ask from threads of their own.
   explicit GroupWorkQueue(std::unique_ptr<Communicator> group);
   // Where the first rank takes its units from; elsewhere it is not called.
-  void use(WorkQueue* work_queue) { queue_ = queue; }
+  void use(WorkQueue* source) { queue_ = source; }
   int part() const { return group_->rank(); }
   int parts() const { return group_->size(); }
 

@@ -36,7 +36,7 @@ void GroupedWeights::start(Parameters& parameters) {
 
 // All ranks of a group must know whether their first one gets work units.
 void GroupedWeights::begin_work_queue() {
-  WorkQueue* work_queue = levels_.upper ? levels_.upper->work_queue() : nullptr;
+  WorkQueue* queue = levels_.upper ? levels_.upper->work_queue() : nullptr;
   std::int64_t has_queue = queue != nullptr;
   levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&has_queue, 1)));
   if (has_queue == 0) return;

@@ -330,7 +330,7 @@ void ParameterServer::count_bytes(std::size_t shard) {
 
 void ParameterServer::drain(ReducedGradientSink& global) {
   if (works()) finish_pushes(global);
-  barrier_->meet();
+  barrier_->wait();
   server_->exclusively([&] {
     for (ServerShard* shard : shards_)
       if (shard) shard->flush();

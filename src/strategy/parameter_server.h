@@ -137,7 +137,7 @@ class ParameterServer : public Strategy {
   StepMetrics step_metrics_, mine_, others_;
   StalenessCounts counts_, all_counts_;
   ExchangeStats stats_;
-  bool told_ = false, begun_ = false;
+  bool announced_ = false, begun_ = false;
   bool fresh_optimizer_ = true;  // the state of the run's optimizer is newer than that of the servers
   bool collected_ = false;       // they are the same
 };

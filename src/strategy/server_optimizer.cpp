@@ -127,7 +127,7 @@ void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<Serv
       optimizer_of(*shard).archive(a);
     }
   });
-  const auto pass_on = [&](int owner, auto span) { comm.broadcast(owner, std::as_writable_bytes(span)); };
+  const auto broadcast = [&](int owner, auto span) { comm.broadcast(owner, std::as_writable_bytes(span)); };
   for (auto& [name, value] : whole) {
     // Numbers count updates, which are as many for all shards.
     if (auto* n = std::get_if<std::int64_t>(&value)) broadcast(plans[0].owner, std::span(n, 1));

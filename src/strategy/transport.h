@@ -21,7 +21,7 @@ const char* to_string(Transport);  // for a line about the exchange; empty for s
 // The transport in use. What NCCL does not sum, because it travels in fewer bits or is sparse, goes in shards.
 struct ResolvedTransport {
   ResolvedTransport(Transport t = Transport::messages) : kind(t), text(to_string(t)) {}
-  Transport transport;
+  Transport kind;
   std::string text;
   std::shared_ptr<DeviceSums> device_sums;  // with Transport::nccl
 };

@@ -252,12 +252,12 @@ void spread_state(Communicator& comm, const ContainerReader* reader, const Visit
     ReceivedArchive a(comm.rank());
     a.receive_all(comm);
     visit(a);
-    return a.synchronize();
+    return a.finish();
   }
   for (int r = 1; r < comm.size(); ++r) send_stored(comm, r, *reader, rank_prefix(r));
   LoadingArchive a(*reader, rank_prefix(0));
   visit(a);
-  a.synchronize();
+  a.finish();
 }
 
 void reshard_state(Communicator& comm, const ContainerReader* reader, int old_ranks, const Visit& visit) {
@@ -276,7 +276,7 @@ void reshard_state(Communicator& comm, const ContainerReader* reader, int old_ra
     a.receive_all(comm);
   }
   visit(a);
-  a.synchronize();
+  a.finish();
 }
 
 void broadcast_state(Communicator& comm, const ContainerReader* reader, const std::string& prefix, const Visit& visit) {

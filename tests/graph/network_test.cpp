@@ -316,7 +316,7 @@ TEST(Network, SparseGradientsAreZeroButForTheirLists) {
       const Slice& s = slice_of(*sparse, "E", index);
       EXPECT_TRUE(s.sparse_gradient);
       EXPECT_EQ(s.sparse_by_row, transposed);
-      EXPECT_EQ(std::ranges::count(sparse->parameters().chunks, index, &Chunk::slice), 1);
+      EXPECT_EQ(std::ranges::count(sparse->parameters().chunks, index, &GradientChunk::slice), 1);
       Announced sink;
       const double expected = dense->forward_backward(dense_words.data.batch, sink).criterion;
       // Other words in between: what they touched must be gone again.

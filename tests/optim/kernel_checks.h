@@ -53,7 +53,7 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
     k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f}, sums + 2);
   }
   k.clear(v[4].data(), v[4].size() / 2);
-  memory.finish();
+  memory.synchronize();
   Floats all;
   for (int i = 0; i < sums_of_run; ++i) all.push_back(static_cast<float>(sums[i]));
   for (const FloatBuffer& f : v) all.insert(all.end(), f.data(), f.data() + f.size());

@@ -485,7 +485,7 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
     MemoryArchive again;
     strategy->archive(again);
     for (std::size_t i = 0; i < 33; ++i)
-      EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], residual[i] + static_cast<float>(i));
+      EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], owed[i] + static_cast<float>(i));
   });
 }
 
@@ -517,7 +517,7 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
         });
         std::vector<double> owed(model.size()), owing(model.size());
         for (const MemoryArchive& a : old)
-          for (std::size_t i = 0; i < owed.size(); ++i) residual[i] += a.floats.at("owed" + residual)[i];
+          for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += a.floats.at("owed" + residual)[i];
         std::mutex mutex;
         run_ranks(after, [&](Communicator& comm) {
           const int rank = comm.rank();
@@ -545,7 +545,7 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
           const std::lock_guard lock(mutex);
           for (std::size_t i = 0; i < owing.size(); ++i) owing[i] += r[i];
         });
-        for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owing[i], residual[i], 1e-5) << i;
+        for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owing[i], owed[i], 1e-5) << i;
       }
 }
 

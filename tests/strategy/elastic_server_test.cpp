@@ -265,7 +265,7 @@ TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
   std::set<std::int64_t> numbers;
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(asynchronous(0.2), comm);
-    WorkQueue* work_queue = rank.strategy->work_queue();
+    WorkQueue* queue = rank.strategy->work_queue();
     ASSERT_NE(queue, nullptr);
     for (int range = 0; range < 2; ++range) {
       queue->start_range();

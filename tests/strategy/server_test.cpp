@@ -95,7 +95,7 @@ class GatedLooks : public Communicator {
       Gated(std::unique_ptr<TransferPoller> w, Gate& g) : watch(std::move(w)), gate(g) {}
       void poll(std::span<Transfer* const> transfers) override {
         gate.pass();
-        watch->look(transfers);
+        watch->poll(transfers);
       }
       std::unique_ptr<TransferPoller> watch;
       Gate& gate;
@@ -133,7 +133,7 @@ class SlowCodec : public Codec {
   void decode(std::size_t, std::size_t, const std::byte*, float*) const override {}
   void decode_add(std::size_t, std::size_t, const std::byte*, float*) const override {}
   std::uint64_t record_event() const override { return ++marked_; }
-  bool query(std::uint64_t event) const override { return mark <= passed_up_to; }
+  bool query(std::uint64_t event) const override { return event <= passed_up_to; }
   std::uint64_t passed_up_to = 0;
 
  private:

@@ -25,7 +25,7 @@ class BrokenRecordings : public testing::Test {
   void expect_the_same_behind(const std::function<void()>& call) {
     call();
     const std::uint64_t before = chunks(call);
-    EXPECT_EQ(backend_.record([&] {
+    EXPECT_EQ(backend_.capture([&] {
       EXPECT_EQ(cudaStreamSynchronize(backend_.stream()), cudaErrorStreamCaptureUnsupported);
       call();
     }),
@@ -61,7 +61,7 @@ TEST_F(BrokenRecordings, ConvolutionsKeepWhatTheyTakeAlong) {
 TEST_F(BrokenRecordings, WhatWaitsForTheDeviceIsNoObstacle) {
   float* const memory = backend_.allocate(16);
   float host[16];
-  EXPECT_EQ(backend_.record([&] { backend_.download(memory, host, 16); }), nullptr);
+  EXPECT_EQ(backend_.capture([&] { backend_.download(memory, host, 16); }), nullptr);
   EXPECT_EQ(backend_.obstacle(), "");
   backend_.release(memory);
 }

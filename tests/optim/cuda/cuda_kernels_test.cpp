@@ -41,7 +41,7 @@ TEST_F(CudaKernels, RunsTogetherHaveTheBitsOfRunsOneByOne) {
       if (r % 2 > 0) k.add_noise(w.data() + at, n, 0.01, 7, at);
     }
     if (together) k.end_together();
-    memory.finish();
+    memory.synchronize();
     Floats all(w.data(), w.data() + w.size());
     for (std::size_t r = 0; r < runs; r += 7)
       all.insert(all.end(), g.data() + r * workspace, g.data() + (r + 1) * workspace);
@@ -86,7 +86,7 @@ TEST_F(CudaKernels, SumsTogetherHaveTheBitsOfSumsOneByOne) {
         });
     }
     if (together) k.end_together();
-    memory.finish();
+    memory.synchronize();
     Floats all;
     for (FloatBuffer* f : {&w, &g, &a}) all.insert(all.end(), f->data(), f->data() + f->size());
     for (std::size_t i = 0; i < 2 * parameters; ++i) all.push_back(static_cast<float>(sums[i]));

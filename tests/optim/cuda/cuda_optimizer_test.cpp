@@ -38,7 +38,7 @@ Floats trained(const OptimizerOptions& options, const FloatMemory& memory, bool 
   std::vector<std::size_t> all(p.chunks.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   for (int step = 0; step < 3; ++step) {
-    memory.finish();
+    memory.synchronize();
     testing::fill(p.gradients, p, engine, 1);
     for (const std::size_t sparse : {3, 4}) {
       p.sparse_rows[sparse].clear();
@@ -55,7 +55,7 @@ Floats trained(const OptimizerOptions& options, const FloatMemory& memory, bool 
       EXPECT_EQ(counted_calls()->waits, before->waits);
     }
   }
-  memory.finish();
+  memory.synchronize();
   return testing::copy(p.weights);
 }
 

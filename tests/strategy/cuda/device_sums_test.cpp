@@ -182,7 +182,7 @@ ParallelTrainOptions elastic() {
   return o;
 }
 ParallelTrainOptions asa_of_weights(AsaOptions::AllReduce all_reduce) {
-  ParallelTrainOptions o = asa(sums);
+  ParallelTrainOptions o = asa(all_reduce);
   o.asa.what = AsaOptions::What::weights;
   return o;
 }
