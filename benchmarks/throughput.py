@@ -110,7 +110,7 @@ def main():
     parser.add_argument('--build', type=pathlib.Path, default=runs.ROOT / 'build', help='build directory')
     parser.add_argument('--ranks', type=runs.numbers, default=[r for r in (1, 2, 4, 8) if r <= cores])
     parser.add_argument('--bits', type=runs.numbers, default=[32, 1])
-    parser.add_argument('--transports', type=lambda text: text.split(','), default=['auto'], help='transports of the exchange, see docs/strategies.md')
+    parser.add_argument('--transports', type=lambda text: text.split(','), default=['auto'], help='transports of the exchange, see docs/methods/transport.md')
     parser.add_argument('--inputs', type=int, default=784)
     parser.add_argument('--hidden', default='2048*3')
     parser.add_argument('--outputs', type=int, default=10)

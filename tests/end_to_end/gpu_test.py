@@ -283,7 +283,7 @@ class GpuTest(support.TrainerTest):
                     self.assertAlmostEqual(a, b, delta=5e-3)
 
     def test_ranks_on_a_gpu_and_on_the_cpu(self):
-        script = self.write('some.sh', f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && unset TUTTI_CUDA_LIBRARY\nexec {support.TRAINER} "$@"\n')
+        script = self.write('some.sh', f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && unset TUTTI_CUDA_LIBRARY\nexec "{support.TRAINER}" "$@"\n')
         script.chmod(0o755)
         for ranks, method in ((4, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]' + IN_GROUPS), (2, 'ASA; ASA = [ allReduce = library ]'),
                               (2, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]')):
