@@ -179,7 +179,7 @@ NodeRef Evaluator::make_node(const Expr& e, Record* settings, const Path* path) 
   if (!info) {
     const std::string near = nearest(node.operation, graph::operation_names());
     fail(e, settings, fmt::format("this version has no operation '{}'", node.operation),
-         near.empty() ? "docs/brainscript.md lists the operations" : fmt::format("did you mean '{}'?", near));
+         near.empty() ? "docs/brainscript/operations.md lists the operations" : fmt::format("did you mean '{}'?", near));
   }
   const bool delay = graph::is_delay(node.operation);
   if (!delay) node.inputs = input_nodes(node.operation, e, settings, path);

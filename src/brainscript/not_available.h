@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // not_available.h -- names that the original's network languages have and these do not, so that a config that uses one
-// is told what to do instead. docs/compatibility.md lists them.
+// is told what to do instead. docs/compatibility/networks.md lists them.
 #pragma once
 
 #include <string>

@@ -201,7 +201,7 @@ const SequenceIndex& Hdf5Source::index() {
   if (known_) return index_;
   for (const Hdf5Path& path : options_.files) add_file(path);
   if (index_.sequences() == 0)
-    throw ConfigError({}, "the HDF5 files have no usable row", "see docs/readers.md for the form");
+    throw ConfigError({}, "the HDF5 files have no usable row", "see docs/readers/arrays.md for the layout");
   budget_.summarize(dropped_);
   if (rows_.bytes() <= options_.keep_bytes) rows_.keep();
   known_ = true;

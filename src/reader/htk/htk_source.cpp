@@ -50,7 +50,7 @@ const SequenceIndex& HtkSource::index() {
     log::warning(fmt::format("{} utterances are longer than maxUtteranceLength = {} and left out", too_long_,
                              options_.longest_utterance));
   budget_.summarize(dropped_);
-  if (utterances_.empty()) throw ConfigError({}, "the HTK data have no usable utterance", "see docs/readers.md");
+  if (utterances_.empty()) throw ConfigError({}, "the HTK data have no usable utterance", "see docs/readers/speech.md");
   add_to_index();
   std::uint64_t bytes = 0;
   for (const auto& s : streams_) bytes += s->bytes();

@@ -65,7 +65,7 @@ const SequenceIndex& LibsvmSource::index() {
   }
   found_ = file_.batches() - 1;
   if (index_.sequences() == 0)
-    throw ConfigError({}, fmt::format("{}: the file has no usable sample", file_.path()), "see docs/readers.md");
+    throw ConfigError({}, fmt::format("{}: the file has no usable sample", file_.path()), "see docs/readers/tables.md");
   budget_.summarize(dropped);
   return index_;
 }

@@ -94,7 +94,7 @@ TextIndex Scan::run() {
   }
   if (index_.sequences.sequences() == 0)
     throw ConfigError({}, fmt::format("{}: the file has no usable sequence", file_.path()),
-                      "see docs/readers.md for the format");
+                      "see docs/readers/text.md for the format");
   faults_.summarize(dropped_);
   index_.parsed_bytes += parser.sparse_items() * (sizeof(float) + sizeof(std::int32_t));
   index_.end = static_cast<std::uint64_t>(end - text_.data());

@@ -189,7 +189,7 @@ const SequenceIndex& UciSource::index() {
   file_.expect(MappedFile::Access::unknown);
   file_.release(text.data(), text.data() + text.size());
   if (index_.sequences() == 0)
-    throw ConfigError({}, fmt::format("{}: the file has no usable line", options_.path), "see docs/readers.md");
+    throw ConfigError({}, fmt::format("{}: the file has no usable line", options_.path), "see docs/readers/tables.md");
   budget_.summarize(dropped);
   return index_;
 }

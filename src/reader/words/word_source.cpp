@@ -76,7 +76,7 @@ const SequenceIndex& WordSource::index() {
   file_.expect(MappedFile::Access::unknown);
   file_.release(file_.bytes().data(), file_.bytes().data() + file_.bytes().size());
   if (index_.sequences() == 0)
-    throw ConfigError({}, fmt::format("{}: the file has no usable sentence", options_.path), "see docs/readers.md");
+    throw ConfigError({}, fmt::format("{}: the file has no usable sentence", options_.path), "see docs/readers/words.md");
   budget_.summarize(dropped_);
   return index_;
 }
