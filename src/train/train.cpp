@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "optim/optimizer_options.h"
-#include "strategy/advice.h"
+#include "parallel/advice.h"
 #include "train/checkpointing.h"
 #include "train/exchange_advice.h"
 #include "train/training.h"

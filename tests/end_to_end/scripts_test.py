@@ -47,8 +47,8 @@ class LayoutTest(support.TrainerTest):
     def test_findings(self):
         spdx = '// SPDX-License-Identifier: Apache-2.0\n'
         for name, content, place in (
-                ('src/strategy/bad.cpp', spdx + '#include "tutti/graph.h"\n', 'src/strategy/bad.cpp:2'),
-                ('src/strategy/bad.cpp', spdx + '#include "graph/a.h"\n', 'src/strategy/bad.cpp:2'),
+                ('src/parallel/bad.cpp', spdx + '#include "tutti/graph.h"\n', 'src/parallel/bad.cpp:2'),
+                ('src/parallel/bad.cpp', spdx + '#include "graph/a.h"\n', 'src/parallel/bad.cpp:2'),
                 ('src/base/bad.cpp', spdx + '\n#include "graph/a.h"\n', 'src/base/bad.cpp:3'),
                 ('src/train/bad.cpp', spdx + '#include <mpi.h>\n', 'src/train/bad.cpp:2'),
                 ('src/graph/bad.cpp', spdx + '#include <dnnl.hpp>\n', 'src/graph/bad.cpp:2'),
