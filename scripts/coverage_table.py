@@ -6,6 +6,7 @@ import argparse
 import csv
 import pathlib
 import re
+import textwrap
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / 'docs/results/coverage.md'
 TITLE = '# Public configs of the original\n'
@@ -36,8 +37,13 @@ def section(table):
         lines.append(f'| {folder} | {len(among)} | {ok} | {len(among) - ok - out} | {out} |')
     others = sorted((kind != 'excluded', path, kind, cause) for path, kind, cause in table if kind != 'ok')
     if others:
-        lines += ['', '| not accepted | | reason |', '|---|---|---|']
-        lines += [f'| {path} | {kind} | {cell(cause)} |' for _, path, kind, cause in others]
+        lines += ['', 'Not accepted:', '']
+        reasons = {}
+        for _, path, kind, cause in others:
+            reasons.setdefault(f'{kind}: {cell(cause)}', []).append(path)
+        for reason, paths in reasons.items():
+            lines += textwrap.wrap(reason, 120, initial_indent='- ', subsequent_indent='  ', break_on_hyphens=False)
+            lines += [f'  - {path}' for path in paths]
     return '\n'.join(lines) + '\n'
 
 

@@ -64,7 +64,7 @@ struct OptimizerSource {
 class Strategy : public GradientSink {
  public:
   // Before start().
-  virtual void lend(const OptimizerSource&) {}
+  virtual void bind(const OptimizerSource&) {}
   // Leaves every rank with equal weights (broadcast from rank 0). Buffers are planned here, once.
   virtual void start(Parameters&) = 0;
   virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }

@@ -9,7 +9,7 @@
 #include "parallel/data_parallel.h"
 #include "parallel/groups/groups.h"
 #include "parallel/local_gradients.h"
-#include "parallel/staged.h"
+#include "parallel/warm_start.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -167,8 +167,8 @@ std::unique_ptr<Strategy> make_method(const ParallelTrainOptions& options, Commu
 std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {
   auto strategy = make_method(options, comm);
   if (options.method == ParallelMethod::none) return strategy;
-  return std::make_unique<Staged>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1,
-                                  options.start_sample, comm);
+  return std::make_unique<WarmStart>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1,
+                                     options.start_sample, comm);
 }
 
 std::unique_ptr<Strategy> make_local_strategy(Communicator& comm) { return std::make_unique<Local>(comm); }

@@ -452,7 +452,7 @@ TEST(ExchangeBits, AnExchangeKeepsTheMeanOfTheRanks) {
     }
 }
 
-// A rank that is gone has left what it owed to one that goes on, in whose weights it stands from then on.
+// A rank that is gone has left its residual to one that goes on, in whose weights it stands from then on.
 TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
   run_ranks(1, [&](Communicator& comm) {
     auto o = momentum(10, 0.5, 1);
@@ -472,7 +472,7 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
     auto& more = archive.floats["inherited/BlockMomentumSGD.residual"];
     more.assign(p.size(), 0);
     for (std::size_t i = 0; i < 33; ++i) more[i] = static_cast<float>(i);
-    const std::vector<float> owed = archive.floats.at("owed/BlockMomentumSGD.residual");
+    const std::vector<float> sums = archive.floats.at("owed/BlockMomentumSGD.residual");
     std::copy(model.begin(), model.end(), p.weights.data());
     archive.rewind_to_load();
     strategy = make_strategy(o, comm);
@@ -485,12 +485,12 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
     MemoryArchive again;
     strategy->archive(again);
     for (std::size_t i = 0; i < 33; ++i)
-      EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], owed[i] + static_cast<float>(i));
+      EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], sums[i] + static_cast<float>(i));
   });
 }
 
 // Right after an exchange a rank is away from the common weights by what it owes and by nothing else. So it is on any
-// other number of ranks, which changes how far an offer moves the weights; and together they owe what they owed.
+// other number of ranks, which changes how far an offer moves the weights; and together their residuals keep their sum.
 TEST(ExchangeBits, OtherRanksKeepResidualSums) {
   for (const auto& [o, name] :
        {std::pair(averaging(1000), "ModelAveragingSGD"), std::pair(momentum(1000, -1, 1), "BlockMomentumSGD")})
@@ -515,9 +515,9 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
           strategy->archive(old[static_cast<std::size_t>(comm.rank())]);
           if (comm.rank() == 0) model.assign(p.weights.data(), p.weights.data() + p.size());
         });
-        std::vector<double> owed(model.size()), owing(model.size());
+        std::vector<double> sums(model.size()), sums_after(model.size());
         for (const MemoryArchive& a : old)
-          for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += a.floats.at("owed" + residual)[i];
+          for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += a.floats.at("owed" + residual)[i];
         std::mutex mutex;
         run_ranks(after, [&](Communicator& comm) {
           const int rank = comm.rank();
@@ -543,9 +543,9 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
           for (std::size_t i = 0; i < model.size(); ++i)
             ASSERT_NEAR(model[i] - own[i], static_cast<float>(after) * r[i], 1e-4) << i;
           const std::lock_guard lock(mutex);
-          for (std::size_t i = 0; i < owing.size(); ++i) owing[i] += r[i];
+          for (std::size_t i = 0; i < sums_after.size(); ++i) sums_after[i] += r[i];
         });
-        for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owing[i], owed[i], 1e-5) << i;
+        for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_NEAR(sums_after[i], sums[i], 1e-5) << i;
       }
 }
 

@@ -164,7 +164,7 @@ std::vector<Left> train(const Course& run, const std::string& text) {
     optimizer->bind(p);
     const auto make = [&] {
       auto made = make_strategy(o, comm);
-      made->lend({[&]() -> Optimizer& { return *optimizer; }, [] { return make_optimizer(OptimizerOptions()); }});
+      made->bind({[&]() -> Optimizer& { return *optimizer; }, [] { return make_optimizer(OptimizerOptions()); }});
       return made;
     };
     auto s = make();
@@ -644,7 +644,7 @@ TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
         const auto optimizer = make_optimizer(OptimizerOptions());
         optimizer->bind(p);
         auto s = make_strategy(o, comm);
-        s->lend({[&]() -> Optimizer& { return *optimizer; }, [] { return make_optimizer(OptimizerOptions()); }});
+        s->bind({[&]() -> Optimizer& { return *optimizer; }, [] { return make_optimizer(OptimizerOptions()); }});
         s->start(p);
         Descent sink(p);
         s->begin_epoch(0);

@@ -94,7 +94,7 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
     const auto optimizer = make_optimizer(run.optimizer);
     optimizer->bind(p);
     const auto strategy = make_strategy(o, comm);
-    strategy->lend({[&]() -> Optimizer& { return *optimizer; }, [&] { return make_optimizer(run.optimizer); }});
+    strategy->bind({[&]() -> Optimizer& { return *optimizer; }, [&] { return make_optimizer(run.optimizer); }});
     strategy->start(p);
     Sink sink(*optimizer);
     const Strategy::Share share = strategy->share(comm.rank(), comm.size());

@@ -169,7 +169,7 @@ void GroupedGradients::archive(Archive& a) {
   parts_.inside->archive(inside);
   if (!parts_.between) return;
   parts_.between->archive(between);
-  // Each carrier has the state of its columns alone.
+  // Each inter-group rank has the state of its columns alone.
   LevelArchive common(a, "between common/");
   parts_.between->archive_common(common);
 }

@@ -35,8 +35,8 @@ class GroupedWeights : public Strategy {
  public:
   GroupedWeights(WeightLevels levels, Communicator& all);
 
-  void lend(const OptimizerSource& optimizers) override {
-    if (levels_.upper) levels_.upper->lend(optimizers);
+  void bind(const OptimizerSource& optimizers) override {
+    if (levels_.upper) levels_.upper->bind(optimizers);
   }
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;

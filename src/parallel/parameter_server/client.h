@@ -37,7 +37,7 @@ class ParameterServer : public Strategy {
   ParameterServer(const ServerOptions&, std::int64_t print_every, Communicator&);
   ~ParameterServer() override;
 
-  void lend(const OptimizerSource& optimizers) override { optimizers_ = optimizers; }
+  void bind(const OptimizerSource& optimizers) override { optimizers_ = optimizers; }
   // Gradients are the optimizer's, or pushed from where they lie, as weights are.
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
   void start(Parameters&) override;

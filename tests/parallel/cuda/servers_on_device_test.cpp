@@ -60,7 +60,7 @@ class Rank {
     write(gradient(p_, 77, 0), p_.weights);
     optimizer_->bind(p_);
     strategy_ = make_strategy(o, comm);
-    strategy_->lend(
+    strategy_->bind(
         {[this]() -> Optimizer& { return *optimizer_; }, [] { return make_optimizer(OptimizerOptions()); }});
     strategy_->start(p_);
     strategy_->begin_epoch(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// staged.h -- one strategy before a place in the data, another from it on: parallelizationStartEpoch and -Sample, where
-// every rank first trains on all data alone.
+// warm_start.h -- one strategy before a place in the data, another from it on: parallelizationStartEpoch and -Sample,
+// where every rank first trains on all data alone.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace tutti {
 
-class Staged : public Strategy {
+class WarmStart : public Strategy {
  public:
   // `first_epoch` of the second strategy counts from 0; it begins with the first minibatch at or after `first_sample`.
-  Staged(std::unique_ptr<Strategy> before, std::unique_ptr<Strategy> after, std::int64_t first_epoch,
-         std::int64_t first_sample, Communicator& comm)
+  WarmStart(std::unique_ptr<Strategy> before, std::unique_ptr<Strategy> after, std::int64_t first_epoch,
+            std::int64_t first_sample, Communicator& comm)
       : before_(std::move(before)),
         after_(std::move(after)),
         first_epoch_(first_epoch),
@@ -23,7 +23,7 @@ class Staged : public Strategy {
         comm_(comm),
         now_(before_.get()) {}
 
-  void lend(const OptimizerSource& optimizers) override { after_->lend(optimizers); }
+  void bind(const OptimizerSource& optimizers) override { after_->bind(optimizers); }
   void start(Parameters& parameters) override {
     parameters_ = &parameters;
     before_->start(parameters);
