@@ -73,7 +73,7 @@ void add(const codec::Kernels* kernels, Direction direction, const std::string& 
       ->Args({1000, 10000})
       ->Args({10, 1000000})
       ->Args({1, 10000000})
-      ->Args({2048, 128})  // a piece in the cache
+      ->Args({2048, 128})  // a chunk in the cache
       ->UseManualTime()
       ->MinTime(0.1);
 }

@@ -27,10 +27,10 @@ double median(std::vector<double> v) {
 // Seconds of a call, many of them in the queue behind each other.
 template <class Call>
 double seconds(Backend& device, const Call& call) {
-  device.finish();
+  device.synchronize();
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) call();
-  device.finish();
+  device.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
 }
 

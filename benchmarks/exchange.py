@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""exchange.py -- what each way to train together costs on links of several speeds, and how much of it hides behind compute.
+"""exchange.py -- what each variant to train together costs on links of several speeds, and how much of it hides behind compute.
 
 Hosts are made and removed by scripts/cluster.sh (as root): one core and one rank each, several ranks for strategies in groups. Every strategy
 trains the network 784-3x2048-10 on random data at every speed; in each round they take turns, in an order that rotates, and medians over the

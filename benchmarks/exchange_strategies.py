@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""exchange_strategies.py -- the ways to train together that exchange.py measures, and the run that it measures them with."""
+"""exchange_strategies.py -- the variants to train together that exchange.py measures, and the run that it measures them with."""
 import dataclasses
 
 # Blocks of 200 steps: as long as users of such methods make them at least.
@@ -16,7 +16,7 @@ class Strategy:
     more: str = ''          # beside that block
     sgd: str = ''           # other settings of SGD; {warm} stands for the samples of a warm-up
     rate: float = 0.1       # of learning
-    warm_steps: int = 0     # of a warm-up on the way to the loss, which costs what '32bit' does
+    warm_steps: int = 0     # of a warm-up on the variant to the loss, which costs what '32bit' does
     several: bool = False   # several ranks on each host
 
 

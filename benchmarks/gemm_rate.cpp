@@ -20,7 +20,7 @@ using dnnl::memory;
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-// Both ways of a layer's forward product, in turn, each call timed alone; 0 = not measured.
+// Both variants of a layer's forward product, in turn, each call timed alone; 0 = not measured.
 struct Rates {
   double primitive = 0, sgemm = 0;
 };

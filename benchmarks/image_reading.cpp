@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_reading -- images per second of one loader: decoding alone, each transform, and the whole way from the files to
-// minibatches with one and two loaders. Pictures are made up, about as hard to decode as photographs of their size.
+// image_reading -- images per second of one loader: decoding alone, each transform, and the whole variant from the
+// files to minibatches with one and two loaders. Pictures are made up, about as hard to decode as photographs of their
+// size.
 //   IMAGES=/data/cifar10/train_map.txt image_reading --benchmark_filter=Files      measures 32 x 32 pixels from a map
 //   or folder
 #include <benchmark/benchmark.h>

@@ -18,15 +18,15 @@ namespace tutti {
 using Clock = std::chrono::steady_clock;
 inline double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-inline Parameters mlp_parameters(std::size_t columns_per_piece) {
+inline Parameters mlp_parameters(std::size_t columns_per_chunk) {
   Parameters p;
   std::size_t size = 0;
   for (const auto& [rows, columns] : std::vector<std::pair<std::size_t, std::size_t>>{
            {10, 1}, {10, 2048}, {2048, 1}, {2048, 2048}, {2048, 1}, {2048, 2048}, {2048, 1}, {2048, 784}}) {
     Slice slice;
     slice.offset = size, slice.rows = rows, slice.columns = columns;
-    for (std::size_t c = 0; c < columns; c += columns_per_piece)
-      p.pieces.push_back({p.slices.size(), c, std::min(columns_per_piece, columns - c)});
+    for (std::size_t c = 0; c < columns; c += columns_per_chunk)
+      p.chunks.push_back({p.slices.size(), c, std::min(columns_per_chunk, columns - c)});
     size += (rows * columns + 15) / 16 * 16;
     p.slices.push_back(slice);
   }
@@ -35,9 +35,9 @@ inline Parameters mlp_parameters(std::size_t columns_per_piece) {
   return p;
 }
 
-class IgnoreGradients : public GlobalSink {
+class IgnoreGradients : public ReducedGradientSink {
  public:
-  void global_ready(std::size_t, std::int64_t) override {}
+  void on_reduced(std::size_t, std::int64_t) override {}
 };
 
 inline double median(std::vector<double> v) {

@@ -6,12 +6,12 @@
 
 namespace tutti {
 
-class MomentumSink : public PieceSink {
+class MomentumSink : public GradientSink {
  public:
   explicit MomentumSink(Parameters& p, float rate = 1e-7f) : p_(p), rate_(rate), smoothed_(p.size()) {}
-  void piece_ready(std::size_t index) override {
-    const Piece& piece = p_.pieces[index];
-    const std::size_t begin = p_.offset(piece), count = p_.count(piece);
+  void chunk_ready(std::size_t index) override {
+    const GradientChunk& chunk = p_.chunks[index];
+    const std::size_t begin = p_.offset(chunk), count = p_.count(chunk);
     update(rate_, p_.gradients.data() + begin, smoothed_.data() + begin, p_.weights.data() + begin, count);
   }
 

@@ -28,7 +28,7 @@ METHODS = {
     'dataparallel': 'parallelizationMethod=DataParallelSGD',
     'easgd': 'parallelizationMethod=EASGD;EASGD=[period=10]',
     'easgd-async': 'parallelizationMethod=EASGD;EASGD=[period=10;policy=async]',
-    'easgd-async-static': 'parallelizationMethod=EASGD;EASGD=[period=10;policy=async;dealing=static]',
+    'easgd-async-static': 'parallelizationMethod=EASGD;EASGD=[period=10;policy=async;division=static]',
     'asgd': 'parallelizationMethod=DataParallelASGD',
     'asgd-pipeline': 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[usePipeline=true]',
     'backup': 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[policy=sync;push=gradients;backupWorkers=1]',
@@ -59,7 +59,7 @@ class Bench:
         self.options, self.directory = options, pathlib.Path(directory)
 
     def run(self, method, ranks, hook=''):
-        """Of the fastest epoch (the first is left out): seconds, and those of the first rank's own steps; and the lots of each rank in the last one."""
+        """Of the fastest epoch (the first is left out): seconds, and those of the first rank's own steps; and the units of each rank in the last one."""
         o = self.options
         text = CONFIG
         for key, value in {'EPOCHS': o.epochs + 1, 'MINIBATCH': o.batch * ranks, 'METHOD': METHODS[method],
@@ -70,21 +70,21 @@ class Bench:
         log = runs.call([*runs.on_ranks(ranks, o.mpiexec), o.trainer.resolve(), f'configFile={config}', f'modelPath={self.directory}/net', *o.set], timeout=o.timeout)
         epochs = [(float(seconds), sum(runs.figures(lines, 'time')))
                   for lines, seconds in re.findall(r'(.*?)epochTime=([\d.e+-]+)s', log, re.DOTALL)][1:]
-        lots = re.findall(r'Lots of .* by rank: ([\d, ]+)', log)
-        return *min(epochs), lots[-1].strip() if lots else ''
+        units = re.findall(r'Work units of .* by rank: ([\d, ]+)', log)
+        return *min(epochs), units[-1].strip() if units else ''
 
     def row(self, method, ranks):
         o = self.options
-        undisturbed, disturbed, lots = [], [], ''
+        undisturbed, disturbed, units = [], [], ''
         for _ in range(o.repetitions):
             undisturbed.append(self.run(method, ranks)[:2])
             sleep = o.sleep * undisturbed[0][0] / o.steps
-            *seconds, lots = self.run(method, ranks, f'rank={ranks - 1};sleep={sleep:.6f}')
+            *seconds, units = self.run(method, ranks, f'rank={ranks - 1};sleep={sleep:.6f}')
             disturbed.append(seconds)
         ratio, first = (statistics.median(b[i] / a[i] for a, b in zip(undisturbed, disturbed)) for i in (0, 1))
         cores = len(os.sched_getaffinity(0))
         return (f'| {method} | {ranks} | {statistics.median(a for a, _ in undisturbed):.3f} | {1000 * sleep:.1f} | '
-                f'{statistics.median(b for b, _ in disturbed):.3f} | {ratio:.2f} | {min(ranks, cores) / min(ranks - 1, cores):.2f} | {first:.2f} | {lots} |')
+                f'{statistics.median(b for b, _ in disturbed):.3f} | {ratio:.2f} | {min(ranks, cores) / min(ranks - 1, cores):.2f} | {first:.2f} | {units} |')
 
 
 def main():
@@ -105,7 +105,7 @@ def main():
         sys.exit(f'there is no method {unknown[0]}: {", ".join(METHODS)}')
     if min(options.ranks) < 2:
         sys.exit('one rank has nobody to wait for: --ranks 2 or more')
-    print('| method | ranks | epoch, s | sleep, ms | epoch with it, s | ratio | without that rank | first rank | lots by rank |')
+    print('| method | ranks | epoch, s | sleep, ms | epoch with it, s | ratio | without that rank | first rank | units by rank |')
     print('|---|--:|--:|--:|--:|--:|--:|--:|---|')
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(options, directory)

@@ -36,10 +36,10 @@ struct Bags {
   Batch batch;
 };
 
-class Update : public PieceSink {
+class Update : public GradientSink {
  public:
   explicit Update(Parameters& p) : optimizer(make_optimizer({})) { optimizer->bind(p); }
-  void piece_ready(std::size_t piece) override { optimizer->update(piece); }
+  void chunk_ready(std::size_t chunk) override { optimizer->update(chunk); }
   std::unique_ptr<Optimizer> optimizer;
 };
 

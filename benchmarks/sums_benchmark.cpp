@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the sum of one buffer over all ranks takes, with nothing to hide behind: by MPI_Allreduce, and by ASA's
-// all-to-all, sum and all-gather in 32 and 16 bits, on one host through shared memory as well. All ways take turns;
+// all-to-all, sum and all-gather in 32 and 16 bits, on one host through shared memory as well. All variants take turns;
 // medians of the slowest rank, and ratios of times within a turn:
 //   scripts/cluster.sh up 4 --rate 1gbit && scripts/cluster.sh run build/benchmarks/sums_benchmark [turns] [columns]
-// `columns` is the size of a piece. The buffer has the 10.0 million weights of a network 784-3x2048-10.
+// `columns` is the size of a chunk. The buffer has the 10.0 million weights of a network 784-3x2048-10.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -20,56 +20,58 @@
 namespace tutti {
 namespace {
 
-struct Way {
+struct Variant {
   const char* name;
   std::unique_ptr<Strategy> strategy;
   std::unique_ptr<Parameters> parameters;
   std::vector<double> seconds = {};
 };
 
-std::unique_ptr<Strategy> asa(Communicator& comm, Route route, AsaOptions::Road road, ExchangeBits::Kind kind) {
+std::unique_ptr<Strategy> asa(Communicator& comm, Transport transport, AsaOptions::AllReduce all_reduce,
+                              ExchangeBits::Kind kind) {
   AsaOptions options;
-  options.road = road;
+  options.all_reduce = all_reduce;
   options.bits.kind = kind;
-  return make_asa(options, 0, route, comm);
+  return make_asa(options, 0, transport, comm);
 }
 
-double once(Communicator& comm, Way& way) {
-  Parameters& p = *way.parameters;
+double once(Communicator& comm, Variant& variant) {
+  Parameters& p = *variant.parameters;
   for (std::size_t i = 0; i < p.gradients.size(); ++i) p.gradients.data()[i] = static_cast<float>(i % 2003);
   IgnoreGradients sink;
   comm.barrier();
   const auto start = Clock::now();
-  way.strategy->begin_step(1, sink);
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) way.strategy->piece_ready(i);
-  Tally tally;
-  way.strategy->finish_gradients(tally);
+  variant.strategy->begin_step(1, sink);
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) variant.strategy->chunk_ready(i);
+  StepMetrics metrics;
+  variant.strategy->finish_gradients(metrics);
   return largest_of_ranks(comm, since(start));
 }
 
 void run(Communicator& comm, int turns, std::size_t columns) {
-  std::vector<Way> ways;
-  using Road = AsaOptions::Road;
+  std::vector<Variant> variants;
+  using Sums = AsaOptions::AllReduce;
   using Bits = ExchangeBits::Kind;
-  ways.push_back({"MPI_Allreduce", asa(comm, Route::stripes, Road::library, Bits::full), nullptr});
-  ways.push_back({"ASA, 32 bits", asa(comm, Route::stripes, Road::stripes, Bits::full), nullptr});
-  ways.push_back({"ASA, 16 bits", asa(comm, Route::stripes, Road::stripes, Bits::half), nullptr});
-  if (resolve_road(Route::automatic, comm).route == Route::shared_memory)
-    ways.push_back({"shared memory", asa(comm, Route::shared_memory, Road::stripes, Bits::full), nullptr});
-  for (Way& way : ways) {
-    way.parameters = std::make_unique<Parameters>(mlp_parameters(columns));
-    way.strategy->start(*way.parameters);
-    way.strategy->begin_epoch(0);
-    once(comm, way);
+  variants.push_back({"MPI_Allreduce", asa(comm, Transport::messages, Sums::library, Bits::full), nullptr});
+  variants.push_back({"ASA, 32 bits", asa(comm, Transport::messages, Sums::sharded, Bits::full), nullptr});
+  variants.push_back({"ASA, 16 bits", asa(comm, Transport::messages, Sums::sharded, Bits::half), nullptr});
+  if (resolve_transport(Transport::automatic, comm).kind == Transport::shared_memory)
+    variants.push_back({"shared memory", asa(comm, Transport::shared_memory, Sums::sharded, Bits::full), nullptr});
+  for (Variant& variant : variants) {
+    variant.parameters = std::make_unique<Parameters>(mlp_parameters(columns));
+    variant.strategy->start(*variant.parameters);
+    variant.strategy->begin_epoch(0);
+    once(comm, variant);
   }
   for (int t = 0; t < turns; ++t)
-    for (Way& way : ways) way.seconds.push_back(once(comm, way));
+    for (Variant& variant : variants) variant.seconds.push_back(once(comm, variant));
   if (comm.rank() != 0) return;
-  for (const Way& way : ways) {
+  for (const Variant& variant : variants) {
     std::vector<double> ratios;
-    for (std::size_t t = 0; t < way.seconds.size(); ++t) ratios.push_back(ways[0].seconds[t] / way.seconds[t]);
-    fmt::print("{:14} {:8.1f} ms, {:.3f} times as fast as {}\n", way.name, median(way.seconds) * 1e3, median(ratios),
-               ways[0].name);
+    for (std::size_t t = 0; t < variant.seconds.size(); ++t)
+      ratios.push_back(variants[0].seconds[t] / variant.seconds[t]);
+    fmt::print("{:14} {:8.1f} ms, {:.3f} times as fast as {}\n", variant.name, median(variant.seconds) * 1e3,
+               median(ratios), variants[0].name);
   }
 }
 

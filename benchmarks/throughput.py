@@ -9,7 +9,7 @@ are what is measured.
 
   benchmarks/throughput.py                       1 and 2 ranks (as cores allow), 32 and 1 bits, from build/
   benchmarks/throughput.py --ranks 1,2,4 --bits 32,8,1 --hidden 1024*2 --per-rank 128
-  benchmarks/throughput.py --ranks 2 --routes stripes,sharedMemory      messages against shared memory
+  benchmarks/throughput.py --ranks 2 --transports messages,sharedMemory      messages against shared memory
 """
 import argparse
 import os
@@ -44,7 +44,7 @@ Train = [
         numMBsToShowResult = {interval}
         ParallelTrain = [
             parallelizationMethod = "DataParallelSGD"
-            route = {route}
+            transport = {transport}
             DataParallelSGD = [ gradientBits = {bits} ]
         ]
     ]
@@ -67,11 +67,11 @@ def flop_per_sample(layers):
     return 2 * (3 * sum(products) - products[0])
 
 
-def training_rate(arguments, ranks, bits, route):
+def training_rate(arguments, ranks, bits, transport):
     """Median samples per second over the reported intervals, the first left out."""
     layers = [arguments.inputs, *runs.sizes(arguments.hidden), arguments.outputs]
     minibatch = arguments.per_rank * ranks
-    config = CONFIG.format(layers=':'.join(map(str, layers)), samples=minibatch * arguments.minibatches, minibatch=minibatch, bits=bits, route=route,
+    config = CONFIG.format(layers=':'.join(map(str, layers)), samples=minibatch * arguments.minibatches, minibatch=minibatch, bits=bits, transport=transport,
                            interval=arguments.interval, inputs=arguments.inputs, outputs=arguments.outputs)
     with tempfile.TemporaryDirectory(prefix='tutti-throughput-') as folder:
         (pathlib.Path(folder) / 'run.cntk').write_text(config, encoding='utf-8')
@@ -110,7 +110,7 @@ def main():
     parser.add_argument('--build', type=pathlib.Path, default=runs.ROOT / 'build', help='build directory')
     parser.add_argument('--ranks', type=runs.numbers, default=[r for r in (1, 2, 4, 8) if r <= cores])
     parser.add_argument('--bits', type=runs.numbers, default=[32, 1])
-    parser.add_argument('--routes', type=lambda text: text.split(','), default=['auto'], help='roads of the exchange, see docs/strategies.md')
+    parser.add_argument('--transports', type=lambda text: text.split(','), default=['auto'], help='transports of the exchange, see docs/methods/transport.md')
     parser.add_argument('--inputs', type=int, default=784)
     parser.add_argument('--hidden', default='2048*3')
     parser.add_argument('--outputs', type=int, default=10)
@@ -121,7 +121,7 @@ def main():
     arguments = parser.parse_args()
     arguments.trainer, arguments.gemm = runs.needed(arguments.build, 'trainer', 'benchmarks/gemm_rate')
 
-    settings = [(ranks, bits, route) for ranks in arguments.ranks for bits in arguments.bits for route in arguments.routes]
+    settings = [(ranks, bits, transport) for ranks in arguments.ranks for bits in arguments.bits for transport in arguments.transports]
     turns, wire = measure(arguments, settings)
 
     layers = [arguments.inputs, *runs.sizes(arguments.hidden), arguments.outputs]
@@ -134,16 +134,16 @@ def main():
         values = [f[column] for f in everywhere]
         print(f'oneDNN product {arguments.per_rank} x {widest} x {widest} on one core, {name} weights: '
               f'{statistics.median(values):.1f} GFLOP/s (of {min(values):.1f} to {max(values):.1f})')
-    print(f'{"ranks":>5} {"bits":>4} {"route":>12} {"samples/s":>10} {"lowest":>9} {"highest":>9} {"speed-up":>8} {"GFLOP/s per rank":>16} '
+    print(f'{"ranks":>5} {"bits":>4} {"transport":>12} {"samples/s":>10} {"lowest":>9} {"highest":>9} {"speed-up":>8} {"GFLOP/s per rank":>16} '
           f'{"of packed":>10} {"of plain":>9} {"bits on wire":>12}')
     for s in settings:
-        ranks, bits, route = s
+        ranks, bits, transport = s
         rates = [found[s][0] for found in turns]
         speedup = statistics.median(found[s][0] / found[base_setting][0] for found in turns)
         of_packed, of_plain = (statistics.median(found[s][0] * gflop / ranks / found[s][c] for found in turns) for c in (1, 2))
         rate = statistics.median(rates)
         on_wire = f'{wire[s]:.3f}' if wire[s] else '-'
-        print(f'{ranks:>5} {bits:>4} {route:>12} {rate:>10.1f} {min(rates):>9.1f} {max(rates):>9.1f} {speedup:>8.3f} '
+        print(f'{ranks:>5} {bits:>4} {transport:>12} {rate:>10.1f} {min(rates):>9.1f} {max(rates):>9.1f} {speedup:>8.3f} '
               f'{rate * gflop / ranks:>16.1f} {of_packed:>10.1%} {of_plain:>9.1%} {on_wire:>12}')
     print(f'speed-up: against {base_setting[0]} rank{"s" if base_setting[0] > 1 else ""} with {base_setting[1]} bits and {arguments.per_rank} samples per minibatch')
 

@@ -7,7 +7,7 @@
 # Parts: build agreement codecs ranks mnist tf32 bfloat16 memcheck exchange resnet20 float16 float32 racecheck initcheck synccheck
 # (tf32 and so on: speed against PyTorch). Every part has a limit of less than ten minutes and a log in BUILD/gpu/; one that
 # fails does not keep the others from running. What they found is written to docs/results/gpu.md beside what parts found
-# that were run before, or to BUILD/gpu/ where there is no GPU or TUTTI_CUDA_LIBRARY names the stand-in.
+# that were run before, or to BUILD/gpu/ where there is no GPU or TUTTI_CUDA_LIBRARY names the emulator.
 set -uo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -15,8 +15,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # Every operation; networks with channels last and in true 16 bits; recorded steps; codecs, update rules and exchange bit for bit.
 agreement_tests=('backend/backend_test --of=agreement_*test.cpp' 'graph/graph_test --of=layouts_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=half_*_test.cpp'
   'graph/graph_test --of=repeated_steps_test.cpp' 'codec/codec_test --of=cuda_codec_test.cpp' 'optim/optim_test --of=cuda_*_test.cpp'
-  'graph/graph_test --of=recurrence_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=truncation_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=sent_ahead_test.cpp' 'graph/graph_test --of=late_results_test.cpp'
-  'strategy/strategy_on_device_test --of=data_parallel_test.cpp' 'strategy/strategy_on_device_test --of=sparse_exchange_test.cpp')
+  'graph/graph_test --of=recurrence_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=truncation_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=sent_ahead_test.cpp' 'graph/graph_test --of=deferred_results_test.cpp'
+  'strategy/strategy_on_device_test --of=data_parallel_test.cpp' 'strategy/strategy_on_device_test --of=row_sparse_all_reduce_test.cpp')
 # Exchange of weights, groups and servers; whole runs. Ranks are threads.
 exchange_tests=('strategy/strategy_on_device_test --of=block_steps_test.cpp' 'strategy/strategy_on_device_test --of=groups_test.cpp' 'strategy/strategy_on_device_test --of=elastic_server_test.cpp'
   'strategy/strategy_on_device_test --of=parameter_server_test.cpp' 'strategy/strategy_on_device_test --of=servers_on_device_test.cpp'
@@ -49,9 +49,9 @@ fi
 page=docs/results/gpu.md
 : "${TUTTI_CUDA_LIBRARY:=$(cd "$build" && pwd)/libtutti_cuda.so}" # the tests do not lie beside it
 export TUTTI_CUDA_LIBRARY
-few=() # options of a rehearsal over the stand-in, which is slow
+few=() # options of a rehearsal over the emulator, which is slow
 case $TUTTI_CUDA_LIBRARY in
-  *stand_in*)
+  *emulator*)
     page=$logs/gpu.md
     few=("Train=[reader=[samples=256];SGD=[maxEpochs=1]]" "Test=[reader=[samples=100;firstSample=256]]")
     ;;
@@ -217,7 +217,7 @@ write_page() {
   say "written to $page"
 }
 device() {
-  case $TUTTI_CUDA_LIBRARY in *stand_in*) echo 'the stand-in'; return ;; esac
+  case $TUTTI_CUDA_LIBRARY in *emulator*) echo 'the emulator'; return ;; esac
   without_gpu ||
     nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 | grep . || echo 'a GPU that nvidia-smi is not there to name'
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """check_layout.py -- holds the tree to its map: includes go down and peers do not meet, foreign headers stay in their folder,
-every file names its licence, every contract in include/tutti compiles alone.
+every file names its licence, every contract in include/tutti compiles alone. With --docs also the pages: docs/README.md leads
+to each, links lead somewhere, lines and pages keep their limits.
 
-Usage: check_layout.py [--compiler 'c++ ...'] [ROOT]
+Usage: check_layout.py [--compiler 'c++ ...'] [--docs] [ROOT]
 """
 import argparse
 import concurrent.futures
@@ -32,9 +33,9 @@ BELOW = {
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {
-    'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'lots': 'base', 'config': 'config',
+    'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'work_queue': 'base', 'config': 'config',
     'communicator': 'comm', 'shared_memory': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
-    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'class_loss': 'backend', 'image_backend': 'backend', 'recorder': 'backend', 'recurrent': 'backend', 'strategy': 'strategy',
+    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'class_loss': 'backend', 'image_backend': 'backend', 'graph_capture': 'backend', 'recurrent': 'backend', 'strategy': 'strategy',
 }
 # A network eats what a reader delivers, servers of weights update them: the contracts that are shared between peers.
 SHARED = {'graph': ['reader'], 'strategy': ['optim']}
@@ -49,6 +50,10 @@ LICENSED = {'.cpp', '.h', '.cu', '.cuh', '.py', '.sh', '.cntk', '.supp'}
 LICENSED_NAMES = {'meson.build', 'meson_options.txt', '.clang-format', '.clang-tidy', 'run'}
 # Inputs of tests: their line numbers are what the tests are about.
 TEST_DATA = re.compile(r'^tests/(.*/)?(broken|cases|data)/')
+# Pages of docs/, counted as wc counts them.
+WIDEST_LINE, LONGEST_PAGE = 120, 2500
+FENCED = re.compile(r'^(```|~~~).*?^\1', re.DOTALL | re.MULTILINE)
+LINK = re.compile(r'\]\(([^()\s]+)\)')
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -143,6 +148,50 @@ def check_licence(root, name):
     return [] if LICENCE in head else [f'{name}:1: the first line (after #!) must hold "{LICENCE}"']
 
 
+def anchors(text):
+    """The places of a page that a link may name, as GitHub makes them of headings."""
+    found = set()
+    for title in re.findall(r'^#+ +(.*)$', FENCED.sub('', text), re.MULTILINE):
+        plain = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', title)
+        name = re.sub(r'[^\w\- ]', '', plain.strip().lower()).replace(' ', '-')
+        found.add(name if name not in found else f'{name}-1')
+    return found
+
+
+def check_docs(root, names):
+    """docs/ and the pages beside it: README, CONTRIBUTING and the like."""
+    pages = {n: (root / n).read_text(encoding='utf-8') for n in names
+             if n.endswith('.md') and (n.startswith('docs/') or '/' not in n)}
+    problems, leads_to = [], {}
+    for name, text in pages.items():
+        for number, line in enumerate(text.split('\n'), 1):
+            if len(line) > WIDEST_LINE:
+                problems.append(f'{name}:{number}: {len(line)} characters; a line has at most {WIDEST_LINE}')
+        words = len(text.split())
+        if words > LONGEST_PAGE:
+            problems.append(f'{name}: {words} words; a page has at most {LONGEST_PAGE}')
+        leads_to[name] = set()
+        for link in LINK.findall(FENCED.sub('', text)):
+            if re.match(r'[a-z]+:', link):
+                continue
+            path, _, place = link.partition('#')
+            target = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+            if not (root / target).exists():
+                problems.append(f'{name}: there is no {link}')
+            elif place and target in pages and place not in anchors(pages[target]):
+                problems.append(f'{name}: {target} has no heading #{place}')
+            leads_to[name].add(target)
+    reached, todo = set(), ['docs/README.md']
+    while todo:
+        page = todo.pop()
+        if page in pages and page not in reached:
+            reached.add(page)
+            todo += [p for p in leads_to[page] if p.startswith('docs/')]
+    problems += [f'{name}: no link from docs/README.md leads to this page'
+                 for name in pages if name.startswith('docs/') and name not in reached]
+    return problems
+
+
 def check_alone(root, name, compiler):
     command = compiler + ['-std=c++20', '-fsyntax-only', '-Wall', '-Wextra', '-Wno-unused-parameter', '-Werror',
                           '-I', str(root / 'include'), '-include', str(root / name), '-x', 'c++', '/dev/null']
@@ -153,6 +202,7 @@ def check_alone(root, name, compiler):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--compiler', default='c++')
+    parser.add_argument('--docs', action='store_true', help='check the pages of docs/ as well')
     parser.add_argument('root', nargs='?', default=pathlib.Path(__file__).resolve().parent.parent, type=pathlib.Path)
     arguments = parser.parse_args()
     root = arguments.root.resolve()
@@ -168,6 +218,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for found in pool.map(lambda n: check_alone(root, n, shlex.split(arguments.compiler)), contracts):
             problems += found
+    if arguments.docs:
+        problems += check_docs(root, names)
     for problem in problems:
         print(problem)
     print(f'{len(names)} files, {len(contracts)} contracts: ' + (f'{len(problems)} problems' if problems else 'in order'))

@@ -31,7 +31,7 @@ class Archive {
 //   owned  of parts that each belong to one rank, zero elsewhere: every rank finds the sum and keeps its new part
 //   gone   a boolean of this rank alone: whether what the name says is lost should the run go on without the rank
 inline std::string own_name(std::string_view name) { return "own/" + std::string(name); }
-inline std::string owed_name(std::string_view name) { return "owed/" + std::string(name); }
+inline std::string sum_on_reshard_name(std::string_view name) { return "owed/" + std::string(name); }
 inline std::string inherited_name(std::string_view name) { return "inherited/" + std::string(name); }
 inline std::string owned_name(std::string_view name) { return "owned/" + std::string(name); }
 inline std::string gone_name(std::string_view what) { return "gone/" + std::string(what); }

@@ -122,7 +122,7 @@ struct Loss {
 
 // Which elements are dropped is a pure function of the seed, the number of the sample and the place of the element in
 // it: both directions see the same mask, and so does every number of ranks. Seed and numbers change from step to step
-// and are in backend memory, so a recorded step that is replayed reads the values of the current step.
+// and are in backend memory, so a captured step that is replayed reads the values of the current step.
 struct DropoutMask {
   const std::uint64_t* seed = nullptr;
   const std::int64_t* samples = nullptr;  // by column
@@ -142,26 +142,26 @@ class Backend {
   std::uint64_t new_version() { return ++versions_; }
   virtual ImageBackend& images() = 0;
 
-  // A device works behind the host's back: calls return once the work is in its queue, which keeps the order. finish()
-  // waits for everything; mark() notes a place in the queue, wait_for() waits until the device has passed it.
-  // Backends whose memory is the host's do everything at once.
+  // A device works behind the host's back: calls return once the work is in its queue, which keeps the order.
+  // synchronize() waits for everything; record_event() marks a place in the stream, synchronize(event) waits until the
+  // device has reached it. Backends whose memory is the host's do everything at once.
   virtual bool is_host() const { return true; }
-  virtual void finish() {}
-  virtual std::uint64_t mark() { return 0; }
-  virtual void wait_for(std::uint64_t mark) { static_cast<void>(mark); }
+  virtual void synchronize() {}
+  virtual std::uint64_t record_event() { return 0; }
+  virtual void synchronize(std::uint64_t event) { static_cast<void>(event); }
   // From now on what works beside a backend on this thread (optimizers, codecs, strategies) puts its work into this
-  // one's queue. The backend that was made last leads until then.
-  virtual void lead() {}
+  // one's stream. The backend that was made last is current until then.
+  virtual void make_current() {}
   // For buffers that host and device both see: weights, gradients, what optimizers and strategies keep. The host may
-  // look at what the device has written after finish().
+  // look at what the device has written after synchronize().
   virtual const FloatMemory& shared_memory() const { return host_memory(); }
-  // Room for sums that loss() writes; the host may look at them after finish() or wait_for().
+  // Workspace for sums that loss() writes; the host may look at them after synchronize().
   virtual std::shared_ptr<double[]> make_sums(std::size_t count) {
     return std::shared_ptr<double[]>(new double[count]());
   }
   // `kept` (of make_sums) gets the first `count` of what stands in `sums` when the device comes to it. If number
-  // `decisive` is not a number, optimizers that this backend leads leave the weights as they are from then on, until
-  // the queue comes to let_weights_change().
+  // `decisive` is not a number, optimizers that this backend is current for leave the weights as they are from then on,
+  // until the queue comes to let_weights_change().
   virtual void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
     static_cast<void>(decisive);
     std::copy_n(sums, count, kept);
@@ -212,9 +212,9 @@ class Backend {
   virtual void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) = 0;
   virtual void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) = 0;
   virtual void densify(const SparseView& x, std::size_t dim, float* y) = 0;
-  // Zeroes lines of a sparse gradient, which lies in shared_memory().
-  virtual void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
-    tutti::clear_lines(s, lines, gradients);
+  // Zeroes rows of a sparse gradient, which lies in shared_memory().
+  virtual void clear_sparse_rows(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
+    tutti::clear_sparse_rows(s, lines, gradients);
   }
 
   // Elementwise. x may be y, and dx may be dy. Types but float32 are those of images().
@@ -245,10 +245,10 @@ class Backend {
   // Whether layers are worth more when they make W x + b themselves.
   virtual bool fuses_recurrent_inputs() const { return false; }
   // Of the pointers it counts only which are null.
-  virtual std::size_t recurrent_layer_room(const RecurrentLayer&) = 0;
-  // Before recurrent_layer(), which may be repeated from a recording as long as the layer is the same: what it needs of
-  // the host.
-  virtual void tell_recurrent_layer(const RecurrentLayer&) {}
+  virtual std::size_t recurrent_layer_workspace(const RecurrentLayer&) = 0;
+  // Before recurrent_layer(), which may be repeated from a captured graph as long as the layer is the same: what it
+  // needs of the host.
+  virtual void describe_recurrent_layer(const RecurrentLayer&) {}
   virtual void recurrent_layer(const RecurrentLayer&) = 0;
   virtual void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) = 0;
 
@@ -283,7 +283,7 @@ class DeviceBuffer {
   ~DeviceBuffer() {
     if (data_) backend_->release(data_);
   }
-  float* room(Backend& backend, std::size_t count) {
+  float* reserve(Backend& backend, std::size_t count) {
     if (count <= size_) return data_;
     if (data_) backend_->release(std::exchange(data_, nullptr));
     size_ = 0;

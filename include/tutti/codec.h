@@ -30,10 +30,10 @@ class Codec {
   virtual void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
 
   // A codec of a device queues its work and returns. Bytes are complete, and buffers may be used for something else,
-  // once the device has passed the mark behind the call. The codecs of the host are always done.
-  virtual std::uint64_t mark() const { return 0; }
-  virtual bool passed(std::uint64_t mark) const {
-    (void)mark;
+  // once the device has passed the event recorded behind the call. The codecs of the host are always done.
+  virtual std::uint64_t record_event() const { return 0; }
+  virtual bool query(std::uint64_t event) const {
+    (void)event;
     return true;
   }
   // Where encoded bytes have to lie.

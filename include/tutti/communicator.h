@@ -25,16 +25,16 @@ class Transfer {
   virtual void start(
       std::size_t bytes) = 0;         // only the first of the planned bytes; both sides must name the same number
   virtual bool done() = 0;            // also drives progress; true when nothing was started
-  virtual bool complete() const = 0;  // what the last look found; does not look
+  virtual bool complete() const = 0;  // as of the last poll; does not poll
   virtual void wait() = 0;
 };
 
 // Looks at several transfers at once, for what a look at one costs: where ranks share cores, a transport that finds
 // nothing gives the core away, each time. One thread at a time.
-class Watch {
+class TransferPoller {
  public:
-  virtual ~Watch() = default;
-  virtual void look(std::span<Transfer* const>) = 0;  // complete() then tells of each
+  virtual ~TransferPoller() = default;
+  virtual void poll(std::span<Transfer* const>) = 0;  // complete() then tells of each
 };
 
 class Communicator {
@@ -54,11 +54,11 @@ class Communicator {
   std::unique_ptr<Transfer> send(int to, int tag, std::span<const std::byte>);
   std::unique_ptr<Transfer> receive(int from, int tag, std::span<std::byte>);
   // For looks at up to so many transfers of this communicator.
-  virtual std::unique_ptr<Watch> plan_watch(std::size_t most) = 0;
+  virtual std::unique_ptr<TransferPoller> plan_poller(std::size_t most) = 0;
 
   virtual void barrier() = 0;
   virtual void broadcast(int root, std::span<std::byte>) = 0;
-  // Every rank's bytes to every rank; `all` holds size() pieces of equal length in rank order.
+  // Every rank's bytes to every rank; `all` holds size() chunks of equal length in rank order.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   // Sums in rank order 0, 1, 2, ... on every rank: the same bits everywhere and every time.
   void all_reduce_sum(std::span<double>);

@@ -26,7 +26,7 @@ struct Source {
   std::size_t first_line = 1;  // of an excerpt from a file too large to hold: the number of its first line
 };
 
-// A stretch of a source: [offset, offset + length) in bytes. Without a source the place is unknown.
+// A range of a source: [offset, offset + length) in bytes. Without a source the place is unknown.
 struct SourcePos {
   std::shared_ptr<const Source> source;
   std::size_t offset = 0;

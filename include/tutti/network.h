@@ -36,7 +36,7 @@ struct NetworkOptions {
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
   bool regularize_normalization = true;  // off: scale and bias of batch normalisation are left out of L1 and L2
-  bool winograd = true;       // 3 x 3 convolutions may go the way with fewer multiplications and coarser rounding
+  bool winograd = true;  // 3 x 3 convolutions may use the algorithm with fewer multiplications and coarser rounding
   bool image_layouts = true;  // off: images stay plain; slower, to compare
   bool half_values = true;    // off: values are float32 where a device would store them in 16 bits; to compare
   bool repeat_steps = true;   // off: a device is told everything anew in each step, also what it could repeat
@@ -57,8 +57,8 @@ class Network {
 
   const graph::Graph& graph() const;  // with dims inferred
   Parameters& parameters();           // trained ones: what optimizers and strategies see
-  void finish();                      // waits for the device: the host may read parameters and state
-  void lead();                        // optimizers and strategies of this thread follow its device, see Backend::lead()
+  void synchronize();                 // waits for the device: the host may read parameters and state
+  void make_current();  // optimizers and strategies of this thread follow its device, see Backend::make_current()
   // Everything else a model must store: untrained parameters (multiplier 0), statistics of Mean and InvStdDev.
   struct State {
     std::string name;
@@ -95,17 +95,18 @@ class Network {
   void forget_states();
   void keep_states(bool);
   std::size_t random_nodes() const;  // nodes that draw random numbers, for the seed rule of semantics 6
-  // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each piece is announced
+  // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each chunk is announced
   // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
   // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
-  Tally forward_backward(const Batch&, PieceSink& pieces);
+  StepMetrics forward_backward(const Batch&, GradientSink& chunks);
   // On a device the host need not wait for a step to know its criterion: from now on forward_backward() tells what
-  // criterion and evaluations were some calls earlier (samples and columns are those of the call), and take_late() what
-  // is still missing, one step after the other. Where one is not a number, weights have not changed since, and both
-  // throw LateNumericError. Returns whether it is so; nothing may be missing when this is called.
-  bool tell_late(bool on);
-  std::optional<Tally> take_late();
-  std::int64_t told_minibatch() const;  // whose results have come last, by Batch::minibatch
+  // criterion and evaluations were some calls earlier (samples and columns are those of the call), and
+  // next_deferred_metrics() what is still missing, one step after the other. Where one is not a number, weights have
+  // not changed since, and both throw DeferredNumericError. Returns whether it is so; nothing may be missing when this
+  // is called.
+  bool defer_metrics(bool on);
+  std::optional<StepMetrics> next_deferred_metrics();
+  std::int64_t measured_minibatch() const;  // whose results have come last, by Batch::minibatch
   // Throws NumericError if the criterion of this share is not a number. Running statistics may be spoilt.
   void explain_nan(const Batch&);
   // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced,
@@ -117,7 +118,7 @@ class Network {
   void clear_gradients();
   // Criterion and evaluations without training (dropout off, running statistics). The inputs of `next` may be on their
   // way to the device meanwhile, if it is what evaluate() gets next.
-  Tally evaluate(const Batch&, const Batch* next = nullptr);
+  StepMetrics evaluate(const Batch&, const Batch* next = nullptr);
   // Forward up to the nodes of plan_evaluation; their values (columns x elements) until the next call.
   struct Output {
     std::string name;
@@ -157,9 +158,9 @@ class NumericError : public Error {
 };
 
 // NaN in the criterion of an earlier step.
-class LateNumericError : public Error {
+class DeferredNumericError : public Error {
  public:
-  LateNumericError(std::int64_t position, std::int64_t minibatch, const std::string& message)
+  DeferredNumericError(std::int64_t position, std::int64_t minibatch, const std::string& message)
       : Error(message), position(position), minibatch(minibatch) {}
   std::int64_t position, minibatch;  // of its Batch
 };

@@ -20,7 +20,7 @@ struct FloatMemory {
   const char* name;
   float* (*allocate)(std::size_t count);  // null when there is no more
   void (*release)(float*);
-  void (*finish)();  // waits for the device's work on it that this thread has queued; before the host looks
+  void (*synchronize)();  // waits for the device's work on it that this thread has queued; before the host looks
 };
 const FloatMemory& host_memory();
 inline bool is_host(const FloatMemory& m) { return &m == &host_memory(); }
@@ -58,44 +58,46 @@ struct Slice {
   std::size_t rows = 0, columns = 0;
   double learning_rate_multiplier = 1;
   double regularization_multiplier = 1;  // 0 leaves the parameter out of L1 and L2
-  // The gradient comes from sparse inputs alone: it is zero but for the lines that Parameters::touched lists, and lines
-  // that are not listed are neither decayed nor moved (semantics 8.3). A line is a column, or a row of a weight that
-  // only TransposeTimes uses. Such a slice is one piece.
+  // The gradient comes from sparse inputs alone: it is zero but for the rows that Parameters::sparse_rows lists, and
+  // rows that are not listed are neither decayed nor moved (semantics 8.3). A sparse row is a column, or a row of a
+  // weight that only TransposeTimes uses. Such a slice is one chunk.
   bool sparse_gradient = false;
-  bool lines_are_rows = false;
+  bool sparse_by_row = false;
   std::size_t size() const { return rows * columns; }
-  std::size_t lines() const { return lines_are_rows ? rows : columns; }
-  std::size_t line_size() const { return lines_are_rows ? columns : rows; }
+  std::size_t sparse_row_count() const { return sparse_by_row ? rows : columns; }
+  std::size_t sparse_row_size() const { return sparse_by_row ? columns : rows; }
 };
 
 // A run of whole columns of one slice: the unit in which gradients become ready, travel and are applied.
-struct Piece {
+struct GradientChunk {
   std::size_t slice = 0;
   std::size_t first_column = 0, columns = 0;
 };
 
 // Slices stand in the order in which their gradients become ready (last layer first). The padding between slices is
-// zero in every buffer. A slice's pieces, as the network announces them, are the same on every rank and in every step.
+// zero in every buffer. A slice's chunks, as the network announces them, are the same on every rank and in every step.
 struct Parameters {
   FloatBuffer weights;
   FloatBuffer gradients;  // sums over samples, not means
   std::vector<Slice> slices;
-  std::vector<Piece> pieces;  // in the order of announcement
-  // By slice: which lines of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
-  // network writes the local lists before it announces the first piece of a step, and zeroes at the start of the next
+  std::vector<GradientChunk> chunks;  // in the order of announcement
+  // By slice: which rows of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
+  // network writes the local lists before it announces the first chunk of a step, and zeroes at the start of the next
   // step what is listed then: whoever writes a sparse gradient (a strategy) lists what it has written.
-  std::vector<std::vector<std::uint32_t>> touched;
+  std::vector<std::vector<std::uint32_t>> sparse_rows;
 
   std::size_t size() const { return weights.size(); }
-  std::size_t offset(const Piece& p) const { return slices[p.slice].offset + p.first_column * slices[p.slice].rows; }
-  std::size_t count(const Piece& p) const { return p.columns * slices[p.slice].rows; }
+  std::size_t offset(const GradientChunk& p) const {
+    return slices[p.slice].offset + p.first_column * slices[p.slice].rows;
+  }
+  std::size_t count(const GradientChunk& p) const { return p.columns * slices[p.slice].rows; }
 };
 
-// Zeroes the listed lines of a sparse gradient.
-void clear_lines(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients);
+// Zeroes the listed rows of a sparse gradient.
+void clear_sparse_rows(const Slice&, std::span<const std::uint32_t> rows, FloatBuffer& gradients);
 
 // What a step adds up beside the gradients. Travels with them, in doubles and 64-bit counts.
-struct Tally {
+struct StepMetrics {
   std::int64_t samples = 0;  // real samples
   std::int64_t columns = 0;  // samples including packing gaps: the N of momentum, clipping and regularisation
   double criterion = 0;      // summed over samples
@@ -105,7 +107,7 @@ struct Tally {
   };
   std::vector<Evaluation> evaluations;
 
-  Tally& operator+=(const Tally& o) {
+  StepMetrics& operator+=(const StepMetrics& o) {
     samples += o.samples, columns += o.columns, criterion += o.criterion, criterion_count += o.criterion_count;
     if (evaluations.size() < o.evaluations.size()) evaluations.resize(o.evaluations.size());
     for (std::size_t i = 0; i < o.evaluations.size(); ++i)
@@ -114,16 +116,16 @@ struct Tally {
   }
 };
 
-// Where ready gradient pieces go. The network calls it for local gradients, a strategy for global ones.
-class PieceSink {
+// Where ready gradient chunks go. The network calls it for local gradients, a strategy for global ones.
+class GradientSink {
  public:
-  virtual ~PieceSink() = default;
-  virtual void piece_ready(std::size_t piece) = 0;  // index into Parameters::pieces
+  virtual ~GradientSink() = default;
+  virtual void chunk_ready(std::size_t chunk) = 0;  // index into Parameters::chunks
   // Several that have become ready at once.
-  virtual void pieces_ready(std::span<const std::size_t> pieces) {
-    for (const std::size_t piece : pieces) piece_ready(piece);
+  virtual void chunks_ready(std::span<const std::size_t> chunks) {
+    for (const std::size_t chunk : chunks) chunk_ready(chunk);
   }
-  // Whether the receiver works in the queue of the device too. If not, the device has finished a piece before it is
+  // Whether the receiver works in the queue of the device too. If not, the device has finished a chunk before it is
   // announced, and the host may read it.
   virtual bool follows_device() const { return false; }
 };

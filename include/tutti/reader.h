@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // reader.h -- minibatches. Every rank walks the same global minibatch order and takes its share of each, perhaps empty,
-// so every rank makes the same number of steps and no end-of-data protocol exists. Where lots are dealt (lots.h) ranks
-// walk the same order with different steps.
+// so every rank makes the same number of steps and no end-of-data protocol exists. Where work units are handed out
+// (work_queue.h) ranks walk the same order with different steps.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tutti/config.h"
-#include "tutti/lots.h"
+#include "tutti/work_queue.h"
 
 namespace tutti {
 
@@ -34,7 +34,7 @@ struct StreamData {
   std::span<const std::int64_t> sequence_begin;  // sequences + 1 column offsets
 };
 
-// A sequence of a truncated minibatch: a stretch of a longer one. One that does not begin its sequence continues where
+// A sequence of a truncated minibatch: a segment of a longer one. One that does not begin its sequence continues where
 // the last fragment of the same lane stopped, with the state that the network kept there.
 struct Fragment {
   std::int32_t lane = 0;
@@ -66,9 +66,9 @@ struct EpochPlan {
   // No minibatch begins at or after this sample of the epoch.
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   int rank = 0, ranks = 1;  // which share; a rank that trains alone passes 0 of 1, one that takes none -1
-  // Instead of its share of every minibatch a rank takes the lots that it is dealt; it skips those that are empty.
-  LotDealer* dealer = nullptr;
-  // Several ranks may be dealt the same lots, which they then divide.
+  // Instead of its share of every minibatch a rank takes work units from a queue; it skips those that are empty.
+  WorkQueue* work_queue = nullptr;
+  // Several ranks may get the same units, which they then divide.
   int part = 0, parts = 1;
 };
 
@@ -79,13 +79,13 @@ class Reader {
   virtual std::int64_t sweep_samples() = 0;  // samples in one pass; may scan the data on the first call
   // Starts reading ahead. Called before the first next() of each epoch, and again to start anew at any place.
   virtual void start_epoch(const EpochPlan&) = 0;
-  // The next minibatch, or nullptr at the end of the epoch; the same number of calls on every rank, unless lots are
-  // dealt.
+  // The next minibatch, or nullptr at the end of the epoch; the same number of calls on every rank, unless a work
+  // queue divides the data.
   virtual const Batch* next() = 0;
   // What next() is going to return, if it is ready; valid until then.
   virtual const Batch* ahead() { return nullptr; }
-  // Whether EpochPlan::dealer may be given: not where a minibatch continues the sequences of the one before.
-  virtual bool takes_lots() const = 0;
+  // Whether EpochPlan::work_queue may be given: not where a minibatch continues the sequences of the one before.
+  virtual bool takes_work_units() const = 0;
 };
 
 // What a reader is made with, beside its own block.

@@ -94,7 +94,7 @@ struct RecurrentLayer {
   PackedSteps time;
   bool backwards = false;  // from the last step of each sequence to the first
   bool training = false;   // a gradient follows
-  // The gradient of `projected` is added to something, or not wanted: that of the gates is made in `room`.
+  // The gradient of `projected` is added to something, or not wanted: that of the gates is made in `workspace`.
   bool gates_gradient_apart = false;
   std::size_t cells = 0;
 
@@ -116,9 +116,10 @@ struct RecurrentLayer {
 
   float* output = nullptr;     // columns x cells
   float* last_cell = nullptr;  // rows x cells: the cells behind the last step that is taken; null: not wanted
-  // Kept from forward to backward. `work` has kept_of() cells for each column; null: `room`, of
-  // Backend::recurrent_layer_room() floats and as well aligned as what allocate() gives, has place for that as well.
-  float *work = nullptr, *room = nullptr;
+  // Kept from forward to backward. `work` has kept_of() cells for each column; null: `workspace`, of
+  // Backend::recurrent_layer_workspace() floats and as well aligned as what allocate() gives, has place for that as
+  // well.
+  float *work = nullptr, *workspace = nullptr;
 
   std::size_t gates() const { return gates_of(kind); }
 };

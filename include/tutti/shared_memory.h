@@ -16,7 +16,7 @@ class SharedMemory {
   virtual ~SharedMemory() = default;
   virtual std::span<std::byte> of(int rank) const = 0;  // zeroed at first, 64-byte aligned
   // For a rank that waits for a counter: moves messages on, and throws where it waits in vain since a rank has failed.
-  virtual void look_around() = 0;
+  virtual void poll() = 0;
 };
 
 // One rank raises it, the others look: who has seen a number sees all that the rank wrote before it raised it to that.

@@ -45,12 +45,12 @@ std::string memory_warning(double of_host) {
 }
 
 void print_options(const Check& check) {
-  const auto print = [&](const std::string& heading, const auto& text_of) {
+  const auto print = [&](const std::string& heading, const auto& to_text) {
     log::result(heading);
-    const std::string top = text_of(options_text("top", check.top));
+    const std::string top = to_text(options_text("top", check.top));
     if (!top.empty()) log::result(top);
     for (const auto& p : check.actions)
-      if (const std::string text = p.what ? text_of(p.what->options()) : ""; !text.empty())
+      if (const std::string text = p.what ? to_text(p.what->options()) : ""; !text.empty())
         log::result(fmt::format("{}, action {}:\n{}", p.command, p.action, text));
   };
   print("What differs from the defaults:", [](const OptionsText& t) { return t.changed; });

@@ -116,7 +116,7 @@ std::string list() {
   return out + "\nkeys, by the block in which they stand:\n" + list_of_keys();
 }
 
-[[noreturn]] void say_unknown(const std::string& name) {
+[[noreturn]] void report_unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& t : topics()) names.push_back(t.name);
   for (const auto& f : names_of(brainscript::library_functions(), false)) names.push_back(f);
@@ -167,7 +167,7 @@ std::string help_text(const std::string& name) {
   add(fmt::format("{} in BrainScript:\n", name), functions_called(library, name));
   add(fmt::format("{} in NDL:\n", name), functions_called(brainscript::ndl_functions(), name));
   add(fmt::format("{} as a setting:\n", name), keys_called(name));
-  if (found.empty()) say_unknown(name);
+  if (found.empty()) report_unknown(name);
   return fmt::format("{}", fmt::join(found, "\n"));
 }
 

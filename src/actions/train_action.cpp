@@ -30,9 +30,9 @@ void TrainOptions::describe(config::Fields& f) {
   f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
   describe_compute_type(f, compute_type);
   f("cudaGraphs", cuda_graphs,
-    "a GPU repeats steps of the same shape from a recording; false tells it everything anew");
+    "a GPU repeats steps of the same shape from a CUDA graph; false launches every kernel by itself");
   f("lossScale", loss_scale, "of computeType = float16: by what gradients are multiplied on their way; auto finds it");
-  if (!LossScale::parse(loss_scale))
+  if (!GradScaler::parse(loss_scale))
     f.problem("lossScale", fmt::format("'{}' is no scale", loss_scale),
               "write auto, or a power of two: lossScale = 1024");
 }
@@ -230,7 +230,7 @@ void check_contributions(const ActionContext& context, Training& t) {
     context.problems->add(
         Diagnostic{where, "oneBitAdam sums momentum over the ranks in every step, which this exchange does not do",
                    "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or with ASA (exchange = "
-                   "gradients, allReduce = stripes), the same within groups, or choose gradUpdateType = adam"});
+                   "gradients, allReduce = sharded), the same within groups, or choose gradUpdateType = adam"});
   if (!is_host(t.network->parameters().weights.memory()))
     context.problems->add(
         Diagnostic{where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam"});
@@ -238,7 +238,7 @@ void check_contributions(const ActionContext& context, Training& t) {
 
 // Statistics over all ranks need every rank in every step.
 void check_synchronized(const ActionContext& context, const Training& t) {
-  if (t.world->size() == 1 || (!deals_lots(t.sgd.parallel) && !t.sgd.parallel.servers.backup_workers)) return;
+  if (t.world->size() == 1 || (!uses_work_queue(t.sgd.parallel) && !t.sgd.parallel.servers.backup_workers)) return;
   for (const graph::Node& node : t.network->graph().nodes)
     if (node.operation == "BatchNormalization" && graph::flag(node, "synchronized", false))
       return context.problems->add(
@@ -267,7 +267,7 @@ void make_exchange(const ActionContext& context, Training& t) {
     t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
-    const char* const about = block.has_own("route") ? "route" : "groups";
+    const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";
     for (Diagnostic d : e.diagnostics()) {
       d.where = block.has_own(about) ? block.value(about).where : block.where();
       context.problems->add(std::move(d));
@@ -332,7 +332,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
     if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
   }
   if (options.compute_type == ComputeType::float16)
-    t.loss_scale = LossScale::parse(options.loss_scale).value_or(LossScale());
+    t.grad_scaler = GradScaler::parse(options.loss_scale).value_or(GradScaler());
   else if (context.command.find("lossScale"))
     context.notices->lines.push_back("lossScale has no effect: it belongs to computeType = float16");
   std::optional<ModelToCome> awaited;

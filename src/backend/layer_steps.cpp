@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// What stands where in the room of a layer.
+// What stands where in the workspace of a layer.
 struct LayerSteps::Places {
   std::size_t total = 0, from_state, carried[2], reset, initial_gates, transposed, spare, state_gradient, work;
   bool has_spare, has_state_gradient, has_work;
@@ -30,18 +30,18 @@ struct LayerSteps::Places {
   }
 };
 
-std::size_t LayerSteps::room(const RecurrentLayer& l) { return Places(l).total; }
+std::size_t LayerSteps::workspace(const RecurrentLayer& l) { return Places(l).total; }
 
 LayerSteps::LayerSteps(Backend& backend, const RecurrentLayer& l) : backend_(backend), l_(l), c_(l.cells) {
   const Places p(l);
-  from_state_ = l.room + p.from_state;
-  for (std::size_t k = 0; k < 2; ++k) carried_[k] = l.room + p.carried[k];
-  reset_gradient_ = l.room + p.reset;
-  initial_gates_ = l.room + p.initial_gates;
-  transposed_ = l.room + p.transposed;
-  if (p.has_spare) spare_ = l.room + p.spare;
-  if (p.has_state_gradient) state_gradient_ = l.room + p.state_gradient;
-  kept_ = p.has_work ? l.room + p.work : l.work;
+  from_state_ = l.workspace + p.from_state;
+  for (std::size_t k = 0; k < 2; ++k) carried_[k] = l.workspace + p.carried[k];
+  reset_gradient_ = l.workspace + p.reset;
+  initial_gates_ = l.workspace + p.initial_gates;
+  transposed_ = l.workspace + p.transposed;
+  if (p.has_spare) spare_ = l.workspace + p.spare;
+  if (p.has_state_gradient) state_gradient_ = l.workspace + p.state_gradient;
+  kept_ = p.has_work ? l.workspace + p.work : l.work;
 }
 
 void LayerSteps::forward() {

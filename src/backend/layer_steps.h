@@ -15,7 +15,7 @@ class LayerSteps {
  public:
   LayerSteps(Backend&, const RecurrentLayer&);
   virtual ~LayerSteps() = default;
-  static std::size_t room(const RecurrentLayer&);
+  static std::size_t workspace(const RecurrentLayer&);
 
   void forward();
   void backward(const RecurrentLayerGradient&);

@@ -19,7 +19,7 @@ void with_steps(Backend& backend, const RecurrentLayer& l, const Work& work) {
 
 }  // namespace
 
-std::size_t recurrent_steps_room(const RecurrentLayer& l) { return LayerSteps::room(l); }
+std::size_t recurrent_steps_workspace(const RecurrentLayer& l) { return LayerSteps::workspace(l); }
 
 void recurrent_layer_by_steps(Backend& backend, const RecurrentLayer& l) {
   with_steps(backend, l, [](LayerSteps& steps) { steps.forward(); });

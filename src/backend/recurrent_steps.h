@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-std::size_t recurrent_steps_room(const RecurrentLayer&);  // as Backend::recurrent_layer_room
+std::size_t recurrent_steps_workspace(const RecurrentLayer&);  // as Backend::recurrent_layer_workspace
 void recurrent_layer_by_steps(Backend&, const RecurrentLayer&);
 void recurrent_layer_gradient_by_steps(Backend&, const RecurrentLayer&, const RecurrentLayerGradient&);
 

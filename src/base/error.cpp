@@ -46,9 +46,9 @@ std::string excerpt(const LineAt& at, std::size_t length) {
   const std::size_t lead = at.column - 1 - std::min(from, at.column - 1);
   std::string caret(head.size(), ' ');
   for (std::size_t i = 0; i < lead; ++i) caret += i < text.size() && text[i] == '\t' ? '\t' : ' ';
-  const std::size_t room = text.size() > lead ? text.size() - lead : 1;
+  const std::size_t capacity = text.size() > lead ? text.size() - lead : 1;
   caret += '^';
-  caret.append(std::clamp<std::size_t>(length, 1, room) - 1, '~');
+  caret.append(std::clamp<std::size_t>(length, 1, capacity) - 1, '~');
   return fmt::format("{:>5} | {}{}\n      | {}\n", at.number, head, text, caret);
 }
 

@@ -26,14 +26,14 @@ FloatBuffer::FloatBuffer(std::size_t count, const FloatMemory& memory) : data_(n
                             is_host(memory) ? available_text(count * sizeof(float)) : ""));
 }
 
-void clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
+void clear_sparse_rows(const Slice& s, std::span<const std::uint32_t> rows, FloatBuffer& gradients) {
   float* base = gradients.data() + s.offset;
-  if (!s.lines_are_rows) {
-    for (const auto line : lines) std::fill_n(base + line * s.rows, s.rows, 0.0f);
+  if (!s.sparse_by_row) {
+    for (const auto row : rows) std::fill_n(base + row * s.rows, s.rows, 0.0f);
     return;
   }
   for (std::size_t c = 0; c < s.columns; ++c)
-    for (const auto line : lines) base[c * s.rows + line] = 0;
+    for (const auto row : rows) base[c * s.rows + row] = 0;
 }
 
 }  // namespace tutti

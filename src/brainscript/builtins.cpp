@@ -186,6 +186,26 @@ Value is_a(Evaluator& ev, const Call& c) {
   return std::holds_alternative<T>(Args{ev, c}[0]);
 }
 
+// Gives a node its name.
+Value named(Evaluator& ev, const Call& c) {
+  const Args a{ev, c};
+  const std::string name = a.text(0, "'name'");
+  if (auto* node = std::get_if<NodeRef>(&a[1])) ev.nodes().graph.nodes[node->index].name = name;
+  return a[1];
+}
+
+// A record or an array whose members are evaluated in the order in which they are written.
+Value in_order(Evaluator& ev, const Call& c) {
+  const auto all = [&](const auto& self, const Value& v) -> void {
+    if (auto* r = std::get_if<Record*>(&v))
+      for (const auto& [name, t] : (*r)->members) self(self, ev.force(t, c.site, c.scope));
+    if (auto* a = std::get_if<Array*>(&v))
+      for (Thunk* t : (*a)->elements) self(self, ev.force(t, c.site, c.scope));
+  };
+  all(all, Args{ev, c}[0]);
+  return Args{ev, c}[0];
+}
+
 // A dynamic axis is known by the name under which it is defined.
 Value axis_name(Evaluator&, const Call& c) { return c.path->str(); }
 
@@ -210,6 +230,8 @@ const std::vector<Native>& natives() {
       {"IsDouble", {{"x", {}}}, is_a<double>},
       {"IsBool", {{"x", {}}}, is_a<bool>},
       {"_IsNone", {{"x", {}}}, is_a<None>},
+      {"_Named", {{"name", {}}, {"node", {}}}, named},
+      {"_InOrder", {{"all", {}}}, in_order},
       {"_Numeric", {{"what", {}}, {"x", {}}}, numeric},
       {"DynamicAxis", {}, axis_name},
       {"_LoadNetwork", {{"pathName", {}}}, load_network},

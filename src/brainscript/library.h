@@ -13,5 +13,6 @@ std::string_view image_library_text();
 std::string_view recurrent_library_text();
 std::string_view seq2seq_library_text();
 std::string_view keras_library_text();
+std::string_view simple_library_text();
 
 }  // namespace tutti::brainscript

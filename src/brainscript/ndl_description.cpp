@@ -15,7 +15,7 @@
 namespace tutti::brainscript::ndl {
 namespace {
 
-SourceText text_of(const config::Value& v, const std::string& name) {
+SourceText source_of(const config::Value& v, const std::string& name) {
   auto source = v.where.source;
   std::size_t base = v.where.offset;
   if (!source || base + v.text.size() > source->text.size()) {
@@ -123,7 +123,7 @@ class Description {
       throw ConfigError(block_.has_own(key) ? block_.value(key).where : block_.where(),
                         fmt::format("there is no section '{}', which {} names", name, key),
                         fmt::format("write {} = [ ... ]", name));
-    return keep(text_of(*value, name));
+    return keep(source_of(*value, name));
   }
 
   const std::vector<std::string> known_ = {"networkDescription", "ndlMacros", "load", "run", "randomSeedOffset"};

@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
-#include <optional>
 
 #include "brainscript/syntax.h"
 
@@ -57,6 +54,12 @@ class Parser {
     return (t.kind == TokenKind::symbol || t.kind == TokenKind::keyword) && t.text == symbol;
   }
 
+  bool accept(std::string_view symbol) {
+    const bool found = at(symbol);
+    if (found) next();
+    return found;
+  }
+
   [[noreturn]] static void fail(const Span& where, std::string message, std::string fix = {}) {
     throw ConfigError(where.pos(), std::move(message), std::move(fix));
   }
@@ -72,10 +75,7 @@ class Parser {
   }
 
   void expect(std::string_view symbol, const Token& opening) {
-    if (at(symbol)) {
-      next();
-      return;
-    }
+    if (accept(symbol)) return;
     if (peek().kind == TokenKind::end)
       fail(opening.where, fmt::format("'{}' is never closed", opening.text), fmt::format("add '{}'", symbol));
     std::string fix;
@@ -86,10 +86,18 @@ class Parser {
     unexpected(fmt::format("'{}' or an operator", symbol), std::move(fix));
   }
 
-  Expr* make(ExprKind kind, const Span& where) {
+  Expr* make(ExprKind kind, const Span& where, std::string name = {}, std::vector<Expr*> args = {}) {
     Expr* e = program_.exprs.emplace_back(std::make_unique<Expr>()).get();
     e->kind = kind;
     e->where = where;
+    e->name = std::move(name);
+    e->args = std::move(args);
+    return e;
+  }
+
+  Expr* number(ExprKind kind, double value) {
+    Expr* e = make(kind, next().where);
+    e->number = value;
     return e;
   }
 
@@ -128,20 +136,12 @@ class Parser {
       if (o->symbol == "=>") return lambda_of(left, op, line_end);
       Expr* right = expression(o->level + 1, line_end);
       if (o->symbol == ":") {
-        if (!chain) {
-          Expr* array = make(ExprKind::array, op.where);
-          array->name = ":";
-          array->args.push_back(left);
-          left = array;
-          chain = true;
-        }
+        if (!chain) left = make(ExprKind::array, op.where, ":", {left});
+        chain = true;
         left->args.push_back(right);
-        continue;
+      } else {
+        left = make(ExprKind::binary, op.where, op.text, {left, right});
       }
-      Expr* e = make(ExprKind::binary, op.where);
-      e->name = op.text;
-      e->args = {left, right};
-      left = e;
     }
   }
 
@@ -149,9 +149,8 @@ class Parser {
     if (left->kind != ExprKind::identifier)
       fail(arrow.where, "on the left of '=>' stands one name",
            "put the function into parentheses of its own: a : (x => ...) : b");
-    Expr* e = make(ExprKind::lambda, arrow.where);
+    Expr* e = make(ExprKind::lambda, arrow.where, {}, {expression(0, line_end)});
     e->params.push_back({left->name, nullptr, left->where});
-    e->args = {expression(0, line_end)};
     return e;
   }
 
@@ -160,10 +159,7 @@ class Parser {
     const Token t = peek();
     if (at("+") || at("-") || at("!")) {
       next();
-      Expr* e = make(ExprKind::unary, t.where);
-      e->name = t.text;
-      e->args = {operand(line_end)};
-      return e;
+      return make(ExprKind::unary, t.where, t.text, {operand(line_end)});
     }
     return postfix(primary(line_end), line_end);
   }
@@ -171,24 +167,14 @@ class Parser {
   Expr* primary(LineEnd line_end) {
     const Token t = peek();
     switch (t.kind) {
-      case TokenKind::number: {
+      case TokenKind::number:
+        return number(ExprKind::number, t.number);
+      case TokenKind::text:
         next();
-        Expr* e = make(ExprKind::number, t.where);
-        e->number = t.number;
-        return e;
-      }
-      case TokenKind::text: {
+        return make(ExprKind::text, t.where, t.text);
+      case TokenKind::identifier:
         next();
-        Expr* e = make(ExprKind::text, t.where);
-        e->name = t.text;
-        return e;
-      }
-      case TokenKind::identifier: {
-        next();
-        Expr* e = make(ExprKind::identifier, t.where);
-        e->name = t.text;
-        return e;
-      }
+        return make(ExprKind::identifier, t.where, t.text);
       case TokenKind::keyword:
         if (Expr* e = keyword(t, line_end)) return e;
         unexpected("a value", fmt::format("'{}' is a word of the language and cannot be a name", t.text));
@@ -204,12 +190,7 @@ class Parser {
   }
 
   Expr* keyword(const Token& t, LineEnd line_end) {
-    if (t.text == "true" || t.text == "false") {
-      next();
-      Expr* e = make(ExprKind::boolean, t.where);
-      e->number = t.text == "true";
-      return e;
-    }
+    if (t.text == "true" || t.text == "false") return number(ExprKind::boolean, t.text == "true");
     if (t.text == "if") return conditional(line_end);
     if (t.text == "new") return construct();
     if (t.text == "array") return generator();
@@ -217,13 +198,11 @@ class Parser {
   }
 
   Expr* conditional(LineEnd line_end) {
-    Expr* e = make(ExprKind::conditional, next().where);
+    const Span where = next().where;
+    Expr* e = make(ExprKind::conditional, where, {}, {expression(0, line_end)});
+    if (!accept("then")) unexpected("'then' or an operator", "write if condition then value else value");
     e->args.push_back(expression(0, line_end));
-    if (!at("then")) unexpected("'then' or an operator", "write if condition then value else value");
-    next();
-    e->args.push_back(expression(0, line_end));
-    if (!at("else")) unexpected("'else' or an operator", "every if has an else");
-    next();
+    if (!accept("else")) unexpected("'else' or an operator", "every if has an else");
     e->args.push_back(expression(0, line_end));
     return e;
   }
@@ -232,8 +211,8 @@ class Parser {
     const Token word = next();
     if (peek().kind != TokenKind::identifier)
       unexpected("the type of the object", "write new ComputationNetwork { ... }");
-    Expr* e = make(ExprKind::construct, peek().where);
-    e->name = next().text;
+    const Token type = next();
+    Expr* e = make(ExprKind::construct, type.where, type.text);
     if (!at("{") && !at("[")) unexpected("'{' or '['", fmt::format("write new {} {{ ... }}", e->name));
     e->args = {record()};
     return e;
@@ -254,20 +233,15 @@ class Parser {
 
   // What one element of a generator is, for the evaluator to bind.
   void add_element_call(Expr& generator) {
-    Expr* function = make(ExprKind::identifier, generator.where);
-    function->name = "_function";
-    Expr* index = make(ExprKind::identifier, generator.where);
-    index->name = "_index";
-    Expr* call = make(ExprKind::call, generator.where);
-    call->args = {function};
-    call->arguments.push_back({"", index, generator.where});
+    const Span& where = generator.where;
+    Expr* call = make(ExprKind::call, where, {}, {make(ExprKind::identifier, where, "_function")});
+    call->arguments.push_back({"", make(ExprKind::identifier, where, "_index"), where});
     generator.args.push_back(call);
   }
 
   void range(Expr& e, const Token& open) {
     e.args.push_back(expression(0, LineEnd::nothing));
-    if (!at("..")) unexpected("'..' or an operator", "write from..to");
-    next();
+    if (!accept("..")) unexpected("'..' or an operator", "write from..to");
     e.args.push_back(expression(0, LineEnd::nothing));
     expect("]", open);
   }
@@ -282,17 +256,19 @@ class Parser {
     return e;
   }
 
+  static void add_param(Expr& function, const Token& name) {
+    for (const auto& p : function.params)
+      if (p.name == name.text) fail(name.where, fmt::format("'{}' is named twice", p.name), "use another name");
+    function.params.push_back({name.text, nullptr, name.where});
+  }
+
   // (a, b) => e
   Expr* lambda_with_list(const Token& open) {
     std::size_t i = 0;
     while (peek(i).kind == TokenKind::identifier && at(",", i + 1)) i += 2;
     if (i == 0 || peek(i).kind != TokenKind::identifier || !at(")", i + 1) || !at("=>", i + 2)) return nullptr;
     Expr* e = make(ExprKind::lambda, peek(i + 2).where);
-    for (std::size_t k = 0; k <= i; k += 2) {
-      for (const auto& p : e->params)
-        if (p.name == peek(k).text) fail(peek(k).where, fmt::format("'{}' is named twice", p.name), "use another name");
-      e->params.push_back({peek(k).text, nullptr, peek(k).where});
-    }
+    for (std::size_t k = 0; k <= i; k += 2) add_param(*e, peek(k));
     at_ += i + 3;
     e->args = {expression(0, LineEnd::nothing)};
     return e;
@@ -303,24 +279,19 @@ class Parser {
     Expr* e = make(ExprKind::record, open.where);
     const std::string_view close = open.text == "{" ? "}" : "]";
     members(*e, close);
-    if (!at(close)) {
+    if (!accept(close)) {
       if (peek().kind == TokenKind::end)
         fail(open.where, fmt::format("'{}' is never closed", open.text), fmt::format("add '{}'", close));
       unexpected(fmt::format("'{}' or another member", close));
     }
-    next();
     return e;
   }
 
   Expr* array_brackets() {
     const Token open = next();
-    Expr* e = make(ExprKind::array, open.where);
-    e->name = "[|";
+    Expr* e = make(ExprKind::array, open.where, "[|");
     while (!at("|]")) {
-      if (at(";")) {
-        next();
-        continue;
-      }
+      if (accept(";")) continue;
       if (peek().kind == TokenKind::end) fail(open.where, "'[|' is never closed", "add '|]'");
       e->args.push_back(expression(0, LineEnd::ends_element));
       if (!at("|]") && !at(";") && !peek().begins_line && peek().kind != TokenKind::end)
@@ -334,21 +305,15 @@ class Parser {
     for (;;) {
       const Token t = peek();
       if (ends(t, line_end)) return e;
-      if (at(".")) {
-        next();
+      if (accept(".")) {
         if (peek().kind != TokenKind::identifier) unexpected("the name of a member");
-        Expr* m = make(ExprKind::member, peek().where);
-        m->name = next().text;
-        m->args = {e};
-        e = m;
-      } else if (at("[")) {
-        next();
-        Expr* x = make(ExprKind::index, t.where);
-        x->args = {e, expression(0, LineEnd::nothing)};
+        const Token& name = next();
+        e = make(ExprKind::member, name.where, name.text, {e});
+      } else if (accept("[")) {
+        e = make(ExprKind::index, t.where, {}, {e, expression(0, LineEnd::nothing)});
         if (at(","))
           unexpected("']' or an operator", "an index is one number; members of a record stand behind '=' or ':'");
         expect("]", t);
-        e = x;
       } else if (at("(") || at("{")) {
         e = call(e);
       } else {
@@ -360,8 +325,7 @@ class Parser {
   Expr* call(Expr* function) {
     const Token open = next();
     const std::string_view close = open.text == "(" ? ")" : "}";
-    Expr* e = make(ExprKind::call, function->where);
-    e->args = {function};
+    Expr* e = make(ExprKind::call, function->where, {}, {function});
     while (!at(close)) {
       Argument a;
       a.where = peek().where;
@@ -374,8 +338,7 @@ class Parser {
       }
       a.value = expression(0, LineEnd::nothing);
       e->arguments.push_back(a);
-      if (!at(",")) break;
-      next();
+      if (!accept(",")) break;
       if (at(close)) unexpected("another argument", "remove the ',' in front");
     }
     expect(close, open);
@@ -385,7 +348,8 @@ class Parser {
   // Members up to `close`, or to the end of the text.
   void members(Expr& record, std::string_view close) {
     for (;;) {
-      while (at(";")) next();
+      while (accept(";")) {
+      }
       if (peek().kind == TokenKind::end || (!close.empty() && at(close))) return;
       if (at("include"))
         include(record);
@@ -417,8 +381,7 @@ class Parser {
     Expr* elements = nullptr;
     if (at("(") || at("{")) function = params(m.name);
     if (at("[")) elements = element_range();
-    if (!at("=")) unexpected("'='", at("==") ? "a definition has a single '='" : std::string());
-    next();
+    if (!accept("=")) unexpected("'='", at("==") ? "a definition has a single '='" : std::string());
     m.value = expression(0, LineEnd::ends_member);
     if (elements) {
       elements->args[2]->args = {m.value};
@@ -434,21 +397,12 @@ class Parser {
   Expr* params(const std::string& name) {
     const Token open = next();
     const std::string_view close = open.text == "(" ? ")" : "}";
-    Expr* f = make(ExprKind::lambda, open.where);
-    f->name = name;
+    Expr* f = make(ExprKind::lambda, open.where, name);
     while (!at(close)) {
       if (peek().kind != TokenKind::identifier) unexpected("the name of an argument");
-      Param p{peek().text, nullptr, peek().where};
-      next();
-      for (const auto& other : f->params)
-        if (other.name == p.name) fail(p.where, fmt::format("'{}' is named twice", p.name), "use another name");
-      if (at("=")) {
-        next();
-        p.otherwise = expression(0, LineEnd::nothing);
-      }
-      f->params.push_back(std::move(p));
-      if (!at(",")) break;
-      next();
+      add_param(*f, next());
+      if (accept("=")) f->params.back().otherwise = expression(0, LineEnd::nothing);
+      if (!accept(",")) break;
     }
     expect(close, open);
     return f;
@@ -460,17 +414,22 @@ class Parser {
     Expr* e = make(ExprKind::generator, open.where);
     if (peek().kind != TokenKind::identifier) unexpected("the name of the index", "write x[i:from..to] = value");
     Expr* f = make(ExprKind::lambda, peek().where);
-    f->params.push_back({peek().text, nullptr, peek().where});
-    next();
-    if (!at(":")) unexpected("':'", "write x[i:from..to] = value");
-    next();
+    add_param(*f, next());
+    if (!accept(":")) unexpected("':'", "write x[i:from..to] = value");
     range(*e, open);
     e->args.push_back(f);
     add_element_call(*e);
     return e;
   }
 
-  void include(Expr& record);
+  void include(Expr& record) {
+    next();
+    if (peek().kind != TokenKind::text) unexpected("the name of a file in quotes");
+    std::vector<std::string> including = including_;
+    const SourceText* text = open_include(program_, text_, next(), including);
+    const Expr* included = Parser(program_, *text, including).whole_members();
+    for (const auto& m : included->members) add(record, m);
+  }
 
   Program& program_;
   const SourceText& text_;
@@ -479,46 +438,6 @@ class Parser {
   std::size_t at_ = 0;
   int depth_ = 0;
 };
-
-std::optional<std::filesystem::path> find_include(const Program& program, const SourceText& from,
-                                                  const std::string& wanted) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  std::vector<fs::path> places = {fs::path(wanted)};
-  if (!fs::path(wanted).is_absolute()) {
-    places.push_back(fs::path(from.source->name).parent_path() / wanted);
-    for (const auto& p : program.include_path) places.push_back(p / wanted);
-    const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
-    if (!self.empty()) places.push_back(self.parent_path() / wanted);
-  }
-  for (const auto& p : places)
-    if (fs::is_regular_file(p, ignored)) return p.lexically_normal();
-  return std::nullopt;
-}
-
-void Parser::include(Expr& record) {
-  next();
-  const Token name = peek();
-  if (name.kind != TokenKind::text) unexpected("the name of a file in quotes");
-  next();
-  const auto path = find_include(program_, text_, name.text);
-  if (!path)
-    fail(name.where, fmt::format("cannot find '{}'", name.text),
-         "give its path from here, from the directory of the config file, or in full");
-  std::vector<std::string> including = including_;
-  for (const auto& p : including)
-    if (p == path->string()) fail(name.where, fmt::format("'{}' includes itself", name.text), "remove this include");
-  if (including.size() > 50) fail(name.where, "includes are nested more than 50 deep", "remove this include");
-  including.push_back(path->string());
-  std::ifstream file(*path, std::ios::binary);
-  std::string contents{std::istreambuf_iterator<char>(file), {}};
-  if (!file) fail(name.where, fmt::format("cannot read '{}'", path->string()), "check its permissions");
-  auto origin = std::make_shared<SourcePos>(name.where.pos());
-  auto source = std::make_shared<Source>(Source{path->string(), std::move(contents), origin});
-  const SourceText* text = program_.add_text({source->text, source, 0, text_.library});
-  const Expr* included = Parser(program_, *text, including).whole_members();
-  for (const auto& m : included->members) add(record, m);
-}
 
 }  // namespace
 

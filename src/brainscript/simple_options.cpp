@@ -3,31 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
+#include "brainscript/ndl.h"
 #include "brainscript/simple_network.h"
 
 namespace tutti::brainscript {
 namespace {
 
-using C = SimpleCriterion;
-using T = SimpleType;
-
 constexpr std::size_t most_layers = 10'000;
 constexpr std::int64_t largest_layer = 1'000'000'000;
+const std::string class_criterion = "ClassBasedCrossEntropyWithSoftmax";
 
-constexpr std::array<SimpleLayerType, 4> layer_kinds = {
-    {{"Sigmoid", "Sigmoid"}, {"RectifiedLinear", "RectifiedLinear"}, {"Tanh", "Tanh"}, {"None", ""}}};
+const std::vector<std::string> layer_kinds = {"Sigmoid", "RectifiedLinear", "Tanh", "None"};
 
-bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
-  });
-}
-
-bool has_classes(T type) { return type == T::class_recurrent || type == T::class_lstm || type == T::conditional_lstm; }
-bool has_lstm(T type) { return type == T::lstm || type == T::class_lstm || type == T::conditional_lstm; }
-bool has_lookup_table(T type) { return has_lstm(type) || type == T::log_bilinear; }
+bool has_classes(const std::string& type) { return type == "CLASSLM" || type == "CLASSLSTM" || type == "CLSTM"; }
+bool has_lstm(const std::string& type) { return type == "LSTM" || type == "CLASSLSTM" || type == "CLSTM"; }
+bool has_lookup_table(const std::string& type) { return has_lstm(type) || type == "LBLM"; }
 
 void describe_sizes(SimpleNetworkOptions& o, config::Fields& f) {
   f("layerSizes", o.layer_sizes, "features : hidden ... : outputs, such as 784:400*2:10");
@@ -46,28 +37,30 @@ void describe_sizes(SimpleNetworkOptions& o, config::Fields& f) {
 void describe_layer_types(SimpleNetworkOptions& o, config::Fields& f) {
   f("layerTypes", o.layer_types, "one per hidden layer, the last repeats: Sigmoid, RectifiedLinear, Tanh or None");
   if (o.layer_types.empty()) f.problem("layerTypes", "layerTypes is empty", "leave it out for Sigmoid");
-  for (const auto& word : o.layer_types)
-    if (!simple_layer_type(word)) {
-      std::vector<std::string> known;
-      for (const auto& k : layer_kinds) known.emplace_back(k.word);
-      const std::string near = nearest(word, known);
-      f.problem("layerTypes", fmt::format("there is no layer type '{}'", word),
-                near.empty() ? "known: Sigmoid, RectifiedLinear, Tanh, None" : fmt::format("did you mean '{}'?", near));
+  for (auto& word : o.layer_types) {
+    const auto known =
+        std::ranges::find_if(layer_kinds, [&](const auto& k) { return ndl::lower(k) == ndl::lower(word); });
+    if (known != layer_kinds.end()) {
+      word = *known;
+      continue;
     }
+    const std::string near = nearest(word, layer_kinds);
+    f.problem("layerTypes", fmt::format("there is no layer type '{}'", word),
+              near.empty() ? "known: Sigmoid, RectifiedLinear, Tanh, None" : fmt::format("did you mean '{}'?", near));
+  }
 }
 
 void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
-  const std::vector<std::pair<std::string, C>> training = {
-      {"CrossEntropyWithSoftmax", C::cross_entropy_with_softmax},
-      {"SquareError", C::square_error},
-      {"Logistic", C::logistic},
-      {"ClassCrossEntropyWithSoftmax", C::class_cross_entropy_with_softmax},
-      {"SequenceWithSoftmax", C::not_available},
-      {"NCECrossEntropyWithSoftmax", C::not_available},
-      {"CRF", C::not_available},
-      {"CTCwithSoftmax", C::not_available}};
-  std::vector<std::pair<std::string, C>> evaluation = {{"ClassificationError", C::classification_error},
-                                                       {"ErrorPrediction", C::classification_error}};
+  using Words = std::vector<std::pair<std::string, std::string>>;
+  const Words training = {{"CrossEntropyWithSoftmax", "CrossEntropyWithSoftmax"},
+                          {"SquareError", "SquareError"},
+                          {"Logistic", "Logistic"},
+                          {"ClassCrossEntropyWithSoftmax", class_criterion},
+                          {"SequenceWithSoftmax", ""},
+                          {"NCECrossEntropyWithSoftmax", ""},
+                          {"CRF", ""},
+                          {"CTCwithSoftmax", ""}};
+  Words evaluation = {{"ClassificationError", "ClassificationError"}, {"ErrorPrediction", "ClassificationError"}};
   evaluation.insert(evaluation.end(), training.begin(), training.end());
   f.choice("trainingCriterion", o.training_criterion, training, "what is minimised");
   f.required("trainingCriterion");
@@ -76,12 +69,12 @@ void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
   const bool classes = has_classes(o.type);
   for (const auto& [key, c] :
        {std::pair{"trainingCriterion", o.training_criterion}, std::pair{"evalCriterion", o.eval_criterion}})
-    if (f.given(key) && c == C::not_available)
+    if (f.given(key) && c.empty())
       f.problem(key,
                 "this version has no criteria over lattices, label paths or noise (SequenceWithSoftmax, "
                 "CTCwithSoftmax, CRF, NCECrossEntropyWithSoftmax)",
                 fmt::format("train step by step: {} = \"CrossEntropyWithSoftmax\"", key));
-    else if (f.given(key) && (c == C::class_cross_entropy_with_softmax) != classes)
+    else if (f.given(key) && (c == class_criterion) != classes)
       f.problem(key,
                 classes ? "the labels of this rnnType are words and their classes"
                         : "only the rnnTypes with word classes have this criterion",
@@ -90,28 +83,28 @@ void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
 }
 
 void describe_type(SimpleNetworkOptions& o, config::Fields& f) {
-  f.choice<T>(
+  f.choice<std::string>(
       "rnnType", o.type,
-      {{"SIMPLENET", T::feed_forward},
-       {"SIMPLERNN", T::recurrent},
-       {"SIMPLERECURRENT", T::recurrent},
-       {"DEEPRNN", T::recurrent},
-       {"LSTM", T::lstm},
-       {"CLASSLM", T::class_recurrent},
-       {"CLASSENTROPY", T::class_recurrent},
-       {"CLASSLSTM", T::class_lstm},
-       {"CLSTM", T::conditional_lstm},
-       {"LBLM", T::log_bilinear},
-       {"NPLM", T::neural_prob},
-       {"NCELSTM", T::noise_contrastive},
-       {"CRF", T::random_field},
-       {"RCRF", T::random_field}},
+      {{"SIMPLENET", "SIMPLENET"},
+       {"SIMPLERNN", "SIMPLERNN"},
+       {"SIMPLERECURRENT", "SIMPLERNN"},
+       {"DEEPRNN", "SIMPLERNN"},
+       {"LSTM", "LSTM"},
+       {"CLASSLM", "CLASSLM"},
+       {"CLASSENTROPY", "CLASSLM"},
+       {"CLASSLSTM", "CLASSLSTM"},
+       {"CLSTM", "CLSTM"},
+       {"LBLM", "LBLM"},
+       {"NPLM", "NPLM"},
+       {"NCELSTM", "NCELSTM"},
+       {"CRF", "CRF"},
+       {"RCRF", "CRF"}},
       "SIMPLENET: dense layers; recurrent networks: SIMPLERNN, LSTM; language models with word classes: CLASSLM, "
       "CLASSLSTM, CLSTM; language models over all words: LBLM, NPLM");
-  if (o.type == T::noise_contrastive)
+  if (o.type == "NCELSTM")
     f.problem("rnnType", "this version has no noise contrastive estimation",
               "CLASSLSTM makes large vocabularies cheap, too, through word classes");
-  if (o.type == T::random_field)
+  if (o.type == "CRF")
     f.problem("rnnType", "this version has no conditional random fields, nor had the releases of the original",
               "LSTM labels each word by itself");
 }
@@ -132,10 +125,10 @@ void check_recurrent(SimpleNetworkOptions& o, config::Fields& f) {
       f.problem("layerSizes", "a lookup table is a layer, and none is left behind it",
                 "layerSizes = features:embedding:hidden:outputs");
   }
-  if (order == 0 && (o.type == T::class_lstm || o.type == T::conditional_lstm))
+  if (order == 0 && (o.type == "CLASSLSTM" || o.type == "CLSTM"))
     f.problem("lookupTableOrder", "this rnnType begins with a lookup table of words",
               "lookupTableOrder = 1 ; layerSizes = words:embedding:hidden:words");
-  if (o.type == T::neural_prob && (o.recurrent_layers.values.empty() || o.recurrent_layers.values.front() != 1))
+  if (o.type == "NPLM" && (o.recurrent_layers.values.empty() || o.recurrent_layers.values.front() != 1))
     f.problem("recurrentLayer", "NPLM looks at the last words in its first hidden layer", "recurrentLayer = 1");
   for (const auto layer : o.recurrent_layers.values)
     if (layer < 1 || layer > hidden)
@@ -145,55 +138,31 @@ void check_recurrent(SimpleNetworkOptions& o, config::Fields& f) {
   const std::int64_t words = o.layer_sizes.values.back();
   if (o.classes < 1 || o.classes > words)
     f.problem("nbrClass", "nbrClass is the number of word classes", "as in writeWordAndClass, nbrClass = 50");
-  if ((o.type == T::class_recurrent || f.given("vocabSize")) && o.vocabulary != words)
+  if ((o.type == "CLASSLM" || f.given("vocabSize")) && o.vocabulary != words)
     f.problem("vocabSize", fmt::format("the last of layerSizes has {} words, vocabSize says {}", words, o.vocabulary),
               "the two are the same number");
 }
 
 void note_without_effect(SimpleNetworkOptions& o, config::Fields& f) {
-  const T t = o.type;
+  const std::string& t = o.type;
   const auto useless = [&](const char* key, bool useful) {
     if (!useful && f.given(key)) o.without_effect.emplace_back(key);
   };
-  const bool loops = t != T::feed_forward;
-  useless("recurrentLayer", loops && t != T::class_lstm && t != T::conditional_lstm);
+  const bool loops = t != "SIMPLENET";
+  useless("recurrentLayer", loops && t != "CLASSLSTM" && t != "CLSTM");
   useless("defaultHiddenActivity", loops);
   useless("lookupTableOrder", has_lookup_table(t));
-  useless("maOrder", t == T::log_bilinear);
+  useless("maOrder", t == "LBLM");
   useless("vocabSize", has_classes(t)), useless("nbrClass", has_classes(t));
-  useless("auxFeatDim", t == T::conditional_lstm);
+  useless("auxFeatDim", t == "CLSTM");
   for (const char* key : {"constInputGateValue", "constForgetGateValue", "constOutputGateValue", "inputGateInitVal",
                           "forgetGateInitVal", "outputGateInitVal"})
     useless(key, has_lstm(t));
-  useless("sparseinput", t == T::lstm);
-  if (o.need_prior && loops && t != T::lstm) o.without_effect.emplace_back("needPrior");
+  useless("sparseinput", t == "LSTM");
+  if (o.need_prior && loops && t != "LSTM") o.without_effect.emplace_back("needPrior");
 }
 
 }  // namespace
-
-const SimpleLayerType* simple_layer_type(std::string_view word) {
-  const auto found =
-      std::find_if(layer_kinds.begin(), layer_kinds.end(), [&](const auto& k) { return same_word(k.word, word); });
-  return found == layer_kinds.end() ? nullptr : &*found;
-}
-
-std::string operation_of(SimpleCriterion c) {
-  switch (c) {
-    case C::cross_entropy_with_softmax:
-      return "CrossEntropyWithSoftmax";
-    case C::square_error:
-      return "SquareError";
-    case C::logistic:
-      return "Logistic";
-    case C::classification_error:
-      return "ClassificationError";
-    case C::class_cross_entropy_with_softmax:
-      return "ClassBasedCrossEntropyWithSoftmax";
-    case C::not_available:
-      break;
-  }
-  return {};
-}
 
 void SimpleNetworkOptions::describe(config::Fields& f) {
   describe_type(*this, f);
@@ -222,7 +191,7 @@ void SimpleNetworkOptions::describe(config::Fields& f) {
   if (lookup_table_order < 0) f.problem("lookupTableOrder", "the order is a number of words", "0 is no lookup table");
   if (moving_average_order < 0) f.problem("maOrder", "the order is a number of words", "0 looks at no earlier word");
   if (extra_features < 1) f.problem("auxFeatDim", "an input has at least one number", "auxFeatDim = 20");
-  if (type != T::feed_forward) check_recurrent(*this, f);
+  if (type != "SIMPLENET") check_recurrent(*this, f);
   without_effect.clear();
   note_without_effect(*this, f);
   for (const char* key : {"noise_number", "directConnect"})

@@ -21,7 +21,7 @@ struct SourceText {
   bool library = false;
 };
 
-// A stretch of a SourceText.
+// A range of a SourceText.
 struct Span {
   const SourceText* text = nullptr;
   std::size_t offset = 0, length = 0;
@@ -100,6 +100,9 @@ struct Program {
   }
 };
 
+// The file that an include in `from` names. `including`: the files whose includes led there; this one is added.
+const SourceText* open_include(Program&, const SourceText& from, const Token& name,
+                               std::vector<std::string>& including);
 // The text is one expression (a record in brackets, or an expression in parentheses).
 Expr* parse_expression(Program&, const SourceText&);
 // The text is a list of members without brackets around it: an included file, the standard library.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernels.h -- the loops of the codecs, once per instruction set. All variants come from one source (column_kernels.h)
-// and give the same bits; docs/strategies.md describes the wire format and the order of the sums.
+// and give the same bits; docs/methods/quantization.md describes the wire format and the order of the sums.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ class DeviceSums {
     float* sums = nullptr;  // may be the place of the values
     std::size_t count = 0;
   };
-  // After a failure what is still under way is given up.
+  // After a failure what is still in flight is given up.
   virtual ~DeviceSums() = default;
   virtual std::string name() const = 0;
   // Behind what this thread has queued so far, and beside what it queues from now on. Returns at once; the library
@@ -28,7 +28,7 @@ class DeviceSums {
   // same lengths.
   virtual std::uint64_t sum(std::span<const Run>) = 0;
   // Of what sum() has returned: whether it is done. follow(): what this thread queues from now on comes behind it.
-  virtual bool passed(std::uint64_t sum) = 0;
+  virtual bool query(std::uint64_t event) = 0;
   virtual void follow(std::uint64_t sum) = 0;
 };
 

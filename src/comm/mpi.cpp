@@ -131,11 +131,11 @@ class MpiTransfer : public Transfer {
     if (active_) finish(MPI_Waitall(static_cast<int>(open().size()), open().data(), statuses_.data()), true);
   }
 
-  // For a watch, which looks at one part after the other.
+  // For a poller, which polls one part after the other.
   MPI_Request next_part() { return open().front(); }
   void part_is_here(int code, const MPI_Status& status) {
     check(code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : code, [&] { return doing(); });
-    if (part_only_) open().front() = MPI_REQUEST_NULL;  // the watch had a copy
+    if (part_only_) open().front() = MPI_REQUEST_NULL;  // the poller had a copy
     check_length(status);
     ++arrived_;
     active_ = !open().empty();
@@ -185,11 +185,11 @@ class MpiTransfer : public Transfer {
 };
 
 // One part of each transfer at a time: few requests, however long the messages.
-class MpiWatch : public Watch {
+class MpiPoller : public TransferPoller {
  public:
-  explicit MpiWatch(std::size_t most) : seen_(most), requests_(most), found_(most), statuses_(most) {}
+  explicit MpiPoller(std::size_t most) : seen_(most), requests_(most), found_(most), statuses_(most) {}
 
-  void look(std::span<Transfer* const> transfers) override {
+  void poll(std::span<Transfer* const> transfers) override {
     while (look_at_next_parts(transfers)) {
     }
   }
@@ -259,7 +259,7 @@ class MpiCommunicator : public Communicator {
     return std::make_unique<MpiTransfer>(false, from, tag, bytes.data(), bytes.size(), largest_message(from), comm_);
   }
 
-  std::unique_ptr<Watch> plan_watch(std::size_t most) override { return std::make_unique<MpiWatch>(most); }
+  std::unique_ptr<TransferPoller> plan_poller(std::size_t most) override { return std::make_unique<MpiPoller>(most); }
 
   void barrier() override {
     check(MPI_Barrier(comm_), [] { return "waiting for the other ranks at a barrier"; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rank 0 makes the file, the others open it through the list of rank 0's open files in /proc. Shared memory with a name
-// would stay behind when a run is killed, and in containers there is often little room for it; a window of MPI must be
+// would stay behind when a run is killed, and in containers there is often little space for it; a window of MPI must be
 // freed by all ranks together, which a rank that fails cannot wait for.
 #include "comm/shared_pages.h"
 
@@ -72,8 +72,8 @@ File open_file(const Door& door) {
 
 class SharedPages : public SharedMemory {
  public:
-  SharedPages(std::vector<std::size_t> sizes, std::function<void()> look_around)
-      : sizes_(std::move(sizes)), look_around_(std::move(look_around)) {
+  SharedPages(std::vector<std::size_t> sizes, std::function<void()> poll)
+      : sizes_(std::move(sizes)), poll_(std::move(poll)) {
     for (const std::size_t size : sizes_) {
       begin_.push_back(total_);
       total_ += (size + kPage - 1) / kPage * kPage;
@@ -106,22 +106,22 @@ class SharedPages : public SharedMemory {
     const auto r = static_cast<std::size_t>(rank);
     return {at_ + begin_[r], sizes_[r]};
   }
-  void look_around() override { look_around_(); }
+  void poll() override { poll_(); }
 
  private:
   std::vector<std::size_t> sizes_, begin_;  // by rank
   std::size_t total_ = 0;
   std::byte* at_ = nullptr;
-  std::function<void()> look_around_;
+  std::function<void()> poll_;
 };
 
 }  // namespace
 
-std::unique_ptr<SharedMemory> share_pages(Communicator& comm, std::size_t bytes, std::function<void()> look_around) {
+std::unique_ptr<SharedMemory> share_pages(Communicator& comm, std::size_t bytes, std::function<void()> poll) {
   std::vector<std::size_t> sizes(static_cast<std::size_t>(comm.size()));
   bytes = std::max<std::size_t>(bytes, 1);
   comm.all_gather(std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
-  auto memory = std::make_unique<SharedPages>(std::move(sizes), std::move(look_around));
+  auto memory = std::make_unique<SharedPages>(std::move(sizes), std::move(poll));
   Door door;
   File file;
   if (comm.rank() == 0) file = make_file(memory->total(), door);

@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// Collective; null on every rank when one cannot. All ranks sit on one host. `look_around` drives the transport.
-std::unique_ptr<SharedMemory> share_pages(Communicator&, std::size_t bytes, std::function<void()> look_around);
+// Collective; null on every rank when one cannot. All ranks sit on one host. `poll` drives the transport.
+std::unique_ptr<SharedMemory> share_pages(Communicator&, std::size_t bytes, std::function<void()> poll);
 
 }  // namespace tutti

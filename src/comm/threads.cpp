@@ -160,9 +160,9 @@ class ThreadTransfer : public Transfer {
   ThreadTransfer** previous_ = nullptr;
 };
 
-class ThreadWatch : public Watch {
+class ThreadPoller : public TransferPoller {
  public:
-  void look(std::span<Transfer* const> transfers) override {
+  void poll(std::span<Transfer* const> transfers) override {
     for (Transfer* t : transfers) t->done();
   }
 };
@@ -174,7 +174,7 @@ class ThreadMemory : public SharedMemory {
   std::span<std::byte> of(int rank) const override {
     return std::as_writable_bytes(parts_[static_cast<std::size_t>(rank)]->span());
   }
-  void look_around() override {
+  void poll() override {
     const std::lock_guard lock(hub_->mutex);
     if (hub_->failed) throw PeerFailed();
   }
@@ -205,7 +205,7 @@ class ThreadCommunicator : public Communicator {
     assert(from >= 0 && from < size());
     return std::make_unique<ThreadTransfer>(world_, pair(from, rank_), tag, nullptr, bytes.data(), bytes.size());
   }
-  std::unique_ptr<Watch> plan_watch(std::size_t) override { return std::make_unique<ThreadWatch>(); }
+  std::unique_ptr<TransferPoller> plan_poller(std::size_t) override { return std::make_unique<ThreadPoller>(); }
 
   void barrier() override {
     std::unique_lock lock(world_->hub->mutex);

@@ -101,12 +101,12 @@ class WordReader {
   }
 
  private:
-  void problem(const Stretch& where, std::string message, std::string fix) {
+  void problem(const TextRange& where, std::string message, std::string fix) {
     problems_.add(Diagnostic{where.where(), std::move(message), std::move(fix)});
   }
 
-  void word(const Stretch& whole) {
-    const Stretch w = trim(whole);
+  void word(const TextRange& whole) {
+    const TextRange w = trim(whole);
     const std::string_view text = w.view();
     const bool after_flag = std::exchange(after_unknown_flag_, false);
     if (text.empty()) return;
@@ -131,7 +131,7 @@ class WordReader {
     const std::string_view key = text.substr(0, equals);
     std::error_code ignored;
     const bool names_file = fs::is_regular_file(std::string(text.substr(equals + 1)), ignored);
-    const Stretch where = near_config_file_.part(near_config_file_.begin, near_config_file_.begin + equals);
+    const TextRange where = near_config_file_.part(near_config_file_.begin, near_config_file_.begin + equals);
     if (result_.config_files.empty())
       problem(where, fmt::format("no config file is named, and '{}' does not name one", key),
               "did you mean configFile=...?");
@@ -151,7 +151,7 @@ class WordReader {
     return text.find_first_of("./") != std::string::npos || fs::is_regular_file(text, ignored);
   }
 
-  void unknown_flag(const Stretch& w) {
+  void unknown_flag(const TextRange& w) {
     after_unknown_flag_ = w.view().find('=') == std::string_view::npos;
     if (belongs_to_mpiexec(w.view().substr(0, w.view().find('='))))
       return problem(w, fmt::format("'{}' is a flag of mpiexec", w.view()),
@@ -162,13 +162,13 @@ class WordReader {
                          : fmt::format("did you mean '{}'?", near));
   }
 
-  void config_files(Stretch list) {
+  void config_files(TextRange list) {
     list = trim(list);
     if (is_quoted(list)) list = list.part(list.begin + 1, list.end - 1);
     std::size_t from = list.begin;
     while (from <= list.end) {
       const std::size_t to = std::min(text_->clean.find('+', from), list.end);
-      const Stretch name = trim(list.part(from, to));
+      const TextRange name = trim(list.part(from, to));
       from = to + 1;
       const std::string path(name.view());
       if (path.empty()) {
@@ -186,7 +186,7 @@ class WordReader {
     }
   }
 
-  void change_directory(Stretch name) {
+  void change_directory(TextRange name) {
     name = trim(name);
     if (is_quoted(name)) name = name.part(name.begin + 1, name.end - 1);
     std::error_code failed;
@@ -201,9 +201,9 @@ class WordReader {
   Problems problems_;
   Loader loader_;
   TextPtr text_;
-  std::vector<Stretch> texts_;
+  std::vector<TextRange> texts_;
   std::set<std::string> given_;
-  Stretch near_config_file_;
+  TextRange near_config_file_;
   bool after_unknown_flag_ = false;
 };
 

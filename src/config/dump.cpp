@@ -14,7 +14,7 @@ namespace {
 
 std::string scalar_text(const Resolved& r) {
   if (r.alone) return "true";
-  const Stretch& s = r.parts.back();
+  const TextRange& s = r.parts.back();
   const bool as_written =
       is_quoted(s) || (s.begin < s.end && std::string_view("([{").find(s.view()[0]) != std::string_view::npos);
   return as_written ? std::string(s.view()) : quoted_if_needed(r.value().text);
@@ -75,7 +75,7 @@ std::vector<std::string> configuration_lines(const CommandLine& line) {
     try {
       Resolved r = top.resolve(*top.own(key));
       if (r.block)
-        for (Stretch& part : r.parts) part = substitute(part, top);
+        for (TextRange& part : r.parts) part = substitute(part, top);
       value = r.value().text;
     } catch (const ConfigError&) {
       value = top.own(key)->written.back().value.view();  // as written: its variables are unknown

@@ -164,7 +164,7 @@ class Reading : public Fields, public Inheriting {
  private:
   struct Scalar {
     std::string key;  // as the user wrote it
-    Stretch stretch;
+    TextRange range;
     Value value;
   };
 
@@ -223,7 +223,7 @@ class Reading : public Fields, public Inheriting {
   template <class T, class Convert>
   void read_elements(const Scalar& s, bool numeric, std::vector<T>& v, const Convert& convert) {
     std::vector<T> elements;
-    for (const Value& e : to_elements(s.stretch, s.key, numeric)) elements.push_back(convert(e, s.key));
+    for (const Value& e : to_elements(s.range, s.key, numeric)) elements.push_back(convert(e, s.key));
     // Where a list of numbers has a default, whoever uses it counts on a first element.
     if (numeric && elements.empty() && !v.empty())
       throw ConfigError(s.value.where, fmt::format("'{}' has no elements", s.key),

@@ -12,7 +12,8 @@
 namespace tutti::config {
 
 // Settings of all texts in order; later ones win. Syntax errors land in `problems`.
-Record record_from_texts(const std::vector<Stretch>& texts, std::vector<std::string> include_paths, Problems& problems);
+Record record_from_texts(const std::vector<TextRange>& texts, std::vector<std::string> include_paths,
+                         Problems& problems);
 
 // A record from one text; throws ConfigError.
 Record record_from_text(std::string text, std::string name = "<text>");

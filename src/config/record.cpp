@@ -19,7 +19,7 @@ std::string block_name(const Record::State& s) { return s.parent ? s.path() : "t
 std::optional<Value> value_of(const Record::State& level, const Entry& entry) {
   Resolved r = level.resolve(entry);
   if (r.block)
-    for (Stretch& part : r.parts) part = substitute(part, level);
+    for (TextRange& part : r.parts) part = substitute(part, level);
   Value v = r.value();
   if (v.text == "default") return std::nullopt;
   return v;
@@ -32,7 +32,7 @@ bool is_given(const Record::State& level, const Entry& entry) {
 }
 
 struct Scalar {
-  Stretch stretch;
+  TextRange range;
   Value value;
 };
 
@@ -110,7 +110,7 @@ std::string Record::string(std::string_view key, std::string_view otherwise) con
 std::vector<std::string> Record::strings(std::string_view key) const {
   std::vector<std::string> texts;
   if (const auto v = scalar(*state_, key))
-    for (Value& e : to_elements(v->stretch, key, false)) texts.push_back(std::move(e.text));
+    for (Value& e : to_elements(v->range, key, false)) texts.push_back(std::move(e.text));
   return texts;
 }
 
@@ -137,7 +137,7 @@ std::vector<Record> Record::blocks(std::string_view key) const {
     const Resolved r = s->resolve(*e);
     if (r.block) return {Record(make_child(s, *e, r))};
     std::vector<Record> members;
-    for (const Stretch& element : split_array(r.parts.back())) {
+    for (const TextRange& element : split_array(r.parts.back())) {
       if (!tutti::config::is_block(element))
         throw ConfigError(element.where(), fmt::format("'{}' is an array of blocks", key),
                           fmt::format("write {} = ([ ... ] : [ ... ])", key));
@@ -162,10 +162,10 @@ std::vector<std::string> include_paths(const Record& record) {
   return paths ? *paths : std::vector<std::string>{};
 }
 
-Record record_from_texts(const std::vector<Stretch>& texts, std::vector<std::string> include_paths,
+Record record_from_texts(const std::vector<TextRange>& texts, std::vector<std::string> include_paths,
                          Problems& problems) {
   std::vector<Inside> bodies;
-  for (const Stretch& text : texts)
+  for (const TextRange& text : texts)
     if (check_brackets(text, problems)) bodies.push_back({text, 0});
   return Record(make_state("", {}, nullptr, std::move(bodies), problems,
                            std::make_shared<const std::vector<std::string>>(std::move(include_paths))));
@@ -175,7 +175,7 @@ Record record_from_text(std::string text, std::string name) {
   Problems problems;
   Notices notices;
   Loader loader(problems, notices);
-  std::vector<Stretch> texts;
+  std::vector<TextRange> texts;
   if (TextPtr loaded = loader.text(std::move(name), std::move(text)))
     texts.push_back({loaded, 0, loaded->clean.size()});
   Record record = record_from_texts(texts, loader.directories(), problems);

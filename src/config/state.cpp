@@ -11,7 +11,7 @@
 namespace tutti::config {
 namespace {
 
-std::string unquoted(const Stretch& s) {
+std::string unquoted(const TextRange& s) {
   return std::string(is_quoted(s) ? s.view().substr(1, s.view().size() - 2) : s.view());
 }
 
@@ -36,7 +36,7 @@ class LevelBuilder {
         const auto at = s.value.text->includes.find(s.value.begin);
         if (at == s.value.text->includes.end()) continue;
         for (const TextPtr& text : at->second) {
-          const Stretch all{text, 0, text->clean.size()};
+          const TextRange all{text, 0, text->clean.size()};
           if (check_brackets(all, problems_)) collect({all, 0});
         }
       } else if (s.kind == Statement::Kind::bare) {
@@ -62,7 +62,7 @@ class LevelBuilder {
         continue;
       }
       try {
-        Stretch text = trim(substitute(s.value, state_));
+        TextRange text = trim(substitute(s.value, state_));
         if (is_block(text)) text = inside(text).body;
         collect({text, 0});
       } catch (const ConfigError& e) {
@@ -103,11 +103,11 @@ void scan_variables(std::string_view text, std::set<std::string>& names) {
   }
 }
 
-void scan_variables(const Stretch& s, std::set<std::string>& names) {
+void scan_variables(const TextRange& s, std::set<std::string>& names) {
   scan_variables(s.view(), names);
   for (const auto& [offset, texts] : s.text->includes) {
     if (offset < s.begin || offset >= s.end) continue;
-    for (const TextPtr& t : texts) scan_variables(Stretch{t, 0, t->clean.size()}, names);
+    for (const TextPtr& t : texts) scan_variables(TextRange{t, 0, t->clean.size()}, names);
   }
 }
 
@@ -117,7 +117,7 @@ Value Resolved::value() const {
   if (alone) return {"true", parts.back().where()};
   if (!block) return {unquoted(parts.back()), parts.back().where()};
   std::string text;
-  for (const Stretch& part : parts) text += (text.empty() ? "" : " ") + std::string(part.view());
+  for (const TextRange& part : parts) text += (text.empty() ? "" : " ") + std::string(part.view());
   return {text, parts.back().where()};
 }
 
@@ -136,7 +136,7 @@ Resolved Record::State::resolve(const Entry& entry) const {
   for (auto w = entry.written.rbegin(); w != entry.written.rend(); ++w) {
     // Inside a block, variables wait until the setting they stand in is fetched; foreign languages are fetched whole.
     const bool wait = !w->alone && tutti::config::is_block(w->value) && !is_network_body(entry.key);
-    const Stretch value = wait ? w->value : substitute(w->value, *this);
+    const TextRange value = wait ? w->value : substitute(w->value, *this);
     const bool block = !w->alone && tutti::config::is_block(value);
     if (!r.parts.empty() && !block) break;
     r.parts.insert(r.parts.begin(), value);
@@ -173,7 +173,7 @@ StatePtr make_state(std::string name, SourcePos where, StatePtr parent, std::vec
 StatePtr make_child(const StatePtr& parent, const Entry& entry, const Resolved& resolved) {
   Problems problems;
   std::vector<Inside> bodies;
-  for (const Stretch& part : resolved.parts) bodies.push_back(inside(part));
+  for (const TextRange& part : resolved.parts) bodies.push_back(inside(part));
   StatePtr child = make_state(entry.key, entry.written.back().key.where(), parent, std::move(bodies), problems,
                               parent->include_paths);
   problems.throw_if_any();

@@ -18,7 +18,7 @@ namespace tutti::config {
 // All that was written for one key, oldest first.
 struct Entry {
   struct Written {
-    Stretch key, value;
+    TextRange key, value;
     bool alone = false;  // no value written: true
   };
   std::string key;  // as first written
@@ -31,7 +31,7 @@ struct Entry {
 struct Resolved {
   bool block = false;
   bool alone = false;
-  std::vector<Stretch> parts;
+  std::vector<TextRange> parts;
   Value value() const;
 };
 
@@ -64,7 +64,7 @@ StatePtr make_child(const StatePtr& parent, const Entry& entry, const Resolved& 
 bool is_network_body(std::string_view key);
 
 // `raw` with its $variables$ replaced, seen from `level`; `raw` itself when there are none.
-Stretch substitute(const Stretch& raw, const Record::State& level);
+TextRange substitute(const TextRange& raw, const Record::State& level);
 
 // The level, going outward from `from`, that holds `key` as a block; null when there is none. Further out values that
 // are no blocks are passed over (a bool `parallelTrain` hides no `ParallelTrain` block), in `from` itself they count.

@@ -50,7 +50,7 @@ namespace {
 // Walks over a text's brackets and says what is wrong first.
 class BracketCheck {
  public:
-  BracketCheck(const Stretch& s, Problems& problems) : s_(s), text_(s.text->clean), problems_(problems) {}
+  BracketCheck(const TextRange& s, Problems& problems) : s_(s), text_(s.text->clean), problems_(problems) {}
 
   bool run() {
     for (std::size_t i = s_.begin; i < s_.end; ++i) {
@@ -128,7 +128,7 @@ class BracketCheck {
   }
 
   static constexpr std::size_t none = std::string_view::npos;
-  const Stretch& s_;
+  const TextRange& s_;
   std::string_view text_;
   Problems& problems_;
   std::vector<std::size_t> open_;
@@ -137,7 +137,7 @@ class BracketCheck {
 
 }  // namespace
 
-bool check_brackets(const Stretch& s, Problems& problems) { return BracketCheck(s, problems).run(); }
+bool check_brackets(const TextRange& s, Problems& problems) { return BracketCheck(s, problems).run(); }
 
 std::size_t skip_nested(std::string_view text, std::size_t at, std::size_t end) {
   std::size_t depth = 0;
@@ -155,17 +155,17 @@ std::size_t skip_nested(std::string_view text, std::size_t at, std::size_t end) 
   return end;
 }
 
-bool is_bracketed(const Stretch& s) {
+bool is_bracketed(const TextRange& s) {
   return s.begin < s.end && is_open(s.text->clean[s.begin]) && s.end - s.begin > 1 &&
          skip_nested(s.text->clean, s.begin, s.end) == s.end && is_close(s.text->clean[s.end - 1]);
 }
 
-bool is_quoted(const Stretch& s) {
+bool is_quoted(const TextRange& s) {
   return s.end - s.begin >= 2 && s.text->clean[s.begin] == '"' && skip_nested(s.text->clean, s.begin, s.end) == s.end &&
          s.text->clean[s.end - 1] == '"';
 }
 
-bool is_block(const Stretch& s) {
+bool is_block(const TextRange& s) {
   if (!is_bracketed(s) || s.text->clean[s.begin] == '(') return false;
   const Inside in = inside(s);
   const std::string_view text = s.text->clean;
@@ -179,7 +179,7 @@ bool is_block(const Stretch& s) {
   return !colon;
 }
 
-Inside inside(const Stretch& bracketed) {
+Inside inside(const TextRange& bracketed) {
   Inside in{bracketed.part(bracketed.begin + 1, bracketed.end - 1), 0};
   if (is_custom_separator(in.body.view())) in.separator = in.body.view()[0], ++in.body.begin;
   return in;
@@ -209,8 +209,8 @@ class Splitter {
   bool is_separator(char c) const {
     return in_.separator ? c == in_.separator : c == '\n' || c == '\r' || c == ',' || c == ';';
   }
-  Stretch piece(std::size_t from, std::size_t to) const { return trim(in_.body.part(from, to)); }
-  void problem(const Stretch& where, std::string message, std::string fix) {
+  TextRange piece(std::size_t from, std::size_t to) const { return trim(in_.body.part(from, to)); }
+  void problem(const TextRange& where, std::string message, std::string fix) {
     problems_.add(Diagnostic{where.where(), std::move(message), std::move(fix)});
   }
   std::size_t value_end(std::size_t from) const {
@@ -231,7 +231,7 @@ class Splitter {
     while (stop < end_ && !is_separator(text_[stop]) && !is_open(text_[stop]) && text_[stop] != '=' &&
            text_[stop] != '"')
       ++stop;
-    const Stretch key = piece(begin, stop);
+    const TextRange key = piece(begin, stop);
     const char c = stop < end_ ? text_[stop] : '\0';
     if (c == '=' && equal_keys(key.view(), "include")) return include_line(key, begin);
     if (c == '(' || c == '"') {
@@ -252,7 +252,7 @@ class Splitter {
     at_ = value_end(stop);
   }
 
-  bool valid_key(const Stretch& key, bool alone) {
+  bool valid_key(const TextRange& key, bool alone) {
     const std::string_view name = key.view();
     if (name.empty()) {
       problem(in_.body.part(at_, at_ + 1), "a setting needs a name before '='", "write key = value");
@@ -268,7 +268,7 @@ class Splitter {
   }
 
   // include= is only seen at the start of a line, where the loader has already read the files.
-  void include_line(const Stretch& key, std::size_t begin) {
+  void include_line(const TextRange& key, std::size_t begin) {
     const bool line_start = begin == 0 || text_[begin - 1] == '\n';
     const std::size_t stop = line_start ? std::min(text_.find('\n', begin), end_) : value_end(begin);
     if (line_start) {
@@ -279,13 +279,13 @@ class Splitter {
     at_ = stop;
   }
 
-  void value(const Stretch& key, std::size_t from) {
+  void value(const TextRange& key, std::size_t from) {
     while (from < end_ && (text_[from] == ' ' || text_[from] == '\t')) ++from;
     // "SGD =" may have its bracket on the next line.
     const std::size_t next = piece(from, end_).begin;
     if (next < end_ && is_open(text_[next])) from = next;
     at_ = value_end(from);
-    const Stretch whole = piece(from, at_);
+    const TextRange whole = piece(from, at_);
     if (whole.begin == whole.end)
       return problem(key, fmt::format("no value given for '{}'", key.view()),
                      fmt::format("write {} = \"\" for an empty text, or remove the setting", key.view()));
@@ -295,8 +295,8 @@ class Splitter {
   }
 
   // A=[x=1][y=2] is A=[x=1] and A=[y=2]; [..]:[..] is an array.
-  void blocks(const Stretch& key, const Stretch& whole) {
-    std::vector<Stretch> groups;
+  void blocks(const TextRange& key, const TextRange& whole) {
+    std::vector<TextRange> groups;
     std::size_t from = whole.begin;
     while (from < whole.end && (text_[from] == '[' || text_[from] == '{')) {
       const std::size_t to = skip_nested(text_, from, whole.end);
@@ -312,7 +312,7 @@ class Splitter {
   }
 
   // "a = 1  b = 2" on one line would silently make b part of a's value.
-  bool second_setting(const Stretch& value) {
+  bool second_setting(const TextRange& value) {
     for (std::size_t i = value.begin; i < value.end;) {
       if (text_[i] == '=' && text_[i - 1] != '=' && (i + 1 == value.end || text_[i + 1] != '=')) {
         std::size_t name_end = i;
@@ -343,15 +343,15 @@ class Splitter {
 
 std::vector<Statement> split_statements(const Inside& in, Problems& problems) { return Splitter(in, problems).run(); }
 
-std::vector<Stretch> split_array(const Stretch& value) {
-  Stretch s = trim(value);
+std::vector<TextRange> split_array(const TextRange& value) {
+  TextRange s = trim(value);
   char separator = ':';
   if (is_bracketed(s) && !is_block(s)) {
     const Inside in = inside(s);
     s = trim(in.body);
     if (in.separator) separator = in.separator;
   }
-  std::vector<Stretch> elements;
+  std::vector<TextRange> elements;
   if (s.begin == s.end) return elements;
   const std::string_view text = s.text->clean;
   std::size_t from = s.begin;

@@ -62,7 +62,7 @@ bool starts_include(std::string_view line) {
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
 
-Stretch trim(Stretch s) {
+TextRange trim(TextRange s) {
   while (s.begin < s.end && is_blank(s.text->clean[s.begin])) ++s.begin;
   while (s.end > s.begin && is_blank(s.text->clean[s.end - 1])) --s.end;
   return s;

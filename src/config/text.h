@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // text.h -- config texts before they are settings: files with comments blanked out, the command line, includes.
-// Blanking keeps every offset, so any stretch of a text can be shown as the user wrote it.
+// Blanking keeps every offset, so any range of a text can be shown as the user wrote it.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +26,17 @@ struct Text {
 };
 
 // A part of a text: [begin, end).
-struct Stretch {
+struct TextRange {
   TextPtr text;
   std::size_t begin = 0, end = 0;
 
   std::string_view view() const { return std::string_view(text->clean).substr(begin, end - begin); }
   SourcePos where() const { return {text->source, begin, end - begin}; }
-  Stretch part(std::size_t from, std::size_t to) const { return {text, from, to}; }
+  TextRange part(std::size_t from, std::size_t to) const { return {text, from, to}; }
 };
 
 bool is_blank(char c);  // blank, tab or line end
-Stretch trim(Stretch);
+TextRange trim(TextRange);
 std::string to_lower(std::string_view);
 bool equal_keys(std::string_view a, std::string_view b);  // keys are case-insensitive
 std::string blank_comments(std::string text);

@@ -91,19 +91,19 @@ double to_number(const Value& v, std::string_view key) {
                     "write a number such as 0.5, 1e-3 or inf");
 }
 
-std::vector<Value> to_elements(const Stretch& whole, std::string_view key, bool numeric) {
-  Stretch s = whole;
+std::vector<Value> to_elements(const TextRange& whole, std::string_view key, bool numeric) {
+  TextRange s = whole;
   if (is_quoted(s)) s = s.part(s.begin + 1, s.end - 1);
   std::vector<Value> values;
-  std::vector<Stretch> elements = split_array(s);
+  std::vector<TextRange> elements = split_array(s);
   if (elements.size() > 1 && trim(elements.back()).view().empty()) elements.pop_back();  // a ':' at the end
-  for (const Stretch& element : elements) {
-    Stretch value = element;
+  for (const TextRange& element : elements) {
+    TextRange value = element;
     std::int64_t count = 1;
     const std::string_view text = element.view();
     const std::size_t star = is_quoted(element) || is_bracketed(element) ? std::string_view::npos : text.rfind('*');
     if (star != std::string_view::npos) {
-      const Stretch times = trim(element.part(element.begin + star + 1, element.end));
+      const TextRange times = trim(element.part(element.begin + star + 1, element.end));
       std::int64_t n = 0;
       if (parse_integer(times.view(), n)) {
         count = n;
@@ -121,8 +121,8 @@ std::vector<Value> to_elements(const Stretch& whole, std::string_view key, bool 
                         "write values with ':' between them, such as 0.5:0.1");
     if (is_bracketed(value) && !numeric && !is_block(value)) {
       const std::vector<Value> inner = to_elements(value, key, numeric);
-      const std::int64_t room = most_elements - static_cast<std::int64_t>(values.size());
-      if (static_cast<std::int64_t>(inner.size()) > room / count)
+      const std::int64_t capacity = most_elements - static_cast<std::int64_t>(values.size());
+      if (static_cast<std::int64_t>(inner.size()) > capacity / count)
         throw ConfigError(value.where(), fmt::format("'{}' has more than {} elements", key, most_elements),
                           "repeat less");
       for (std::int64_t i = 0; i < count; ++i) values.insert(values.end(), inner.begin(), inner.end());

@@ -16,7 +16,7 @@ std::int64_t to_integer(const Value&, std::string_view key);
 double to_number(const Value&, std::string_view key);
 
 // The elements of an array value with x*n repeated; `numeric` insists on n being a count.
-std::vector<Value> to_elements(const Stretch&, std::string_view key, bool numeric);
+std::vector<Value> to_elements(const TextRange&, std::string_view key, bool numeric);
 
 std::string from_number(double);  // shortest text that reads back as the same number
 // a*3:b; for numbers and words without blanks.

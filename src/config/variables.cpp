@@ -18,7 +18,7 @@ struct Use {
 };
 
 // The next $name$ in [from, end); a dollar before anything else means itself.
-std::optional<Use> next_use(const Stretch& s, std::size_t from) {
+std::optional<Use> next_use(const TextRange& s, std::size_t from) {
   const std::string_view text = s.text->clean;
   for (std::size_t i = text.find('$', from); i < s.end; i = text.find('$', i + 1)) {
     if (i + 1 < s.end && text[i + 1] == '$')
@@ -63,7 +63,7 @@ class Chain {
   }
 };
 
-std::string variable_value(const Stretch& s, const Use& use, const Record::State& level) {
+std::string variable_value(const TextRange& s, const Use& use, const Record::State& level) {
   const std::string_view name = use.name(s.text->clean);
   const SourcePos where{s.text->source, use.begin, use.end - use.begin};
   const Record::State* holder = nullptr;
@@ -91,7 +91,7 @@ std::string variable_value(const Stretch& s, const Use& use, const Record::State
 
 // The text as it would be had the user written `replacement` there: places keep their line, and the line that is shown
 // is the one that was read. The original writing stays reachable as origin of values that stand on one line.
-Stretch replaced(const Stretch& s, const std::string& replacement) {
+TextRange replaced(const TextRange& s, const std::string& replacement) {
   const Source& old = *s.text->source;
   auto text = std::make_shared<Text>();
   const auto put = [&](const std::string& from) { return from.substr(0, s.begin) + replacement + from.substr(s.end); };
@@ -107,10 +107,10 @@ Stretch replaced(const Stretch& s, const std::string& replacement) {
 
 }  // namespace
 
-Stretch substitute(const Stretch& raw, const Record::State& level) {
+TextRange substitute(const TextRange& raw, const Record::State& level) {
   constexpr int most_rounds = 50;
   constexpr std::size_t largest_value = 1u << 20;
-  Stretch s = raw;
+  TextRange s = raw;
   for (int round = 0; round < most_rounds; ++round) {
     auto use = next_use(s, s.begin);
     if (!use) {

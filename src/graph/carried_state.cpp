@@ -16,7 +16,7 @@ void CarriedState::shape(std::size_t width, std::size_t depth, std::size_t value
 void CarriedState::know(Backend& backend, std::size_t lanes) {
   const std::size_t before = rows() * width_, after = lanes * depth_ * width_;
   DeviceBuffer larger;
-  float* const to = larger.room(backend, values_ * after);
+  float* const to = larger.reserve(backend, values_ * after);
   for (std::size_t v = 0; v < values_ && before > 0; ++v)
     backend.map(UnaryOp::copy, of_value(v), to + v * after, before);
   columns_ = std::move(larger);
@@ -56,7 +56,8 @@ void CarriedState::send_lists(Backend& backend) {
   static_assert(sizeof(std::int32_t) == sizeof(float));
   taken_up_ = list_.size();
   list_.insert(list_.end(), left_.begin(), left_.end());
-  backend.upload(reinterpret_cast<const float*>(list_.data()), list_there_.room(backend, list_.size()), list_.size());
+  backend.upload(reinterpret_cast<const float*>(list_.data()), list_there_.reserve(backend, list_.size()),
+                 list_.size());
 }
 
 void CarriedState::load(Backend& backend, std::size_t value, std::size_t first, std::size_t count, float* y) const {

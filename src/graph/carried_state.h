@@ -26,7 +26,7 @@ class CarriedState {
   void begin_lists(Backend&, std::span<const Fragment>);
   void take_up(const Fragment&, std::size_t age);
   // Then the new last steps of the lanes, fragment by fragment: which columns of save() they are, for each value. The
-  // oldest step makes room.
+  // oldest step makes place.
   void go_on(const Fragment&);
   void leave(const Fragment&, std::initializer_list<std::size_t> columns);
   void send_lists(Backend&);

@@ -11,9 +11,9 @@
 namespace tutti {
 namespace {
 
-class NoSink : public PieceSink {
+class NoSink : public GradientSink {
  public:
-  void piece_ready(std::size_t) override {}
+  void chunk_ready(std::size_t) override {}
 };
 
 std::vector<std::size_t> chosen(std::size_t size, std::size_t entries, std::mt19937_64& engine) {
@@ -29,11 +29,11 @@ std::vector<std::size_t> chosen(std::size_t size, std::size_t entries, std::mt19
 class Moved {
  public:
   explicit Moved(Network& network) : network_(network) {
-    network.finish();
+    network.synchronize();
     for (const auto& s : network.state()) kept_.emplace_back(s.values.begin(), s.values.end());
   }
   void put_back() {
-    network_.finish();
+    network_.synchronize();
     const auto states = network_.state();
     for (std::size_t i = 0; i < kept_.size(); ++i)
       std::copy(kept_[i].begin(), kept_[i].end(), states[i].values.begin());

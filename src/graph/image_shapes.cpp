@@ -132,7 +132,7 @@ Shape response_normalization_shape(const ShapeCall& c) {
   const double radius = number(c.node, "depthRadius", 0);
   if (!(radius >= 0) || radius != std::floor(radius) || radius > 64)
     c.fail(fmt::format("depthRadius = {} is not a number of channels", radius), "use 0, 1, 2, ... up to 64");
-  constexpr std::size_t most = 2048;  // what the backends have room for
+  constexpr std::size_t most = 2048;  // what the backends take
   if (c.in[0].rank() > 0 && c.in[0].dims.back() > most)
     c.fail(fmt::format("{} has more than {} channels", c.operand(0), most), "channels are the last axis");
   if (!(number(c.node, "bias", 1) > 0) || !(number(c.node, "alpha", 1) >= 0))

@@ -232,17 +232,17 @@ class Inference {
         tentative_(graph.nodes.size()) {}
 
   std::vector<Value> run() {
-    settle();
+    converge();
     if (std::find(tentative_.begin(), tentative_.end(), true) != tentative_.end()) {
       for (const auto index : order_) check_known(index);
       tentative_.assign(tentative_.size(), false);
-      settle();
+      converge();
     }
     return std::move(values_);
   }
 
  private:
-  void settle() {
+  void converge() {
     // A loop needs a walk for each of its delays.
     for (std::size_t walks = 0; walk() && walks < 2 * order_.size() + 4; ++walks) {
     }

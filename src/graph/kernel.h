@@ -55,7 +55,7 @@ struct Instruction {
   std::size_t random_index = 0;  // which of the nodes that draw random numbers
 };
 
-// How many sizes of shares are known at a time, by plans and recordings: whole minibatches and the last one of an
+// How many sizes of shares are known at a time, by plans and captured graphs: whole minibatches and the last one of an
 // epoch, in one part or several; lengths of sequences in some buckets. Those that come again after more others than
 // that are strangers.
 constexpr std::size_t most_shapes = 16;
@@ -63,8 +63,8 @@ constexpr std::size_t most_shapes = 16;
 // How the gradient of an input is delivered: the first writer sets, later ones add.
 enum class Write { none, set, add };
 
-// A piece of a parameter as the kernels see it: [first, first + count) in floats.
-struct PieceRange {
+// A chunk of a parameter as the kernels see it: [first, first + count) in floats.
+struct ChunkRange {
   std::size_t index = 0, first = 0, count = 0;
 };
 
@@ -84,23 +84,23 @@ struct Run {
   std::vector<SparseView> sparse;                // by tensor
   std::shared_ptr<double[]> sums;                // by tensor: criteria in double
   std::vector<std::size_t> columns;              // by dynamic axis
-  std::vector<std::vector<PieceRange>> pieces;   // by tensor; empty for what is not trained
+  std::vector<std::vector<ChunkRange>> chunks;   // by tensor; empty for what is not trained
   std::vector<SequenceTable> sequences;          // by dynamic axis, in programs that work in packed order
-  std::vector<CarriedState> carried;             // by tensor
+  std::vector<CarriedState> states;              // by tensor
   std::span<const Fragment> fragments;           // of the part's sequences; empty when they come whole
   std::vector<std::vector<std::int32_t>> lists;  // by tensor: which columns the result was gathered from
   std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is
   std::vector<std::int32_t> numbers;
   std::vector<float> host, host_result;
-  std::vector<DeviceBuffer> rooms;  // by tensor: memory that follows the number of sequences
-  std::vector<std::byte> told;      // by the kernels, see Kernel::tell
-  DeviceBuffer told_there;          // the same in memory of the backend
-  bool keeps_states = true;         // off: states of truncated sequences stay as they were
+  std::vector<DeviceBuffer> workspaces;  // by tensor: memory that follows the number of sequences
+  std::vector<std::byte> told;           // by the kernels, see Kernel::tell
+  DeviceBuffer told_there;               // the same in memory of the backend
+  bool keeps_states = true;              // off: states of truncated sequences stay as they were
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
   std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
   bool first_part = true, last_part = true;  // of a share that is worked off in parts
   std::uint64_t weights_version = 0;         // Gemm::b_version of what lasts through this step
-  PieceSink* sink = nullptr;
+  GradientSink* sink = nullptr;
   float gradient_scale = 1;  // of the criterion, so that gradients keep clear of the smallest numbers of float16
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
@@ -141,8 +141,8 @@ class Kernel {
   virtual void forward(Run&) const = 0;
   // Writes the gradients of the inputs whose `write` is not none.
   virtual void backward(Run&) const {}
-  // Before forward, which may be repeated from a recording: what changes from step to step though sizes and places do
-  // not. `told_bytes` of it are written, and lie in memory of the backend, where told() points, until the next step.
+  // Before forward, which may be repeated from a captured graph: what changes from step to step though sizes and places
+  // do not. `told_bytes` of it are written, and lie in memory of the backend, where told() points, until the next step.
   virtual void tell(Run&, std::byte*) const {}
   // Asked of what goes step by step: whether the calls follow from the numbers of sequences that go on, step by step.
   virtual bool repeats(const Run&) const { return true; }
@@ -166,14 +166,14 @@ class Kernel {
   std::size_t work_per_column = 0, work_fixed = 0;  // or one of so many floats
   bool last_input_first = false;                    // order in which backward writes
   bool sums_in_double = false;                      // leaves its result in Run::sums as well
-  bool announces = false;  // backward announces the pieces of input 0 itself when `finishes` is set
+  bool announces = false;  // backward announces the chunks of input 0 itself when `finishes` is set
   bool finishes = false;
   bool synchronized = false;                // adds up over the ranks in both directions, also without columns
   std::size_t told_bytes = 0, told_at = 0;  // how many tell() writes; set by the program: where
 
   // Whether the gradient of input k is added to what stands there.
   bool adds(const Run& run, std::size_t k) const {
-    return write[k] == Write::add || (!run.first_part && !run.pieces[code.in[k].tensor].empty());
+    return write[k] == Write::add || (!run.first_part && !run.chunks[code.in[k].tensor].empty());
   }
 
  protected:

@@ -132,13 +132,13 @@ void Program::prepare(Run& run) const {
   const std::size_t tensors = code_.tensors.size();
   run.values.resize(tensors), run.gradients.resize(tensors), run.work.resize(tensors);
   if (!run.sums) run.sums = backend_.make_sums(tensors);
-  run.sparse.resize(tensors), run.pieces.resize(tensors), run.columns.resize(code_.axes.size());
-  run.sequences.resize(code_.axes.size()), run.carried.resize(tensors), run.lists.resize(tensors),
-      run.rooms.resize(tensors);
+  run.sparse.resize(tensors), run.chunks.resize(tensors), run.columns.resize(code_.axes.size());
+  run.sequences.resize(code_.axes.size()), run.states.resize(tensors), run.lists.resize(tensors),
+      run.workspaces.resize(tensors);
   run.samples.resize(code_.axes.size() + 1);
   run.packed = code_.sequential, run.planned_columns = columns_;
   run.told.resize(told_);
-  if (told_ > 0) run.told_there.room(backend_, told_ / sizeof(float));
+  if (told_ > 0) run.told_there.reserve(backend_, told_ / sizeof(float));
   if (!block_) return;
   for (std::size_t t = 0; t < tensors; ++t) {
     if (value_buffer_[t] != none) run.values[t] = block_ + buffers_[value_buffer_[t]].offset;

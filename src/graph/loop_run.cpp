@@ -74,7 +74,7 @@ void LoopRun::forward(Run& run, const std::vector<std::unique_ptr<Kernel>>& kern
 
 void LoopRun::backward(Run& run, const std::vector<std::unique_ptr<Kernel>>& kernels) const {
   for (const auto& o : cleared)
-    if (run.first_part || run.pieces[o.tensor].empty()) run.backend.fill(0, run.gradient(o), run.count(o));
+    if (run.first_part || run.chunks[o.tensor].empty()) run.backend.fill(0, run.gradient(o), run.count(o));
   const std::size_t steps = run.sequences[loop_.axis].steps();
   Position position(*this, run);
   for (std::size_t s = 0; s < steps; ++s) {

@@ -17,7 +17,7 @@ using graph::is_statistic;
 bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
 
 // Whole runs of `unit` floats and whole columns, about two megabytes each and nearly equal.
-std::vector<Piece> cut(std::size_t slice, const Slice& s, std::size_t unit) {
+std::vector<GradientChunk> cut(std::size_t slice, const Slice& s, std::size_t unit) {
   constexpr std::size_t target = std::size_t{1} << 19;
   const std::size_t size = s.size();
   std::size_t columns = s.columns;
@@ -28,10 +28,10 @@ std::vector<Piece> cut(std::size_t slice, const Slice& s, std::size_t unit) {
     const std::size_t step = least < 16 && s.columns >= 16 * wanted ? least * 16 : least;
     columns = (even + step - 1) / step * step;
   }
-  std::vector<Piece> pieces;
+  std::vector<GradientChunk> chunks;
   for (std::size_t first = 0; first < s.columns; first += columns)
-    pieces.push_back({slice, first, std::min(columns, s.columns - first)});
-  return pieces;
+    chunks.push_back({slice, first, std::min(columns, s.columns - first)});
+  return chunks;
 }
 
 }  // namespace
@@ -50,8 +50,8 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
                                         .winograd = options.winograd,
                                         .image_layouts = options.image_layouts,
                                         .half_values = options.half_values});
-    if (auto* recorder = dynamic_cast<Recorder*>(backend.get()); recorder && options.repeat_steps)
-      training->repeater.use(*recorder);
+    if (auto* capture = dynamic_cast<GraphCapture*>(backend.get()); capture && options.repeat_steps)
+      training->replay.use(*capture);
     lay_out_parameters();
   }
   lay_out_state();
@@ -138,10 +138,10 @@ void Network::Impl::lay_out_parameters() {
     s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
     s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
     if (!options.regularize_normalization && normalizes(index)) s.regularization_multiplier = 0;
-    s.sparse_gradient = ready.sparse, s.lines_are_rows = ready.lines_are_rows;
+    s.sparse_gradient = ready.sparse, s.sparse_by_row = ready.sparse_by_row;
     slice_of[index] = parameters.slices.size();
-    const auto pieces = cut(parameters.slices.size(), s, ready.unit);
-    parameters.pieces.insert(parameters.pieces.end(), pieces.begin(), pieces.end());
+    const auto chunks = cut(parameters.slices.size(), s, ready.unit);
+    parameters.chunks.insert(parameters.chunks.end(), chunks.begin(), chunks.end());
     size += (s.size() + 15) / 16 * 16;
     parameters.slices.push_back(std::move(s));
   }
@@ -149,20 +149,20 @@ void Network::Impl::lay_out_parameters() {
     parameters.weights = FloatBuffer(size, backend->shared_memory());
     parameters.gradients = FloatBuffer(size, backend->shared_memory());
   } catch (const Error& e) {
-    say_largest_parameter(e.what());
+    throw_with_largest_parameter(e.what());
   }
-  training->run.pieces.resize(program.code().tensors.size());
-  for (std::size_t p = 0; p < parameters.pieces.size(); ++p) {
-    const Piece& piece = parameters.pieces[p];
-    const std::size_t rows = parameters.slices[piece.slice].rows;
-    training->run.pieces[program.ready()[piece.slice].tensor].push_back(
-        {p, piece.first_column * rows, piece.columns * rows});
+  training->run.chunks.resize(program.code().tensors.size());
+  for (std::size_t p = 0; p < parameters.chunks.size(); ++p) {
+    const GradientChunk& chunk = parameters.chunks[p];
+    const std::size_t rows = parameters.slices[chunk.slice].rows;
+    training->run.chunks[program.ready()[chunk.slice].tensor].push_back(
+        {p, chunk.first_column * rows, chunk.columns * rows});
   }
   find_sparse_sources();
 }
 
 // Parameters are more than memory holds: at the place of the largest.
-void Network::Impl::say_largest_parameter(const std::string& what) const {
+void Network::Impl::throw_with_largest_parameter(const std::string& what) const {
   const auto largest = std::max_element(parameters.slices.begin(), parameters.slices.end(),
                                         [](const Slice& a, const Slice& b) { return a.size() < b.size(); });
   const auto& node = *std::find_if(graph.nodes.begin(), graph.nodes.end(),
@@ -174,7 +174,7 @@ void Network::Impl::say_largest_parameter(const std::string& what) const {
 
 void Network::Impl::find_sparse_sources() {
   const auto& program = training->program;
-  std::vector<graph::TouchedLines::Source> sources;
+  std::vector<graph::SparseRows::Source> sources;
   for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
     if (!parameters.slices[s].sparse_gradient) continue;
     const auto& ready = program.ready()[s];
@@ -220,22 +220,22 @@ Network::~Network() = default;
 
 const graph::Graph& Network::graph() const { return impl_->graph; }
 Parameters& Network::parameters() {
-  finish();
+  synchronize();
   return impl_->parameters;
 }
-void Network::finish() { impl_->backend->finish(); }
-void Network::lead() { impl_->backend->lead(); }
+void Network::synchronize() { impl_->backend->synchronize(); }
+void Network::make_current() { impl_->backend->make_current(); }
 
 std::vector<Network::State> Network::state() {
   std::vector<State> all;
-  finish();
+  synchronize();
   for (auto& s : impl_->stored) all.push_back({s.name, s.shape, s.values.span()});
   return all;
 }
 
 void Network::initialize_parameters() {
   Impl& m = *impl_;
-  finish();
+  synchronize();
   for (auto& s : m.stored) std::fill(s.values.span().begin(), s.values.span().end(), 0.0f);
   for (const auto index : m.order) {
     if (!is_parameter(m.graph.nodes[index])) continue;
@@ -370,10 +370,10 @@ std::string Network::describe() const {
   std::string text = fmt::format(
       "backend: {}; {} operations, {} with gradient, {} fused into the product before them; {:.1f} MB for values and "
       "gradients of "
-      "{} samples; {} parameters in {} pieces",
+      "{} samples; {} parameters in {} chunks",
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
       static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
-      m.parameters.slices.size(), m.parameters.pieces.size());
+      m.parameters.slices.size(), m.parameters.chunks.size());
   if (images) text += fmt::format("; {} changes of image format", program.code().reorders);
   if (half_images) text += ", images in 16 bits";
   if (half_layers) text += "; between dense layers 16 bits";

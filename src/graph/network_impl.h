@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "graph/late_results.h"
+#include "graph/deferred_results.h"
 #include "graph/packed_inputs.h"
 #include "graph/program.h"
-#include "graph/touched.h"
+#include "graph/sparse_rows.h"
 #include "tutti/network.h"
 
 namespace tutti {
@@ -31,7 +31,7 @@ struct Executable {
   Executable(const graph::Graph& graph, const std::vector<graph::Value>& values, const std::vector<std::size_t>& roots,
              Backend& backend, const graph::Program::Options& options)
       : program(graph, values, roots, backend, options), run(backend), roots(roots) {}
-  // Room for this many columns; the run is told where everything lies now.
+  // Workspace for this many columns; the run is told where everything lies now.
   void plan(std::size_t columns) {
     program.plan(columns);
     program.prepare(run);
@@ -43,7 +43,7 @@ struct Executable {
   }
   graph::Program program;
   graph::Run run;
-  graph::Repeater repeater;
+  graph::SegmentReplay replay;
   std::vector<std::size_t> roots;
   std::vector<DeviceBuffer> dense;       // by tensor: streams uploaded, sparse ones that are read as dense values
   graph::PackedInputs packed;            // of programs that work in packed order
@@ -72,7 +72,7 @@ struct Network::Impl {
   std::vector<std::size_t> evaluations;
 
   Parameters parameters;
-  graph::TouchedLines touched;
+  graph::SparseRows touched;
   struct Stored {
     std::size_t node;
     FloatBuffer values;
@@ -87,8 +87,8 @@ struct Network::Impl {
   bool divides_gradients = true;  // before they are announced
   std::shared_ptr<double[]> gradient_sum;
   std::unique_ptr<Executable> training, evaluation, output, statistics;
-  std::optional<graph::LateResults> late;  // of training
-  std::int64_t told_minibatch = 0;
+  std::optional<graph::DeferredResults> deferred;  // of training
+  std::int64_t measured_minibatch = 0;
   NetworkMode mode;
   bool keeps_states = true;
   std::vector<StreamInfo> streams;
@@ -109,7 +109,7 @@ struct Network::Impl {
   void lay_out_parameters();
   void lay_out_state();
   bool normalizes(std::size_t parameter) const;
-  [[noreturn]] void say_largest_parameter(const std::string& what) const;
+  [[noreturn]] void throw_with_largest_parameter(const std::string& what) const;
   void find_sparse_sources();
   std::unique_ptr<Executable> make(const std::vector<std::size_t>& roots, const graph::Program::Options& options);
   std::vector<std::size_t> criterion_roots() const;
@@ -131,14 +131,14 @@ struct Network::Impl {
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds what the roots of `e` say about a part: the one that has just been run, or one whose sums have been kept.
-  void tally(Executable& e, Tally& t) const { tally(e, e.run.columns, e.run.sums.get(), t); }
-  void tally(Executable& e, std::span<const std::size_t> columns, const double* sums, Tally&) const;
+  void metrics(Executable& e, StepMetrics& t) const { metrics(e, e.run.columns, e.run.sums.get(), t); }
+  void metrics(Executable& e, std::span<const std::size_t> columns, const double* sums, StepMetrics&) const;
   double total(Executable& e, std::size_t node, const double* sums) const;
-  bool can_tell_late() const;
+  bool can_defer_metrics() const;
   void keep_results(Executable& e);
-  void tell_earliest(Tally&);
-  // Values of the backend where the host can read them: the same, or a copy in `room`.
-  std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& room) const;
+  void finish_earliest(StepMetrics&);
+  // Values of the backend where the host can read them: the same, or a copy in `workspace`.
+  std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& workspace) const;
   [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);
 };
 

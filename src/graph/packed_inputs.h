@@ -13,7 +13,7 @@ namespace tutti::graph {
 
 class PackedInputs {
  public:
-  // `stream` is memory of the backend; `planned` columns have room at once. The stream's own pointer where the order is
+  // `stream` is memory of the backend; `planned` columns fit at once. The stream's own pointer where the order is
   // the same.
   const float* dense(Backend& backend, const SequenceTable& table, std::size_t tensor, const float* stream,
                      std::size_t elements, std::size_t planned);

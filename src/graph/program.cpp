@@ -52,7 +52,7 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
   flow_gradients();
   for (const auto& kernel : kernels_) kernel->connect(kernels_);
   find_ready();
-  find_stretches();
+  find_segments();
   plan_lifetimes();
 }
 
@@ -199,8 +199,8 @@ std::size_t Program::end_of(std::size_t kernel) const {
   return loop_of_[kernel] == none ? kernel : loops_[loop_of_[kernel]].last() - 1;
 }
 
-// Pieces of a weight must be whole rows of every product that it takes part in.
-std::size_t Program::piece_unit(std::size_t tensor) const {
+// Chunks of a weight must be whole rows of every product that it takes part in.
+std::size_t Program::chunk_unit(std::size_t tensor) const {
   std::size_t unit = 1;
   for (const auto i : active_) {
     const Kernel& kernel = *kernels_[i];
@@ -215,16 +215,16 @@ std::size_t Program::piece_unit(std::size_t tensor) const {
 }
 
 // Which lines of its weight (as a matrix of the first axis by all others) a product with a sparse input touches.
-std::optional<Program::Ready> Program::touched_lines(const Instruction& i) {
+std::optional<Program::Ready> Program::sparse_row_list(const Instruction& i) {
   if (!i.reads_sparse) return {};
   const Operand& weight = i.in[0];
   Ready ready{weight.tensor, 0, true, i.operation == "TransposeTimes", 1};
-  if (ready.lines_are_rows) return ready;
+  if (ready.sparse_by_row) return ready;
   const std::size_t rows = std::max<std::size_t>(weight.shape[0], 1), out = weight.elements / i.in[1].elements;
   if (out % rows == 0)
     ready.lines = out / rows;
   else if (out == 1 && rows == weight.elements)  // a vector: its elements are rows
-    ready.lines_are_rows = true;
+    ready.sparse_by_row = true;
   else
     return {};
   return ready;
@@ -248,10 +248,10 @@ std::vector<std::optional<Program::Ready>> Program::find_sparse() {
     for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
       const std::size_t t = kernel.code.in[k].tensor;
       if (kernel.write[k] == Write::none || !code_.tensors[t].trained) continue;
-      const auto lines = k == 0 ? touched_lines(kernel.code) : std::nullopt;
+      const auto lines = k == 0 ? sparse_row_list(kernel.code) : std::nullopt;
       const bool same =
           lines &&
-          (!sparse[t] || (sparse[t]->lines_are_rows == lines->lines_are_rows && sparse[t]->lines == lines->lines));
+          (!sparse[t] || (sparse[t]->sparse_by_row == lines->sparse_by_row && sparse[t]->lines == lines->lines));
       if (same)
         sparse[t] = lines;
       else
@@ -276,7 +276,7 @@ void Program::find_ready() {
       if (kernels_[i]->write[k] == Write::none || !code_.tensors[t].trained) continue;
       last[t] = i;
     }
-  const auto add = [&](std::size_t t) { ready_.push_back(sparse[t] ? *sparse[t] : Ready{t, piece_unit(t)}); };
+  const auto add = [&](std::size_t t) { ready_.push_back(sparse[t] ? *sparse[t] : Ready{t, chunk_unit(t)}); };
   for (const auto i : active_) {
     const Kernel& kernel = *kernels_[i];
     for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
@@ -297,9 +297,9 @@ void Program::find_ready() {
       if (code_.tensors[t].trained && last[t] == none) add(t);
 }
 
-void Program::forward(Run& run, Repeater* repeater) const {
-  for (std::size_t n = 0; n < forward_stretches_.size(); ++n) {
-    const Stretch& s = forward_stretches_[n];
+void Program::forward(Run& run, SegmentReplay* replay) const {
+  for (std::size_t n = 0; n < forward_segments_.size(); ++n) {
+    const Segment& s = forward_segments_[n];
     if (!s.repeats) {
       for (std::size_t i = s.first; i < s.last; ++i) {
         tell(run, i, end_of(i) + 1);
@@ -311,7 +311,10 @@ void Program::forward(Run& run, Repeater* repeater) const {
     const auto work = [&] {
       for (std::size_t i = s.first; i < s.last; ++i) i = forward_one(run, i);
     };
-    repeater&& repeats(run, s) ? repeater->run(n, run, work) : work();
+    if (replay && repeats(run, s))
+      replay->run(n, run, work);
+    else
+      work();
   }
 }
 
@@ -338,7 +341,7 @@ std::size_t Program::forward_one(Run& run, std::size_t i) const {
 
 std::string Program::first_not_finite(Run& run) const {
   std::vector<float> host;
-  DeviceBuffer room;
+  DeviceBuffer workspace;
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     tell(run, i, end_of(i) + 1);
     const std::size_t last = forward_one(run, i);
@@ -350,8 +353,8 @@ std::string Program::first_not_finite(Run& run) const {
       if (out.element != Element::float32) {
         // The order of the values does not matter here.
         const ImageExtent from{1, 1, host.size(), out.format, out.element}, to{1, 1, host.size()};
-        run.backend.images().reorder(from, to, values, room.room(run.backend, host.size()), false);
-        values = room.data();
+        run.backend.images().reorder(from, to, values, workspace.reserve(run.backend, host.size()), false);
+        values = workspace.data();
       }
       run.backend.download(values, host.data(), host.size());
       if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); }))
@@ -368,15 +371,15 @@ void Program::backward_one(Run& run, const Kernel& kernel) const {
     return kernel.backward(run);
   for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
     const Operand& in = kernel.code.in[k];
-    const bool keeps = !run.first_part && !run.pieces[in.tensor].empty();
+    const bool keeps = !run.first_part && !run.chunks[in.tensor].empty();
     if (kernel.write[k] == Write::set && !keeps) run.backend.fill(0, run.gradient(in), run.rows(in) * in.floats());
   }
   if (kernel.finishes && run.last_part && run.sink)
-    for (const auto& piece : run.pieces[kernel.code.in[0].tensor]) run.sink->piece_ready(piece.index);
+    for (const auto& chunk : run.chunks[kernel.code.in[0].tensor]) run.sink->chunk_ready(chunk.index);
 }
 
-void Program::backward_stretch(Run& run, const Stretch& s) const {
-  std::size_t done = none;  // the loop that has run; no stretch cuts one
+void Program::backward_segment(Run& run, const Segment& s) const {
+  std::size_t done = none;  // the loop that has run; no segment cuts one
   for (std::size_t n = s.first; n < s.last; ++n) {
     const std::size_t i = active_[n];
     if (loop_of_[i] == none) {
@@ -388,30 +391,33 @@ void Program::backward_stretch(Run& run, const Stretch& s) const {
     if (!run.last_part || !run.sink) continue;
     for (const auto tensor : completes_[i])
       if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor))
-        for (const auto& piece : run.pieces[tensor]) run.sink->piece_ready(piece.index);
+        for (const auto& chunk : run.chunks[tensor]) run.sink->chunk_ready(chunk.index);
   }
 }
 
-void Program::backward(Run& run, Repeater* repeater) const {
+void Program::backward(Run& run, SegmentReplay* replay) const {
   if (!code_.tensors[criterion_->tensor].trained)
     run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
-  for (std::size_t n = 0; n < backward_stretches_.size(); ++n) {
-    const Stretch& s = backward_stretches_[n];
-    const auto work = [&] { backward_stretch(run, s); };
-    repeater&& repeats(run, s) ? repeater->run(forward_stretches_.size() + n, run, work) : work();
+  for (std::size_t n = 0; n < backward_segments_.size(); ++n) {
+    const Segment& s = backward_segments_[n];
+    const auto work = [&] { backward_segment(run, s); };
+    if (replay && repeats(run, s))
+      replay->run(forward_segments_.size() + n, run, work);
+    else
+      work();
   }
   std::size_t flowing = 0;
   for (const auto& tensors : completes_) flowing += tensors.size();
   for (std::size_t r = flowing; r < ready_.size(); ++r) {
     run.backend.fill(0, run.gradients[ready_[r].tensor], code_.tensors[ready_[r].tensor].elements);
     if (!run.last_part || !run.sink) continue;
-    for (const auto& piece : run.pieces[ready_[r].tensor]) run.sink->piece_ready(piece.index);
+    for (const auto& chunk : run.chunks[ready_[r].tensor]) run.sink->chunk_ready(chunk.index);
   }
 }
 
 void Program::announce_all(const Run& run) const {
   for (const auto& parameter : ready_)
-    for (const auto& piece : run.pieces[parameter.tensor]) run.sink->piece_ready(piece.index);
+    for (const auto& chunk : run.chunks[parameter.tensor]) run.sink->chunk_ready(chunk.index);
 }
 
 }  // namespace tutti::graph

@@ -11,7 +11,7 @@
 #include "graph/loop_run.h"
 #include "graph/lower.h"
 #include "graph/memory_plan.h"
-#include "graph/repeater.h"
+#include "graph/segment_replay.h"
 
 namespace tutti::graph {
 
@@ -28,18 +28,18 @@ class Program {
   ~Program();
   Program(const Program&) = delete;
 
-  // Makes room for this many columns; does nothing when there is room already.
+  // makes place for this many columns; does nothing where there is enough.
   void plan(std::size_t columns);
   std::size_t planned_columns() const { return columns_; }
   std::size_t memory() const { return memory_; }  // floats
 
-  // With a repeater: stretches that it has recorded are repeated; begin() of it comes before forward.
-  void forward(Run& run, Repeater* repeater = nullptr) const;
+  // With a replay: segments that it has captured are repeated; begin() of it comes before forward.
+  void forward(Run& run, SegmentReplay* replay = nullptr) const;
   // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
   // none.
   std::string first_not_finite(Run& run) const;
-  // Announces the pieces of parameters as they become complete, in the last part of a share.
-  void backward(Run& run, Repeater* repeater = nullptr) const;
+  // Announces the chunks of parameters as they become complete, in the last part of a share.
+  void backward(Run& run, SegmentReplay* replay = nullptr) const;
   // Lets a rank without columns take part in the sums of synchronized kernels.
   void join_forward(Run& run) const;
   void join_backward(Run& run) const;
@@ -51,9 +51,9 @@ class Program {
   // Trained parameters in the order in which their gradients become complete.
   struct Ready {
     std::size_t tensor = 0;
-    std::size_t unit = 0;  // whole runs of this many floats make a piece, 0 = the parameter cannot be cut
+    std::size_t unit = 0;  // whole runs of this many floats make a chunk, 0 = the parameter cannot be cut
     // All its gradients come from sparse inputs, each index of which touches `lines` columns (or rows) in a row.
-    bool sparse = false, lines_are_rows = false;
+    bool sparse = false, sparse_by_row = false;
     std::size_t lines = 1;
   };
   const std::vector<Ready>& ready() const { return ready_; }
@@ -69,15 +69,15 @@ class Program {
 
  private:
   // Kernels [first, last), or as many of active_, that may be repeated as one or have to be told one by one.
-  struct Stretch {
+  struct Segment {
     std::size_t first = 0, last = 0;
     bool repeats = false;
     std::vector<std::size_t> asked;  // kernels that go step by step, so that it depends on the sequences
   };
   bool on_given_axes(const Instruction&) const;
   bool repeats(std::size_t kernel) const;
-  bool repeats(const Run&, const Stretch&) const;
-  void find_stretches();
+  bool repeats(const Run&, const Segment&) const;
+  void find_segments();
   void flow_gradients();
   void find_ready();
   void make_kernels();
@@ -89,12 +89,12 @@ class Program {
   void place_gradients();
   void tell(Run& run, std::size_t first, std::size_t last) const;
   std::size_t forward_one(Run& run, std::size_t i) const;
-  void backward_stretch(Run& run, const Stretch&) const;
+  void backward_segment(Run& run, const Segment&) const;
   void backward_one(Run& run, const Kernel& kernel) const;
   std::size_t begin_of(std::size_t kernel) const;
   std::size_t end_of(std::size_t kernel) const;
-  std::size_t piece_unit(std::size_t tensor) const;
-  static std::optional<Ready> touched_lines(const Instruction&);
+  std::size_t chunk_unit(std::size_t tensor) const;
+  static std::optional<Ready> sparse_row_list(const Instruction&);
   std::vector<std::optional<Ready>> find_sparse();
   bool sums_over_samples(const Graph& graph, std::size_t node, const std::vector<Value>& values) const;
 
@@ -109,7 +109,7 @@ class Program {
   std::optional<Operand> criterion_;
   std::vector<bool> needs_gradient_;  // by tensor
   std::vector<std::size_t> active_;   // instructions that take part in backward, last first
-  std::vector<Stretch> forward_stretches_, backward_stretches_;
+  std::vector<Segment> forward_segments_, backward_segments_;
   std::vector<std::vector<std::size_t>> completes_;  // by instruction: trained tensors complete after it
   std::vector<Ready> ready_;
   std::vector<std::size_t> dense_inputs_;

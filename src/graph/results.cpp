@@ -21,11 +21,12 @@ std::size_t default_axis(const graph::Lowered& code) {
 
 }  // namespace
 
-std::span<const float> Network::Impl::on_host(const float* values, std::size_t count, std::vector<float>& room) const {
+std::span<const float> Network::Impl::on_host(const float* values, std::size_t count,
+                                              std::vector<float>& workspace) const {
   if (backend->is_host()) return {values, count};
-  room.resize(count);
-  backend->download(values, room.data(), count);
-  return room;
+  workspace.resize(count);
+  backend->download(values, workspace.data(), count);
+  return workspace;
 }
 
 double Network::Impl::total(Executable& e, std::size_t node, const double* sums) const {
@@ -37,7 +38,8 @@ double Network::Impl::total(Executable& e, std::size_t node, const double* sums)
 }
 
 // Values with a sample axis count their own samples, all others those of the default axis.
-void Network::Impl::tally(Executable& e, std::span<const std::size_t> columns, const double* sums, Tally& t) const {
+void Network::Impl::metrics(Executable& e, std::span<const std::size_t> columns, const double* sums,
+                            StepMetrics& t) const {
   const auto& code = e.program.code();
   const double samples = static_cast<double>(code.axes.empty() ? 0 : columns[default_axis(code)]);
   const auto count = [&](std::size_t node) {
@@ -55,7 +57,7 @@ void Network::Impl::tally(Executable& e, std::span<const std::size_t> columns, c
 }
 
 // Only sums that a device keeps in double can be looked at when the next step has begun.
-bool Network::Impl::can_tell_late() const {
+bool Network::Impl::can_defer_metrics() const {
   if (backend->is_host() || !criterion || !training) return false;
   const auto kept = [&](std::size_t node) {
     const auto& program = training->program;
@@ -66,64 +68,64 @@ bool Network::Impl::can_tell_late() const {
 
 void Network::Impl::keep_results(Executable& e) {
   const auto& code = e.program.code();
-  late->keep(*backend, e.run.columns, e.run.sums.get(), code.tensors.size(), code.of_node.at(*criterion).tensor);
+  deferred->keep(*backend, e.run.columns, e.run.sums.get(), code.tensors.size(), code.of_node.at(*criterion).tensor);
 }
 
-void Network::Impl::tell_earliest(Tally& tally) {
-  const graph::LateResults::Step& step = late->earliest();
-  backend->wait_for(step.mark);
+void Network::Impl::finish_earliest(StepMetrics& metrics) {
+  const graph::DeferredResults::Step& step = deferred->earliest();
+  backend->synchronize(step.event);
   for (std::size_t p = 0; p < step.used; ++p)
-    this->tally(*training, step.parts[p].columns, step.parts[p].sums.get(), tally);
-  told_minibatch = step.minibatch;
+    this->metrics(*training, step.parts[p].columns, step.parts[p].sums.get(), metrics);
+  measured_minibatch = step.minibatch;
   const std::int64_t position = step.position;
-  late->drop_earliest();
-  if (std::isnan(tally.criterion))
-    throw LateNumericError(
-        position, told_minibatch,
+  deferred->drop_earliest();
+  if (std::isnan(metrics.criterion))
+    throw DeferredNumericError(
+        position, measured_minibatch,
         fmt::format("The training criterion '{}' is not a number (NAN)", graph.nodes[*criterion].name));
 }
 
-bool Network::tell_late(bool on) {
+bool Network::defer_metrics(bool on) {
   Impl& m = *impl_;
-  assert(!m.late || m.late->empty());
-  m.late.reset();
-  if (!on || !m.can_tell_late()) return false;
-  m.late.emplace();
+  assert(!m.deferred || m.deferred->empty());
+  m.deferred.reset();
+  if (!on || !m.can_defer_metrics()) return false;
+  m.deferred.emplace();
   m.backend->let_weights_change();
   return true;
 }
 
-std::optional<Tally> Network::take_late() {
+std::optional<StepMetrics> Network::next_deferred_metrics() {
   Impl& m = *impl_;
-  if (!m.late || m.late->empty()) return {};
-  Tally tally;
-  tally.evaluations.resize(m.evaluations.size());
-  m.tell_earliest(tally);
-  return tally;
+  if (!m.deferred || m.deferred->empty()) return {};
+  StepMetrics metrics;
+  metrics.evaluations.resize(m.evaluations.size());
+  m.finish_earliest(metrics);
+  return metrics;
 }
 
-std::int64_t Network::told_minibatch() const { return impl_->told_minibatch; }
+std::int64_t Network::measured_minibatch() const { return impl_->measured_minibatch; }
 
 void Network::explain_nan(const Batch& batch) {
   Impl& m = *impl_;
   Executable& e = *m.training;
-  m.backend->finish();
+  m.backend->synchronize();
   e.sent = {};
   for (const Part& part : m.parts(e, batch)) {
     m.attach(e, batch, part);
     e.program.forward(e.run);
-    m.backend->finish();
-    Tally tally;
-    tally.evaluations.resize(m.evaluations.size());
-    m.tally(e, tally);
-    if (std::isnan(tally.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
+    m.backend->synchronize();
+    StepMetrics metrics;
+    metrics.evaluations.resize(m.evaluations.size());
+    m.metrics(e, metrics);
+    if (std::isnan(metrics.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
   }
 }
 
 // The criterion is not a number: look again, slowly, for the first culprit.
 void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
-  backend->finish();
-  std::vector<float> room;
+  backend->synchronize();
+  std::vector<float> workspace;
   const auto finite = [](std::span<const float> v) {
     return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
   };
@@ -139,7 +141,7 @@ void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const P
   const auto& tensors = e.program.code().tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].kind != Tensor::Kind::input || !e.run.values[t]) continue;
-    if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, room)))
+    if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, workspace)))
       fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
   }
   const std::string node = e.program.first_not_finite(e.run);

@@ -25,10 +25,10 @@ void Run::number_samples(const Operand& o) {
     s.columns.assign(1, position);
   else if (packed)
     number_packed(axis, s.columns);
-  // Room for as many as are planned, so that the place stays the same from step to step.
+  // Workspace for as many as are planned, so that the place stays the same from step to step.
   const std::size_t most = std::max(s.columns.size(), planned_columns);
-  float* room = s.there.room(backend, most * sizeof(std::int64_t) / sizeof(float));
-  backend.upload(reinterpret_cast<const float*>(s.columns.data()), room,
+  float* workspace = s.there.reserve(backend, most * sizeof(std::int64_t) / sizeof(float));
+  backend.upload(reinterpret_cast<const float*>(s.columns.data()), workspace,
                  s.columns.size() * sizeof(std::int64_t) / sizeof(float));
 }
 

@@ -39,35 +39,36 @@ std::int64_t position_of(const Batch& batch, std::size_t sequence) {
 
 bool counts_sequences(const graph::Lowered& code) { return code.axes.size() > 1 || code.sequential; }
 
-// Stands between the program and whoever takes the pieces.
-class Announcer : public PieceSink {
+// Stands between the program and whoever takes the chunks.
+class Announcer : public GradientSink {
  public:
-  Announcer(PieceSink& to, Backend& backend, std::function<void()> first) : to_(to), backend_(backend), first_(first) {}
+  Announcer(GradientSink& to, Backend& backend, std::function<void()> first)
+      : to_(to), backend_(backend), first_(first) {}
   bool follows_device() const override { return to_.follows_device(); }
-  // Pieces are multiplied by a number before they are announced.
+  // Chunks are multiplied by a number before they are announced.
   void unscale(Parameters& parameters, float by) { parameters_ = &parameters, by_ = by; }
-  void piece_ready(std::size_t piece) override {
-    prepare(std::span(&piece, 1));
-    to_.piece_ready(piece);
+  void chunk_ready(std::size_t chunk) override {
+    prepare(std::span(&chunk, 1));
+    to_.chunk_ready(chunk);
   }
-  void pieces_ready(std::span<const std::size_t> pieces) override {
-    prepare(pieces);
-    to_.pieces_ready(pieces);
+  void chunks_ready(std::span<const std::size_t> chunks) override {
+    prepare(chunks);
+    to_.chunks_ready(chunks);
   }
 
  private:
-  void prepare(std::span<const std::size_t> pieces) {
+  void prepare(std::span<const std::size_t> chunks) {
     if (first_) std::exchange(first_, nullptr)();
-    if (parameters_) unscale(parameters_->pieces[pieces.front()], parameters_->pieces[pieces.back()]);
-    if (!to_.follows_device()) backend_.finish();
+    if (parameters_) unscale(parameters_->chunks[chunks.front()], parameters_->chunks[chunks.back()]);
+    if (!to_.follows_device()) backend_.synchronize();
   }
-  // Pieces lie in the order in which they are announced.
-  void unscale(const Piece& first, const Piece& last) {
+  // Chunks lie in the order in which they are announced.
+  void unscale(const GradientChunk& first, const GradientChunk& last) {
     const std::size_t begin = parameters_->offset(first), end = parameters_->offset(last) + parameters_->count(last);
     backend_.scale(by_, parameters_->gradients.data() + begin, end - begin, nullptr);
   }
 
-  PieceSink& to_;
+  GradientSink& to_;
   Backend& backend_;
   std::function<void()> first_;
   Parameters* parameters_ = nullptr;
@@ -95,18 +96,18 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
     total = size, first = &t;
   }
   if (total == none) total = 0;
-  // Not the room that there is: it has grown with the longest sequence so far, which a resumed run may not have seen.
-  const std::size_t room = e.part_columns;
+  // Not the present capacity: it has grown with the longest sequence so far, which a resumed run may not have seen.
+  const std::size_t capacity = e.part_columns;
   auto& parts = e.parts;
   parts.clear();
   if (total == 0) return parts;
-  if (room == 0 || !e.program.additive() || (!by_sequence && total <= room)) {
+  if (capacity == 0 || !e.program.additive() || (!by_sequence && total <= capacity)) {
     parts.push_back({0, total});
     return parts;
   }
   if (!by_sequence) {
     // Nearly equal parts: a tiny last one would run badly.
-    const std::size_t count = (total + room - 1) / room;
+    const std::size_t count = (total + capacity - 1) / capacity;
     for (std::size_t p = 0; p < count; ++p) parts.push_back({total * p / count, total * (p + 1) / count});
     return parts;
   }
@@ -120,7 +121,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
     return width;
   };
   for (std::size_t s = 0; s < total; ++s) {
-    if (!parts.empty() && widest({parts.back().first, s + 1}) <= room)
+    if (!parts.empty() && widest({parts.back().first, s + 1}) <= capacity)
       parts.back().last = s + 1;
     else
       parts.push_back({s, s + 1});
@@ -155,9 +156,9 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   if (sequential) e.run.sparse[tensor] = e.packed.sparse(e.run.sequences[t.axis], tensor, e.run.sparse[tensor]);
   const auto& dense = e.program.dense_inputs();
   if (!std::binary_search(dense.begin(), dense.end(), tensor)) return;
-  float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * t.elements);
-  backend->densify(e.run.sparse[tensor], t.elements, room);
-  e.run.values[tensor] = room;
+  float* workspace = e.dense[tensor].reserve(*backend, std::max(count, e.program.planned_columns()) * t.elements);
+  backend->densify(e.run.sparse[tensor], t.elements, workspace);
+  e.run.values[tensor] = workspace;
 }
 
 // Where the samples of the epoch stand that this part is of, for what is drawn at random.
@@ -193,9 +194,9 @@ const float* Network::Impl::at_backend(Executable& e, std::size_t tensor, const 
   const std::size_t elements = e.program.code().tensors[tensor].elements, count = c.last - c.first;
   const float* values = stream.dense.data() + c.first * elements;
   if (backend->is_host()) return values;
-  float* room = e.dense[tensor].room(*backend, std::max(count, e.program.planned_columns()) * elements);
-  if (!there) backend->upload(values, room, count * elements);
-  return room;
+  float* workspace = e.dense[tensor].reserve(*backend, std::max(count, e.program.planned_columns()) * elements);
+  if (!there) backend->upload(values, workspace, count * elements);
+  return workspace;
 }
 
 void Network::Impl::send(Executable& e, const Batch& batch) {
@@ -283,42 +284,42 @@ void Network::Impl::join_backward(Executable& e) {
   e.run.sum_over_ranks = nullptr;
 }
 
-Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
+StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) {
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
   Executable& e = *m.training;
-  Tally tally;
-  tally.samples = tally.columns = batch.samples;
-  tally.evaluations.resize(m.evaluations.size());
-  // Unless it is told late the criterion is looked at before the first piece is announced; by then a device is busy
+  StepMetrics metrics;
+  metrics.samples = metrics.columns = batch.samples;
+  metrics.evaluations.resize(m.evaluations.size());
+  // Unless it is told late the criterion is looked at before the first chunk is announced; by then a device is busy
   // with the backward pass.
   struct Untold {
     Part part;
-    std::uint64_t mark;
+    std::uint64_t event;
   };
   std::optional<Untold> untold;
   const auto tell = [&] {
     if (!untold) return;
-    const auto [part, mark] = *std::exchange(untold, {});
-    m.backend->wait_for(mark);
-    m.tally(e, tally);
-    if (!std::isnan(tally.criterion)) return;
+    const auto [part, event] = *std::exchange(untold, {});
+    m.backend->synchronize(event);
+    m.metrics(e, metrics);
+    if (!std::isnan(metrics.criterion)) return;
     m.join_backward(e);
     m.report_not_finite(e, batch, part, *m.criterion);
   };
-  Announcer announcer(pieces, *m.backend, std::ref(tell));
+  Announcer announcer(chunks, *m.backend, std::ref(tell));
   e.run.sink = &announcer;
   e.run.gradient_scale = m.gradient_scale;
   if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
   const auto& parts = m.parts(e, batch);
   if (!e.was_sent(batch)) e.sent = {};
   m.touched.list(m.streams, batch, m.parameters, *m.backend);
-  if (m.late) m.late->begin_step(batch);
+  if (m.deferred) m.deferred->begin_step(batch);
   if (parts.empty()) {
     for (const Slice& s : m.parameters.slices)
       if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
     m.join_ranks(e, batch);
-    if (!pieces.follows_device()) m.backend->finish();
+    if (!chunks.follows_device()) m.backend->synchronize();
     e.program.announce_all(e.run);
   }
   e.run.weights_version = m.backend->new_version();
@@ -328,20 +329,20 @@ Tally Network::forward_backward(const Batch& batch, PieceSink& pieces) {
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
     e.run.sum_over_ranks = m.mode.sum_over_ranks ? &m.mode.sum_over_ranks : nullptr;
-    e.repeater.begin(e.run);
-    e.program.forward(e.run, &e.repeater);
-    if (m.late)
+    e.replay.begin(e.run);
+    e.program.forward(e.run, &e.replay);
+    if (m.deferred)
       m.keep_results(e);
     else
-      untold = {parts[p], m.backend->mark()};
+      untold = {parts[p], m.backend->record_event()};
     if (m.backend->is_host() || e.run.sum_over_ranks) tell();
-    e.program.backward(e.run, &e.repeater);
+    e.program.backward(e.run, &e.replay);
     tell();
     e.run.sum_over_ranks = nullptr;
   }
-  if (!pieces.follows_device()) m.backend->finish();
-  if (m.late && m.late->full()) m.tell_earliest(tally);
-  return tally;
+  if (!chunks.follows_device()) m.backend->synchronize();
+  if (m.deferred && m.deferred->full()) m.finish_earliest(metrics);
+  return metrics;
 }
 
 void Network::scale_gradients(double scale, bool divide) {
@@ -355,7 +356,7 @@ bool Network::unscale_gradients(const Batch* next) {
   if (!m.gradient_sum) m.gradient_sum = m.backend->make_sums(1);
   m.backend->scale(1 / m.gradient_scale, m.parameters.gradients.data(), m.parameters.size(), m.gradient_sum.get());
   if (next) m.send(*m.training, *next);
-  m.backend->finish();
+  m.backend->synchronize();
   return std::isfinite(m.gradient_sum[0]);
 }
 
@@ -363,12 +364,12 @@ void Network::clear_gradients() {
   impl_->backend->fill(0, impl_->parameters.gradients.data(), impl_->parameters.size());
 }
 
-Tally Network::evaluate(const Batch& batch, const Batch* next) {
+StepMetrics Network::evaluate(const Batch& batch, const Batch* next) {
   Impl& m = *impl_;
   Executable& e = m.evaluating();
-  Tally tally;
-  tally.samples = tally.columns = batch.samples;
-  tally.evaluations.resize(m.evaluations.size());
+  StepMetrics metrics;
+  metrics.samples = metrics.columns = batch.samples;
+  metrics.evaluations.resize(m.evaluations.size());
   e.run.weights_version = m.backend->new_version();
   if (!e.was_sent(batch)) e.sent = {};
   const std::size_t parts = m.parts(e, batch).size();
@@ -377,10 +378,10 @@ Tally Network::evaluate(const Batch& batch, const Batch* next) {
     e.sent = {};
     e.program.forward(e.run);
     if (next && p + 1 == parts) m.send(e, *next);
-    m.backend->finish();
-    m.tally(e, tally);
+    m.backend->synchronize();
+    m.metrics(e, metrics);
   }
-  return tally;
+  return metrics;
 }
 
 std::vector<Network::Output> Network::forward(const Batch& batch) {
@@ -412,16 +413,16 @@ const float* Network::Impl::in_stream_order(Executable& e, std::size_t root, con
   const std::size_t count = table.columns() * o.elements;
   if (table.in_stream_order()) return e.run.value(o);
   e.unpacked.resize(std::max(e.unpacked.size(), root + 1));
-  float* room = e.unpacked[root].room(*backend, count);
-  backend->fill(0, room, count);
-  backend->scatter_columns(table.source(), o.elements, e.run.value(o), room);
-  return room;
+  float* workspace = e.unpacked[root].reserve(*backend, count);
+  backend->fill(0, workspace, count);
+  backend->scatter_columns(table.source(), o.elements, e.run.value(o), workspace);
+  return workspace;
 }
 
 void Network::forget_states() {
   for (auto* e : {impl_->training.get(), impl_->evaluation.get(), impl_->output.get(), impl_->statistics.get()})
     if (e)
-      for (auto& state : e->run.carried) state.forget_all();
+      for (auto& state : e->run.states) state.forget_all();
 }
 
 void Network::keep_states(bool on) { impl_->keeps_states = on; }

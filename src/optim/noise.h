@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gaussian numbers that are a pure function of (step, index): every rank adds the same noise to its replica, whatever
-// its processor, its mathematical library and the order in which pieces arrive.
+// its processor, its mathematical library and the order in which chunks arrive.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every update rule shares, in the order of docs/optimizers.md: clip, L2, rule, noise, L1. Element-wise work goes
 // in blocks that stay in the first cache, so options cost no extra memory traffic. What needs a whole parameter (its
-// norm, its mean multiplier) waits for the last of its pieces, so results do not depend on how pieces are cut.
+// norm, its mean multiplier) waits for the last of its chunks, so results do not depend on how chunks are cut.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,9 +27,9 @@ class RuleOptimizer final : public Optimizer {
     }
     rule_->bind(p);
     if (waits()) sums_ = FloatBuffer(2 * p.slices.size() * sizeof(double) / sizeof(float), p.weights);
-    pieces_.assign(p.slices.size(), 0);
+    chunks_.assign(p.slices.size(), 0);
     arrived_.assign(p.slices.size(), 0);
-    for (const Piece& piece : p.pieces) ++pieces_[piece.slice];
+    for (const GradientChunk& chunk : p.chunks) ++chunks_[chunk.slice];
   }
 
   void begin_step(const StepScalars& s) override {
@@ -45,10 +45,10 @@ class RuleOptimizer final : public Optimizer {
 
   void update(std::size_t index) override { update_all({&index, 1}); }
 
-  void update_all(std::span<const std::size_t> pieces) override {
+  void update_all(std::span<const std::size_t> chunks) override {
     if (skip_) return;
     if (k_->begin_together) k_->begin_together();
-    for (const std::size_t piece : pieces) update_one(piece);
+    for (const std::size_t chunk : chunks) update_one(chunk);
     if (k_->end_together) k_->end_together();
   }
 
@@ -59,12 +59,12 @@ class RuleOptimizer final : public Optimizer {
   const float* mask() const override { return rule_->mask(); }
   void contribute(std::size_t index, int ranks) override {
     if (skip_) return;
-    const Piece& piece = p_->pieces[index];
-    for_runs(piece.slice, piece.first_column, piece.columns, [&](const Run& r) { rule_->contribute(r, ranks); });
+    const GradientChunk& chunk = p_->chunks[index];
+    for_runs(chunk.slice, chunk.first_column, chunk.columns, [&](const Run& r) { rule_->contribute(r, ranks); });
   }
 
   void archive(Archive& a) override {
-    if (p_) p_->weights.memory().finish();
+    if (p_) p_->weights.memory().synchronize();
     std::string name = rule_->name();
     a("rule", name);
     if (name != rule_->name())
@@ -89,13 +89,13 @@ class RuleOptimizer final : public Optimizer {
 
  private:
   void update_one(std::size_t index) {
-    const Piece& piece = p_->pieces[index];
-    if (!waits()) return elementwise(piece.slice, piece.first_column, piece.columns);
-    assert(arrived_[piece.slice] < pieces_[piece.slice]);
-    if (++arrived_[piece.slice] < pieces_[piece.slice]) return;
-    if (clips() && !options_.clip_by_truncation) clip_norm(piece.slice);
-    if (rule_->averages()) return averaged(piece.slice);
-    elementwise(piece.slice, 0, p_->slices[piece.slice].columns);
+    const GradientChunk& chunk = p_->chunks[index];
+    if (!waits()) return elementwise(chunk.slice, chunk.first_column, chunk.columns);
+    assert(arrived_[chunk.slice] < chunks_[chunk.slice]);
+    if (++arrived_[chunk.slice] < chunks_[chunk.slice]) return;
+    if (clips() && !options_.clip_by_truncation) clip_norm(chunk.slice);
+    if (rule_->averages()) return averaged(chunk.slice);
+    elementwise(chunk.slice, 0, p_->slices[chunk.slice].columns);
   }
 
   bool clips() const { return std::isfinite(options_.clipping_per_sample); }
@@ -115,18 +115,18 @@ class RuleOptimizer final : public Optimizer {
     for_runs(slice, 0, columns, [&](const Run& r) { k_->limit_norm(g + r.offset, r.count, squares, limit_); });
   }
 
-  // Calls body for the runs of elements to be worked on: all columns, or the lines that the step touched.
+  // Calls body for the runs of elements to be worked on: all columns, or the sparse rows of the step.
   template <class Body>
   void for_runs(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
     const Slice& s = p_->slices[slice];
     if (!s.sparse_gradient) return body(Run{s.offset + first_column * s.rows, columns * s.rows, false});
-    const auto& lines = p_->touched[slice];
-    const std::size_t size = s.lines_are_rows ? 1 : s.rows, repeats = s.lines_are_rows ? s.columns : 1;
+    const auto& rows = p_->sparse_rows[slice];
+    const std::size_t size = s.sparse_by_row ? 1 : s.rows, repeats = s.sparse_by_row ? s.columns : 1;
     for (std::size_t r = 0; r < repeats; ++r)
-      for (std::size_t i = 0; i < lines.size();) {
+      for (std::size_t i = 0; i < rows.size();) {
         const std::size_t first = i++;
-        while (i < lines.size() && lines[i] == lines[i - 1] + 1) ++i;
-        body(Run{s.offset + r * s.rows + lines[first] * size, (i - first) * size, true});
+        while (i < rows.size() && rows[i] == rows[i - 1] + 1) ++i;
+        body(Run{s.offset + r * s.rows + rows[first] * size, (i - first) * size, true});
       }
   }
 
@@ -187,7 +187,7 @@ class RuleOptimizer final : public Optimizer {
   const Kernels* k_;
   std::unique_ptr<Rule> rule_;
   Parameters* p_ = nullptr;
-  std::vector<std::size_t> pieces_, arrived_;  // per slice
+  std::vector<std::size_t> chunks_, arrived_;  // per slice
   FloatBuffer sums_;                           // where the weights are
   StepScalars step_;
   double limit_ = 0;

@@ -12,7 +12,7 @@ class DirectReader final : public Reader {
   const std::vector<StreamInfo>& streams() const override { return maker_.streams(); }
   std::int64_t sweep_samples() override { return maker_.sweep_samples(); }
   void start_epoch(const EpochPlan& plan) override { maker_.start(plan); }
-  bool takes_lots() const override { return maker_.takes_lots(); }
+  bool takes_work_units() const override { return maker_.takes_work_units(); }
   const Batch* next() override { return maker_.make(share_) ? &share_.finish() : nullptr; }
 
  private:

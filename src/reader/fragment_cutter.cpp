@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stretches of columns of whole sequences.
+// Ranges of columns of whole sequences.
 #include "reader/fragment_cutter.h"
 
 #include <fmt/format.h>
@@ -39,9 +39,9 @@ std::shared_ptr<Share> FragmentCutter::spare(const SequenceSource& source) {
   return pool_.back();
 }
 
-void FragmentCutter::fetch(SequenceSource& source, const std::vector<Piece>& pieces) {
+void FragmentCutter::fetch(SequenceSource& source, const std::vector<Segment>& segments) {
   wanted_.clear();
-  for (const Piece& p : pieces)
+  for (const Segment& p : segments)
     if (!held_.contains(p.sequence)) wanted_.push_back(p.sequence);
   if (wanted_.empty()) return;
   const std::shared_ptr<Share> share = spare(source);
@@ -57,25 +57,25 @@ void FragmentCutter::fetch(SequenceSource& source, const std::vector<Piece>& pie
   }
 }
 
-void FragmentCutter::append(SequenceSource& source, const Held& held, const Piece& piece, Share& share) {
+void FragmentCutter::append(SequenceSource& source, const Held& held, const Segment& segment, Share& share) {
   for (std::size_t s = 0; s < share.streams().size(); ++s) {
     const StreamBuffer& from = (*held.from)[s];
     const std::int64_t begin = from.sequence_begin[held.number], columns = from.sequence_begin[held.number + 1] - begin;
-    if (columns < piece.end || (piece.ends && columns > piece.end))
+    if (columns < segment.end || (segment.ends && columns > segment.end))
       throw Error(
           fmt::format("reading for truncated back-propagation: {} has {} samples of stream '{}', fewer or more than of "
                       "another one; sequences can only be cut where every stream has a sample at each step",
-                      source.place(piece.sequence), columns, from.info.name));
-    append_columns(from, begin + piece.begin, begin + piece.end, share[s]);
+                      source.place(segment.sequence), columns, from.info.name));
+    append_columns(from, begin + segment.begin, begin + segment.end, share[s]);
   }
-  share.end_sequence(piece.end - piece.begin);
-  share.add_fragment({piece.lane, piece.begin == 0, piece.ends});
-  share.positions().push_back(piece.position);
+  share.end_sequence(segment.end - segment.begin);
+  share.add_fragment({segment.lane, segment.begin == 0, segment.ends});
+  share.positions().push_back(segment.position);
 }
 
-void FragmentCutter::read(SequenceSource& source, const std::vector<Piece>& pieces, Share& share) {
-  fetch(source, pieces);
-  for (const Piece& p : pieces) {
+void FragmentCutter::read(SequenceSource& source, const std::vector<Segment>& segments, Share& share) {
+  fetch(source, segments);
+  for (const Segment& p : segments) {
     const auto held = held_.find(p.sequence);
     if (held->second.from) {
       append(source, held->second, p, share);

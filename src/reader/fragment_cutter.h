@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fragment_cutter.h -- the data of the pieces of a truncated minibatch: reads a sequence when its first piece is wanted
-// and keeps it until its last one was.
+// fragment_cutter.h -- the data of the segments of a truncated minibatch: reads a sequence when its first segment is
+// wanted and keeps it until its last one was.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,15 @@ namespace tutti::reader {
 class FragmentCutter {
  public:
   void restart() { held_.clear(); }
-  void read(SequenceSource&, const std::vector<Piece>&, Share&);
+  void read(SequenceSource&, const std::vector<Segment>&, Share&);
 
  private:
   struct Held {
     std::shared_ptr<Share> from;  // several sequences that were read together
     std::size_t number = 0;       // among those
   };
-  void fetch(SequenceSource&, const std::vector<Piece>&);
-  void append(SequenceSource&, const Held&, const Piece&, Share&);
+  void fetch(SequenceSource&, const std::vector<Segment>&);
+  void append(SequenceSource&, const Held&, const Segment&, Share&);
   std::shared_ptr<Share> spare(const SequenceSource&);
 
   std::unordered_map<std::uint32_t, Held> held_;

@@ -10,14 +10,14 @@ namespace tutti::reader {
 
 void LaneWalker::start(const EpochPlan& plan) {
   assert(plan.ranks > 0 && plan.rank >= -1 && plan.rank < plan.ranks && plan.epoch >= 0);
-  assert(!plan.dealer);
+  assert(!plan.work_queue);
   plan_ = plan;
   const std::int64_t minibatch = std::max<std::int64_t>(plan.minibatch, 1);
   length_ = truncation_.lanes > 0 ? minibatch : truncation_.length;
   lanes_.assign(static_cast<std::size_t>(truncation_.lanes > 0 ? truncation_.lanes
                                                                : std::max<std::int64_t>(1, minibatch / length_)),
                 {});
-  const OrderCursor::Stretch epoch = cursor_.epoch(plan);
+  const OrderCursor::EpochRange epoch = cursor_.epoch(plan);
   cursor_.seek(epoch.begin);
   epoch_end_ = epoch.end;
   done_ = 0;
@@ -39,19 +39,19 @@ void LaneWalker::fill(Lane& lane) {
 void LaneWalker::cut(Lane& lane, std::size_t number, LaneStep& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks);
   const bool mine = number % ranks == static_cast<std::size_t>(plan_.rank);
-  std::int64_t room = std::min(length_, lane.left), position = step.position + step.global_samples;
-  step.global_samples += room;
-  lane.left -= room;
-  while (room > 0) {
+  std::int64_t capacity = std::min(length_, lane.left), position = step.position + step.global_samples;
+  step.global_samples += capacity;
+  lane.left -= capacity;
+  while (capacity > 0) {
     Running& r = lane.running.front();
-    const std::int64_t steps = std::min(room, r.samples - r.done);
+    const std::int64_t steps = std::min(capacity, r.samples - r.done);
     const bool ends = r.done + steps == r.samples;
     if (mine)
       step.mine.push_back(
           {r.sequence, r.done, r.done + steps, static_cast<std::int32_t>(number / ranks), ends, position});
     r.done += steps;
     position += steps;
-    room -= steps;
+    capacity -= steps;
     if (ends) lane.running.pop_front();
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lane_walker.h -- minibatches for truncated back-propagation: a fixed number of lanes, each a row of whole sequences
-// end to end, of which every minibatch takes the next stretch. Lanes are the same whatever the number of ranks, and
+// end to end, of which every minibatch takes the next segment. Lanes are the same whatever the number of ranks, and
 // lane l belongs to rank l mod ranks.
 #pragma once
 
@@ -14,11 +14,11 @@ namespace tutti::reader {
 
 struct Truncation {
   std::int64_t length = 0;  // steps of a lane per minibatch; 0 = sequences come whole
-  std::int64_t lanes = 0;   // 0 = as many as the minibatch size has room for
+  std::int64_t lanes = 0;   // 0 = as many as the minibatch size has capacity for
 };
 
 // Steps [begin, end) of a sequence.
-struct Piece {
+struct Segment {
   std::uint32_t sequence = 0;
   std::int64_t begin = 0, end = 0;
   std::int32_t lane = 0;      // of this rank, from 0
@@ -27,7 +27,7 @@ struct Piece {
 };
 
 struct LaneStep {
-  std::vector<Piece> mine;  // lane by lane
+  std::vector<Segment> mine;  // lane by lane
   std::int64_t global_samples = 0;
   std::int64_t columns = 0, global_columns = 0;  // of this rank, of all
   std::int64_t position = 0, minibatch = 0;

@@ -131,7 +131,7 @@ std::string type_of(const Record& block) {
   return block.has_own("deserializers") ? "CompositeDataReader" : "CNTKTextFormatReader";
 }
 
-void say_unknown(const config::Value& type, Problems& problems) {
+void report_unknown(const config::Value& type, Problems& problems) {
   std::vector<std::string> have;
   for (const Row& row : table()) have.push_back(row.name);
   const std::string list = fmt::format("(readers: {})", fmt::join(have, ", "));
@@ -196,7 +196,7 @@ std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderCon
         reader = std::make_unique<reader::PrefetchReader>(
             reader::MinibatchMaker(made.source(), made.randomization, made.truncation, made.most_sequences));
     } else {
-      reader::say_unknown(block.value("readerType"), problems);
+      reader::report_unknown(block.value("readerType"), problems);
     }
   } catch (const ConfigError& e) {
     problems.add(reader::with_place_of_dim(e, block));

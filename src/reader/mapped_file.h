@@ -21,7 +21,7 @@ class MappedFile {
   std::string_view bytes() const { return {data_, size_}; }
   // Throws Error when the file on disk is no longer the one that was mapped.
   void check_unchanged() const;
-  // The stretch [from, to) was read; its pages leave this process (the system may still hold them).
+  // The range [from, to) was read; its pages leave this process (the system may still hold them).
   void release(const char* from, const char* to) const;
   // How the file will be read, so that the system reads ahead where that helps and only there.
   enum class Access { in_order, random, unknown };

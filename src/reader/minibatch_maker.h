@@ -22,7 +22,7 @@ class MinibatchMaker {
         most_sequences_(most_sequences) {}
   const std::vector<StreamInfo>& streams() const { return source_->streams(); }
   std::int64_t sweep_samples() { return source_->index().samples(); }
-  bool takes_lots() const { return !truncated(); }
+  bool takes_work_units() const { return !truncated(); }
   void start(const EpochPlan&);
   bool make(Share&);  // the next minibatch; false at the end of the epoch
 

@@ -10,9 +10,9 @@ namespace tutti::reader {
 
 void MinibatchWalker::start(const EpochPlan& plan) {
   assert(plan.ranks > 0 && plan.rank >= -1 && plan.rank < plan.ranks && plan.epoch >= 0);
-  assert(plan.parts > 0 && plan.part >= 0 && plan.part < plan.parts && (plan.dealer || plan.parts == 1));
+  assert(plan.parts > 0 && plan.part >= 0 && plan.part < plan.parts && (plan.work_queue || plan.parts == 1));
   plan_ = plan;
-  const OrderCursor::Stretch epoch = cursor_.epoch(plan);
+  const OrderCursor::EpochRange epoch = cursor_.epoch(plan);
   cursor_.seek(epoch.begin);
   epoch_begin_ = cursor_.position();
   epoch_end_ = epoch.end;
@@ -22,16 +22,16 @@ void MinibatchWalker::start(const EpochPlan& plan) {
 }
 
 bool MinibatchWalker::next(Step& step) {
-  if (!plan_.dealer) {
+  if (!plan_.work_queue) {
     if (!cut(step)) return false;
     keep(plan_.rank, step);
     return true;
   }
   for (;;) {
-    const std::int64_t lot = plan_.dealer->next();
-    while (minibatches_ <= lot / plan_.ranks)
+    const std::int64_t unit = plan_.work_queue->next();
+    while (minibatches_ <= unit / plan_.ranks)
       if (!cut(step)) return false;
-    if (keep(static_cast<int>(lot % plan_.ranks), step)) return true;
+    if (keep(static_cast<int>(unit % plan_.ranks), step)) return true;
   }
 }
 

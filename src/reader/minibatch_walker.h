@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// minibatch_walker.h -- cuts the endless sequence of sweeps into epochs and minibatches and deals their sequences to
-// the ranks. Every rank walks alike and keeps its own share, so all make the same number of steps, or the shares that
-// it is dealt.
+// minibatch_walker.h -- cuts the endless sequence of sweeps into epochs and minibatches and distributes their sequences
+// to the ranks. Every rank walks alike and keeps its own share, so all make the same number of steps, or the shares
+// that it gets from the work queue.
 #pragma once
 
 #include <cstdint>

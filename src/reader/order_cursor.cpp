@@ -32,9 +32,9 @@ std::uint32_t OrderCursor::take() {
   return sequence;
 }
 
-OrderCursor::Stretch OrderCursor::epoch(const EpochPlan& plan) const {
+OrderCursor::EpochRange OrderCursor::epoch(const EpochPlan& plan) const {
   const std::int64_t samples = plan.samples > 0 ? plan.samples : index_.samples();
-  Stretch s;
+  EpochRange s;
   if (__builtin_mul_overflow(plan.epoch, samples, &s.begin) || __builtin_add_overflow(s.begin, samples, &s.end))
     throw Error("reading: epochSize times the number of epochs is beyond all counting");
   return s;

@@ -23,11 +23,11 @@ class OrderCursor {
   std::uint32_t peek() const { return order_[place_]; }
   std::uint32_t take();
 
-  struct Stretch {
+  struct EpochRange {
     std::int64_t begin = 0, end = 0;
   };
   // The positions that an epoch covers: of its first sample and of the first one behind it.
-  Stretch epoch(const EpochPlan&) const;
+  EpochRange epoch(const EpochPlan&) const;
 
  private:
   const SequenceIndex& index_;

@@ -43,9 +43,9 @@ struct TruncationOptions {
   bool needs_length = true;
   void describe(config::Fields& f) {
     f("truncated", truncated,
-      "cut sequences into stretches for truncated back-propagation; SGD needs truncated = true too");
+      "cut sequences into segments for truncated back-propagation; SGD needs truncated = true too");
     f("truncationLength", length,
-      "steps of a stretch; a minibatch has minibatchSize / truncationLength of them, side by side");
+      "steps of a segment; a minibatch has minibatchSize / truncationLength of them, side by side");
     if (length < 0) f.problem("truncationLength", "a length is not negative", "100 steps, say");
     if (truncated && length == 0 && needs_length)
       f.problem("truncated", "truncated sequences need a truncationLength", "truncationLength = 100, say");

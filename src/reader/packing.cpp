@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First-fit packing; the tree finds the first row with room in log time, so that large minibatches stay cheap.
+// First-fit packing; the tree finds the first row with capacity left in log time, so that large minibatches stay cheap.
 #include "reader/packing.h"
 
 #include <algorithm>
@@ -12,16 +12,16 @@ std::int64_t Packing::columns(std::span<const std::int64_t> lengths) {
   const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
   if (*shortest == *longest) return *longest * static_cast<std::int64_t>(lengths.size());
 
-  // Rows not opened yet have all their room, so "first row with room" also means "open the next one".
+  // Rows not opened yet are empty, so "first row with capacity left" also means "open the next one".
   const std::size_t leaves = std::bit_ceil(lengths.size());
-  room_.assign(2 * leaves, *longest);
+  capacity_.assign(2 * leaves, *longest);
   std::size_t rows = 0;
   for (const std::int64_t length : lengths) {
     std::size_t at = 1;
-    while (at < leaves) at = room_[2 * at] >= length ? 2 * at : 2 * at + 1;
+    while (at < leaves) at = capacity_[2 * at] >= length ? 2 * at : 2 * at + 1;
     rows = std::max(rows, at - leaves + 1);
-    room_[at] -= length;
-    for (at /= 2; at > 0; at /= 2) room_[at] = std::max(room_[2 * at], room_[2 * at + 1]);
+    capacity_[at] -= length;
+    for (at /= 2; at > 0; at /= 2) capacity_[at] = std::max(capacity_[2 * at], capacity_[2 * at + 1]);
   }
   return static_cast<std::int64_t>(rows) * *longest;
 }

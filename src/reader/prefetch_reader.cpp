@@ -37,7 +37,7 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
   halt(lock);
   made_ = taken_ = 0;
   failure_ = nullptr;
-  dealt_ = plan.dealer != nullptr;
+  from_queue_ = plan.work_queue != nullptr;
   early_ = false;
   given_ = Clock::now();
   maker_.start(plan);
@@ -49,10 +49,10 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
 const Batch* PrefetchReader::next() {
   std::unique_lock lock(mutex_);
   // The share given out last is free again once its successor is asked for: it is the ring's spare place.
-  // A twentieth of the time is worth having lots that the others must wait for when this rank is held up.
+  // A twentieth of the time is worth having units that the others must wait for when this rank is held up.
   early_ = taken_ > 0 && making_ * 20 > Clock::now() - given_;
   waits_ = true;
-  if (dealt_) wake_worker_.notify_one();
+  if (from_queue_) wake_worker_.notify_one();
   wake_caller_.wait(lock, [&] { return made_ > taken_ || !running_; });
   waits_ = false;
   given_ = Clock::now();
@@ -73,7 +73,7 @@ const Batch* PrefetchReader::ahead() {
 
 // How many are to be ready beside the one in use.
 std::size_t PrefetchReader::wanted() const {
-  if (dealt_) return waits_ || early_ ? 1 : 0;
+  if (from_queue_) return waits_ || early_ ? 1 : 0;
   return ring_.size() - 1;  // one place stays with the caller, who may still be reading the share taken last
 }
 

@@ -14,8 +14,8 @@ namespace tutti::reader {
 
 class PrefetchReader final : public Reader {
  public:
-  // `depth` minibatches are kept ready beside the one in use; of lots that are dealt one at most, because what waits
-  // here is work that no other rank can take.
+  // `depth` minibatches are kept ready beside the one in use; of work units that are handed out one at most, because
+  // what waits here is work that no other rank can take.
   explicit PrefetchReader(MinibatchMaker maker, std::size_t depth = 2);
   ~PrefetchReader() override;
   const std::vector<StreamInfo>& streams() const override { return maker_.streams(); }
@@ -23,7 +23,7 @@ class PrefetchReader final : public Reader {
   void start_epoch(const EpochPlan&) override;
   const Batch* next() override;
   const Batch* ahead() override;
-  bool takes_lots() const override { return maker_.takes_lots(); }
+  bool takes_work_units() const override { return maker_.takes_work_units(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -41,8 +41,9 @@ class PrefetchReader final : public Reader {
   bool busy_ = false;                 // the thread is making one, without the lock
   bool quit_ = false;
   bool waits_ = false;  // the caller has nothing to do
-  // Where lots are dealt: whether one is made ready while the caller works, from how long making and working take.
-  bool dealt_ = false, early_ = false;
+  // Where work units are handed out: whether one is made ready while the caller works, from how long making and working
+  // take.
+  bool from_queue_ = false, early_ = false;
   Clock::time_point given_;
   Clock::duration making_{};
   std::exception_ptr failure_;

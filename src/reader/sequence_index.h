@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sequence_index.h -- what a data set looks like from outside: how many sequences of how many samples, in which chunks.
-// Order, minibatches and dealing need nothing else, so every rank can work them out alone.
+// Order, minibatches and division need nothing else, so every rank can work them out alone.
 #pragma once
 
 #include <cstdint>

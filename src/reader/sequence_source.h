@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sequence_source.h -- all that a data format has to offer: an index of its sequences, the same on every rank, and the
-// data of any of them. Order, dealing to ranks, minibatches and prefetch are the same for all formats.
+// data of any of them. Order, division to ranks, minibatches and prefetch are the same for all formats.
 #pragma once
 
 #include <span>

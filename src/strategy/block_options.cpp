@@ -128,30 +128,30 @@ double BlockMomentumOptions::time_constant_per_worker(int ranks) const {
   return m > 0 ? -static_cast<double>(block.each(ranks)) / std::log(m) : 0;
 }
 
-std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every, Road road,
-                                               Communicator& comm) {
+std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
+                                               ResolvedTransport transport, Communicator& comm) {
   BlockSettings s;
   s.name = "ModelAveragingSGD";
   s.block_size = given ? given->block.all(comm.size()) : 0;
   if (given) s.codec = given->bits.codec(), s.stream = given->stream.settings;
   s.once_text = fmt::format("Parallel training ({} workers) using ModelAveraging", comm.size());
-  s.road = std::move(road);
-  s.tells_exchanges = true;
+  s.transport = std::move(transport);
+  s.logs_exchanges = true;
   s.print_every = print_every;
   return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
 }
 
-std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std::int64_t print_every, Road road,
-                                              Communicator& comm) {
+std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std::int64_t print_every,
+                                              ResolvedTransport transport, Communicator& comm) {
   const int ranks = comm.size();
   BlockSettings s;
   s.name = "BlockMomentumSGD";
   s.block_size = o.block.all(ranks);
   s.codec = o.bits.codec();
-  s.road = std::move(road);
+  s.transport = std::move(transport);
   s.stream = o.stream.settings;
   s.reset_momentum = o.reset_sgd_momentum;
-  s.tells_exchanges = true;
+  s.logs_exchanges = true;
   s.print_every = print_every;
   if (o.outer.kind != OuterOptimizer::block_momentum) {
     auto rule = make_outer_rule(o.outer, ranks);

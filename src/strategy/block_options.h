@@ -8,7 +8,7 @@
 #include "strategy/block_rules.h"
 #include "strategy/exchange_bits.h"
 #include "strategy/fragment_stream.h"
-#include "strategy/route.h"
+#include "strategy/transport.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
 #include "tutti/strategy.h"
@@ -57,9 +57,9 @@ struct BlockMomentumOptions {
   void describe_outer(config::Fields& f);
 };
 
-std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every, Road,
-                                               Communicator&);
-std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, Road,
+std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
+                                               ResolvedTransport, Communicator&);
+std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, ResolvedTransport,
                                               Communicator&);
 
 }  // namespace tutti

@@ -24,7 +24,7 @@ struct BlockSamples {
 class BlockRule {
  public:
   virtual ~BlockRule() = default;
-  // `residual`: what rounding has left out of this rank's offers, in their units; null where nothing is lost.
+  // `residual`: the quantisation error of this rank's offers, in their units; null where nothing is lost.
   virtual void bind(Parameters& live, Parameters& block, const float* residual) {
     live_ = &live, block_ = &block, residual_ = residual;
     kernels_ = &weight_kernels_for(live.weights.memory());
@@ -37,7 +37,7 @@ class BlockRule {
   virtual void offer(std::size_t begin, std::size_t end) = 0;
   virtual void take(std::size_t begin, std::size_t end) = 0;
   // Whether a rank goes on from the common weights less what it could not deliver (P - R in the units of weights), so
-  // that it does not learn again what is under way already.
+  // that it does not learn again what is in flight already.
   virtual bool carries() const { return false; }
   virtual float carry() const { return 0; }  // weights per unit of R, where a rank carries
   // Whether ranks keep weights of their own after an exchange, and whether one rank alone has nothing to do in it.

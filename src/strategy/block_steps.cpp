@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -17,45 +17,45 @@ BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, 
     : settings_(std::move(settings)),
       rule_(std::move(rule)),
       comm_(comm),
-      tallies_(comm),
+      metrics_(comm),
       counts_(static_cast<std::size_t>(comm.size())),
-      lines_(settings_.tells_exchanges, settings_.print_every),
-      road_(std::move(settings_.road)) {}
+      lines_(settings_.logs_exchanges, settings_.print_every),
+      transport_(std::move(settings_.transport)) {}
 
 void BlockSteps::start(Parameters& parameters) {
   live_ = &parameters;
   broadcast_weights(comm_, parameters);
-  stripes_.reset();
+  all_reduce_.reset();
   // Dense, whatever the gradients are: weights move in places that the last minibatch did not touch.
   block_.slices = parameters.slices;
   for (Slice& slice : block_.slices) slice.sparse_gradient = false;
-  block_.pieces = parameters.pieces;
-  block_.touched.assign(parameters.slices.size(), {});
+  block_.chunks = parameters.chunks;
+  block_.sparse_rows.assign(parameters.slices.size(), {});
   block_.weights = FloatBuffer(parameters.size(), parameters.weights);
   block_.gradients = FloatBuffer(parameters.size(), parameters.weights);
   std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());
   codec_ = make_codec(settings_.codec, parameters.weights.memory(), comm_.takes_device_memory());
   kernels_ = &weight_kernels_for(parameters.weights.memory());
-  // Fragments are made of groups, so of small ones where the network is small.
+  // Fragments are made of buckets, so of small ones where the network is small.
   const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
-  stripes_ = std::make_unique<StripeExchange>(
+  all_reduce_ = std::make_unique<AllReduce>(
       comm_, block_, *codec_,
-      StripeSettings{.route = road_.route,
-                     .device_sums = road_.device_sums.get(),
-                     .group_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
+      AllReduceSettings{.transport = transport_.kind,
+                        .device_sums = transport_.device_sums.get(),
+                        .bucket_values = settings_.stream.fragments > 1 ? parameters.size() / parts : 0});
   if (codec_->lossy()) residual_ = FloatBuffer(parameters.size(), parameters.weights);
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
   if (codec_->lossy()) {
     // A rank that keeps in its weights what has not been delivered keeps there what it owes as an owner, too.
     if (!rule_->carries()) owner_residual_ = FloatBuffer(parameters.size(), parameters.weights);
-    stripes_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
+    all_reduce_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
   }
   stream_.reset();
   if (settings_.stream.streams())
-    stream_ =
-        std::make_unique<FragmentStream>(settings_.stream, settings_.block_size, *stripes_, *rule_, parameters, block_);
+    stream_ = std::make_unique<FragmentStream>(settings_.stream, settings_.block_size, *all_reduce_, *rule_, parameters,
+                                               block_);
   if (const auto asked = settings_.stream.fragments;
-      stream_ && static_cast<std::int64_t>(stream_->fragments()) < asked && !std::exchange(told_fragments_, true))
+      stream_ && static_cast<std::int64_t>(stream_->fragments()) < asked && !std::exchange(warned_fragments_, true))
     log::warning(fmt::format(
         "fragments = {0}, but the weights of this network travel in {1} at most: {1} {2} used. fix: fragments = {1}",
         asked, stream_->fragments(), stream_->fragments() == 1 ? "is" : "are"));
@@ -64,33 +64,33 @@ void BlockSteps::start(Parameters& parameters) {
   apart_ = shown_ = false;
 }
 
-void BlockSteps::begin_step(std::int64_t columns, GlobalSink& global) {
+void BlockSteps::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   columns_ = columns, global_ = &global;
   if (stream_) stream_->advance();
 }
 
-void BlockSteps::piece_ready(std::size_t piece) {
-  global_->global_ready(piece, columns_);
+void BlockSteps::chunk_ready(std::size_t chunk) {
+  global_->on_reduced(chunk, columns_);
   if (stream_) stream_->advance();
 }
 
-void BlockSteps::pieces_ready(std::span<const std::size_t> pieces) {
-  global_->globals_ready(pieces, columns_);
+void BlockSteps::chunks_ready(std::span<const std::size_t> chunks) {
+  global_->on_reduced(chunks, columns_);
   if (stream_) stream_->advance();
 }
 
 void BlockSteps::begin_epoch(std::int64_t) {
   // Ranks that have done nothing of their own yet agree with what stands there now, whoever put it there.
   if (!apart_) keep_common();
-  if (!std::exchange(told_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
+  if (!std::exchange(announced_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
   if (!settings_.epoch_text.empty()) log::line(settings_.epoch_text);
   lines_.begin_epoch();
 }
 
-void BlockSteps::finish_gradients(Tally& tally) {
-  mine_ += tally;
-  since_.mine += tally.samples;
-  minibatch_samples_ = tally.samples;
+void BlockSteps::finish_gradients(StepMetrics& metrics) {
+  mine_ += metrics;
+  since_.mine += metrics.samples;
+  minibatch_samples_ = metrics.samples;
 }
 
 void BlockSteps::exchange_weights(std::int64_t global_samples) {
@@ -113,7 +113,7 @@ void BlockSteps::stream_step(const BlockSamples& n) {
 }
 
 void BlockSteps::stream_exchanged(double seconds) {
-  ExchangeStats spent = stripes_->take_stats();
+  ExchangeStats spent = all_reduce_->exchange_stats_and_reset();
   // Sums made between the steps of training are not in the seconds; the passes over the weights are.
   spent.decode = std::max(spent.decode, seconds - spent.encode - spent.wait);
   stats_ += spent;
@@ -125,7 +125,7 @@ bool BlockSteps::due(std::int64_t more_minibatches, std::int64_t more_samples) c
                              : since_.all + more_samples >= settings_.block_size;
 }
 
-void BlockSteps::end_epoch(GlobalSink& global) {
+void BlockSteps::end_epoch(ReducedGradientSink& global) {
   const bool exchanged_by_now = settings_.every > 0 && minibatches_ == 0;  // and would pull a second time
   if (settings_.at_epoch_end && !exchanged_by_now) exchange(global);
 }
@@ -138,7 +138,7 @@ BlockSamples BlockSteps::count_samples() {
   return n;
 }
 
-void BlockSteps::exchange(GlobalSink& global) {
+void BlockSteps::exchange(ReducedGradientSink& global) {
   assert(!shown_);
   const auto start = Clock::now();
   const BlockSamples n = stream_ ? since_ : count_samples();
@@ -150,9 +150,9 @@ void BlockSteps::exchange(GlobalSink& global) {
   else if (settings_.library_sums)
     exchange_by_library();
   else
-    exchange_pieces();
-  host_looks();  // at the time that it has taken
-  ExchangeStats spent = stripes_->take_stats();
+    exchange_chunks();
+  synchronize();  // at the time that it has taken
+  ExchangeStats spent = all_reduce_->exchange_stats_and_reset();
   const double seconds = seconds_since(start);
   spent.decode = seconds - spent.encode - spent.wait;  // the passes over the weights included
   stats_ += spent;
@@ -164,46 +164,46 @@ void BlockSteps::exchange(GlobalSink& global) {
   lines_.exchanged(seconds, comm_.size());
 }
 
-void BlockSteps::exchange_pieces() {
-  for (std::size_t g = 0; g < stripes_->groups(); ++g) {
-    stripes_->arm(g);
-    for (std::size_t i = stripes_->first_piece(g); i < stripes_->end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]);
-      rule_->offer(at, at + block_.count(block_.pieces[i]));
-      stripes_->encode(i);
+void BlockSteps::exchange_chunks() {
+  for (std::size_t g = 0; g < all_reduce_->buckets(); ++g) {
+    all_reduce_->arm(g);
+    for (std::size_t i = all_reduce_->first_chunk(g); i < all_reduce_->end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]);
+      rule_->offer(at, at + block_.count(block_.chunks[i]));
+      all_reduce_->encode(i);
     }
-    stripes_->launch(g);
-    stripes_->advance();
+    all_reduce_->launch(g);
+    all_reduce_->advance();
   }
-  for (std::size_t g = 0; g < stripes_->groups(); ++g) {
-    stripes_->complete(g);
-    for (std::size_t i = stripes_->first_piece(g); i < stripes_->end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]);
-      stripes_->decode(i);
-      rule_->take(at, at + block_.count(block_.pieces[i]));
+  for (std::size_t g = 0; g < all_reduce_->buckets(); ++g) {
+    all_reduce_->complete(g);
+    for (std::size_t i = all_reduce_->first_chunk(g); i < all_reduce_->end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]);
+      all_reduce_->decode(i);
+      rule_->take(at, at + block_.count(block_.chunks[i]));
     }
   }
-  stripes_->flush();
+  all_reduce_->flush();
 }
 
 void BlockSteps::exchange_by_library() {
   rule_->offer(0, block_.size());
-  host_looks();
+  synchronize();
   comm_.all_reduce_sum(block_.gradients.span());
   rule_->take(0, block_.size());
   ++stats_.exchanges;
   count_library_sum(stats_, block_.size(), comm_.size());
 }
 
-void BlockSteps::settle(GlobalSink&) {
-  if (stream_) stream_->settle();
+void BlockSteps::drain(ReducedGradientSink&) {
+  if (stream_) stream_->drain();
   if (std::exchange(tallied_, true)) return;
-  tallies_.begin(mine_);
-  others_ += without(tallies_.finish(), mine_);
+  metrics_.begin(mine_);
+  others_ += without(metrics_.finish(), mine_);
   clear(mine_);
 }
 
-Tally BlockSteps::take_tally_of_others() { return std::exchange(others_, {}); }
+StepMetrics BlockSteps::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
 
 void BlockSteps::show_common_weights() {
   assert(!shown_);
@@ -224,12 +224,12 @@ void BlockSteps::keep_common() {
 // Whoever lets weights be shown is on the host and will look at them.
 void BlockSteps::change_places() {
   if (apart_) kernels_->run(weights::Swap{live_->weights.data(), block_.weights.data()}, live_->size());
-  host_looks();
+  synchronize();
 }
 
 void BlockSteps::adopt_common_weights(std::span<const float> before) {
   assert(shown_);
-  host_looks();
+  synchronize();
   const float* common = live_->weights.data();
   float* own = block_.weights.data();
   if (!apart_) std::copy_n(common, live_->size(), own);
@@ -239,7 +239,7 @@ void BlockSteps::adopt_common_weights(std::span<const float> before) {
 // Saved while the common weights are shown, so that the model is theirs; this rank's own then stand in block_.
 void BlockSteps::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
-  host_looks();
+  synchronize();
   const auto key = [&](const char* what) { return fmt::format("{}.{}", settings_.name, what); };
   if (a.loading()) std::copy_n(live_->weights.data(), live_->size(), block_.weights.data());
   if (a.has(own_name(key("samples"))))
@@ -269,21 +269,21 @@ void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, con
   a(rank_name + ".carries", carries);
   a(rank_name + ".carry", carry);
   FloatBuffer unused;
-  const auto room = [&](FloatBuffer& buffer) {
+  const auto workspace = [&](FloatBuffer& buffer) {
     if (buffer.size() > 0) return buffer.span();
     if (unused.size() == 0) unused = FloatBuffer(live_->size());
     return unused.span();
   };
-  if (lossy && a.has(owed_name(rank_name))) a(owed_name(rank_name), room(residual_));
-  if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, room(residual_));
+  if (lossy && a.has(sum_on_reshard_name(rank_name))) a(sum_on_reshard_name(rank_name), workspace(residual_));
+  if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, workspace(residual_));
   if (!lossy || carries) return;
-  a(owned_name(owner_name), room(owner_residual_));
-  if (a.loading() && owner_residual_.size() > 0) stripes_->keep_own_columns(owner_residual_.data());
+  a(owned_name(owner_name), workspace(owner_residual_));
+  if (a.loading() && owner_residual_.size() > 0) all_reduce_->keep_own_columns(owner_residual_.data());
 }
 
-// Weights that were kept from the common ones by so many units of what is owed are kept from them by the rule's own
-// units now, which depend on the number of ranks; what a rank inherits is owed from now on.
-void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> owed) {
+// Weights that were kept from the common ones by so many units of the residual are kept from them by the rule's own
+// units now, which depend on the number of ranks; what a rank inherits is in its residual from now on.
+void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> residual) {
   const bool inherits = a.has(inherited_name(rank_name));
   const float carry = rule_->carry();
   if (!inherits && (carried == 0 || carried == carry)) return;
@@ -292,13 +292,14 @@ void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carri
   std::copy_n(live_->weights.data(), live_->size(), before.data());
   float* w = live_->weights.data();
   const float* more = inherited.data();
-  for (std::size_t i = 0; i < live_->size() && carried != 0; ++i) w[i] += (carried - carry) * owed[i] - carry * more[i];
-  for (std::size_t i = 0; i < live_->size(); ++i) owed[i] += more[i];
+  for (std::size_t i = 0; i < live_->size() && carried != 0; ++i)
+    w[i] += (carried - carry) * residual[i] - carry * more[i];
+  for (std::size_t i = 0; i < live_->size(); ++i) residual[i] += more[i];
   if (stream_) stream_->moved(before.data());
 }
 
 void BlockSteps::archive_common(Archive& a) {
-  host_looks();
+  synchronize();
   a("samples since exchange", since_.all);
   a("minibatches since exchange", minibatches_);
   rule_->archive(a);
@@ -310,9 +311,9 @@ void BlockSteps::archive_common(Archive& a) {
   if (streams) stream_->archive_common(a);
 }
 
-ExchangeStats BlockSteps::take_stats() {
+ExchangeStats BlockSteps::exchange_stats_and_reset() {
   ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += tallies_.take_bytes();
+  stats.bytes_sent += metrics_.bytes_and_reset();
   return stats;
 }
 
@@ -338,7 +339,7 @@ std::string BlockSteps::describe() const {
   return fmt::format("{} on {} rank{}, weights exchanged {}{} in {}{}: {}", settings_.name, comm_.size(),
                      comm_.size() == 1 ? "" : "s", when, streamed,
                      settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
-                     road_.text, rule_->describe());
+                     transport_.text, rule_->describe());
 }
 
 }  // namespace tutti

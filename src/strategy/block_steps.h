@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "strategy/all_reduce.h"
 #include "strategy/block_rules.h"
 #include "strategy/fragment_stream.h"
-#include "strategy/stripe_exchange.h"
+#include "strategy/metrics_all_reduce.h"
 #include "strategy/sync_point_lines.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
 
@@ -26,13 +26,13 @@ struct BlockSettings {
   bool at_epoch_end = true;     // once more when the epoch has no more samples
   bool reset_momentum = false;  // the optimizer forgets its momentum with every exchange
   std::string once_text, epoch_text;  // said before the first epoch, and before each
-  bool tells_exchanges = false;       // a line for every exchange
+  bool logs_exchanges = false;        // a line for every exchange
   std::int64_t print_every = 0;       // with it: more about every n-th
   bool filters = false;               // takes ranks exchanges to come into effect: see advice()
   CodecOptions codec;
-  Road road;  // as resolve_road() has it
+  ResolvedTransport transport;  // as resolve_transport() has it
   StreamSettings stream;
-  bool library_sums = false;  // by MPI_Allreduce instead of stripes
+  bool library_sums = false;  // by MPI_Allreduce instead
 };
 
 class BlockSteps : public Strategy {
@@ -41,16 +41,16 @@ class BlockSteps : public Strategy {
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
-  void piece_ready(std::size_t piece) override;
-  void pieces_ready(std::span<const std::size_t> pieces) override;
-  void finish_gradients(Tally&) override;
-  bool takes_late_results() const override { return true; }
-  void finish_late(Tally& tally) override { mine_ += tally; }
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
+  void chunk_ready(std::size_t chunk) override;
+  void chunks_ready(std::span<const std::size_t> chunks) override;
+  void finish_gradients(StepMetrics&) override;
+  bool takes_deferred_metrics() const override { return true; }
+  void finish_deferred(StepMetrics& metrics) override { mine_ += metrics; }
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(GlobalSink&) override;
-  Tally take_tally_of_others() override;
-  void end_epoch(GlobalSink&) override;
+  void drain(ReducedGradientSink&) override;
+  StepMetrics metrics_of_others_and_reset() override;
+  void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
   void take_back_weights() override;
   void adopt_common_weights(std::span<const float> before) override;
@@ -61,24 +61,24 @@ class BlockSteps : public Strategy {
   bool steps_alone() const override { return true; }
   // Gradients are the optimizer's, and weights are exchanged where they lie.
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
-  bool leaves_out_steps() const override { return true; }
+  bool skips_steps_together() const override { return true; }
   void archive(Archive&) override;
   void archive_common(Archive&) override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string advice(std::int64_t samples) const override;
   std::string describe() const override;
 
  private:
-  void host_looks() const { live_->weights.memory().finish(); }
+  void synchronize() const { live_->weights.memory().synchronize(); }
   void keep_common();
   void change_places();
-  void exchange(GlobalSink&);
+  void exchange(ReducedGradientSink&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
-  void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> owed);
+  void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> residual);
   bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
   void stream_step(const BlockSamples&);
   void stream_exchanged(double seconds);
-  void exchange_pieces();
+  void exchange_chunks();
   void exchange_by_library();
   BlockSamples count_samples();
 
@@ -89,11 +89,11 @@ class BlockSteps : public Strategy {
   Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
   std::unique_ptr<Codec> codec_;
   const WeightKernels* kernels_ = nullptr;
-  std::unique_ptr<StripeExchange> stripes_;
+  std::unique_ptr<AllReduce> all_reduce_;
   std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
-  FloatBuffer residual_, owner_residual_;   // what rounding has left out: of offers, of sums
+  FloatBuffer residual_, owner_residual_;   // quantisation errors: of offers, of sums
 
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
   BlockSamples since_;                  // the last exchange
   std::int64_t minibatches_ = 0;        // likewise
@@ -102,15 +102,16 @@ class BlockSteps : public Strategy {
   bool shown_ = false;
   std::int64_t moves_ = 0;  // exchanges so far
 
-  TallyExchange tallies_;
+  MetricsAllReduce metrics_;
   bool tallied_ = true;
-  Tally mine_, others_;  // since the last settle(); of the others, not taken yet
+  StepMetrics mine_, others_;  // since the last drain(); of the others, not taken yet
 
   std::vector<std::int64_t> counts_;  // samples by rank
   ExchangeStats stats_;
-  bool told_ = false, told_fragments_ = false;
+  bool announced_ = false, warned_fragments_ = false;
   SyncPointLines lines_;
-  Road road_;  // goes first: after a failure it stops what buffers would wait for when they are given back
+  ResolvedTransport
+      transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
 };
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -17,18 +17,18 @@ namespace tutti {
 namespace {
 
 bool any_nonzero(const FloatBuffer& buffer) {
-  buffer.memory().finish();
+  buffer.memory().synchronize();
   return std::any_of(buffer.data(), buffer.data() + buffer.size(), [](float v) { return v != 0; });
 }
 
 void clear(FloatBuffer& buffer) {
-  buffer.memory().finish();
+  buffer.memory().synchronize();
   std::fill_n(buffer.data(), buffer.size(), 0.0f);
 }
 
-void clear(Tally& tally, std::size_t evaluations) {
-  tally.evaluations.resize(evaluations);
-  tutti::clear(tally);
+void clear(StepMetrics& metrics, std::size_t evaluations) {
+  metrics.evaluations.resize(evaluations);
+  tutti::clear(metrics);
 }
 
 // "16 bits" for levels, "float16" for numbers.
@@ -43,12 +43,13 @@ int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::i
 
 }  // namespace
 
-DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, Road road, Communicator& comm)
-    : options_(options), print_every_(print_every), comm_(comm), tallies_(comm), road_(std::move(road)) {}
+DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, ResolvedTransport transport,
+                           Communicator& comm)
+    : options_(options), print_every_(print_every), comm_(comm), metrics_(comm), transport_(std::move(transport)) {}
 
 void DataParallel::start(Parameters& parameters) {
   parameters_ = &parameters;
-  pieces_ = all_pieces(parameters);
+  chunks_ = all_chunks(parameters);
   broadcast_weights(comm_, parameters);
   const auto& bits = options_.gradient_bits.values;
   if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
@@ -63,15 +64,15 @@ void DataParallel::need_residuals() {
 
 void DataParallel::build(int bits) {
   if (bits == bits_) return;
-  if (exchange_) earlier_ += exchange_->take_stats();
+  if (exchange_) earlier_ += exchange_->exchange_stats_and_reset();
   bits_ = bits;
   exchange_.reset();
   codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits, options_.quantizer},
                       parameters_->gradients.memory(), comm_.takes_device_memory());
-  exchange_ = std::make_unique<StripeExchange>(
-      comm_, *parameters_, *codec_,
-      StripeSettings{
-          .route = road_.route, .device_sums = road_.device_sums.get(), .gradients_stay = !options_.buffered_async});
+  exchange_ = std::make_unique<AllReduce>(comm_, *parameters_, *codec_,
+                                          AllReduceSettings{.transport = transport_.kind,
+                                                            .device_sums = transport_.device_sums.get(),
+                                                            .gradients_stay = !options_.buffered_async});
   worked_before_ = waited_before_ = 0;
   hand_out_residuals();
 }
@@ -104,7 +105,7 @@ void DataParallel::begin_epoch(std::int64_t epoch) {
 }
 
 // What the optimizer wants of this step; the same on every rank.
-void DataParallel::ask(std::int64_t columns, const GlobalSink& global) {
+void DataParallel::ask(std::int64_t columns, const ReducedGradientSink& global) {
   summed_ = global.summed(columns);
   if (summed_ == Summed::nothing) return;
   build(summed_ == Summed::gradients_in_full ? 32 : bits_of_epoch_);
@@ -118,7 +119,7 @@ bool DataParallel::passes_through() const {
          (comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async);
 }
 
-void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
+void DataParallel::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   assert(exchange_);
   columns_ = columns;
   global_ = &global;
@@ -129,42 +130,42 @@ void DataParallel::begin_step(std::int64_t columns, GlobalSink& global) {
   }
   ask(columns, global);
   if (!passes_through())
-    for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->arm(g);
+    for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->arm(g);
 }
 
 // Few updates of much are best for a device, those of what is still in its cache for the host.
-void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t columns, GlobalSink& global) {
+void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global) {
   const bool together = follows_device();
-  for (std::size_t piece = first; piece < end; ++piece) {
-    exchange_->decode(piece);
-    if (!together) global.global_ready(piece, columns);
+  for (std::size_t chunk = first; chunk < end; ++chunk) {
+    exchange_->decode(chunk);
+    if (!together) global.on_reduced(chunk, columns);
   }
-  if (together && first < end) global.globals_ready(std::span(pieces_).subspan(first, end - first), columns);
+  if (together && first < end) global.on_reduced(std::span(chunks_).subspan(first, end - first), columns);
 }
 
-void DataParallel::piece_ready(std::size_t piece) {
-  assert(piece == announced_);
-  announced_ = piece + 1;
-  if (summed_ == Summed::contributions) global_->contribute(piece, columns_, comm_.size());
+void DataParallel::chunk_ready(std::size_t chunk) {
+  assert(chunk == announced_);
+  announced_ = chunk + 1;
+  if (summed_ == Summed::contributions) global_->contribute(chunk, columns_, comm_.size());
   if (passes_through())
-    global_->global_ready(piece, columns_);
+    global_->on_reduced(chunk, columns_);
   else if (options_.buffered_async)
-    ready_behind(piece);
+    ready_behind(chunk);
   else
-    ready_in_step(piece);
+    ready_in_step(chunk);
 }
 
-void DataParallel::pieces_ready(std::span<const std::size_t> pieces) {
-  if (!passes_through() || summed_ == Summed::contributions) return PieceSink::pieces_ready(pieces);
-  announced_ += pieces.size();
-  global_->globals_ready(pieces, columns_);
+void DataParallel::chunks_ready(std::span<const std::size_t> chunks) {
+  if (!passes_through() || summed_ == Summed::contributions) return GradientSink::chunks_ready(chunks);
+  announced_ += chunks.size();
+  global_->on_reduced(chunks, columns_);
 }
 
-void DataParallel::ready_in_step(std::size_t piece) {
-  if (piece == 0)
-    for (std::size_t g = 0; g < exchange_->groups(); ++g) exchange_->announce(g);
-  exchange_->encode(piece);
-  if (exchange_->last_of_group(piece)) exchange_->launch(exchange_->group_of(piece));
+void DataParallel::ready_in_step(std::size_t chunk) {
+  if (chunk == 0)
+    for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->announce(g);
+  exchange_->encode(chunk);
+  if (exchange_->last_of_bucket(chunk)) exchange_->launch(exchange_->bucket_of(chunk));
   exchange_->advance();
   deliver_what_is_there();
 }
@@ -172,84 +173,84 @@ void DataParallel::ready_in_step(std::size_t piece) {
 void DataParallel::deliver_what_is_there() {
   std::size_t end = delivered_;
   while (end < announced_) {
-    const std::size_t group = exchange_->group_of(end);
-    if (exchange_->end_piece(group) > announced_ || !exchange_->try_complete(group)) break;
-    end = exchange_->end_piece(group);
+    const std::size_t bucket = exchange_->bucket_of(end);
+    if (exchange_->end_chunk(bucket) > announced_ || !exchange_->try_complete(bucket)) break;
+    end = exchange_->end_chunk(bucket);
   }
   deliver(std::exchange(delivered_, end), end, columns_, *global_);
 }
 
-// The place of the piece's gradient serves twice: encoded, it makes room for the sum of the minibatch before.
-void DataParallel::ready_behind(std::size_t piece) {
-  const std::size_t group = exchange_->group_of(piece);
-  if (exchange_->first_of_group(piece)) {
-    // What this group carried before must be known before its buffers are filled again; the sums stay until launch.
-    if (pending_.any) exchange_->complete(group);
-    exchange_->arm(group);
-    exchange_->announce(group);
+// The place of the chunk's gradient serves twice: encoded, it makes place for the sum of the minibatch before.
+void DataParallel::ready_behind(std::size_t chunk) {
+  const std::size_t bucket = exchange_->bucket_of(chunk);
+  if (exchange_->first_of_bucket(chunk)) {
+    // What this bucket carried before must be known before its buffers are filled again; the sums stay until launch.
+    if (pending_.any) exchange_->complete(bucket);
+    exchange_->arm(bucket);
+    exchange_->announce(bucket);
   }
-  exchange_->encode(piece);
-  if (exchange_->last_of_group(piece)) {
-    if (pending_.any) deliver(exchange_->first_piece(group), piece + 1, pending_.columns, *global_);
-    exchange_->launch(group);
+  exchange_->encode(chunk);
+  if (exchange_->last_of_bucket(chunk)) {
+    if (pending_.any) deliver(exchange_->first_chunk(bucket), chunk + 1, pending_.columns, *global_);
+    exchange_->launch(bucket);
   }
   exchange_->advance();
 }
 
-void DataParallel::finish_gradients(Tally& tally) {
-  assert(announced_ == parameters_->pieces.size());
+void DataParallel::finish_gradients(StepMetrics& metrics) {
+  assert(announced_ == parameters_->chunks.size());
   ++steps_;
   if (options_.buffered_async) {
-    finish_behind(tally);
+    finish_behind(metrics);
     pending_ = {true, columns_};
   } else {
-    tallies_.begin(tally);
+    metrics_.begin(metrics);
     if (!passes_through()) {
       while (delivered_ < announced_) {
-        exchange_->complete(exchange_->group_of(delivered_));
+        exchange_->complete(exchange_->bucket_of(delivered_));
         deliver_what_is_there();
       }
       if (std::exchange(left_over_, false)) exchange_->use({});
       exchange_->flush();
     }
-    tally = tallies_.finish();
+    metrics = metrics_.finish();
   }
   print_times();
 }
 
-// What comes is the tally before.
-void DataParallel::finish_behind(Tally& tally) {
-  if (tallies_.pending())
-    late_tally_ = tallies_.finish();
+// What comes is the metrics before.
+void DataParallel::finish_behind(StepMetrics& metrics) {
+  if (metrics_.pending())
+    deferred_metrics_ = metrics_.finish();
   else
-    clear(late_tally_, tally.evaluations.size());
-  tallies_.begin(tally);
-  std::swap(tally, late_tally_);
+    clear(deferred_metrics_, metrics.evaluations.size());
+  metrics_.begin(metrics);
+  std::swap(metrics, deferred_metrics_);
 }
 
-void DataParallel::finish_late(Tally& tally) {
-  if (options_.buffered_async) return finish_behind(tally);
-  tallies_.begin(tally);
-  tally = tallies_.finish();
+void DataParallel::finish_deferred(StepMetrics& metrics) {
+  if (options_.buffered_async) return finish_behind(metrics);
+  metrics_.begin(metrics);
+  metrics = metrics_.finish();
 }
 
-void DataParallel::settle(GlobalSink& global) {
+void DataParallel::drain(ReducedGradientSink& global) {
   if (!std::exchange(pending_.any, false)) {
-    clear(late_tally_, 0);
+    clear(deferred_metrics_, 0);
     return;
   }
-  for (std::size_t g = 0; g < exchange_->groups(); ++g) {
+  for (std::size_t g = 0; g < exchange_->buckets(); ++g) {
     exchange_->complete(g);
-    deliver(exchange_->first_piece(g), exchange_->end_piece(g), pending_.columns, global);
+    deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, global);
   }
   exchange_->flush();
-  late_tally_ = tallies_.finish();
+  deferred_metrics_ = metrics_.finish();
 }
 
-Tally DataParallel::take_pending_tally() {
-  Tally tally = late_tally_;
-  clear(late_tally_, tally.evaluations.size());
-  return tally;
+StepMetrics DataParallel::pending_metrics_and_reset() {
+  StepMetrics metrics = deferred_metrics_;
+  clear(deferred_metrics_, metrics.evaluations.size());
+  return metrics;
 }
 
 void DataParallel::print_times() {
@@ -262,7 +263,7 @@ void DataParallel::print_times() {
 }
 
 void DataParallel::archive(Archive& a) {
-  if (parameters_) parameters_->gradients.memory().finish();
+  if (parameters_) parameters_->gradients.memory().synchronize();
   if (pending_.any) throw Error("a checkpoint was asked for while gradients were under way");
   a("dataParallelSGD.residualEpoch", residual_epoch_);
   bool quantised = local_residual_.size() > 0;
@@ -272,17 +273,17 @@ void DataParallel::archive(Archive& a) {
     clear(owner_residual_);
   } else {
     need_residuals();  // a checkpoint of a quantised run may be continued in 32 bits
-    archive_owed(a, "dataParallelSGD.residual", local_residual_.span());
+    archive_residual(a, "dataParallelSGD.residual", local_residual_.span());
     a(owned_name("dataParallelSGD.ownerResidual"), owner_residual_.span());
     if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
   }
   if (a.loading() && exchange_) hand_out_residuals();
 }
 
-ExchangeStats DataParallel::take_stats() {
+ExchangeStats DataParallel::exchange_stats_and_reset() {
   ExchangeStats stats = std::exchange(earlier_, {});
-  if (exchange_) stats += exchange_->take_stats();
-  stats.bytes_sent += tallies_.take_bytes();
+  if (exchange_) stats += exchange_->exchange_stats_and_reset();
+  stats.bytes_sent += metrics_.bytes_and_reset();
   return stats;
 }
 
@@ -293,7 +294,7 @@ std::string DataParallel::describe() const {
   return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", options_.method, comm_.size(),
                      comm_.size() == 1 ? "" : "s",
                      values.size() == 1 ? name_of_bits(values[0], options_.sixteen_bits) : bits + " bits",
-                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", road_.text,
+                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", transport_.text,
                      options_.buffered_async ? ", one minibatch behind" : "");
 }
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "comm/agreement.h"
+#include "strategy/all_reduce.h"
 #include "strategy/local.h"
+#include "strategy/metrics_all_reduce.h"
 #include "strategy/options.h"
-#include "strategy/stripe_exchange.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
 
@@ -18,33 +18,33 @@ namespace tutti {
 
 class DataParallel : public Strategy {
  public:
-  // Every `print_every`-th exchange prints its time; 0 = none does. `road` as resolve_road() has it.
-  DataParallel(const DataParallelOptions&, std::int64_t print_every, Road road, Communicator&);
+  // Every `print_every`-th exchange prints its time; 0 = none does. `transport` as resolve_transport() has it.
+  DataParallel(const DataParallelOptions&, std::int64_t print_every, ResolvedTransport transport, Communicator&);
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
   bool follows_device() const override { return parameters_ && !is_host(parameters_->gradients.memory()); }
-  bool leaves_out_steps() const override { return !options_.buffered_async; }
+  bool skips_steps_together() const override { return !options_.buffered_async; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
   // No residual takes in what the codec lost of them.
   bool sums_only() const override { return !options_.buffered_async && local_residual_.size() == 0; }
-  void piece_ready(std::size_t piece) override;
-  void pieces_ready(std::span<const std::size_t> pieces) override;
-  void finish_gradients(Tally&) override;
-  bool takes_late_results() const override { return true; }
-  void finish_late(Tally&) override;
-  void settle(GlobalSink& global) override;
-  Tally take_pending_tally() override;
+  void chunk_ready(std::size_t chunk) override;
+  void chunks_ready(std::span<const std::size_t> chunks) override;
+  void finish_gradients(StepMetrics&) override;
+  bool takes_deferred_metrics() const override { return true; }
+  void finish_deferred(StepMetrics&) override;
+  void drain(ReducedGradientSink& global) override;
+  StepMetrics pending_metrics_and_reset() override;
   bool sums_contributions() const override { return !options_.buffered_async; }
-  bool sums_on_devices() const override { return road_.device_sums != nullptr; }
+  bool sums_on_devices() const override { return transport_.device_sums != nullptr; }
   void archive(Archive&) override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
   std::string loop_text(std::int64_t epoch) const override;
 
  private:
-  // Gradients under way that nobody has got yet (buffered asynchronous mode).
+  // Gradients in flight that nobody has got yet (buffered asynchronous mode).
   struct Pending {
     bool any = false;
     std::int64_t columns = 0;
@@ -53,42 +53,43 @@ class DataParallel : public Strategy {
   void build(int bits);
   void need_residuals();
   void hand_out_residuals();
-  void ask(std::int64_t columns, const GlobalSink& global);
+  void ask(std::int64_t columns, const ReducedGradientSink& global);
   bool passes_through() const;
-  void ready_in_step(std::size_t piece);
-  void ready_behind(std::size_t piece);
+  void ready_in_step(std::size_t chunk);
+  void ready_behind(std::size_t chunk);
   void deliver_what_is_there();
-  void deliver(std::size_t first, std::size_t end, std::int64_t columns, GlobalSink& global);
-  void finish_behind(Tally&);
+  void deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global);
+  void finish_behind(StepMetrics&);
   void print_times();
 
   DataParallelOptions options_;
   std::int64_t print_every_;
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> pieces_;  // their numbers
+  std::vector<std::size_t> chunks_;  // their numbers
 
   int bits_ = 0, bits_of_epoch_ = 0;
   Summed summed_ = Summed::gradients;
   const float* mask_ = nullptr;  // while contributions are summed
   std::unique_ptr<Codec> codec_;
-  std::unique_ptr<StripeExchange> exchange_;
-  TallyExchange tallies_;
+  std::unique_ptr<AllReduce> exchange_;
+  MetricsAllReduce metrics_;
   ExchangeStats earlier_;  // of exchanges that a change of bits has replaced
 
   FloatBuffer local_residual_, owner_residual_;
   bool left_over_ = false;            // the codec loses nothing, but one before it did
   std::int64_t residual_epoch_ = -1;  // the epoch whose start last cleared the residuals
 
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
-  std::size_t announced_ = 0, delivered_ = 0;  // pieces, in this step
+  std::size_t announced_ = 0, delivered_ = 0;  // chunks, in this step
   Pending pending_;
-  Tally late_tally_;
+  StepMetrics deferred_metrics_;
 
   std::int64_t steps_ = 0;
   double worked_before_ = 0, waited_before_ = 0;
-  Road road_;  // goes first: after a failure it stops what buffers would wait for when they are given back
+  ResolvedTransport
+      transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
 };
 
 }  // namespace tutti

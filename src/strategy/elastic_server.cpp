@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -48,7 +48,7 @@ ElasticServer::ElasticServer(const EasgdOptions& options, std::int64_t print_eve
 ElasticServer::~ElasticServer() = default;
 
 void ElasticServer::start(Parameters& parameters) {
-  if (server_) comm_.barrier();  // nobody asks the old desks any more
+  if (server_) comm_.barrier();  // nobody asks the old handlers any more
   live_ = &parameters;
   broadcast_weights(comm_, parameters);
   codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
@@ -61,44 +61,45 @@ void ElasticServer::start(Parameters& parameters) {
 }
 
 void ElasticServer::build() {
-  lots_.reset();
-  meeting_.reset();
-  questions_.reset();
+  work_queue_.reset();
+  barrier_.reset();
+  pending_.reset();
   server_ = std::make_unique<Server>(comm_);
-  questions_ = std::make_unique<EncodedQuestions>(*server_, *codec_);
-  const std::shared_ptr<const Codec> of_desks = make_codec(options_.bits.codec());
+  pending_ = std::make_unique<PendingPushes>(*server_, *codec_);
+  const std::shared_ptr<const Codec> codec_of_handlers = make_codec(options_.bits.codec());
   std::vector<int> owners;
   for (int s = 0; s < servers_; ++s) owners.push_back(workers_ < comm_.size() ? workers_ + s : s);
   plans_ = plan_shards(*live_, owners, false);
-  desks_.clear();
+  handlers_.clear();
   numbers_.clear();
   std::size_t largest = 0;
-  for (const ShardPlan& plan : plans_) {
-    std::unique_ptr<ElasticDesk> desk;
-    if (plan.owner == comm_.rank()) desk = std::make_unique<ElasticDesk>(plan, of_desks, rate_, workers_);
-    desks_.push_back(desk.get());
+  for (const ServerShardPlan& plan : plans_) {
+    std::unique_ptr<ElasticHandler> handler;
+    if (plan.owner == comm_.rank())
+      handler = std::make_unique<ElasticHandler>(plan, codec_of_handlers, rate_, workers_);
+    handlers_.push_back(handler.get());
     numbers_.push_back(server_->add({.owner = plan.owner,
                                      .bytes = elastic_bytes(plan, *codec_),
                                      .clients = workers_,
                                      .lane = 0,
                                      .memory = &codec_->memory()},
-                                    std::move(desk)));
+                                    std::move(handler)));
     largest = std::max(largest, plan.largest_run);
   }
-  meeting_ = std::make_unique<Meeting>(*server_, owners[0]);
-  if (options_.dealing == EasgdOptions::Dealing::lots)
-    lots_ = std::make_unique<ServedLots>(*server_, owners[0], workers_);
+  barrier_ = std::make_unique<ServedBarrier>(*server_, owners[0]);
+  if (options_.division == EasgdOptions::Division::work_queue)
+    work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owners[0], workers_);
   server_->open();
   worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->weights, largest);
 }
 
 void ElasticServer::begin_epoch(std::int64_t) {
-  host_looks();
+  synchronize();
   // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
   if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
-  if (!std::exchange(told_, true)) log::line(describe());
+  if (!std::exchange(announced_, true)) log::line(describe());
   load_centre();
-  meeting_->meet();
+  barrier_->wait();
   lines_.begin_epoch();
 }
 
@@ -107,8 +108,8 @@ void ElasticServer::load_centre() {
   const bool anew = std::exchange(strangers_, false);
   const float* centre = centre_.data();
   server_->exclusively([&] {
-    for (ElasticDesk* desk : desks_)
-      if (desk) anew ? desk->start(centre) : desk->load(centre);
+    for (ElasticHandler* handler : handlers_)
+      if (handler) anew ? handler->start(centre) : handler->load(centre);
   });
   anew ? worker_->start(centre) : worker_->load(centre);
 }
@@ -129,16 +130,16 @@ void ElasticServer::exchange() {
     const std::size_t bytes = elastic_bytes(plans_[i], *codec_);
     worker_->write(plans_[i], weights, server_->message(numbers_[i]).data());
     stats_.encode += lap(at);
-    questions_->ask(numbers_[i], bytes);
+    pending_->request(numbers_[i], bytes);
     stats_.wait += lap(at);
-    if (desks_[i]) continue;
+    if (handlers_[i]) continue;
     stats_.bytes_sent += static_cast<std::int64_t>(bytes);
     stats_.values_sent += static_cast<std::int64_t>(plans_[i].values);
   }
   for (std::size_t i = 0; i < plans_.size(); ++i) {
-    const auto answer = questions_->wait(numbers_[i]);
+    const auto response = pending_->wait(numbers_[i]);
     stats_.wait += lap(at);
-    worker_->take(plans_[i], answer.data(), weights);
+    worker_->take(plans_[i], response.data(), weights);
     stats_.decode += lap(at);
   }
   ++stats_.exchanges;
@@ -148,37 +149,37 @@ void ElasticServer::exchange() {
 }
 
 void ElasticServer::meet_at_centre() {
-  host_looks();
-  meeting_->meet();  // asleep, while the last ones still work
+  synchronize();
+  barrier_->wait();  // asleep, while the last ones still work
   fetch_centre();
   load_centre();
 }
 
-void ElasticServer::settle(GlobalSink&) {
+void ElasticServer::drain(ReducedGradientSink&) {
   meet_at_centre();
   if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
-  others_ += tally_of_others(comm_, mine_);
+  others_ += metrics_of_others(comm_, mine_);
   mine_ = {};
 }
 
 // The centre is the model: what the workers have learned since their last exchange goes into it before it is saved.
-void ElasticServer::end_epoch(GlobalSink&) {
+void ElasticServer::end_epoch(ReducedGradientSink&) {
   if (comm_.rank() < workers_ && steps_ > 0) exchange();
   meet_at_centre();
 }
 
 void ElasticServer::fetch_centre() {
   server_->exclusively([&] {
-    for (const ElasticDesk* desk : desks_)
-      if (desk) desk->store(centre_.data());
+    for (const ElasticHandler* handler : handlers_)
+      if (handler) handler->store(centre_.data());
   });
   if (comm_.size() == 1) return;
-  for (const ShardPlan& plan : plans_)
-    for (const ShardRun& run : plan.runs)
+  for (const ServerShardPlan& plan : plans_)
+    for (const ServerShardRun& run : plan.runs)
       comm_.broadcast(plan.owner, std::as_writable_bytes(centre_.span().subspan(run.offset, run.size())));
 }
 
-Tally ElasticServer::take_tally_of_others() { return std::exchange(others_, {}); }
+StepMetrics ElasticServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
 
 void ElasticServer::show_common_weights() {
   assert(!shown_);
@@ -193,14 +194,14 @@ void ElasticServer::take_back_weights() {
 }
 
 void ElasticServer::change_places() {
-  host_looks();
+  synchronize();
   if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
 }
 
 // Saved while the centre is shown; this rank's own weights then stand in centre_.
 void ElasticServer::archive(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
-  host_looks();
+  synchronize();
   if (a.loading()) {
     std::copy_n(live_->weights.data(), live_->size(), centre_.data());
     strangers_ = true;
@@ -219,14 +220,14 @@ void ElasticServer::archive(Archive& a) {
   if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
 }
 
-ExchangeStats ElasticServer::take_stats() {
-  // What this rank has answered is sent by it as well.
+ExchangeStats ElasticServer::exchange_stats_and_reset() {
+  // What this rank has served is sent by it as well.
   server_->exclusively([&] {
-    for (std::size_t i = 0; i < desks_.size(); ++i) {
-      if (!desks_[i]) continue;
-      const std::int64_t answers = desks_[i]->take_answers_to_others();
-      stats_.bytes_sent += answers * static_cast<std::int64_t>(elastic_bytes(plans_[i], *codec_));
-      stats_.values_sent += answers * static_cast<std::int64_t>(plans_[i].values);
+    for (std::size_t i = 0; i < handlers_.size(); ++i) {
+      if (!handlers_[i]) continue;
+      const std::int64_t responses = handlers_[i]->responses_to_others_and_reset();
+      stats_.bytes_sent += responses * static_cast<std::int64_t>(elastic_bytes(plans_[i], *codec_));
+      stats_.values_sent += responses * static_cast<std::int64_t>(plans_[i].values);
     }
   });
   return std::exchange(stats_, {});

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "strategy/asa_options.h"
-#include "strategy/elastic_desk.h"
-#include "strategy/encoded_questions.h"
+#include "strategy/elastic_handler.h"
+#include "strategy/metrics_all_reduce.h"
+#include "strategy/pending_pushes.h"
 #include "strategy/server.h"
 #include "strategy/sync_point_lines.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
@@ -26,33 +26,33 @@ class ElasticServer final : public Strategy {
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
   // Gradients are the optimizer's, and weights go to the centre from where they lie.
   bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
-  void piece_ready(std::size_t piece) override { global_->global_ready(piece, columns_); }
-  void pieces_ready(std::span<const std::size_t> pieces) override { global_->globals_ready(pieces, columns_); }
-  void finish_gradients(Tally& tally) override {
-    mine_ += tally;
-    lines_.add(tally.samples, tally.samples);
+  void chunk_ready(std::size_t chunk) override { global_->on_reduced(chunk, columns_); }
+  void chunks_ready(std::span<const std::size_t> chunks) override { global_->on_reduced(chunks, columns_); }
+  void finish_gradients(StepMetrics& metrics) override {
+    mine_ += metrics;
+    lines_.add(metrics.samples, metrics.samples);
   }
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(GlobalSink&) override;
-  void end_epoch(GlobalSink&) override;
-  Tally take_tally_of_others() override;
+  void drain(ReducedGradientSink&) override;
+  void end_epoch(ReducedGradientSink&) override;
+  StepMetrics metrics_of_others_and_reset() override;
   void show_common_weights() override;
   void take_back_weights() override;
   bool steps_alone() const override { return true; }
-  bool leaves_out_steps() const override { return true; }
+  bool skips_steps_together() const override { return true; }
   std::int64_t weight_moves() const override { return moves_; }
   Share share(int rank, int) const override { return {rank < workers_ ? rank : -1, workers_}; }
-  LotDealer* dealer() override { return lots_.get(); }
+  WorkQueue* work_queue() override { return work_queue_.get(); }
   void archive(Archive&) override;
   std::string state_name() const override { return "asynchronous EASGD"; }
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
 
  private:
-  void host_looks() const { live_->weights.memory().finish(); }
+  void synchronize() const { live_->weights.memory().synchronize(); }
   void build();
   void change_places();
   void exchange();
@@ -68,27 +68,27 @@ class ElasticServer final : public Strategy {
   Parameters* live_ = nullptr;
 
   std::shared_ptr<const Codec> codec_;  // of the worker, perhaps a device's
-  std::vector<ShardPlan> plans_;
-  std::vector<int> numbers_;         // of the desks, by part
-  std::vector<ElasticDesk*> desks_;  // by part, null where another rank serves it
+  std::vector<ServerShardPlan> plans_;
+  std::vector<int> numbers_;               // of the handlers, by part
+  std::vector<ElasticHandler*> handlers_;  // by part, null where another rank serves it
   std::unique_ptr<Server> server_;
-  std::unique_ptr<EncodedQuestions> questions_;
-  std::unique_ptr<Meeting> meeting_;
-  std::unique_ptr<ServedLots> lots_;
+  std::unique_ptr<PendingPushes> pending_;
+  std::unique_ptr<ServedBarrier> barrier_;
+  std::unique_ptr<ServedWorkQueue> work_queue_;
   std::unique_ptr<ElasticWorker> worker_;
 
   FloatBuffer centre_;  // as it was when the ranks met last
   bool apart_ = false;  // this rank has weights of its own
   bool shown_ = false;
-  bool strangers_ = true;   // desks and workers know nothing of each other
+  bool strangers_ = true;   // handlers and workers know nothing of each other
   std::int64_t steps_ = 0;  // since the last exchange
   std::int64_t columns_ = 0;
-  GlobalSink* global_ = nullptr;
-  Tally mine_, others_;  // since the last settle(); of the others, not taken yet
+  ReducedGradientSink* global_ = nullptr;
+  StepMetrics mine_, others_;  // since the last drain(); of the others, not taken yet
   ExchangeStats stats_;
   std::int64_t moves_ = 0;  // exchanges in all
   SyncPointLines lines_;    // of this rank: the others exchange when they get there
-  bool told_ = false;
+  bool announced_ = false;
 };
 
 // Error when the ranks do not suffice, or may not talk beside the main thread.

@@ -24,29 +24,29 @@ class Stopwatch {
 
 }  // namespace
 
-FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t block_size, StripeExchange& stripes,
+FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t block_size, AllReduce& all_reduce,
                                BlockRule& rule, Parameters& live, Parameters& block)
     : settings_(settings),
       block_size_(block_size),
-      stripes_(stripes),
+      all_reduce_(all_reduce),
       rule_(rule),
       live_(live),
       block_(block),
       kernels_(weight_kernels_for(live.weights.memory())) {
-  const std::size_t groups = stripes.groups();
+  const std::size_t buckets = all_reduce.buckets();
   const std::size_t n =
-      std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(settings.fragments), groups));
-  std::size_t values = 0, group = 0;
+      std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(settings.fragments), buckets));
+  std::size_t values = 0, bucket = 0;
   for (std::size_t f = 0; f < n; ++f) {
-    Fragment fragment{group, group, {}};
-    // About equal numbers of values, at least one group each.
-    while (group < groups && groups - group > n - f - 1 &&
-           (fragment.end_group == fragment.first_group || values * n < live.size() * (f + 1))) {
-      for (std::size_t i = stripes.first_piece(group); i < stripes.end_piece(group); ++i)
-        values += block.count(block.pieces[i]);
-      fragment.end_group = ++group;
+    Fragment fragment{bucket, bucket, {}};
+    // About equal numbers of values, at least one bucket each.
+    while (bucket < buckets && buckets - bucket > n - f - 1 &&
+           (fragment.end_bucket == fragment.first_bucket || values * n < live.size() * (f + 1))) {
+      for (std::size_t i = all_reduce.first_chunk(bucket); i < all_reduce.end_chunk(bucket); ++i)
+        values += block.count(block.chunks[i]);
+      fragment.end_bucket = ++bucket;
     }
-    if (f + 1 == n) fragment.end_group = group = groups;
+    if (f + 1 == n) fragment.end_bucket = bucket = buckets;
     fragments_.push_back(fragment);
   }
   rule.plan_fragments(n);
@@ -54,16 +54,16 @@ FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t bloc
 }
 
 template <class Body>
-void FragmentStream::for_pieces(std::size_t fragment, const Body& body) const {
-  for (std::size_t g = fragments_[fragment].first_group; g < fragments_[fragment].end_group; ++g)
-    for (std::size_t i = stripes_.first_piece(g); i < stripes_.end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]);
-      body(i, at, at + block_.count(block_.pieces[i]));
+void FragmentStream::for_chunks(std::size_t fragment, const Body& body) const {
+  for (std::size_t g = fragments_[fragment].first_bucket; g < fragments_[fragment].end_bucket; ++g)
+    for (std::size_t i = all_reduce_.first_chunk(g); i < all_reduce_.end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]);
+      body(i, at, at + block_.count(block_.chunks[i]));
     }
 }
 
 void FragmentStream::advance() {
-  if (under_way_ != kNone && !arrived_) stripes_.advance();
+  if (in_flight_ != kNone && !arrived_) all_reduce_.advance();
 }
 
 bool FragmentStream::due(std::int64_t more) const {
@@ -71,7 +71,7 @@ bool FragmentStream::due(std::int64_t more) const {
 }
 
 bool FragmentStream::acts_after(std::int64_t samples) const {
-  return (under_way_ != kNone && waited_ + 1 >= settings_.overlap) || due(samples);
+  return (in_flight_ != kNone && waited_ + 1 >= settings_.overlap) || due(samples);
 }
 
 bool FragmentStream::step(const BlockSamples& n) {
@@ -79,7 +79,7 @@ bool FragmentStream::step(const BlockSamples& n) {
   position_ += n.all;
   for (Fragment& f : fragments_) f.since.mine += n.mine, f.since.all += n.all;
   bool taken = false;
-  if (under_way_ != kNone && ++waited_ >= settings_.overlap) finish(), taken = true;
+  if (in_flight_ != kNone && ++waited_ >= settings_.overlap) finish(), taken = true;
   while (due()) {
     finish();
     begin(static_cast<std::size_t>(next_));
@@ -94,36 +94,36 @@ bool FragmentStream::step(const BlockSamples& n) {
 void FragmentStream::begin(std::size_t fragment) {
   Fragment& f = fragments_[fragment];
   rule_.begin(std::exchange(f.since, {}), fragment);
-  for (std::size_t g = f.first_group; g < f.end_group; ++g) {
-    stripes_.arm(g);
-    for (std::size_t i = stripes_.first_piece(g); i < stripes_.end_piece(g); ++i) {
-      const std::size_t at = block_.offset(block_.pieces[i]), n = block_.count(block_.pieces[i]);
+  for (std::size_t g = f.first_bucket; g < f.end_bucket; ++g) {
+    all_reduce_.arm(g);
+    for (std::size_t i = all_reduce_.first_chunk(g); i < all_reduce_.end_chunk(g); ++i) {
+      const std::size_t at = block_.offset(block_.chunks[i]), n = block_.count(block_.chunks[i]);
       rule_.offer(at, at + n);
       if (settings_.overlap > 0) kernels_.run(weights::Copy{live_.weights.data() + at, offered_.data() + at}, n);
-      stripes_.encode(i);
+      all_reduce_.encode(i);
     }
-    stripes_.launch(g);
-    stripes_.advance();
+    all_reduce_.launch(g);
+    all_reduce_.advance();
   }
-  under_way_ = static_cast<std::int64_t>(fragment);
+  in_flight_ = static_cast<std::int64_t>(fragment);
   waited_ = 0, arrived_ = false;
 }
 
-void FragmentStream::settle() {
-  if (under_way_ == kNone || arrived_) return;
+void FragmentStream::drain() {
+  if (in_flight_ == kNone || arrived_) return;
   const Stopwatch watch(seconds_);
-  const Fragment& f = fragments_[static_cast<std::size_t>(under_way_)];
-  for (std::size_t g = f.first_group; g < f.end_group; ++g) stripes_.complete(g);
-  for_pieces(static_cast<std::size_t>(under_way_),
-             [&](std::size_t i, std::size_t, std::size_t) { stripes_.decode(i); });
+  const Fragment& f = fragments_[static_cast<std::size_t>(in_flight_)];
+  for (std::size_t g = f.first_bucket; g < f.end_bucket; ++g) all_reduce_.complete(g);
+  for_chunks(static_cast<std::size_t>(in_flight_),
+             [&](std::size_t i, std::size_t, std::size_t) { all_reduce_.decode(i); });
   arrived_ = true;
 }
 
 void FragmentStream::finish() {
-  if (under_way_ == kNone) return;
-  settle();
+  if (in_flight_ == kNone) return;
+  drain();
   const auto mixing = static_cast<float>(settings_.mixing);
-  for_pieces(static_cast<std::size_t>(under_way_), [&](std::size_t, std::size_t begin, std::size_t end) {
+  for_chunks(static_cast<std::size_t>(in_flight_), [&](std::size_t, std::size_t begin, std::size_t end) {
     if (waited_ == 0) return rule_.take(begin, end);
     float* const w = live_.weights.data() + begin;
     float* const was = offered_.data() + begin;
@@ -138,7 +138,7 @@ void FragmentStream::finish() {
     else
       kernels_.run(weights::Mix{was, w, mixing}, n);
   });
-  under_way_ = kNone;
+  in_flight_ = kNone;
 }
 
 void FragmentStream::exchange_all() {
@@ -152,7 +152,7 @@ void FragmentStream::exchange_all() {
 }
 
 void FragmentStream::moved(const float* before) {
-  if (under_way_ == kNone || offered_.size() == 0) return;
+  if (in_flight_ == kNone || offered_.size() == 0) return;
   for (std::size_t i = 0; i < live_.size(); ++i) offered_.data()[i] += live_.weights.data()[i] - before[i];
 }
 
@@ -161,7 +161,7 @@ void FragmentStream::archive(Archive& a) {
     const std::string name = own_name(fmt::format("fragment {}/samples", f));
     if (a.has(name)) a(name, fragments_[f].since.mine);
   }
-  if (under_way_ == kNone) return;
+  if (in_flight_ == kNone) return;
   if (a.loading()) std::copy_n(live_.weights.data(), live_.size(), offered_.data());
   if (a.has(own_name("offered weights"))) a(own_name("offered weights"), offered_.span());
 }
@@ -169,22 +169,22 @@ void FragmentStream::archive(Archive& a) {
 void FragmentStream::archive_common(Archive& a) {
   auto n = static_cast<std::int64_t>(fragments_.size());
   a("fragments", n);
-  a("fragment under way", under_way_);
-  if (n != static_cast<std::int64_t>(fragments_.size()) || (under_way_ != kNone && offered_.size() == 0))
+  a("fragment under way", in_flight_);
+  if (n != static_cast<std::int64_t>(fragments_.size()) || (in_flight_ != kNone && offered_.size() == 0))
     throw Error(
         fmt::format("the checkpoint was written with {} fragments{}, this run has {} and an overlap of {}; go on "
                     "with the settings of then",
-                    n, under_way_ != kNone ? " and an overlap" : "", fragments_.size(), settings_.overlap));
+                    n, in_flight_ != kNone ? " and an overlap" : "", fragments_.size(), settings_.overlap));
   a("position in block", position_);
   a("next fragment", next_);
   a("minibatches under way", waited_);
   for (std::size_t f = 0; f < fragments_.size(); ++f)
     a(fmt::format("fragment {}/samples of all", f), fragments_[f].since.all);
-  arrived_ = under_way_ != kNone;
+  arrived_ = in_flight_ != kNone;
   if (!arrived_) return;
   for (const Slice& s : block_.slices)
     a("sums under way/" + s.name, block_.gradients.span().subspan(s.offset, s.size()));
-  if (a.loading()) rule_.resume(static_cast<std::size_t>(under_way_));
+  if (a.loading()) rule_.resume(static_cast<std::size_t>(in_flight_));
 }
 
 double FragmentStream::take_seconds() { return std::exchange(seconds_, 0); }

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "strategy/all_reduce.h"
 #include "strategy/block_rules.h"
-#include "strategy/stripe_exchange.h"
 
 namespace tutti {
 
@@ -21,25 +21,25 @@ struct StreamSettings {
 class FragmentStream {
  public:
   // All outlive the stream. `block_size` counts samples of all ranks.
-  FragmentStream(const StreamSettings&, std::int64_t block_size, StripeExchange&, BlockRule&, Parameters& live,
+  FragmentStream(const StreamSettings&, std::int64_t block_size, AllReduce&, BlockRule&, Parameters& live,
                  Parameters& block);
 
   std::size_t fragments() const { return fragments_.size(); }
   void advance();                               // drives messages
   bool step(const BlockSamples&);               // after a minibatch; whether the result of an exchange was taken
   bool acts_after(std::int64_t samples) const;  // whether that would offer weights or take some
-  void settle();                                // nothing is on its way; results are used when they would have been
-  void finish();                                // what is under way is used now
+  void drain();                                 // nothing is on its way; results are used when they would have been
+  void finish();                                // what is in flight is used now
   void exchange_all();                          // every fragment, waiting for it; the block begins anew
   void archive(Archive&);                       // of this rank
   void archive_common(Archive&);
-  // The host has moved own weights, and nothing is under way in the queue of a device.
+  // The host has moved own weights, and nothing is in flight in the queue of a device.
   void moved(const float* before);
   double take_seconds();  // spent in here, without advance()
 
  private:
   struct Fragment {
-    std::size_t first_group = 0, end_group = 0;
+    std::size_t first_bucket = 0, end_bucket = 0;
     BlockSamples since;  // its last offer
   };
   static constexpr std::int64_t kNone = -1;
@@ -47,19 +47,19 @@ class FragmentStream {
   void begin(std::size_t fragment);
   bool due(std::int64_t more = 0) const;
   template <class Body>
-  void for_pieces(std::size_t fragment, const Body&) const;
+  void for_chunks(std::size_t fragment, const Body&) const;
 
   const StreamSettings settings_;
   const std::int64_t block_size_;
-  StripeExchange& stripes_;
+  AllReduce& all_reduce_;
   BlockRule& rule_;
   Parameters& live_;
   Parameters& block_;
   const WeightKernels& kernels_;
   std::vector<Fragment> fragments_;
-  FloatBuffer offered_;  // own weights at the offer under way; only with overlap
+  FloatBuffer offered_;  // own weights at the offer in flight; only with overlap
   std::int64_t position_ = 0, next_ = 0;
-  std::int64_t under_way_ = kNone, waited_ = 0;  // the fragment, minibatches since its offer
+  std::int64_t in_flight_ = kNone, waited_ = 0;  // the fragment, minibatches since its offer
   bool arrived_ = false;                         // its sums stand in block_.gradients
   double seconds_ = 0;
 };

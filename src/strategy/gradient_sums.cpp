@@ -12,39 +12,39 @@ namespace tutti {
 
 void LibrarySums::start(Parameters& parameters) {
   parameters_ = &parameters;
-  pieces_ = all_pieces(parameters);
+  chunks_ = all_chunks(parameters);
   broadcast_weights(comm_, parameters);
-  std::size_t lines = 0;
-  for (const Slice& s : parameters.slices) lines += s.sparse_gradient ? s.lines() : 0;
-  touching_.resize(lines);
+  std::size_t rows = 0;
+  for (const Slice& s : parameters.slices) rows += s.sparse_gradient ? s.sparse_row_count() : 0;
+  listed_.resize(rows);
 }
 
 // Sums have entries wherever any rank has one.
 void LibrarySums::unite_lists() {
-  if (touching_.empty()) return;
-  std::fill(touching_.begin(), touching_.end(), 0.0f);
+  if (listed_.empty()) return;
+  std::fill(listed_.begin(), listed_.end(), 0.0f);
   const auto each = [&](const auto& body) {
     std::size_t first = 0;
     for (std::size_t i = 0; i < parameters_->slices.size(); ++i) {
       if (!parameters_->slices[i].sparse_gradient) continue;
-      body(parameters_->touched[i], touching_.data() + first, parameters_->slices[i].lines());
-      first += parameters_->slices[i].lines();
+      body(parameters_->sparse_rows[i], listed_.data() + first, parameters_->slices[i].sparse_row_count());
+      first += parameters_->slices[i].sparse_row_count();
     }
   };
   each([](const auto& list, float* ranks, std::size_t) {
-    for (const std::uint32_t line : list) ranks[line] = 1;
+    for (const std::uint32_t row : list) ranks[row] = 1;
   });
-  comm_.all_reduce_sum(std::span(touching_));
-  count_library_sum(stats_, touching_.size(), comm_.size());
-  each([](auto& list, const float* ranks, std::size_t lines) {
+  comm_.all_reduce_sum(std::span(listed_));
+  count_library_sum(stats_, listed_.size(), comm_.size());
+  each([](auto& list, const float* ranks, std::size_t rows) {
     list.clear();
-    for (std::uint32_t line = 0; line < lines; ++line)
-      if (ranks[line] > 0) list.push_back(line);
+    for (std::uint32_t row = 0; row < rows; ++row)
+      if (ranks[row] > 0) list.push_back(row);
   });
 }
 
-void LibrarySums::finish_gradients(Tally& tally) {
-  tallies_.begin(tally);
+void LibrarySums::finish_gradients(StepMetrics& metrics) {
+  metrics_.begin(metrics);
   const auto start = Clock::now();
   comm_.all_reduce_sum(parameters_->gradients.span());
   if (comm_.size() > 1) {
@@ -53,13 +53,13 @@ void LibrarySums::finish_gradients(Tally& tally) {
   }
   stats_.wait += seconds_since(start);
   ++stats_.exchanges;
-  global_->globals_ready(pieces_, columns_);
-  tally = tallies_.finish();
+  global_->on_reduced(chunks_, columns_);
+  metrics = metrics_.finish();
 }
 
-ExchangeStats LibrarySums::take_stats() {
+ExchangeStats LibrarySums::exchange_stats_and_reset() {
   ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += tallies_.take_bytes();
+  stats.bytes_sent += metrics_.bytes_and_reset();
   return stats;
 }
 

@@ -9,35 +9,35 @@
 
 #include "comm/agreement.h"
 #include "strategy/local.h"
-#include "strategy/tally_exchange.h"
+#include "strategy/metrics_all_reduce.h"
 #include "tutti/strategy.h"
 
 namespace tutti {
 
 class LibrarySums : public Strategy {
  public:
-  // `remark` for a line about the exchange.
-  LibrarySums(Communicator& comm, std::string remark) : comm_(comm), tallies_(comm), remark_(std::move(remark)) {}
+  // `remark` for a row about the exchange.
+  LibrarySums(Communicator& comm, std::string remark) : comm_(comm), metrics_(comm), remark_(std::move(remark)) {}
   void start(Parameters&) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override { columns_ = columns, global_ = &global; }
-  bool leaves_out_steps() const override { return true; }
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override { columns_ = columns, global_ = &global; }
+  bool skips_steps_together() const override { return true; }
   bool sums_only() const override { return true; }
   bool agree(bool usable) override { return all_agree(comm_, usable); }
-  void piece_ready(std::size_t) override {}
-  void finish_gradients(Tally&) override;
-  ExchangeStats take_stats() override;
+  void chunk_ready(std::size_t) override {}
+  void finish_gradients(StepMetrics&) override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
 
  private:
   void unite_lists();
 
   Communicator& comm_;
-  TallyExchange tallies_;
+  MetricsAllReduce metrics_;
   std::string remark_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> pieces_;  // their numbers
-  std::vector<float> touching_;      // how many ranks have touched it, by line of the slices with a sparse gradient
-  GlobalSink* global_ = nullptr;
+  std::vector<std::size_t> chunks_;  // their numbers
+  std::vector<float> listed_;        // by sparse row: how many ranks list it
+  ReducedGradientSink* global_ = nullptr;
   std::int64_t columns_ = 0;
   ExchangeStats stats_;
 };

@@ -47,24 +47,25 @@ class LevelArchive : public Archive {
 // What two levels have spent together; groups of groups count as within.
 ExchangeStats stats_of_levels(ExchangeStats within, const ExchangeStats& between);
 
-// Collective in the group: the first rank tells the others whether sums have come, for how many columns, and the tally.
-class LeaderNews {
+// Collective in the group: the first rank tells the others whether sums have come, for how many columns, and the
+// metrics.
+class LeaderBroadcast {
  public:
-  explicit LeaderNews(Communicator& group) : comm_(group) {}
-  void pass_on(bool& delivered, std::int64_t& columns, Tally&);
+  explicit LeaderBroadcast(Communicator& group) : comm_(group) {}
+  void broadcast(bool& delivered, std::int64_t& columns, StepMetrics&);
 
  private:
   Communicator& comm_;
   std::vector<std::int64_t> words_;
 };
 
-// The same for a first rank that may wait for servers before it has news: the others nap until it tells them, for the
+// The same for a first rank that may wait for servers before it has words: the others nap until it tells them, for the
 // core may be needed where somebody serves.
-class PatientNews {
+class SleepingBroadcast {
  public:
   using Words = std::array<std::int64_t, 2>;
-  explicit PatientNews(Communicator& group);
-  void pass_on(Words&);
+  explicit SleepingBroadcast(Communicator& group);
+  void broadcast(Words&);
 
  private:
   Words words_{};

@@ -21,10 +21,10 @@ ParallelTrainOptions without_groups(ParallelTrainOptions o) {
   return o;
 }
 
-std::string text_of(const GroupLayout& layout, const Strategy* between, const Strategy* inside) {
+std::string describe(const GroupLayout& layout, const Strategy* between, const Strategy* inside) {
   return fmt::format("{}: between them {}; within them {}", layout.text(),
-                     between ? between->describe() : "carried by other ranks",
-                     inside ? inside->describe() : "carried by other ranks");
+                     between ? between->describe() : "exchanged by other ranks",
+                     inside ? inside->describe() : "exchanged by other ranks");
 }
 
 struct Groups {
@@ -58,29 +58,29 @@ void leave_devices_to(const Strategy& inside, ParallelTrainOptions& between, Com
   std::int64_t groups = inside.sums_on_devices();
   comm.all_reduce_sum(std::span(&groups, 1));
   if (groups == 0) return;
-  if (between.route == Route::nccl)
-    throw ConfigError({}, "route = nccl between groups: NCCL sums within the groups, and can do one of both",
-                      "leave route out here, or route = stripes in insideGroups");
-  between.route = Route::stripes;
+  if (between.transport == Transport::nccl)
+    throw ConfigError({}, "transport = nccl between groups: NCCL sums within the groups, and can do one of both",
+                      "leave transport out here, or transport = messages in insideGroups");
+  between.transport = Transport::messages;
 }
 
 // The first ranks of every group, as many as the smallest has, divide the columns among themselves.
 std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions& o, GroupLayout layout,
                                                       Communicator& comm) {
   GroupParts parts;
-  const int carriers = layout.smallest();
+  const int inter_group_ranks = layout.smallest();
   parts.group = comm.split(layout.group);
-  parts.peers = comm.split(std::min(layout.local, carriers));
+  parts.peers = comm.split(std::min(layout.local, inter_group_ranks));
   parts.tells = parts.group->split(0);
   parts.inside = make_method(o.inside(), *parts.group);
   ParallelTrainOptions between = without_groups(o);
   leave_devices_to(*parts.inside, between, comm);
-  if (layout.local < carriers) parts.between = make_method(between, *parts.peers);
+  if (layout.local < inter_group_ranks) parts.between = make_method(between, *parts.peers);
   std::int64_t contributes = parts.between && parts.between->sums_contributions() && parts.inside->sums_contributions();
   parts.group->broadcast(0, std::as_writable_bytes(std::span(&contributes, 1)));
   parts.contributes = contributes != 0;
   parts.layout = std::move(layout);
-  return std::make_unique<GroupedGradients>(std::move(parts), carriers);
+  return std::make_unique<GroupedGradients>(std::move(parts), inter_group_ranks);
 }
 
 // The first rank of a group exchanges weights for all of it. Ranks that serve stand alone, behind all groups.
@@ -92,7 +92,7 @@ std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const G
   levels.lower = groups.works ? make_method(o.inside(), *levels.lower_ranks) : make_local_strategy(*levels.lower_ranks);
   if (layout.local == 0) levels.upper = make_method(without_groups(o), *levels.upper_ranks);
   levels.counts = levels.lower->steps_alone() ? levels.lower->counts_once() : layout.local == 0;
-  levels.text = text_of(layout, levels.upper.get(), levels.lower.get());
+  levels.text = describe(layout, levels.upper.get(), levels.lower.get());
   if (meets_at_servers(o)) {
     levels.free = true;
     levels.workers = layout.groups(), levels.servers = ranks_that_serve(o);
@@ -100,8 +100,8 @@ std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const G
     levels.runs_behind = runs_behind(o.inside());
     levels.updates_above = o.method == ParallelMethod::asgd && o.servers.push == ServerOptions::Push::gradients;
     levels.state = "servers: " + o.name();
-    levels.text += deals_lots(o) ? "; a group takes the next lot of the data when it is free"
-                                 : "; every rank has its share of each minibatch";
+    levels.text += uses_work_queue(o) ? "; a group takes the next work unit when it is free"
+                                      : "; every rank has its share of each minibatch";
   }
   return std::make_unique<GroupedWeights>(std::move(levels), comm);
 }
@@ -121,7 +121,7 @@ std::unique_ptr<Strategy> gradients_between_weights(const ParallelTrainOptions& 
   levels.upper = make_method(o.inside(), *levels.upper_ranks);
   levels.leaders_act = false;
   levels.counts = layout.group == 0;
-  levels.text = text_of(layout, levels.lower.get(), levels.upper.get());
+  levels.text = describe(layout, levels.lower.get(), levels.upper.get());
   return std::make_unique<GroupedWeights>(std::move(levels), comm);
 }
 

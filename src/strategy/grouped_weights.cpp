@@ -20,8 +20,8 @@ GroupedWeights::GroupedWeights(WeightLevels levels, Communicator& all)
     : levels_(std::move(levels)),
       all_(all),
       sizes_(2 * static_cast<std::size_t>(levels_.lower_ranks->size())),
-      tallies_(all) {
-  if (levels_.free && passes_on()) patient_ = std::make_unique<PatientNews>(*levels_.tells);
+      metrics_(all) {
+  if (levels_.free && broadcasts()) patient_ = std::make_unique<SleepingBroadcast>(*levels_.tells);
 }
 
 void GroupedWeights::start(Parameters& parameters) {
@@ -29,19 +29,19 @@ void GroupedWeights::start(Parameters& parameters) {
   broadcast_weights(all_, parameters);
   levels_.lower->start(parameters);
   if (levels_.upper) levels_.upper->start(parameters);
-  if (levels_.free) begin_lots();
+  if (levels_.free) begin_work_queue();
   if (lower_has_weights() && before_.size() == 0)
     before_ = FloatBuffer(parameters.size()), move_ = FloatBuffer(parameters.size());
 }
 
-// All ranks of a group must know whether their first one is dealt lots.
-void GroupedWeights::begin_lots() {
-  LotDealer* dealer = levels_.upper ? levels_.upper->dealer() : nullptr;
-  std::int64_t deals = dealer != nullptr;
-  levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&deals, 1)));
-  if (deals == 0) return;
-  if (!lots_) lots_ = std::make_unique<GroupLots>(levels_.lower_ranks->split(0));
-  lots_->use(dealer);
+// All ranks of a group must know whether their first one gets work units.
+void GroupedWeights::begin_work_queue() {
+  WorkQueue* queue = levels_.upper ? levels_.upper->work_queue() : nullptr;
+  std::int64_t has_queue = queue != nullptr;
+  levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&has_queue, 1)));
+  if (has_queue == 0) return;
+  if (!work_queue_) work_queue_ = std::make_unique<GroupWorkQueue>(levels_.lower_ranks->split(0));
+  work_queue_->use(queue);
 }
 
 void GroupedWeights::begin_epoch(std::int64_t epoch) {
@@ -60,30 +60,30 @@ std::int64_t GroupedWeights::step_columns(std::int64_t samples, std::int64_t col
   return levels_.lower->step_columns(samples, columns, lower_columns);
 }
 
-void GroupedWeights::begin_step(std::int64_t columns, GlobalSink& global) {
+void GroupedWeights::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   sink_ = &global;
   columns_ = columns;
   if (levels_.upper) levels_.upper->begin_step(columns, from_upper_);
   levels_.lower->begin_step(columns, from_lower_);
 }
 
-void GroupedWeights::lower_ready(std::span<const std::size_t> pieces, std::int64_t columns) {
+void GroupedWeights::lower_ready(std::span<const std::size_t> chunks, std::int64_t columns) {
   columns_ = columns;
   updated_ = true;
   if (levels_.upper) {
     let_upper_see();
-    levels_.upper->pieces_ready(pieces);
+    levels_.upper->chunks_ready(chunks);
   } else if (!levels_.updates_above) {
-    sink_->globals_ready(pieces, columns);
+    sink_->on_reduced(chunks, columns);
   }
 }
 
-void GroupedWeights::finish_gradients(Tally& tally) {
-  levels_.lower->finish_gradients(tally);
-  mine_ += tally;
+void GroupedWeights::finish_gradients(StepMetrics& metrics) {
+  levels_.lower->finish_gradients(metrics);
+  mine_ += metrics;
   if (!levels_.upper) return;
   if (!lower_has_weights()) {
-    Tally copy = tally;
+    StepMetrics copy = metrics;
     return levels_.upper->finish_gradients(copy);
   }
   clear(nothing_);
@@ -92,12 +92,12 @@ void GroupedWeights::finish_gradients(Tally& tally) {
 }
 
 // Weights are exchanged by what the upper strategy counts itself, whatever the results are.
-void GroupedWeights::finish_late(Tally& tally) {
-  levels_.lower->finish_late(tally);
-  mine_ += tally;
+void GroupedWeights::finish_deferred(StepMetrics& metrics) {
+  levels_.lower->finish_deferred(metrics);
+  mine_ += metrics;
   if (!levels_.upper || lower_has_weights()) return;
-  Tally copy = tally;
-  levels_.upper->finish_late(copy);
+  StepMetrics copy = metrics;
+  levels_.upper->finish_deferred(copy);
 }
 
 template <class Act>
@@ -106,28 +106,28 @@ void GroupedWeights::raise(const Act& act) {
   resets_ = false;
   if (levels_.upper) let_upper_see(), act(*levels_.upper);
   std::int64_t moved = levels_.upper ? levels_.upper->weight_moves() - before : 0;
-  if (passes_on()) {
+  if (broadcasts()) {
     const auto start = Clock::now();
-    PatientNews::Words news{moved, resets_};
-    tell(news);
-    moved = news[0];
-    if (!levels_.upper && news[1] != 0) sink_->reset_momentum();
+    SleepingBroadcast::Words words{moved, resets_};
+    tell(words);
+    moved = words[0];
+    if (!levels_.upper && words[1] != 0) sink_->reset_momentum();
     if (moved > 0) pass_weights_on();
     passing_ += seconds_since(start);
   }
   moves_ += moved;
 }
 
-void GroupedWeights::tell(PatientNews::Words& news) {
+void GroupedWeights::tell(SleepingBroadcast::Words& words) {
   if (patient_)
-    patient_->pass_on(news);
+    patient_->broadcast(words);
   else
-    levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(news)));
+    levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(words)));
 }
 
 void GroupedWeights::pass_weights_on() {
-  if (!passes_on()) return;
-  host_looks();
+  if (!broadcasts()) return;
+  synchronize();
   levels_.lower_ranks->broadcast(0, std::as_writable_bytes(parameters_->weights.span()));
   if (levels_.upper) passed_on_ += static_cast<std::int64_t>(parameters_->size()) * (levels_.lower_ranks->size() - 1);
 }
@@ -151,7 +151,7 @@ void GroupedWeights::exchange_weights(std::int64_t global_samples) {
 template <class Act>
 void GroupedWeights::raise_from_lower(const Act& act) {
   const std::int64_t moves = moves_;
-  host_looks();
+  synchronize();
   std::copy_n(parameters_->weights.data(), parameters_->size(), before_.data());
   raise(act);
   if (moves_ != moves) levels_.lower->adopt_common_weights(before_.span());
@@ -159,56 +159,56 @@ void GroupedWeights::raise_from_lower(const Act& act) {
 
 bool GroupedWeights::upper_may_move(std::int64_t global_samples) {
   std::int64_t may = levels_.upper && levels_.upper->may_move_weights(global_samples);
-  if (passes_on()) levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&may, 1)));
+  if (broadcasts()) levels_.lower_ranks->broadcast(0, std::as_writable_bytes(std::span(&may, 1)));
   return may != 0;
 }
 
-// The tallies of all ranks, however their strategies have counted.
-void GroupedWeights::settle(GlobalSink& global) {
+// The metrics of all ranks, however their strategies have counted.
+void GroupedWeights::drain(ReducedGradientSink& global) {
   sink_ = &global;
   updated_ = false;
-  levels_.lower->settle(from_lower_);
-  late_ = levels_.lower->take_pending_tally();
-  levels_.lower->take_tally_of_others();
+  levels_.lower->drain(from_lower_);
+  late_ = levels_.lower->pending_metrics_and_reset();
+  levels_.lower->metrics_of_others_and_reset();
   if (levels_.upper) {
     if (late_.samples > 0) {
-      Tally copy = late_;
+      StepMetrics copy = late_;
       levels_.upper->finish_gradients(copy);
     }
   }
-  // An update that came a minibatch late has taken the ranks away from what they had in common.
+  // An update that came one minibatch delayed has taken the ranks away from what they had in common.
   const bool last = levels_.free ? levels_.runs_behind && !tallied_ : updated_;
   // Servers that wait for all groups must know in each of them that there is something left, though it be nothing.
   const std::int64_t some = levels_.free ? 1 : 0;
   if (last) raise([&](Strategy& upper) { upper.exchange_weights(some); });
   if (levels_.upper) {
-    levels_.upper->settle(from_upper_);
-    levels_.upper->take_tally_of_others();
+    levels_.upper->drain(from_upper_);
+    levels_.upper->metrics_of_others_and_reset();
   }
   if (patient_) {
-    PatientNews::Words met{};
+    SleepingBroadcast::Words met{};
     tell(met);
   }
   if (levels_.free) pass_weights_on();
-  // A group that was dealt nothing, or a rank that serves, has the others' tallies to take all the same.
+  // A group that got no unit, or a rank that serves, has the others' metrics to take all the same.
   if (std::exchange(tallied_, true) && !levels_.free) return;
   mine_ += late_;
   clear(nothing_);
-  others_ += without(tally_of_all(levels_.counts ? mine_ : nothing_), mine_);
+  others_ += without(metrics_of_all(levels_.counts ? mine_ : nothing_), mine_);
   clear(mine_);
 }
 
-Tally GroupedWeights::tally_of_all(const Tally& mine) {
-  if (lots_) {
-    Tally all = tally_of_others(all_, mine);
+StepMetrics GroupedWeights::metrics_of_all(const StepMetrics& mine) {
+  if (work_queue_) {
+    StepMetrics all = metrics_of_others(all_, mine);
     all += mine;
     return all;
   }
-  tallies_.begin(mine);
-  return tallies_.finish();
+  metrics_.begin(mine);
+  return metrics_.finish();
 }
 
-void GroupedWeights::end_epoch(GlobalSink& global) {
+void GroupedWeights::end_epoch(ReducedGradientSink& global) {
   sink_ = &global;
   const std::int64_t met = levels_.lower->weight_moves(), moves = moves_;
   levels_.lower->end_epoch(from_lower_);
@@ -240,12 +240,12 @@ void GroupedWeights::adopt_common_weights(std::span<const float> before) {
   if (levels_.upper) levels_.upper->adopt_common_weights(before);
   if (!lower_has_weights()) return;
   adopted_ = true;
-  host_looks();
+  synchronize();
   for (std::size_t i = 0; i < before.size(); ++i) move_.data()[i] = parameters_->weights.data()[i] - before[i];
 }
 
 void GroupedWeights::let_lower_adopt() {
-  host_looks();
+  synchronize();
   for (std::size_t i = 0; i < move_.size(); ++i) before_.data()[i] = parameters_->weights.data()[i] - move_.data()[i];
   levels_.lower->adopt_common_weights(before_.span());
 }
@@ -271,9 +271,9 @@ std::string GroupedWeights::advice(std::int64_t samples) const {
   return text.empty() ? levels_.lower->advice(samples) : text;
 }
 
-ExchangeStats GroupedWeights::take_stats() {
-  ExchangeStats lower = levels_.lower->take_stats();
-  ExchangeStats upper = levels_.upper ? levels_.upper->take_stats() : ExchangeStats();
+ExchangeStats GroupedWeights::exchange_stats_and_reset() {
+  ExchangeStats lower = levels_.lower->exchange_stats_and_reset();
+  ExchangeStats upper = levels_.upper ? levels_.upper->exchange_stats_and_reset() : ExchangeStats();
   lower.wait += std::exchange(passing_, 0);
   lower.values_sent += passed_on_;
   lower.bytes_sent += std::exchange(passed_on_, 0) * static_cast<std::int64_t>(sizeof(float));

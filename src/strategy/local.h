@@ -12,35 +12,35 @@ namespace tutti {
 // Rank 0's weights to every rank.
 void broadcast_weights(Communicator&, Parameters&);
 
-// The numbers of all pieces, from which runs are announced together.
-std::vector<std::size_t> all_pieces(const Parameters&);
+// The numbers of all chunks, from which runs are announced together.
+std::vector<std::size_t> all_chunks(const Parameters&);
 
-// Counts an all-reduce of so many values as one in stripes; a library may do something else.
+// Counts an all-reduce of so many values as one in shards; a library may do something else.
 void count_library_sum(ExchangeStats&, std::size_t values, int ranks);
 
 class Local : public Strategy {
  public:
   explicit Local(Communicator& comm) : comm_(comm) {}
   void start(Parameters& parameters) override { broadcast_weights(comm_, parameters); }
-  void begin_step(std::int64_t columns, GlobalSink& global) override {
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override {
     columns_ = columns, global_ = &global;
     contributes_ = global.summed(columns) == Summed::contributions;
   }
-  bool leaves_out_steps() const override { return true; }
+  bool skips_steps_together() const override { return true; }
   bool sums_only() const override { return true; }
   bool follows_device() const override { return true; }  // nobody but the optimizer looks at the gradients
-  void piece_ready(std::size_t piece) override {
-    if (contributes_) global_->contribute(piece, columns_, 1);
-    global_->global_ready(piece, columns_);
+  void chunk_ready(std::size_t chunk) override {
+    if (contributes_) global_->contribute(chunk, columns_, 1);
+    global_->on_reduced(chunk, columns_);
   }
-  void pieces_ready(std::span<const std::size_t> pieces) override {
+  void chunks_ready(std::span<const std::size_t> chunks) override {
     if (contributes_)
-      for (const std::size_t piece : pieces) global_->contribute(piece, columns_, 1);
-    global_->globals_ready(pieces, columns_);
+      for (const std::size_t chunk : chunks) global_->contribute(chunk, columns_, 1);
+    global_->on_reduced(chunks, columns_);
   }
   bool sums_contributions() const override { return true; }
-  void finish_gradients(Tally&) override {}
-  bool takes_late_results() const override { return true; }
+  void finish_gradients(StepMetrics&) override {}
+  bool takes_deferred_metrics() const override { return true; }
   std::int64_t shares_from(std::int64_t) const override { return std::numeric_limits<std::int64_t>::max(); }
   std::string describe() const override { return "no exchange"; }
 
@@ -48,7 +48,7 @@ class Local : public Strategy {
   Communicator& comm_;
   std::int64_t columns_ = 0;
   bool contributes_ = false;
-  GlobalSink* global_ = nullptr;
+  ReducedGradientSink* global_ = nullptr;
 };
 
 }  // namespace tutti

@@ -15,39 +15,44 @@
 namespace tutti {
 namespace {
 
-std::unique_ptr<Strategy> make_local(const ParallelTrainOptions&, Road, Communicator& comm) {
+std::unique_ptr<Strategy> make_local(const ParallelTrainOptions&, ResolvedTransport, Communicator& comm) {
   return std::make_unique<Local>(comm);
 }
 
-std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options, Road road, Communicator& comm) {
-  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, std::move(road), comm);
+std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options, ResolvedTransport transport,
+                                             Communicator& comm) {
+  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, std::move(transport), comm);
 }
 
-std::unique_ptr<Strategy> make_averaging(const ParallelTrainOptions& options, Road road, Communicator& comm) {
+std::unique_ptr<Strategy> make_averaging(const ParallelTrainOptions& options, ResolvedTransport transport,
+                                         Communicator& comm) {
   return make_model_averaging(options.model_averaging ? &*options.model_averaging : nullptr, options.sync_perf_stats,
-                              std::move(road), comm);
+                              std::move(transport), comm);
 }
 
-std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, Road road, Communicator& comm) {
+std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, ResolvedTransport transport,
+                                      Communicator& comm) {
   return make_block_momentum(options.block_momentum.value_or(BlockMomentumOptions{}), options.sync_perf_stats,
-                             std::move(road), comm);
+                             std::move(transport), comm);
 }
 
-std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, Road road, Communicator& comm) {
-  return make_asa(options.asa, options.sync_perf_stats, std::move(road), comm);
+std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, ResolvedTransport transport,
+                                          Communicator& comm) {
+  return make_asa(options.asa, options.sync_perf_stats, std::move(transport), comm);
 }
 
-std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, Road road, Communicator& comm) {
-  return make_easgd(options.easgd, options.sync_perf_stats, std::move(road), comm);
+std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, ResolvedTransport transport,
+                                       Communicator& comm) {
+  return make_easgd(options.easgd, options.sync_perf_stats, std::move(transport), comm);
 }
 
-std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, Road, Communicator& comm) {
+std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, ResolvedTransport, Communicator& comm) {
   return make_parameter_server(options.servers, options.sync_perf_stats, comm);
 }
 
-// What else is exchanged goes in stripes.
+// What else is exchanged goes in shards.
 bool sums_by_library(const ParallelTrainOptions& options) {
-  return options.method == ParallelMethod::asa && options.asa.road == AsaOptions::Road::library;
+  return options.method == ParallelMethod::asa && options.asa.all_reduce == AsaOptions::AllReduce::library;
 }
 
 }  // namespace
@@ -93,10 +98,10 @@ bool sums_gradients(const ParallelTrainOptions& options) {
          (options.method == ParallelMethod::asa && options.asa.what == AsaOptions::What::gradients);
 }
 
-bool deals_lots(const ParallelTrainOptions& options) {
+bool uses_work_queue(const ParallelTrainOptions& options) {
   return (options.method == ParallelMethod::asgd && options.servers.policy != ServerOptions::Policy::sync) ||
          (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async &&
-          options.easgd.dealing == EasgdOptions::Dealing::lots);
+          options.easgd.division == EasgdOptions::Division::work_queue);
 }
 
 bool meets_at_servers(const ParallelTrainOptions& options) {
@@ -104,7 +109,7 @@ bool meets_at_servers(const ParallelTrainOptions& options) {
          (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async);
 }
 
-bool has_routes(const ParallelTrainOptions& options) {
+bool has_transports(const ParallelTrainOptions& options) {
   return options.method != ParallelMethod::none && !meets_at_servers(options) && !sums_by_library(options);
 }
 
@@ -142,12 +147,12 @@ bool runs_behind(const ParallelTrainOptions& options) {
 
 namespace {
 
-Road road_of(const ParallelTrainOptions& options, Communicator& comm) {
-  if (!has_routes(options) && !sums_by_library(options)) return Route::stripes;
+ResolvedTransport transport_of(const ParallelTrainOptions& options, Communicator& comm) {
+  if (!has_transports(options) && !sums_by_library(options)) return Transport::messages;
   const bool all_on_devices = all_agree(comm, options.on_device), all_on_hosts = all_agree(comm, !options.on_device);
-  if (!all_on_devices && !all_on_hosts) return resolve_mixed_road(options.route);
-  if (options.on_device) return resolve_device_road(options.route, travels_in_full(options), comm);
-  return sums_by_library(options) ? Route::stripes : resolve_road(options.route, comm);
+  if (!all_on_devices && !all_on_hosts) return resolve_mixed_transport(options.transport);
+  if (options.on_device) return resolve_device_transport(options.transport, travels_in_full(options), comm);
+  return sums_by_library(options) ? Transport::messages : resolve_transport(options.transport, comm);
 }
 
 }  // namespace
@@ -156,7 +161,7 @@ std::unique_ptr<Strategy> make_method(const ParallelTrainOptions& options, Commu
   if (options.groups.any()) return make_grouped(options, comm);
   const MethodEntry& entry = method_entry(options.method);
   assert(entry.make);
-  return entry.make(options, road_of(options, comm), comm);
+  return entry.make(options, transport_of(options, comm), comm);
 }
 
 std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {

@@ -113,16 +113,16 @@ void ParallelTrainOptions::describe_groups(config::Fields& f) {
               "choose another method in insideGroups, or leave groups out");
 }
 
-void ParallelTrainOptions::describe_road(config::Fields& f) {
-  describe_route(f, route);
-  if (route != Route::automatic && method != ParallelMethod::none && !has_routes(*this))
-    f.problem("route",
-              fmt::format("{} with these settings does not exchange stripes, so there is no road to choose",
+void ParallelTrainOptions::describe_transport(config::Fields& f) {
+  tutti::describe_transport(f, transport);
+  if (transport != Transport::automatic && method != ParallelMethod::none && !has_transports(*this))
+    f.problem("transport",
+              fmt::format("{} with these settings does not exchange shards, so there is no transport to choose",
                           method_entry(method).name),
-              "leave route out");
-  else if (route == Route::nccl && method != ParallelMethod::none && !travels_in_full(*this))
-    f.problem("route", fmt::format("NCCL sums 32 bits, and {} is to exchange fewer", method_entry(method).name),
-              "leave route out, or exchange 32 bits");
+              "leave transport out");
+  else if (transport == Transport::nccl && method != ParallelMethod::none && !travels_in_full(*this))
+    f.problem("transport", fmt::format("NCCL sums 32 bits, and {} is to exchange fewer", method_entry(method).name),
+              "leave transport out, or exchange 32 bits");
 }
 
 // Groups that push and fetch as one worker each.
@@ -163,13 +163,13 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   if (method == ParallelMethod::block_momentum && !block_momentum)
     f.problem("parallelizationMethod", "BlockMomentumSGD needs its block of settings",
               "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
-  f.block("ASA", asa, "gradients or weights go round all ranks in stripes");
+  f.block("ASA", asa, "gradients or weights are exchanged all-to-all, summed and gathered");
   f.block("EASGD", easgd, "ranks and a centre pull each other");
   if (depth == 0)
     f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.alias("ASGD", "DataParallelASGD");
   f.block("DataParallelASGD", servers, "workers push to and fetch from parameter servers");
-  describe_road(f);
+  describe_transport(f);
   if (groups.any()) check_servers(f);
   unused_blocks.clear();
   for (const MethodEntry& entry : methods())

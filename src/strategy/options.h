@@ -12,8 +12,8 @@
 #include "strategy/exchange_bits.h"
 #include "strategy/fault_hook.h"
 #include "strategy/group_options.h"
-#include "strategy/route.h"
 #include "strategy/server_options.h"
+#include "strategy/transport.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
 
@@ -55,7 +55,7 @@ struct ParallelTrainOptions {
   bool distributed_reading = true;
   bool distributed_reading_given = false;
   std::int64_t sync_perf_stats = 0;
-  Route route = Route::automatic;
+  Transport transport = Transport::automatic;
   DataParallelOptions data_parallel;
   std::optional<ModelAveragingOptions> model_averaging;
   std::optional<BlockMomentumOptions> block_momentum;
@@ -79,7 +79,7 @@ struct ParallelTrainOptions {
  private:
   void describe_start(config::Fields& f);
   void describe_groups(config::Fields& f);
-  void describe_road(config::Fields& f);
+  void describe_transport(config::Fields& f);
   void check_servers(config::Fields& f) const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two entries: "NAME.index", a line "kind size name" per entry, and "NAME.values" with the bytes of all of them.
+// Two entries: "NAME.index", a row "kind size name" per entry, and "NAME.values" with the bytes of all of them.
 #include "strategy/packed_state.h"
 
 #include <fmt/format.h>
@@ -48,12 +48,12 @@ class Packing : public Archive {
 class Unpacking : public Archive {
  public:
   Unpacking(std::string what, const std::string& index, const std::vector<float>& values) : what_(std::move(what)) {
-    std::istringstream lines(index);
+    std::istringstream rows(index);
     std::size_t at = 0;
-    for (std::string line; std::getline(lines, line);) {
+    for (std::string row; std::getline(rows, row);) {
       char kind = 0;
       std::size_t size = 0;
-      std::istringstream fields(line);
+      std::istringstream fields(row);
       std::string name;
       if (!(fields >> kind >> size) || fields.get() != ' ' || !std::getline(fields, name)) fail("is damaged");
       const std::size_t words = words_for(size);

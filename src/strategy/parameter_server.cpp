@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "strategy/local.h"
-#include "strategy/owed.h"
+#include "strategy/residual.h"
 #include "strategy/server_optimizer.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
@@ -37,21 +37,21 @@ void ParameterServer::start(Parameters& parameters) {
   if (server_) comm_.barrier();  // a run that was rolled back: nobody asks the old servers any more
   live_ = &parameters;
   broadcast_weights(comm_, parameters);
-  pieces_ = all_pieces(parameters);
+  chunks_ = all_chunks(parameters);
   worker_.reset();
-  questions_.reset();
+  pending_.reset();
   codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
   build();
   if (works()) make_worker();
   fresh_optimizer_ = true;
-  begun_ = under_way_ = false;
+  begun_ = in_flight_ = false;
   syncs_ = 0;
 }
 
 void ParameterServer::make_worker() {
-  questions_ = std::make_unique<EncodedQuestions>(*server_, *codec_);
+  pending_ = std::make_unique<PendingPushes>(*server_, *codec_);
   std::size_t largest = 0;
-  for (const ShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
+  for (const ServerShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
   worker_ = std::make_unique<PushWorker>(
       PushWorker::Kind{
           .gradients = pushes_gradients(), .accrues = accrues_, .shifted = pipelined_ || options_.fetch_period > 0},
@@ -59,14 +59,14 @@ void ParameterServer::make_worker() {
 }
 
 void ParameterServer::build() {
-  meeting_.reset();
-  lots_.reset();
+  barrier_.reset();
+  work_queue_.reset();
   server_ = std::make_unique<Server>(comm_);
   add_shards();
   add_admission();
   const int owner = workers_ < comm_.size() ? workers_ : 0;
-  meeting_ = std::make_unique<Meeting>(*server_, owner);
-  if (!waits_for_all() && workers_ > 1) lots_ = std::make_unique<ServedLots>(*server_, owner, workers_);
+  barrier_ = std::make_unique<ServedBarrier>(*server_, owner);
+  if (!waits_for_all() && workers_ > 1) work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owner, workers_);
   server_->open();
 }
 
@@ -80,19 +80,19 @@ void ParameterServer::add_shards() {
                           ? static_cast<int>(std::max<std::int64_t>(1, workers_ / options_.soft_sync))
                           : 1;
   const std::shared_ptr<const Codec> of_shards = make_codec(options_.bits.codec());
-  desks_.clear();
+  handlers_.clear();
   shards_.clear();
-  for (const ShardPlan& plan : plans_) {
-    std::unique_ptr<Shard> shard;
+  for (const ServerShardPlan& plan : plans_) {
+    std::unique_ptr<ServerShard> shard;
     if (plan.owner == comm_.rank())
-      shard = std::make_unique<Shard>(plan, *live_, of_shards, make_rule(), workers_, gathers);
+      shard = std::make_unique<ServerShard>(plan, *live_, of_shards, make_rule(), workers_, gathers);
     shards_.push_back(shard.get());
-    desks_.push_back(server_->add({.owner = plan.owner,
-                                   .bytes = plan.bytes(*codec_),
-                                   .clients = workers_,
-                                   .lane = 0,
-                                   .memory = &codec_->memory()},
-                                  std::move(shard)));
+    handlers_.push_back(server_->add({.owner = plan.owner,
+                                      .bytes = plan.bytes(*codec_),
+                                      .clients = workers_,
+                                      .lane = 0,
+                                      .memory = &codec_->memory()},
+                                     std::move(shard)));
   }
 }
 
@@ -101,12 +101,12 @@ void ParameterServer::add_admission() {
   admission_number_ = -1;
   if (options_.max_staleness < 0 && options_.backup_workers == 0) return;
   const int owner = workers_ < comm_.size() ? workers_ : 0;
-  std::unique_ptr<AdmissionDesk> desk;
+  std::unique_ptr<AdmissionHandler> handler;
   if (comm_.rank() == owner)
-    desk = options_.backup_workers > 0 ? make_backup_admission(workers_, options_.backup_workers)
-                                       : make_bounded_admission(workers_, options_.max_staleness);
-  admission_ = desk.get();
-  admission_number_ = server_->add({.owner = owner, .bytes = kAdmissionBytes, .clients = workers_}, std::move(desk));
+    handler = options_.backup_workers > 0 ? make_backup_admission(workers_, options_.backup_workers)
+                                          : make_bounded_admission(workers_, options_.max_staleness);
+  admission_ = handler.get();
+  admission_number_ = server_->add({.owner = owner, .bytes = kAdmissionBytes, .clients = workers_}, std::move(handler));
 }
 
 std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
@@ -115,9 +115,9 @@ std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
 }
 
 void ParameterServer::load_shards() {
-  host_looks();
+  synchronize();
   server_->exclusively([&] {
-    for (Shard* shard : shards_)
+    for (ServerShard* shard : shards_)
       if (shard) shard->load(live_->weights.data());
     if (admission_) admission_->restart();
   });
@@ -126,7 +126,7 @@ void ParameterServer::load_shards() {
 void ParameterServer::begin_epoch(std::int64_t epoch) {
   epoch_ = epoch;
   period_ = options_.every_minibatch ? 0 : options_.sync_period.at(static_cast<std::size_t>(epoch));
-  if (!std::exchange(told_, true)) log::line(describe());
+  if (!std::exchange(announced_, true)) log::line(describe());
   if (pushes_gradients() && std::exchange(fresh_optimizer_, false))
     spread_optimizer(optimizers_.of_run(), *server_, shards_);
   begun_ = true;
@@ -143,7 +143,7 @@ void ParameterServer::forget_what_was_pushed() {
   if (worker_) worker_->begin();
   since_mine_ = since_all_ = since_fetch_ = columns_since_ = 0;
   batch_ = step_ = wanted_ = 0;
-  under_way_ = false;
+  in_flight_ = false;
 }
 
 bool ParameterServer::joins_step(std::int64_t samples) {
@@ -155,24 +155,24 @@ bool ParameterServer::joins_step(std::int64_t samples) {
 }
 
 // What has been encoded since the last push leaves while the next minibatch is computed.
-void ParameterServer::begin_step(std::int64_t columns, GlobalSink& global) {
+void ParameterServer::begin_step(std::int64_t columns, ReducedGradientSink& global) {
   columns_ = columns, global_ = &global;
-  if (questions_) questions_->advance();
+  if (pending_) pending_->advance();
 }
 
-void ParameterServer::pieces_ready(std::span<const std::size_t> pieces) {
-  if (!pushes_gradients()) global_->globals_ready(pieces, columns_);
-  if (questions_) questions_->advance();
+void ParameterServer::chunks_ready(std::span<const std::size_t> chunks) {
+  if (!pushes_gradients()) global_->on_reduced(chunks, columns_);
+  if (pending_) pending_->advance();
 }
 
-void ParameterServer::finish_gradients(Tally& tally) {
-  step_tally_ = tally;
-  since_mine_ += tally.samples;
-  since_fetch_ += tally.samples;
+void ParameterServer::finish_gradients(StepMetrics& metrics) {
+  step_metrics_ = metrics;
+  since_mine_ += metrics.samples;
+  since_fetch_ += metrics.samples;
   columns_since_ += columns_;
   if (options_.backup_workers == 0) return;
   sync(live_->gradients.data(), true);  // now, so that what is dropped is not reported
-  if (dropped_now_) clear(tally);
+  if (dropped_now_) clear(metrics);
 }
 
 bool ParameterServer::due() const {
@@ -188,16 +188,16 @@ void ParameterServer::exchange_weights(std::int64_t global_samples) {
     if (accrues_) worker_->accrue();
     sync(accrues_ ? worker_->take_accrued() : live_->gradients.data(),
          options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
-  } else if (pushes_gradients() && step_tally_.samples > 0) {
+  } else if (pushes_gradients() && step_metrics_.samples > 0) {
     // The worker goes on alone with its own updates; the servers get the sum.
     worker_->accrue();
-    global_->globals_ready(pieces_, columns_);
+    global_->on_reduced(chunks_, columns_);
   }
   ++step_;
-  if (!std::exchange(dropped_now_, false)) mine_ += step_tally_;
+  if (!std::exchange(dropped_now_, false)) mine_ += step_metrics_;
 }
 
-// One push, and unless it is pipelined its answer. Rounds over the servers begin with this rank's own.
+// One push, and unless it is pipelined its response. Rounds over the servers begin with this rank's own.
 template <class Visit>
 void ParameterServer::each_shard(const Visit& visit) {
   const auto servers = static_cast<std::size_t>(servers_), first = static_cast<std::size_t>(comm_.rank()) % servers;
@@ -225,7 +225,7 @@ void ParameterServer::sync(const float* gradients, bool fetches) {
   }
   if (pipelined_ && fetches) {
     each_shard([&](std::size_t s) { turn(s, head, gradients); });
-    under_way_ = true;
+    in_flight_ = true;
   } else {
     each_shard([&](std::size_t s) { push(s, head, gradients); });
     each_shard([&](std::size_t s) { take(s, head); });
@@ -233,21 +233,21 @@ void ParameterServer::sync(const float* gradients, bool fetches) {
   since_mine_ = since_all_ = columns_since_ = 0;
   if (fetches) since_fetch_ = 0, ++moves_;
   ++stats_.exchanges;
-  tell_push(before);
+  log_push(before);
 }
 
 // Whether the push counts, and with which others together.
 bool ParameterServer::admit(PushHead& head) {
   head.apart = 0;
   if (options_.backup_workers > 0) {
-    const AdmissionAnswer a = ask_admission({step_, since_mine_, 0});
+    const AdmissionResponse a = request_admission({step_, since_mine_, 0});
     wanted_ = a.step;
     head.batch = a.batch >= 0 ? a.batch : a.step;
     head.batch_size = static_cast<std::int32_t>(a.size);
     return a.batch >= 0;
   }
   if (options_.max_staleness >= 0) {
-    const AdmissionAnswer a = ask_admission({0, since_mine_, 0});
+    const AdmissionResponse a = request_admission({0, since_mine_, 0});
     counts_.add(a.staleness);
     head.batch = a.batch;
     head.batch_size = static_cast<std::int32_t>(a.size);
@@ -260,36 +260,36 @@ bool ParameterServer::admit(PushHead& head) {
   return true;
 }
 
-AdmissionAnswer ParameterServer::ask_admission(const AdmissionRequest& request) {
+AdmissionResponse ParameterServer::request_admission(const AdmissionRequest& request) {
   const auto start = Clock::now();
   std::memcpy(server_->message(admission_number_).data(), &request, sizeof request);
-  server_->ask(admission_number_, sizeof(AdmissionAnswer));
-  AdmissionAnswer answer;
-  std::memcpy(&answer, server_->wait(admission_number_).data(), sizeof answer);
+  server_->request(admission_number_, sizeof(AdmissionResponse));
+  AdmissionResponse response;
+  std::memcpy(&response, server_->wait(admission_number_).data(), sizeof response);
   stats_.wait += seconds_since(start);
-  return answer;
+  return response;
 }
 
 void ParameterServer::push(std::size_t shard, const PushHead& head, const float* gradients) {
   const auto start = Clock::now();
-  std::byte* out = server_->message(desks_[shard]).data();
+  std::byte* out = server_->message(handlers_[shard]).data();
   std::memcpy(out, &head, sizeof head);
   out += kHeadBytes;
   if (head.pushes)
-    for (const ShardRun& run : plans_[shard].runs) {
+    for (const ServerShardRun& run : plans_[shard].runs) {
       worker_->write(run, head, factor_, gradients, out);
       out += codec_->bytes(run.rows, run.columns);
     }
   stats_.encode += seconds_since(start);
-  questions_->ask(desks_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
+  pending_->request(handlers_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
   count_bytes(shard);
 }
 
 std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool counts) {
   const auto start = Clock::now();
-  const auto bytes = questions_->wait(desks_[shard]);
+  const auto bytes = pending_->wait(handlers_[shard]);
   stats_.wait += seconds_since(start);
-  AnswerHead head;
+  ResponseHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (counts && shard == 0 && options_.max_staleness < 0) counts_.add(head.staleness);
   return bytes.subspan(kHeadBytes);
@@ -299,26 +299,26 @@ void ParameterServer::take(std::size_t shard, const PushHead& head) {
   const std::byte* in = wait_for(shard, head.pushes).data();
   if (!head.fetches) return;
   const auto start = Clock::now();
-  for (const ShardRun& run : plans_[shard].runs) {
+  for (const ServerShardRun& run : plans_[shard].runs) {
     worker_->take(run, in);
     in += codec_->bytes(run.rows, run.columns);
   }
   stats_.decode += seconds_since(start);
 }
 
-// Pipelined: takes the answer of the push before and pushes again.
+// Pipelined: takes the response of the push before and pushes again.
 void ParameterServer::turn(std::size_t shard, const PushHead& head, const float* gradients) {
-  const std::byte* in = under_way_ ? wait_for(shard, true).data() : nullptr;
+  const std::byte* in = in_flight_ ? wait_for(shard, true).data() : nullptr;
   const auto start = Clock::now();
-  std::byte* out = server_->message(desks_[shard]).data();
+  std::byte* out = server_->message(handlers_[shard]).data();
   std::memcpy(out, &head, sizeof head);
   std::size_t at = kHeadBytes;
-  for (const ShardRun& run : plans_[shard].runs) {
+  for (const ServerShardRun& run : plans_[shard].runs) {
     worker_->turn(run, head, factor_, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
     at += codec_->bytes(run.rows, run.columns);
   }
   stats_.encode += seconds_since(start);
-  questions_->ask(desks_[shard], plans_[shard].bytes(*codec_));
+  pending_->request(handlers_[shard], plans_[shard].bytes(*codec_));
   count_bytes(shard);
 }
 
@@ -328,42 +328,42 @@ void ParameterServer::count_bytes(std::size_t shard) {
   stats_.values_sent += static_cast<std::int64_t>(plans_[shard].values);
 }
 
-void ParameterServer::settle(GlobalSink& global) {
+void ParameterServer::drain(ReducedGradientSink& global) {
   if (works()) finish_pushes(global);
-  meeting_->meet();
+  barrier_->wait();
   server_->exclusively([&] {
-    for (Shard* shard : shards_)
+    for (ServerShard* shard : shards_)
       if (shard) shard->flush();
   });
   share_weights();
   load_shards();
   forget_what_was_pushed();
   collected_ = false;
-  others_ += tally_of_others(comm_, mine_);
+  others_ += metrics_of_others(comm_, mine_);
   clear(mine_);
   add_up_counts();
 }
 
 // All that this worker has learned goes to the servers.
-void ParameterServer::finish_pushes(GlobalSink& global) {
+void ParameterServer::finish_pushes(ReducedGradientSink& global) {
   global_ = &global;
-  if (std::exchange(under_way_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
+  if (std::exchange(in_flight_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
   const bool left = waits_for_all() ? since_all_ > 0 : since_mine_ > 0;
   if (left && options_.backup_workers == 0) {
     sync(worker_->take_accrued(), false);
   }
-  if (options_.max_staleness >= 0) ask_admission({0, 0, 1});
+  if (options_.max_staleness >= 0) request_admission({0, 0, 1});
 }
 
 void ParameterServer::share_weights() {
   const auto start = Clock::now();
-  host_looks();
+  synchronize();
   server_->exclusively([&] {
-    for (const Shard* shard : shards_)
+    for (const ServerShard* shard : shards_)
       if (shard) shard->store(live_->weights.data());
   });
-  for (const ShardPlan& plan : plans_) {
-    for (const ShardRun& run : plan.runs)
+  for (const ServerShardPlan& plan : plans_) {
+    for (const ServerShardRun& run : plan.runs)
       comm_.broadcast(plan.owner, std::as_writable_bytes(live_->weights.span().subspan(run.offset, run.size())));
     if (plan.owner != comm_.rank()) continue;
     const auto copies = static_cast<std::int64_t>(comm_.size() - 1);
@@ -381,17 +381,17 @@ void ParameterServer::add_up_counts() {
   dropped_ += std::exchange(dropped_mine_, 0);
 }
 
-void ParameterServer::tell_push(const ExchangeStats& before) const {
+void ParameterServer::log_push(const ExchangeStats& before) const {
   if (print_every_ == 0 || syncs_ % print_every_ != 0) return;
   const double wait = stats_.wait - before.wait, work = stats_.encode + stats_.decode - before.encode - before.decode;
   log::line(fmt::format("\t\t(parameter server stats) push {}: {:.6g} seconds, {:.6g} of them waiting", syncs_,
                         wait + work, wait));
 }
 
-Tally ParameterServer::take_tally_of_others() { return std::exchange(others_, {}); }
-std::int64_t ParameterServer::take_dropped_samples() { return std::exchange(dropped_, 0); }
+StepMetrics ParameterServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
+std::int64_t ParameterServer::dropped_samples_and_reset() { return std::exchange(dropped_, 0); }
 
-void ParameterServer::end_epoch(GlobalSink&) {
+void ParameterServer::end_epoch(ReducedGradientSink&) {
   if (!waits_for_all() || options_.max_staleness >= 0)
     log::line(fmt::format("Staleness in epoch {}: {}", epoch_ + 1, all_counts_.text()));
   if (options_.backup_workers > 0)
@@ -405,7 +405,7 @@ void ParameterServer::show_common_weights() {
 }
 
 void ParameterServer::archive(Archive& a) {
-  host_looks();
+  synchronize();
   a("DataParallelASGD.pushes", syncs_);
   if (a.loading()) fresh_optimizer_ = true;
   bool lossy = worker_ && codec_->lossy();
@@ -415,7 +415,7 @@ void ParameterServer::archive(Archive& a) {
   if (a.loading()) std::ranges::fill(residual, 0.0f);
   FloatBuffer of_worker;
   if (lossy && residual.empty()) of_worker = FloatBuffer(live_->size()), residual = of_worker.span();
-  if (lossy) archive_owed(a, "DataParallelASGD.residual", residual);
+  if (lossy) archive_residual(a, "DataParallelASGD.residual", residual);
   if (a.loading()) take_over_residuals(of_worker);
 }
 
@@ -431,7 +431,7 @@ void ParameterServer::take_over_residuals(FloatBuffer& of_worker) {
   }
 }
 
-ExchangeStats ParameterServer::take_stats() { return std::exchange(stats_, {}); }
+ExchangeStats ParameterServer::exchange_stats_and_reset() { return std::exchange(stats_, {}); }
 
 std::string ParameterServer::describe() const {
   std::string text =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // parameter_server.h -- DataParallelASGD: the common weights live at servers, workers push what they have learned and
 // fetch what all have learned (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; semantics 11.6). This
-// class is the worker; shards (server_shard.h) are the servers, a desk of admission stands before them where pushes
+// class is the worker; shards (server_shard.h) are the servers, a handler of admission stands before them where pushes
 // depend on each other.
 #pragma once
 
@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "strategy/encoded_questions.h"
+#include "strategy/metrics_all_reduce.h"
+#include "strategy/pending_pushes.h"
 #include "strategy/push_worker.h"
 #include "strategy/server_admission.h"
 #include "strategy/server_options.h"
 #include "strategy/server_shard.h"
-#include "strategy/tally_exchange.h"
 #include "tutti/codec.h"
 #include "tutti/strategy.h"
 
@@ -43,22 +43,22 @@ class ParameterServer : public Strategy {
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
   bool joins_step(std::int64_t samples) override;
-  void begin_step(std::int64_t columns, GlobalSink& global) override;
-  void piece_ready(std::size_t piece) override { pieces_ready(std::span(&piece, 1)); }
-  void pieces_ready(std::span<const std::size_t> pieces) override;
-  void finish_gradients(Tally&) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
+  void chunk_ready(std::size_t chunk) override { chunks_ready(std::span(&chunk, 1)); }
+  void chunks_ready(std::span<const std::size_t> chunks) override;
+  void finish_gradients(StepMetrics&) override;
   void exchange_weights(std::int64_t global_samples) override;
-  void settle(GlobalSink&) override;
-  Tally take_tally_of_others() override;
-  std::int64_t take_dropped_samples() override;
-  void end_epoch(GlobalSink&) override;
+  void drain(ReducedGradientSink&) override;
+  StepMetrics metrics_of_others_and_reset() override;
+  std::int64_t dropped_samples_and_reset() override;
+  void end_epoch(ReducedGradientSink&) override;
   void show_common_weights() override;
   bool steps_alone() const override { return true; }
   std::int64_t weight_moves() const override { return moves_; }
   Share share(int rank, int ranks) const override;
-  LotDealer* dealer() override { return lots_.get(); }
+  WorkQueue* work_queue() override { return work_queue_.get(); }
   void archive(Archive&) override;
-  ExchangeStats take_stats() override;
+  ExchangeStats exchange_stats_and_reset() override;
   std::string describe() const override;
   std::string loop_text(std::int64_t epoch) const override;
 
@@ -69,7 +69,7 @@ class ParameterServer : public Strategy {
     return options_.policy == ServerOptions::Policy::sync ||
            (options_.max_staleness == 0 && options_.fetch_period == 0);
   }
-  void host_looks() const { live_->weights.memory().finish(); }
+  void synchronize() const { live_->weights.memory().synchronize(); }
   void build();
   void add_shards();
   void add_admission();
@@ -81,7 +81,7 @@ class ParameterServer : public Strategy {
   bool due() const;
   void sync(const float* gradients, bool fetches);
   bool admit(PushHead&);
-  AdmissionAnswer ask_admission(const AdmissionRequest&);
+  AdmissionResponse request_admission(const AdmissionRequest&);
   template <class Visit>
   void each_shard(const Visit&);
   void push(std::size_t shard, const PushHead&, const float* gradients);
@@ -90,11 +90,11 @@ class ParameterServer : public Strategy {
   std::span<const std::byte> wait_for(std::size_t shard, bool counts);
   void count_bytes(std::size_t shard);
 
-  void finish_pushes(GlobalSink&);
+  void finish_pushes(ReducedGradientSink&);
   void share_weights();
   void forget_what_was_pushed();
   void add_up_counts();
-  void tell_push(const ExchangeStats& before) const;
+  void log_push(const ExchangeStats& before) const;
 
   ServerOptions options_;
   const std::int64_t print_every_;
@@ -104,20 +104,20 @@ class ParameterServer : public Strategy {
   Parameters* live_ = nullptr;
 
   std::unique_ptr<const Codec> codec_;  // of the worker, perhaps a device's
-  std::vector<ShardPlan> plans_;
-  std::vector<int> desks_;      // by shard
-  std::vector<Shard*> shards_;  // by shard, null where another rank serves it
-  AdmissionDesk* admission_ = nullptr;
+  std::vector<ServerShardPlan> plans_;
+  std::vector<int> handlers_;         // by shard
+  std::vector<ServerShard*> shards_;  // by shard, null where another rank serves it
+  AdmissionHandler* admission_ = nullptr;
   int admission_number_ = -1;
   std::unique_ptr<Server> server_;
-  std::unique_ptr<EncodedQuestions> questions_;
-  std::unique_ptr<Meeting> meeting_;
-  std::unique_ptr<ServedLots> lots_;  // where nobody waits for all
+  std::unique_ptr<PendingPushes> pending_;
+  std::unique_ptr<ServedBarrier> barrier_;
+  std::unique_ptr<ServedWorkQueue> work_queue_;  // where nobody waits for all
 
   std::unique_ptr<PushWorker> worker_;  // where this rank is one
-  std::vector<std::size_t> pieces_;     // their numbers
+  std::vector<std::size_t> chunks_;     // their numbers
   const bool accrues_, pipelined_, alone_;
-  bool under_way_ = false;  // pushes whose answers have not been taken
+  bool in_flight_ = false;  // pushes whose responses have not been taken
 
   std::int64_t period_ = 0;
   std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch
@@ -133,11 +133,11 @@ class ParameterServer : public Strategy {
 
   std::int64_t epoch_ = 0;
   std::int64_t columns_ = 0;
-  GlobalSink* global_ = nullptr;
-  Tally step_tally_, mine_, others_;
+  ReducedGradientSink* global_ = nullptr;
+  StepMetrics step_metrics_, mine_, others_;
   StalenessCounts counts_, all_counts_;
   ExchangeStats stats_;
-  bool told_ = false, begun_ = false;
+  bool announced_ = false, begun_ = false;
   bool fresh_optimizer_ = true;  // the state of the run's optimizer is newer than that of the servers
   bool collected_ = false;       // they are the same
 };

@@ -38,7 +38,7 @@ const float* PushWorker::take_accrued() {
   return accrued_.data();
 }
 
-void PushWorker::write(const ShardRun& run, const PushHead& head, float factor, const float* gradients,
+void PushWorker::write(const ServerShardRun& run, const PushHead& head, float factor, const float* gradients,
                        std::byte* message) {
   float* const residual = residual_.size() > 0 ? residual_.data() + run.offset : nullptr;
   const float* value = kind_.gradients ? gradients + run.offset : delta_.data();
@@ -55,7 +55,7 @@ void PushWorker::write(const ShardRun& run, const PushHead& head, float factor, 
 }
 
 // As they are sent, or as differences from the last ones.
-const float* PushWorker::common(const ShardRun& run, const std::byte* message) {
+const float* PushWorker::common(const ServerShardRun& run, const std::byte* message) {
   if (!codec_.lossy()) {
     codec_.decode(run.rows, run.columns, message, common_.data());
     return common_.data();
@@ -65,13 +65,13 @@ const float* PushWorker::common(const ShardRun& run, const std::byte* message) {
   return known;
 }
 
-void PushWorker::take(const ShardRun& run, const std::byte* message) {
+void PushWorker::take(const ServerShardRun& run, const std::byte* message) {
   const float* const now = common(run, message);
   copy(now, live_.weights.data() + run.offset, run.size());
   if (base_.size() > 0 && base_.data() + run.offset != now) copy(now, base_.data() + run.offset, run.size());
 }
 
-void PushWorker::turn(const ShardRun& run, const PushHead& head, float factor, const float* gradients,
+void PushWorker::turn(const ServerShardRun& run, const PushHead& head, float factor, const float* gradients,
                       const std::byte* in, std::byte* out) {
   const float* const now = in ? common(run, in) : nullptr;
   write(run, head, factor, gradients, out);

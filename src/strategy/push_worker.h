@@ -30,17 +30,17 @@ class PushWorker {
   const float* take_accrued();
 
   // `factor`: by which a delta counts.
-  void write(const ShardRun&, const PushHead&, float factor, const float* gradients, std::byte* message);
-  void take(const ShardRun&, const std::byte* message);
+  void write(const ServerShardRun&, const PushHead&, float factor, const float* gradients, std::byte* message);
+  void take(const ServerShardRun&, const std::byte* message);
   // Both at once, the weights of the push before (null: there was none) and the next push, which may share their
   // memory.
-  void turn(const ShardRun&, const PushHead&, float factor, const float* gradients, const std::byte* in,
+  void turn(const ServerShardRun&, const PushHead&, float factor, const float* gradients, const std::byte* in,
             std::byte* out);
-  // What rounding has left out of the pushes so far; of the size of the weights, or empty.
+  // The quantisation error of the pushes so far; of the size of the weights, or empty.
   FloatBuffer& residual() { return residual_; }
 
  private:
-  const float* common(const ShardRun&, const std::byte* message);
+  const float* common(const ServerShardRun&, const std::byte* message);
   void copy(const float* from, float* to, std::size_t count) const { kernels_.run(weights::Copy{from, to}, count); }
 
   const Kind kind_;

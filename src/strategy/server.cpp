@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-constexpr int kMostDesks = 16000;  // two tags each
+constexpr int kMostHandlers = 16000;  // two tags each
 constexpr int kDriveTag = 32766;
 constexpr std::int64_t kBehindAll = std::numeric_limits<std::int64_t>::max() / 2;
 
@@ -34,22 +34,22 @@ Server::~Server() {
 
 int Server::clients(const Post& p) const { return p.plan.clients > 0 ? p.plan.clients : comm_->size(); }
 
-int Server::add(const DeskPlan& plan, std::unique_ptr<Desk> desk) {
-  assert(!thread_.joinable() && (plan.owner == me_) == (desk != nullptr));
-  const int number = static_cast<int>(desks_.size());
-  if (number >= kMostDesks) throw Error("starting a parameter server: too many parts of the weights");
+int Server::add(const HandlerPlan& plan, std::unique_ptr<RequestHandler> handler) {
+  assert(!thread_.joinable() && (plan.owner == me_) == (handler != nullptr));
+  const int number = static_cast<int>(handlers_.size());
+  if (number >= kMostHandlers) throw Error("starting a parameter server: too many parts of the weights");
   Post post;
   post.plan = plan;
-  post.desk = std::move(desk);
+  post.handler = std::move(handler);
   if (plan.owner == me_) {
     const auto same = std::find_if(lanes_.begin(), lanes_.end(),
                                    [&](const Lane& l) { return plan.lane >= 0 && l.name == plan.lane; });
     post.lane = static_cast<int>(same - lanes_.begin());
     if (same == lanes_.end())
       lanes_.push_back({plan.lane, {}, std::vector<std::size_t>(static_cast<std::size_t>(comm_->size()))});
-    lanes_[static_cast<std::size_t>(post.lane)].desks.push_back(number);
+    lanes_[static_cast<std::size_t>(post.lane)].handlers.push_back(number);
   }
-  desks_.push_back(std::move(post));
+  handlers_.push_back(std::move(post));
   return number;
 }
 
@@ -74,20 +74,20 @@ void Server::plan_asking(Post& p, int number) {
 }
 
 void Server::open() {
-  for (std::size_t i = 0; i < desks_.size(); ++i) {
-    Post& p = desks_[i];
+  for (std::size_t i = 0; i < handlers_.size(); ++i) {
+    Post& p = handlers_[i];
     if (p.plan.owner == me_)
       plan_owned(p, static_cast<int>(i));
     else if (me_ < clients(p))
       plan_asking(p, static_cast<int>(i));
   }
   std::size_t places = 0;
-  for (const Post& p : desks_) places += p.places.size();
+  for (const Post& p : handlers_) places += p.places.size();
   leaving_.reserve(places);
   if (comm_->size() == 1) return;
-  // Answers on their way out, one request per lane and client, drive_, and the answer that a thread waits for.
+  // Responses on their way out, one request per lane and client, drive_, and the response that a thread waits for.
   const std::size_t most = places + lanes_.size() * static_cast<std::size_t>(comm_->size()) + 2;
-  watch_ = comm_->plan_watch(most);
+  poller_ = comm_->plan_poller(most);
   messages_.reserve(most);
   if (lanes_.empty()) {
     drive_ = comm_->plan_receive(me_, kDriveTag, {&nothing_, 1});
@@ -102,7 +102,7 @@ void Server::run() {
       if (look(nullptr))
         nap.woken();
       else
-        // A thread that waits for an answer looks by itself, and serves others meanwhile.
+        // A thread that waits for an response looks by itself, and serves others meanwhile.
         nap.nothing_happened(std::chrono::microseconds(asking_ > 0 && waiting_ == 0 ? 100 : 1000));
   } catch (...) {
     {
@@ -113,15 +113,15 @@ void Server::run() {
   }
 }
 
-// Whether there were requests; `answer`, if any, is looked at as well.
-bool Server::look(Transfer* answer) {
+// Whether there were requests; `response`, if any, is looked at as well.
+bool Server::look(Transfer* response) {
   const std::unique_lock looking(looking_, std::try_to_lock);
   if (!looking) {  // another thread serves
-    if (answer) answer->done();
+    if (response) response->done();
     return false;
   }
-  choose_messages(answer);
-  watch_->look(messages_);
+  choose_messages(response);
+  poller_->poll(messages_);
   const std::lock_guard lock(mutex_);
   bool found = listen_again();
   for (Lane& lane : lanes_)
@@ -130,23 +130,23 @@ bool Server::look(Transfer* answer) {
 }
 
 // They stay as they are until the end of the look: only looks take in what has come.
-void Server::choose_messages(Transfer* answer) {
+void Server::choose_messages(Transfer* response) {
   const std::lock_guard lock(mutex_);
   messages_.clear();
-  for (const auto& [desk, client] : leaving_)
-    messages_.push_back(post(desk).places[static_cast<std::size_t>(client)].send.get());
+  for (const auto& [handler, client] : leaving_)
+    messages_.push_back(post(handler).places[static_cast<std::size_t>(client)].send.get());
   for (const Lane& lane : lanes_)
     for (int c = 0; c < comm_->size(); ++c) {
-      const Post& p = post(lane.desks[lane.next[static_cast<std::size_t>(c)]]);
+      const Post& p = post(lane.handlers[lane.next[static_cast<std::size_t>(c)]]);
       if (c == me_ || c >= clients(p)) continue;
       const Place& place = p.places[static_cast<std::size_t>(c)];
       if (!place.waits && !place.leaves) messages_.push_back(place.receive.get());
     }
   if (drive_) messages_.push_back(drive_.get());
-  if (answer) messages_.push_back(answer);
+  if (response) messages_.push_back(response);
 }
 
-// Request and answer share their memory, so the next request is let in when the answer has left.
+// Request and response share their memory, so the next request is let in when the response has left.
 bool Server::listen_again() {
   const auto left = std::remove_if(leaving_.begin(), leaving_.end(), [&](const std::pair<int, int>& at) {
     Place& place = post(at.first).places[static_cast<std::size_t>(at.second)];
@@ -164,75 +164,75 @@ bool Server::look_at(Lane& lane, int client) {
   bool found = false;
   std::size_t& next = lane.next[static_cast<std::size_t>(client)];
   for (;;) {
-    Post& p = post(lane.desks[next]);
+    Post& p = post(lane.handlers[next]);
     if (client == me_ || client >= clients(p)) return found;
     Place& place = p.places[static_cast<std::size_t>(client)];
     if (place.waits || place.leaves || !place.receive->complete()) return found;
     found = place.waits = true;
     p.waiting.push_back(client);
-    answer_waiting(lane.desks[next]);
-    next = (next + 1) % lane.desks.size();
+    respond_to_waiting(lane.handlers[next]);
+    next = (next + 1) % lane.handlers.size();
   }
 }
 
-// In order of arrival, until nobody gets an answer any more.
-void Server::answer_waiting(int desk) {
-  Post& p = post(desk);
+// In order of arrival, until nobody gets an response any more.
+void Server::respond_to_waiting(int handler) {
+  Post& p = post(handler);
   for (std::size_t i = 0; i < p.waiting.size();) {
     const int client = p.waiting[i];
-    const std::size_t bytes = p.desk->answer(client, p.places[static_cast<std::size_t>(client)].message.span());
+    const std::size_t bytes = p.handler->handle(client, p.places[static_cast<std::size_t>(client)].message.span());
     if (bytes == 0) {
       ++i;
       continue;
     }
     p.waiting.erase(p.waiting.begin() + static_cast<std::ptrdiff_t>(i));
-    deliver(desk, client, bytes);
+    deliver(handler, client, bytes);
     i = 0;
   }
 }
 
-void Server::deliver(int desk, int client, std::size_t bytes) {
-  Place& place = post(desk).places[static_cast<std::size_t>(client)];
+void Server::deliver(int handler, int client, std::size_t bytes) {
+  Place& place = post(handler).places[static_cast<std::size_t>(client)];
   place.waits = false;
   if (client == me_) {
-    place.answered = bytes;
+    place.response_bytes = bytes;
     return;
   }
   place.leaves = true;
   place.send->start(bytes);
-  leaving_.emplace_back(desk, client);
+  leaving_.emplace_back(handler, client);
 }
 
 void Server::exclusively(const std::function<void()>& work) {
   const std::lock_guard lock(mutex_);
   work();
-  for (std::size_t i = 0; i < desks_.size(); ++i)
-    if (!desks_[i].waiting.empty()) answer_waiting(static_cast<int>(i));
+  for (std::size_t i = 0; i < handlers_.size(); ++i)
+    if (!handlers_[i].waiting.empty()) respond_to_waiting(static_cast<int>(i));
 }
 
-std::span<std::byte> Server::message(int desk) {
-  Post& p = post(desk);
-  return owns(desk) ? p.places[static_cast<std::size_t>(me_)].message.span() : p.out.span();
+std::span<std::byte> Server::message(int handler) {
+  Post& p = post(handler);
+  return owns(handler) ? p.places[static_cast<std::size_t>(me_)].message.span() : p.out.span();
 }
 
-void Server::ask(int desk, std::size_t answer_bytes) {
-  Post& p = post(desk);
-  assert(!p.under_way && answer_bytes > 0 && answer_bytes <= p.plan.bytes);
-  p.under_way = true;
-  p.answer_bytes = answer_bytes;
-  if (!owns(desk)) {
+void Server::request(int handler, std::size_t response_bytes) {
+  Post& p = post(handler);
+  assert(!p.in_flight && response_bytes > 0 && response_bytes <= p.plan.bytes);
+  p.in_flight = true;
+  p.response_bytes = response_bytes;
+  if (!owns(handler)) {
     ++asking_;
-    p.send->wait();  // has left, for its answer came
-    p.receive->start(answer_bytes);
+    p.send->wait();  // has left, for its response came
+    p.receive->start(response_bytes);
     p.send->start();
     return;
   }
   const std::lock_guard lock(mutex_);
   Place& place = p.places[static_cast<std::size_t>(me_)];
   place.waits = true;
-  place.answered = 0;
+  place.response_bytes = 0;
   p.waiting.push_back(me_);
-  answer_waiting(desk);
+  respond_to_waiting(handler);
 }
 
 void Server::check_failure() {
@@ -247,50 +247,50 @@ bool Server::arrived(const Post& p) {
   return !p.places[static_cast<std::size_t>(me_)].waits;
 }
 
-bool Server::answered(int desk) {
-  Post& p = post(desk);
-  if (!p.under_way) return true;
+bool Server::responded(int handler) {
+  Post& p = post(handler);
+  if (!p.in_flight) return true;
   if (p.receive) p.receive->done();
   if (!arrived(p)) return false;
   if (p.receive) --asking_;
-  p.under_way = false;
+  p.in_flight = false;
   return true;
 }
 
-std::span<const std::byte> Server::wait(int desk) {
-  Post& p = post(desk);
+std::span<const std::byte> Server::wait(int handler) {
+  Post& p = post(handler);
   ++waiting_;
-  for (Nap nap; p.under_way && !arrived(p);)
-    if (watch_ && look(p.receive.get()))
+  for (Nap nap; p.in_flight && !arrived(p);)
+    if (poller_ && look(p.receive.get()))
       nap.woken();
     else if (!arrived(p)) {
       check_failure();
       nap.nothing_happened();
     }
   --waiting_;
-  answered(desk);
-  return (owns(desk) ? p.places[static_cast<std::size_t>(me_)].message : p.in).span().first(p.answer_bytes);
+  responded(handler);
+  return (owns(handler) ? p.places[static_cast<std::size_t>(me_)].message : p.in).span().first(p.response_bytes);
 }
 
-std::size_t TicketDesk::answer(int, std::span<std::byte> message) {
+std::size_t CounterHandler::handle(int, std::span<std::byte> message) {
   const std::int64_t number = next_ < end_ ? next_++ : -1;
   std::memcpy(message.data(), &number, sizeof number);
   return sizeof number;
 }
 
-Tickets::Tickets(Server& server, int owner) : server_(server) {
-  std::unique_ptr<TicketDesk> desk;
-  if (server.rank() == owner) desk = std::make_unique<TicketDesk>();
-  desk_ = desk.get();
-  number_ = server.add({.owner = owner, .bytes = TicketDesk::kBytes}, std::move(desk));
+ServedCounter::ServedCounter(Server& server, int owner) : server_(server) {
+  std::unique_ptr<CounterHandler> handler;
+  if (server.rank() == owner) handler = std::make_unique<CounterHandler>();
+  handler_ = handler.get();
+  number_ = server.add({.owner = owner, .bytes = CounterHandler::kBytes}, std::move(handler));
 }
 
-void Tickets::restart(std::int64_t next, std::int64_t end) {
-  if (desk_) server_.exclusively([&] { desk_->restart(next, end); });
+void ServedCounter::restart(std::int64_t next, std::int64_t end) {
+  if (handler_) server_.exclusively([&] { handler_->restart(next, end); });
 }
 
-std::int64_t Tickets::take() {
-  server_.ask(number_, TicketDesk::kBytes);
+std::int64_t ServedCounter::take() {
+  server_.request(number_, CounterHandler::kBytes);
   std::int64_t number = -1;
   std::memcpy(&number, server_.wait(number_).data(), sizeof number);
   return number;
@@ -298,17 +298,17 @@ std::int64_t Tickets::take() {
 
 namespace {
 
-class MeetingDesk : public Desk {
+class BarrierHandler : public RequestHandler {
  public:
-  explicit MeetingDesk(int ranks) : here_(static_cast<std::size_t>(ranks)) {}
-  std::size_t answer(int client, std::span<std::byte>) override {
+  explicit BarrierHandler(int ranks) : here_(static_cast<std::size_t>(ranks)) {}
+  std::size_t handle(int client, std::span<std::byte>) override {
     bool& here = here_[static_cast<std::size_t>(client)].value;
     if (leaving_ == 0) {
       if (!here) here = true, ++arrived_;
       if (arrived_ < static_cast<int>(here_.size())) return 0;
       leaving_ = std::exchange(arrived_, 0);
     }
-    if (!here) return 0;  // of the next meeting, before this one has ended
+    if (!here) return 0;  // of the next barrier, before this one has ended
     here = false;
     --leaving_;
     return 1;
@@ -324,26 +324,26 @@ class MeetingDesk : public Desk {
 
 }  // namespace
 
-Meeting::Meeting(Server& server, int owner) : server_(server) {
-  std::unique_ptr<Desk> desk;
-  if (server.rank() == owner) desk = std::make_unique<MeetingDesk>(server.ranks());
-  number_ = server.add({.owner = owner, .bytes = 1}, std::move(desk));
+ServedBarrier::ServedBarrier(Server& server, int owner) : server_(server) {
+  std::unique_ptr<RequestHandler> handler;
+  if (server.rank() == owner) handler = std::make_unique<BarrierHandler>(server.ranks());
+  number_ = server.add({.owner = owner, .bytes = 1}, std::move(handler));
 }
 
-void Meeting::meet() {
-  server_.ask(number_, 1);
+void ServedBarrier::wait() {
+  server_.request(number_, 1);
   server_.wait(number_);
 }
 
-ServedLots::ServedLots(Server& server, int owner, int workers)
-    : tickets_(server, owner), meeting_(server, owner), works_(server.rank() < workers) {}
+ServedWorkQueue::ServedWorkQueue(Server& server, int owner, int workers)
+    : next_unit_(server, owner), barrier_(server, owner), works_(server.rank() < workers) {}
 
-void ServedLots::begin_stretch() {
-  meeting_.meet();
-  tickets_.restart(0, kBehindAll);
-  meeting_.meet();
+void ServedWorkQueue::start_range() {
+  barrier_.wait();
+  next_unit_.restart(0, kBehindAll);
+  barrier_.wait();
 }
 
-std::int64_t ServedLots::next() { return works_ ? tickets_.take() : kBehindAll; }
+std::int64_t ServedWorkQueue::next() { return works_ ? next_unit_.take() : kBehindAll; }
 
 }  // namespace tutti

@@ -6,22 +6,22 @@
 
 namespace tutti {
 
-std::size_t AdmissionDesk::answer(int client, std::span<std::byte> message) {
+std::size_t AdmissionHandler::handle(int client, std::span<std::byte> message) {
   Worker& w = workers_[static_cast<std::size_t>(client)];
   if (w.state == State::computing || w.state == State::away) {
     std::memcpy(&w.request, message.data(), sizeof w.request);
     w.state = w.request.leaves ? State::away : State::asking;
     if (!w.request.leaves) queue_.push_back(client);
     decide();
-    if (w.state == State::away) return sizeof w.answer;
+    if (w.state == State::away) return sizeof w.response;
   }
   if (w.state == State::asking) return 0;
   w.state = State::computing;
-  std::memcpy(message.data(), &w.answer, sizeof w.answer);
-  return sizeof w.answer;
+  std::memcpy(message.data(), &w.response, sizeof w.response);
+  return sizeof w.response;
 }
 
-void AdmissionDesk::restart() {
+void AdmissionHandler::restart() {
   for (Worker& w : workers_) w = {};
   queue_.clear();
   batches_ = 0;
@@ -29,9 +29,9 @@ void AdmissionDesk::restart() {
 
 namespace {
 
-class Bounded final : public AdmissionDesk {
+class Bounded final : public AdmissionHandler {
  public:
-  Bounded(int workers, std::int64_t most) : AdmissionDesk(workers), most_(most) {}
+  Bounded(int workers, std::int64_t most) : AdmissionHandler(workers), most_(most) {}
 
  private:
   void decide() override {
@@ -53,7 +53,7 @@ class Bounded final : public AdmissionDesk {
       if (!in_group(static_cast<int>(i))) workers_[i].missed += static_cast<std::int64_t>(group_.size());
     for (const int member : group_) {
       Worker& w = workers_[static_cast<std::size_t>(member)];
-      w.answer = {batches_, static_cast<std::int64_t>(group_.size()), 0, w.missed};
+      w.response = {batches_, static_cast<std::int64_t>(group_.size()), 0, w.missed};
       w.missed = 0;
       w.state = State::admitted;
       queue_.erase(std::find(queue_.begin(), queue_.end(), member));
@@ -72,9 +72,9 @@ class Bounded final : public AdmissionDesk {
   std::vector<int> group_;
 };
 
-class Backup final : public AdmissionDesk {
+class Backup final : public AdmissionHandler {
  public:
-  Backup(int workers, std::int64_t backups) : AdmissionDesk(workers), wanted_(workers - backups) {}
+  Backup(int workers, std::int64_t backups) : AdmissionHandler(workers), wanted_(workers - backups) {}
 
  private:
   void decide() override {
@@ -92,7 +92,7 @@ class Backup final : public AdmissionDesk {
     for (const int c : queue_) {
       Worker& w = workers_[static_cast<std::size_t>(c)];
       if (w.request.samples > 0 && left-- <= 0) continue;
-      w.answer = {batches_, size, batches_ + 1, 0};
+      w.response = {batches_, size, batches_ + 1, 0};
       w.state = State::admitted;
     }
     ++batches_;
@@ -104,7 +104,7 @@ class Backup final : public AdmissionDesk {
     std::erase_if(queue_, [&](int c) {
       Worker& w = workers_[static_cast<std::size_t>(c)];
       if (w.request.step >= batches_) return false;
-      w.answer = {-1, 0, batches_, 0};
+      w.response = {-1, 0, batches_, 0};
       w.state = State::dropped;
       return true;
     });
@@ -115,11 +115,11 @@ class Backup final : public AdmissionDesk {
 
 }  // namespace
 
-std::unique_ptr<AdmissionDesk> make_bounded_admission(int workers, std::int64_t most) {
+std::unique_ptr<AdmissionHandler> make_bounded_admission(int workers, std::int64_t most) {
   return std::make_unique<Bounded>(workers, most);
 }
 
-std::unique_ptr<AdmissionDesk> make_backup_admission(int workers, std::int64_t backups) {
+std::unique_ptr<AdmissionHandler> make_backup_admission(int workers, std::int64_t backups) {
   return std::make_unique<Backup>(workers, backups);
 }
 

@@ -72,40 +72,40 @@ std::size_t slice_of(const std::string& entry, const Slices& slices) {
   return found;
 }
 
-Optimizer& optimizer_of(Shard& shard) { return static_cast<OptimizerRule&>(shard.rule()).optimizer(); }
+Optimizer& optimizer_of(ServerShard& shard) { return static_cast<OptimizerRule&>(shard.rule()).optimizer(); }
 
 // Which part of a parameter's state belongs to the shard.
-std::span<float> part(std::vector<float>& whole, const Shard& shard, std::size_t run) {
-  const ShardRun& r = shard.plan().runs[run];
+std::span<float> part(std::vector<float>& whole, const ServerShard& shard, std::size_t run) {
+  const ServerShardRun& r = shard.plan().runs[run];
   return std::span(whole).subspan(r.first_column * r.rows, r.size());
 }
 
 }  // namespace
 
 void OptimizerRule::apply(Parameters& shard, const UpdateTerms& terms) {
-  // Lines of sparse gradients that nobody touched are zero, and are left alone.
+  // Rows of sparse gradients that nobody sparse_rows are zero, and are left alone.
   for (std::size_t s = 0; s < shard.slices.size(); ++s) {
     const Slice& slice = shard.slices[s];
     if (!slice.sparse_gradient) continue;
-    shard.touched[s].clear();
+    shard.sparse_rows[s].clear();
     const float* g = shard.gradients.data() + slice.offset;
-    const std::size_t step = slice.lines_are_rows ? slice.rows : 1, next = slice.lines_are_rows ? 1 : slice.rows;
-    for (std::size_t line = 0; line < slice.lines(); ++line)
-      for (std::size_t i = 0; i < slice.line_size(); ++i)
-        if (g[line * next + i * step] != 0) {
-          shard.touched[s].push_back(static_cast<std::uint32_t>(line));
+    const std::size_t step = slice.sparse_by_row ? slice.rows : 1, next = slice.sparse_by_row ? 1 : slice.rows;
+    for (std::size_t row = 0; row < slice.sparse_row_count(); ++row)
+      for (std::size_t i = 0; i < slice.sparse_row_size(); ++i)
+        if (g[row * next + i * step] != 0) {
+          shard.sparse_rows[s].push_back(static_cast<std::uint32_t>(row));
           break;
         }
   }
   if (terms.columns == 0) return;
   optimizer_->begin_step({terms.learning_rate, terms.momentum_per_sample, terms.columns});
-  for (std::size_t i = 0; i < shard.pieces.size(); ++i) optimizer_->update(i);
+  for (std::size_t i = 0; i < shard.chunks.size(); ++i) optimizer_->update(i);
 }
 
-void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<Shard*>& shards) {
+void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<ServerShard*>& shards) {
   State whole = state_of(of_run);
   server.exclusively([&] {
-    for (Shard* shard : shards) {
+    for (ServerShard* shard : shards) {
       if (!shard) continue;
       StateArchive a(whole, true, [&](const std::string& name, std::vector<float>& kept, std::span<float> v) {
         std::ranges::copy(part(kept, *shard, slice_of(name, shard->parameters().slices)), v.begin());
@@ -115,11 +115,11 @@ void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<Shard
   });
 }
 
-void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<Shard*>& shards,
-                       const std::vector<ShardPlan>& plans, Communicator& comm, const Parameters& flat) {
+void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<ServerShard*>& shards,
+                       const std::vector<ServerShardPlan>& plans, Communicator& comm, const Parameters& flat) {
   State whole = state_of(of_run);
   server.exclusively([&] {
-    for (Shard* shard : shards) {
+    for (ServerShard* shard : shards) {
       if (!shard) continue;
       StateArchive a(whole, false, [&](const std::string& name, std::vector<float>& kept, std::span<float> v) {
         std::ranges::copy(v, part(kept, *shard, slice_of(name, shard->parameters().slices)).begin());
@@ -127,18 +127,18 @@ void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<Shar
       optimizer_of(*shard).archive(a);
     }
   });
-  const auto pass_on = [&](int owner, auto span) { comm.broadcast(owner, std::as_writable_bytes(span)); };
+  const auto broadcast = [&](int owner, auto span) { comm.broadcast(owner, std::as_writable_bytes(span)); };
   for (auto& [name, value] : whole) {
     // Numbers count updates, which are as many for all shards.
-    if (auto* n = std::get_if<std::int64_t>(&value)) pass_on(plans[0].owner, std::span(n, 1));
-    if (auto* x = std::get_if<double>(&value)) pass_on(plans[0].owner, std::span(x, 1));
+    if (auto* n = std::get_if<std::int64_t>(&value)) broadcast(plans[0].owner, std::span(n, 1));
+    if (auto* x = std::get_if<double>(&value)) broadcast(plans[0].owner, std::span(x, 1));
     auto* floats = std::get_if<std::vector<float>>(&value);
     if (!floats) continue;
     const std::size_t slice = slice_of(name, flat.slices);
-    for (const ShardPlan& plan : plans)
-      for (const ShardRun& run : plan.runs)
+    for (const ServerShardPlan& plan : plans)
+      for (const ServerShardRun& run : plan.runs)
         if (run.slice == slice)
-          pass_on(plan.owner, std::span(*floats).subspan(run.first_column * run.rows, run.size()));
+          broadcast(plan.owner, std::span(*floats).subspan(run.first_column * run.rows, run.size()));
   }
   StateArchive a(whole, true, copy_in);
   of_run.archive(a);

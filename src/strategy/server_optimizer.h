@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server_optimizer.h -- optimizers at the servers: every shard has one of its own for its part of the weights. Their
-// state goes out from the run's optimizer and is collected there, so that checkpoints hold it in one piece, whatever
+// state goes out from the run's optimizer and is collected there, so that checkpoints hold it in one chunk, whatever
 // the number of ranks.
 #pragma once
 
@@ -24,9 +24,9 @@ class OptimizerRule final : public ShardRule {
 };
 
 // `shards` as far as this rank serves them, with an OptimizerRule each; the others are null.
-void spread_optimizer(Optimizer& of_run, Server&, const std::vector<Shard*>& shards);
+void spread_optimizer(Optimizer& of_run, Server&, const std::vector<ServerShard*>& shards);
 // Collective.
-void collect_optimizer(Optimizer& of_run, Server&, const std::vector<Shard*>& shards,
-                       const std::vector<ShardPlan>& plans, Communicator&, const Parameters& flat);
+void collect_optimizer(Optimizer& of_run, Server&, const std::vector<ServerShard*>& shards,
+                       const std::vector<ServerShardPlan>& plans, Communicator&, const Parameters& flat);
 
 }  // namespace tutti

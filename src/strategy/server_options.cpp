@@ -73,8 +73,9 @@ void ServerOptions::check(config::Fields& f) const {
     f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients");
   else if (backup_workers > 0 && !every_minibatch)
     f.problem("backupWorkers", "with backupWorkers gradients are pushed after every minibatch", "leave syncPeriod out");
-  // What one bit leaves out of a long sum is large. The worker goes on from weights that lack it and learns it once more
-  // before it arrives; blocks in few bits behave so (docs/strategies.md). Seen: 16 to 18 % errors on MNIST instead of 2 %.
+  // What one bit leaves out of a long sum is large. The worker goes on from weights that lack it and learns it once
+  // more before it arrives; blocks in few bits behave so (docs/methods). Seen: 16 to 18 % errors on MNIST instead
+  // of 2 %.
   if (push == Push::gradients && !every_minibatch && bits.kind == ExchangeBits::Kind::one)
     f.problem("exchangeBits",
               "in 1 bit a sum of gradients over several minibatches arrives so late that workers learn it twice",

@@ -16,8 +16,8 @@ constexpr std::size_t kMostShards = 12000;
 
 std::size_t round_up(std::size_t n) { return (n + 15) / 16 * 16; }
 
-void add_run(ShardPlan& shard, const Parameters& p, std::size_t slice, std::size_t first, std::size_t columns) {
-  ShardRun run{slice, p.slices[slice].rows, first, columns, 0, 0};
+void add_run(ServerShardPlan& shard, const Parameters& p, std::size_t slice, std::size_t first, std::size_t columns) {
+  ServerShardRun run{slice, p.slices[slice].rows, first, columns, 0, 0};
   run.offset = p.slices[slice].offset + first * run.rows;
   if (!shard.runs.empty()) run.local = round_up(shard.runs.back().local + shard.runs.back().size());
   shard.values += run.size();
@@ -27,29 +27,29 @@ void add_run(ShardPlan& shard, const Parameters& p, std::size_t slice, std::size
 
 }  // namespace
 
-void ShardPlan::gather(const float* flat, float* local) const {
-  for (const ShardRun& run : runs) std::copy_n(flat + run.offset, run.size(), local + run.local);
+void ServerShardPlan::gather(const float* flat, float* local) const {
+  for (const ServerShardRun& run : runs) std::copy_n(flat + run.offset, run.size(), local + run.local);
 }
 
-void ShardPlan::scatter(const float* local, float* flat) const {
-  for (const ShardRun& run : runs) std::copy_n(local + run.local, run.size(), flat + run.offset);
+void ServerShardPlan::scatter(const float* local, float* flat) const {
+  for (const ServerShardRun& run : runs) std::copy_n(local + run.local, run.size(), flat + run.offset);
 }
 
-std::size_t ShardPlan::bytes(const Codec& codec) const {
+std::size_t ServerShardPlan::bytes(const Codec& codec) const {
   std::size_t bytes = kHeadBytes;
-  for (const ShardRun& run : runs) bytes += codec.bytes(run.rows, run.columns);
+  for (const ServerShardRun& run : runs) bytes += codec.bytes(run.rows, run.columns);
   return bytes;
 }
 
-std::vector<ShardPlan> plan_shards(const Parameters& p, const std::vector<int>& owners, bool whole_slices) {
+std::vector<ServerShardPlan> plan_shards(const Parameters& p, const std::vector<int>& owners, bool whole_slices) {
   std::size_t values = 0;
   for (const Slice& s : p.slices) values += s.size();
   const std::size_t servers = owners.size();
   const std::size_t wanted = std::min(kMostShards, values / kShardValues + 1);
   const std::size_t shards = (wanted + servers - 1) / servers * servers;
-  std::vector<ShardPlan> plans;
+  std::vector<ServerShardPlan> plans;
   std::size_t done = 0;  // values in earlier columns
-  ShardPlan now;
+  ServerShardPlan now;
   const auto close = [&] {
     if (now.runs.empty()) return;
     now.owner = owners[plans.size() % servers];
@@ -94,21 +94,21 @@ class MeanRule final : public SumRule {
 std::unique_ptr<ShardRule> make_sum_rule() { return std::make_unique<SumRule>(); }
 std::unique_ptr<ShardRule> make_mean_rule() { return std::make_unique<MeanRule>(); }
 
-Shard::Shard(const ShardPlan& plan, const Parameters& flat, std::shared_ptr<const Codec> codec,
-             std::unique_ptr<ShardRule> rule, int clients, int gathers)
+ServerShard::ServerShard(const ServerShardPlan& plan, const Parameters& flat, std::shared_ptr<const Codec> codec,
+                         std::unique_ptr<ShardRule> rule, int clients, int gathers)
     : plan_(plan), codec_(std::move(codec)), rule_(std::move(rule)), gathers_(gathers) {
-  for (const ShardRun& run : plan_.runs) {
+  for (const ServerShardRun& run : plan_.runs) {
     Slice slice = flat.slices[run.slice];
     slice.offset = run.local;
     slice.rows = run.rows, slice.columns = run.columns;
     slice.shape.dims = {run.rows, run.columns};
-    p_.pieces.push_back({p_.slices.size(), 0, run.columns});
+    p_.chunks.push_back({p_.slices.size(), 0, run.columns});
     p_.slices.push_back(std::move(slice));
   }
   const std::size_t size = round_up(plan_.runs.back().local + plan_.runs.back().size());
   p_.weights = FloatBuffer(size);
   p_.gradients = FloatBuffer(size);
-  p_.touched.resize(p_.slices.size());
+  p_.sparse_rows.resize(p_.slices.size());
   scratch_ = FloatBuffer(plan_.largest_run);
   if (codec_->lossy()) residual_ = FloatBuffer(plan_.largest_run);
   slots_.resize(static_cast<std::size_t>(clients));
@@ -117,7 +117,7 @@ Shard::Shard(const ShardPlan& plan, const Parameters& flat, std::shared_ptr<cons
   rule_->bind(p_);
 }
 
-void Shard::load(const float* flat) {
+void ServerShard::load(const float* flat) {
   plan_.gather(flat, p_.weights.data());
   batches_ = pushes_ = gathered_ = 0;
   for (Slot& slot : slots_) {
@@ -127,9 +127,9 @@ void Shard::load(const float* flat) {
   }
 }
 
-void Shard::store(float* flat) const { plan_.scatter(p_.weights.data(), flat); }
+void ServerShard::store(float* flat) const { plan_.scatter(p_.weights.data(), flat); }
 
-std::size_t Shard::answer(int client, std::span<std::byte> message) {
+std::size_t ServerShard::handle(int client, std::span<std::byte> message) {
   Slot& slot = slots_[static_cast<std::size_t>(client)];
   if (!slot.here) {
     slot.here = true;
@@ -142,7 +142,7 @@ std::size_t Shard::answer(int client, std::span<std::byte> message) {
   if (!slot.done && !slot.head.pushes) slot.done = batches_ >= slot.head.batch;
   if (!slot.done) return 0;
   slot.here = false;
-  const AnswerHead head{slot.staleness};
+  const ResponseHead head{slot.staleness};
   std::memcpy(message.data(), &head, sizeof head);
   if (!slot.head.fetches) return kHeadBytes;
   write_weights(slot, message.data() + kHeadBytes);
@@ -152,24 +152,24 @@ std::size_t Shard::answer(int client, std::span<std::byte> message) {
 }
 
 // A push that belongs to no batch.
-void Shard::arrive(Slot& slot) {
+void ServerShard::arrive(Slot& slot) {
   slot.staleness = pushes_ + gathered_ - (slot.head.late ? slot.seen_before : slot.seen);
   gather_apart(slot);
   slot.done = true;
 }
 
-void Shard::note_push(Slot& slot) { ++slot.seen, ++slot.seen_before; }
+void ServerShard::note_push(Slot& slot) { ++slot.seen, ++slot.seen_before; }
 
-void Shard::replace(const Slot& slot) {
+void ServerShard::replace(const Slot& slot) {
   const std::byte* from = slot.values;
-  for (const ShardRun& run : plan_.runs) {
+  for (const ServerShardRun& run : plan_.runs) {
     codec_->decode(run.rows, run.columns, from, p_.weights.data() + run.local);
     from += codec_->bytes(run.rows, run.columns);
   }
   ++pushes_;
 }
 
-void Shard::gather_apart(Slot& slot) {
+void ServerShard::gather_apart(Slot& slot) {
   note_push(slot);
   if (slot.head.replaces) return replace(slot);
   add(slot, 1, gathered_ == 0);
@@ -181,7 +181,7 @@ void Shard::gather_apart(Slot& slot) {
   if (++gathered_ >= gathers_) flush();
 }
 
-void Shard::flush() {
+void ServerShard::flush() {
   if (gathered_ == 0) return;
   const std::int64_t pushes = gathered_;
   gathered_ = 0;
@@ -190,7 +190,7 @@ void Shard::flush() {
 }
 
 // The update of a batch, once all of it is here and all earlier ones have been made: in the order of clients.
-bool Shard::gather(const PushHead& batch) {
+bool ServerShard::gather(const PushHead& batch) {
   if (batch.batch != batches_) return false;
   std::int64_t samples = 0;
   int here = 0;
@@ -223,9 +223,9 @@ bool Shard::gather(const PushHead& batch) {
   return true;
 }
 
-void Shard::add(const Slot& slot, float factor, bool first) {
+void ServerShard::add(const Slot& slot, float factor, bool first) {
   const std::byte* from = slot.values;
-  for (const ShardRun& run : plan_.runs) {
+  for (const ServerShardRun& run : plan_.runs) {
     float* sum = p_.gradients.data() + run.local;
     if (factor == 1) {
       if (first)
@@ -241,14 +241,14 @@ void Shard::add(const Slot& slot, float factor, bool first) {
   }
 }
 
-void Shard::update(const UpdateTerms& terms, std::int64_t pushes) {
+void ServerShard::update(const UpdateTerms& terms, std::int64_t pushes) {
   rule_->apply(p_, terms);
   pushes_ += pushes;
 }
 
-void Shard::write_weights(Slot& slot, std::byte* out) {
-  const float* from = rule_->answers_push() ? p_.gradients.data() : p_.weights.data();
-  for (const ShardRun& run : plan_.runs) {
+void ServerShard::write_weights(Slot& slot, std::byte* out) {
+  const float* from = rule_->responds_to_push() ? p_.gradients.data() : p_.weights.data();
+  for (const ServerShardRun& run : plan_.runs) {
     if (!codec_->lossy()) {
       codec_->encode(run.rows, run.columns, from + run.local, nullptr, out);
     } else {

@@ -42,36 +42,36 @@ class Staged : public Strategy {
   std::int64_t step_columns(std::int64_t samples, std::int64_t columns, std::int64_t global_columns) override {
     return now_->step_columns(samples, columns, global_columns);
   }
-  void begin_step(std::int64_t columns, GlobalSink& global) override { now_->begin_step(columns, global); }
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override { now_->begin_step(columns, global); }
   bool joins_step(std::int64_t samples) override { return now_->joins_step(samples); }
-  std::int64_t take_dropped_samples() override { return now_->take_dropped_samples(); }
-  bool leaves_out_steps() const override { return now_->leaves_out_steps(); }
+  std::int64_t dropped_samples_and_reset() override { return now_->dropped_samples_and_reset(); }
+  bool skips_steps_together() const override { return now_->skips_steps_together(); }
   bool sums_only() const override { return now_->sums_only(); }
   bool agree(bool usable) override { return now_->agree(usable); }
   bool follows_device() const override { return now_->follows_device(); }
-  void piece_ready(std::size_t piece) override { now_->piece_ready(piece); }
-  void pieces_ready(std::span<const std::size_t> pieces) override { now_->pieces_ready(pieces); }
-  void finish_gradients(Tally& tally) override { now_->finish_gradients(tally); }
-  bool takes_late_results() const override { return now_->takes_late_results(); }
-  void finish_late(Tally& tally) override { now_->finish_late(tally); }
+  void chunk_ready(std::size_t chunk) override { now_->chunk_ready(chunk); }
+  void chunks_ready(std::span<const std::size_t> chunks) override { now_->chunks_ready(chunks); }
+  void finish_gradients(StepMetrics& metrics) override { now_->finish_gradients(metrics); }
+  bool takes_deferred_metrics() const override { return now_->takes_deferred_metrics(); }
+  void finish_deferred(StepMetrics& metrics) override { now_->finish_deferred(metrics); }
   void exchange_weights(std::int64_t global_samples) override { now_->exchange_weights(global_samples); }
-  void settle(GlobalSink& global) override { now_->settle(global); }
-  Tally take_tally_of_others() override { return now_->take_tally_of_others(); }
-  void end_epoch(GlobalSink& global) override { now_->end_epoch(global); }
+  void drain(ReducedGradientSink& global) override { now_->drain(global); }
+  StepMetrics metrics_of_others_and_reset() override { return now_->metrics_of_others_and_reset(); }
+  void end_epoch(ReducedGradientSink& global) override { now_->end_epoch(global); }
   // Also before the first epoch, when a resumed run has weights of its own already.
   void show_common_weights() override { after_->show_common_weights(); }
   void take_back_weights() override { after_->take_back_weights(); }
   // Ranks that work through the same data have the same optimizer state anyway.
   bool steps_alone() const override { return before_->steps_alone() || after_->steps_alone(); }
   bool sums_contributions() const override { return before_->sums_contributions() && after_->sums_contributions(); }
-  Tally take_pending_tally() override { return now_->take_pending_tally(); }
+  StepMetrics pending_metrics_and_reset() override { return now_->pending_metrics_and_reset(); }
   std::int64_t shares_from(std::int64_t epoch) const override {
     if (epoch == first_epoch_) return first_sample_;
     return epoch < first_epoch_ ? before_->shares_from(epoch) : after_->shares_from(epoch);
   }
   Share share(int rank, int ranks) const override { return after_->share(rank, ranks); }
-  Share share_of_lots(int rank, int ranks) const override { return after_->share_of_lots(rank, ranks); }
-  LotDealer* dealer() override { return after_->dealer(); }
+  Share share_of_units(int rank, int ranks) const override { return after_->share_of_units(rank, ranks); }
+  WorkQueue* work_queue() override { return after_->work_queue(); }
   std::string state_name() const override { return after_->state_name(); }
   void archive(Archive& a) override {
     before_->archive(a);
@@ -83,7 +83,7 @@ class Staged : public Strategy {
     after_->archive_common(a);
   }
   std::string advice(std::int64_t samples) const override { return after_->advice(samples); }
-  ExchangeStats take_stats() override { return now_->take_stats(); }
+  ExchangeStats exchange_stats_and_reset() override { return now_->exchange_stats_and_reset(); }
   std::string describe() const override {
     if (shares_data(0)) return after_->describe();
     std::string place = "epoch " + std::to_string(first_epoch_ + 1);

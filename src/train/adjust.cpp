@@ -82,7 +82,7 @@ EpochSettings current_settings(const Training& t) {
 
 EpochSettings settle_settings(Training& t) {
   const AutoAdjustOptions& o = options(t);
-  const bool begun = t.progress.samples_in_epoch > 0;  // all was settled before the run was stopped
+  const bool begun = t.progress.samples_in_epoch > 0;  // all was drained before the run was stopped
   double factor = 1;
   if (!begun && o.method == Method::before_epoch && !listed(t)) {
     const double before = t.adjust.rates.empty() ? 0 : t.adjust.rates.back();

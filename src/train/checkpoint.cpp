@@ -10,14 +10,14 @@
 #include <memory>
 
 #include "train/container.h"
-#include "train/redeal.h"
+#include "train/reshard.h"
 #include "tutti/error.h"
 
 namespace tutti {
 
 namespace {
 
-void archive_tally(Archive& a, const std::string& name, Tally& t) {
+void archive_metrics(Archive& a, const std::string& name, StepMetrics& t) {
   a(name + "/samples", t.samples);
   a(name + "/columns", t.columns);
   a(name + "/criterion", t.criterion);
@@ -118,8 +118,8 @@ void CheckpointState::archive(Archive& a) {
   a("minibatch size", minibatch_size);
   a("learning rate", learning_rate);
   a("previous criterion", previous_criterion);
-  archive_tally(a, "epoch tally", epoch_tally);
-  archive_tally(a, "interval tally", interval_tally);
+  archive_metrics(a, "epoch tally", epoch_metrics);
+  archive_metrics(a, "interval tally", interval_metrics);
   if (a.has("adjust/learning rate")) adjust.archive(a);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
 }
@@ -162,34 +162,34 @@ std::string load_common_state(const ResumePoint& point, const Visit& visit, cons
   return reason;
 }
 
-RankStateNews load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
-                              Communicator& comm) {
-  RankStateNews news;
+RankStateReport load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
+                                Communicator& comm) {
+  RankStateReport report;
   if (point.checkpoint.empty()) {
-    if (point.epoch > 0) news.lost = "there is no checkpoint beside the model";
-    return news;
+    if (point.epoch > 0) report.lost = "there is no checkpoint beside the model";
+    return report;
   }
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   on_rank_0(comm, [&] {
     const std::string stored = reader->text("rank state of");
-    news.ranks = reader->integer("ranks");
+    report.ranks = reader->integer("ranks");
     if (stored.empty())
-      news.lost = "the checkpoint holds none";
+      report.lost = "the checkpoint holds none";
     else if (stored != rank_state_name)
-      news.lost = fmt::format("the checkpoint was written by {}", stored);
+      report.lost = fmt::format("the checkpoint was written by {}", stored);
     else
-      news.gone =
-          fmt::format("{}", fmt::join(gone_with_ranks(*reader, static_cast<int>(news.ranks), comm.size()), ", "));
+      report.gone =
+          fmt::format("{}", fmt::join(gone_with_ranks(*reader, static_cast<int>(report.ranks), comm.size()), ", "));
   });
-  broadcast_text(comm, news.lost);
-  broadcast_text(comm, news.gone);
-  comm.broadcast(0, std::as_writable_bytes(std::span(&news.ranks, 1)));
-  if (!news.lost.empty()) return news;
-  if (news.ranks == comm.size())
-    deal_state(comm, reader.get(), visit);
+  broadcast_text(comm, report.lost);
+  broadcast_text(comm, report.gone);
+  comm.broadcast(0, std::as_writable_bytes(std::span(&report.ranks, 1)));
+  if (!report.lost.empty()) return report;
+  if (report.ranks == comm.size())
+    spread_state(comm, reader.get(), visit);
   else
-    redeal_state(comm, reader.get(), static_cast<int>(news.ranks), visit);
-  return news;
+    reshard_state(comm, reader.get(), static_cast<int>(report.ranks), visit);
+  return report;
 }
 
 }  // namespace tutti

@@ -28,9 +28,9 @@ struct CheckpointState {
   std::int64_t minibatch_size = 0;
   double learning_rate = 0;  // per sample
   double previous_criterion = 0;
-  Tally epoch_tally;  // of samples_in_epoch
+  StepMetrics epoch_metrics;  // of samples_in_epoch
   std::int64_t dropped_samples = 0;
-  Tally interval_tally;  // of the minibatches not reported yet
+  StepMetrics interval_metrics;  // of the minibatches not reported yet
   AdjustState adjust;
 
   void archive(Archive&);
@@ -103,11 +103,11 @@ CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
 std::string load_common_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 // What has become of the state of the ranks: `lost` says why none of it could be used (no checkpoint, another name),
 // `gone` what ranks that do not go on have taken with them.
-struct RankStateNews {
+struct RankStateReport {
   std::string lost, gone;
   std::int64_t ranks = 0;  // that wrote it
 };
-// Collective. What each rank had for itself, dealt anew if there were more or fewer of them.
-RankStateNews load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
+// Collective. What each rank had for itself, resharded if there were more or fewer of them.
+RankStateReport load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 
 }  // namespace tutti

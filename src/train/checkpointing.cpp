@@ -25,21 +25,21 @@ CheckpointState state_of(const Training& t) {
   s.learning_rate = settings.learning_rate;
   s.previous_criterion = t.adjust.previous_criterion;
   s.adjust = t.adjust;
-  s.epoch_tally = t.progress.epoch_tally;
+  s.epoch_metrics = t.progress.epoch_metrics;
   s.dropped_samples = t.progress.dropped_samples;
-  s.interval_tally = t.report->interval_tally();
+  s.interval_metrics = t.report->interval_metrics();
   return s;
 }
 
 void archive_common_state(Training& t, Archive& a) {
   t.strategy->archive_common(a);
-  t.loss_scale.archive(a);
+  t.grad_scaler.archive(a);
 }
 
 void archive_rank_state(Training& t, Archive& a) {
   t.strategy->archive(a);
   // Ranks that do not leave the same updates out each seek a scale of their own; new ones begin with rank 0's.
-  t.loss_scale.archive(a, own_name(""));
+  t.grad_scaler.archive(a, own_name(""));
   if (!t.strategy->steps_alone()) return;
   t.optimizer->archive(a);
   for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
@@ -76,10 +76,10 @@ void load(Training& t, const ResumePoint& point) {
                   "epoch's model with a fresh optimizer",
                   point.checkpoint),
       [&] { return load_state(point, *t.optimizer, *t.world); });
-  t.progress = {s.epoch,       s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
-                s.epoch_tally, s.dropped_samples};
+  t.progress = {s.epoch,         s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
+                s.epoch_metrics, s.dropped_samples};
   t.adjust = s.adjust;
-  t.resumed = Resumed{point, s.interval_tally};
+  t.resumed = Resumed{point, s.interval_metrics};
 }
 
 void log_finished(const Training& t, const ResumePoint& point) {
@@ -139,7 +139,7 @@ void roll_back(Training& t, std::int64_t epoch) {
 void save_final_model(Training& t) {
   t.progress.epoch = t.sgd.max_epochs;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
-  t.progress.epoch_tally = {};
+  t.progress.epoch_metrics = {};
   t.progress.dropped_samples = 0;
   t.strategy->show_common_weights();
   store(t);
@@ -148,24 +148,25 @@ void save_final_model(Training& t) {
 
 void restore_strategy(Training& t) {
   const auto& point = t.resumed->point;
-  RankStateNews news;
-  news.lost = load_common_state(
+  RankStateReport report;
+  report.lost = load_common_state(
       point, [&](Archive& a) { archive_common_state(t, a); }, t.strategy_name, *t.world);
-  if (news.lost.empty())
-    news = load_rank_state(
+  if (report.lost.empty())
+    report = load_rank_state(
         point, [&](Archive& a) { archive_rank_state(t, a); }, t.strategy_name, *t.world);
-  if (!news.lost.empty())
+  if (!report.lost.empty())
     log::warning(fmt::format(
         "the exchange starts without what each rank had for itself{}: {}",
-        t.strategy->steps_alone() ? " (weights since the last exchange, optimizer)" : " (residuals)", news.lost));
-  else if (news.ranks > 0 && news.ranks != t.world->size())
+        t.strategy->steps_alone() ? " (weights since the last exchange, optimizer)" : " (residuals)", report.lost));
+  else if (report.ranks > 0 && report.ranks != t.world->size())
     log::line(fmt::format("The checkpoint was written on {} rank{}; {} go{} on with the same data in the same order.",
-                          news.ranks, news.ranks == 1 ? "" : "s", t.world->size(), t.world->size() == 1 ? "es" : ""));
-  if (!news.gone.empty()) {
-    const std::int64_t first = t.world->size(), last = news.ranks - 1;
+                          report.ranks, report.ranks == 1 ? "" : "s", t.world->size(),
+                          t.world->size() == 1 ? "es" : ""));
+  if (!report.gone.empty()) {
+    const std::int64_t first = t.world->size(), last = report.ranks - 1;
     log::warning(fmt::format("lost with {} of '{}': {}",
                              first == last ? fmt::format("rank {}", last) : fmt::format("ranks {} to {}", first, last),
-                             point.checkpoint, news.gone));
+                             point.checkpoint, report.gone));
   }
 }
 

@@ -25,7 +25,7 @@ void save_final_model(Training&);
 void save_initial_model(Training&);       // modelPath.0
 void checkpoint_at_epoch_end(Training&);  // progress already says the next epoch
 // After a step: whether `checkpointEverySamples` are full, and the checkpoint in mid-epoch. What the strategy has in
-// flight must have been settled. Collective.
+// flight must have been drained. Collective.
 bool checkpoint_due(const Training&, std::int64_t samples_of_step);
 // The samples of this epoch with which the next one is due; the largest number there is when none will be.
 std::int64_t next_checkpoint(const Training&);

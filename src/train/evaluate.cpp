@@ -9,14 +9,14 @@
 namespace tutti {
 namespace {
 
-std::vector<Tally::Evaluation> listed(const Tally& tally, EvaluationOf what) {
-  std::vector<Tally::Evaluation> all;
-  if (what == EvaluationOf::criterion_first) all.push_back({tally.criterion, tally.criterion_count});
-  all.insert(all.end(), tally.evaluations.begin(), tally.evaluations.end());
+std::vector<StepMetrics::Evaluation> listed(const StepMetrics& metrics, EvaluationOf what) {
+  std::vector<StepMetrics::Evaluation> all;
+  if (what == EvaluationOf::criterion_first) all.push_back({metrics.criterion, metrics.criterion_count});
+  all.insert(all.end(), metrics.evaluations.begin(), metrics.evaluations.end());
   return all;
 }
 
-void sum_over_ranks(Communicator& world, std::vector<Tally::Evaluation>& sums, std::int64_t& samples) {
+void sum_over_ranks(Communicator& world, std::vector<StepMetrics::Evaluation>& sums, std::int64_t& samples) {
   std::vector<double> flat{static_cast<double>(samples)};
   for (const auto& s : sums) flat.insert(flat.end(), {s.sum, s.count});
   world.all_reduce_sum(std::span<double>(flat));

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <map>
 
-#include "train/redeal.h"
+#include "train/reshard.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -247,7 +247,7 @@ void gather_state(Communicator& comm, ContainerWriter* writer, const Visit& visi
   for (int r = 1; r < comm.size(); ++r) write_received(comm, r, *writer, rank_prefix(r));
 }
 
-void deal_state(Communicator& comm, const ContainerReader* reader, const Visit& visit) {
+void spread_state(Communicator& comm, const ContainerReader* reader, const Visit& visit) {
   if (comm.rank() != 0) {
     ReceivedArchive a(comm.rank());
     a.receive_all(comm);
@@ -260,18 +260,18 @@ void deal_state(Communicator& comm, const ContainerReader* reader, const Visit& 
   a.finish();
 }
 
-void redeal_state(Communicator& comm, const ContainerReader* reader, int old_ranks, const Visit& visit) {
+void reshard_state(Communicator& comm, const ContainerReader* reader, int old_ranks, const Visit& visit) {
   ReceivedArchive a(comm.rank());
   if (comm.rank() == 0) {
     for (int r = 1; r < comm.size(); ++r) {
-      redeal(*reader, old_ranks, comm.size(), r, [&](std::string_view name, EntryType type, auto bytes) {
+      reshard(*reader, old_ranks, comm.size(), r, [&](std::string_view name, EntryType type, auto bytes) {
         send_head(comm, r, name, type, bytes.size());
         send(comm, r, bytes);
       });
       send_head(comm, r, "", EntryType::text, 0);
     }
-    redeal(*reader, old_ranks, comm.size(), 0,
-           [&](std::string_view name, EntryType type, auto bytes) { a.add(name, type, bytes); });
+    reshard(*reader, old_ranks, comm.size(), 0,
+            [&](std::string_view name, EntryType type, auto bytes) { a.add(name, type, bytes); });
   } else {
     a.receive_all(comm);
   }

@@ -48,7 +48,7 @@ std::string format_result(const NodeResult& r, double sum, double count) {
   return fmt::format("{} = {} * {:.0f}", r.name, value, count);
 }
 
-std::string format_results(const std::vector<NodeResult>& names, const std::vector<Tally::Evaluation>& values) {
+std::string format_results(const std::vector<NodeResult>& names, const std::vector<StepMetrics::Evaluation>& values) {
   std::string out;
   for (std::size_t i = 0; i < names.size() && i < values.size(); ++i)
     out += (i ? "; " : "") + format_result(names[i], values[i].sum, values[i].count);
@@ -68,13 +68,13 @@ void Report::begin_epoch(const EpochHeading& heading) {
   at_ = heading;
   minibatch_ = interval_begin_ = 0;
   samples_here_ = samples_done_ = 0;
-  epoch_ = since_ = Tally{};
+  epoch_ = since_ = StepMetrics{};
   epoch_.evaluations.resize(evaluations_.size());
   since_.evaluations.resize(evaluations_.size());
   interval_start_ = epoch_start_ = progress_shown_ = Clock::now();
 }
 
-void Report::continue_epoch(std::int64_t minibatches_done, const Tally& epoch, const Tally& interval) {
+void Report::continue_epoch(std::int64_t minibatches_done, const StepMetrics& epoch, const StepMetrics& interval) {
   epoch_ = epoch;
   samples_done_ = epoch.samples;
   since_ = interval;
@@ -94,12 +94,12 @@ bool Report::line_due_between(std::int64_t before, std::int64_t now) const {
   return false;
 }
 
-void Report::add(const Tally& tally) {
-  epoch_ += tally;
-  since_ += tally;
+void Report::add(const StepMetrics& metrics) {
+  epoch_ += metrics;
+  since_ += metrics;
 }
 
-void Report::add_to_epoch(const Tally& tally) { epoch_ += tally; }
+void Report::add_to_epoch(const StepMetrics& metrics) { epoch_ += metrics; }
 
 void Report::step(std::int64_t samples, std::int64_t minibatches) {
   const std::int64_t before = minibatch_;
@@ -114,10 +114,10 @@ void Report::pass(std::int64_t samples, std::int64_t minibatches) {
   minibatch_ += minibatches;
 }
 
-std::string Report::results(const Tally& tally) const {
-  std::string out = format_result(criterion_, tally.criterion, tally.criterion_count) + "; ";
+std::string Report::results(const StepMetrics& metrics) const {
+  std::string out = format_result(criterion_, metrics.criterion, metrics.criterion_count) + "; ";
   for (std::size_t i = 0; i < evaluations_.size(); ++i)
-    out += format_result(evaluations_[i], tally.evaluations[i].sum, tally.evaluations[i].count) + "; ";
+    out += format_result(evaluations_[i], metrics.evaluations[i].sum, metrics.evaluations[i].count) + "; ";
   return out;
 }
 
@@ -145,7 +145,7 @@ void Report::interval_line() {
   }
   interval_begin_ = minibatch_;
   interval_start_ = Clock::now();
-  since_ = Tally{};
+  since_ = StepMetrics{};
   since_.evaluations.resize(evaluations_.size());
 }
 
@@ -185,7 +185,7 @@ void Report::end_trial(double learning_rate_per_sample, std::int64_t minibatch) 
                          results(epoch_), learning_rate_per_sample, minibatch));
 }
 
-void Report::validation(const std::vector<Tally::Evaluation>& values) {
+void Report::validation(const std::vector<StepMetrics::Evaluation>& values) {
   std::vector<NodeResult> names{criterion_};
   names.insert(names.end(), evaluations_.begin(), evaluations_.end());
   log::line(fmt::format("Finished {}: [Validate] {}", heading(), format_results(names, values)));
@@ -209,7 +209,7 @@ void Report::times(const EpochTimes& t, int ranks) const {
     log::line(fmt::format("Levels of {}: {} sent by this rank between groups, {} within them", heading(),
                           bytes_text(static_cast<double>(x.bytes_between)),
                           bytes_text(static_cast<double>(x.bytes_sent - x.bytes_between))));
-  if (!t.lots.empty()) log::line(fmt::format("Lots of {} by rank: {}", heading(), fmt::join(t.lots, ", ")));
+  if (!t.units.empty()) log::line(fmt::format("Work units of {} by rank: {}", heading(), fmt::join(t.units, ", ")));
 }
 
 }  // namespace tutti

@@ -35,9 +35,9 @@ class Trials {
     EpochSettings settings = current_settings(t_);
     settings.learning_rate = rate;
     settings.minibatch = minibatch;
-    const Tally tally = run_trial(t_, settings, prefix, samples_);
+    const StepMetrics metrics = run_trial(t_, settings, prefix, samples_);
     restore_state(t_, state_);
-    double criterion = tally.criterion / tally.criterion_count;
+    double criterion = metrics.criterion / metrics.criterion_count;
     t_.world->broadcast(0, std::as_writable_bytes(std::span(&criterion, 1)));
     return criterion;
   }

@@ -131,7 +131,7 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("traceNodeNamesReal", trace_real, "nodes whose values are printed in every minibatch");
   f("traceNodeNamesCategory", trace_category, "the same, as the index of the largest value");
   f("traceNodeNamesSparse", trace_sparse, "the same, as index:value of what is not 0");
-  f("truncated", truncated, "truncated back-propagation through time; the reader is told the length of a stretch");
+  f("truncated", truncated, "truncated back-propagation through time; the reader is told the length of a segment");
   if (truncated && checkpoint_every_samples > 0)
     f.problem(
         "checkpointEverySamples",

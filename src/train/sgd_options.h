@@ -88,7 +88,7 @@ struct SgdOptions {
   void check_sizes(config::Fields&) const;
 };
 
-// Reads the block and settles what follows from several keys (optimizer.momentum, optimizer.min_learning_rate).
+// Reads the block and drains what follows from several keys (optimizer.momentum, optimizer.min_learning_rate).
 SgdOptions read_sgd_options(const config::Record& sgd, Problems&, config::Notices&);
 
 }  // namespace tutti

@@ -13,7 +13,7 @@ void archive_all(Training& t, MemoryState& values) {
   values("weights", std::span<float>(const_cast<float*>(p.weights.data()), p.size()));
   for (auto& s : t.network->state()) values("network/" + s.name, s.values);
   archive_exchange_state(t, values);
-  t.loss_scale.archive(values);
+  t.grad_scaler.archive(values);
   t.optimizer->archive(values);
 }
 

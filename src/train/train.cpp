@@ -70,7 +70,7 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
   log::line(line + ".");
 }
 
-std::vector<Tally::Evaluation> validate(Training& t, std::int64_t minibatch) {
+std::vector<StepMetrics::Evaluation> validate(Training& t, std::int64_t minibatch) {
   EpochPlan plan;
   plan.minibatch = minibatch;
   plan.rank = t.world->rank();
@@ -87,9 +87,9 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   plan.minibatch = minibatch;
   plan.start = t.progress.samples_in_epoch;
   if (!shares) return plan;
-  if (t.reader->takes_lots()) plan.dealer = t.strategy->dealer();
+  if (t.reader->takes_work_units()) plan.work_queue = t.strategy->work_queue();
   const int me = t.world->rank(), ranks = t.world->size();
-  const Strategy::Share share = plan.dealer ? t.strategy->share_of_lots(me, ranks) : t.strategy->share(me, ranks);
+  const Strategy::Share share = plan.work_queue ? t.strategy->share_of_units(me, ranks) : t.strategy->share(me, ranks);
   plan.rank = share.rank, plan.ranks = share.ranks;
   plan.part = share.part, plan.parts = share.parts;
   return plan;
@@ -102,7 +102,7 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
     heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
   t.report->begin_epoch(heading);
   if (t.progress.samples_in_epoch > 0)
-    t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_tally, t.resumed->interval_tally);
+    t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
 }
 
 StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) {
@@ -112,9 +112,10 @@ StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) 
 }
 
 void advise(const Training& t) {
-  if (t.strategy->dealer() && !t.reader->takes_lots())
+  if (t.strategy->work_queue() && !t.reader->takes_work_units())
     log::warning(
-        "truncated sequences go on from minibatch to minibatch, so they cannot be dealt to whoever is free: every rank "
+        "truncated sequences go on from minibatch to minibatch, so they cannot be handed out to whoever is free: every "
+        "rank "
         "gets an equal share, and a slow one keeps the others waiting at the end of each epoch");
   if (const auto& o = t.sgd.parallel; o.method != ParallelMethod::none && o.start_sample > t.samples_per_epoch)
     log::warning(fmt::format(
@@ -154,7 +155,7 @@ void run_parts(Training& t, const StepScalarsOfEpoch& scalars, std::int64_t mini
 // Readers name each sample that they leave out because its data are damaged, on the rank that met it; this is the sum.
 void count_left_out(const Training& t) {
   const std::int64_t left_out =
-      t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_tally().samples;
+      t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_metrics().samples;
   if (left_out > 0)
     log::warning(fmt::format("{} of {} samples were left out of epoch {}: their data are damaged", left_out,
                              t.progress.samples_in_epoch, t.progress.epoch + 1));
@@ -162,9 +163,9 @@ void count_left_out(const Training& t) {
 
 void warn_if_diverged(Training& t) {
   t.constant_predictor.finish(*t.world);
-  const Tally& tally = t.report->epoch_tally();
+  const StepMetrics& metrics = t.report->epoch_metrics();
   const std::string warning =
-      divergence_warning(t.constant_predictor, t.network->criterion().name, tally.criterion / tally.criterion_count,
+      divergence_warning(t.constant_predictor, t.network->criterion().name, metrics.criterion / metrics.criterion_count,
                          t.progress.epoch + 1, t.progress.epoch == 0);
   if (!warning.empty()) log::warning(warning);
 }
@@ -180,10 +181,10 @@ void judge_exchange(Training& t, std::int64_t minibatch) {
 }
 
 // What decides on rates: the criterion or the first evaluation, of the validation data if there are any.
-double control_criterion(const Training& t, const std::vector<Tally::Evaluation>& validation) {
+double control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
   const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
-  const Tally& training = t.report->epoch_tally();
-  Tally::Evaluation value{training.criterion, training.criterion_count};
+  const StepMetrics& training = t.report->epoch_metrics();
+  StepMetrics::Evaluation value{training.criterion, training.criterion_count};
   if (o.use_eval_criterion && !training.evaluations.empty()) value = training.evaluations[0];
   if (o.use_cv_set && !validation.empty())
     value = o.use_eval_criterion && validation.size() > 1 ? validation[1] : validation[0];
@@ -214,14 +215,14 @@ bool train_epoch(Training& t) {
   scalars.bears_nan = bears_nan(t);
   run_parts(t, scalars, settings.minibatch, std::numeric_limits<std::int64_t>::max());
   count_left_out(t);
-  t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_tally().criterion_count);
+  t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
   t.report->end_epoch(t.progress.total_samples_seen, settings.learning_rate, seconds_since(start));
   t.report->times(t.times, t.strategy->shares_from(epoch) < t.samples_per_epoch ? t.world->size() : 1);
   warn_if_diverged(t);
   judge_exchange(t, settings.minibatch);
   t.strategy->show_common_weights();
   share_statistics(t);
-  std::vector<Tally::Evaluation> validation;
+  std::vector<StepMetrics::Evaluation> validation;
   if (t.cv_reader) validation = validate(t, settings.minibatch);
   t.strategy->take_back_weights();
 
@@ -233,7 +234,7 @@ bool train_epoch(Training& t) {
   }
   if (verdict == Verdict::go_on) ++t.progress.epoch;
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
-  t.progress.epoch_tally = {};
+  t.progress.epoch_metrics = {};
   t.progress.dropped_samples = 0;
   t.strategy->show_common_weights();
   checkpoint_at_epoch_end(t);
@@ -243,18 +244,18 @@ bool train_epoch(Training& t) {
 
 }  // namespace
 
-Tally run_trial(Training& t, const EpochSettings& settings, const char* prefix, std::int64_t samples) {
+StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* prefix, std::int64_t samples) {
   t.strategy->begin_epoch(t.progress.epoch);
   begin_report(t, settings.minibatch, prefix);
   StepScalarsOfEpoch scalars = scalars_of(t, settings);
   scalars.bears_nan = scalars.trial = true;
   run_parts(t, scalars, settings.minibatch, samples + 1);
   t.report->end_trial(settings.learning_rate, settings.minibatch);
-  return t.report->epoch_tally();
+  return t.report->epoch_metrics();
 }
 
 void train(Training& t) {
-  t.network->lead();  // the other commands of the run have networks, too
+  t.network->make_current();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
@@ -265,7 +266,8 @@ void train(Training& t) {
   announce_criteria(*t.network);
   announce_parameters(t);
   if (start == Start::fresh) t.network->initialize_parameters();
-  if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0)  // an edited model, too, may have statistics to compute
+  if (t.progress.epoch == 0 &&
+      t.progress.samples_in_epoch == 0)  // an edited model, too, may have statistics to compute
     precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
                t.sgd.minibatch_size.at(0));
   if (start == Start::fresh) save_initial_model(t);

@@ -11,7 +11,7 @@
 #include "train/adjust.h"
 #include "train/checkpoint.h"
 #include "train/constant_predictor.h"
-#include "train/loss_scale.h"
+#include "train/grad_scaler.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
 #include "tutti/communicator.h"
@@ -28,13 +28,13 @@ struct Progress {
   std::int64_t samples_in_epoch = 0;  // already done of it
   std::int64_t minibatches_in_epoch = 0;
   std::int64_t total_samples_seen = 0;  // by finished epochs, as the log counts them
-  Tally epoch_tally;                    // of the samples_in_epoch
+  StepMetrics epoch_metrics;            // of the samples_in_epoch
   std::int64_t dropped_samples = 0;     // of them: computed or left out in vain
 };
 
 struct Resumed {
   ResumePoint point;
-  Tally interval_tally;  // what the report had not printed yet
+  StepMetrics interval_metrics;  // what the report had not printed yet
 };
 
 struct Training {
@@ -47,8 +47,8 @@ struct Training {
   SgdOptions sgd;
   std::unique_ptr<Network> network;
   std::unique_ptr<Optimizer> optimizer;
-  // Behind the strategy, so that they end first: a reader may be asking for lots. cv_reader may be null.
-  std::unique_ptr<Strategy> strategy;  // outlives the readers, which may take lots from it
+  // Behind the strategy, so that they end first: a reader may be asking for units. cv_reader may be null.
+  std::unique_ptr<Strategy> strategy;  // outlives the readers, which may take units from it
   std::unique_ptr<Reader> reader, cv_reader;
   FaultHook fault_hook;
   std::string strategy_name;  // residuals of one method must not be taken for another's
@@ -58,7 +58,7 @@ struct Training {
   AdjustState adjust;
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the user has been told that the exchange is slow
-  LossScale loss_scale;
+  GradScaler grad_scaler;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
   int threads = 1;
@@ -67,7 +67,7 @@ struct Training {
 
 // Up to the first minibatch after `samples` samples of the epoch, with results under that prefix; leaves weights,
 // progress and all else where the trial has taken them. Collective.
-Tally run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
+StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
 
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
 void train(Training&);
@@ -85,7 +85,7 @@ void run_epoch(Training&, const EpochPlan&, const StepScalarsOfEpoch&, std::int6
 // src/train/evaluate.cpp: criterion and evaluations over all that `plan` covers, summed over the ranks.
 // Prints the interval lines of semantics 15.3 every `interval` minibatches when interval > 0.
 struct EvaluationRun {
-  std::vector<Tally::Evaluation> sums;
+  std::vector<StepMetrics::Evaluation> sums;
   std::int64_t samples = 0, minibatches = 0;
 };
 struct EvaluationLines {

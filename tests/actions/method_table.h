@@ -15,7 +15,7 @@ struct Method {
   std::string settings;      // of ParallelTrain
   std::string bits;          // the block whose key says in how many bits it exchanges; "" = 32 only
   bool repeats = true;       // the same bits in every run
-  bool settles = false;      // a checkpoint within an epoch waits for what is on its way, and so changes numbers
+  bool drains = false;       // a checkpoint within an epoch waits for what is on its way, and so changes numbers
   bool plain_alone = false;  // one rank trains as with none
   bool sums = false;         // any number of ranks trains as one, but for the order of sums
 };
@@ -64,7 +64,7 @@ inline const std::vector<Method>& methods() {
       {"servers-sync", servers("push=gradients;policy=sync"), "DataParallelASGD", true, true, true},
       {"servers-averaging", servers("SimModelAverage=true;syncPeriod=30"), "DataParallelASGD", true, true, true},
       {"elastic-free", "parallelizationMethod=EASGD;EASGD=[period=3;policy=async]", "EASGD", false},
-      {"elastic-shares", "parallelizationMethod=EASGD;EASGD=[period=1;policy=async;dealing=static;exchangeBits=1]", "",
+      {"elastic-shares", "parallelizationMethod=EASGD;EASGD=[period=1;policy=async;division=static;exchangeBits=1]", "",
        false},
   };
   return table;

@@ -100,7 +100,7 @@ TEST_F(Methods, ResumeExactlyWithinAnEpoch) {
 // Every 40 samples, exchanges every 80 or later. (tests/end_to_end/resume_test.py kills runs that make checkpoints.)
 TEST_F(Methods, ACheckpointWithinAnEpochChangesNothing) {
   for (const Method& m : methods()) {
-    if (!m.repeats || m.settles) continue;
+    if (!m.repeats || m.drains) continue;
     train(3, m.name, in_parallel_block(m));
     train(3, m.name + "-often", in_parallel_block(m) + "\nTrain=[SGD=[checkpointEverySamples=40]]");
     EXPECT_TRUE(same(m.name, m.name + "-often")) << m.name;
@@ -164,7 +164,7 @@ TEST_F(Methods, StartWarmWithinAnEpochAndResume) {
     train(3, m.name, late);
     EXPECT_TRUE(!m.repeats || bytes(m.name) == undisturbed) << m.name;
     train(3, m.name + "-often", late + "\nTrain=[SGD=[checkpointEverySamples=40]]");
-    EXPECT_TRUE(!m.repeats || m.settles || bytes(m.name + "-often") == undisturbed) << m.name;
+    EXPECT_TRUE(!m.repeats || m.drains || bytes(m.name + "-often") == undisturbed) << m.name;
   }
 }
 

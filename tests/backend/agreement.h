@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // agreement.h -- operations on a GPU against the CPU: the same bits for what works element by element, a stated bound
-// for sums whose order differs. Runs on a GPU when there is one, else it says so; and always over the stand-in of the
+// for sums whose order differs. Runs on a GPU when there is one, else it says so; and always over the emulator of the
 // CUDA libraries.
 #pragma once
 
@@ -27,16 +27,16 @@ inline Floats random(std::size_t n, unsigned seed, float low = -2, float high = 
 }
 
 // Operands of an operation in the memory of a backend.
-class Desk {
+class Operands {
  public:
-  explicit Desk(Backend& b) : backend(b) {}
-  ~Desk() {
-    for (float* p : rooms_) backend.release(p);
+  explicit Operands(Backend& b) : backend(b) {}
+  ~Operands() {
+    for (float* p : workspaces_) backend.release(p);
   }
-  Desk(const Desk&) = delete;
+  Operands(const Operands&) = delete;
   float* put(const Floats& values) {
     float* p = backend.allocate(values.size());
-    rooms_.push_back(p);
+    workspaces_.push_back(p);
     backend.upload(values.data(), p, values.size());
     return p;
   }
@@ -61,16 +61,16 @@ class Desk {
   Floats results;
 
  private:
-  std::vector<float*> rooms_;
+  std::vector<float*> workspaces_;
 };
 
 class Agreement : public OnGpu {
  protected:
-  using Work = std::function<void(Desk&)>;
+  using Work = std::function<void(Operands&)>;
   static Floats run(Backend& backend, const Work& work) {
-    Desk desk(backend);
-    work(desk);
-    return desk.results;
+    Operands operands(backend);
+    work(operands);
+    return operands.results;
   }
   // Differences of up to `bound`, absolute for small results and relative for large ones; 0 asks for the same bits.
   void compare(double bound, const Work& work) {

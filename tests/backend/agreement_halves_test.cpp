@@ -55,7 +55,7 @@ class Halves : public testing::TestWithParam<ComputeType> {
 
    private:
     static ImageExtent extent(std::size_t n, Element e = Element::float32) { return {1, n, 1, Format::blocked, e}; }
-    Desk desk_;
+    Operands desk_;
   };
 
   Floats rounded(const Floats& v) {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "agreement.h"
-#include "tutti/recorder.h"
+#include "tutti/graph_capture.h"
 
 namespace tutti::agreement_products_test {
 namespace {
@@ -18,7 +18,7 @@ TEST_F(Agreement, Products) {
                                       {64, 64, 64},
                                       {2, 100, 3},
                                       {0, 3, 4}})
-          compare(1e-4, [&, m = m, n = n, k = k](Desk& d) {
+          compare(1e-4, [&, m = m, n = n, k = k](Operands& d) {
             Gemm g{.transpose_a = ta, .transpose_b = tb, .m = m, .n = n, .k = k};
             g.lda = (ta ? m : k) + 2, g.ldb = (tb ? k : n) + 1, g.ldc = n + 3, g.accumulate = accumulate;
             const std::size_t most = 110 * 110;
@@ -43,7 +43,7 @@ TEST_F(Agreement, ProductsWithBiasAndRelu) {
                                 {700, 400, 400}})
     for (const UnaryOp op : {UnaryOp::copy, UnaryOp::relu})
       for (const bool masks : {false, true})
-        compare(1e-6, [&, m = m, n = n, k = k](Desk& d) {
+        compare(1e-6, [&, m = m, n = n, k = k](Operands& d) {
           const Gemm g{.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
           float *a = d.put(whole(m * k + 4, 1)), *b = d.put(whole(k * n + 4, 2)), *bias = d.put(whole(n, 3, 0.5f));
           float *y = d.put(random(m * n + 4, 4)), *mask = d.put(Floats(m * Backend::mask_floats(n) + 4));
@@ -62,7 +62,7 @@ TEST_F(Agreement, ProductsWithBiasAndRelu) {
 // Numbers that round when they are added up: who adds them in another order gives other bits.
 TEST_F(Agreement, SumsBehindProductsComeOutTheSameEveryTime) {
   const std::size_t m = 1000, n = 192, k = 160;
-  compare(5e-2, [&](Desk& d) {
+  compare(5e-2, [&](Operands& d) {
     const Gemm g{.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
     float *a = d.put(whole(m * k, 1)), *b = d.put(whole(k * n, 2)), *bias = d.put(whole(n, 3, 0.5f));
     float *y = d.put(Floats(m * n)), *mask = d.put(Floats(m * Backend::mask_floats(n)));
@@ -78,10 +78,10 @@ TEST_F(Agreement, SumsBehindProductsComeOutTheSameEveryTime) {
   });
 }
 
-// A recording of a size for which the library writes no mask, repeated after another size for which it has.
+// A capture of a size for which the library writes no mask, repeated after another size for which it has.
 TEST_F(Agreement, MasksBelongToASize) {
   const std::size_t n = 128, k = 16;
-  compare(1e-6, [&](Desk& d) {
+  compare(1e-6, [&](Operands& d) {
     float *a = d.put(whole(k, 1)), *others = d.put(whole(3 * k, 2)), *b = d.put(whole(k * n, 3));
     float *bias = d.put(whole(n, 4, 0.5f)), *y = d.put(Floats(3 * n)),
           *mask = d.put(Floats(3 * Backend::mask_floats(n)));
@@ -89,10 +89,10 @@ TEST_F(Agreement, MasksBelongToASize) {
       d.backend.gemm_bias({.m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n}, UnaryOp::relu, of, b, bias, y, mask);
     };
     forward(1, a);
-    auto* const recorder = dynamic_cast<Recorder*>(&d.backend);
-    const auto recording = recorder ? recorder->record([&] { forward(1, a); }) : nullptr;
+    auto* const capture = dynamic_cast<GraphCapture*>(&d.backend);
+    const auto captured = capture ? capture->capture([&] { forward(1, a); }) : nullptr;
     forward(3, others);
-    if (!recording || !recording->repeat()) forward(1, a);
+    if (!captured || !captured->launch()) forward(1, a);
     float *dy = d.put(whole(k, 5)), *dx = d.put(Floats(n)), *sums = d.put(Floats(n));
     const Gemm back{.transpose_b = true, .m = 1, .n = n, .k = k, .lda = k, .ldb = k, .ldc = n};
     d.backend.gemm_relu_gradient(back, dy, b, y, mask, dx, sums);
@@ -104,7 +104,7 @@ TEST_F(Agreement, ProductsRoundTheirOperands) {
   const std::size_t n = 64;
   const Gemm g{.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n};
   const auto product = [&](Backend& backend) {
-    return run(backend, [&](Desk& d) {
+    return run(backend, [&](Operands& d) {
       float *a = d.put(random(n * n, 1)), *b = d.put(random(n * n, 2)), *c = d.put(Floats(n * n));
       d.backend.gemm(g, a, b, c);
       d.take(c, n * n);
@@ -123,13 +123,13 @@ TEST_F(Agreement, ProductsRoundTheirOperands) {
   }
 }
 
-// Pieces of weights begin anywhere.
+// Chunks of weights begin anywhere.
 TEST_F(Agreement, ProductsTakeOperandsThatTensorCoresDoNot) {
   const std::size_t n = 24;
   const Gemm g{.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n};
   const Floats a = whole(n * n, 1), b = whole(n * n + 1, 2);
   const auto product = [&](Backend& backend) {
-    return run(backend, [&](Desk& d) {
+    return run(backend, [&](Operands& d) {
       float* c = d.put(Floats(n * n));
       d.backend.gemm(g, d.put(a), d.put(b) + 1, c);
       d.take(c, n * n);
@@ -144,13 +144,13 @@ TEST_F(Agreement, ScaledNumbersAndTheirSize) {
   for (const std::size_t n : {0, 1, 6, 4096, 100004})
     for (const std::size_t first : {0, 1})
       for (const bool finite : {true, false})
-        compare(0, [&](Desk& d) {
+        compare(0, [&](Operands& d) {
           Floats values = whole(n + first, 1);
           if (!finite && n > 0) values[first + n / 2] = -HUGE_VALF;
           float* x = d.put(values);
           const auto sums = d.backend.make_sums(1);
           d.backend.scale(0.25f, x + first, n, sums.get());
-          d.backend.finish();
+          d.backend.synchronize();
           EXPECT_EQ(std::isfinite(sums[0]), finite || n == 0);
           d.results.push_back(static_cast<float>(sums[0]));
           d.backend.scale(2, x + first, n, nullptr);
@@ -165,7 +165,7 @@ TEST_F(Agreement, SparseInputs) {
   for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
     const SparseView x{5 - first, values.data(), indices.data(), begin.data() + first};
     for (const bool transposed : {false, true})
-      compare(0, [&](Desk& d) {
+      compare(0, [&](Operands& d) {
         const std::size_t out = 37, dim = 10;
         const SparseWeight s{out, transposed ? 1 : out, transposed ? dim : 1};
         float *w = d.put(random(out * dim, 2)), *y = d.put(random(out * 5, 3)), *dense = d.put(random(dim * 5, 4));
@@ -183,15 +183,15 @@ TEST_F(Agreement, ClearedLines) {
   const std::vector<std::uint32_t> lines = {0, 3, 4, 12};
   for (const bool rows : {false, true})
     for (const std::size_t listed : {0, 1, 4})
-      compare(0, [&](Desk& d) {
+      compare(0, [&](Operands& d) {
         Slice s;
         s.offset = 16, s.rows = rows ? 13 : 300, s.columns = rows ? 300 : 13;
-        s.sparse_gradient = true, s.lines_are_rows = rows;
+        s.sparse_gradient = true, s.sparse_by_row = rows;
         const Floats values = random(s.offset + s.size() + 1, 1);
         FloatBuffer gradients(values.size(), d.backend.shared_memory());
         std::copy(values.begin(), values.end(), gradients.data());
-        d.backend.clear_lines(s, std::span(lines).first(listed), gradients);
-        d.backend.finish();
+        d.backend.clear_sparse_rows(s, std::span(lines).first(listed), gradients);
+        d.backend.synchronize();
         const auto left = gradients.span();
         d.results.assign(left.begin(), left.end());
         EXPECT_EQ(std::count(left.begin(), left.end(), 0.0f), static_cast<long>(listed * 300));
@@ -201,7 +201,7 @@ TEST_F(Agreement, ClearedLines) {
 TEST_F(Agreement, LstmSteps) {
   for (const bool stands : {false, true})
     for (const std::size_t cells : {1, 16, 37})
-      compare(0, [&](Desk& d) {
+      compare(0, [&](Operands& d) {
         const std::size_t rows = 7, n = rows * cells;
         LstmRows r{.rows = rows, .cells = cells};
         r.projected = d.put(random(4 * n, 1)), r.from_state = d.put(random(4 * n, 2));
@@ -224,7 +224,7 @@ TEST_F(Agreement, GruSteps) {
     for (const bool stands : {false, true})
       for (const bool biased : {false, true})
         for (const std::size_t cells : {1, 16, 37})
-          compare(0, [&](Desk& d) {
+          compare(0, [&](Operands& d) {
             const std::size_t rows = 7, n = rows * cells;
             const bool before = kind == CellKind::gru_reset_before;
             GruRows r{.kind = kind, .rows = rows, .cells = cells};
@@ -264,7 +264,7 @@ TEST_F(Agreement, Convolutions) {
                                                   {2, true, false},
                                                   {1, false, true},
                                                   {1, true, true}})
-      compare(winograd ? 2e-3 : 1e-4, [&, groups = groups, fused = fused, winograd = winograd](Desk& d) {
+      compare(winograd ? 2e-3 : 1e-4, [&, groups = groups, fused = fused, winograd = winograd](Operands& d) {
         ConvolutionShape s;
         s.window = w, s.columns = 5, s.in_channels = 16, s.out_channels = 8, s.groups = groups;
         s.bias = s.relu = fused, s.winograd = winograd;
@@ -289,7 +289,7 @@ TEST_F(Agreement, Convolutions) {
 TEST_F(Agreement, PoolingsAndNormalizations) {
   for (const ImageWindow& w : windows())
     for (const PoolingOp op : {PoolingOp::max, PoolingOp::average})
-      compare(1e-5, [&](Desk& d) {
+      compare(1e-5, [&](Operands& d) {
         PoolingShape s;
         s.op = op, s.window = w, s.columns = 3, s.channels = 5;
         const std::size_t large = 15 * ImageWindow::product(w.in), small = 15 * ImageWindow::product(w.out);
@@ -302,7 +302,7 @@ TEST_F(Agreement, PoolingsAndNormalizations) {
       });
   for (const ImageExtent extent : {ImageExtent{6, 5, 49}, ImageExtent{33, 8, 64}, ImageExtent{7, 12, 1}})
     for (const bool training : {false, true})
-      compare(1e-4, [&](Desk& d) {
+      compare(1e-4, [&](Operands& d) {
         const std::size_t c = extent.channels, n = extent.columns * c * extent.pixels;
         BatchNormalization op;
         op.extent = extent, op.relu = op.add = true;

@@ -32,7 +32,7 @@ enum class Input { projected, taken, taken_with_bias };
 constexpr CellKind kinds[] = {CellKind::lstm, CellKind::gru_reset_before, CellKind::gru_reset_after};
 
 // The layer and its gradient with operands of its own; everything that it writes is a result.
-void layer(Desk& d, CellKind kind, const Shape& shape, Input input, bool backwards, bool own_states, bool add) {
+void layer(Operands& d, CellKind kind, const Shape& shape, Input input, bool backwards, bool own_states, bool add) {
   const std::vector<std::size_t> begins = shape.begins();
   const std::size_t c = shape.cells, gates = gates_of(kind) * c;
   const bool has_cell = kind == CellKind::lstm;
@@ -52,8 +52,8 @@ void layer(Desk& d, CellKind kind, const Shape& shape, Input input, bool backwar
   l.output = d.put(Floats(columns * c));
   l.gates_gradient_apart = input == Input::projected && add;
   if (input == Input::projected) l.work = d.put(Floats(columns * kept_of(kind) * c));
-  l.room = d.put(Floats(d.backend.recurrent_layer_room(l)));
-  d.backend.tell_recurrent_layer(l);
+  l.workspace = d.put(Floats(d.backend.recurrent_layer_workspace(l)));
+  d.backend.describe_recurrent_layer(l);
   d.backend.recurrent_layer(l);
   d.take(l.output, columns * c);
   if (has_cell) d.take(l.last_cell, rows * c);
@@ -89,12 +89,12 @@ TEST_F(Agreement, RecurrentLayers) {
         for (const bool backwards : {false, true})
           for (const bool own_states : {false, true})
             compare(1e-4,
-                    [&](Desk& d) { layer(d, kind, shape, input, backwards, own_states, own_states != backwards); });
+                    [&](Operands& d) { layer(d, kind, shape, input, backwards, own_states, own_states != backwards); });
       }
 }
 
 // Nothing but the result, and gradients of which only some are wanted.
-void layer_in_part(Desk& d, CellKind kind, bool backwards) {
+void layer_in_part(Operands& d, CellKind kind, bool backwards) {
   const Shape shape{7, 10, {8, 8, 3}};
   const std::vector<std::size_t> begins = shape.begins();
   const std::size_t gates = 10 * gates_of(kind);
@@ -108,8 +108,8 @@ void layer_in_part(Desk& d, CellKind kind, bool backwards) {
   const std::vector<std::size_t> counts = {0, 19 * 7, 7 * gates, 10 * gates, l.state_bias ? gates : 0};
   for (std::size_t wanted = 0; wanted < counts.size(); ++wanted) {
     l.training = counts[wanted] > 0;
-    l.room = d.put(Floats(d.backend.recurrent_layer_room(l)));
-    d.backend.tell_recurrent_layer(l);
+    l.workspace = d.put(Floats(d.backend.recurrent_layer_workspace(l)));
+    d.backend.describe_recurrent_layer(l);
     d.backend.recurrent_layer(l);
     d.take(l.output, 190);
     if (!l.training) continue;
@@ -124,7 +124,7 @@ void layer_in_part(Desk& d, CellKind kind, bool backwards) {
 
 TEST_F(Agreement, RecurrentLayersInPart) {
   for (const CellKind kind : kinds)
-    for (const bool backwards : {false, true}) compare(1e-4, [&](Desk& d) { layer_in_part(d, kind, backwards); });
+    for (const bool backwards : {false, true}) compare(1e-4, [&](Operands& d) { layer_in_part(d, kind, backwards); });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tutti/class_loss.h"
-#include "tutti/recorder.h"
+#include "tutti/graph_capture.h"
 
 namespace tutti::agreement_test {
 namespace {
@@ -25,7 +25,7 @@ Floats with_edges(std::size_t n, unsigned seed) {
 constexpr std::size_t sizes[] = {0, 1, 31, 256, 1025};
 
 TEST_F(Agreement, MemoryKeepsWhatItGets) {
-  compare(0, [](Desk& d) {
+  compare(0, [](Operands& d) {
     for (const std::size_t n : sizes) {
       float* x = d.put(random(n, 1));
       d.take(x, n);
@@ -37,7 +37,7 @@ TEST_F(Agreement, MemoryKeepsWhatItGets) {
   const std::size_t many = (std::size_t{9} << 20) + 3;
   Floats big(many);
   for (std::size_t i = 0; i < many; ++i) big[i] = static_cast<float>(i % 1000003);
-  Desk d(*gpu);
+  Operands d(*gpu);
   d.take(d.put(big), many);
   EXPECT_TRUE(d.results == big);
 }
@@ -45,16 +45,16 @@ TEST_F(Agreement, MemoryKeepsWhatItGets) {
 // Of every size, one after the other into the same place while earlier values wait to be read: none overtakes.
 TEST_F(Agreement, UploadsKeepTheOrder) {
   const std::size_t most = (std::size_t{5} << 20) + 3;  // more than a block of pinned memory
-  Desk desk(*gpu);
+  Operands operands(*gpu);
   Floats values(most, 0.0f);
-  float* x = desk.put(values);
+  float* x = operands.put(values);
   std::vector<std::pair<float*, std::size_t>> copies;
   unsigned round = 0;
   for (const std::size_t n : {most, std::size_t{1}, std::size_t{20000}, most, std::size_t{16384}, std::size_t{16383}}) {
     for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 1000 + 1000 * round);
     gpu->upload(values.data(), x, n);
     std::fill(values.begin(), values.end(), -1.0f);  // may be reused at once
-    float* copy = desk.put({0.0f, 0.0f});
+    float* copy = operands.put({0.0f, 0.0f});
     gpu->gather_columns(std::vector<std::int32_t>{0, static_cast<std::int32_t>(n - 1)}, 1, x, copy);
     copies.emplace_back(copy, n), ++round;
   }
@@ -67,12 +67,12 @@ TEST_F(Agreement, UploadsKeepTheOrder) {
 }
 
 TEST_F(Agreement, CallsAreRecordedAndRepeated) {
-  auto* const recorder = dynamic_cast<Recorder*>(gpu.get());
-  ASSERT_TRUE(recorder);
+  auto* const capture = dynamic_cast<GraphCapture*>(gpu.get());
+  ASSERT_TRUE(capture);
   constexpr std::size_t n = 1000;
   const Floats start = random(n, 1), other = random(n, 2);
-  Desk desk(*gpu);
-  float *x = desk.put(start), *y = desk.put(other), *z = desk.put(start);
+  Operands operands(*gpu);
+  float *x = operands.put(start), *y = operands.put(other), *z = operands.put(start);
   const auto values = [&](const float* p) {
     Floats v(n);
     gpu->download(p, v.data(), n);
@@ -88,29 +88,29 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   const Floats twice = values(x);
   gpu->upload(start.data(), x, n);
 
-  auto recording = recorder->record(work);
-  ASSERT_TRUE(recording);
+  auto captured = capture->capture(work);
+  ASSERT_TRUE(captured);
   EXPECT_EQ(values(x), start) << "noted, not made";
-  EXPECT_TRUE(recording->repeat());
+  EXPECT_TRUE(captured->launch());
   EXPECT_EQ(values(x), once);
-  EXPECT_TRUE(recording->repeat());
+  EXPECT_TRUE(captured->launch());
   EXPECT_EQ(values(x), twice);
 
   // The same calls with other places, and other calls.
-  float* const first = std::exchange(x, desk.put(start));
-  recording = recorder->record(work);
-  ASSERT_TRUE(recording && recording->repeat());
+  float* const first = std::exchange(x, operands.put(start));
+  captured = capture->capture(work);
+  ASSERT_TRUE(captured && captured->launch());
   EXPECT_EQ(values(x), once);
   EXPECT_EQ(values(first), twice);
-  recording = recorder->record([&] { gpu->fill(3, y, n); });
-  ASSERT_TRUE(recording && recording->repeat());
+  captured = capture->capture([&] { gpu->fill(3, y, n); });
+  ASSERT_TRUE(captured && captured->launch());
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
   // What waits, or brings values of the host.
-  EXPECT_FALSE(recorder->record([&] { gpu->finish(); }));
-  EXPECT_FALSE(recorder->record([&] { gpu->fill(1, x, n), gpu->upload(start.data(), y, n); }));
-  EXPECT_FALSE(recorder->record([&] { gpu->gather_columns(std::vector<std::int32_t>{1, 0}, 1, x, y); }));
-  EXPECT_EQ(recorder->obstacle(), "") << "that is by design";
+  EXPECT_FALSE(capture->capture([&] { gpu->synchronize(); }));
+  EXPECT_FALSE(capture->capture([&] { gpu->fill(1, x, n), gpu->upload(start.data(), y, n); }));
+  EXPECT_FALSE(capture->capture([&] { gpu->gather_columns(std::vector<std::int32_t>{1, 0}, 1, x, y); }));
+  EXPECT_EQ(capture->obstacle(), "") << "that is by design";
   EXPECT_EQ(values(x), once);
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
@@ -118,42 +118,42 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   const auto product = [&] {
     gpu->gemm_bias({.m = 6, .n = 8, .k = 4, .lda = 4, .ldb = 8, .ldc = 8}, UnaryOp::relu, y, z, y, x, nullptr);
   };
-  EXPECT_FALSE(recorder->record(product));
-  EXPECT_EQ(recorder->obstacle(), "an algorithm has to be chosen first");
+  EXPECT_FALSE(capture->capture(product));
+  EXPECT_EQ(capture->obstacle(), "an algorithm has to be chosen first");
   product();
-  EXPECT_TRUE(recorder->record(product)) << recorder->obstacle();
+  EXPECT_TRUE(capture->capture(product)) << capture->obstacle();
 
-  recording = recorder->record(work);
-  EXPECT_TRUE(recording && recording->repeat());
+  captured = capture->capture(work);
+  EXPECT_TRUE(captured && captured->launch());
   gpu->release(gpu->allocate(1));
-  EXPECT_FALSE(recording->repeat()) << "it might use memory that is gone";
+  EXPECT_FALSE(captured->launch()) << "it might use memory that is gone";
 }
 
-TEST_F(Agreement, ConvolutionsAreRecorded) {
-  auto* const recorder = dynamic_cast<Recorder*>(gpu.get());
+TEST_F(Agreement, ConvolutionsAreCaptured) {
+  auto* const capture = dynamic_cast<GraphCapture*>(gpu.get());
   const ImageWindow window{2, {5, 6, 1}, {5, 6, 1}, {3, 3, 1}, {1, 1, 1}, {1, 1, 0}};
   constexpr std::size_t image = 2 * 4 * 30, weights = 9 * 4 * 4;
   const std::unique_ptr<ConvolutionPlan> plan =
       gpu->images().plan_convolution({.window = window, .columns = 2, .in_channels = 4, .out_channels = 4});
-  Desk desk(*gpu);
-  float *x = desk.put(random(image, 1)), *w = desk.put(random(weights, 2)), *y = desk.put(Floats(image)),
-        *dx = desk.put(Floats(image)), *dw = desk.put(Floats(weights));
+  Operands operands(*gpu);
+  float *x = operands.put(random(image, 1)), *w = operands.put(random(weights, 2)), *y = operands.put(Floats(image)),
+        *dx = operands.put(Floats(image)), *dw = operands.put(Floats(weights));
   const auto work = [&] {
     plan->forward(x, w, nullptr, y, false);
     plan->backward_data(y, w, dx, true);
     plan->backward_weights(x, y, dw, true);
   };
   const auto results = [&] {
-    Desk reader(*gpu);
+    Operands reader(*gpu);
     reader.take(y, image), reader.take(dx, image), reader.take(dw, weights);
     gpu->fill(0, dx, image), gpu->fill(0, dw, weights);
     return reader.results;
   };
   work();
   const Floats told = results();
-  const auto recording = recorder->record(work);
-  ASSERT_TRUE(recording) << recorder->obstacle();
-  EXPECT_TRUE(recording->repeat());
+  const auto captured = capture->capture(work);
+  ASSERT_TRUE(captured) << capture->obstacle();
+  EXPECT_TRUE(captured->launch());
   EXPECT_EQ(results(), told);
 }
 
@@ -162,7 +162,7 @@ TEST_F(Agreement, SharedMemoryIsSeenByBoth) {
   for (const float v : x.span()) ASSERT_EQ(v, 0.0f);
   for (std::size_t i = 0; i < x.size(); ++i) x.data()[i] = static_cast<float>(i);
   gpu->map(UnaryOp::negate, x.data(), x.data(), x.size());
-  gpu->finish();
+  gpu->synchronize();
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x.data()[i], -static_cast<float>(i));
 }
 
@@ -182,7 +182,7 @@ double bound_of(UnaryOp op) { return op == UnaryOp::sin || op == UnaryOp::cosine
 
 TEST_F(Agreement, Maps) {
   for (const UnaryOp op : unary)
-    compare(bound_of(op), [op](Desk& d) {
+    compare(bound_of(op), [op](Operands& d) {
       const bool periodic = bound_of(op) > 0;
       for (const std::size_t n : sizes) {
         const Floats values = periodic ? random(n, 7, -6, 6) : with_edges(n, 7);
@@ -232,32 +232,32 @@ Layout layout_of(const Shapes& s) {
   }
   return l;
 }
-constexpr std::size_t room = 33 * 70;
+constexpr std::size_t workspace = 33 * 70;
 
 TEST_F(Agreement, Combinations) {
   for (const PointOp op : point)
     for (const Shapes& shapes : layouts())
-      compare(2e-5, [&](Desk& d) {
+      compare(2e-5, [&](Operands& d) {
         const Layout l = layout_of(shapes);
-        const Floats positive = random(room, 3, 0.1f, 2);
-        const std::vector<const float*> in = {d.put(op == PointOp::clip ? random(room, 1, -2, -1) : random(room, 1)),
-                                              d.put(op == PointOp::clip ? random(room, 2, 1, 2) : random(room, 2)),
-                                              d.put(positive)};
+        const Floats positive = random(workspace, 3, 0.1f, 2);
+        const std::vector<const float*> in = {
+            d.put(op == PointOp::clip ? random(workspace, 1, -2, -1) : random(workspace, 1)),
+            d.put(op == PointOp::clip ? random(workspace, 2, 1, 2) : random(workspace, 2)), d.put(positive)};
         const std::span<const float* const> used(in.data(), operands_of(op));
-        float *y = d.put(Floats(room)), *dy = d.put(random(room, 4)), *dx = d.put(random(room, 5));
+        float *y = d.put(Floats(workspace)), *dy = d.put(random(workspace, 4)), *dx = d.put(random(workspace, 5));
         d.backend.combine(op, l, used, y);
-        d.take(y, room);
+        d.take(y, workspace);
         for (std::size_t k = 0; k < used.size(); ++k)
           for (const bool add : {true, false}) {
             d.backend.combine_gradient(op, k, l, used, dy, dx, add);
-            d.take(dx, room);
+            d.take(dx, workspace);
           }
       });
 }
 
 TEST_F(Agreement, CombinationsOfEqualShapesHaveTheSameBits) {
   for (const PointOp op : point)
-    compare(0, [&](Desk& d) {
+    compare(0, [&](Operands& d) {
       Layout l;
       l.rank = 1, l.size[0] = 777;
       for (auto& s : l.stride) s[0] = 1;
@@ -278,7 +278,7 @@ TEST_F(Agreement, BiasAndActivation) {
   for (const UnaryOp op : {UnaryOp::copy, UnaryOp::relu, UnaryOp::sigmoid, UnaryOp::tanh})
     for (const auto& [rows, n] :
          {std::pair<std::size_t, std::size_t>{1, 1}, {3, 40}, {127, 33}, {128, 64}, {129, 10}, {1000, 70}})
-      compare(1e-4, [&, rows = rows, n = n](Desk& d) {
+      compare(1e-4, [&, rows = rows, n = n](Operands& d) {
         float *y = d.put(random(rows * n, 1)), *bias = d.put(random(n, 2)), *dy = d.put(random(rows * n, 3));
         float* dbias = d.put(random(n, 4));
         d.backend.bias_activation(op, rows, n, bias, y);
@@ -293,14 +293,14 @@ TEST_F(Agreement, BiasAndActivation) {
 }
 
 // Samples whose numbers are far from those of their columns.
-DropoutMask mask_in(Desk& d, std::size_t columns, std::size_t elements, float rate) {
+DropoutMask mask_in(Operands& d, std::size_t columns, std::size_t elements, float rate) {
   std::vector<std::int64_t> samples(columns);
   for (std::size_t c = 0; c < columns; ++c) samples[c] = 1234567890 + static_cast<std::int64_t>(c % 4 < 2 ? c : 7 * c);
   return {d.put_numbers(std::uint64_t{77}), d.put_all(samples), elements, rate};
 }
 
 TEST_F(Agreement, DropoutDropsTheSame) {
-  compare(0, [](Desk& d) {
+  compare(0, [](Operands& d) {
     for (const std::size_t n : sizes)
       for (const std::size_t columns : {1, 9})
         for (const bool add : {false, true}) {
@@ -326,7 +326,7 @@ TEST_F(Agreement, DropoutOfChannelsSideBySideIsThatOfPlainImages) {
     Floats turned(n);
     for (std::size_t i = 0; i < n; ++i) turned[i] = plain[last(i)];
     const auto dropped = [&](Backend& backend, const Floats& image, std::size_t block) {
-      return run(backend, [&](Desk& d) {
+      return run(backend, [&](Operands& d) {
         float* x = d.put(image);
         DropoutMask mask = mask_in(d, columns, channels * pixels, 0.3f);
         mask.block = block, mask.channels = channels, mask.pixels = pixels;
@@ -340,7 +340,7 @@ TEST_F(Agreement, DropoutOfChannelsSideBySideIsThatOfPlainImages) {
 }
 
 TEST_F(Agreement, ColumnsByNumbersOfTheDevice) {
-  compare(0, [](Desk& d) {
+  compare(0, [](Operands& d) {
     const Floats x = random(7 * 5, 1), y = random(6 * 5, 2);
     float *from = d.put(x), *to = d.put(y);
     d.backend.replace_columns(d.put_numbers(std::array<std::int32_t, 6>{3, -1, 0, 6, -1, 3})->data(), 6, 5, from, to);
@@ -373,7 +373,7 @@ TEST_F(Agreement, Copies) {
     return l;
   };
   for (const Case& c : cases)
-    compare(0, [&](Desk& d) {
+    compare(0, [&](Operands& d) {
       for (const bool add : {false, true}) {
         float *x = d.put(random(4000, 1)), *y = d.put(random(4000, 2));
         d.backend.copy(layout(c), x, y, add);
@@ -381,7 +381,7 @@ TEST_F(Agreement, Copies) {
       }
     });
   for (const Case& c : sums)
-    compare(1e-5, [&](Desk& d) {
+    compare(1e-5, [&](Operands& d) {
       float *x = d.put(random(4000, 1)), *y = d.put(random(4000, 2));
       d.backend.copy(layout(c), x, y, true);
       d.take(y, 4000);
@@ -389,7 +389,7 @@ TEST_F(Agreement, Copies) {
 }
 
 TEST_F(Agreement, ColumnsByNumber) {
-  compare(0, [](Desk& d) {
+  compare(0, [](Operands& d) {
     const std::vector<std::int32_t> list = {3, -1, 0, 3, 7, 3, 0, -1};
     for (const std::size_t width : {1, 5, 300}) {
       float *x = d.put(random(8 * width, 1)), *y = d.put(random(8 * width, 2));
@@ -414,7 +414,7 @@ const std::vector<Extent>& extents() {
 TEST_F(Agreement, Reductions) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::log_sum, ReduceOp::mean, ReduceOp::min, ReduceOp::max})
     for (const Extent& e : extents())
-      compare(1e-5, [&](Desk& d) {
+      compare(1e-5, [&](Operands& d) {
         const std::size_t lines = e.outer * e.inner;
         float *x = d.put(random(e.count(), 1)), *y = d.put(random(lines, 2)), *dy = d.put(random(lines, 3)),
               *dx = d.put(random(e.count(), 4));
@@ -431,7 +431,7 @@ TEST_F(Agreement, Reductions) {
 TEST_F(Agreement, Softmaxes) {
   for (const SoftmaxOp op : {SoftmaxOp::softmax, SoftmaxOp::log_softmax, SoftmaxOp::hardmax})
     for (const Extent& e : extents())
-      compare(1e-5, [&](Desk& d) {
+      compare(1e-5, [&](Operands& d) {
         Floats values = random(e.count(), 1);
         if (op == SoftmaxOp::hardmax)
           for (auto& v : values) v = std::round(v);  // ties
@@ -452,7 +452,7 @@ TEST_F(Agreement, NumbersThatAreNone) {
   Floats values = random(e.count(), 1), labels(e.count());
   values[20] = nan, values[50] = nan;
   for (std::size_t line = 0; line < 3; ++line) labels[line * 50 + 3] = 1;
-  compare(1e-5, [&](Desk& d) {
+  compare(1e-5, [&](Operands& d) {
     float *x = d.put(values), *y = d.put(Floats(e.count()));
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::log_sum, ReduceOp::min, ReduceOp::max}) {
       d.backend.reduce(op, e, x, y);
@@ -462,11 +462,11 @@ TEST_F(Agreement, NumbersThatAreNone) {
     d.take(y, e.count());
   });
   const auto sums = gpu->make_sums(1);
-  Desk d(*gpu);
+  Operands d(*gpu);
   const std::vector<const float*> in = {d.put(labels), d.put(values)};
   gpu->loss({.op = LossOp::cross_entropy_with_softmax, .extent = e}, in, d.put(Floats(e.count())), sums.get(),
             d.put(Floats(1)));
-  gpu->finish();
+  gpu->synchronize();
   EXPECT_TRUE(std::isnan(sums[0]));
 }
 
@@ -483,7 +483,7 @@ TEST_F(Agreement, Criteria) {
   for (const LossOp op : losses)
     for (const Extent& e : extents())
       for (const std::size_t top : {1, 3})
-        compare(1e-4, [&](Desk& d) {
+        compare(1e-4, [&](Operands& d) {
           const std::size_t n = e.count(), sample = e.size * e.inner;
           const bool probabilities =
               op == LossOp::cross_entropy || op == LossOp::logistic || op == LossOp::weighted_logistic;
@@ -500,9 +500,9 @@ TEST_F(Agreement, Criteria) {
           const auto sums = d.backend.make_sums(2);
           float *work = d.put(Floats(n)), *y = d.put(Floats(1)), *dy = d.put({1.5f}), *dx = d.put(random(n, 5));
           d.backend.loss(loss, used, work, &sums[1], y);
-          const auto mark = d.backend.mark();
+          const auto event = d.backend.record_event();
           d.take(y, 1);
-          d.backend.wait_for(mark);
+          d.backend.synchronize(event);
           d.results.push_back(static_cast<float>(sums[1]));
           for (std::size_t k = 0; k < used.size(); ++k) {
             d.backend.loss_gradient(loss, k, used, work, dy, dx, k == 1);
@@ -516,7 +516,7 @@ TEST_F(Agreement, WordsInClasses) {
     std::size_t columns, hidden, words, classes;
   };
   for (const Sizes s : {Sizes{0, 3, 4, 2}, Sizes{1, 1, 1, 1}, Sizes{7, 5, 9, 4}, Sizes{300, 40, 1500, 6}})
-    compare(1e-4, [&](Desk& d) {
+    compare(1e-4, [&](Operands& d) {
       Floats labels;
       for (std::size_t c = 0; c < s.columns; ++c) {
         const std::size_t word = c * 131 % s.words, size = (s.words + s.classes - 1) / s.classes;
@@ -551,7 +551,7 @@ TEST_F(Agreement, WordsInClasses) {
 
 TEST_F(Agreement, PredictionsOfNothing) {
   const Extent e{1, 5, 1};
-  compare(0, [&](Desk& d) {
+  compare(0, [&](Operands& d) {
     const std::vector<const float*> in = {d.put({1, 1, 1, 1, 0}), d.put({0.0f, -0.0f, 1e-35f, -1e-35f, -0.0f})};
     float* dx = d.put(Floats(5));
     d.backend.loss_gradient({.op = LossOp::cross_entropy, .extent = e}, 1, in, nullptr, d.put({1}), dx, false);

@@ -101,13 +101,13 @@ inline void watched_transfers(Communicator& comm) {
     all.push_back(never_sent.back().get());
   }
   for (const auto& t : transfers) all.push_back(t.get());
-  const auto watch = comm.plan_watch(all.size());
+  const auto watch = comm.plan_poller(all.size());
   const auto complete = [](const auto& t) { return t->complete(); };
   for (const bool waits : {false, true})
     for (const std::size_t length : {planned, std::size_t{7}, std::size_t{0}, planned, std::size_t{4999}}) {
       for (auto& bytes : in) std::ranges::fill(bytes, std::byte{42});
       for (auto& t : transfers) t->start(length);
-      do watch->look(all);
+      do watch->poll(all);
       while (!waits && !std::ranges::all_of(transfers, complete));
       for (auto& t : transfers) t->wait();
       EXPECT_TRUE(std::ranges::none_of(never_sent, complete));
@@ -215,7 +215,7 @@ inline void shared_memory(Communicator& comm) {
     for (std::uint64_t round = 1; round <= 3; ++round) {
       const auto wait = [&](SharedCounter Counters::*which) {
         for (int r = 0; r < n; ++r)
-          while (!(counters(r)->*which).reached(round)) memory->look_around(), std::this_thread::yield();
+          while (!(counters(r)->*which).reached(round)) memory->poll(), std::this_thread::yield();
       };
       std::ranges::copy(pattern(length(me), me + static_cast<int>(round)), part(me).begin());
       counters(me)->written.raise_to(round);

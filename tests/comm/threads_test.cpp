@@ -62,7 +62,7 @@ TEST(RunRanks, AThrowingRankFreesPolling) {
 }
 TEST(RunRanks, AThrowingRankFreesWhoWaitsForItsCounter) {
   expect_first([](Communicator& comm) {
-    while (true) comm.share_memory(64)->look_around();
+    while (true) comm.share_memory(64)->poll();
   });
   std::atomic<int> shared = 0;
   EXPECT_THROW(run_ranks(3,
@@ -71,7 +71,7 @@ TEST(RunRanks, AThrowingRankFreesWhoWaitsForItsCounter) {
                            ++shared;
                            if (comm.rank() == 2) throw std::runtime_error("rank 2 is out of data");
                            auto* counter = reinterpret_cast<SharedCounter*>(memory->of(2).data());
-                           while (!counter->reached(1)) memory->look_around();
+                           while (!counter->reached(1)) memory->poll();
                          }),
                std::runtime_error);
   EXPECT_EQ(shared, 3);

@@ -140,13 +140,13 @@ class ClusterTest(support.TrainerTest):
         self.assertEqual(*losses)
         self.assertIn('through shared memory', alone.text)
         self.assertNotIn('through shared memory', text)
-        code, text = cluster('run', support.TRAINER, *options, 'Train=[SGD=[ParallelTrain=[route=sharedMemory]]]')
+        code, text = cluster('run', support.TRAINER, *options, 'Train=[SGD=[ParallelTrain=[transport=sharedMemory]]]')
         self.assertNotEqual(code, 0, text)
-        self.assertIn('route = sharedMemory is for ranks of one host, and these 2 ranks are on 2', text)
+        self.assertIn('transport = sharedMemory is for ranks of one host, and these 2 ranks are on 2', text)
         # The groups of ranks of a host can: one bit between hosts, a sum in full within. With --oversubscribe alone Open MPI 5 puts all ranks on one host.
         code, text = cluster('run', '-n', '4', '--map-by', 'ppr:2:node', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1', support.TRAINER, *options,
                              'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1];groups=byNode;insideGroups=[parallelizationMethod=DataParallelSGD;'
-                             'route=sharedMemory]]]]')
+                             'transport=sharedMemory]]]]')
         self.assertEqual(code, 0, text)
         self.assertIn('between them DataParallelSGD on 2 ranks, gradients in 1 bit; within them DataParallelSGD on 2 ranks, gradients in 32 bits through '
                       'shared memory', text)

@@ -55,13 +55,13 @@ class DigitsTest(support.TrainerTest):
                                    'stderr=""', 'command=Train', f'Train=[SGD=[epochSize=640;maxEpochs=2;minibatchSize=64;ParallelTrain=[{parallel}]]]'], ranks)
         return (self.directory / 'models/digits.dnn').read_bytes(), result.text
 
-    def test_every_road_leads_to_the_same_model(self):
+    def test_every_transport_leads_to_the_same_model(self):
         late = 'DataParallelSGD=[useBufferedAsyncGradientAggregation=true;gradientBits=32]'
-        within = 'DataParallelSGD=[gradientBits=1];groups=n:2;insideGroups=[parallelizationMethod=DataParallelSGD;route=%s]'
-        for ranks, parallel in ((2, 'route=%s;DataParallelSGD=[gradientBits=1]'), (3, 'route=%s;' + late), (4, within),
-                                (2, 'route=%s;parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=160;exchangeBits=16]')):
+        within = 'DataParallelSGD=[gradientBits=1];groups=n:2;insideGroups=[parallelizationMethod=DataParallelSGD;transport=%s]'
+        for ranks, parallel in ((2, 'transport=%s;DataParallelSGD=[gradientBits=1]'), (3, 'transport=%s;' + late), (4, within),
+                                (2, 'transport=%s;parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=160;exchangeBits=16]')):
             with self.subTest(ranks=ranks, parallel=parallel):
-                messages, text = self.model_after(ranks, parallel % 'stripes')
+                messages, text = self.model_after(ranks, parallel % 'messages')
                 self.assertNotIn('through shared memory', text.partition('within them')[2] if 'groups' in parallel else text)
                 shared, text = self.model_after(ranks, parallel % 'sharedMemory')
                 self.assertIn('through shared memory', text)
@@ -69,7 +69,7 @@ class DigitsTest(support.TrainerTest):
 
     def test_a_rank_that_goes_away_ends_those_that_wait_for_its_counters(self):
         self.run_trainer([f'configFile={support.SOURCE}/samples/digits/digits.cntk', f'OutputDir={self.directory}', 'makeMode=false', 'stderr=""',
-                          'command=Train', 'Train=[SGD=[epochSize=6400;maxEpochs=2;minibatchSize=64;ParallelTrain=[route=sharedMemory;'
+                          'command=Train', 'Train=[SGD=[epochSize=6400;maxEpochs=2;minibatchSize=64;ParallelTrain=[transport=sharedMemory;'
                           'faultHook=[rank=1;exit=true;firstStep=5]]]]'], 3, expect=None)
 
     def test_same_run_same_bytes(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deviceId: networks of every kind trained by the GPU part over the stand-in of the CUDA libraries, against the CPU; and errors of devices
-that cannot be had. Meson names the stand-in in TUTTI_STAND_IN."""
+"""deviceId: networks of every kind trained by the GPU part over the emulator of the CUDA libraries, against the CPU; and errors of devices
+that cannot be had. Meson names the emulator in TUTTI_CUDA_EMULATOR."""
 import os
 import random
 import re
@@ -63,10 +63,10 @@ def make_data(path, sequences, steps, sparse):
 class GpuTest(support.TrainerTest):
     def setUp(self):
         super().setUp()
-        self.stand_in = os.environ.get('TUTTI_STAND_IN', '')
-        if not self.stand_in:
-            self.skipTest('TUTTI_STAND_IN does not name the stand-in of the CUDA libraries')
-        os.environ['TUTTI_CUDA_LIBRARY'] = self.stand_in
+        self.emulator = os.environ.get('TUTTI_CUDA_EMULATOR', '')
+        if not self.emulator:
+            self.skipTest('TUTTI_CUDA_EMULATOR does not name the emulator of the CUDA libraries')
+        os.environ['TUTTI_CUDA_LIBRARY'] = self.emulator
         os.environ['TUTTI_CACHE'] = ''
         self.addCleanup(os.environ.pop, 'TUTTI_CUDA_LIBRARY', None)
 
@@ -237,7 +237,7 @@ class GpuTest(support.TrainerTest):
         self.assertEqual(result.text.count('a gradient is not finite'), len(scales))
         return (self.directory / f'models/{name}/net.dnn').read_bytes(), scales
 
-    def test_a_step_that_overflows_on_one_rank_is_left_out_by_all(self):
+    def test_a_step_that_overflows_on_one_rank_is_skipped_by_all(self):
         gradients = 'ParallelTrain = [ parallelizationMethod = %s; distributedMBReading = true ]'
         # The first half of a minibatch is the first rank's.
         for method, sample in (('DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]', 0), ('DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]', 7),
@@ -283,7 +283,7 @@ class GpuTest(support.TrainerTest):
                     self.assertAlmostEqual(a, b, delta=5e-3)
 
     def test_ranks_on_a_gpu_and_on_the_cpu(self):
-        script = self.write('some.sh', f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && unset TUTTI_CUDA_LIBRARY\nexec {support.TRAINER} "$@"\n')
+        script = self.write('some.sh', f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && unset TUTTI_CUDA_LIBRARY\nexec "{support.TRAINER}" "$@"\n')
         script.chmod(0o755)
         for ranks, method in ((4, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]' + IN_GROUPS), (2, 'ASA; ASA = [ allReduce = library ]'),
                               (2, 'DataParallelSGD; DataParallelSGD = [ gradientBits = 32 ]')):
@@ -296,9 +296,9 @@ class GpuTest(support.TrainerTest):
                     self.assertAlmostEqual(a, b, delta=5e-3)
         with mock.patch.object(support, 'TRAINER', str(script)):
             checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', '--check'], 2)
-            result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', 'Train=[SGD=[ParallelTrain=[route=nccl]]]'], 2, expect=None)
+            result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', 'Train=[SGD=[ParallelTrain=[transport=nccl]]]'], 2, expect=None)
         self.assertRegex(checked.text, r'1 of 2 ranks compute on the CPU and the others on GPUs.* is rank 1 on .*: (cpu|built without CUDA)')
-        self.assertIn('route = nccl is not for ranks of which some compute on GPUs and others on the CPU', result.text)
+        self.assertIn('transport = nccl is not for ranks of which some compute on GPUs and others on the CPU', result.text)
 
     def test_a_gpu_that_is_not_there(self):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
@@ -308,8 +308,8 @@ class GpuTest(support.TrainerTest):
         self.assertFalse((self.directory / 'models').exists())
         checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=7', '--check'])
         self.assertRegex(checked.text, 'deviceId = 7 cannot be had on this host: starting GPU 7.*; checked on the CPU, a run would end here')
-        os.environ['TUTTI_STAND_IN_WITHOUT_KERNELS'] = '1'
-        self.addCleanup(os.environ.pop, 'TUTTI_STAND_IN_WITHOUT_KERNELS')
+        os.environ['TUTTI_CUDA_EMULATOR_WITHOUT_KERNELS'] = '1'
+        self.addCleanup(os.environ.pop, 'TUTTI_CUDA_EMULATOR_WITHOUT_KERNELS')
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
         self.assertIn('starting GPU 0: kernels: ', result.text)
         self.assertIn('no kernel image is available', result.text)

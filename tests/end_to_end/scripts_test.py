@@ -63,6 +63,34 @@ class LayoutTest(support.TrainerTest):
                 (self.directory / name).unlink()
 
 
+class PagesTest(support.TrainerTest):
+    def check(self, pages, *flags):
+        for name, text in {**SOUND, **pages}.items():
+            self.write(name, text)
+        done = subprocess.run([sys.executable, support.SOURCE / 'scripts/check_layout.py', *flags, self.directory],
+                              capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_sound_pages(self):
+        code, text = self.check({'docs/README.md': '# Pages\n\n[a](a.md#some-words-b)\n', 'docs/a.md': '# Some words: `b`\n[c](sub/c.md)\n',
+                                 'docs/sub/c.md': '[up](../../src/graph/a.h) [web](https://example.org/x)\n```\n[x](no.md)\n```\n'}, '--docs')
+        self.assertEqual(code, 0, text)
+
+    def test_findings(self):
+        for name, content, finding in (
+                ('docs/a.md', 'x' * 121, 'docs/a.md:1: 121 characters'),
+                ('docs/a.md', 'word ' * 20 + '\n' + ('word ' * 20 + '\n') * 125, 'docs/a.md: 2520 words'),
+                ('docs/a.md', '[x](b.md)', 'docs/a.md: there is no b.md'),
+                ('docs/a.md', '[x](README.md#nothing)', 'docs/a.md: docs/README.md has no heading #nothing'),
+                ('docs/alone.md', 'x', 'docs/alone.md: no link from docs/README.md leads to this page')):
+            with self.subTest(finding):
+                pages = {'docs/README.md': '# Pages\n[a](a.md)\n', 'docs/a.md': '# A\n', name: content}
+                code, text = self.check(pages, '--docs')
+                self.assertEqual(code, 1)
+                self.assertIn(finding, text)
+        self.assertEqual(self.check(pages)[0], 0)  # without the flag
+
+
 class SummaryTest(support.TrainerTest):
     def test_summary(self):
         log = self.write('run.log', LOG)

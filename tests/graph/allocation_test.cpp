@@ -46,9 +46,9 @@ namespace {
 using test::Data;
 using test::GraphBuilder;
 
-class Quiet : public PieceSink {
+class Quiet : public GradientSink {
  public:
-  void piece_ready(std::size_t) override {}
+  void chunk_ready(std::size_t) override {}
 };
 
 TEST(Allocation, CountsAtAll) {
@@ -59,7 +59,7 @@ TEST(Allocation, CountsAtAll) {
   EXPECT_EQ(allocations.exchange(0), 1);
 }
 
-TEST(Allocation, StepsAllocateOnlyTheTally) {
+TEST(Allocation, StepsAllocateOnlyTheMetrics) {
   GraphBuilder b;
   const auto x = b.input("x", {64});
   const auto h =
@@ -86,7 +86,7 @@ TEST(Allocation, StepsAllocateOnlyTheTally) {
   for (int i = 0; i < 10; ++i)
     for (const auto* data : {&full, &rest, &none}) network.forward_backward(data->batch, sink);
   counting = false;
-  EXPECT_EQ(allocations.exchange(0), 30) << "one list of evaluations per tally, nothing else";
+  EXPECT_EQ(allocations.exchange(0), 30) << "one list of evaluations per metrics, nothing else";
 }
 
 TEST(Allocation, ImagesAreNoException) {
@@ -126,7 +126,7 @@ TEST(Allocation, ImagesAreNoException) {
 }
 
 // Ragged sequences, packed anew in each step, sparse ones too.
-TEST(Allocation, StepsOverSequencesAllocateOnlyTheTally) {
+TEST(Allocation, StepsOverSequencesAllocateOnlyTheMetrics) {
   GraphBuilder b;
   const auto x = b.input("x", {6});
   const auto s = b.input("s", {9}, true);
@@ -164,7 +164,7 @@ TEST(Allocation, StepsOverSequencesAllocateOnlyTheTally) {
   counting = true;
   for (int i = 0; i < 10; ++i) all();
   counting = false;
-  EXPECT_EQ(allocations.exchange(0), 30) << "one list of evaluations per tally, nothing else";
+  EXPECT_EQ(allocations.exchange(0), 30) << "one list of evaluations per metrics, nothing else";
 }
 
 }  // namespace

@@ -119,9 +119,9 @@ class Data {
 };
 
 // Remembers what was announced.
-class Announced : public PieceSink {
+class Announced : public GradientSink {
  public:
-  void piece_ready(std::size_t piece) override { order.push_back(piece); }
+  void chunk_ready(std::size_t chunk) override { order.push_back(chunk); }
   std::vector<std::size_t> order;
 };
 

@@ -126,7 +126,7 @@ std::vector<double> course(const NetworkOptions& options, float scale) {
   for (int step = 0; step < 12; ++step) {
     Announced sink;
     criteria.push_back(network.forward_backward(data.batch, sink).criterion);
-    network.finish();
+    network.synchronize();
     auto& p = network.parameters();
     for (std::size_t i = 0; i < p.size(); ++i) p.weights.data()[i] -= 0.1f * p.gradients.data()[i];
   }

@@ -77,7 +77,7 @@ inline Result trained(const ImageNetwork& c, const NetworkOptions& options, std:
   Announced sink;
   Result r;
   for (int step = 0; step < 2; ++step) r.criterion = network.forward_backward(data.batch, sink).criterion;
-  network.finish();
+  network.synchronize();
   r.gradients = gradients(network);
   for (const auto& s : network.state()) r.state.insert(r.state.end(), s.values.begin(), s.values.end());
   r.description = network.describe();

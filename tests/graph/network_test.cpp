@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network as a whole: results, counts, parts, order of the pieces, sparse inputs, statistics, dropout, faults.
+// The network as a whole: results, counts, parts, order of the chunks, sparse inputs, statistics, dropout, faults.
 #include "tutti/network.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(Network, CriterionAndErrorsByHand) {
   Network network(b.graph(), {});
   network.bind(d.infos);
   network.plan_evaluation(8, {});
-  const Tally t = network.evaluate(d.batch);
+  const StepMetrics t = network.evaluate(d.batch);
   const double first = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0)) - 3;
   const double second = std::log(2 * std::exp(5.0) + 1) - 5, third = std::log(1 + 2 * std::exp(1.0)) - 1;
   EXPECT_NEAR(t.criterion, first + second + third, 1e-6);
@@ -77,7 +77,7 @@ TEST(Network, CriterionAndErrorsByHand) {
   EXPECT_EQ(t.evaluations[2].count, 3);
 }
 
-TEST(Network, PiecesComeLastLayerFirstAndCoverEverything) {
+TEST(Network, ChunksComeLastLayerFirstAndCoverEverything) {
   Data d(4);
   d.random("x", 1000);
   d.one_hot("labels", 10);
@@ -91,25 +91,25 @@ TEST(Network, PiecesComeLastLayerFirstAndCoverEverything) {
   EXPECT_EQ(p.slices[3].rows, 600u);
   EXPECT_EQ(p.slices[3].columns, 1000u);
   std::vector<std::size_t> columns(p.slices.size(), 0);
-  for (const auto& piece : p.pieces) {
-    EXPECT_EQ(piece.first_column, columns[piece.slice]);
-    columns[piece.slice] += piece.columns;
-    EXPECT_LE(p.count(piece), std::size_t{1} << 19);
+  for (const auto& chunk : p.chunks) {
+    EXPECT_EQ(chunk.first_column, columns[chunk.slice]);
+    columns[chunk.slice] += chunk.columns;
+    EXPECT_LE(p.count(chunk), std::size_t{1} << 19);
   }
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     EXPECT_EQ(columns[s], p.slices[s].columns);
     EXPECT_EQ(p.slices[s].offset % 16, 0u);
   }
-  EXPECT_EQ(p.pieces.size(), 5u);
+  EXPECT_EQ(p.chunks.size(), 5u);
   Announced sink;
   network->forward_backward(d.batch, sink);
-  ASSERT_EQ(sink.order.size(), p.pieces.size());
+  ASSERT_EQ(sink.order.size(), p.chunks.size());
   for (std::size_t i = 0; i < sink.order.size(); ++i) EXPECT_EQ(sink.order[i], i);
   // An empty share says the same, with zeros.
   Data empty(0);
   empty.dense("x", {}), empty.dense("labels", {});
   Announced same;
-  const Tally t = network->forward_backward(empty.batch, same);
+  const StepMetrics t = network->forward_backward(empty.batch, same);
   EXPECT_EQ(same.order, sink.order);
   EXPECT_EQ(t.samples, 0);
   EXPECT_EQ(t.evaluations.size(), 2u);
@@ -125,11 +125,11 @@ TEST(Network, WeightsMayChangeWhenAnnounced) {
   auto calm = ready(graph, d, 6), busy = ready(graph, d, 6);
   Announced nothing;
   calm->forward_backward(d.batch, nothing);
-  struct Spoil : PieceSink {
+  struct Spoil : GradientSink {
     Parameters& p;
     explicit Spoil(Parameters& parameters) : p(parameters) {}
-    void piece_ready(std::size_t i) override {
-      std::fill_n(p.weights.data() + p.offset(p.pieces[i]), p.count(p.pieces[i]),
+    void chunk_ready(std::size_t i) override {
+      std::fill_n(p.weights.data() + p.offset(p.chunks[i]), p.count(p.chunks[i]),
                   std::numeric_limits<float>::quiet_NaN());
     }
   } spoil(busy->parameters());
@@ -145,11 +145,11 @@ TEST(Network, PartsAddUpToTheWhole) {
     const auto graph = classifier(17, 13, 5, activation).graph();
     auto whole = ready(graph, d, 23);
     Announced sink;
-    const Tally expected = whole->forward_backward(d.batch, sink);
+    const StepMetrics expected = whole->forward_backward(d.batch, sink);
     for (const std::int64_t plan : {1, 5, 22}) {
       auto parts = ready(graph, d, plan);
       Announced other;
-      const Tally t = parts->forward_backward(d.batch, other);
+      const StepMetrics t = parts->forward_backward(d.batch, other);
       EXPECT_EQ(other.order, sink.order);
       EXPECT_NEAR(t.criterion, expected.criterion, 1e-5);
       EXPECT_EQ(t.criterion_count, 23);
@@ -284,16 +284,16 @@ const Slice& slice_of(Network& n, std::string_view name, std::size_t& index) {
   throw std::runtime_error("no slice " + std::string(name));
 }
 
-// Whatever stands outside the listed lines must be zero, and every line with a gradient must be listed.
+// Whatever stands outside the listed rows must be zero, and every line with a gradient must be listed.
 void expect_listed(Network& n, const std::vector<std::uint32_t>& expected) {
   std::size_t index = 0;
   const Slice& s = slice_of(n, "E", index);
   const Parameters& p = n.parameters();
-  EXPECT_EQ(p.touched[index], expected);
-  for (std::uint32_t line = 0; line < s.lines(); ++line)
-    for (std::size_t d = 0; d < s.line_size(); ++d)
+  EXPECT_EQ(p.sparse_rows[index], expected);
+  for (std::uint32_t line = 0; line < s.sparse_row_count(); ++line)
+    for (std::size_t d = 0; d < s.sparse_row_size(); ++d)
       if (!std::binary_search(expected.begin(), expected.end(), line)) {
-        EXPECT_EQ(p.gradients.data()[s.offset + (s.lines_are_rows ? d * s.rows + line : line * s.rows + d)], 0.0f);
+        EXPECT_EQ(p.gradients.data()[s.offset + (s.sparse_by_row ? d * s.rows + line : line * s.rows + d)], 0.0f);
       }
 }
 
@@ -310,13 +310,13 @@ TEST(Network, SparseGradientsAreZeroButForTheirLists) {
   for (const bool transposed : {false, true}) {
     const Words dense_words(7, false), words(7, true), others(3, true, 5);
     auto dense = ready(bags(false, transposed).graph(), dense_words.data, 7);
-    for (const std::size_t room : {7u, 2u}) {  // whole, and in parts
-      auto sparse = ready(bags(true, transposed).graph(), words.data, room);
+    for (const std::size_t workspace : {7u, 2u}) {  // whole, and in parts
+      auto sparse = ready(bags(true, transposed).graph(), words.data, workspace);
       std::size_t index = 0;
       const Slice& s = slice_of(*sparse, "E", index);
       EXPECT_TRUE(s.sparse_gradient);
-      EXPECT_EQ(s.lines_are_rows, transposed);
-      EXPECT_EQ(std::ranges::count(sparse->parameters().pieces, index, &Piece::slice), 1);
+      EXPECT_EQ(s.sparse_by_row, transposed);
+      EXPECT_EQ(std::ranges::count(sparse->parameters().chunks, index, &GradientChunk::slice), 1);
       Announced sink;
       const double expected = dense->forward_backward(dense_words.data.batch, sink).criterion;
       // Other words in between: what they touched must be gone again.
@@ -607,7 +607,7 @@ TEST(Network, SeveralDynamicAxes) {
   d.batch.streams[1].sequence_begin = short_ones;
   auto whole = ready(b.graph(), d, 6), parts = ready(b.graph(), d, 4);
   Announced sink;
-  const Tally a = whole->forward_backward(d.batch, sink), c = parts->forward_backward(d.batch, sink);
+  const StepMetrics a = whole->forward_backward(d.batch, sink), c = parts->forward_backward(d.batch, sink);
   EXPECT_NEAR(a.criterion, c.criterion, 1e-5);
   EXPECT_EQ(a.criterion_count, 6);
   EXPECT_EQ(c.criterion_count, 6);

@@ -95,7 +95,7 @@ double ndcg1(const Documents& d, const std::vector<float>& scores) {
 }
 
 struct Ranked {
-  Tally tally;
+  StepMetrics metrics;
   std::vector<float> gradients;
 };
 
@@ -128,7 +128,7 @@ Ranked ranked(const Documents& d, const std::vector<float>& scores, bool as_sequ
   network.plan_training(as_sequences ? 5 : 4);  // less than the share: it is not worked off in parts
   Announced sink;
   Ranked r;
-  r.tally = network.forward_backward(data.batch, sink);
+  r.metrics = network.forward_backward(data.batch, sink);
   r.gradients = test::gradients(network);
   return r;
 }
@@ -150,9 +150,9 @@ TEST(Ranking, AgreesWithItsDefinition) {
     for (const bool sequences : {false, true}) {
       SCOPED_TRACE(testing::Message() << (sequences ? "queries are sequences" : "one sequence"));
       const Ranked r = ranked(documents, scores, sequences);
-      EXPECT_NEAR(r.tally.criterion, lambda_rank(documents, scores), 1e-3);
-      EXPECT_NEAR(r.tally.evaluations[0].sum, lambda_rank(documents, scores), 1e-3);
-      EXPECT_NEAR(r.tally.evaluations[1].sum, ndcg1(documents, scores), 1e-3);
+      EXPECT_NEAR(r.metrics.criterion, lambda_rank(documents, scores), 1e-3);
+      EXPECT_NEAR(r.metrics.evaluations[0].sum, lambda_rank(documents, scores), 1e-3);
+      EXPECT_NEAR(r.metrics.evaluations[1].sum, ndcg1(documents, scores), 1e-3);
       const auto wanted = lambdas(documents, scores);
       for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(r.gradients[i], wanted[i], 1e-5) << "document " << i;
     }
@@ -160,8 +160,8 @@ TEST(Ranking, AgreesWithItsDefinition) {
 
 TEST(Ranking, ThePerfectOrderCostsNothing) {
   const Ranked r = ranked({{3, 2, 1}, {1, 1, 1}}, {5, 0, -5}, false);
-  EXPECT_NEAR(r.tally.criterion, 0, 1e-4);
-  EXPECT_NEAR(r.tally.evaluations[1].sum, 300, 1e-3);
+  EXPECT_NEAR(r.metrics.criterion, 0, 1e-4);
+  EXPECT_NEAR(r.metrics.evaluations[1].sum, 300, 1e-3);
 }
 
 TEST(Ranking, TheGradientFollowsTheCriterion) {

@@ -286,9 +286,9 @@ TEST(FusedInputs, ParametersOnADevice) {
   const Parameters &a = host->parameters(), &b = there->parameters();
   ASSERT_EQ(a.slices.size(), b.slices.size());
   for (std::size_t k = 0; k < a.slices.size(); ++k) EXPECT_EQ(a.slices[k].name, b.slices[k].name);
-  ASSERT_GT(a.pieces.size(), a.slices.size());
-  ASSERT_EQ(a.pieces.size(), b.pieces.size());
-  for (std::size_t i = 0; i < a.pieces.size(); ++i) EXPECT_EQ(a.offset(a.pieces[i]), b.offset(b.pieces[i]));
+  ASSERT_GT(a.chunks.size(), a.slices.size());
+  ASSERT_EQ(a.chunks.size(), b.chunks.size());
+  for (std::size_t i = 0; i < a.chunks.size(); ++i) EXPECT_EQ(a.offset(a.chunks[i]), b.offset(b.chunks[i]));
 }
 
 std::vector<Case> cases_with_layers() {

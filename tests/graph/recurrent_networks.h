@@ -43,8 +43,8 @@ struct Sums {
 };
 inline Sums sums(Network& network, const Batch& batch) {
   Announced sink;
-  const Tally t = network.forward_backward(batch, sink);
-  EXPECT_EQ(sink.order.size(), network.parameters().pieces.size());
+  const StepMetrics t = network.forward_backward(batch, sink);
+  EXPECT_EQ(sink.order.size(), network.parameters().chunks.size());
   return {t.criterion, gradients(network)};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that a device repeats from a recording: the bits of those that it is told call by call, with fewer calls.
+// Steps that a device repeats from a captured graph: the bits of those that it is told call by call, with fewer calls.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -120,7 +120,7 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0",
   mode.dropout_rate = 0.3;
   Training training;
   Updates updates(network, penalty);
-  EXPECT_EQ(network.tell_late(late), late);
+  EXPECT_EQ(network.defer_metrics(late), late);
   for (std::size_t i = 0; i < c.minibatches.size(); ++i) {
     Batch batch = data.batch(data.random({c.minibatches[i]}, static_cast<unsigned>(i)), fragments_of(c, i));
     batch.position = static_cast<std::int64_t>(100 * i);
@@ -136,7 +136,7 @@ Training train(const Case& c, bool repeat, const std::string& device = "cuda:0",
     Parameters& p = network.parameters();
     training.steps.back().gradients.assign(p.gradients.span().begin(), p.gradients.span().end());
   }
-  while (network.take_late()) {
+  while (network.next_deferred_metrics()) {
   }
   const auto w = network.parameters().weights.span();
   training.kept.assign(w.begin(), w.end());
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(All, RepeatedSteps, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
 // More sizes than are known at a time, beside one that comes all the while and is repeated. None wants more memory than
-// it, so that recordings last as long as what they were made with.
+// it, so that captured graphs last as long as what they were made with.
 TEST(RecordedSteps, OfManySizes) {
   if (skipped_without_gpu()) return;
   const Lengths large(30, 1);

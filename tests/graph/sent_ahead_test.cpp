@@ -11,10 +11,10 @@
 namespace tutti::sent_ahead_test {
 namespace {
 
-class Nobody final : public PieceSink {
+class Nobody final : public GradientSink {
  public:
   bool follows_device() const override { return true; }
-  void piece_ready(std::size_t) override {}
+  void chunk_ready(std::size_t) override {}
 };
 
 class SentAhead : public testing::Test {

@@ -22,7 +22,7 @@ class SequenceData {
   SequenceData(const SequenceData&) = delete;
 
   const Batch& batch(const std::vector<Sequence>& sequences, std::vector<Fragment> fragments = {}) {
-    rooms_.assign(infos.size(), {});
+    storage_.assign(infos.size(), {});
     fragments_ = std::move(fragments);
     batch_ = {};
     for (std::size_t k = 0; k < infos.size(); ++k) fill(k, sequences);
@@ -55,42 +55,42 @@ class SequenceData {
   std::vector<StreamInfo> infos;
 
  private:
-  struct Room {
+  struct Storage {
     std::vector<float> values;
     std::vector<std::int32_t> indices;
     std::vector<std::int64_t> begin{0}, sequence_begin{0};
     std::size_t columns = 0;
   };
   void fill(std::size_t k, const std::vector<Sequence>& sequences) {
-    Room& room = rooms_[k];
+    Storage& stored = storage_[k];
     const std::size_t dim = infos[k].dim;
     for (const auto& s : sequences) {
       const std::size_t steps = s[k].size() / dim;
-      room.columns += steps;
-      room.sequence_begin.push_back(static_cast<std::int64_t>(room.columns));
+      stored.columns += steps;
+      stored.sequence_begin.push_back(static_cast<std::int64_t>(stored.columns));
       if (!infos[k].sparse) {
-        room.values.insert(room.values.end(), s[k].begin(), s[k].end());
+        stored.values.insert(stored.values.end(), s[k].begin(), s[k].end());
         continue;
       }
       for (std::size_t t = 0; t < steps; ++t) {
         for (std::size_t i = 0; i < dim; ++i)
           if (const float v = s[k][t * dim + i]; v != 0)
-            room.values.push_back(v), room.indices.push_back(static_cast<std::int32_t>(i));
-        room.begin.push_back(static_cast<std::int64_t>(room.values.size()));
+            stored.values.push_back(v), stored.indices.push_back(static_cast<std::int32_t>(i));
+        stored.begin.push_back(static_cast<std::int64_t>(stored.values.size()));
       }
     }
     StreamData d;
-    d.columns = room.columns;
-    d.sequence_begin = room.sequence_begin;
+    d.columns = stored.columns;
+    d.sequence_begin = stored.sequence_begin;
     if (infos[k].sparse)
-      d.values = room.values, d.indices = room.indices, d.column_begin = room.begin;
+      d.values = stored.values, d.indices = stored.indices, d.column_begin = stored.begin;
     else
-      d.dense = room.values;
+      d.dense = stored.values;
     batch_.streams.push_back(d);
   }
 
   Batch batch_;
-  std::vector<Room> rooms_;
+  std::vector<Storage> storage_;
   std::vector<Fragment> fragments_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Truncated back-propagation: pieces of sequences that carry state from minibatch to minibatch against the sequences in
-// one piece.
+// Truncated back-propagation: chunks of sequences that carry state from minibatch to minibatch against the sequences in
+// one chunk.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ Sequence steps(const Sequence& s, std::size_t begin, std::size_t end) {
   return part;
 }
 
-// Two lanes with a stretch of `length` steps each per minibatch; sequences stand in them end to end.
+// Two lanes with a segment of `length` steps each per minibatch; sequences stand in them end to end.
 struct Minibatch {
   std::vector<Sequence> sequences;
   std::vector<Fragment> fragments;
@@ -75,16 +75,16 @@ struct Minibatch {
 std::vector<Minibatch> cut(const std::vector<Sequence>& sequences, std::size_t length) {
   std::vector<Minibatch> all;
   for (std::int32_t lane = 0; lane < 2; ++lane) {
-    std::size_t minibatch = 0, room = length;
+    std::size_t minibatch = 0, workspace = length;
     for (std::size_t s = static_cast<std::size_t>(lane); s < sequences.size(); s += 2) {
       const std::size_t total = sequences[s][0].size() / streams[0].dim;
       for (std::size_t at = 0; at < total;) {
-        if (room == 0) ++minibatch, room = length;
+        if (workspace == 0) ++minibatch, workspace = length;
         if (all.size() <= minibatch) all.resize(minibatch + 1);
-        const std::size_t end = std::min(total, at + room);
+        const std::size_t end = std::min(total, at + workspace);
         all[minibatch].sequences.push_back(steps(sequences[s], at, end));
         all[minibatch].fragments.push_back({lane, at == 0, end == total});
-        room -= end - at;
+        workspace -= end - at;
         at = end;
       }
     }
@@ -105,7 +105,7 @@ TEST_P(Truncation, CarriedStateEqualsOneLongPass) {
     double sum = 0;
     for (const auto& m : cut(sequences, length))
       sum += network->forward_backward(data.batch(m.sequences, m.fragments), sink).criterion;
-    EXPECT_NEAR(sum, whole, 1e-5 * whole) << "stretches of " << length;
+    EXPECT_NEAR(sum, whole, 1e-5 * whole) << "segments of " << length;
   }
 }
 

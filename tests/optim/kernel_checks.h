@@ -27,8 +27,8 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
   for (float& x : v[3].span()) x = x * x;
   float *w = v[0].data() + misalign, *g = v[1].data() + misalign, *a = v[2].data() + misalign,
         *b = v[3].data() + misalign, *c = v[4].data() + misalign;
-  FloatBuffer sum_room(4 * sizeof(double) / sizeof(float), memory);
-  auto* const sums = reinterpret_cast<double*>(sum_room.data());
+  FloatBuffer sum_workspace(4 * sizeof(double) / sizeof(float), memory);
+  auto* const sums = reinterpret_cast<double*>(sum_workspace.data());
   double* const of_one = sums + 3;  // in no order
   k.clear_sums(sums, 4);
   for (int round = 0; round < 2; ++round) {
@@ -53,7 +53,7 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
     k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f}, sums + 2);
   }
   k.clear(v[4].data(), v[4].size() / 2);
-  memory.finish();
+  memory.synchronize();
   Floats all;
   for (int i = 0; i < sums_of_run; ++i) all.push_back(static_cast<float>(sums[i]));
   for (const FloatBuffer& f : v) all.insert(all.end(), f.data(), f.data() + f.size());

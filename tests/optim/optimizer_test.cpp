@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rule against a straightforward loop, bit for bit, whatever the sizes and the cut into pieces.
+// Every rule against a straightforward loop, bit for bit, whatever the sizes and the cut into chunks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -267,12 +267,12 @@ TEST(Optimizer, WithoutMomentumEqualsMomentumZero) {
   EXPECT_EQ(copy(a.weights), copy(b.weights));
 }
 
-TEST(Optimizer, SparseGradientsMoveTouchedColumnsOnly) {
+TEST(Optimizer, SparseGradientsMoveListedColumnsOnly) {
   for (const bool nesterov : {false, true}) {
     std::mt19937 engine(9);
     Parameters p = testing::make_parameters({{5, 12}});
     p.slices[0].sparse_gradient = true;
-    p.touched.resize(1);
+    p.sparse_rows.resize(1);
     testing::fill(p.weights, p, engine, 1);
     OptimizerOptions o;
     o.nesterov = nesterov, o.l2 = 0.1;
@@ -283,10 +283,10 @@ TEST(Optimizer, SparseGradientsMoveTouchedColumnsOnly) {
     for (int k = 0; k < 6; ++k) {
       std::fill(p.gradients.span().begin(), p.gradients.span().end(), 0.0f);
       std::vector<bool> touched(12);
-      p.touched[0].clear();
+      p.sparse_rows[0].clear();
       for (std::uint32_t c = 0; c < 12; ++c) {
         if (!(touched[c] = engine() % 3 == 0)) continue;
-        p.touched[0].push_back(c);
+        p.sparse_rows[0].push_back(c);
         if (c != 5) p.gradients.data()[c * 5 + engine() % 5] = 1.5f;  // listed is touched, even if all zero
       }
       const float mu = static_cast<float>(std::pow(per_sample, 4.0)), rate = 0.01f;
@@ -302,8 +302,8 @@ TEST(Optimizer, SparseGradientsMoveTouchedColumnsOnly) {
   }
 }
 
-// The touched lines, columns or rows, behave like a parameter of their own.
-TEST(Optimizer, EveryRuleOnTouchedLinesEqualsItOnAPackedParameter) {
+// The sparse rows, columns or rows, behave like a parameter of their own.
+TEST(Optimizer, EveryRuleOnSparseRowsEqualsItOnAPackedParameter) {
   const std::vector<std::uint32_t> touched = {0, 3, 4, 5, 9, 19};
   for (const Case& c : cases())
     for (const bool rows : {false, true}) {
@@ -311,8 +311,8 @@ TEST(Optimizer, EveryRuleOnTouchedLinesEqualsItOnAPackedParameter) {
       const std::size_t size = 7, lines = 20;
       Parameters p = testing::make_parameters({rows ? std::pair{lines, size} : std::pair{size, lines}});
       Parameters packed = testing::make_parameters({{size, touched.size()}});
-      p.slices[0].sparse_gradient = true, p.slices[0].lines_are_rows = rows;
-      p.touched = {touched};
+      p.slices[0].sparse_gradient = true, p.slices[0].sparse_by_row = rows;
+      p.sparse_rows = {touched};
       std::mt19937 engine(5);
       testing::fill(p.weights, p, engine, 1);
       const auto at = [&](std::uint32_t line, std::size_t d) { return rows ? d * lines + line : line * size + d; };
@@ -326,7 +326,7 @@ TEST(Optimizer, EveryRuleOnTouchedLinesEqualsItOnAPackedParameter) {
       one->bind(p), other->bind(packed);
       for (int k = 0; k < 6; ++k) {
         testing::fill(packed.gradients, packed, engine, 1);
-        clear_lines(p.slices[0], p.touched[0], p.gradients);
+        clear_sparse_rows(p.slices[0], p.sparse_rows[0], p.gradients);
         each([&](std::size_t to, std::size_t from) { p.gradients.data()[to] = packed.gradients.data()[from]; });
         const StepScalars s{0.01, 0.99, 5 + k};
         testing::step(*one, p, s), testing::step(*other, packed, s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of random shapes cut into random pieces, and an archive in memory.
+// Parameters of random shapes cut into random chunks, and an archive in memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using Floats = std::vector<float>;
 
 inline Floats copy(const FloatBuffer& b) { return Floats(b.data(), b.data() + b.size()); }
 
-// Slices of the given (rows, columns), each one piece.
+// Slices of the given (rows, columns), each one chunk.
 inline Parameters make_parameters(const std::vector<std::pair<std::size_t, std::size_t>>& sizes) {
   Parameters p;
   std::size_t offset = 0;
@@ -31,7 +31,7 @@ inline Parameters make_parameters(const std::vector<std::pair<std::size_t, std::
     s.shape = {{rows, columns}};
     s.offset = offset, s.rows = rows, s.columns = columns;
     offset += (rows * columns + 15) / 16 * 16;
-    p.pieces.push_back({p.slices.size(), 0, columns});
+    p.chunks.push_back({p.slices.size(), 0, columns});
     p.slices.push_back(s);
   }
   p.weights = FloatBuffer(offset);
@@ -46,17 +46,17 @@ inline void fill(FloatBuffer& b, const Parameters& p, std::mt19937& engine, floa
     for (std::size_t i = 0; i < s.size(); ++i) b.data()[s.offset + i] = engine() % 13 == 0 ? 0.0f : normal(engine);
 }
 
-// Cuts every slice into random runs of columns, but for sparse ones, which are one piece, and shuffles the pieces.
+// Cuts every slice into random runs of columns, but for sparse ones, which are one chunk, and shuffles the chunks.
 inline void cut(Parameters& p, std::mt19937& engine) {
-  p.pieces.clear();
+  p.chunks.clear();
   for (std::size_t i = 0; i < p.slices.size(); ++i)
     for (std::size_t c = 0; c < p.slices[i].columns;) {
       const std::size_t left = p.slices[i].columns - c;
       const std::size_t n = p.slices[i].sparse_gradient ? left : std::min<std::size_t>(left, 1 + engine() % 4);
-      p.pieces.push_back({i, c, n});
+      p.chunks.push_back({i, c, n});
       c += n;
     }
-  std::shuffle(p.pieces.begin(), p.pieces.end(), engine);
+  std::shuffle(p.chunks.begin(), p.chunks.end(), engine);
 }
 
 class MemoryArchive final : public Archive {
@@ -90,7 +90,7 @@ class MemoryArchive final : public Archive {
 
 inline void step(Optimizer& o, const Parameters& p, const StepScalars& s) {
   o.begin_step(s);
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) o.update(i);
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) o.update(i);
 }
 
 }  // namespace tutti::testing

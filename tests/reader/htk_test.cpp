@@ -28,7 +28,7 @@ HtkSourceOptions features(const std::string& scp, std::int64_t dim, std::int64_t
   return o;
 }
 
-TEST(Htk, FramesOfFilesAndOfStretches) {
+TEST(Htk, FramesOfFilesAndOfRanges) {
   const TemporaryFile one(htk_file({1, 2, 3, 4}, 2)), many(htk_file({10, 11, 20, 21, 30, 31, 40, 41}, 2));
   const TemporaryFile list(fmt::format("{}\n\nb.mfc={}[1,2]\r\nc.mfc={}[0,0]\n", one.path(), many.path(), many.path()));
   for (const std::uint64_t keep : {0, 1 << 20}) {

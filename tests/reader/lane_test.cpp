@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Truncated minibatches: every sequence comes in pieces, in order, in one lane; the same for any number of ranks, and
+// Truncated minibatches: every sequence comes in segments, in order, in one lane; the same for any number of ranks, and
 // again after a resume in mid-epoch.
 #include <gtest/gtest.h>
 
@@ -48,14 +48,14 @@ class SteppedSource final : public SequenceSource {
   SequenceIndex index_;
 };
 
-struct SeenPiece {
+struct SeenChunk {
   std::int32_t lane = 0;
   bool begins = false, ends = false;
   std::uint32_t sequence = 0, first = 0, steps = 0;
-  auto operator<=>(const SeenPiece&) const = default;
+  auto operator<=>(const SeenChunk&) const = default;
 };
 struct SeenStep {
-  std::vector<SeenPiece> pieces;
+  std::vector<SeenChunk> segments;
   std::int64_t samples = 0, global_samples = 0, global_columns = 0, position = 0;
   bool operator==(const SeenStep&) const = default;
 };
@@ -75,7 +75,7 @@ std::vector<SeenStep> read_lanes(Reader& reader, const EpochPlan& plan) {
       const StreamData& y = b->streams[1];
       const auto begin = static_cast<std::size_t>(x.sequence_begin[f]),
                  end = static_cast<std::size_t>(x.sequence_begin[f + 1]);
-      const SeenPiece p{b->fragments[f].lane,
+      const SeenChunk p{b->fragments[f].lane,
                         b->fragments[f].begins,
                         b->fragments[f].ends,
                         static_cast<std::uint32_t>(x.dense[2 * begin]),
@@ -89,7 +89,7 @@ std::vector<SeenStep> read_lanes(Reader& reader, const EpochPlan& plan) {
         EXPECT_EQ(y.indices[item], static_cast<std::int32_t>(p.sequence % 7));
         EXPECT_EQ(y.values[item], static_cast<float>(p.first + c - begin + 1));
       }
-      seen.pieces.push_back(p);
+      seen.segments.push_back(p);
     }
     all.push_back(std::move(seen));
   }
@@ -105,7 +105,7 @@ std::vector<std::uint32_t> uneven(std::size_t n, std::uint32_t longest) {
 
 void expect_whole_sequences(const std::vector<SeenStep>& steps, const std::vector<std::uint32_t>& lengths,
                             std::int64_t truncation, std::int64_t lanes) {
-  std::map<std::int32_t, SeenPiece> open;  // what a lane has begun and not ended
+  std::map<std::int32_t, SeenChunk> open;  // what a lane has begun and not ended
   std::map<std::uint32_t, int> ended;
   std::int64_t position = 0;
   for (const SeenStep& s : steps) {
@@ -115,7 +115,7 @@ void expect_whole_sequences(const std::vector<SeenStep>& steps, const std::vecto
     EXPECT_EQ(s.samples, s.global_samples);
     EXPECT_GT(s.samples, 0);
     EXPECT_EQ(s.global_columns, lanes * truncation);
-    for (const SeenPiece& p : s.pieces) {
+    for (const SeenChunk& p : s.segments) {
       used[p.lane] += p.steps;
       EXPECT_LT(p.lane, lanes);
       EXPECT_EQ(p.begins, p.first == 0);
@@ -151,15 +151,15 @@ TEST(Lanes, EverySequenceOnceInOrderInOneLane) {
 TEST(Lanes, LanesAreFilledInTheOrderOfTheData) {
   DirectReader reader = lane_reader({5, 2, 3, 4}, {3, 0}, {.shuffle = false});
   const auto steps = read_lanes(reader, {.minibatch = 6});
-  const std::vector<std::vector<SeenPiece>> expected{
+  const std::vector<std::vector<SeenChunk>> expected{
       {{0, true, false, 0, 0, 3}, {1, true, true, 1, 0, 2}, {1, true, false, 2, 0, 1}},
       {{0, false, true, 0, 3, 2}, {0, true, false, 3, 0, 1}, {1, false, true, 2, 1, 2}},
       {{0, false, true, 3, 1, 3}}};
   ASSERT_EQ(steps.size(), expected.size());
-  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i].pieces, expected[i]) << i;
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i].segments, expected[i]) << i;
 }
 
-TEST(Lanes, TheSamePiecesForAnyNumberOfRanks) {
+TEST(Lanes, TheSameChunksForAnyNumberOfRanks) {
   const auto lengths = uneven(50, 20);
   for (const std::int64_t minibatch : {7, 35, 70})
     for (const std::int64_t epoch : {0, 1}) {
@@ -167,21 +167,21 @@ TEST(Lanes, TheSamePiecesForAnyNumberOfRanks) {
       const auto whole = read_lanes(alone, {.epoch = epoch, .minibatch = minibatch});
       for (const int ranks : {2, 3}) {
         auto joined = whole;
-        for (auto& s : joined) s.pieces.clear(), s.samples = 0;
+        for (auto& s : joined) s.segments.clear(), s.samples = 0;
         for (int r = 0; r < ranks; ++r) {
           DirectReader one = lane_reader(lengths, {7, 0});
           const auto share = read_lanes(one, {.epoch = epoch, .minibatch = minibatch, .rank = r, .ranks = ranks});
           ASSERT_EQ(share.size(), whole.size());
           for (std::size_t i = 0; i < share.size(); ++i) {
             joined[i].samples += share[i].samples;
-            for (SeenPiece p : share[i].pieces) {
+            for (SeenChunk p : share[i].segments) {
               p.lane = p.lane * ranks + r;
-              joined[i].pieces.push_back(p);
+              joined[i].segments.push_back(p);
             }
           }
         }
         for (std::size_t i = 0; i < joined.size(); ++i) {
-          std::stable_sort(joined[i].pieces.begin(), joined[i].pieces.end(),
+          std::stable_sort(joined[i].segments.begin(), joined[i].segments.end(),
                            [](const auto& a, const auto& b) { return a.lane < b.lane; });
           EXPECT_EQ(joined[i], whole[i]) << ranks << " ranks, step " << i;
         }
@@ -231,7 +231,7 @@ TEST(Lanes, DamagedSequencesAreLeftOut) {
   for (const auto& s : read_lanes(reader, {.minibatch = 6})) {
     samples += s.samples;
     global += s.global_samples;
-    for (const auto& p : s.pieces) EXPECT_NE(p.sequence, 1u);
+    for (const auto& p : s.segments) EXPECT_NE(p.sequence, 1u);
   }
   EXPECT_EQ(samples, 7);
   EXPECT_EQ(global, 16);
@@ -253,7 +253,7 @@ TEST(Lanes, TextBlocks) {
   const Batch* batch = reader->next();
   EXPECT_EQ(batch->fragments.size(), 2u);
   EXPECT_EQ(batch->samples, 3);
-  // Evaluation has no use for pieces.
+  // Evaluation has no use for segments.
   const auto test = make(even, "truncated=true;truncationLength=2", "test");
   test->start_epoch({.minibatch = 4});
   EXPECT_TRUE(test->next()->fragments.empty());

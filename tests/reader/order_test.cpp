@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The global order: randomisation against a plain implementation, minibatches, epochs, dealing, resume, packing.
+// The global order: randomisation against a plain implementation, minibatches, epochs, division, resume, packing.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -28,9 +28,9 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace tutti {
 namespace {
 
-class Ignore : public GlobalSink {
+class Ignore : public ReducedGradientSink {
  public:
-  void global_ready(std::size_t, std::int64_t) override {}
+  void on_reduced(std::size_t, std::int64_t) override {}
 };
 
 // Wants contributions from its third step on.
@@ -39,7 +39,7 @@ class Contributions : public Ignore {
   explicit Contributions(std::size_t size) : mask_(size) { std::fill_n(mask_.data(), size / 2, 1.0f); }
   Summed summed(std::int64_t) const override { return step_ < 3 ? Summed::gradients_in_full : Summed::contributions; }
   void contribute(std::size_t, std::int64_t, int) override {}
-  void global_ready(std::size_t piece, std::int64_t) override { step_ += piece == 0; }
+  void on_reduced(std::size_t chunk, std::int64_t) override { step_ += chunk == 0; }
   const float* mask() const override { return mask_.data(); }
 
  private:
@@ -47,36 +47,36 @@ class Contributions : public Ignore {
   int step_ = 1;
 };
 
-void expect_no_allocation(Route route, int ranks, int bits, bool async, bool contributions = false) {
+void expect_no_allocation(Transport transport, int ranks, int bits, bool async, bool contributions = false) {
   run_ranks(ranks, [&](Communicator& comm) {
     ParallelTrainOptions o;
     o.method = ParallelMethod::data_parallel;
     o.distributed_reading_given = true;
-    o.route = route;
+    o.transport = transport;
     o.data_parallel.gradient_bits = bits;
     o.data_parallel.buffered_async = async;
     Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}, {8, 9000}}, 150);
-    // The last one is sparse: one piece, and a list whose length changes.
-    std::erase_if(p.pieces, [](const Piece& piece) { return piece.slice == 4; });
-    p.pieces.push_back({4, 0, 9000});
+    // The last one is sparse: one chunk, and a list whose length changes.
+    std::erase_if(p.chunks, [](const GradientChunk& chunk) { return chunk.slice == 4; });
+    p.chunks.push_back({4, 0, 9000});
     p.slices[4].sparse_gradient = true;
-    p.touched.resize(5);
-    p.touched[4].reserve(9000);
+    p.sparse_rows.resize(5);
+    p.sparse_rows[4].reserve(9000);
     int number = 0;
     const auto strategy = make_strategy(o, comm);
     strategy->start(p);
     strategy->begin_epoch(0);
     Ignore ignore;
     Contributions contributing(p.size());
-    GlobalSink& sink = contributions ? static_cast<GlobalSink&>(contributing) : ignore;
-    Tally tally = training::tally(comm.rank(), 0);
+    ReducedGradientSink& sink = contributions ? static_cast<ReducedGradientSink&>(contributing) : ignore;
+    StepMetrics metrics = training::metrics(comm.rank(), 0);
     const auto one_step = [&] {
       strategy->begin_step(10, sink);
-      p.touched[4].clear();
+      p.sparse_rows[4].clear();
       for (std::uint32_t line = 7u * static_cast<std::uint32_t>(++number % 3); line < 9000; line += 3)
-        p.touched[4].push_back(line);
-      for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy->piece_ready(i);
-      strategy->finish_gradients(tally);
+        p.sparse_rows[4].push_back(line);
+      for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy->chunk_ready(i);
+      strategy->finish_gradients(metrics);
     };
     for (int t = 0; t < 4; ++t) one_step();
     comm.barrier();
@@ -86,7 +86,7 @@ void expect_no_allocation(Route route, int ranks, int bits, bool async, bool con
     comm.barrier();
     EXPECT_EQ(allocations - before, 0) << ranks << " ranks, " << bits << " bits, async " << async;
     comm.barrier();
-    strategy->settle(sink);
+    strategy->drain(sink);
   });
 }
 
@@ -94,14 +94,14 @@ TEST(Allocation, AStepAllocatesNothing) {
   for (const int ranks : {1, 2, 3})
     for (const int bits : {1, 32})
       for (const bool async : {false, true})
-        for (const Route route : {Route::stripes, Route::shared_memory})
-          expect_no_allocation(route, ranks, bits, async);
+        for (const Transport transport : {Transport::messages, Transport::shared_memory})
+          expect_no_allocation(transport, ranks, bits, async);
 }
 
 // But for the first that wants them.
 TEST(Allocation, AStepWithContributionsAllocatesNothing) {
   for (const int ranks : {1, 2, 3})
-    for (const int bits : {1, 32}) expect_no_allocation(Route::shared_memory, ranks, bits, false, true);
+    for (const int bits : {1, 32}) expect_no_allocation(Transport::shared_memory, ranks, bits, false, true);
 }
 
 // An exchange of weights with every minibatch, but for the line that tells of it.
@@ -115,11 +115,11 @@ TEST(Allocation, AnExchangeOfWeightsAllocatesNothing) {
       strategy.start(p);
       strategy.begin_epoch(0);
       Ignore sink;
-      Tally tally = training::tally(comm.rank(), 0);
+      StepMetrics metrics = training::metrics(comm.rank(), 0);
       const auto one_step = [&] {
         strategy.begin_step(10, sink);
-        for (std::size_t i = 0; i < p.pieces.size(); ++i) strategy.piece_ready(i);
-        strategy.finish_gradients(tally);
+        for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy.chunk_ready(i);
+        strategy.finish_gradients(metrics);
         strategy.exchange_weights(10 * ranks);
       };
       for (int t = 0; t < 3; ++t) one_step();
@@ -138,17 +138,17 @@ TEST(Allocation, ServersAllocateNothing) {
   for (const int ranks : {1, 2, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Server server(comm);
-      Tickets tickets(server, 0);
-      Meeting meeting(server, ranks - 1);
+      ServedCounter counter(server, 0);
+      ServedBarrier barrier(server, ranks - 1);
       server.open();
-      tickets.restart(0, 100);
-      meeting.meet();
+      counter.restart(0, 100);
+      barrier.wait();
       const long before = allocations;
-      meeting.meet();
-      for (int i = 0; i < 10; ++i) EXPECT_GE(tickets.take(), 0);
-      meeting.meet();
+      barrier.wait();
+      for (int i = 0; i < 10; ++i) EXPECT_GE(counter.take(), 0);
+      barrier.wait();
       EXPECT_EQ(allocations - before, 0) << ranks << " ranks";
-      meeting.meet();
+      barrier.wait();
     });
 }
 

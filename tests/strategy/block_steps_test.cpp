@@ -49,14 +49,14 @@ ParallelTrainOptions outer(std::int64_t per_worker, OuterTerms terms) {
 }
 
 // Plain descent with the rank's own gradients.
-class Descent : public GlobalSink {
+class Descent : public ReducedGradientSink {
  public:
   explicit Descent(Parameters& p) : p_(p) {}
-  void global_ready(std::size_t piece, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
-    p_.weights.memory().finish();
-    const std::size_t at = p_.offset(p_.pieces[piece]);
-    for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
+    p_.weights.memory().synchronize();
+    const std::size_t at = p_.offset(p_.chunks[chunk]);
+    for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
   }
   void reset_momentum() override { ++resets; }
@@ -68,7 +68,7 @@ class Descent : public GlobalSink {
 
 struct Course {
   int ranks = 2, epochs = 2, steps = 6;  // steps of an epoch
-  std::size_t columns_per_piece = 1000;
+  std::size_t columns_per_chunk = 1000;
   std::vector<int> empty_ranks = {};
   bool whole_numbers = false;
 
@@ -84,7 +84,7 @@ struct Course {
 std::vector<float> first_weights(const Parameters& p) { return gradient(p, 77, 0, true); }
 
 void one_step(const Course& run, Strategy& strategy, Parameters& p, Descent& sink, int rank, int t) {
-  Tally mine;
+  StepMetrics mine;
   mine.samples = run.share(rank);
   mine.criterion = t + 0.5, mine.criterion_count = static_cast<double>(mine.samples);
   step(strategy, p, sink, gradient(p, rank, t, run.whole_numbers), mine, run.share(rank));
@@ -96,7 +96,7 @@ using Weights = std::vector<std::vector<float>>;
 Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = true) {
   Weights result(static_cast<std::size_t>(run.ranks));
   run_ranks(run.ranks, [&](Communicator& comm) {
-    Parameters p = parameters_of(kShapes, run.columns_per_piece);
+    Parameters p = parameters_of(kShapes, run.columns_per_chunk);
     const auto start = first_weights(p);
     std::copy(start.begin(), start.end(), p.weights.data());
     const auto strategy = make_strategy(o, comm);
@@ -105,11 +105,11 @@ Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = tru
     for (int e = 0; e < run.epochs; ++e) {
       strategy->begin_epoch(e);
       for (int t = 0; t < run.steps; ++t) one_step(run, *strategy, p, sink, comm.rank(), e * run.steps + t);
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
     }
     if (shown) strategy->show_common_weights();
-    p.weights.memory().finish();
+    p.weights.memory().synchronize();
     result[static_cast<std::size_t>(comm.rank())].assign(p.weights.data(), p.weights.data() + p.size());
     if (shown) strategy->take_back_weights();
   });
@@ -227,7 +227,7 @@ TEST(BlockMomentum, FollowsItsFormula) {
 
 TEST(BlockMomentum, ZeroWithRateOneOverRanksIsModelAveraging) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
-    const Course run{.ranks = ranks, .columns_per_piece = 3};
+    const Course run{.ranks = ranks, .columns_per_chunk = 3};
     for (const bool nesterov : {false, true})
       EXPECT_EQ(train(run, momentum(20, 0, 1.0 / ranks, nesterov)), train(run, averaging(20)));
   }
@@ -317,10 +317,10 @@ ParallelTrainOptions elastic(double rate, std::int64_t period) {
 }
 
 ParallelTrainOptions asa(AsaOptions::What what, ExchangeBits::Kind bits = ExchangeBits::Kind::full,
-                         AsaOptions::Road road = AsaOptions::Road::stripes) {
+                         AsaOptions::AllReduce all_reduce = AsaOptions::AllReduce::sharded) {
   ParallelTrainOptions o;
   o.method = ParallelMethod::asa;
-  o.asa.what = what, o.asa.bits.kind = bits, o.asa.road = road;
+  o.asa.what = what, o.asa.bits.kind = bits, o.asa.all_reduce = all_reduce;
   return o;
 }
 
@@ -368,9 +368,10 @@ TEST(Elastic, WithoutPullRanksAreIndependent) {
 TEST(Asa, OfWeightsIsModelAveragingInEveryMinibatch) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const Course run{.ranks = ranks};
-    const auto stripes = train(run, asa(AsaOptions::What::weights));
-    EXPECT_EQ(stripes, train(run, averaging(1)));
-    EXPECT_EQ(stripes, train(run, asa(AsaOptions::What::weights, ExchangeBits::Kind::full, AsaOptions::Road::library)));
+    const auto sharded = train(run, asa(AsaOptions::What::weights));
+    EXPECT_EQ(sharded, train(run, averaging(1)));
+    EXPECT_EQ(sharded,
+              train(run, asa(AsaOptions::What::weights, ExchangeBits::Kind::full, AsaOptions::AllReduce::library)));
   }
 }
 
@@ -379,10 +380,10 @@ TEST(Asa, OfGradientsIsDataParallelSgd) {
   ParallelTrainOptions plain;
   plain.method = ParallelMethod::data_parallel;
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    const Course run{.ranks = ranks, .columns_per_piece = 3};
+    const Course run{.ranks = ranks, .columns_per_chunk = 3};
     const auto expected = train(run, plain);
     EXPECT_EQ(train(run, asa(AsaOptions::What::gradients)), expected);
-    EXPECT_EQ(train(run, asa(AsaOptions::What::gradients, ExchangeBits::Kind::full, AsaOptions::Road::library)),
+    EXPECT_EQ(train(run, asa(AsaOptions::What::gradients, ExchangeBits::Kind::full, AsaOptions::AllReduce::library)),
               expected);
     const Course whole{.ranks = ranks, .whole_numbers = true};  // which float16 has, and their sums too
     EXPECT_EQ(train(whole, asa(AsaOptions::What::gradients, ExchangeBits::Kind::half)), train(whole, plain));
@@ -490,7 +491,7 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
 
 // Right after an exchange a rank is away from the common weights by what it owes and by nothing else. So it is on any
 // other number of ranks, which changes how far an offer moves the weights; and together they owe what they owed.
-TEST(ExchangeBits, OtherRanksOweWhatWasOwed) {
+TEST(ExchangeBits, OtherRanksKeepResidualSums) {
   for (const auto& [o, name] :
        {std::pair(averaging(1000), "ModelAveragingSGD"), std::pair(momentum(1000, -1, 1), "BlockMomentumSGD")})
     for (int before = 1; before <= 4; ++before)
@@ -570,9 +571,9 @@ TEST(Stream, FragmentsOfBlocksOfOneMinibatchAreTheWhole) {
   for (const int ranks : {1, 2, 3})
     for (const auto& o : {averaging(1), momentum(1, 0.5, 1, true), outer(1, {}),
                           outer(1, {.kind = OuterOptimizer::adam, .rate = 0.01})}) {
-      const auto whole = train({.ranks = ranks, .columns_per_piece = 3}, o);
+      const auto whole = train({.ranks = ranks, .columns_per_chunk = 3}, o);
       for (const std::int64_t fragments : {2, 3, 5, 100})
-        EXPECT_EQ(train({.ranks = ranks, .columns_per_piece = 3}, streamed(o, {.fragments = fragments})), whole)
+        EXPECT_EQ(train({.ranks = ranks, .columns_per_chunk = 3}, streamed(o, {.fragments = fragments})), whole)
             << fragments;
     }
 }
@@ -580,7 +581,7 @@ TEST(Stream, FragmentsOfBlocksOfOneMinibatchAreTheWhole) {
 // At the end of an epoch of one block all fragments are exchanged, with what was learned since the last time.
 TEST(Stream, AFragmentIsExchangedWhenItsPartOfTheBlockIsOver) {
   for (const int ranks : {2, 3}) {
-    const Course run{.ranks = ranks, .epochs = 1, .steps = 3, .columns_per_piece = 1000};
+    const Course run{.ranks = ranks, .epochs = 1, .steps = 3, .columns_per_chunk = 1000};
     // Two fragments of blocks of four minibatches: the first is exchanged after two of three, the second at the end.
     const auto found = train(run, streamed(momentum(40, 0.5, 1), {.fragments = 2}));
     const auto once = train(run, momentum(1000, 0.5, 1));
@@ -614,7 +615,7 @@ TEST(Stream, OverlapKeepsTheMeanOfTheRanks) {
     for (const int ranks : {1, 2, 4})
       for (const StreamSettings stream : {StreamSettings{1, 1}, {1, 2}, {3, 1}, {2, 3}}) {
         SCOPED_TRACE(testing::Message() << ranks << " ranks, " << stream.fragments << ", " << stream.overlap);
-        const Course run{.ranks = ranks, .epochs = 2, .steps = 7, .columns_per_piece = 3};
+        const Course run{.ranks = ranks, .epochs = 2, .steps = 7, .columns_per_chunk = 3};
         auto o = streamed(averaging(20), stream);
         o.model_averaging->bits.kind = bits;
         const auto own = train(run, o, false), alone = train(run, elastic(0, 100), false);
@@ -637,9 +638,9 @@ TEST(Stream, MixingAllOfTheOwnWeightsLeavesThemAlone) {
   EXPECT_NE(own(streamed(averaging(20), {1, 1, 1.0})), own(streamed(averaging(20), {1, 1, 0.0})));
 }
 
-TEST(BlockSteps, NumbersDoNotDependOnTheRoad) {
-  const auto by = [](ParallelTrainOptions o, Route route) {
-    o.route = route;
+TEST(BlockSteps, NumbersDoNotDependOnTheTransport) {
+  const auto by = [](ParallelTrainOptions o, Transport transport) {
+    o.transport = transport;
     return o;
   };
   for (const auto bits : {ExchangeBits::Kind::full, ExchangeBits::Kind::half, ExchangeBits::Kind::one})
@@ -648,17 +649,18 @@ TEST(BlockSteps, NumbersDoNotDependOnTheRoad) {
       auto pulled = elastic(0.2, 2);
       blocks.block_momentum->bits.kind = parts.model_averaging->bits.kind = pulled.easgd.bits.kind = bits;
       for (const auto& o : {blocks, parts, pulled}) {
-        const Course run{.ranks = ranks, .columns_per_piece = 3, .empty_ranks = {1}};
-        EXPECT_EQ(train(run, by(o, Route::shared_memory), false), train(run, by(o, Route::stripes), false)) << ranks;
+        const Course run{.ranks = ranks, .columns_per_chunk = 3, .empty_ranks = {1}};
+        EXPECT_EQ(train(run, by(o, Transport::shared_memory), false), train(run, by(o, Transport::messages), false))
+            << ranks;
       }
     }
 }
 
-TEST(BlockSteps, NumbersDoNotDependOnPieces) {
+TEST(BlockSteps, NumbersDoNotDependOnChunks) {
   for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true)}) {
     const auto whole = train({.ranks = 3}, o);
     for (const std::size_t columns : {1, 2, 3, 5})
-      EXPECT_EQ(train({.ranks = 3, .columns_per_piece = columns}, o), whole) << columns;
+      EXPECT_EQ(train({.ranks = 3, .columns_per_chunk = columns}, o), whole) << columns;
   }
 }
 
@@ -667,16 +669,16 @@ TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of({{8, 40}});
     p.slices[0].sparse_gradient = true;
-    p.touched.resize(1);
+    p.sparse_rows.resize(1);
     const auto strategy = make_strategy(averaging(1), comm);
     strategy->start(p);
     strategy->begin_epoch(0);
     Descent sink(p);
     strategy->begin_step(10, sink);
-    p.touched[0] = {static_cast<std::uint32_t>(comm.rank())};
+    p.sparse_rows[0] = {static_cast<std::uint32_t>(comm.rank())};
     for (std::size_t i = 0; i < 8; ++i) p.gradients.data()[8 * comm.rank() + i] = 8;
-    strategy->piece_ready(0);
-    Tally mine;
+    strategy->chunk_ready(0);
+    StepMetrics mine;
     mine.samples = 10;
     strategy->finish_gradients(mine);
     strategy->exchange_weights(20);
@@ -687,8 +689,8 @@ TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
   });
 }
 
-// Within a block the tallies are the rank's own; the rest comes when the epoch ends, and comes once.
-TEST(BlockSteps, TalliesOfTheOthersComeAtTheEnd) {
+// Within a block the metrics are the rank's own; the rest comes when the epoch ends, and comes once.
+TEST(BlockSteps, MetricsOfTheOthersComeAtTheEnd) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters_of(kShapes);
@@ -696,24 +698,24 @@ TEST(BlockSteps, TalliesOfTheOthersComeAtTheEnd) {
       strategy->start(p);
       strategy->begin_epoch(0);
       Descent sink(p);
-      Tally mine, expected;
+      StepMetrics mine, expected;
       for (int t = 0; t < 3; ++t) {
-        for (int r = 0; r < ranks; ++r) expected += tally(r, t);
-        const Tally seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 5);
-        EXPECT_EQ(seen.samples, tally(comm.rank(), t).samples);
+        for (int r = 0; r < ranks; ++r) expected += metrics(r, t);
+        const StepMetrics seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
+        EXPECT_EQ(seen.samples, metrics(comm.rank(), t).samples);
         mine += seen;
         strategy->exchange_weights(10 * ranks);
       }
-      strategy->settle(sink);
-      mine += strategy->take_tally_of_others();
+      strategy->drain(sink);
+      mine += strategy->metrics_of_others_and_reset();
       EXPECT_EQ(mine.samples, expected.samples);
       EXPECT_NEAR(mine.criterion, expected.criterion, 1e-12);
       EXPECT_EQ(mine.criterion_count, expected.criterion_count);
       ASSERT_EQ(mine.evaluations.size(), 2u);
       EXPECT_EQ(mine.evaluations[1].sum, expected.evaluations[1].sum);
-      EXPECT_EQ(strategy->take_tally_of_others().samples, 0);
-      strategy->settle(sink);
-      EXPECT_EQ(strategy->take_tally_of_others().samples, 0);
+      EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
+      strategy->drain(sink);
+      EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
     });
 }
 
@@ -733,7 +735,7 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
       for (int t = 0; t < run.steps; ++t) {
         if (t == at) {
           MemoryArchive rank_state, common;
-          strategy->settle(sink);
+          strategy->drain(sink);
           strategy->show_common_weights();
           const std::vector<float> model(p.weights.data(), p.weights.data() + p.size());
           strategy->archive_common(common);
@@ -751,7 +753,7 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
         }
         one_step(run, *strategy, p, sink, comm.rank(), t);
       }
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
       std::vector<float> weights(p.weights.data(), p.weights.data() + p.size());
       if (stop)
@@ -790,7 +792,7 @@ TEST(BlockSteps, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {
       EXPECT_EQ(strategy->shares_data(epoch), epoch == 1);
       if (epoch == 1) reached.assign(p.weights.data(), p.weights.data() + p.size());
       one_step(run, *strategy, p, sink, epoch == 0 ? 0 : comm.rank(), epoch);
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
     }
     const auto a = gradient(p, 0, 1, true), b = gradient(p, 1, 1, true);
@@ -816,7 +818,7 @@ TEST(BlockSteps, AWarmStartCanBeginWithAnySample) {
     for (int epoch = 0; epoch < 2; ++epoch) {
       strategy->begin_epoch(epoch);
       for (int t = 0; t < 3; ++t) one_step(run, *strategy, p, sink, 0, t);
-      strategy->settle(sink);
+      strategy->drain(sink);
       strategy->end_epoch(sink);
     }
     const std::vector<float> alone(p.weights.data(), p.weights.data() + p.size());
@@ -845,14 +847,14 @@ TEST(BlockSteps, CountsTheBytesItSends) {
     const auto strategy = make_strategy(averaging(20), comm);
     strategy->start(p);
     strategy->begin_epoch(0);
-    strategy->take_stats();
+    strategy->exchange_stats_and_reset();
     Descent sink(p);
     const Course run;
     for (int t = 0; t < 4; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
-    const ExchangeStats stats = strategy->take_stats();
+    const ExchangeStats stats = strategy->exchange_stats_and_reset();
     EXPECT_EQ(stats.bytes_sent, 2 * (3 * 64 * 4 + 3 * 64 * 4));
     EXPECT_EQ(stats.exchanges, 2);
-    EXPECT_EQ(strategy->take_stats().bytes_sent, 0);
+    EXPECT_EQ(strategy->exchange_stats_and_reset().bytes_sent, 0);
   });
 }
 

@@ -20,21 +20,21 @@ using namespace training;
 
 const Shapes kOdd{{33, 7}, {33, 1}, {10, 20}, {10, 1}, {1, 50}, {2, 3}, {100, 1}, {257, 4}, {1, 1}};
 
-// Every road gives the same numbers.
-Route road = Route::stripes;
+// Every transport gives the same numbers.
+Transport transport = Transport::messages;
 
-class DataParallel : public testing::TestWithParam<Route> {
+class DataParallel : public testing::TestWithParam<Transport> {
   void SetUp() override {
-    road = GetParam();
-    if (road == Route::shared_memory && !is_host(*parameter_memory)) GTEST_SKIP() << "messages only";
+    transport = GetParam();
+    if (transport == Transport::shared_memory && !is_host(*parameter_memory)) GTEST_SKIP() << "messages only";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Roads, DataParallel, testing::Values(Route::stripes, Route::shared_memory),
-                         [](const auto& i) { return i.param == Route::stripes ? "Stripes" : "SharedMemory"; });
+INSTANTIATE_TEST_SUITE_P(Transports, DataParallel, testing::Values(Transport::messages, Transport::shared_memory),
+                         [](const auto& i) { return i.param == Transport::messages ? "Messages" : "SharedMemory"; });
 
 ParallelTrainOptions options(config::Schedule<std::int64_t> bits) {
   ParallelTrainOptions o;
-  o.route = road;
+  o.transport = transport;
   o.method = ParallelMethod::data_parallel;
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = std::move(bits);
@@ -82,7 +82,7 @@ class Reference {
 struct Course {
   int ranks = 2, steps = 4;
   Shapes shapes = kOdd;
-  std::size_t columns_per_piece = 1000;
+  std::size_t columns_per_chunk = 1000;
   bool whole_numbers = false;
   std::vector<int> empty_ranks = {};  // without samples
   int steps_per_epoch = 1000;
@@ -99,14 +99,14 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
   std::vector<std::vector<float>> result;
   std::mutex mutex;
   run_ranks(run.ranks, [&](Communicator& comm) {
-    Parameters p = parameters_of(run.shapes, run.columns_per_piece);
+    Parameters p = parameters_of(run.shapes, run.columns_per_chunk);
     const auto strategy = make_strategy(o, comm);
     strategy->start(p);
     Collector sink(p);
     for (int t = 0; t < run.steps; ++t) {
       if (t % run.steps_per_epoch == 0) strategy->begin_epoch(t / run.steps_per_epoch);
-      step(*strategy, p, sink, gradient_of(run, p, comm.rank(), t), tally(comm.rank(), t), 100 + t);
-      if ((t + 1) % run.steps_per_epoch == 0 || t + 1 == run.steps) strategy->settle(sink);
+      step(*strategy, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
+      if ((t + 1) % run.steps_per_epoch == 0 || t + 1 == run.steps) strategy->drain(sink);
     }
     const std::lock_guard lock(mutex);
     if (result.empty()) result = sink.sums;
@@ -118,11 +118,11 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
 }
 
 void expect_reference(const Course& run, int bits, bool zero_threshold = true) {
-  SCOPED_TRACE(testing::Message() << bits << " bits on " << run.ranks << " ranks, pieces of " << run.columns_per_piece);
+  SCOPED_TRACE(testing::Message() << bits << " bits on " << run.ranks << " ranks, chunks of " << run.columns_per_chunk);
   auto o = options(bits);
   o.data_parallel.zero_threshold = zero_threshold;
   const auto sums = train(run, o);
-  const Parameters p = parameters_of(run.shapes, run.columns_per_piece);
+  const Parameters p = parameters_of(run.shapes, run.columns_per_chunk);
   Reference reference(p, run.ranks, bits, zero_threshold);
   ASSERT_EQ(sums.size(), static_cast<std::size_t>(run.steps));
   for (int t = 0; t < run.steps; ++t) {
@@ -139,16 +139,16 @@ TEST_P(DataParallel, EqualsTheReferenceOnAnyNumberOfRanks) {
   }
 }
 
-TEST_P(DataParallel, NumbersDoNotDependOnPieces) {
+TEST_P(DataParallel, NumbersDoNotDependOnChunks) {
   for (const std::size_t columns : {1, 2, 3, 5, 19})
-    for (const int ranks : {1, 2, 4}) expect_reference({.ranks = ranks, .columns_per_piece = columns}, 1);
+    for (const int ranks : {1, 2, 4}) expect_reference({.ranks = ranks, .columns_per_chunk = columns}, 1);
 }
 
 TEST_P(DataParallel, ManyGroupsOfMessages) {
   const Shapes large{{300, 400}, {300, 1}, {500, 600}, {500, 1}, {7, 300}, {7, 1}};
   for (const int bits : {1, 32})
     for (const std::size_t columns : {100, 1000})
-      expect_reference({.ranks = 3, .steps = 2, .shapes = large, .columns_per_piece = columns}, bits);
+      expect_reference({.ranks = 3, .steps = 2, .shapes = large, .columns_per_chunk = columns}, bits);
 }
 
 TEST_P(DataParallel, ThirtyTwoBitsEqualThePlainSum) {
@@ -177,7 +177,7 @@ TEST_P(DataParallel, AsynchronousIsSynchronousOneStepLater) {
   for (const int ranks : {1, 2, 4})
     for (const int bits : {1, 8, 32})
       for (const int per_epoch : {1, 3, 1000}) {
-        const Course run{.ranks = ranks, .steps = 6, .columns_per_piece = 3, .steps_per_epoch = per_epoch};
+        const Course run{.ranks = ranks, .steps = 6, .columns_per_chunk = 3, .steps_per_epoch = per_epoch};
         auto late = options(bits);
         late.data_parallel.buffered_async = true;
         const auto now = train(run, options(bits)), behind = train(run, late);
@@ -197,28 +197,29 @@ TEST_P(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
       Collector sink(p);
       strategy->begin_epoch(epoch);
       for (int t = 0; t < 3; ++t) {
-        const Tally seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 100 + t);
+        const StepMetrics seen =
+            step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
         EXPECT_EQ(sink.sums.size(), static_cast<std::size_t>(t));
         EXPECT_EQ(seen.samples, t == 0 ? 0 : 21) << "the first minibatch of an epoch updates nothing";
         EXPECT_EQ(seen.columns, t == 0 ? 0 : 25 + 2 * (t - 1));
         EXPECT_EQ(seen.evaluations.size(), 2u);
       }
-      strategy->settle(sink);
-      const Tally last = strategy->take_pending_tally();
+      strategy->drain(sink);
+      const StepMetrics last = strategy->pending_metrics_and_reset();
       EXPECT_EQ(last.samples, 21);
       EXPECT_EQ(last.columns, 29);
-      EXPECT_EQ(strategy->take_pending_tally().samples, 0);
+      EXPECT_EQ(strategy->pending_metrics_and_reset().samples, 0);
       EXPECT_EQ(sink.columns_of, (std::vector<std::int64_t>{100, 101, 102}));
     }
   });
 }
 
-Tally late_sum(Strategy& strategy, Tally tally) {
-  strategy.finish_late(tally);
-  return tally;
+StepMetrics late_sum(Strategy& strategy, StepMetrics metrics) {
+  strategy.finish_deferred(metrics);
+  return metrics;
 }
 
-TEST_P(DataParallel, TalliesAreSummedInRankOrder) {
+TEST_P(DataParallel, MetricsAreSummedInRankOrder) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters_of(kOdd);
@@ -227,14 +228,14 @@ TEST_P(DataParallel, TalliesAreSummedInRankOrder) {
       strategy->begin_epoch(0);
       Collector sink(p);
       for (int t = 0; t < 3; ++t) {
-        Tally mine = tally(comm.rank(), t);
+        StepMetrics mine = metrics(comm.rank(), t);
         if (comm.rank() == 0 && t > 0) mine.evaluations.clear();  // a rank without samples may know nothing of them
         const bool late = t == 2;                                 // behind the last step
-        const Tally all =
+        const StepMetrics all =
             late ? late_sum(*strategy, mine) : step(*strategy, p, sink, gradient(p, comm.rank(), t), mine, 5);
-        Tally expected;
+        StepMetrics expected;
         for (int r = 0; r < ranks; ++r) {
-          Tally one = tally(r, t);
+          StepMetrics one = metrics(r, t);
           if (r == 0 && t > 0) one.evaluations = {{0, 0}, {0, 0}};
           expected += one;
         }
@@ -267,14 +268,14 @@ TEST_P(DataParallel, CountsTheBytesItSends) {
     strategy->start(p);
     strategy->begin_epoch(0);
     Collector sink(p);
-    strategy->take_stats();
-    for (int t = 0; t < 2; ++t) step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 5);
-    const ExchangeStats stats = strategy->take_stats();
-    // Per step: 6 foreign columns of 16 bytes to their owners, 3 own columns to 2 ranks; the tally, 9 words, to 2
+    strategy->exchange_stats_and_reset();
+    for (int t = 0; t < 2; ++t) step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
+    const ExchangeStats stats = strategy->exchange_stats_and_reset();
+    // Per step: 6 foreign columns of 16 bytes to their owners, 3 own columns to 2 ranks; the metrics, 9 words, to 2
     // ranks.
     EXPECT_EQ(stats.bytes_sent, 2 * (6 * 16 + 3 * 16 * 2 + 9 * 8 * 2));
     EXPECT_EQ(stats.values_sent, 2 * (6 * 64 + 3 * 64 * 2));
-    EXPECT_EQ(strategy->take_stats().bytes_sent, 0);
+    EXPECT_EQ(strategy->exchange_stats_and_reset().bytes_sent, 0);
   });
 }
 
@@ -344,8 +345,8 @@ TEST_P(DataParallel, SumsAloneTellOfGradientsOfNoUse) {
     Collector sink(p);
     auto bad = gradient(p, comm.rank(), 0);
     if (comm.rank() == 1) bad[3] = HUGE_VALF;
-    step(*strategy, p, sink, bad, tally(comm.rank(), 0), 100);
-    step(*strategy, p, sink, gradient(p, comm.rank(), 1), tally(comm.rank(), 1), 101);
+    step(*strategy, p, sink, bad, metrics(comm.rank(), 0), 100);
+    step(*strategy, p, sink, gradient(p, comm.rank(), 1), metrics(comm.rank(), 1), 101);
     EXPECT_FALSE(std::isfinite(sink.sums[0][3]));
     EXPECT_EQ(sink.sums[1], expected[1]);
   });
@@ -370,7 +371,7 @@ TEST_P(DataParallel, ContinuesFromItsArchive) {
           Collector sink(p);
           for (int t = 0; t < 6; ++t) {
             if (t == 3) {
-              strategy->settle(sink);
+              strategy->drain(sink);
               MemoryArchive archive;
               strategy->archive(archive);
               if (stop) {
@@ -381,9 +382,9 @@ TEST_P(DataParallel, ContinuesFromItsArchive) {
                 strategy->begin_epoch(0);
               }
             }
-            step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 100 + t);
+            step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
           }
-          strategy->settle(sink);
+          strategy->drain(sink);
           (stop ? parts : whole)[me] = sink.sums;
         }
       });
@@ -400,7 +401,7 @@ TEST_P(DataParallel, OwnerResidualsAreDisjoint) {
     strategy->start(p);
     strategy->begin_epoch(0);
     Collector sink(p);
-    step(*strategy, p, sink, gradient(p, comm.rank(), 0), tally(comm.rank(), 0), 1);
+    step(*strategy, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
     MemoryArchive archive;
     strategy->archive(archive);
     owner[static_cast<std::size_t>(comm.rank())] = archive.floats.at("owned/dataParallelSGD.ownerResidual");
@@ -424,7 +425,7 @@ TEST_P(DataParallel, ARankThatThrowsEndsTheRun) {
                            Collector sink(p);
                            for (int t = 0; t < 5; ++t) {
                              if (comm.rank() == 1 && t == 2) throw std::runtime_error("criterion is not a number");
-                             step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 1);
+                             step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
                            }
                          }),
                std::runtime_error);
@@ -442,28 +443,28 @@ TEST_P(DataParallel, ARankThatThrowsInTheMiddleOfAStepFreesTheOthers) {
                              strategy->start(p);
                              strategy->begin_epoch(0);
                              Collector sink(p);
-                             step(*strategy, p, sink, gradient(p, comm.rank(), 0), tally(comm.rank(), 0), 1);
+                             step(*strategy, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
                              if (comm.rank() == 1) {
                                strategy->begin_step(1, sink);
                                throw std::runtime_error("no more memory");
                              }
                              for (int t = 0; t < 3; ++t)
-                               step(*strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), 1);
+                               step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
                              FAIL() << "nobody can pass";
                            }),
                  std::runtime_error);
   }
 }
 
-TEST_P(DataParallel, SaysByWhichRoad) {
+TEST_P(DataParallel, SaysByWhichTransport) {
   run_ranks(2, [](Communicator& comm) {
     const bool shared = make_strategy(options(1), comm)->describe().find("through shared memory") != std::string::npos;
-    EXPECT_EQ(shared, road == Route::shared_memory);
+    EXPECT_EQ(shared, transport == Transport::shared_memory);
   });
   auto o = options(1);
   o.put_on_device();
   run_ranks(2, [&](Communicator& comm) {
-    if (road == Route::shared_memory)
+    if (transport == Transport::shared_memory)
       EXPECT_THROW(make_strategy(o, comm), ConfigError);
     else
       EXPECT_NE(make_strategy(o, comm), nullptr);
@@ -486,7 +487,7 @@ TEST(ParallelTrain, TakesSharedMemoryOfItselfWhereItCan) {
 }
 
 TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
-  road = Route::automatic;
+  transport = Transport::automatic;
   run_ranks(2, [](Communicator& comm) {
     auto o = options(32);
     o.start_epoch = 3;
@@ -499,7 +500,7 @@ TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
       strategy->begin_epoch(epoch);
       Collector sink(p);
       const auto mine = gradient(p, comm.rank(), epoch, true), other = gradient(p, 1 - comm.rank(), epoch, true);
-      const Tally seen = step(*strategy, p, sink, mine, tally(comm.rank(), epoch), 7);
+      const StepMetrics seen = step(*strategy, p, sink, mine, metrics(comm.rank(), epoch), 7);
       EXPECT_EQ(seen.samples, epoch < 2 ? 10 + comm.rank() : 21);
       ASSERT_EQ(sink.sums.size(), 1u);
       for (std::size_t i = 0; i < mine.size(); ++i)
@@ -516,7 +517,7 @@ TEST(ParallelTrain, NoneExchangesNothing) {
     strategy->begin_epoch(0);
     Collector sink(p);
     const auto mine = gradient(p, comm.rank(), 0);
-    step(*strategy, p, sink, mine, tally(comm.rank(), 0), 9);
+    step(*strategy, p, sink, mine, metrics(comm.rank(), 0), 9);
     EXPECT_EQ(sink.sums.at(0), mine);
     EXPECT_EQ(sink.columns_of.at(0), 9);
     EXPECT_FALSE(strategy->shares_data(0));

@@ -34,13 +34,13 @@ EasgdOptions asynchronous(double rate, std::int64_t period = 1, Bits bits = Bits
   return o;
 }
 
-class Descent : public GlobalSink {
+class Descent : public ReducedGradientSink {
  public:
   Descent(Parameters& p, float rate) : p_(p), rate_(rate) {}
-  void global_ready(std::size_t piece, std::int64_t) override {
-    const std::size_t at = p_.offset(p_.pieces[piece]);
-    p_.weights.memory().finish();
-    for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
+  void on_reduced(std::size_t chunk, std::int64_t) override {
+    const std::size_t at = p_.offset(p_.chunks[chunk]);
+    p_.weights.memory().synchronize();
+    for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= rate_ * p_.gradients.data()[i];
   }
 
@@ -50,26 +50,26 @@ class Descent : public GlobalSink {
 };
 
 Weights weights_of(const Parameters& p) {
-  p.weights.memory().finish();
+  p.weights.memory().synchronize();
   return {p.weights.data(), p.weights.data() + p.size()};
 }
 
 void start_at(Parameters& p, int seed) {
   const auto values = gradient(p, seed, 99);
-  p.weights.memory().finish();
+  p.weights.memory().synchronize();
   std::copy(values.begin(), values.end(), p.weights.data());
 }
 
 // One rank's part in a run. A rate of 0 leaves the weights to the exchange alone.
 struct Rank {
   Rank(const EasgdOptions& o, Communicator& comm, float rate = 0.125f)
-      : comm(comm), p(parameters_of(kShapes, 3)), strategy(make_easgd(o, 0, Route::stripes, comm)), sink(p, rate) {
+      : comm(comm), p(parameters_of(kShapes, 3)), strategy(make_easgd(o, 0, Transport::messages, comm)), sink(p, rate) {
     start_at(p, 7);
     strategy->start(p);
     strategy->begin_epoch(0);
   }
   void step(int number) {
-    training::step(*strategy, p, sink, gradient(p, comm.rank(), number), tally(comm.rank(), number), 10);
+    training::step(*strategy, p, sink, gradient(p, comm.rank(), number), metrics(comm.rank(), number), 10);
     strategy->exchange_weights(10);
   }
   void steps(int first, int end) {
@@ -96,7 +96,7 @@ TEST(AsynchronousEasgd, OneWorkerIsTheSynchronousForm) {
       Rank a(together, comm), b(asynchronous(0.3, period), comm);
       for (Rank* r : {&a, &b}) {
         r->steps(0, 8);
-        r->strategy->settle(r->sink);
+        r->strategy->drain(r->sink);
       }
       EXPECT_EQ(weights_of(a.p), weights_of(b.p));
       EXPECT_EQ(a.centre(), b.centre());
@@ -116,7 +116,7 @@ TEST(AsynchronousEasgd, ExchangesAtTheEndOfAnEpoch) {
       for (Rank* r : {&a, &b})
         for (const int first : {0, 4}) {
           r->steps(first, first + 4);
-          r->strategy->settle(r->sink);
+          r->strategy->drain(r->sink);
           r->strategy->end_epoch(r->sink);
           r->strategy->begin_epoch(1);
         }
@@ -155,7 +155,7 @@ TEST(AsynchronousEasgd, InTurnsIsItsFormula) {
             if (r == comm.rank()) rank.step(s);
             comm.barrier();
           }
-        rank.strategy->settle(rank.sink);
+        rank.strategy->drain(rank.sink);
         EXPECT_EQ(rank.centre(), centre);
         const bool works = comm.rank() < workers;
         EXPECT_EQ(weights_of(rank.p), works ? x[static_cast<std::size_t>(comm.rank())] : centre) << comm.rank();
@@ -174,7 +174,7 @@ TEST(AsynchronousEasgd, MovingRate0LeavesRanksAlone) {
         const auto g = gradient(rank.p, comm.rank(), s);
         for (std::size_t i = 0; i < alone.size(); ++i) alone[i] -= 0.125f * g[i];
       }
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), alone);
       EXPECT_EQ(rank.centre(), start);
     });
@@ -201,7 +201,7 @@ TEST(AsynchronousEasgd, PullsToOnePlaceInAnyOrderAndBits) {
         rank.step(s);
         comm.barrier();  // in any order, but nobody is done before others begin
       }
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       const Weights centre = rank.centre(), mine = weights_of(rank.p);
       if (comm.rank() == 0) add(after, centre);
       add(after, mine);
@@ -222,9 +222,9 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
     run_ranks(1, [&](Communicator& comm) {
       Rank rank(asynchronous(0.3, period), comm);
       rank.steps(0, 5);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       rank.steps(5, 10);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       through = weights_of(rank.p), through_centre = rank.centre();
     });
     run_ranks(1, [&](Communicator& comm) {
@@ -233,7 +233,7 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
       {
         Rank rank(asynchronous(0.3, period), comm);
         rank.steps(0, 5);
-        rank.strategy->settle(rank.sink);
+        rank.strategy->drain(rank.sink);
         rank.strategy->show_common_weights();
         model = weights_of(rank.p);
         rank.strategy->archive_common(file);
@@ -248,79 +248,79 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
       rank.strategy->archive(file);
       rank.strategy->begin_epoch(1);
       rank.steps(5, 10);
-      rank.strategy->settle(rank.sink);
+      rank.strategy->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), through);
       EXPECT_EQ(rank.centre(), through_centre);
     });
   }
 }
 
-// Every number once, whoever is held up: rank 0 stops with its first lot until the others have had all the rest.
+// Every number once, whoever is held up: rank 0 stops with its first unit until the others have had all the rest.
 TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
-  constexpr int ranks = 3, lots = 60;
+  constexpr int ranks = 3, units = 60;
   std::promise<void> first_taken, others_done;
   const auto begun = first_taken.get_future().share(), released = others_done.get_future().share();
-  std::atomic<int> left = ranks - 1, dealt = 0;
+  std::atomic<int> left = ranks - 1, handed_out = 0;
   std::mutex mutex;
   std::set<std::int64_t> numbers;
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(asynchronous(0.2), comm);
-    LotDealer* dealer = rank.strategy->dealer();
-    ASSERT_NE(dealer, nullptr);
-    for (int stretch = 0; stretch < 2; ++stretch) {
-      dealer->begin_stretch();
+    WorkQueue* queue = rank.strategy->work_queue();
+    ASSERT_NE(queue, nullptr);
+    for (int range = 0; range < 2; ++range) {
+      queue->start_range();
       int step = 0;
-      if (stretch == 0 && comm.rank() > 0) begun.wait();
-      for (std::int64_t lot = dealer->next(); lot < lots; lot = dealer->next()) {
+      if (range == 0 && comm.rank() > 0) begun.wait();
+      for (std::int64_t unit = queue->next(); unit < units; unit = queue->next()) {
         {
           const std::lock_guard lock(mutex);
-          EXPECT_TRUE(numbers.insert(stretch * lots + lot).second) << lot;
+          EXPECT_TRUE(numbers.insert(range * units + unit).second) << unit;
         }
-        ++dealt;
-        if (stretch == 0 && comm.rank() == 0 && step == 0) {
+        ++handed_out;
+        if (range == 0 && comm.rank() == 0 && step == 0) {
           first_taken.set_value();
           released.wait();
-          EXPECT_EQ(dealt, lots) << "this one and all that others have worked on";
+          EXPECT_EQ(handed_out, units) << "this one and all that others have worked on";
         }
         rank.step(step++);
       }
-      if (stretch == 0 && comm.rank() > 0 && --left == 0) others_done.set_value();
-      rank.strategy->settle(rank.sink);
+      if (range == 0 && comm.rank() > 0 && --left == 0) others_done.set_value();
+      rank.strategy->drain(rank.sink);
     }
   });
-  EXPECT_EQ(numbers.size(), 2U * lots);
+  EXPECT_EQ(numbers.size(), 2U * units);
 }
 
 // Ranks that had no step know no evaluations.
-TEST(AsynchronousEasgd, TalliesOfAllAreAddedUp) {
+TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Rank rank(asynchronous(0.2), comm);
       if (comm.rank() != 1) rank.steps(0, 2 + comm.rank());
-      Tally mine, all;
+      StepMetrics mine, all;
       for (int r = 0; r < ranks; ++r)
-        for (int s = 0; r != 1 && s < 2 + r; ++s) (r == comm.rank() ? mine : all) += tally(r, s);
-      rank.strategy->settle(rank.sink);
-      const Tally others = rank.strategy->take_tally_of_others();
+        for (int s = 0; r != 1 && s < 2 + r; ++s) (r == comm.rank() ? mine : all) += metrics(r, s);
+      rank.strategy->drain(rank.sink);
+      const StepMetrics others = rank.strategy->metrics_of_others_and_reset();
       EXPECT_EQ(others.samples, all.samples);
       EXPECT_EQ(others.columns, all.columns);
       EXPECT_NEAR(others.criterion, all.criterion, 1e-12);
       ASSERT_EQ(others.evaluations.size() > 0, all.samples > 0);
       for (std::size_t i = 0; i < all.evaluations.size(); ++i)
         EXPECT_NEAR(others.evaluations[i].sum, all.evaluations[i].sum, 1e-12);
-      rank.strategy->settle(rank.sink);
-      EXPECT_EQ(rank.strategy->take_tally_of_others().samples, 0);
+      rank.strategy->drain(rank.sink);
+      EXPECT_EQ(rank.strategy->metrics_of_others_and_reset().samples, 0);
     });
 }
 
 TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {
   run_ranks(3, [&](Communicator& comm) {
-    const auto strategy = make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Route::stripes, comm);
+    const auto strategy = make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Transport::messages, comm);
     const auto share = strategy->share(comm.rank(), comm.size());
     EXPECT_EQ(share.ranks, 2);
     EXPECT_EQ(share.rank, comm.rank() < 2 ? comm.rank() : -1);
     EXPECT_NE(strategy->describe().find("moving rate 0.45"), std::string::npos) << strategy->describe();
-    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), 0, Route::stripes, comm), ConfigError);
+    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), 0, Transport::messages, comm), ConfigError);
   });
 }
 

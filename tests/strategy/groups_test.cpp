@@ -45,16 +45,16 @@ std::string errors_of(const std::string& text) {
 }
 
 // Plain descent in eighths.
-class Descent : public GlobalSink {
+class Descent : public ReducedGradientSink {
  public:
   explicit Descent(Parameters& p) : p_(p) {}
-  void global_ready(std::size_t piece, std::int64_t columns) override {
-    EXPECT_EQ(piece, next_) << "pieces come in the order of announcement";
-    next_ = (piece + 1) % p_.pieces.size();
-    columns_of_updates += piece == 0 ? columns : 0;
-    p_.weights.memory().finish();
-    const std::size_t at = p_.offset(p_.pieces[piece]);
-    for (std::size_t i = at; i < at + p_.count(p_.pieces[piece]); ++i)
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
+    EXPECT_EQ(chunk, next_) << "chunks come in the order of announcement";
+    next_ = (chunk + 1) % p_.chunks.size();
+    columns_of_updates += chunk == 0 ? columns : 0;
+    p_.weights.memory().synchronize();
+    const std::size_t at = p_.offset(p_.chunks[chunk]);
+    for (std::size_t i = at; i < at + p_.count(p_.chunks[chunk]); ++i)
       p_.weights.data()[i] -= 0.125f * p_.gradients.data()[i];
   }
   void reset_momentum() override { ++resets; }
@@ -100,7 +100,7 @@ struct Saved {
 };
 
 void save(Saved& saved, Strategy& s, Parameters& p, Descent& sink, Communicator& comm, std::vector<float>& weights) {
-  s.settle(sink);
+  s.drain(sink);
   s.show_common_weights();
   if (comm.rank() == 0) s.archive_common(saved.common);
   s.archive(saved.own[static_cast<std::size_t>(comm.rank())]);
@@ -134,18 +134,18 @@ void one_step(const Course& run, Strategy& s, Parameters& p, Descent& sink, int 
     const auto more = gradient(p, part, t, run.whole_numbers);
     for (std::size_t i = 0; i < g.size(); ++i) g[i] += share_of(part, t).samples > 0 ? more[i] : 0;
   }
-  Tally tally;
-  tally.samples = mine.samples, tally.columns = mine.columns;
-  tally.criterion = static_cast<double>(mine.samples * (t + 1)),
-  tally.criterion_count = static_cast<double>(mine.samples);
-  tally = step(s, p, sink, g, tally, s.step_columns(mine.samples, mine.columns, all_columns));
-  left.samples += tally.samples, left.criterion += tally.criterion;
+  StepMetrics metrics;
+  metrics.samples = mine.samples, metrics.columns = mine.columns;
+  metrics.criterion = static_cast<double>(mine.samples * (t + 1)),
+  metrics.criterion_count = static_cast<double>(mine.samples);
+  metrics = step(s, p, sink, g, metrics, s.step_columns(mine.samples, mine.columns, all_columns));
+  left.samples += metrics.samples, left.criterion += metrics.criterion;
   s.exchange_weights(all);
 }
 
-void settle(Strategy& s, Descent& sink, Left& left) {
-  s.settle(sink);
-  for (const Tally& t : {s.take_pending_tally(), s.take_tally_of_others()})
+void drain(Strategy& s, Descent& sink, Left& left) {
+  s.drain(sink);
+  for (const StepMetrics& t : {s.pending_metrics_and_reset(), s.metrics_of_others_and_reset()})
     left.samples += t.samples, left.criterion += t.criterion;
 }
 
@@ -157,7 +157,7 @@ std::vector<Left> train(const Course& run, const std::string& text) {
   run_ranks(run.ranks, [&](Communicator& comm) {
     Left left;
     Parameters p = parameters_of(kShapes, 3);
-    p.touched.resize(p.slices.size());
+    p.sparse_rows.resize(p.slices.size());
     const auto start = gradient(p, 77, 0, true);
     std::copy(start.begin(), start.end(), p.weights.data());
     const auto optimizer = make_optimizer(OptimizerOptions());
@@ -177,16 +177,16 @@ std::vector<Left> train(const Course& run, const std::string& text) {
         one_step(run, *s, p, sink, comm.rank(), t, left);
         if (t != run.save_at) continue;
         std::vector<float> weights;
-        settle(*s, sink, left);
+        drain(*s, sink, left);
         save(saved, *s, p, sink, comm, weights);
         s = make();
         load(saved, *s, p, comm, weights);
         s->begin_epoch(e);
       }
-      settle(*s, sink, left);
+      drain(*s, sink, left);
       s->end_epoch(sink);
     }
-    p.weights.memory().finish();
+    p.weights.memory().synchronize();
     left.own.assign(p.weights.data(), p.weights.data() + p.size());
     s->show_common_weights();
     left.shown.assign(p.weights.data(), p.weights.data() + p.size());
@@ -237,10 +237,10 @@ TEST(Groups, EveryLevelMayTakeSharedMemory) {
     for (const Grouping& g : groupings()) {
       const auto by = [&](const std::string& between, const std::string& within) {
         return train({.ranks = g.ranks},
-                     "groups=" + g.key + ";route=" + between + ";" + text + "route=" + within + "]");
+                     "groups=" + g.key + ";transport=" + between + ";" + text + "transport=" + within + "]");
       };
-      const auto plain = by("stripes", "stripes");
-      for (const char* between : {"stripes", "sharedMemory"}) {
+      const auto plain = by("messages", "messages");
+      for (const char* between : {"messages", "sharedMemory"}) {
         SCOPED_TRACE(testing::Message() << text << ", " << g.key << " on " << g.ranks << ", between by " << between);
         const auto shared = by(between, "sharedMemory");
         for (std::size_t r = 0; r < plain.size(); ++r) expect_equal(shared[r], plain[r], static_cast<int>(r));
@@ -333,7 +333,7 @@ TEST(Groups, OneGroupIsOneWorkerOfAMethodThatExchangesWeights) {
        {"parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=40;blockMomentumPerSync=0.5]",
         "parallelizationMethod=EASGD;EASGD=[period=3]", "parallelizationMethod=ModelAveragingSGD",
         "parallelizationMethod=ASGD;ASGD=[policy=sync;push=gradients]",
-        "parallelizationMethod=EASGD;EASGD=[policy=async;dealing=static;period=2]"}) {
+        "parallelizationMethod=EASGD;EASGD=[policy=async;division=static;period=2]"}) {
     SCOPED_TRACE(method);
     const auto expected = train({.ranks = 1, .parts = {{0, 1, 2}}}, method);
     const auto is = train({.ranks = 3}, method + ";groups=size:4;" + kInFull);
@@ -640,7 +640,7 @@ TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
       run_ranks(4, [&](Communicator& comm) {
         const auto me = static_cast<std::size_t>(comm.rank());
         Parameters p = parameters_of(kShapes, 3);
-        p.touched.resize(p.slices.size());
+        p.sparse_rows.resize(p.slices.size());
         const auto optimizer = make_optimizer(OptimizerOptions());
         optimizer->bind(p);
         auto s = make_strategy(o, comm);
@@ -654,21 +654,21 @@ TEST(GroupsAtServers, AHeldGroupHoldsNobody) {
           one_step({}, *s, p, sink, comm.rank(), t, unused);
         }
         if (comm.rank() / 2 != held / 2 && --left == 0) others_done.set_value();
-        settle(*s, sink, unused);
+        drain(*s, sink, unused);
         s->end_epoch(sink);
       });
       EXPECT_EQ(made, (std::array<int, 4>{steps, steps, steps, steps}));
     }
 }
 
-// Lots go to whole groups; one that is held up takes no more of them, and each has one taker.
-TEST(GroupsAtServers, DealLotsToGroups) {
+// Units go to whole groups; one that is held up takes no more of them, and each has one taker.
+TEST(GroupsAtServers, HandOutUnitsToGroups) {
   for (const std::string method :
        {"parallelizationMethod=ASGD;ASGD=[syncPeriod=5]", "parallelizationMethod=ASGD;ASGD=[policy=mixed;softSync=1]",
         "parallelizationMethod=EASGD;EASGD=[policy=async]"})
     for (const Grouping& g : groupings()) {
       SCOPED_TRACE(method + ", " + g.key + " of " + std::to_string(g.ranks));
-      constexpr std::int64_t lots = 60;
+      constexpr std::int64_t units = 60;
       std::vector<std::vector<std::int64_t>> taken(static_cast<std::size_t>(g.ranks));
       std::promise<void> others_done;
       const auto released = others_done.get_future().share();
@@ -680,47 +680,47 @@ TEST(GroupsAtServers, DealLotsToGroups) {
         s->start(p);
         Descent sink(p);
         s->begin_epoch(0);
-        ASSERT_NE(s->dealer(), nullptr);
+        ASSERT_NE(s->work_queue(), nullptr);
         const auto group = std::find_if(g.groups.begin(), g.groups.end(), [&](const auto& members) {
           return std::find(members.begin(), members.end(), comm.rank()) != members.end();
         });
-        const Strategy::Share share = s->share_of_lots(comm.rank(), comm.size());
+        const Strategy::Share share = s->share_of_units(comm.rank(), comm.size());
         EXPECT_EQ(share.ranks, static_cast<int>(g.groups.size()));
         EXPECT_EQ(share.parts, static_cast<int>(group->size()));
         EXPECT_EQ((*group)[static_cast<std::size_t>(share.part)], comm.rank());
         auto& mine = taken[static_cast<std::size_t>(comm.rank())];
-        for (const int stretch : {0, 1}) {
-          s->dealer()->begin_stretch();
+        for (const int range : {0, 1}) {
+          s->work_queue()->start_range();
           const std::size_t before = mine.size();
-          for (std::int64_t lot = s->dealer()->next(); lot < lots; lot = s->dealer()->next()) {
-            mine.push_back(stretch * lots + lot);
-            if (stretch == 1 && comm.rank() == held[0] && mine.size() == before + 1) released.wait();
+          for (std::int64_t unit = s->work_queue()->next(); unit < units; unit = s->work_queue()->next()) {
+            mine.push_back(range * units + unit);
+            if (range == 1 && comm.rank() == held[0] && mine.size() == before + 1) released.wait();
           }
-          if (stretch == 1 && share.part == 0 && comm.rank() != held[0] && --left == 0) others_done.set_value();
-          s->settle(sink);
+          if (range == 1 && share.part == 0 && comm.rank() != held[0] && --left == 0) others_done.set_value();
+          s->drain(sink);
         }
       });
       std::map<std::int64_t, int> times;
       for (const auto& members : g.groups) {
         const auto& first = taken[static_cast<std::size_t>(members[0])];
         for (const int r : members) EXPECT_EQ(taken[static_cast<std::size_t>(r)], first) << r;
-        for (const std::int64_t lot : first) ++times[lot];
+        for (const std::int64_t unit : first) ++times[unit];
       }
-      EXPECT_EQ(times.size(), 2 * lots);
-      for (const auto& [lot, n] : times) EXPECT_EQ(n, 1) << lot;
+      EXPECT_EQ(times.size(), 2 * units);
+      for (const auto& [unit, n] : times) EXPECT_EQ(n, 1) << unit;
       const auto& slow = taken[static_cast<std::size_t>(held[0])];
-      EXPECT_LE(std::count_if(slow.begin(), slow.end(), [](std::int64_t lot) { return lot >= lots; }), 1);
+      EXPECT_LE(std::count_if(slow.begin(), slow.end(), [](std::int64_t unit) { return unit >= units; }), 1);
     }
 }
 
 TEST(GroupsAtServers, ThatWaitForEachOtherShareTheirData) {
   for (const std::string method : {"parallelizationMethod=ASGD;ASGD=[policy=sync]",
-                                   "parallelizationMethod=EASGD;EASGD=[policy=async;dealing=static]"})
+                                   "parallelizationMethod=EASGD;EASGD=[policy=async;division=static]"})
     run_ranks(3, [&](Communicator& comm) {
       Parameters p = parameters_of(kShapes, 3);
       const auto s = make_strategy(options(method + ";groups=n:2"), comm);
       s->start(p);
-      EXPECT_EQ(s->dealer(), nullptr);
+      EXPECT_EQ(s->work_queue(), nullptr);
       EXPECT_EQ(s->share(comm.rank(), 3).rank, comm.rank());
       EXPECT_EQ(s->share(comm.rank(), 3).ranks, 3);
     });
@@ -779,20 +779,20 @@ TEST(Groups, TellTheBytesOfEachLevel) {
       SCOPED_TRACE(method + (grouped ? ", grouped" : ""));
       run_ranks(3, [&](Communicator& comm) {
         Parameters p = parameters_of(kShapes, 3);
-        p.touched.resize(p.slices.size());
+        p.sparse_rows.resize(p.slices.size());
         const auto s = make_strategy(options(method + (grouped ? ";groups=n:2" : "")), comm);
         s->start(p);
         Descent sink(p);
         s->begin_epoch(0);
         Left unused;
         one_step({.ranks = 3}, *s, p, sink, comm.rank(), 0, unused);
-        settle(*s, sink, unused);
-        const ExchangeStats stats = s->take_stats();
+        drain(*s, sink, unused);
+        const ExchangeStats stats = s->exchange_stats_and_reset();
         EXPECT_EQ(stats.groups, grouped);
         EXPECT_GT(stats.bytes_sent, 0);
         EXPECT_EQ(stats.bytes_between > 0, grouped && comm.rank() != 1);
         EXPECT_EQ(stats.bytes_between == stats.bytes_sent, grouped && comm.rank() == 2);
-        EXPECT_EQ(s->take_stats().bytes_sent, 0);
+        EXPECT_EQ(s->exchange_stats_and_reset().bytes_sent, 0);
       });
     }
 }

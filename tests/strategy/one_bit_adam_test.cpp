@@ -33,18 +33,18 @@ std::vector<float> gradient_at(const Parameters& p, int rank, int step, int warm
 }
 
 // As the step loop's: feeds an optimizer, updates nothing where the rate is 0.
-class Feed : public GlobalSink {
+class Feed : public ReducedGradientSink {
  public:
   Feed(Optimizer& optimizer, double rate) : optimizer_(optimizer), rate_(rate) {}
-  void global_ready(std::size_t piece, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (rate_ == 0) return;
     begin(columns);
-    optimizer_.update(piece);
+    optimizer_.update(chunk);
   }
   Summed summed(std::int64_t) const override { return rate_ == 0 ? Summed::nothing : optimizer_.summed(); }
-  void contribute(std::size_t piece, std::int64_t columns, int ranks) override {
+  void contribute(std::size_t chunk, std::int64_t columns, int ranks) override {
     begin(columns);
-    optimizer_.contribute(piece, ranks);
+    optimizer_.contribute(chunk, ranks);
   }
   const float* mask() const override { return optimizer_.mask(); }
 
@@ -61,7 +61,7 @@ struct Course {
   int ranks = 3, bits = 1, warm_steps = 3, steps = 8;
   UpdateRule rule = UpdateRule::one_bit_adam;
   ParallelMethod method = ParallelMethod::data_parallel;
-  std::size_t columns_per_piece = 3;
+  std::size_t columns_per_chunk = 3;
   double l2 = 0;
   int stop = -1;     // saved, and gone on with by new objects, before this step
   int resting = -1;  // a step with rate 0
@@ -132,7 +132,7 @@ std::vector<std::vector<Seen>> train(const Course& run) {
   std::vector<std::vector<Seen>> all(static_cast<std::size_t>(run.steps),
                                      std::vector<Seen>(static_cast<std::size_t>(run.ranks)));
   run_ranks(run.ranks, [&](Communicator& comm) {
-    Parameters p = parameters_of(kShapes, run.columns_per_piece);
+    Parameters p = parameters_of(kShapes, run.columns_per_chunk);
     const auto initial = gradient(p, 77, 0);
     std::copy(initial.begin(), initial.end(), p.weights.data());
     auto player = std::make_unique<Player>(run, comm, p);
@@ -147,7 +147,7 @@ std::vector<std::vector<Seen>> train(const Course& run) {
         player->strategy->begin_epoch(0);
       }
       Feed sink(*player->optimizer, t == run.resting ? 0 : kRate);
-      step(*player->strategy, p, sink, gradient_of(run, p, comm.rank(), t), tally(comm.rank(), t), kColumns);
+      step(*player->strategy, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
       all[static_cast<std::size_t>(t)][static_cast<std::size_t>(comm.rank())] = look(*player, p);
     }
   });
@@ -320,8 +320,8 @@ TEST(OneBitAdam, BetweenGroupsIsThatOfAsManyRanksAsGroups) {
       }
 }
 
-TEST(OneBitAdam, NumbersDoNotDependOnPieces) {
-  const auto a = train({.columns_per_piece = 1000}), b = train({.columns_per_piece = 2});
+TEST(OneBitAdam, NumbersDoNotDependOnChunks) {
+  const auto a = train({.columns_per_chunk = 1000}), b = train({.columns_per_chunk = 2});
   EXPECT_EQ(last_weights(a), last_weights(b));
 }
 
@@ -333,8 +333,8 @@ TEST(OneBitAdam, SendsGradientsInFullAndMomentumInBits) {
     std::int64_t bytes[2];
     for (int t = 0; t < 2; ++t) {
       Feed sink(*player.optimizer, kRate);
-      step(*player.strategy, p, sink, gradient(p, comm.rank(), t), tally(comm.rank(), t), kColumns);
-      bytes[t] = player.strategy->take_stats().bytes_sent;
+      step(*player.strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
+      bytes[t] = player.strategy->exchange_stats_and_reset().bytes_sent;
     }
     EXPECT_GE(bytes[0], 256 * 40 * 4);
     EXPECT_LE(bytes[1], 256 * 40 / 8 + 40 * 8 + 200);

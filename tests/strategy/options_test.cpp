@@ -75,35 +75,35 @@ TEST(ParallelTrainOptions, LongSumsOfGradientsNeedMoreThanOneBit) {
     EXPECT_EQ(servers(keys), "") << keys;
 }
 
-TEST(ParallelTrainOptions, EveryLevelHasItsRoad) {
-  EXPECT_EQ(read("parallelizationMethod=EASGD").options.route, Route::automatic);
-  EXPECT_EQ(read("parallelizationMethod=EASGD;route=stripes").options.route, Route::stripes);
+TEST(ParallelTrainOptions, EveryLevelHasItsTransport) {
+  EXPECT_EQ(read("parallelizationMethod=EASGD").options.transport, Transport::automatic);
+  EXPECT_EQ(read("parallelizationMethod=EASGD;transport=messages").options.transport, Transport::messages);
   const Result levels =
-      read("parallelizationMethod=ASGD;groups=n:2;insideGroups=[parallelizationMethod=ASA;route=sharedMemory]");
+      read("parallelizationMethod=ASGD;groups=n:2;insideGroups=[parallelizationMethod=ASA;transport=sharedMemory]");
   EXPECT_EQ(levels.errors, "");
-  EXPECT_EQ(levels.options.route, Route::automatic);
-  EXPECT_EQ(levels.options.inside().route, Route::shared_memory);
-  EXPECT_THAT(read("parallelizationMethod=ASA;route=road").errors, HasSubstr("sharedMemory"));
+  EXPECT_EQ(levels.options.transport, Transport::automatic);
+  EXPECT_EQ(levels.options.inside().transport, Transport::shared_memory);
+  EXPECT_THAT(read("parallelizationMethod=ASA;transport=transport").errors, HasSubstr("sharedMemory"));
 }
 
 TEST(ParallelTrainOptions, NcclSums32Bits) {
-  EXPECT_EQ(read("parallelizationMethod=ASA;route=nccl").options.route, Route::nccl);
+  EXPECT_EQ(read("parallelizationMethod=ASA;transport=nccl").options.transport, Transport::nccl);
   for (const char* bits : {"32", "32:1", "1:32"})
-    EXPECT_EQ(
-        read(fmt::format("parallelizationMethod=DataParallelSGD;route=nccl;DataParallelSGD=[gradientBits={}]", bits))
-            .errors,
-        "");
+    EXPECT_EQ(read(fmt::format("parallelizationMethod=DataParallelSGD;transport=nccl;DataParallelSGD=[gradientBits={}]",
+                               bits))
+                  .errors,
+              "");
   for (const char* method : {"DataParallelSGD;DataParallelSGD=[gradientBits=1]", "ASA;ASA=[exchangeBits=16]",
                              "EASGD;EASGD=[exchangeBits=8]", "ModelAveragingSGD;ModelAveragingSGD=[exchangeBits=1]",
                              "BlockMomentumSGD;BlockMomentumSGD=[blockSize=1;exchangeBits=bf16]"})
-    EXPECT_THAT(read(fmt::format("route=nccl;parallelizationMethod={}", method)).errors,
+    EXPECT_THAT(read(fmt::format("transport=nccl;parallelizationMethod={}", method)).errors,
                 HasSubstr("NCCL sums 32 bits"));
   for (const char* without : {"ASGD", "EASGD;EASGD=[policy=async]", "ASA;ASA=[allReduce=library]"})
-    for (const char* route : {"stripes", "sharedMemory"})
-      EXPECT_THAT(read(fmt::format("route={};parallelizationMethod={}", route, without)).errors,
-                  HasSubstr("there is no road to choose"));
-  EXPECT_EQ(read("route=auto;parallelizationMethod=ASGD").errors, "");
-  EXPECT_EQ(read("route=sharedMemory").errors, "") << "a method may be switched off from the command line";
+    for (const char* transport : {"messages", "sharedMemory"})
+      EXPECT_THAT(read(fmt::format("transport={};parallelizationMethod={}", transport, without)).errors,
+                  HasSubstr("there is no transport to choose"));
+  EXPECT_EQ(read("transport=auto;parallelizationMethod=ASGD").errors, "");
+  EXPECT_EQ(read("transport=sharedMemory").errors, "") << "a method may be switched off from the command line";
 }
 
 TEST(ParallelTrainOptions, GradientsTakeTheBitsOfAnyExchange) {
@@ -326,13 +326,13 @@ TEST(ParallelTrainOptions, EveryMethodHasItsLine) {
 
 TEST(ParallelTrainOptions, EasgdThatWaitsForNobody) {
   const std::string method = "parallelizationMethod=EASGD\n";
-  const Result r = read(method + "EASGD=[policy=async;servers=2;dealing=static;exchangeBits=1]");
+  const Result r = read(method + "EASGD=[policy=async;servers=2;division=static;exchangeBits=1]");
   EXPECT_EQ(r.errors, "");
   EXPECT_EQ(r.options.easgd.policy, EasgdOptions::Policy::async);
   EXPECT_EQ(r.options.easgd.servers, 2);
-  EXPECT_EQ(r.options.easgd.dealing, EasgdOptions::Dealing::shares);
+  EXPECT_EQ(r.options.easgd.division, EasgdOptions::Division::shares);
   EXPECT_THAT(read(method + "EASGD=[servers=1]").errors, HasSubstr("servers needs policy = async"));
-  EXPECT_THAT(read(method + "EASGD=[dealing=static]").errors, HasSubstr("dealing needs policy = async"));
+  EXPECT_THAT(read(method + "EASGD=[division=static]").errors, HasSubstr("division needs policy = async"));
   EXPECT_THAT(read(method + "EASGD=[policy=async;servers=-1]").errors, HasSubstr("cannot be negative"));
 }
 

@@ -45,15 +45,15 @@ ParallelTrainOptions method(ParallelMethod m) {
 }
 
 // Feeds the run's optimizer, as the step loop does.
-class Sink : public GlobalSink {
+class Sink : public ReducedGradientSink {
  public:
   explicit Sink(Optimizer& optimizer) : optimizer_(optimizer) {}
   void next_step() { begun_ = false; }
-  void global_ready(std::size_t piece, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
     if (!std::exchange(begun_, true))
       optimizer_.begin_step({rates().learning_rate, rates().momentum_per_sample, columns});
-    optimizer_.update(piece);
+    optimizer_.update(chunk);
   }
   StepRates rates() const override { return {0.125, 0.9375}; }
 
@@ -88,7 +88,7 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
   std::mutex mutex;
   run_ranks(run.ranks, [&](Communicator& comm) {
     Parameters p = parameters_of(run.shapes);
-    p.touched.resize(p.slices.size());
+    p.sparse_rows.resize(p.slices.size());
     const auto start = gradient(p, 77, 0, true);
     std::copy(start.begin(), start.end(), p.weights.data());
     const auto optimizer = make_optimizer(run.optimizer);
@@ -108,17 +108,17 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
         if (!strategy->joins_step(mine)) continue;
         if (run.slow_rank == comm.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
         sink.next_step();
-        Tally tally;
-        tally.samples = mine;
+        StepMetrics metrics;
+        metrics.samples = mine;
         std::vector<float> g(p.size());
         if (mine > 0) g = gradient(p, share.rank, t, run.whole_numbers);
-        used += step(*strategy, p, sink, g, tally, strategy->steps_alone() ? mine : all).samples;
+        used += step(*strategy, p, sink, g, metrics, strategy->steps_alone() ? mine : all).samples;
         strategy->exchange_weights(all);
       }
       sink.next_step();
-      strategy->settle(sink);
-      others += strategy->take_tally_of_others().samples;
-      dropped += strategy->take_dropped_samples();
+      strategy->drain(sink);
+      others += strategy->metrics_of_others_and_reset().samples;
+      dropped += strategy->dropped_samples_and_reset();
       strategy->end_epoch(sink);
     }
     strategy->show_common_weights();
@@ -126,9 +126,9 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
     strategy->archive(state);
     const std::lock_guard lock(mutex);
     const auto at = static_cast<std::size_t>(comm.rank());
-    p.weights.memory().finish();
+    p.weights.memory().synchronize();
     out.weights[at].assign(p.weights.data(), p.weights.data() + p.size());
-    if (const auto r = state.floats.find(owed_name("DataParallelASGD.residual")); r != state.floats.end())
+    if (const auto r = state.floats.find(sum_on_reshard_name("DataParallelASGD.residual")); r != state.floats.end())
       out.residuals[at] = r->second;
     if (comm.rank() == 0) out.used = used + others, out.dropped = dropped;
   });
@@ -225,7 +225,7 @@ TEST(ParameterServer, nothing_is_lost_in_any_order) {
   }
 }
 
-TEST(ParameterServer, what_rounding_leaves_out_is_in_the_residuals) {
+TEST(ParameterServer, quantisation_errors_are_in_the_residuals) {
   OptimizerOptions plain;
   plain.momentum = false;
   for (const bool pipeline : {false, true})
@@ -279,9 +279,9 @@ TEST(ShardPlans, hold_every_column_once_and_weigh_about_the_same) {
     for (const bool whole : {false, true}) {
       std::vector<int> seen(p.size());
       std::vector<std::size_t> load(owners.size());
-      for (const ShardPlan& plan : plan_shards(p, owners, whole)) {
+      for (const ServerShardPlan& plan : plan_shards(p, owners, whole)) {
         std::size_t values = 0;
-        for (const ShardRun& run : plan.runs) {
+        for (const ServerShardRun& run : plan.runs) {
           EXPECT_EQ(run.offset, p.slices[run.slice].offset + run.first_column * run.rows);
           if (whole) {
             EXPECT_EQ(run.columns, p.slices[run.slice].columns);
@@ -321,19 +321,19 @@ TEST(ParameterServer, large_weights_travel_in_many_shards) {
   }
 }
 
-// Workers in random order at a desk of admission: nobody misses more than allowed, and all get on.
+// Workers in random order at a handler of admission: nobody misses more than allowed, and all get on.
 TEST(Admission, keeps_the_bound_and_lets_everybody_go_on) {
   for (const int workers : {1, 2, 3, 6})
     for (const std::int64_t most : {0, 1, 2, 7}) {
-      const auto desk = make_bounded_admission(workers, most);
-      desk->restart();
+      const auto handler = make_bounded_admission(workers, most);
+      handler->restart();
       std::mt19937 random(static_cast<unsigned>(workers * 10 + most));
       std::vector<int> left(static_cast<std::size_t>(workers), 50), waits(static_cast<std::size_t>(workers));
       std::vector<std::vector<std::byte>> messages(static_cast<std::size_t>(workers),
                                                    std::vector<std::byte>(kAdmissionBytes));
       int away = 0;
       const auto ask = [&](std::size_t w) {
-        if (desk->answer(static_cast<int>(w), messages[w]) == 0) return waits[w] = 1, false;
+        if (handler->handle(static_cast<int>(w), messages[w]) == 0) return waits[w] = 1, false;
         waits[w] = 0;
         return true;
       };
@@ -349,10 +349,10 @@ TEST(Admission, keeps_the_bound_and_lets_everybody_go_on) {
           for (std::size_t i = 0; i < waits.size(); ++i) more = (waits[i] && ask(i)) || more;
         }
         for (std::size_t i = 0; i < waits.size(); ++i) {
-          AdmissionAnswer answer;
-          std::memcpy(&answer, messages[i].data(), sizeof answer);
+          AdmissionResponse response;
+          std::memcpy(&response, messages[i].data(), sizeof response);
           if (!waits[i] && left[i] >= 0 && left[i] < 50) {
-            EXPECT_LE(answer.staleness, most);
+            EXPECT_LE(response.staleness, most);
           }
         }
       }

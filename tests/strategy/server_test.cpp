@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that answer each other while they do something else.
+// Ranks that serve each other while they do something else.
 #include "strategy/server.h"
 
 #include <gtest/gtest.h>
@@ -13,17 +13,17 @@
 #include <set>
 
 #include "../support/run_ranks.h"
-#include "strategy/encoded_questions.h"
+#include "strategy/pending_pushes.h"
 #include "tutti/error.h"
 #include "tutti/shared_memory.h"
 
 namespace tutti::server_test {
 namespace {
 
-// Adds up what it is given, answers with the sum so far; the length of the answer is as asked for.
-class Adder : public Desk {
+// Adds up what it is given, responds with the sum so far; the length of the response is as asked for.
+class Adder : public RequestHandler {
  public:
-  std::size_t answer(int, std::span<std::byte> message) override {
+  std::size_t handle(int, std::span<std::byte> message) override {
     std::int64_t v = 0;
     std::memcpy(&v, message.data(), sizeof v);
     sum_ += v;
@@ -36,11 +36,11 @@ class Adder : public Desk {
   std::int64_t sum_ = 0;
 };
 
-// Answers when all of `clients` have asked.
-class Together : public Desk {
+// Responds when all of `clients` have asked.
+class Together : public RequestHandler {
  public:
   explicit Together(int clients) : clients_(clients) {}
-  std::size_t answer(int client, std::span<std::byte>) override {
+  std::size_t handle(int client, std::span<std::byte>) override {
     if (leaving_.empty()) here_.insert(client);
     if (static_cast<int>(here_.size()) == clients_) leaving_.swap(here_);
     return leaving_.erase(client);
@@ -90,17 +90,17 @@ class GatedLooks : public Communicator {
   std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
     return comm_->plan_receive(from, tag, bytes);
   }
-  std::unique_ptr<Watch> plan_watch(std::size_t most) override {
-    struct Gated : Watch {
-      Gated(std::unique_ptr<Watch> w, Gate& g) : watch(std::move(w)), gate(g) {}
-      void look(std::span<Transfer* const> transfers) override {
+  std::unique_ptr<TransferPoller> plan_poller(std::size_t most) override {
+    struct Gated : TransferPoller {
+      Gated(std::unique_ptr<TransferPoller> w, Gate& g) : watch(std::move(w)), gate(g) {}
+      void poll(std::span<Transfer* const> transfers) override {
         gate.pass();
-        watch->look(transfers);
+        watch->poll(transfers);
       }
-      std::unique_ptr<Watch> watch;
+      std::unique_ptr<TransferPoller> watch;
       Gate& gate;
     };
-    return std::make_unique<Gated>(comm_->plan_watch(most), gate_);
+    return std::make_unique<Gated>(comm_->plan_poller(most), gate_);
   }
   void barrier() override { comm_->barrier(); }
   void broadcast(int root, std::span<std::byte> bytes) override { comm_->broadcast(root, bytes); }
@@ -116,7 +116,7 @@ class GatedLooks : public Communicator {
   Gate& gate_;
 };
 
-void put(Server& server, int desk, std::int64_t v) { std::memcpy(server.message(desk).data(), &v, sizeof v); }
+void put(Server& server, int handler, std::int64_t v) { std::memcpy(server.message(handler).data(), &v, sizeof v); }
 std::int64_t get(std::span<const std::byte> bytes) {
   std::int64_t v = 0;
   std::memcpy(&v, bytes.data(), sizeof v);
@@ -132,40 +132,40 @@ class SlowCodec : public Codec {
   void encode(std::size_t, std::size_t, const float*, float*, std::byte*) const override {}
   void decode(std::size_t, std::size_t, const std::byte*, float*) const override {}
   void decode_add(std::size_t, std::size_t, const std::byte*, float*) const override {}
-  std::uint64_t mark() const override { return ++marked_; }
-  bool passed(std::uint64_t mark) const override { return mark <= passed_up_to; }
+  std::uint64_t record_event() const override { return ++marked_; }
+  bool query(std::uint64_t event) const override { return event <= passed_up_to; }
   std::uint64_t passed_up_to = 0;
 
  private:
   mutable std::uint64_t marked_ = 0;
 };
 
-TEST(EncodedQuestions, leave_when_they_are_complete) {
+TEST(PendingPushes, leave_when_they_are_complete) {
   run_ranks(1, [](Communicator& comm) {
     Server server(comm);
-    std::vector<Adder*> desks;
+    std::vector<Adder*> handlers;
     for (int d = 0; d < 3; ++d) {
-      auto desk = std::make_unique<Adder>();
-      desks.push_back(desk.get());
-      server.add({.owner = 0, .bytes = 8}, std::move(desk));
+      auto handler = std::make_unique<Adder>();
+      handlers.push_back(handler.get());
+      server.add({.owner = 0, .bytes = 8}, std::move(handler));
     }
     server.open();
-    const auto sums = [&] { return std::vector{desks[0]->sum(), desks[1]->sum(), desks[2]->sum()}; };
+    const auto sums = [&] { return std::vector{handlers[0]->sum(), handlers[1]->sum(), handlers[2]->sum()}; };
     SlowCodec codec;
-    EncodedQuestions questions(server, codec);
+    PendingPushes pending(server, codec);
     for (int d = 0; d < 3; ++d) {
-      questions.ask(d, 8);
+      pending.request(d, 8);
       put(server, d, d + 1);  // a device writes after it has been asked to
     }
     EXPECT_EQ(sums(), std::vector({std::int64_t{0}, std::int64_t{0}, std::int64_t{0}}));
     codec.passed_up_to = 2;
-    EXPECT_EQ(get(questions.wait(0)), 1) << "waiting sends what is complete";
+    EXPECT_EQ(get(pending.wait(0)), 1) << "waiting sends what is complete";
     EXPECT_EQ(sums(), std::vector({std::int64_t{1}, std::int64_t{2}, std::int64_t{0}}));
-    EXPECT_EQ(get(questions.wait(1)), 2) << "and does not wait for the others";
+    EXPECT_EQ(get(pending.wait(1)), 2) << "and does not wait for the others";
     codec.passed_up_to = 3;
-    questions.advance();
+    pending.advance();
     EXPECT_EQ(sums(), std::vector({std::int64_t{1}, std::int64_t{2}, std::int64_t{3}}));
-    EXPECT_EQ(get(questions.wait(2)), 3);
+    EXPECT_EQ(get(pending.wait(2)), 3);
   });
 }
 
@@ -176,23 +176,23 @@ TEST(Server, every_request_is_answered_once) {
     run_ranks(ranks, [&](Communicator& comm) {
       Server server(comm);
       std::vector<Adder*> mine;
-      std::vector<int> desks;
+      std::vector<int> handlers;
       for (int owner = 0; owner < ranks; ++owner)
         for (int i = 0; i < 3; ++i) {
-          auto desk = owner == comm.rank() ? std::make_unique<Adder>() : nullptr;
-          if (desk) mine.push_back(desk.get());
-          desks.push_back(
-              server.add({.owner = owner, .bytes = 100, .clients = 0, .lane = i > 0 ? 1 : -1}, std::move(desk)));
+          auto handler = owner == comm.rank() ? std::make_unique<Adder>() : nullptr;
+          if (handler) mine.push_back(handler.get());
+          handlers.push_back(
+              server.add({.owner = owner, .bytes = 100, .clients = 0, .lane = i > 0 ? 1 : -1}, std::move(handler)));
         }
       server.open();
       std::int64_t given = 0;
       for (int round = 0; round < 20; ++round) {
-        for (const int d : desks) {
+        for (const int d : handlers) {
           put(server, d, comm.rank() + round + d);
           given += comm.rank() + round + d;
-          server.ask(d, 8);
+          server.request(d, 8);
         }
-        for (const int d : desks) EXPECT_GE(get(server.wait(d)), comm.rank() + round + d);
+        for (const int d : handlers) EXPECT_GE(get(server.wait(d)), comm.rank() + round + d);
       }
       comm.barrier();
       server.exclusively([&] {
@@ -206,78 +206,78 @@ TEST(Server, every_request_is_answered_once) {
   }
 }
 
-// While the serving thread looks, however long, this rank's own desk answers and can be reached: else this hangs.
+// While the serving thread looks, however long, this rank's own handler responds and can be reached: else this hangs.
 TEST(Server, nobody_waits_for_a_look) {
   run_ranks(2, [](Communicator& world) {
     Gate gate;
     GatedLooks comm(world.split(0), gate);
     Server server(comm);
-    const int desk = server.add({.owner = 0, .bytes = 8}, comm.rank() == 0 ? std::make_unique<Adder>() : nullptr);
-    Meeting meeting(server);
+    const int handler = server.add({.owner = 0, .bytes = 8}, comm.rank() == 0 ? std::make_unique<Adder>() : nullptr);
+    ServedBarrier barrier(server);
     server.open();
     if (comm.rank() == 0) {
       gate.wait_for_somebody();
-      put(server, desk, 5);
-      server.ask(desk, 8);
-      EXPECT_TRUE(server.answered(desk));
-      EXPECT_EQ(get(server.wait(desk)), 5);
+      put(server, handler, 5);
+      server.request(handler, 8);
+      EXPECT_TRUE(server.responded(handler));
+      EXPECT_EQ(get(server.wait(handler)), 5);
       server.exclusively([] {});
     }
     gate.open();
-    meeting.meet();
+    barrier.wait();
   });
 }
 
 TEST(Server, answers_may_wait_for_other_requests) {
   run_ranks(4, [&](Communicator& comm) {
     Server server(comm);
-    // Rank 3 does not ask; it owns one of the desks.
-    std::vector<int> desks;
+    // Rank 3 does not ask; it owns one of the handlers.
+    std::vector<int> handlers;
     for (const int owner : {1, 3})
-      desks.push_back(server.add({.owner = owner, .bytes = 1, .clients = 3},
-                                 owner == comm.rank() ? std::make_unique<Together>(3) : nullptr));
-    Meeting meeting(server);
+      handlers.push_back(server.add({.owner = owner, .bytes = 1, .clients = 3},
+                                    owner == comm.rank() ? std::make_unique<Together>(3) : nullptr));
+    ServedBarrier barrier(server);
     server.open();
     for (int round = 0; round < 30 && comm.rank() < 3; ++round)
-      for (const int d : desks) {
-        server.ask(d, 1);
+      for (const int d : handlers) {
+        server.request(d, 1);
         server.wait(d);
       }
-    meeting.meet();
+    barrier.wait();
   });
 }
 
-TEST(Server, meetings_follow_each_other) {
+TEST(Server, barriers_follow_each_other) {
   for (const int ranks : {1, 2, 5}) {
     std::atomic<int> arrived{0};
     run_ranks(ranks, [&](Communicator& comm) {
       Server server(comm);
-      Meeting meeting(server, ranks - 1);
+      ServedBarrier barrier(server, ranks - 1);
       server.open();
       for (int round = 1; round <= 20; ++round) {
         ++arrived;
-        meeting.meet();
+        barrier.wait();
         EXPECT_GE(arrived, round * ranks);
-        meeting.meet();
+        barrier.wait();
       }
     });
   }
 }
 
-TEST(Server, tickets_are_dealt_once_and_end) {
+TEST(Server, numbers_are_dealt_once_and_end) {
   for (const int ranks : {1, 3}) {
     std::mutex mutex;
     std::vector<std::int64_t> taken;
     run_ranks(ranks, [&](Communicator& comm) {
       Server server(comm);
-      Tickets tickets(server, ranks - 1);
+      ServedCounter counter(server, ranks - 1);
       server.open();
       for (int epoch = 0; epoch < 2; ++epoch) {
         comm.barrier();
-        tickets.restart(100 * epoch + 7, 100 * epoch + 50);
+        counter.restart(100 * epoch + 7, 100 * epoch + 50);
         comm.barrier();
         std::int64_t last = -1;
-        for (std::int64_t t = tickets.take(); t >= 0; t = tickets.take()) {
+        for (std::int64_t t = counter.take(); t >= 0; t = counter.take()) {
           EXPECT_GT(t, last) << "ascending on each rank";
           last = t;
           const std::lock_guard lock(mutex);
@@ -294,25 +294,25 @@ TEST(Server, tickets_are_dealt_once_and_end) {
   }
 }
 
-TEST(Server, a_desk_that_fails_ends_all_ranks_with_its_reason) {
-  class Broken : public Desk {
-    std::size_t answer(int, std::span<std::byte>) override { throw Error("the desk is broken"); }
+TEST(Server, a_handler_that_fails_ends_all_ranks_with_its_reason) {
+  class Broken : public RequestHandler {
+    std::size_t handle(int, std::span<std::byte>) override { throw Error("the handler is broken"); }
   };
   try {
     run_ranks(3, [](Communicator& comm) {
       Server server(comm);
-      const int desk = server.add({.owner = 2, .bytes = 8}, comm.rank() == 2 ? std::make_unique<Broken>() : nullptr);
-      Meeting meeting(server);
+      const int handler = server.add({.owner = 2, .bytes = 8}, comm.rank() == 2 ? std::make_unique<Broken>() : nullptr);
+      ServedBarrier barrier(server);
       server.open();
       if (comm.rank() == 0) {
-        server.ask(desk, 8);
-        server.wait(desk);
+        server.request(handler, 8);
+        server.wait(handler);
       }
-      meeting.meet();
+      barrier.wait();
     });
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "the desk is broken");
+    EXPECT_STREQ(e.what(), "the handler is broken");
   }
 }
 

@@ -20,8 +20,8 @@ using Shapes = std::vector<std::pair<std::size_t, std::size_t>>;  // rows, colum
 // Where parameters lie; another memory than the host's is a device's.
 inline const FloatMemory* parameter_memory = &host_memory();
 
-// Pieces of at most `columns_per_piece` columns.
-inline Parameters parameters_of(const Shapes& shapes, std::size_t columns_per_piece = 1000) {
+// Chunks of at most `columns_per_chunk` columns.
+inline Parameters parameters_of(const Shapes& shapes, std::size_t columns_per_chunk = 1000) {
   Parameters p;
   std::size_t size = 0;
   for (const auto& [rows, columns] : shapes) {
@@ -29,8 +29,8 @@ inline Parameters parameters_of(const Shapes& shapes, std::size_t columns_per_pi
     slice.name = "slice" + std::to_string(p.slices.size());
     slice.shape.dims = {rows, columns};
     slice.offset = size, slice.rows = rows, slice.columns = columns;
-    for (std::size_t c = 0; c < columns; c += columns_per_piece)
-      p.pieces.push_back({p.slices.size(), c, std::min(columns_per_piece, columns - c)});
+    for (std::size_t c = 0; c < columns; c += columns_per_chunk)
+      p.chunks.push_back({p.slices.size(), c, std::min(columns_per_chunk, columns - c)});
     size += (rows * columns + 15) / 16 * 16;
     p.slices.push_back(slice);
   }
@@ -49,26 +49,26 @@ inline std::vector<float> gradient(const Parameters& p, int rank, int step, bool
   return g;
 }
 
-inline Tally tally(int rank, int step) {
-  Tally t;
+inline StepMetrics metrics(int rank, int step) {
+  StepMetrics t;
   t.samples = 10 + rank, t.columns = 12 + rank + step;
   t.criterion = 1.0 / (3 + rank + 10 * step), t.criterion_count = 10 + rank;
   t.evaluations = {{1.0 / (7 + rank), 10.0 + rank}, {static_cast<double>(step), 1}};
   return t;
 }
 
-// Receives global gradients: checks the order, keeps them, counts pieces.
-class Collector : public GlobalSink {
+// Receives global gradients: checks the order, keeps them, counts chunks.
+class Collector : public ReducedGradientSink {
  public:
   explicit Collector(Parameters& p) : parameters_(p) {}
-  void global_ready(std::size_t piece, std::int64_t columns) override {
-    EXPECT_EQ(piece, next_) << "pieces come in the order of announcement";
-    next_ = (piece + 1) % parameters_.pieces.size();
-    if (piece == 0) sums.emplace_back(parameters_.size()), columns_of.push_back(columns);
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
+    EXPECT_EQ(chunk, next_) << "chunks come in the order of announcement";
+    next_ = (chunk + 1) % parameters_.chunks.size();
+    if (chunk == 0) sums.emplace_back(parameters_.size()), columns_of.push_back(columns);
     EXPECT_EQ(columns, columns_of.back());
-    const Piece& p = parameters_.pieces[piece];
+    const GradientChunk& p = parameters_.chunks[chunk];
     const std::size_t at = parameters_.offset(p);
-    parameters_.gradients.memory().finish();
+    parameters_.gradients.memory().synchronize();
     for (std::size_t i = at; i < at + parameters_.count(p); ++i) sums.back()[i] = parameters_.gradients.data()[i];
   }
   std::vector<std::vector<float>> sums;  // one per update
@@ -79,16 +79,16 @@ class Collector : public GlobalSink {
   std::size_t next_ = 0;
 };
 
-// One step: the local gradient is produced piece by piece, as the network does. On a device the network's writing would
+// One step: the local gradient is produced chunk by chunk, as the network does. On a device the network's writing would
 // queue up behind what still reads the gradients; the host's has to wait for it.
-inline Tally step(Strategy& strategy, Parameters& p, GlobalSink& sink, const std::vector<float>& local, Tally mine,
-                  std::int64_t columns) {
+inline StepMetrics step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const std::vector<float>& local,
+                        StepMetrics mine, std::int64_t columns) {
   strategy.begin_step(columns, sink);
-  p.gradients.memory().finish();
-  for (std::size_t i = 0; i < p.pieces.size(); ++i) {
-    const std::size_t at = p.offset(p.pieces[i]), n = p.count(p.pieces[i]);
+  p.gradients.memory().synchronize();
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) {
+    const std::size_t at = p.offset(p.chunks[i]), n = p.count(p.chunks[i]);
     std::copy_n(local.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);
-    strategy.piece_ready(i);
+    strategy.chunk_ready(i);
   }
   strategy.finish_gradients(mine);
   return mine;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // reference_quantizer.h -- gradient quantisation written down as plainly as possible, one column at a time; what codecs
-// and the stripe exchange are compared with. The only freedom, the order of the sums, is fixed: 64 lanes, then halves.
+// and the shard exchange are compared with. The only freedom, the order of the sums, is fixed: 64 lanes, then halves.
 #pragma once
 
 #include <array>

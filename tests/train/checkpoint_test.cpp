@@ -42,7 +42,7 @@ struct Trial {
     s.shape = {{2, 3}};
     s.rows = 2, s.columns = 3;
     parameters.slices = {s};
-    parameters.pieces = {{0, 0, 3}};
+    parameters.chunks = {{0, 0, 3}};
     parameters.weights = FloatBuffer(16);
     parameters.gradients = FloatBuffer(16);
     model.view.values[0].values = parameters.weights.span().first(6);
@@ -68,12 +68,12 @@ struct Trial {
     optimizer->update(0);
     state.samples_in_epoch += minibatch;
     state.minibatches_in_epoch += 1;
-    state.epoch_tally += Tally{minibatch, minibatch, 0.1 * where, 10, {{1, 10}}};
+    state.epoch_metrics += StepMetrics{minibatch, minibatch, 0.1 * where, 10, {{1, 10}}};
   }
   void end_epoch() {
     state.total_samples_seen += state.samples_in_epoch;
     state.samples_in_epoch = state.minibatches_in_epoch = 0;
-    state.epoch_tally = {};
+    state.epoch_metrics = {};
     ++state.epoch;
     save();
   }
@@ -372,8 +372,8 @@ TEST(Checkpoint, RealKillsAtRandomMomentsNeverCostTheResult) {
 
 // What the ranks have for themselves, and what becomes of it: owed values keep their sum over the ranks, owned ones
 // theirs and their places, own ones go on only with their rank.
-struct Dealt {
-  explicit Dealt(int rank) {
+struct RankState {
+  explicit RankState(int rank) {
     const auto r = static_cast<float>(rank);
     owed = {1 + r, 0.5f * r}, own = {10 + r}, plain = {100 + r};
     owned = std::vector<float>(4);
@@ -382,7 +382,7 @@ struct Dealt {
   }
   void archive(Archive& a) {
     for (auto [name, v] :
-         {std::pair{owed_name("debt"), &owed}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
+         {std::pair{sum_on_reshard_name("debt"), &owed}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
       const bool inherits = name.starts_with("inherited");
       if (a.loading() ? a.has(name) : !inherits)
         a(name, *v);
@@ -409,7 +409,7 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
         while (run.state.minibatches_in_epoch < run.steps) run.step();
         run.state = {};
         run.state.epoch = 2;
-        Dealt mine(comm.rank());
+        RankState mine(comm.rank());
         auto parts = run.parts();
         parts.rank_state = [&](Archive& a) { mine.archive(a); };
         save_checkpoint(run.files, run.state, parts, comm);
@@ -424,13 +424,13 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
         load_model(*point, run.model.view, comm);
         run.state = load_state(*point, *run.optimizer, comm);
         EXPECT_EQ(run.state.epoch, 2);
-        Dealt mine(3);
+        RankState mine(3);
         const Visit visit = [&](Archive& a) { mine.archive(a); };
         EXPECT_EQ(load_rank_state(*point, visit, "other", comm).lost, "the checkpoint was written by residuals");
-        const RankStateNews news = load_rank_state(*point, visit, "residuals", comm);
-        EXPECT_EQ(news.lost, "");
-        EXPECT_EQ(news.ranks, before);
-        EXPECT_EQ(news.gone, before > after && before == 4 ? "what it knew" : "");
+        const RankStateReport report = load_rank_state(*point, visit, "residuals", comm);
+        EXPECT_EQ(report.lost, "");
+        EXPECT_EQ(report.ranks, before);
+        EXPECT_EQ(report.gone, before > after && before == 4 ? "what it knew" : "");
         const int r = comm.rank();
         const bool is_new = r >= before;
         EXPECT_EQ(mine.own[0], is_new ? 0 : 10 + r);

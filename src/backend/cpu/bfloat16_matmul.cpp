@@ -23,7 +23,7 @@ std::size_t panels(std::size_t columns, std::size_t width) { return (columns + w
 
 }  // namespace
 
-std::uint32_t* Bfloat16Matmul::room(FloatBuffer& buffer, std::size_t words) {
+std::uint32_t* Bfloat16Matmul::reserve(FloatBuffer& buffer, std::size_t words) {
   static_assert(sizeof(float) == sizeof(std::uint32_t));
   if (buffer.size() < words) buffer = FloatBuffer(words);
   return reinterpret_cast<std::uint32_t*>(buffer.data());
@@ -32,13 +32,13 @@ std::uint32_t* Bfloat16Matmul::room(FloatBuffer& buffer, std::size_t words) {
 const std::uint32_t* Bfloat16Matmul::left(const Gemm& g, const float* a) {
   const std::size_t pairs = pairs_of(g);
   if (!g.transpose_a) {
-    std::uint32_t* to = room(left_, g.m * pairs);
+    std::uint32_t* to = reserve(left_, g.m * pairs);
     parallel(g.m, 1, g.k, [&](std::size_t begin, std::size_t end) {
       kernels_.convert(a + begin * g.lda, g.lda, end - begin, g.k, to + begin * pairs);
     });
     return to;
   }
-  std::uint32_t* to = room(left_, panels(g.m, left_panel) * left_panel * pairs);
+  std::uint32_t* to = reserve(left_, panels(g.m, left_panel) * left_panel * pairs);
   parallel(pairs, 1, 2 * g.m, [&](std::size_t begin, std::size_t end) {
     kernels_.pack(a, g.lda, g.k, g.m, left_panel, begin, end, false, to);
   });
@@ -60,19 +60,19 @@ void Bfloat16Matmul::convert_right(const Gemm& g, const float* b, std::uint32_t*
 const std::uint32_t* Bfloat16Matmul::right(const Gemm& g, const float* b) {
   const std::size_t words = panels(g.n, panel) * panel * pairs_of(g);
   if (g.b_version == 0) {
-    std::uint32_t* to = room(right_, words);
+    std::uint32_t* to = reserve(right_, words);
     convert_right(g, b, to);
     return to;
   }
   Kept& kept = kept_[{b, g.transpose_b}];
-  std::uint32_t* to = room(kept.words, words);
+  std::uint32_t* to = reserve(kept.words, words);
   if (kept.version == g.b_version && kept.k == g.k && kept.n == g.n && kept.stride == g.ldb) return to;
   convert_right(g, b, to);
   kept.version = g.b_version, kept.k = g.k, kept.n = g.n, kept.stride = g.ldb;
   return to;
 }
 
-// Every element is summed in the same order, however rows and panels are dealt out.
+// Every element is summed in the same order, however rows and panels are distributed.
 void Bfloat16Matmul::multiply(const Gemm& g, const std::uint32_t* a, const std::uint32_t* b, float* c,
                               std::size_t first_row, std::size_t last_row, std::size_t first_panel,
                               std::size_t last_panel) const {

@@ -31,7 +31,7 @@ class Bfloat16Matmul {
     std::size_t k = 0, n = 0, stride = 0;
     FloatBuffer words;  // 32 bits each
   };
-  std::uint32_t* room(FloatBuffer&, std::size_t words);
+  std::uint32_t* reserve(FloatBuffer&, std::size_t words);
   const std::uint32_t* left(const Gemm&, const float* a);
   const std::uint32_t* right(const Gemm&, const float* b);
   void convert_right(const Gemm&, const float* b, std::uint32_t* to) const;

@@ -45,7 +45,8 @@ class Step {
     all.emplace_back(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
     used += floats_of(pd.scratchpad_desc());
     dnnl_.reserve(used);
-    // A result that is to be added lies behind all that for a moment; room for it is made when that first happens.
+    // A result that is to be added lies behind all that for a moment; memory for it is allocated when that first
+    // happens.
     for (auto& a : arguments_)
       if (a.output && !a.copy) a.offset = used, summing_ = used + floats_of(a.inner);
     primitive_ = Prepared(primitive, dnnl_.engine, all);
@@ -171,21 +172,21 @@ class CpuConvolution : public ConvolutionPlan {
   // layouts of the library's choice. `make` takes an algorithm and what to do to the layout of images.
   template <class Description, class Make>
   Description choose(const Make& make) const {
-    struct Way {
+    struct Candidate {
       dnnl::algorithm algorithm;
       bool own_layouts;
     };
-    std::vector<Way> ways;
-    if (winograd_pays(shape_)) ways.push_back({dnnl::algorithm::convolution_winograd, false});
-    ways.push_back({dnnl::algorithm::convolution_direct, false});
-    ways.push_back({dnnl::algorithm::convolution_direct, true});
-    for (const auto& way : ways) {
-      const auto layout = [&](const memory::desc& md) { return way.own_layouts ? in_any_layout(md) : md; };
+    std::vector<Candidate> candidates;
+    if (winograd_pays(shape_)) candidates.push_back({dnnl::algorithm::convolution_winograd, false});
+    candidates.push_back({dnnl::algorithm::convolution_direct, false});
+    candidates.push_back({dnnl::algorithm::convolution_direct, true});
+    for (const auto& candidate : candidates) {
+      const auto layout = [&](const memory::desc& md) { return candidate.own_layouts ? in_any_layout(md) : md; };
       try {
-        Description pd = make(way.algorithm, layout);
-        if (way.own_layouts || std::string(pd.impl_info_str()).find("ref") == std::string::npos) return pd;
+        Description pd = make(candidate.algorithm, layout);
+        if (candidate.own_layouts || std::string(pd.impl_info_str()).find("ref") == std::string::npos) return pd;
       } catch (const dnnl::error& e) {
-        if (e.status != dnnl_unimplemented || way.own_layouts) throw;
+        if (e.status != dnnl_unimplemented || candidate.own_layouts) throw;
       }
     }
     throw dnnl::error(dnnl_unimplemented, "no implementation");

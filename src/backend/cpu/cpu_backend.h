@@ -59,7 +59,7 @@ class CpuBackend : public Backend, public ClassLossBackend {
   void gru_step_gradient(const GruRowsGradient&) override;
   void gru_reset(const GruRows&) override;
   void gru_reset_gradient(const GruRowsGradient&) override;
-  std::size_t recurrent_layer_room(const RecurrentLayer&) override;
+  std::size_t recurrent_layer_workspace(const RecurrentLayer&) override;
   void recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
 

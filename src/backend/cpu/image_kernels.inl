@@ -171,7 +171,7 @@ void image_respond_gradient_plain(const Response& r, const float* x, const float
   });
 }
 
-// One pixel: its channels are gathered into a line, summed around each, and dealt out again.
+// One pixel: its channels are gathered into a line, summed around each, and distributed again.
 template <class Row, class Out>
 inline void over_line(const Response& r, std::size_t block, Row row, Out out) {
   alignas(64) float line[response_rows + 2 * lanes] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul.h -- GEMM by oneDNN. Which of its two ways a product takes depends on its shape alone, so that the bits are
-// the same in every run; figures are in docs/notes/engine.md.
+// matmul.h -- GEMM by oneDNN. Which of its two routines a product takes depends on its shape alone, so that the bits
+// are the same in every run; figures are in docs/notes/engine.md.
 #pragma once
 
 #include <memory>

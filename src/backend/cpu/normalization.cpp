@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalisation over channels and the gradient of bias and ReLU. Sums run in float over the pixels of a column and in
-// double over the columns; groups of channels are dealt to the threads, so their number never changes a result.
+// double over the columns; groups of channels are distributed to the threads, so their number never changes a result.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -86,8 +86,8 @@ float mixed(double weight, float running, double fresh) {
 }
 
 // Settles what normalises the channels of a group, and the running statistics.
-void settle(const BatchNormalization& op, const NormalizationParameters& of, const Planes& p, std::size_t g,
-            const Totals& mean, const Totals& variance, const Kept& kept) {
+void finish_statistics(const BatchNormalization& op, const NormalizationParameters& of, const Planes& p, std::size_t g,
+                       const Totals& mean, const Totals& variance, const Kept& kept) {
   for (std::size_t i = 0; i < p.in_group(g); ++i) {
     const std::size_t c = g * p.period + i;
     const double blend = op.weights ? op.weights->running : 1;
@@ -110,7 +110,7 @@ void CpuImages::normalize(const BatchNormalization& op, const NormalizationParam
   const Kept kept(work, p);
   if (p.columns == 0 && !op.ranks) return;
   const auto apply = [&](std::size_t g, const Totals& mean, const Totals& variance) {
-    settle(op, of, p, g, mean, variance, kept);
+    finish_statistics(op, of, p, g, mean, variance, kept);
     Affine affine;
     affine.center = p.lanes(kept.mean, g);
     affine.scale = p.lanes(kept.inverse, g);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel.h -- a range dealt to the OpenMP threads. Callers split only where the parts do not depend on each other, so
-// the number of threads never changes a result.
+// parallel.h -- a range distributed to the OpenMP threads. Callers split only where the parts do not depend on each
+// other, so the number of threads never changes a result.
 #pragma once
 
 #include <omp.h>

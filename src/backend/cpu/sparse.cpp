@@ -25,7 +25,7 @@ void CpuBackend::sparse_times(const SparseView& x, const SparseWeight& s, const 
   });
 }
 
-// Columns of the output are dealt out, not samples: several samples may touch the same line of the weight.
+// Columns of the output are distributed, not samples: several samples may touch the same line of the weight.
 void CpuBackend::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
   parallel(s.out, 16, x.columns * 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = 0; c < x.columns; ++c) {

@@ -145,7 +145,7 @@ __global__ void add_bias_each(unsigned count, unsigned channels, unsigned pixels
 // use(numbers of both types, lanes) with constants: several channels at a time where they lie side by side on both
 // sides, 16 bytes of the wider type.
 template <class Use>
-void each_way(const Arrangement& a, const void* image, const void* operand, const Use& use) {
+void each_direction(const Arrangement& a, const void* image, const void* operand, const Use& use) {
   with_types(a.image_element, a.element, [&](auto of_image, auto of_operand) {
     using Wide = std::conditional_t<sizeof(of_image) < sizeof(of_operand), decltype(of_operand), decltype(of_image)>;
     if (a.last && a.format == Format::blocked && a.stored == a.channels &&
@@ -161,7 +161,7 @@ void each_way(const Arrangement& a, const void* image, const void* operand, cons
 void arrange(const Arrangement& a, const float* image, void* operand, cudaStream_t stream) {
   const unsigned count = in_32_bits(a.count());
   if (count == 0) return;
-  each_way(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
+  each_direction(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
     using Image = decltype(of_image);
     using T = decltype(of_operand);
     // A plain image whose channels are to lie last: a thread makes 16 bytes of them, not a number.
@@ -176,7 +176,7 @@ void arrange(const Arrangement& a, const float* image, void* operand, cudaStream
 void spread(const Arrangement& a, const void* operand, const Behind& behind, float* image, cudaStream_t stream) {
   const unsigned count = in_32_bits(a.image_count());
   if (count == 0) return;
-  each_way(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
+  each_direction(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
     using Image = decltype(of_image);
     using T = decltype(of_operand);
     launch(spread_each<Image, T, lanes>, blocks_for(count / lanes), threads_per_block, stream, Pair(a), count,

@@ -130,7 +130,7 @@ __global__ void class_score_gradient(ClassLoss l, const float* work, const float
 }  // namespace
 
 void CudaBackend::class_loss(const ClassLoss& l, float* work, double* sum, float* y) {
-  double* sums = scratch_.room<double>(l.columns + 1);
+  double* sums = scratch_.reserve<double>(l.columns + 1);
   if (l.columns > 0) launch(class_loss_columns, blocks_for(l.columns, 1), threads_per_block, stream(), l, work, sums);
   launch(sum_up, 1, threads_per_block, stream(), sums, l.columns, sum, y);
 }

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "backend/cuda/convolution_way.h"
+#include "backend/cuda/convolution_algorithm.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/stopwatch.h"
 #include "tutti/error.h"
@@ -14,92 +14,93 @@ namespace tutti::cuda {
 namespace {
 
 // Images that lie with their channels last are made for tensor cores; going over plain ones is only worth a try.
-std::vector<Way> ways_of(const ConvolutionShape& s, ComputeType type) {
-  if (s.in == Format::plain && s.out == Format::plain) return {Way::plain};
+std::vector<ConvolutionLayout> layouts_of(const ConvolutionShape& s, ComputeType type) {
+  if (s.in == Format::plain && s.out == Format::plain) return {ConvolutionLayout::plain};
   if (type == ComputeType::bfloat16 || type == ComputeType::float16)
-    return {Way::last_in_16_bits, Way::last, Way::plain};
-  return {Way::last, Way::plain};
+    return {ConvolutionLayout::last_in_16_bits, ConvolutionLayout::last, ConvolutionLayout::plain};
+  return {ConvolutionLayout::last, ConvolutionLayout::plain};
 }
 
 class CudaConvolution : public ConvolutionPlan {
  public:
   CudaConvolution(const ConvolutionShape& s, CudaImages& images) : shape_(s), images_(images) {
     const ComputeType type = images.compute_type();
-    const auto ways = ways_of(s, type);
-    // Where tensor cores are used, the way that is made for them will hardly be beaten by another one's plans.
-    for (const Way way : ways)
-      ways_.push_back(
-          {way, std::make_unique<ConvolutionWay>(s, way, way == ways.front() || type == ComputeType::float32, images)});
+    const auto layouts = layouts_of(s, type);
+    // Where tensor cores are used, the algorithm that is made for them will hardly be beaten by another one's plans.
+    for (const ConvolutionLayout layout : layouts)
+      ways_.push_back({layout, std::make_unique<ConvolutionAlgorithm>(
+                                   s, layout, layout == layouts.front() || type == ComputeType::float32, images)});
   }
 
   void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
                bool same_weights) override {
-    ConvolutionWay& way =
-        chosen(forward_, "forward", &ConvolutionWay::can_forward, values(shape_.out_channels, shape_.window.out),
-               [&](ConvolutionWay& possible, float* to) { possible.forward(x, w, bias, to, accumulate, false); });
-    way.forward(x, w, bias, y, accumulate, are_there(way, same_weights));
+    ConvolutionAlgorithm& algorithm =
+        chosen(forward_, "forward", &ConvolutionAlgorithm::can_forward, values(shape_.out_channels, shape_.window.out),
+               [&](ConvolutionAlgorithm& possible, float* to) { possible.forward(x, w, bias, to, accumulate, false); });
+    algorithm.forward(x, w, bias, y, accumulate, are_there(algorithm, same_weights));
   }
   void backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool same_weights) override {
-    ConvolutionWay& way =
-        chosen(data_, "data", &ConvolutionWay::can_backward_data, values(shape_.in_channels, shape_.window.in),
-               [&](ConvolutionWay& possible, float* to) { possible.backward_data(dy, w, to, accumulate, false); });
-    way.backward_data(dy, w, dx, accumulate, are_there(way, same_weights));
+    ConvolutionAlgorithm& algorithm = chosen(
+        data_, "data", &ConvolutionAlgorithm::can_backward_data, values(shape_.in_channels, shape_.window.in),
+        [&](ConvolutionAlgorithm& possible, float* to) { possible.backward_data(dy, w, to, accumulate, false); });
+    algorithm.backward_data(dy, w, dx, accumulate, are_there(algorithm, same_weights));
   }
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
     const std::size_t weights =
         ImageWindow::product(shape_.window.kernel) * (shape_.in_channels / shape_.groups) * shape_.out_channels;
-    chosen(weights_, "weights", &ConvolutionWay::can_backward_weights, weights, [&](ConvolutionWay& way, float* to) {
-      way.backward_weights(x, dy, to, accumulate);
-    }).backward_weights(x, dy, dw, accumulate);
+    chosen(weights_, "weights", &ConvolutionAlgorithm::can_backward_weights, weights,
+           [&](ConvolutionAlgorithm& algorithm, float* to) { algorithm.backward_weights(x, dy, to, accumulate); })
+        .backward_weights(x, dy, dw, accumulate);
   }
 
  private:
   struct Candidate {
-    Way name;
-    std::unique_ptr<ConvolutionWay> way;
+    ConvolutionLayout name;
+    std::unique_ptr<ConvolutionAlgorithm> algorithm;
   };
 
   std::size_t values(std::size_t channels, const ImageWindow::Sizes& size) const {
     return shape_.columns * channels * ImageWindow::product(size);
   }
 
-  // Whether the weights are as this way wants them. That is the way of the last call with others, so a pass makes the
-  // same calls in every step, also when it is recorded.
-  bool are_there(ConvolutionWay& way, bool same_weights) {
-    if (!same_weights) made_for_ = &way;
-    return same_weights && made_for_ == &way;
+  // Whether the weights are as this algorithm wants them. That is the algorithm of the last call with others, so a pass
+  // makes the same calls in every step, also when it is captured.
+  bool are_there(ConvolutionAlgorithm& algorithm, bool same_weights) {
+    if (!same_weights) made_for_ = &algorithm;
+    return same_weights && made_for_ == &algorithm;
   }
 
-  // The way of a direction; run(way, result) is measured with a result of its own.
+  // The algorithm of a direction; run(algorithm, result) is measured with a result of its own.
   template <class Run>
-  ConvolutionWay& chosen(ConvolutionWay*& way, const char* direction, bool (ConvolutionWay::*can)(),
-                         std::size_t result_count, const Run& run) {
-    if (way) return *way;
+  ConvolutionAlgorithm& chosen(ConvolutionAlgorithm*& algorithm, const char* direction,
+                               bool (ConvolutionAlgorithm::*can)(), std::size_t result_count, const Run& run) {
+    if (algorithm) return *algorithm;
     Algorithms& algorithms = images_.algorithms();
     const std::string shape = key(direction), own = Algorithms::own_name(shape, shape_.columns);
     for (const std::string& name : {algorithms.name_of(shape, shape_.columns), own}) {
       const auto choice = algorithms.at(name, [&] { return measured(can, result_count, run); });
       for (Candidate& c : ways_)
-        if (static_cast<int>(c.name) == choice.algorithm && ((*c.way).*can)()) return *(way = c.way.get());
+        if (static_cast<int>(c.name) == choice.algorithm && ((*c.algorithm).*can)())
+          return *(algorithm = c.algorithm.get());
     }
     throw Error("cuDNN has no algorithm for this convolution that gives the same bits every time");
   }
 
   template <class Run>
-  Algorithms::Choice measured(bool (ConvolutionWay::*can)(), std::size_t result_count, const Run& run) {
+  Algorithms::Choice measured(bool (ConvolutionAlgorithm::*can)(), std::size_t result_count, const Run& run) {
     std::vector<Candidate*> possible;
     for (Candidate& c : ways_)
-      if (((*c.way).*can)()) possible.push_back(&c);
-    Algorithms::Choice best{no_way, 0};
+      if (((*c.algorithm).*can)()) possible.push_back(&c);
+    Algorithms::Choice best{no_algorithm, 0};
     if (possible.size() == 1) best.algorithm = static_cast<int>(possible.front()->name);
     if (possible.size() < 2) return best;
-    Scratch room;
+    Scratch scratch;
     Stopwatch watch(images_.stream());
-    auto* result = room.room<float>(result_count);
+    auto* result = scratch.reserve<float>(result_count);
     std::optional<float> least;
     for (Candidate* c : possible) {
       const auto taken = watch.time([&] {
-        run(*c->way, result);
+        run(*c->algorithm, result);
         return true;
       });
       if (!least || *taken < *least) least = taken, best.algorithm = static_cast<int>(c->name);
@@ -119,12 +120,12 @@ class CudaConvolution : public ConvolutionPlan {
     return key;
   }
 
-  static constexpr int no_way = -1;
+  static constexpr int no_algorithm = -1;
   const ConvolutionShape shape_;
   CudaImages& images_;
   std::vector<Candidate> ways_;
-  ConvolutionWay *forward_ = nullptr, *data_ = nullptr, *weights_ = nullptr;
-  ConvolutionWay* made_for_ = nullptr;
+  ConvolutionAlgorithm *forward_ = nullptr, *data_ = nullptr, *weights_ = nullptr;
+  ConvolutionAlgorithm* made_for_ = nullptr;
 };
 
 }  // namespace

@@ -136,7 +136,7 @@ ConvolutionPlans::ConvolutionPlans(const Graph& g, cudnnHandle_t handle, cudaStr
   graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle).set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).complete();
 }
 
-// With a plan the kernels may go that the library has made for it, so nothing that is queued or recorded may want them.
+// With a plan the kernels may go that the library has made for it, so nothing that is queued or captured may want them.
 ConvolutionPlans::~ConvolutionPlans() {
   cudaStreamSynchronize(stream_);
   count_giving_back();

@@ -10,19 +10,19 @@
 #include <vector>
 
 #include "backend/cuda/groups.h"
-#include "base/cuda/marks.h"
+#include "base/cuda/events.h"
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
 #include "tutti/class_loss.h"
-#include "tutti/recorder.h"
+#include "tutti/graph_capture.h"
 
 namespace tutti::cuda {
 
 class Matmul;      // matmul.h
 class Recurrence;  // recurrence.h
 
-class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
+class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend {
  public:
   // Throws Error that says which step failed: driver, device or memory.
   CudaBackend(int device, ComputeType);
@@ -33,16 +33,16 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   ImageBackend& images() override;
 
   bool is_host() const override { return false; }
-  void finish() override;
-  std::uint64_t mark() override;
-  void wait_for(std::uint64_t mark) override;
-  void lead() override { set_current_queue(stream(), halt_); }
+  void synchronize() override;
+  std::uint64_t record_event() override;
+  void synchronize(std::uint64_t event) override;
+  void make_current() override { set_current_queue(stream(), halt_); }
   const FloatMemory& shared_memory() const override;
   std::shared_ptr<double[]> make_sums(std::size_t count) override;
   void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) override;
   void let_weights_change() override;
 
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
   std::string obstacle() const override { return obstacle_; }
 
   float* allocate(std::size_t count) override;
@@ -66,7 +66,7 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   void sparse_times(const SparseView& x, const SparseWeight&, const float* w, float* y) override;
   void sparse_times_gradient(const SparseView& x, const SparseWeight&, const float* dy, float* dw) override;
   void densify(const SparseView& x, std::size_t dim, float* y) override;
-  void clear_lines(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients) override;
+  void clear_sparse_rows(const Slice&, std::span<const std::uint32_t> lines, FloatBuffer& gradients) override;
 
   void map(UnaryOp, const float* x, float* y, std::size_t count, Element) override;
   void map_gradient(UnaryOp, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
@@ -86,8 +86,8 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   void gru_reset(const GruRows&) override;
   void gru_reset_gradient(const GruRowsGradient&) override;
   bool fuses_recurrent_inputs() const override { return true; }
-  std::size_t recurrent_layer_room(const RecurrentLayer&) override;
-  void tell_recurrent_layer(const RecurrentLayer&) override;
+  std::size_t recurrent_layer_workspace(const RecurrentLayer&) override;
+  void describe_recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
 
@@ -109,13 +109,13 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   cudaStream_t stream() const { return stream_.get(); }
   Staging& staging() { return staging_; }
   Scratch& scratch() { return scratch_; }
-  // For what cannot be recorded: ends a recording that is going on.
-  void only_when_not_recording() const;
+  // For what cannot be captured: ends a captured graph that is going on.
+  void not_while_capturing() const;
 
  private:
   // Host arrays of one call, side by side in scratch memory on the device.
   template <class T>
-  const T* uploaded(const T* host, std::size_t count, Scratch& room);
+  const T* uploaded(const T* host, std::size_t count, Scratch& workspace);
 
   Recurrence& recurrence();
 
@@ -123,9 +123,9 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   const ComputeType compute_type_;
   std::string device_name_;
   Stream stream_;
-  Marks marks_{"computing"};
-  bool recording_ = false;
-  std::string obstacle_;  // to the last recording
+  Events events_{"computing"};
+  bool capturing_ = false;
+  std::string obstacle_;  // to the last capture
   Staging staging_;
   Scratch halting_;
   int* const halt_;   // see queue.h; in halting_
@@ -134,17 +134,17 @@ class CudaBackend : public Backend, public Recorder, public ClassLossBackend {
   Groups groups_;
   std::vector<std::int32_t> columns_;
   std::unique_ptr<Matmul> matmul_;
-  // Those that the library has written, with their rows: a recording of one size does so without saying it again, and
-  // for another size the library may not be able to.
+  // Those that the library has written, with their rows: a captured graph of one size does so without saying it again,
+  // and for another size the library may not be able to.
   std::set<std::pair<const float*, std::size_t>> masks_;
   std::unique_ptr<ImageBackend> images_;
   std::unique_ptr<Recurrence> recurrence_;
 };
 
 template <class T>
-const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& room) {
-  only_when_not_recording();
-  T* device = room.room<T>(count);
+const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& workspace) {
+  not_while_capturing();
+  T* device = workspace.reserve<T>(count);
   staging_.upload(host, device, count * sizeof(T), stream());
   return device;
 }

@@ -36,7 +36,7 @@ using DropoutDescriptor = Handle<cudnnDropoutDescriptor_t, cudnnDestroyDropoutDe
 using RnnDescriptor = Handle<cudnnRNNDescriptor_t, cudnnDestroyRNNDescriptor>;
 using RnnDataDescriptor = Handle<cudnnRNNDataDescriptor_t, cudnnDestroyRNNDataDescriptor>;
 
-// Ways that want more workspace than this are left out.
+// Algorithms that want more workspace than this are left out.
 inline constexpr std::size_t most_workspace = std::size_t{2} << 30;
 
 Cudnn make_cudnn(cudaStream_t);

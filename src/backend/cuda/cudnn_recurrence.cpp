@@ -92,13 +92,13 @@ void CudnnRecurrence::tell(CudaBackend& backend, const RecurrentLayer& l) {
       turned_.push_back(static_cast<std::int32_t>(l.time.begin(from) + row));
     }
   static_assert(sizeof(std::int32_t) == sizeof(float));
-  backend.upload(reinterpret_cast<const float*>(turned_.data()), l.room + places(l).turned, turned_.size());
+  backend.upload(reinterpret_cast<const float*>(turned_.data()), l.workspace + places(l).turned, turned_.size());
 }
 
 // The order of the other direction, into which each of the two goes.
 void CudnnRecurrence::turn(CudaBackend& backend, const RecurrentLayer& l, std::size_t width, const float* x,
                            float* y) const {
-  const auto* list = reinterpret_cast<const std::int32_t*>(l.room + places(l).turned);
+  const auto* list = reinterpret_cast<const std::int32_t*>(l.workspace + places(l).turned);
   backend.replace_columns(list, l.time.columns(), width, x, y);
 }
 
@@ -131,16 +131,16 @@ CudnnRecurrence::GradientPlaces CudnnRecurrence::gradient_places(const Recurrent
 CudnnRecurrence::Operands CudnnRecurrence::operands(const RecurrentLayer& l) const {
   const Places p = places(l);
   const bool own = l.initial_step != 0;
-  const float* const cell = kind_ == CellKind::lstm ? own ? l.initial_cell : l.room + p.cell : nullptr;
-  return {l.room + p.weights,
-          l.training ? l.room + p.reserve : nullptr,
-          l.backwards ? l.room + p.x : l.x,
-          own ? l.initial_output : l.room + p.output,
+  const float* const cell = kind_ == CellKind::lstm ? own ? l.initial_cell : l.workspace + p.cell : nullptr;
+  return {l.workspace + p.weights,
+          l.training ? l.workspace + p.reserve : nullptr,
+          l.backwards ? l.workspace + p.x : l.x,
+          own ? l.initial_output : l.workspace + p.output,
           cell,
-          l.backwards ? l.room + p.y : l.output};
+          l.backwards ? l.workspace + p.y : l.output};
 }
 
-std::size_t CudnnRecurrence::room(const RecurrentLayer& l) const { return places(l).total; }
+std::size_t CudnnRecurrence::workspace(const RecurrentLayer& l) const { return places(l).total; }
 
 // The library has the gates in the order input, forget, candidate, output, those of a GRU as reset, update, candidate.
 GateWeights CudnnRecurrence::gates(float* weights, bool of_state) const {
@@ -170,10 +170,10 @@ cudnnStatus_t CudnnRecurrence::forward(CudaBackend& backend, const RecurrentLaye
   if (l.initial_step == 0) {
     Layout rows;
     rows.rank = 2, rows.size = {cells_, l.time.rows()}, rows.stride[0] = {1, 0}, rows.stride[3] = {1, cells_};
-    backend.copy(rows, l.initial_output, l.room + p.output, false);
-    if (o.initial_cell) backend.copy(rows, l.initial_cell, l.room + p.cell, false);
+    backend.copy(rows, l.initial_output, l.workspace + p.output, false);
+    if (o.initial_cell) backend.copy(rows, l.initial_cell, l.workspace + p.cell, false);
   }
-  if (l.backwards) turn(backend, l, inputs_, l.x, l.room + p.x);
+  if (l.backwards) turn(backend, l, inputs_, l.x, l.workspace + p.x);
   const cudnnStatus_t status =
       cudnnRNNForward(handle_, rnn_.get(), l.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, nullptr,
                       x_.get(), o.x, y_.get(), o.y, states_.get(), o.initial_output, nullptr, states_.get(),
@@ -187,11 +187,11 @@ cudnnStatus_t CudnnRecurrence::backward(CudaBackend& backend, const RecurrentLay
                                         CudnnRecurrenceScratch& scratch) {
   describe(l);
   const GradientPlaces p = gradient_places(l, g);
-  auto* const room = scratch.gradients.room<float>(p.total);
+  auto* const gradients = scratch.gradients.reserve<float>(p.total);
   void* const workspace = scratch.workspace.bytes(workspace_bytes_);
-  const cudnnStatus_t status = data_gradient(backend, l, g, room, workspace);
+  const cudnnStatus_t status = data_gradient(backend, l, g, gradients, workspace);
   if (status != CUDNN_STATUS_SUCCESS || !(g.w.to || g.bias.to || g.h.to || g.state_bias.to)) return status;
-  return weight_gradient(backend, l, g, room + p.weights, workspace);
+  return weight_gradient(backend, l, g, gradients + p.weights, workspace);
 }
 
 cudnnStatus_t CudnnRecurrence::data_gradient(CudaBackend& backend, const RecurrentLayer& l,

@@ -24,14 +24,14 @@ class CudnnRecurrence {
 
   // Whether the library can do this one by this algorithm. Says so before the calls below, which are for such layers.
   bool takes(const RecurrentLayer&);
-  std::size_t room(const RecurrentLayer&) const;   // as Backend::recurrent_layer_room
-  void tell(CudaBackend&, const RecurrentLayer&);  // as Backend::tell_recurrent_layer
+  std::size_t workspace(const RecurrentLayer&) const;  // as Backend::recurrent_layer_workspace
+  void tell(CudaBackend&, const RecurrentLayer&);      // as Backend::describe_recurrent_layer
   // What the library says to the calls: some sizes it refuses no earlier.
   cudnnStatus_t forward(CudaBackend&, const RecurrentLayer&, CudnnRecurrenceScratch&);
   cudnnStatus_t backward(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, CudnnRecurrenceScratch&);
 
  private:
-  // What stands where in the room of a layer, or behind each other in scratch memory.
+  // What stands where in the workspace of a layer, or behind each other in scratch memory.
   struct Places {
     std::size_t weights, reserve, output, cell, x, y, turned, total;
   };
@@ -68,7 +68,7 @@ class CudnnRecurrence {
   TensorDescriptor states_;
   std::size_t workspace_bytes_ = 0, reserve_bytes_ = 0;
   std::vector<int> lengths_;
-  std::vector<std::int32_t> turned_;  // by column, where the other direction has it; on its way to the room
+  std::vector<std::int32_t> turned_;  // by column, where the other direction has it; on its way to the workspace
 };
 
 }  // namespace tutti::cuda

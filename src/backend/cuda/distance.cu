@@ -38,8 +38,8 @@ __global__ void trial_numbers(std::size_t count, unsigned seed, T* to) {
 Distance distance(const void* expected, const void* got, std::size_t count, Element element, cudaStream_t stream) {
   constexpr unsigned blocks = 256;
   constexpr const char* doing = "comparing algorithms";
-  Scratch room;
-  auto* on_device = room.room<Distance>(blocks);
+  Scratch workspace;
+  auto* on_device = workspace.reserve<Distance>(blocks);
   with_type(element, [&](auto number) {
     using T = decltype(number);
     launch(distance_of_block<T>, blocks, threads_per_block, stream, count, static_cast<const T*>(expected),

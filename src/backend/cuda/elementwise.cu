@@ -362,7 +362,7 @@ void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::si
   constexpr std::size_t rows_of_chunk = 128, most_chunks = 256;
   const std::size_t chunks = std::min((rows + rows_of_chunk - 1) / rows_of_chunk, most_chunks);
   const std::size_t chunk = (rows + chunks - 1) / chunks;
-  float* sums = chunks == 1 ? dbias : scratch_.room<float>(chunks * n);
+  float* sums = chunks == 1 ? dbias : scratch_.reserve<float>(chunks * n);
   with_type(element, [&](auto number) {
     using T = decltype(number);
     launch(bias_gradient_tile<T>,

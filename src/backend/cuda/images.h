@@ -46,9 +46,9 @@ class CudaImages : public ImageBackend {
   cudnnHandle_t cudnn() const { return cudnn_.get(); }
   ComputeType compute_type() const { return compute_type_; }
   Algorithms& algorithms() { return algorithms_; }
-  // Free again when a call returns, because the stream keeps the order. A room for each operand of a convolution.
+  // Free again when a call returns, because the stream keeps the order. One buffer for each operand of a convolution.
   Scratch& workspace() { return workspace_; }
-  Scratch& room(std::size_t operand) { return operands_[operand]; }
+  Scratch& operand(std::size_t number) { return operands_[number]; }
   // For what is made of a weight: it stays until it is made anew, and is the same for all plans.
   Scratch& made_of(const float* w, const WeightArrangement& a) { return made_[{w, a}]; }
 

@@ -13,7 +13,7 @@ namespace {
 // -sum label * log softmax(z), and the softmax itself. Its logarithm would lose small probabilities.
 template <int Team>
 __global__ void cross_entropy_lines(Lines lines, const float* label, const float* z, float* p, double* sums) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const std::size_t at = lines.at(line);
     const float shift = softmax_line<Team>(z + at, p + at, lines);
@@ -32,7 +32,7 @@ __global__ void cross_entropy_lines(Lines lines, const float* label, const float
 // Right if fewer than `top` predictions beat the one at the label's maximum; of equals the first wins.
 template <int Team>
 __global__ void error_lines(Lines lines, std::size_t top, const float* label, const float* z, double* sums) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const float* scores = z + lines.at(line);
     const std::size_t truth = first_largest<Team>(label + lines.at(line), lines);
@@ -135,7 +135,7 @@ __global__ void terms_gradient_each(Terms terms, std::size_t k, const float* dy,
 template <int Team>
 __global__ void cross_entropy_gradient_lines(Lines lines, std::size_t k, const float* label, const float* p,
                                              const float* dy, float* dx, bool add) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   const float scale = *dy;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const std::size_t at = lines.at(line);
@@ -172,14 +172,14 @@ __global__ void keep_each(const double* sums, std::size_t count, std::size_t dec
 }  // namespace
 
 void CudaBackend::keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
-  only_when_not_recording();
+  not_while_capturing();
   launch(keep_each, 1, threads_per_block, stream(), sums, count, decisive, kept, halt_);
 }
 
 void CudaBackend::scale(float factor, float* x, std::size_t count, double* sum) {
   const bool fours = in_fours(count, x);
   const std::size_t parts = count == 0 ? 0 : blocks_for(fours ? count / 4 : count);
-  double* sums = sum ? scratch_.room<double>(parts + 1) : nullptr;
+  double* sums = sum ? scratch_.reserve<double>(parts + 1) : nullptr;
   if (parts > 0)
     launch(fours ? scale_each<4> : scale_each<1>, static_cast<unsigned>(parts), threads_per_block, stream(), factor,
            count, x, sums);
@@ -190,7 +190,7 @@ void CudaBackend::loss(const Loss& loss, std::span<const float* const> in, float
   const Lines lines = lines_of(loss.extent);
   const bool by_line = loss.op == LossOp::cross_entropy_with_softmax || loss.op == LossOp::classification_error;
   const std::size_t parts = loss.extent.count() == 0 ? 0 : by_line ? lines.count : blocks_for(loss.extent.count());
-  double* sums = scratch_.room<double>(parts + 1);
+  double* sums = scratch_.reserve<double>(parts + 1);
   if (parts > 0 && loss.op == LossOp::cross_entropy_with_softmax)
     launch_on_lines(cross_entropy_lines<1>, cross_entropy_lines<32>, cross_entropy_lines<256>, lines, stream(), in[0],
                     in[1], work, sums);

@@ -166,7 +166,7 @@ struct Planned {
   }
 };
 
-// Algorithms with wide loads want operands that begin at multiples of 16 bytes; pieces of weights may not.
+// Algorithms with wide loads want operands that begin at multiples of 16 bytes; chunks of weights may not.
 unsigned alignment_of(std::initializer_list<const void*> operands) {
   std::uintptr_t all = 0;
   for (const void* p : operands) all |= reinterpret_cast<std::uintptr_t>(p);
@@ -197,13 +197,13 @@ struct Matmul::Impl {
 
   // What the library reads of an operand of float32, where it wants 16 bits.
   const void* rounded(const Stored& s, const float* x, std::size_t step, Element element, std::size_t to_step,
-                      Scratch& room) const {
-    void* const to = room.bytes(s.rows * to_step * bytes_of(element));
+                      Scratch& buffer) const {
+    void* const to = buffer.bytes(s.rows * to_step * bytes_of(element));
     round_rows(s.rows, s.width, x, step, element, to, to_step, stream);
     return to;
   }
   const void* left(const Gemm& g, const Gemm& read, const float* a) {
-    return g.a_element == read.a_element ? a : rounded(stored_a(g), a, g.lda, read.a_element, read.lda, room_a);
+    return g.a_element == read.a_element ? a : rounded(stored_a(g), a, g.lda, read.a_element, read.lda, rounded_a);
   }
   const void* right(const Gemm& g, const Gemm& read, const float* b) {
     if (g.b_element == read.b_element) return b;
@@ -214,7 +214,8 @@ struct Matmul::Impl {
   // A bias has the type of the result.
   EpilogueOperands vector(EpilogueOperands e, const Gemm& read) {
     if (e.vector && read.c_element != Element::float32)
-      e.vector = rounded({1, read.n}, static_cast<const float*>(e.vector), read.n, read.c_element, read.n, room_vector);
+      e.vector =
+          rounded({1, read.n}, static_cast<const float*>(e.vector), read.n, read.c_element, read.n, rounded_vector);
     return e;
   }
 
@@ -242,9 +243,9 @@ struct Matmul::Impl {
     const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
     if (p.algorithms.size() < 2 || work < worth_measuring || !algorithms.lasts()) return;
     const auto choice = algorithms.at(algorithms.name_of(shape_of(g, e.what, type, alignment), size_of(g)), [&] {
-      Scratch room;
+      Scratch copy;
       Stopwatch watch(stream);
-      float* const result = g.accumulate ? room.room<float>(g.m * g.ldc) : c;
+      float* const result = g.accumulate ? copy.reserve<float>(g.m * g.ldc) : c;
       Algorithms::Choice best;
       std::optional<float> least;
       for (std::size_t i = 0; i < p.algorithms.size(); ++i) {
@@ -261,7 +262,7 @@ struct Matmul::Impl {
   ComputeType type;
   cudaStream_t stream;
   Algorithms algorithms;
-  Scratch workspace, room_a, room_vector;
+  Scratch workspace, rounded_a, rounded_vector;
   // By right operand, which products may see as matrices of several widths: its numbers in 16 bits.
   std::map<std::pair<const float*, std::size_t>, Scratch> made_of;
   std::map<Key, Planned> planned;
@@ -286,7 +287,7 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   const void *a = impl_->left(given, g, given_a), *b = impl_->right(given, g, given_b);
   const EpilogueOperands e = impl_->vector(epilogue, g);
   if (found == impl_->planned.end()) {
-    only_outside_recordings(impl_->stream);
+    not_while_capturing(impl_->stream);
     found = impl_->planned.emplace(key, impl_->plan(g, e, alignment)).first;
     impl_->choose(found->second, g, e, alignment, a, b, c);
   }
@@ -295,8 +296,8 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   p.point_to(e);
   if (impl_->multiply(p, p.chosen, g.accumulate, a, b, c)) return true;
   if (e.what == Epilogue::none) throw Error("cuBLASLt could not start a product");
-  only_outside_recordings(impl_->stream);  // what may not be recorded is none the worse for that
-  p.algorithms.clear();                    // it only seemed to have one
+  not_while_capturing(impl_->stream);  // what may not be captured is none the worse for that
+  p.algorithms.clear();                // it only seemed to have one
   return false;
 }
 

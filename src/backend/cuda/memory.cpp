@@ -61,18 +61,18 @@ CudaBackend::CudaBackend(int device, ComputeType type)
       compute_type_(type),
       device_name_(name_of(device)),
       stream_(make_stream()),
-      halt_(halting_.room<int>(1)),
+      halt_(halting_.reserve<int>(1)),
       matmul_(std::make_unique<Matmul>(type, device_name_, stream_.get())),
       images_(std::make_unique<CudaImages>(device_name_, type, stream_.get())) {
   try {
-    CudaBackend::fill(0, halting_.room<float>(1), 1);  // the first kernel of all; 0 has the bits of an int's
+    CudaBackend::fill(0, halting_.reserve<float>(1), 1);  // the first kernel of all; 0 has the bits of an int's
   } catch (const Error& e) {
     throw Error(
         fmt::format("starting GPU {}: kernels: {}. fix: where this build has none for such a GPU, one with its number "
                     "in -Dgpu_architectures, or deviceId = cpu",
                     device, e.what()));
   }
-  CudaBackend::lead();
+  CudaBackend::make_current();
 }
 
 CudaBackend::~CudaBackend() {
@@ -100,17 +100,17 @@ std::string CudaBackend::name() const {
 
 ImageBackend& CudaBackend::images() { return *images_; }
 
-void CudaBackend::finish() {
-  only_when_not_recording();
+void CudaBackend::synchronize() {
+  not_while_capturing();
   check(cudaStreamSynchronize(stream()), "computing");
 }
-std::uint64_t CudaBackend::mark() {
-  only_when_not_recording();
-  return marks_.add(stream());
+std::uint64_t CudaBackend::record_event() {
+  not_while_capturing();
+  return events_.add(stream());
 }
-void CudaBackend::wait_for(std::uint64_t mark) {
-  only_when_not_recording();
-  marks_.wait_for(mark);
+void CudaBackend::synchronize(std::uint64_t event) {
+  not_while_capturing();
+  events_.synchronize(event);
 }
 
 const FloatMemory& CudaBackend::shared_memory() const {
@@ -130,12 +130,12 @@ std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
 }
 
 void CudaBackend::let_weights_change() {
-  only_when_not_recording();
+  not_while_capturing();
   check(cudaMemsetAsync(halt_, 0, sizeof(int), stream()), "clearing memory");
 }
 
 float* CudaBackend::allocate(std::size_t count) {
-  only_when_not_recording();
+  not_while_capturing();
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
   void* const p = take_device_memory(bytes);
   if (!p) out_of_memory(bytes, "the values of the network");
@@ -143,22 +143,22 @@ float* CudaBackend::allocate(std::size_t count) {
   return static_cast<float*>(p);
 }
 
-// Waits for the device, so nothing that is under way loses its memory.
+// Waits for the device, so nothing that is in flight loses its memory.
 void CudaBackend::release(float* p) {
   cudaFree(p);
   count_giving_back();
 }
 
 void CudaBackend::upload(const float* host, float* device, std::size_t count) {
-  only_when_not_recording();
+  not_while_capturing();
   if (count) staging_.upload(host, device, count * sizeof(float), stream());
 }
 
 void CudaBackend::download(const float* device, float* host, std::size_t count) {
-  only_when_not_recording();
+  not_while_capturing();
   if (count)
     check(cudaMemcpyAsync(host, device, count * sizeof(float), cudaMemcpyDeviceToHost, stream()), "downloading");
-  finish();
+  synchronize();
 }
 
 }  // namespace tutti::cuda

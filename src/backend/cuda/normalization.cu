@@ -57,7 +57,7 @@ __global__ void fold_parts(ChannelSums sums, TwoSums* folded) {
 }
 
 // A warp for each channel.
-__global__ void settle(BatchNormalization op, NormalizationParameters of, ChannelSums sums, Kept kept) {
+__global__ void finish_statistics(BatchNormalization op, NormalizationParameters of, ChannelSums sums, Kept kept) {
   const std::size_t c = channel_of_warp();
   if (c >= sums.channels) return;
   double mean = 0, variance = 0;
@@ -349,14 +349,15 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(extent, summed);
         const std::size_t n = p.channels * p.parts;
-        auto* room = sums_.room<TwoSums>(n + p.channels);
-        ChannelSums sums{room, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
-        if (count == 0) check(cudaMemsetAsync(room, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
+        auto* workspace = sums_.reserve<TwoSums>(n + p.channels);
+        ChannelSums sums{workspace, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
+        if (count == 0)
+          check(cudaMemsetAsync(workspace, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
         if (op.weights && count > 0)
-          launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), room);
-        if (op.ranks) sums = sum_over_ranks(*op.ranks, sums, room + n, stream());
+          launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), workspace);
+        if (op.ranks) sums = sum_over_ranks(*op.ranks, sums, workspace + n, stream());
         if (sums.count == 0) return;
-        launch(settle, warps_for(p.channels), threads_per_block, stream(), op, of, sums, kept);
+        launch(finish_statistics, warps_for(p.channels), threads_per_block, stream(), op, of, sums, kept);
         if (count > 0)
           launch(apply<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p,
                  count, op.relu, of, kept, as<T>(x), as<T>(added), as<T>(y));
@@ -381,19 +382,20 @@ void CudaImages::normalize_gradient(const BatchNormalization& op, const Normaliz
         const Parts p(extent, summed);
         // Sums, those over all ranks, then three floats for each channel.
         const std::size_t n = p.channels * p.parts;
-        auto* room = sums_.room<TwoSums>(n + 3 * p.channels);
-        auto* floats = reinterpret_cast<float*>(room + n + p.channels);
+        auto* workspace = sums_.reserve<TwoSums>(n + 3 * p.channels);
+        auto* floats = reinterpret_cast<float*>(workspace + n + p.channels);
         const Slopes slopes{floats, floats + p.channels, floats + 2 * p.channels};
         const bool again = op.relu && !op.add;
-        if (count == 0) check(cudaMemsetAsync(room, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
+        if (count == 0)
+          check(cudaMemsetAsync(workspace, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
         if (count > 0)
           launch(again     ? gradient_sums<T, last, summed, Relu::again>
                  : op.relu ? gradient_sums<T, last, summed, Relu::of_result>
                            : gradient_sums<T, last, summed, Relu::none>,
                  p.blocks(), threads_per_block, stream(), p, as<T>(x), as<T>(y), as<T>(dy), as<T>(masked), as<T>(added),
-                 of, kept, room);
-        const ChannelSums mine{room, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
-        const ChannelSums all = op.ranks ? sum_over_ranks(*op.ranks, mine, room + n, stream()) : mine;
+                 of, kept, workspace);
+        const ChannelSums mine{workspace, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
+        const ChannelSums all = op.ranks ? sum_over_ranks(*op.ranks, mine, workspace + n, stream()) : mine;
         launch(settle_gradient, warps_for(p.channels), threads_per_block, stream(), mine, all, kept, of.scale, to,
                slopes);
         if (to.x && count > 0)
@@ -416,7 +418,7 @@ void CudaImages::bias_relu_gradient(const ImageExtent& extent, const float* y, f
         using T = decltype(number);
         constexpr unsigned summed = last ? lanes : 1;
         const Parts p(extent, summed);
-        auto* sums = sums_.room<TwoSums>(p.channels * p.parts);
+        auto* sums = sums_.reserve<TwoSums>(p.channels * p.parts);
         launch(masked_sums<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(y), as<T>(dy), sums);
         if (dbias) launch(settle_bias, warps_for(p.channels), threads_per_block, stream(), p, sums, dbias, accumulate);
       },

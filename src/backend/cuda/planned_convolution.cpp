@@ -32,7 +32,7 @@ struct Quicker {
 };
 
 // Memory for as long as plans are tried; null when there is not so much.
-class Room {
+class Workspace {
  public:
   void* bytes(std::size_t count) {
     if (count <= bytes_) return memory_.get();
@@ -79,13 +79,13 @@ cudnnStatus_t PlannedConvolution::run_plan(const Work& work, ConvolutionPlans::P
 bool PlannedConvolution::leaves_the_same(const Work& work, void* workspace, CudaImages& images) const {
   using Graph = ConvolutionGraph;
   const std::size_t bytes = work.bytes_of(work.result), each = bytes_of(work.element);
-  Room rooms[3], of_calls;
+  Workspace operands[3], of_calls;
   ConvolutionPlans::Pointers of_plan = work.pointers;
   for (const Graph::Operand o : {Graph::x, Graph::w, Graph::y}) {
-    void* const room = rooms[o].bytes(work.bytes_of(o));
-    if (!room) return true;
-    put_trial_numbers(room, work.bytes_of(o) / each, work.element, o, images.stream());
-    of_plan[o] = room;
+    void* const operand = operands[o].bytes(work.bytes_of(o));
+    if (!operand) return true;
+    put_trial_numbers(operand, work.bytes_of(o) / each, work.element, o, images.stream());
+    of_plan[o] = operand;
   }
   ConvolutionPlans::Pointers expected = of_plan;
   expected[work.result] = of_calls.bytes(bytes);
@@ -103,7 +103,7 @@ bool PlannedConvolution::leaves_the_same(const Work& work, void* workspace, Cuda
 // All are timed the same way, with all that they take. What adds to its result is tried on another one, for it adds
 // each time.
 Algorithms::Choice PlannedConvolution::measured(const Work& work, CudaImages& images) {
-  Room of_result, of_workspace;
+  Workspace of_result, of_workspace;
   ConvolutionPlans::Pointers pointers = work.pointers;
   if (work.accumulates) {
     const std::size_t bytes = work.bytes_of(work.result);
@@ -170,7 +170,7 @@ Algorithms::Choice PlannedConvolution::chosen(const Work& work, CudaImages& imag
 void PlannedConvolution::run(const Work& work, CudaImages& images) {
   // Operands that do not lie well say nothing about those that come next.
   if (!chosen_ && work.tries_plans && ConvolutionPlans::lie_well(work.pointers)) {
-    only_outside_recordings(images.stream());
+    not_while_capturing(images.stream());
     const auto choice = chosen(work, images);
     chosen_ = true;
     if (choice.algorithm != calls) describe(work, choice.algorithm, images);

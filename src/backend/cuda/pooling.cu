@@ -173,7 +173,7 @@ class CudaPooling : public PoolingPlan {
       : shape_(s), max_(s.op == PoolingOp::max), bytes_(cells(s.window.kernel) < 255), stream_(stream) {}
 
   void forward(const float* x, float* y, float* work) override {
-    each_way(
+    each_kind(
         [&](auto number, auto lanes) {
           using T = decltype(number);
           run(pool_average<T, lanes>, lanes, shape_.window.out, as<T>(x), as<T>(y));
@@ -187,7 +187,7 @@ class CudaPooling : public PoolingPlan {
         x, y, work);
   }
   void backward(const float* dy, const float* work, float* dx, bool accumulate) override {
-    each_way(
+    each_kind(
         [&](auto number, auto lanes) {
           using T = decltype(number);
           run(pool_average_back<T, lanes>, lanes, shape_.window.in, as<T>(dy), as<T>(dx), accumulate);
@@ -204,7 +204,7 @@ class CudaPooling : public PoolingPlan {
  private:
   // average(a number of the type, lanes), or max(the same, a number that counts the cells of a window).
   template <class Average, class Max>
-  void each_way(const Average& average, const Max& max, const float* a, const float* b, const float* work) const {
+  void each_kind(const Average& average, const Max& max, const float* a, const float* b, const float* work) const {
     const auto pool = [&](auto number, auto lanes) {
       if (!max_)
         average(number, lanes);

@@ -57,20 +57,20 @@ CudnnRecurrence* Recurrence::library(const RecurrentLayer& l) {
   return layers.takes(l) ? &layers : nullptr;
 }
 
-// A way of the library counts if it gives the same bits twice.
+// An algorithm of the library counts if it gives the same bits twice.
 Algorithms::Choice Recurrence::measured(const RecurrentLayer& shape) {
   std::vector<int> possible;
-  std::size_t room = recurrent_steps_room(shape);
+  std::size_t workspace = recurrent_steps_workspace(shape);
   for (const int algorithm : {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC}) {
     if (algorithm != CUDNN_RNN_ALGO_STANDARD && !equal_lengths(shape.time)) continue;
     CudnnRecurrence& layers = layers_of(algorithm, shape);
     if (!layers.takes(shape)) continue;
-    room = std::max(room, layers.room(shape));
+    workspace = std::max(workspace, layers.workspace(shape));
     possible.push_back(algorithm);
   }
   Algorithms::Choice best{by_steps, 0};
   if (possible.empty()) return best;
-  RecurrenceTrial trial(backend_, shape, room);
+  RecurrenceTrial trial(backend_, shape, workspace);
   const RecurrentLayer& l = trial.layer();
   Stopwatch watch(backend_.stream());
   std::optional<float> least = watch.time([&] {
@@ -96,20 +96,20 @@ Algorithms::Choice Recurrence::measured(const RecurrentLayer& shape) {
   return best;
 }
 
-std::size_t Recurrence::room(const RecurrentLayer& l) {
+std::size_t Recurrence::workspace(const RecurrentLayer& l) {
   const CudnnRecurrence* layers = library(l);
-  return layers ? layers->room(l) : recurrent_steps_room(l);
+  return layers ? layers->workspace(l) : recurrent_steps_workspace(l);
 }
 
 void Recurrence::tell(const RecurrentLayer& l) {
   if (CudnnRecurrence* layers = library(l)) layers->tell(backend_, l);
 }
 
-// The library has the lengths from an array of the host. When it reads them in a recording that is repeated nobody
+// The library has the lengths from an array of the host. When it reads them in a captured graph that is repeated nobody
 // says, and by then they may be those of another minibatch.
 CudnnRecurrence* Recurrence::library_now(const RecurrentLayer& l) {
   CudnnRecurrence* layers = library(l);
-  if (layers && !equal_lengths(l.time)) backend_.only_when_not_recording();
+  if (layers && !equal_lengths(l.time)) backend_.not_while_capturing();
   return layers;
 }
 
@@ -125,8 +125,8 @@ void Recurrence::backward(const RecurrentLayer& l, const RecurrentLayerGradient&
   check(layers->backward(backend_, l, g, scratch_), "computing gradients of a recurrent layer");
 }
 
-std::size_t CudaBackend::recurrent_layer_room(const RecurrentLayer& l) { return recurrence().room(l); }
-void CudaBackend::tell_recurrent_layer(const RecurrentLayer& l) { recurrence().tell(l); }
+std::size_t CudaBackend::recurrent_layer_workspace(const RecurrentLayer& l) { return recurrence().workspace(l); }
+void CudaBackend::describe_recurrent_layer(const RecurrentLayer& l) { recurrence().tell(l); }
 void CudaBackend::recurrent_layer(const RecurrentLayer& l) { recurrence().forward(l); }
 void CudaBackend::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
   recurrence().backward(l, g);

@@ -16,7 +16,7 @@ class Recurrence {
  public:
   Recurrence(CudaBackend&, const std::string& device);
 
-  std::size_t room(const RecurrentLayer&);
+  std::size_t workspace(const RecurrentLayer&);
   void tell(const RecurrentLayer&);
   void forward(const RecurrentLayer&);
   void backward(const RecurrentLayer&, const RecurrentLayerGradient&);
@@ -24,7 +24,7 @@ class Recurrence {
  private:
   // Null: the layer goes step by step.
   CudnnRecurrence* library(const RecurrentLayer&);
-  CudnnRecurrence* library_now(const RecurrentLayer&);  // for a call that is made, or recorded
+  CudnnRecurrence* library_now(const RecurrentLayer&);  // for a call that is made, or captured
   CudnnRecurrence& layers_of(int algorithm, const RecurrentLayer&);
   Algorithms::Choice measured(const RecurrentLayer&);
 

@@ -11,7 +11,7 @@ std::size_t aligned(std::size_t floats) { return (floats + 63) / 64 * 64; }
 
 }  // namespace
 
-RecurrenceTrial::RecurrenceTrial(CudaBackend& backend, const RecurrentLayer& shape, std::size_t room)
+RecurrenceTrial::RecurrenceTrial(CudaBackend& backend, const RecurrentLayer& shape, std::size_t workspace)
     : backend_(backend), layer_(shape) {
   const std::size_t c = shape.cells, rows = shape.time.rows(), columns = shape.time.columns();
   const std::size_t width = shape.gates() * c, x = columns * shape.inputs, w = shape.inputs * width, h = c * width;
@@ -25,7 +25,7 @@ RecurrenceTrial::RecurrenceTrial(CudaBackend& backend, const RecurrentLayer& sha
   start_.resize(count);
   std::minstd_rand engine;
   for (float& v : start_) v = static_cast<float>(engine() % 1024) / 1024 - 0.5f;
-  float* at = memory_.room(backend, count + results_ + room);
+  float* at = memory_.reserve(backend, count + results_ + workspace);
   const auto take = [&](std::size_t n) { return std::exchange(at, at + aligned(n)); };
   const auto wanted = [&](std::size_t n) { return n > 0 ? take(n) : nullptr; };
   layer_.x = take(x), layer_.w = take(w), layer_.h = take(h);
@@ -36,7 +36,7 @@ RecurrenceTrial::RecurrenceTrial(CudaBackend& backend, const RecurrentLayer& sha
   gradient_.x.to = take(x), gradient_.w.to = take(w), gradient_.h.to = take(h);
   gradient_.bias.to = wanted(bias), gradient_.state_bias.to = wanted(state_bias);
   gradient_.initial_output = take(c), gradient_.initial_cell = wanted(has_cell ? c : 0);
-  layer_.room = at;
+  layer_.workspace = at;
   layer_.last_cell = nullptr, layer_.w_version = layer_.h_version = 0;
   refill();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recurrence_trial.h -- operands of a layer's shape in memory of their own, to try ways of computing it.
+// recurrence_trial.h -- operands of a layer's shape in memory of their own, to try algorithms for it.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@ namespace tutti::cuda {
 
 class RecurrenceTrial {
  public:
-  // Of `shape`, pointers count only where they may be null; `room` is what the ways need at most.
-  RecurrenceTrial(CudaBackend&, const RecurrentLayer& shape, std::size_t room);
+  // Of `shape`, pointers count only where they may be null; `workspace` is what the algorithms need at most.
+  RecurrenceTrial(CudaBackend&, const RecurrentLayer& shape, std::size_t workspace);
 
   // The same numbers as at first: a backward pass uses some of them up.
   void refill();
   const RecurrentLayer& layer() const { return layer_; }
   const RecurrentLayerGradient& gradient() const { return gradient_; }
-  // What a way has left, bit by bit.
+  // What an algorithm has left, bit by bit.
   std::vector<float> results() const;
 
  private:

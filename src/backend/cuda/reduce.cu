@@ -10,7 +10,7 @@ namespace {
 
 template <int Team>
 __global__ void reduce_lines(Lines lines, ReduceOp op, const float* x, float* y) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const float* from = x + lines.at(line);
     float result = 0;
@@ -65,7 +65,7 @@ __global__ void reduce_gradient_each(Lines lines, ReduceOp op, const float* x, c
 
 template <int Team>
 __global__ void softmax_lines(Lines lines, SoftmaxOp op, const float* x, float* y) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const float* from = x + lines.at(line);
     float* to = y + lines.at(line);
@@ -91,7 +91,7 @@ __global__ void softmax_lines(Lines lines, SoftmaxOp op, const float* x, float* 
 template <int Team>
 __global__ void softmax_gradient_lines(Lines lines, SoftmaxOp op, const float* y, const float* dy, float* dx,
                                        bool add) {
-  using D = Dealt<Team>;
+  using D = Distributed<Team>;
   const bool logarithmic = op == SoftmaxOp::log_softmax;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const std::size_t at = lines.at(line);

@@ -10,7 +10,8 @@ namespace tutti::cuda {
 template <int Team>
 __device__ inline float largest(const float* x, const Lines& lines) {
   float best = x[0];
-  for (std::size_t i = Dealt<Team>::member(); i < lines.size; i += Team) best = Larger()(best, x[i * lines.inner]);
+  for (std::size_t i = Distributed<Team>::member(); i < lines.size; i += Team)
+    best = Larger()(best, x[i * lines.inner]);
   return together<Team>(best, Larger());
 }
 
@@ -19,7 +20,7 @@ template <int Team>
 __device__ inline unsigned first_largest(const float* x, const Lines& lines) {
   float best = x[0];
   unsigned at = 0;
-  for (std::size_t i = Dealt<Team>::member(); i < lines.size; i += Team)
+  for (std::size_t i = Distributed<Team>::member(); i < lines.size; i += Team)
     if (const float v = x[i * lines.inner]; v > best) best = v, at = static_cast<unsigned>(i);
   struct Beats {
     __device__ float operator()(float a, float b) const { return b > a ? b : a; }
@@ -31,7 +32,7 @@ __device__ inline unsigned first_largest(const float* x, const Lines& lines) {
 template <int Team>
 __device__ inline float exponential_sum(const float* x, float shift, const Lines& lines) {
   float total = 0;
-  for (std::size_t i = Dealt<Team>::member(); i < lines.size; i += Team)
+  for (std::size_t i = Distributed<Team>::member(); i < lines.size; i += Team)
     total += exponential(x[i * lines.inner] - shift);
   return together<Team>(total, Plus());
 }
@@ -46,7 +47,7 @@ __device__ inline float log_sum(const float* x, const Lines& lines) {
 template <int Team>
 __device__ inline float softmax_line(const float* x, float* y, const Lines& lines) {
   const float shift = largest<Team>(x, lines), total = exponential_sum<Team>(x, shift, lines), scale = 1.0f / total;
-  for (std::size_t i = Dealt<Team>::member(); i < lines.size; i += Team)
+  for (std::size_t i = Distributed<Team>::member(); i < lines.size; i += Team)
     y[i * lines.inner] = exponential(x[i * lines.inner] - shift) * scale;
   return shift + logarithm(total);
 }

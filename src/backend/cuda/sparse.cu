@@ -102,12 +102,12 @@ void CudaBackend::densify(const SparseView& x, std::size_t dim, float* y) {
   launch(densify_columns, blocks_for(x.columns), threads_per_block, stream(), columns, dim, y);
 }
 
-void CudaBackend::clear_lines(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
-  const std::size_t count = lines.size() * s.line_size();
+void CudaBackend::clear_sparse_rows(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
+  const std::size_t count = lines.size() * s.sparse_row_size();
   if (count == 0) return;
   const std::uint32_t* const listed = uploaded(lines.data(), lines.size(), lists_[0]);
   float* const x = gradients.data() + s.offset;
-  if (s.lines_are_rows)
+  if (s.sparse_by_row)
     launch(clear_rows, blocks_for(count), threads_per_block, stream(), listed, lines.size(), s.rows, s.columns, x);
   else
     launch(clear_columns, blocks_for(count), threads_per_block, stream(), listed, lines.size(), s.rows, x);

@@ -43,9 +43,9 @@ __device__ inline T together(T v, Op op) {
   return v;
 }
 
-// How lines are dealt to teams: blocks of `threads`, teams in a block, the member's number.
+// How lines are distributed to teams: blocks of `threads`, teams in a block, the member's number.
 template <int Team>
-struct Dealt {
+struct Distributed {
   static constexpr unsigned threads = Team > 128 ? Team : 128;
   static constexpr unsigned teams = threads / Team;
   static unsigned blocks(std::size_t lines) { return blocks_for(lines, teams); }
@@ -67,11 +67,11 @@ template <class... Wanted, class... Given>
 void launch_on_lines(void (*one)(Lines, Wanted...), void (*warp)(Lines, Wanted...), void (*block)(Lines, Wanted...),
                      const Lines& lines, cudaStream_t stream, const Given&... given) {
   if (lines.inner >= 32 || lines.size == 1)
-    launch(one, Dealt<1>::blocks(lines.count), Dealt<1>::threads, stream, lines, given...);
+    launch(one, Distributed<1>::blocks(lines.count), Distributed<1>::threads, stream, lines, given...);
   else if (lines.size <= 2048)
-    launch(warp, Dealt<32>::blocks(lines.count), Dealt<32>::threads, stream, lines, given...);
+    launch(warp, Distributed<32>::blocks(lines.count), Distributed<32>::threads, stream, lines, given...);
   else
-    launch(block, Dealt<256>::blocks(lines.count), Dealt<256>::threads, stream, lines, given...);
+    launch(block, Distributed<256>::blocks(lines.count), Distributed<256>::threads, stream, lines, given...);
 }
 
 }  // namespace tutti::cuda

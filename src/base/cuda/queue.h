@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // queue.h -- the stream in which the work of a thread is queued. A backend for a GPU sets it for the thread that makes
-// it, and again when it is to lead; optimizers and codecs of that thread work in the same order without being told.
+// it, and again when it is made current; optimizers and codecs of that thread work in the same order without being
+// told.
 #pragma once
 
 #include <cuda_runtime_api.h>

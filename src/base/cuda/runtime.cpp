@@ -55,9 +55,9 @@ void* take_managed_memory(std::size_t bytes) {
   return taken(bytes, [&](void** p) { return cudaMallocManaged(p, bytes, cudaMemAttachGlobal); });
 }
 
-void only_outside_recordings(cudaStream_t stream) {
+void not_while_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is recorded");
+  check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
   if (status != cudaStreamCaptureStatusNone) throw Error("an algorithm has to be chosen first");
 }
 
@@ -85,7 +85,7 @@ Scratch::~Scratch() {
 void* Scratch::bytes(std::size_t count) {
   if (count <= bytes_) return data_;
   if (data_) {
-    // cudaFree waits for the device, so nothing that is under way loses its memory.
+    // cudaFree waits for the device, so nothing that is in flight loses its memory.
     check(cudaFree(data_), "giving back scratch memory");
     data_ = nullptr, bytes_ = 0;
     count_giving_back();

@@ -33,9 +33,9 @@ Event make_event();  // without a time, to be waited for
 // asked for: managed memory would be moved to the host and back while kernels use it, and the device might hang.
 void* take_device_memory(std::size_t bytes);
 void* take_managed_memory(std::size_t bytes);
-// Throws Error within a recording: for questions to the libraries, which answer them wrongly there.
-void only_outside_recordings(cudaStream_t);
-// Zeros, there when it returns. Waits for that stream alone: another thread may be recording.
+// Throws Error within a captured graph: for questions to the libraries, which answer them wrongly there.
+void not_while_capturing(cudaStream_t);
+// Zeros, there when it returns. Waits for that stream alone: another thread may be capturing.
 void clear_memory(void*, std::size_t bytes, cudaStream_t);
 // Throws Error: what it was for, and what there is.
 [[noreturn]] void out_of_memory(std::size_t bytes, const char* purpose);
@@ -56,7 +56,7 @@ class Scratch {
   ~Scratch();
   void* bytes(std::size_t count);
   template <class T>
-  T* room(std::size_t count) {
+  T* reserve(std::size_t count) {
     return static_cast<T*>(bytes(count * sizeof(T)));
   }
 
@@ -66,7 +66,7 @@ class Scratch {
 };
 
 // Host memory on its way to the device: copied into pinned memory at once, so that the caller may reuse what he gave.
-// From there small pieces go in the order of the stream. Large ones travel in a stream of their own, while the other
+// From there small chunks go in the order of the stream. Large ones travel in a stream of their own, while the other
 // one still computes what it was given before, to a landing place on the device, and in the order of the stream from
 // there to where they belong. Blocks are added while the earlier ones are in use, so that nobody waits. Several cores
 // copy, for one is slower than the way to the device.

@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "base/cuda/marks.h"
+#include "base/cuda/events.h"
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "codec/cuda/kernels.h"
@@ -30,7 +30,7 @@ float* allocate_device(std::size_t count) {
   return static_cast<float*>(p);
 }
 
-void finish() { check(cudaStreamSynchronize(current_queue()), "exchanging gradients"); }
+void synchronize() { check(cudaStreamSynchronize(current_queue()), "exchanging gradients"); }
 
 // What is queued may still read or write it; cudaFreeHost does not promise to wait for that.
 void release_pinned(float* p) {
@@ -38,8 +38,8 @@ void release_pinned(float* p) {
   cudaFreeHost(p);
 }
 
-constexpr FloatMemory pinned_memory{"pinned", allocate_pinned, release_pinned, finish};
-constexpr FloatMemory device_memory{"device", allocate_device, [](float* p) { cudaFree(p); }, finish};
+constexpr FloatMemory pinned_memory{"pinned", allocate_pinned, release_pinned, synchronize};
+constexpr FloatMemory device_memory{"device", allocate_device, [](float* p) { cudaFree(p); }, synchronize};
 
 // Names and sizes are the host codec's.
 class CudaCodec : public Codec {
@@ -49,8 +49,8 @@ class CudaCodec : public Codec {
   std::string name() const override { return host_->name(); }
   bool lossy() const override { return host_->lossy(); }
   std::size_t bytes(std::size_t rows, std::size_t columns) const override { return host_->bytes(rows, columns); }
-  std::uint64_t mark() const override { return marks_.add(stream_); }
-  bool passed(std::uint64_t mark) const override { return marks_.passed(mark); }
+  std::uint64_t record_event() const override { return events_.add(stream_); }
+  bool query(std::uint64_t event) const override { return events_.query(event); }
   const FloatMemory& memory() const override { return memory_; }
   const Codec& on_host() const override { return *host_; }
 
@@ -60,7 +60,7 @@ class CudaCodec : public Codec {
 
  private:
   const FloatMemory& memory_;
-  mutable Marks marks_{"exchanging with other ranks"};
+  mutable Events events_{"exchanging with other ranks"};
 };
 
 class Quantizing : public CudaCodec {

@@ -60,22 +60,23 @@ __global__ void __launch_bounds__(decode_threads) decode_short(DecodeColumns job
   }
 }
 
-// How longer columns are dealt to warps. A lane reads eight values and more, if need be from several words; all words
-// come before all of what is added to, and that before anything is written (batch.h).
+// How longer columns are distributed to warps. A lane reads eight values and more, if need be from several words; all
+// words come before all of what is added to, and that before anything is written (batch.h).
 template <unsigned Bits>
-struct Dealt {
+struct Distributed {
   static constexpr unsigned per_word = 32 / Bits, batch = 8, of_word = per_word < batch ? per_word : batch,
                             turns = batch / of_word;
   unsigned shares;  // of a column
-  explicit Dealt(const Words& w) : shares((w.count + w.side * turns - 1) / (w.side * turns)) {}
+  explicit Distributed(const Words& w) : shares((w.count + w.side * turns - 1) / (w.side * turns)) {}
 };
 
 template <Kind K, unsigned Bits, bool Add>
-__global__ void __launch_bounds__(decode_threads) decode_long(DecodeColumns job, Words words, Dealt<Bits> dealt) {
-  using D = Dealt<Bits>;
+__global__ void __launch_bounds__(decode_threads)
+    decode_long(DecodeColumns job, Words words, Distributed<Bits> distributed) {
+  using D = Distributed<Bits>;
   // In 32 bits: more warps than that would fill no memory.
   const unsigned warp = blockIdx.x * decode_warps + threadIdx.x / 32, lane = threadIdx.x % 32;
-  const unsigned c = warp / dealt.shares, share = warp - c * dealt.shares;
+  const unsigned c = warp / distributed.shares, share = warp - c * distributed.shares;
   if (c >= job.columns) return;
   const auto* in = reinterpret_cast<const unsigned*>(job.in) + std::size_t{c} * (Head<K>::floats + words.count);
   const unsigned first_word = share * D::turns * words.side + words.word_of(lane);
@@ -182,11 +183,11 @@ void start_warps(void (*kernel)(P...), std::size_t warps, cudaStream_t stream, c
 template <Kind K, unsigned Bits, bool Add>
 void start(const DecodeColumns& job, cudaStream_t stream) {
   const Words words(Bits, job.rows);
-  const Dealt<Bits> dealt(words);
+  const Distributed<Bits> distributed(words);
   if (job.rows <= 32)
     start_warps(decode_short<K, Add>, (job.columns + 31) / 32, stream, job, words);
   else
-    start_warps(decode_long<K, Bits, Add>, job.columns * dealt.shares, stream, job, words, dealt);
+    start_warps(decode_long<K, Bits, Add>, job.columns * distributed.shares, stream, job, words, distributed);
 }
 
 template <Kind K, unsigned Bits>

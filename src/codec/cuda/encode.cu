@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantising columns. A column is read once, if shared memory has room for it: its values wait there for its
+// Quantising columns. A column is read once, if it fits into shared memory: its values wait there for its
 // levels. Sums run in the 64 virtual lanes of the CPU codecs, two per lane of a warp, folded in halves.
 #include "base/cuda/batch.h"
 #include "codec/cuda/quantizer.h"
@@ -226,14 +226,14 @@ __global__ void __launch_bounds__(encode_threads) encode_whole(EncodeColumns job
 
 // ---- longer columns: a team of threads each
 
-// The values of a column, `room` at a time, wait in shared memory for the team that works on it. Whole: all of them
-// have room there, else they are read again for each pass.
+// The values of a column, `capacity` at a time, wait in shared memory for the team that works on it. Whole: all of them
+// fit there, else they are read again for each pass.
 template <unsigned Team, bool Whole>
 class StagedColumn {
  public:
-  __device__ StagedColumn(const float* values, float* residual, unsigned rows, float* staged, unsigned room,
+  __device__ StagedColumn(const float* values, float* residual, unsigned rows, float* staged, unsigned capacity,
                           Sums* shared)
-      : values_(values), residual_(residual), rows_(rows), staged_(staged), room_(room), shared_(shared) {
+      : values_(values), residual_(residual), rows_(rows), staged_(staged), capacity_(capacity), shared_(shared) {
     if constexpr (Whole) stage(0, rows_);
   }
 
@@ -262,8 +262,8 @@ class StagedColumn {
     if constexpr (Whole) {
       add_staged(rows_, add, even, odd);
     } else {
-      for (unsigned first = 0; first < rows_; first += room_) {
-        const unsigned count = rows_ - first < room_ ? rows_ - first : room_;
+      for (unsigned first = 0; first < rows_; first += capacity_) {
+        const unsigned count = rows_ - first < capacity_ ? rows_ - first : capacity_;
         stage(first, count);
         add_staged(count, add, even, odd);
         sync();
@@ -344,20 +344,21 @@ class StagedColumn {
   float* residual_;
   unsigned rows_;
   float* staged_;
-  unsigned room_;
+  unsigned capacity_;
   Sums* shared_;
 };
 
-// `room`: values of a column that have room in shared memory, behind what the team tells each other.
+// `capacity`: values of a column that fit into shared memory, behind what the team tells each other.
 template <unsigned Team, bool Whole, Kind K>
 __global__ void __launch_bounds__(Team < encode_threads ? encode_threads : Team)
-    encode_long(EncodeColumns job, Words words, unsigned room) {
+    encode_long(EncodeColumns job, Words words, unsigned capacity) {
   const unsigned team = threadIdx.x / Team;
   const std::size_t c = std::size_t{blockIdx.x} * (blockDim.x / Team) + team;
   if (c >= job.columns) return;
   auto* const shared = reinterpret_cast<Sums*>(tutti::cuda::asked_for);
   StagedColumn<Team, Whole> staged(job.values + c * job.rows, job.residual + c * job.rows, words.rows,
-                                   reinterpret_cast<float*>(tutti::cuda::asked_for + 1) + team * room, room, shared);
+                                   reinterpret_cast<float*>(tutti::cuda::asked_for + 1) + team * capacity, capacity,
+                                   shared);
   const auto column =
       describe(Column<K>{}, job.threshold, words.rows, [&](const auto&... how) { return staged.sums(how...); });
   auto* out = reinterpret_cast<unsigned*>(job.out) + c * (Head<K>::floats + words.count);
@@ -374,11 +375,11 @@ void start_short(const EncodeColumns& job, const Words& words, cudaStream_t stre
 constexpr std::size_t shared_bytes(std::size_t values) { return sizeof(uint4) + sizeof(float) * values; }
 
 template <unsigned Team, bool Whole, Kind K>
-void start_long(const EncodeColumns& job, const Words& words, std::size_t room, cudaStream_t stream) {
+void start_long(const EncodeColumns& job, const Words& words, std::size_t capacity, cudaStream_t stream) {
   constexpr unsigned threads = Team < encode_threads ? encode_threads : Team, teams = threads / Team;
   const auto blocks = static_cast<unsigned>((job.columns + teams - 1) / teams);
-  tutti::cuda::launch_with_shared(encode_long<Team, Whole, K>, dim3(blocks), dim3(threads), shared_bytes(teams * room),
-                                  stream, job, words, room);
+  tutti::cuda::launch_with_shared(encode_long<Team, Whole, K>, dim3(blocks), dim3(threads),
+                                  shared_bytes(teams * capacity), stream, job, words, capacity);
 }
 
 template <Kind K>

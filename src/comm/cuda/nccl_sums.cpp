@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/cuda/marks.h"
+#include "base/cuda/events.h"
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "comm/cuda/nccl.h"
@@ -41,8 +41,8 @@ class NcclSums final : public DeviceSums {
     return fmt::format("NCCL {}.{}.{}", version_ / 10000, version_ / 100 % 100, version_ % 100);
   }
   std::uint64_t sum(std::span<const Run> runs) override;
-  bool passed(std::uint64_t sum) override { return marks_.passed(sum); }
-  void follow(std::uint64_t sum) override { marks_.follow(sum, current_queue()); }
+  bool query(std::uint64_t event) override { return events_.query(event); }
+  void follow(std::uint64_t sum) override { events_.stream_wait(current_queue(), sum); }
 
  private:
   void look();
@@ -53,7 +53,7 @@ class NcclSums final : public DeviceSums {
   Communicator& ranks_;
   Stream stream_;
   Event given_;  // behind what is to be summed
-  Marks marks_{summing};
+  Events events_{summing};
 
   std::mutex mutex_;  // of the library's communicator
   std::condition_variable ended_;
@@ -87,7 +87,7 @@ std::uint64_t NcclSums::sum(std::span<const Run> runs) {
       nccl_.check(nccl_.all_reduce(run.values, run.sums, run.count, Nccl::float32, Nccl::sum, comm_, stream_.get()),
                   summing);
   nccl_.check(nccl_.group_end(), summing);
-  return marks_.add(stream_.get());
+  return events_.add(stream_.get());
 }
 
 void NcclSums::check_state() const {

@@ -42,7 +42,7 @@ class Delay : public Kernel {
     each_step(run, [&](std::size_t t) { backward_step(run, t); });
   }
   void end_of_steps(Run& run) const override {
-    if (carries(run)) run.carried[code.out.tensor].save(run.backend, 0, in(run, 0));
+    if (carries(run)) run.states[code.out.tensor].save(run.backend, 0, in(run, 0));
   }
 
  private:
@@ -78,8 +78,7 @@ class Delay : public Kernel {
     const std::size_t rest = table(run).width(t) - columns;
     if (rest == 0) return;
     fill_initial(run, t, columns, rest, y + columns * width_);
-    if (carries(run))
-      run.carried[code.out.tensor].load(run.backend, 0, table(run).begin(t), rest, y + columns * width_);
+    if (carries(run)) run.states[code.out.tensor].load(run.backend, 0, table(run).begin(t), rest, y + columns * width_);
   }
 
   void backward_step(Run& run, std::size_t t) const {
@@ -147,7 +146,7 @@ class Delay : public Kernel {
   }
   // Truncated sequences: the first steps come from what their lanes have kept, the last ones are kept.
   void list_states(Run& run) const {
-    CarriedState& state = run.carried[code.out.tensor];
+    CarriedState& state = run.states[code.out.tensor];
     const SequenceTable& sequences = table(run);
     state.shape(width_, distance_);
     state.begin_lists(run.backend, run.fragments);

@@ -10,7 +10,7 @@ namespace tutti::graph {
 namespace {
 
 // Plans by number of columns, the last ones that were asked for first. Shares have one size or two; a run that sees
-// many sizes forgets plans no earlier than the recordings that were made with them.
+// many sizes forgets plans no earlier than the captured graphs that were made with them.
 template <class Plan>
 class Plans {
  public:

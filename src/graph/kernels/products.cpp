@@ -47,7 +47,7 @@ class Times : public Kernel {
     relu_product_ = static_cast<const Times*>(maker(relu_->code.in[0].tensor));
   }
 
-  // The gradient of the data comes first: once a piece of the weight's gradient is announced, the weight may change.
+  // The gradient of the data comes first: once a chunk of the weight's gradient is announced, the weight may change.
   void backward(Run& run) const override {
     if (write[1] != Write::none) data_gradient(run);
     if (write[0] != Write::none) weight_gradient(run);
@@ -93,20 +93,20 @@ class Times : public Kernel {
     g.accumulate = adds(run, 0);
     g.a_element = transposed_ ? code.out.element : code.in[1].element;
     g.b_element = transposed_ ? code.in[1].element : code.out.element;
-    const auto& pieces = run.pieces[code.in[0].tensor];
-    const bool announced = finishes && run.last_part && run.sink && !pieces.empty();
-    if (pieces.empty() || !run.backend.is_host()) {
+    const auto& chunks = run.chunks[code.in[0].tensor];
+    const bool announced = finishes && run.last_part && run.sink && !chunks.empty();
+    if (chunks.empty() || !run.backend.is_host()) {
       run.backend.gemm(g, left, right, in_gradient(run, 0));
       if (!announced) return;
       together_.clear();
-      for (const PieceRange& p : pieces) together_.push_back(p.index);
-      return run.sink->pieces_ready(together_);
+      for (const ChunkRange& p : chunks) together_.push_back(p.index);
+      return run.sink->chunks_ready(together_);
     }
-    if (pieces.size() > 1) g.b_version = run.backend.new_version();
-    for (const PieceRange& p : pieces) {
+    if (chunks.size() > 1) g.b_version = run.backend.new_version();
+    for (const ChunkRange& p : chunks) {
       g.m = p.count / right_width;
       run.backend.gemm(g, advanced(left, g.a_element, p.first / right_width), right, in_gradient(run, 0) + p.first);
-      if (announced) run.sink->piece_ready(p.index);
+      if (announced) run.sink->chunk_ready(p.index);
     }
   }
 
@@ -114,7 +114,7 @@ class Times : public Kernel {
   const Kernel* relu_ = nullptr;         // behind which the data come from, where this masks their gradient
   const Times* relu_product_ = nullptr;  // in front of it
   std::size_t inner_, out_;
-  mutable std::vector<std::size_t> together_;  // pieces that are announced at once
+  mutable std::vector<std::size_t> together_;  // chunks that are announced at once
 };
 
 // The right operand is a sparse input: only the lines of the weight that occur are touched.

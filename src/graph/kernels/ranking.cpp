@@ -119,16 +119,16 @@ class Ranking : public Kernel {
     const SequenceTable& table = run.sequences[code.in[1].axis];
     return table.columns() == run.rows(code.in[1]) && !table.in_stream_order() ? &table : nullptr;
   }
-  std::span<const float> read(Run& run, std::size_t k, std::vector<float>& room) const {
+  std::span<const float> read(Run& run, std::size_t k, std::vector<float>& workspace) const {
     const std::size_t n = run.rows(code.in[k]);
-    room.resize(n);
+    workspace.resize(n);
     const SequenceTable* table = packed(run);
-    std::vector<float>& there = table ? run.host : room;
+    std::vector<float>& there = table ? run.host : workspace;
     there.resize(n);
     run.backend.download(in(run, k), there.data(), n);
     if (table)
-      for (std::size_t c = 0; c < n; ++c) room[static_cast<std::size_t>(table->source()[c])] = there[c];
-    return room;
+      for (std::size_t c = 0; c < n; ++c) workspace[static_cast<std::size_t>(table->source()[c])] = there[c];
+    return workspace;
   }
   void put(Run& run, const std::vector<float>& values, float* there) const {
     const SequenceTable* table = packed(run);

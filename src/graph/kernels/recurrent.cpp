@@ -33,9 +33,9 @@ class Recurrent : public Kernel {
   void tell(Run& run, std::byte*) const override {
     if (own_states(run)) list_states(run);
     const RecurrentLayer l = layer(run);
-    const std::size_t floats = states(l).total + run.backend.recurrent_layer_room(l);
-    run.rooms[code.out.tensor].room(run.backend, floats);
-    run.backend.tell_recurrent_layer(placed_layer(run));
+    const std::size_t floats = states(l).total + run.backend.recurrent_layer_workspace(l);
+    run.workspaces[code.out.tensor].reserve(run.backend, floats);
+    run.backend.describe_recurrent_layer(placed_layer(run));
   }
   void forward(Run& run) const override {
     const RecurrentLayer l = placed_layer(run);
@@ -94,26 +94,26 @@ class Recurrent : public Kernel {
   RecurrentLayer placed_layer(const Run& run) const {
     RecurrentLayer l = layer(run);
     const States s = states(l);
-    float* const room = run.rooms[code.out.tensor].data();
-    l.initial_output = room + s.output;
-    if (has_cell()) l.initial_cell = room + s.cell;
-    if (has_cell() && own_states(run)) l.last_cell = room + s.last_cell;
-    l.room = room + s.total;
+    float* const workspace = run.workspaces[code.out.tensor].data();
+    l.initial_output = workspace + s.output;
+    if (has_cell()) l.initial_cell = workspace + s.cell;
+    if (has_cell() && own_states(run)) l.last_cell = workspace + s.last_cell;
+    l.workspace = workspace + s.total;
     return l;
   }
 
   void prepare(Run& run) const {
     const States s = states(layer(run));
-    float* const room = run.rooms[code.out.tensor].data();
+    float* const workspace = run.workspaces[code.out.tensor].data();
     const std::size_t rows = run.sequences[code.out.axis].width(0), count = own_states(run) ? rows : 1;
     for (std::size_t k = 0; k < values(); ++k) {
-      float* state = room + (k == 0 ? s.output : s.cell);
+      float* state = workspace + (k == 0 ? s.output : s.cell);
       for (std::size_t row = 0; row < count; ++row)
         if (trained_state_)
           run.backend.map(UnaryOp::copy, in(run, 2 + k), state + row * c_, c_);
         else
           run.backend.fill(initial_, state + row * c_, c_);
-      if (own_states(run)) run.carried[code.out.tensor].load(run.backend, k, 0, rows, state);
+      if (own_states(run)) run.states[code.out.tensor].load(run.backend, k, 0, rows, state);
     }
   }
 
@@ -138,7 +138,7 @@ class Recurrent : public Kernel {
   // Truncated sequences: what the last step leaves, for each lane.
   void list_states(Run& run) const {
     const SequenceTable& table = run.sequences[code.out.axis];
-    CarriedState& kept = run.carried[code.out.tensor];
+    CarriedState& kept = run.states[code.out.tensor];
     kept.shape(c_, 1, values());
     kept.begin_lists(run.backend, run.fragments);
     for (std::size_t p = 0; p < table.width(0); ++p) {
@@ -163,7 +163,7 @@ class Recurrent : public Kernel {
     kept.send_lists(run.backend);
   }
   void keep_states(Run& run, const RecurrentLayer& l) const {
-    const CarriedState& kept = run.carried[code.out.tensor];
+    const CarriedState& kept = run.states[code.out.tensor];
     kept.save(run.backend, 0, l.output);
     if (has_cell()) kept.save(run.backend, 1, l.last_cell);
   }

@@ -12,14 +12,14 @@ namespace tutti::optim::cuda {
 namespace {
 
 // Managed, so that it does not matter which device a thread works on.
-struct RoomForSums {
+struct WorkspaceForSums {
   static constexpr std::size_t bytes = sizeof(double) * most_calls * most_sum_blocks;
   void* data = tutti::cuda::take_managed_memory(bytes);
-  RoomForSums() {
+  WorkspaceForSums() {
     if (!data) tutti::cuda::out_of_memory(bytes, "sums over gradients");
   }
-  ~RoomForSums() { cudaFree(data); }
-  RoomForSums(const RoomForSums&) = delete;
+  ~WorkspaceForSums() { cudaFree(data); }
+  WorkspaceForSums(const WorkspaceForSums&) = delete;
 };
 
 }  // namespace
@@ -40,9 +40,9 @@ __global__ void add_totals(const __grid_constant__ Totals to, const double* of_b
   *to.sum[lane] = sum;
 }
 
-double* room_for_sums() {
-  static thread_local const RoomForSums room;
-  return static_cast<double*>(room.data);
+double* workspace_for_sums() {
+  static thread_local const WorkspaceForSums workspace;
+  return static_cast<double*>(workspace.data);
 }
 
 namespace {

@@ -16,7 +16,7 @@ namespace tutti::optim::cuda {
 constexpr unsigned block_threads = 256, unroll = 4, block_elements = block_threads * unroll;
 // Of a sum over one run, so that each thread of a large device has work.
 constexpr unsigned most_sum_blocks = 1024;
-constexpr unsigned most_calls = 32;  // of one kernel: as many as its parameters have room for
+constexpr unsigned most_calls = 32;  // of one kernel: as many as its parameters take
 
 // ---- kernels
 
@@ -120,7 +120,7 @@ struct Together {
   }
 };
 
-double* room_for_sums();  // of all blocks of a kernel
+double* workspace_for_sums();  // of all blocks of a kernel
 
 template <class Rule, bool Sums>
 void launch_waiting() {
@@ -130,11 +130,11 @@ void launch_waiting() {
   const dim3 blocks(w.calls.end[count - 1]), threads(block_threads);
   const auto queue = tutti::cuda::current_queue();
   if constexpr (Sums) {
-    double* const room = room_for_sums();
-    tutti::cuda::launch(sum_each<Rule>, blocks, threads, queue, w.calls, room);
+    double* const workspace = workspace_for_sums();
+    tutti::cuda::launch(sum_each<Rule>, blocks, threads, queue, w.calls, workspace);
     std::copy_n(w.calls.end, count, w.totals.end);
     w.totals.count = count;
-    tutti::cuda::launch(add_totals, dim3(1), dim3(32 * most_calls), queue, w.totals, room);
+    tutti::cuda::launch(add_totals, dim3(1), dim3(32 * most_calls), queue, w.totals, workspace);
   } else {
     w.calls.halt = tutti::cuda::current_halt();
     tutti::cuda::launch(apply_each<Rule>, blocks, threads, queue, w.calls);

@@ -44,7 +44,7 @@ void Hdf5ReaderOptions::describe(config::Fields& f) {
     "dataset with the number of steps of each row that are data, of sequences filled up to one length");
   f("maxErrors", max_errors, "files and rows that may be wrong; they are left out");
   f("traceLevel", trace_level, "0 errors only, 1 also warnings");
-  f("chunkSizeInBytes", chunk_bytes, "files are shuffled in stretches of this size first; a file is at least one");
+  f("chunkSizeInBytes", chunk_bytes, "files are shuffled in chunks of this size first; a file is at least one");
   f("keepLimitInBytes", keep_bytes, "data are kept in memory for later sweeps up to this size per rank");
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   const int given = int{f.given("file")} + int{f.given("files")} + int{f.given("fileList")};

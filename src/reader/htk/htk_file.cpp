@@ -93,7 +93,7 @@ HtkHeader read_htk_header(const std::string& path) {
   h.dim = frame_bytes / number;
   h.frame_bytes = frame_bytes;
   // The scales and offsets of compressed files take the place of four frames.
-  if (h.compressed && frames < 4) fail(path, "it is compressed and has no room for its scales");
+  if (h.compressed && frames < 4) fail(path, "it is compressed and ends before its scales");
   h.frames = h.compressed ? frames - 4 : frames;
   h.data_at = header_bytes + (h.compressed ? 8ull * h.dim : 0);
   if (const std::uint64_t wanted = h.data_at + h.frames * h.frame_bytes; size < wanted)

@@ -79,8 +79,8 @@ class PngCodec final : public Codec {
     const std::size_t width = png_get_image_width(s.png, s.info), height = png_get_image_height(s.png, s.info);
     check_image_size(width, height);
     const std::size_t channels = png_get_channels(s.png, s.info);
-    const std::size_t wanted = grayscale ? 1 : 3, room = std::max(channels, wanted);
-    std::uint8_t* const pixels = scratch.decoded(width * height * room);
+    const std::size_t wanted = grayscale ? 1 : 3, capacity = std::max(channels, wanted);
+    std::uint8_t* const pixels = scratch.decoded(width * height * capacity);
     s.rows.resize(height);
     for (std::size_t y = 0; y < height; ++y) s.rows[y] = pixels + y * width * channels;
     if (!read_rows(s)) broken(s);

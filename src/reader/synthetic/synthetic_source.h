@@ -43,7 +43,7 @@ class DigitSource final : public SequenceSource {
   std::vector<bool> drawn_;
 };
 
-// Uniform numbers in [-1, 1) and uniform classes, at the cost of a copy: samples are stretches of one pool. Single
+// Uniform numbers in [-1, 1) and uniform classes, at the cost of a copy: samples are ranges of one pool. Single
 // samples or sequences of them; the streams of one sample are independent of each other.
 class RandomSource final : public SequenceSource {
  public:

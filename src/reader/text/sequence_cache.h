@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sequence_cache.h -- sequences that were parsed once, kept as they lie in a share. A rank parses only what it is dealt
+// sequence_cache.h -- sequences that were parsed once, kept as they lie in a share. A rank parses only its own share
 // and keeps it for later sweeps.
 #pragma once
 

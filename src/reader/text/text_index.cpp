@@ -156,8 +156,8 @@ void Scan::add_sequence(const char* at, const char* behind, std::uint32_t longes
 
 // The pages behind the scan leave this process, whatever the size of the file.
 void Scan::release_read(const char* to) {
-  constexpr std::ptrdiff_t stretch = 64 << 20;
-  if (to - released_ < stretch) return;
+  constexpr std::ptrdiff_t range = 64 << 20;
+  if (to - released_ < range) return;
   file_.release(released_, to);
   released_ = to;
 }

@@ -35,15 +35,15 @@ void TextSource::read(std::span<const std::uint32_t> sequences, Share& share) {
     if (cache_ && cache_->copy(sequence, share)) continue;
     const char* const at = text.data() + index_->offsets[sequence];
     const char* const behind = read_sequence(parser, layout_, at, end, share, scratch_);
-    touched_ += std::max(static_cast<std::size_t>(behind - at), neighbourhood);
+    sparse_rows_ += std::max(static_cast<std::size_t>(behind - at), neighbourhood);
     if (cache_) cache_->keep(sequence, share);
   }
   // Pages of the file that were read stay mapped otherwise, which looks like memory of ours and is counted against
   // limits.
-  constexpr std::size_t stretch = 256 << 20;
-  if (touched_ >= stretch) {
+  constexpr std::size_t range = 256 << 20;
+  if (sparse_rows_ >= range) {
     file_.release(text.data(), text.data() + text.size());
-    touched_ = 0;
+    sparse_rows_ = 0;
   }
 }
 

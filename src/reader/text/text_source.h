@@ -41,7 +41,7 @@ class TextSource final : public SequenceSource {
   std::optional<TextIndex> index_;
   std::optional<SequenceCache> cache_;
   std::vector<std::uint32_t> scratch_;
-  std::size_t touched_ = 0;  // bytes parsed since pages were last given back
+  std::size_t sparse_rows_ = 0;  // bytes parsed since pages were last given back
 };
 
 }  // namespace tutti::reader

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image operations for GPUs against those of the CPU, over the stand-ins of the runtime and of cuDNN: every
+// The image operations for GPUs against those of the CPU, over the emulators of the runtime and of cuDNN: every
 // operation in both directions, with and without adding, on windows of all kinds.
 #include "backend/cuda/images.h"
 
@@ -76,7 +76,7 @@ class Images : public testing::Test {
   }
 
   std::unique_ptr<Backend> cpu_ = make_backend("cpu");
-  cuda::CudaImages gpu_{"stand-in", ComputeType::float32, nullptr};
+  cuda::CudaImages gpu_{"emulator", ComputeType::float32, nullptr};
 };
 
 ImageWindow window(std::size_t rank, ImageWindow::Sizes in, ImageWindow::Sizes kernel, ImageWindow::Sizes stride,
@@ -298,7 +298,7 @@ class ChannelsLast : public Images {
     }
   }
   float worst_ = 0;
-  cuda::CudaImages last_{"stand-in", ComputeType::tf32, nullptr};
+  cuda::CudaImages last_{"emulator", ComputeType::tf32, nullptr};
 };
 
 TEST_F(ChannelsLast, Convolutions) {
@@ -306,7 +306,7 @@ TEST_F(ChannelsLast, Convolutions) {
   for (const auto& [type, near, used] : {Tolerance{ComputeType::tf32, 2e-3f, {0, 1, 2, 4, 5, 7}},
                                          {ComputeType::bfloat16, 2e-2f, {1, 4}},
                                          {ComputeType::float16, 3e-3f, {2}}}) {
-    cuda::CudaImages images("stand-in", type, nullptr);
+    cuda::CudaImages images("emulator", type, nullptr);
     EXPECT_EQ(images.channel_block(), all_channels);
     worst_ = 0;
     for (const std::size_t number : used)

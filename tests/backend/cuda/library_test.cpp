@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of convolutions and cuDNN itself, not its stand-in. Since 9.8 the library makes plans for a GPU whose
+// Graphs of convolutions and cuDNN itself, not its emulator. Since 9.8 the library makes plans for a GPU whose
 // properties it is told; so none has to be there, only the library. What it has against a descriptor shows here.
 #include <cudnn.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by plans of cuDNN's graphs, over its stand-in: which engines may be taken, which are, and that a choice
-// that was kept is not measured again. The stand-in is quicker by plans where windows go on by single steps.
+// Convolutions by plans of cuDNN's graphs, over its emulator: which engines may be taken, which are, and that a choice
+// that was kept is not measured again. the emulator is quicker by plans where windows go on by single steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <random>
 #include <sstream>
 
-#include "../../support/cuda_double/calls.h"
+#include "../../support/cuda_emulator/calls.h"
 #include "backend/cuda/convolution_plans.h"
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/images.h"
@@ -42,7 +42,7 @@ ConvolutionGraph graph() {
   return g;
 }
 
-// By the numbers that the stand-in gives them; it proposes first those that must not be taken.
+// By the numbers that the emulator gives them; it proposes first those that must not be taken.
 TEST(Plans, EnginesFollowTheRules) {
   const Cudnn handle = make_cudnn(nullptr);
   const ConvolutionPlans plans(graph(), handle.get(), nullptr);
@@ -129,10 +129,10 @@ class PlannedConvolutions : public testing::Test {
   }
   // With how many plans were run for them.
   std::pair<Values, std::uint64_t> planned(const ConvolutionShape& s, std::size_t skip = 0) {
-    CudaImages gpu("stand-in", ComputeType::float32, nullptr);
-    const std::uint64_t before = cuda_double_calls().plans;
+    CudaImages gpu("emulator", ComputeType::float32, nullptr);
+    const std::uint64_t before = cuda_emulator_calls().plans;
     Values got = results(gpu, s, skip);
-    return {got, cuda_double_calls().plans - before};
+    return {got, cuda_emulator_calls().plans - before};
   }
   std::string kept() const {
     std::ostringstream all;
@@ -166,15 +166,15 @@ TEST_F(PlannedConvolutions, KeepTheGraphAndItsEngine) {
 
 // Shares of changing size, such as sequences have: from the fifth on sizes up to the next power of two are one.
 TEST_F(PlannedConvolutions, AreNotMeasuredForEverySize) {
-  CudaImages gpu("stand-in", ComputeType::float32, nullptr);
+  CudaImages gpu("emulator", ComputeType::float32, nullptr);
   const auto plans_of = [&](std::size_t columns) {
     ConvolutionShape s = shape(1, true);
     s.columns = columns;
     const Values x = numbers(columns * 4 * 30, 1), w = numbers(9 * 4 * 8, 2), bias = numbers(8, 4);
     Values got(columns * 8 * 30), expected = got;
-    const std::uint64_t before = cuda_double_calls().plans;
+    const std::uint64_t before = cuda_emulator_calls().plans;
     gpu.plan_convolution(s)->forward(x.data(), w.data(), bias.data(), got.data(), false);
-    const std::uint64_t after = cuda_double_calls().plans;
+    const std::uint64_t after = cuda_emulator_calls().plans;
     cpu_->images().plan_convolution(s)->forward(x.data(), w.data(), bias.data(), expected.data(), false);
     EXPECT_EQ(got, expected) << columns;
     return after - before;
@@ -191,7 +191,7 @@ TEST_F(PlannedConvolutions, AreTriedOverTheWayOfTensorCoresOrWithoutThemOverAll)
   ConvolutionShape s = shape(1, false);
   s.in = s.out = Format::blocked;
   for (const ComputeType type : {ComputeType::tf32, ComputeType::float32}) {
-    CudaImages gpu("stand-in", type, nullptr);
+    CudaImages gpu("emulator", type, nullptr);
     results(gpu, s);
     EXPECT_NE(kept().find("plan:---:forward:1:"), std::string::npos) << kept();
     EXPECT_EQ(kept().find("plan:---:forward:0:") != std::string::npos, type == ComputeType::float32) << kept();
@@ -210,7 +210,7 @@ TEST_F(PlannedConvolutions, RememberThatAnEngineFaults) {
   ConvolutionShape s = shape(1, false);
   s.columns = 211;
   const auto forward = [&] {
-    CudaImages gpu("stand-in", ComputeType::float32, nullptr);
+    CudaImages gpu("emulator", ComputeType::float32, nullptr);
     const Values x = numbers(211 * 4 * 30, 1), w = numbers(9 * 4 * 8, 2);
     Values y(211 * 8 * 30);
     gpu.plan_convolution(s)->forward(x.data(), w.data(), nullptr, y.data(), false);
@@ -223,13 +223,13 @@ TEST_F(PlannedConvolutions, RememberThatAnEngineFaults) {
     EXPECT_THAT(e.what(), testing::HasSubstr("illegal memory access"));
     EXPECT_THAT(e.what(), testing::HasSubstr("fix: start again: cuDNN's older calls"));
   }
-  const std::uint64_t before = cuda_double_calls().plans;
+  const std::uint64_t before = cuda_emulator_calls().plans;
   EXPECT_NE(forward(), Values(211 * 8 * 30));
-  EXPECT_EQ(cuda_double_calls().plans, before);
+  EXPECT_EQ(cuda_emulator_calls().plans, before);
 }
 
 TEST_F(PlannedConvolutions, ChoicesOfBadLuckAreNotKept) {
-  Algorithms first("stand-in");
+  Algorithms first("emulator");
   first.at("a", [] { return Algorithms::Choice{.algorithm = 1}; });
   first.at("b", [] { return Algorithms::Choice{.algorithm = 2, .lasts = false}; });
   int measured = 0;
@@ -237,7 +237,7 @@ TEST_F(PlannedConvolutions, ChoicesOfBadLuckAreNotKept) {
     return of.at(shape, [&] { return Algorithms::Choice{.algorithm = 10 + ++measured}; }).algorithm;
   };
   EXPECT_EQ(again(first, "b"), 2);
-  Algorithms second("stand-in");
+  Algorithms second("emulator");
   EXPECT_EQ(again(second, "a"), 1);
   EXPECT_EQ(again(second, "b"), 11);
 }

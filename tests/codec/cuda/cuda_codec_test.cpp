@@ -25,7 +25,7 @@ class Carried : public Codec {
     MessageBytes message(size + 1, *codec_);  // and what stands behind it
     message.data()[size] = out[size];
     codec_->encode(rows, columns, there.data(), residual ? left.data() : nullptr, message.data());
-    memory_.finish();
+    memory_.synchronize();
     std::copy_n(message.data(), size + 1, out);
     if (residual) std::copy_n(left.data(), n, residual);
   }
@@ -48,7 +48,7 @@ class Carried : public Codec {
     MessageBytes message(bytes(rows, columns), *codec_);
     std::copy_n(in, message.span().size(), message.data());
     ((*codec_).*decode)(rows, columns, message.data(), there.data());
-    memory_.finish();
+    memory_.synchronize();
     std::copy_n(there.data(), there.size(), values);
   }
 

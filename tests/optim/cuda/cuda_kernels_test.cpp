@@ -27,23 +27,24 @@ TEST_F(CudaKernels, RunsTogetherHaveTheBitsOfRunsOneByOne) {
   const auto updated = [&](bool together) {
     const FloatMemory& memory = gpu->shared_memory();
     const Kernels& k = kernels_for(memory);
-    constexpr std::size_t runs = 75, room = 2100;
-    FloatBuffer w(runs * room, memory), g(runs * room, memory), s(runs * room, memory);
+    constexpr std::size_t runs = 75, workspace = 2100;
+    FloatBuffer w(runs * workspace, memory), g(runs * workspace, memory), s(runs * workspace, memory);
     std::mt19937 engine(3);
     std::normal_distribution<float> normal;
     for (FloatBuffer* f : {&w, &g, &s})
       for (float& x : f->span()) x = normal(engine);
     if (together) k.begin_together();
     for (std::size_t r = 0; r < runs; ++r) {
-      const std::size_t at = r * room, n = r * r % room;
+      const std::size_t at = r * workspace, n = r * r % workspace;
       if (r % 3 > 0) k.add_scaled(g.data() + at, w.data() + at, n, 0.01f * static_cast<float>(r));
       if (r % 7 > 0) k.momentum(w.data() + at, g.data() + at, s.data() + at, n, 0.9f, 0.1f / static_cast<float>(r + 1));
       if (r % 2 > 0) k.add_noise(w.data() + at, n, 0.01, 7, at);
     }
     if (together) k.end_together();
-    memory.finish();
+    memory.synchronize();
     Floats all(w.data(), w.data() + w.size());
-    for (std::size_t r = 0; r < runs; r += 7) all.insert(all.end(), g.data() + r * room, g.data() + (r + 1) * room);
+    for (std::size_t r = 0; r < runs; r += 7)
+      all.insert(all.end(), g.data() + r * workspace, g.data() + (r + 1) * workspace);
     return all;
   };
   EXPECT_EQ(updated(true), updated(false));
@@ -54,10 +55,10 @@ TEST_F(CudaKernels, SumsTogetherHaveTheBitsOfSumsOneByOne) {
   const auto updated = [&](bool together) {
     const FloatMemory& memory = gpu->shared_memory();
     const Kernels& k = kernels_for(memory);
-    constexpr std::size_t parameters = 37, runs = 3, room = 1300;
-    FloatBuffer w(parameters * runs * room, memory), g(w.size(), memory), a(w.size(), memory);
-    FloatBuffer sum_room(2 * parameters * sizeof(double) / sizeof(float), memory);
-    auto* const sums = reinterpret_cast<double*>(sum_room.data());
+    constexpr std::size_t parameters = 37, runs = 3, workspace = 1300;
+    FloatBuffer w(parameters * runs * workspace, memory), g(w.size(), memory), a(w.size(), memory);
+    FloatBuffer sum_workspace(2 * parameters * sizeof(double) / sizeof(float), memory);
+    auto* const sums = reinterpret_cast<double*>(sum_workspace.data());
     std::mt19937 engine(3);
     std::normal_distribution<float> normal;
     for (FloatBuffer* f : {&w, &g, &a})
@@ -68,7 +69,7 @@ TEST_F(CudaKernels, SumsTogetherHaveTheBitsOfSumsOneByOne) {
     for (std::size_t p = 0; p < parameters; ++p) {
       double *const squares = sums + 2 * p, *const multipliers = squares + 1;
       const auto each_run = [&](auto body) {
-        for (std::size_t r = 0; r < runs; ++r) body((p * runs + r) * room, (p * 500 + r * 70) % room);
+        for (std::size_t r = 0; r < runs; ++r) body((p * runs + r) * workspace, (p * 500 + r * 70) % workspace);
       };
       each_run([&](std::size_t at, std::size_t n) { k.add_squares(g.data() + at, n, squares); });
       each_run([&](std::size_t at, std::size_t n) { k.limit_norm(g.data() + at, n, squares, 30); });
@@ -85,7 +86,7 @@ TEST_F(CudaKernels, SumsTogetherHaveTheBitsOfSumsOneByOne) {
         });
     }
     if (together) k.end_together();
-    memory.finish();
+    memory.synchronize();
     Floats all;
     for (FloatBuffer* f : {&w, &g, &a}) all.insert(all.end(), f->data(), f->data() + f->size());
     for (std::size_t i = 0; i < 2 * parameters; ++i) all.push_back(static_cast<float>(sums[i]));
@@ -103,10 +104,10 @@ TEST_F(CudaKernels, SumsOfManyElements) {
   const Kernels& kernels = kernels_for(g.memory());
   double expected = 0;
   portable_kernels().add_squares(g.data(), g.size(), &expected);
-  FloatBuffer room(2 * sizeof(double) / sizeof(float), g.memory());
-  const auto* const sums = reinterpret_cast<const double*>(room.data());
-  for (int i = 0; i < 2; ++i) kernels.add_squares(g.data(), g.size(), reinterpret_cast<double*>(room.data()) + i);
-  g.memory().finish();
+  FloatBuffer workspace(2 * sizeof(double) / sizeof(float), g.memory());
+  const auto* const sums = reinterpret_cast<const double*>(workspace.data());
+  for (int i = 0; i < 2; ++i) kernels.add_squares(g.data(), g.size(), reinterpret_cast<double*>(workspace.data()) + i);
+  g.memory().synchronize();
   EXPECT_NEAR(sums[0], expected, 1e-10 * expected);
   EXPECT_EQ(sums[1], sums[0]);
 }

@@ -20,9 +20,9 @@ Parameters parameters(const FloatMemory& memory) {
   std::vector<std::pair<std::size_t, std::size_t>> sizes{{70, 23}, {33, 40}, {1100, 1}, {20, 30}, {30, 20}};
   for (std::size_t i = 0; i < 34; ++i) sizes.push_back({i + 1, 1});
   Parameters p = testing::make_parameters(sizes);
-  p.touched.resize(sizes.size());
+  p.sparse_rows.resize(sizes.size());
   for (const std::size_t sparse : {3, 4}) p.slices[sparse].sparse_gradient = true;
-  p.slices[4].lines_are_rows = true;
+  p.slices[4].sparse_by_row = true;
   p.slices[1].regularization_multiplier = 0.5, p.slices[2].learning_rate_multiplier = 2;
   p.weights = FloatBuffer(p.size(), memory), p.gradients = FloatBuffer(p.size(), memory);
   return p;
@@ -35,27 +35,27 @@ Floats trained(const OptimizerOptions& options, const FloatMemory& memory, bool 
   if (!at_once) testing::cut(p, engine);
   const auto optimizer = make_optimizer(options);
   optimizer->bind(p);
-  std::vector<std::size_t> all(p.pieces.size());
+  std::vector<std::size_t> all(p.chunks.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   for (int step = 0; step < 3; ++step) {
-    memory.finish();
+    memory.synchronize();
     testing::fill(p.gradients, p, engine, 1);
     for (const std::size_t sparse : {3, 4}) {
-      p.touched[sparse].clear();
-      for (std::uint32_t line = 0; line < p.slices[sparse].lines(); ++line)
-        if (engine() % 3 == 0) p.touched[sparse].push_back(line);
+      p.sparse_rows[sparse].clear();
+      for (std::uint32_t line = 0; line < p.slices[sparse].sparse_row_count(); ++line)
+        if (engine() % 3 == 0) p.sparse_rows[sparse].push_back(line);
     }
     const auto before = counted_calls();
     optimizer->begin_step({0.01, 0.99, 5 + step * 7});
     if (at_once)
       optimizer->update_all(all);
     else
-      for (const std::size_t piece : all) optimizer->update(piece);
+      for (const std::size_t chunk : all) optimizer->update(chunk);
     if (!is_host(memory) && before) {
       EXPECT_EQ(counted_calls()->waits, before->waits);
     }
   }
-  memory.finish();
+  memory.synchronize();
   return testing::copy(p.weights);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks with a GPU each let the library of the GPUs sum, over the stand-ins of CUDA and NCCL: the sums are those of the
-// host. Where two ranks share a GPU, or the library is not there, stripes are exchanged, or the user is told.
+// Ranks with a GPU each let the library of the GPUs sum, over the emulators of CUDA and NCCL: the sums are those of the
+// host. Where two ranks share a GPU, or the library is not there, shards are exchanged, or the user is told.
 #include "comm/device_sums.h"
 
 #include <gmock/gmock.h>
@@ -33,14 +33,14 @@ ParallelTrainOptions data_parallel(bool buffered = false) {
   o.data_parallel.buffered_async = buffered;
   return o;
 }
-ParallelTrainOptions asa(AsaOptions::Road road) {
+ParallelTrainOptions asa(AsaOptions::AllReduce all_reduce) {
   ParallelTrainOptions o;
   o.method = ParallelMethod::asa;
-  o.asa.road = road;
+  o.asa.all_reduce = all_reduce;
   return o;
 }
-ParallelTrainOptions by(Route route, ParallelTrainOptions o = data_parallel()) {
-  o.route = route;
+ParallelTrainOptions by(Transport transport, ParallelTrainOptions o = data_parallel()) {
+  o.transport = transport;
   return o;
 }
 
@@ -58,35 +58,35 @@ class Rank {
 
   Strategy& strategy() { return *strategy_; }
   Collector& sink() { return sink_; }
-  void step(std::vector<float> gradient, Tally tally) {
+  void step(std::vector<float> gradient, StepMetrics metrics) {
     strategy_->begin_step(10, sink_);
-    float* const room = local_.room(*backend_, gradient.size());
-    backend_->upload(gradient.data(), room, gradient.size());
+    float* const workspace = local_.reserve(*backend_, gradient.size());
+    backend_->upload(gradient.data(), workspace, gradient.size());
     Layout all;
     all.rank = 1, all.size[0] = gradient.size(), all.stride[0][0] = all.stride[3][0] = 1;
-    backend_->copy(all, room, p_.gradients.data(), false);
-    if (!strategy_->follows_device()) backend_->finish();
-    for (std::size_t i = 0; i < p_.pieces.size(); ++i) strategy_->piece_ready(i);
-    strategy_->finish_gradients(tally);
+    backend_->copy(all, workspace, p_.gradients.data(), false);
+    if (!strategy_->follows_device()) backend_->synchronize();
+    for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
+    strategy_->finish_gradients(metrics);
   }
   // Whole numbers, so that the order of a sum does not matter.
-  void step(int t) { step(gradient(p_, comm_.rank(), t, true), tally(comm_.rank(), t)); }
+  void step(int t) { step(gradient(p_, comm_.rank(), t, true), metrics(comm_.rank(), t)); }
   std::size_t size() const { return p_.size(); }
 
   // Weights that each rank has moved alone.
   void step_alone(int t) {
     strategy_->begin_step(10, sink_);
-    for (std::size_t i = 0; i < p_.pieces.size(); ++i) strategy_->piece_ready(i);
-    Tally mine;
+    for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
+    StepMetrics mine;
     mine.samples = 10;
     strategy_->finish_gradients(mine);
     const auto moves = gradient(p_, comm_.rank(), t, true);
-    backend_->finish();
+    backend_->synchronize();
     for (std::size_t i = 0; i < moves.size(); ++i) p_.weights.data()[i] += moves[i];
     strategy_->exchange_weights(10 * comm_.size());
   }
   std::vector<float> weights() {
-    backend_->finish();
+    backend_->synchronize();
     return {p_.weights.data(), p_.weights.data() + p_.size()};
   }
 
@@ -113,7 +113,7 @@ Outcome train(int ranks, Devices device, const ParallelTrainOptions& o) {
     Rank rank(device(comm.rank()), o, comm);
     rank.strategy().begin_epoch(0);
     for (int t = 0; t < 3; ++t) rank.step(t);
-    rank.strategy().settle(rank.sink());
+    rank.strategy().drain(rank.sink());
     const std::lock_guard lock(mutex);
     outcome.sums[static_cast<std::size_t>(comm.rank())] = rank.sink().sums;
     if (comm.rank() == 0) outcome.text = rank.strategy().describe();
@@ -123,15 +123,15 @@ Outcome train(int ranks, Devices device, const ParallelTrainOptions& o) {
 }
 
 TEST(DeviceSums, AreThoseOfTheHost) {
-  using Road = AsaOptions::Road;
+  using Sums = AsaOptions::AllReduce;
   for (const int ranks : {2, 3, 4})
     for (const auto& o :
-         {data_parallel(), data_parallel(true), by(Route::nccl), asa(Road::stripes), asa(Road::library)}) {
+         {data_parallel(), data_parallel(true), by(Transport::nccl), asa(Sums::sharded), asa(Sums::library)}) {
       const Outcome device = train(ranks, gpu_of_its_own, o);
       EXPECT_THAT(device.text, HasSubstr("summed by NCCL 1.2.3"));
       EXPECT_TRUE(device.follows) << device.text;
       ParallelTrainOptions on_host = o;
-      on_host.route = Route::automatic;
+      on_host.transport = Transport::automatic;
       EXPECT_EQ(device.sums, train(ranks, cpu, on_host).sums) << ranks << " ranks, " << device.text;
     }
 }
@@ -144,7 +144,7 @@ TEST(DeviceSums, OfGroupsAreThoseOfTheHost) {
                                      "DataParallelSGD on 2 ranks, gradients in 32 bits summed by NCCL"));
   EXPECT_TRUE(device.follows);
   EXPECT_EQ(device.sums, train(4, cpu, o).sums);
-  EXPECT_THROW(train(4, gpu_of_its_own, by(Route::nccl, o)), ConfigError) << "one level only";
+  EXPECT_THROW(train(4, gpu_of_its_own, by(Transport::nccl, o)), ConfigError) << "one level only";
 }
 
 // Groups whose ranks share a GPU exchange with each other by the library.
@@ -181,8 +181,8 @@ ParallelTrainOptions elastic() {
   o.easgd.moving_rate = 0.25, o.easgd.period = 1;
   return o;
 }
-ParallelTrainOptions asa_of_weights(AsaOptions::Road road) {
-  ParallelTrainOptions o = asa(road);
+ParallelTrainOptions asa_of_weights(AsaOptions::AllReduce all_reduce) {
+  ParallelTrainOptions o = asa(all_reduce);
   o.asa.what = AsaOptions::What::weights;
   return o;
 }
@@ -194,7 +194,7 @@ Weights exchange_weights(int ranks, Devices device, const ParallelTrainOptions& 
     Rank rank(device(comm.rank()), o, comm);
     rank.strategy().begin_epoch(0);
     for (int t = 0; t < 3; ++t) rank.step_alone(t);
-    rank.strategy().settle(rank.sink());
+    rank.strategy().drain(rank.sink());
     weights[static_cast<std::size_t>(comm.rank())] = rank.weights();
     if (comm.rank() == 0) text = rank.strategy().describe();
   });
@@ -203,10 +203,10 @@ Weights exchange_weights(int ranks, Devices device, const ParallelTrainOptions& 
 
 // All sums are exact: ranks and rates are powers of two.
 TEST(DeviceSums, OfWeightsAreThoseOfTheHost) {
-  using Road = AsaOptions::Road;
+  using Sums = AsaOptions::AllReduce;
   for (const int ranks : {2, 4})
     for (const auto& o : {averaging(), blocks(OuterOptimizer::block_momentum), blocks(OuterOptimizer::nesterov),
-                          elastic(), asa_of_weights(Road::stripes), asa_of_weights(Road::library)}) {
+                          elastic(), asa_of_weights(Sums::sharded), asa_of_weights(Sums::library)}) {
       std::string on_device, on_host;
       const Weights device = exchange_weights(ranks, gpu_of_its_own, o, on_device);
       EXPECT_THAT(on_device, HasSubstr("summed by NCCL"));
@@ -214,37 +214,37 @@ TEST(DeviceSums, OfWeightsAreThoseOfTheHost) {
     }
 }
 
-TEST(DeviceSums, RanksThatShareAGpuExchangeStripes) {
-  for (const auto road : {AsaOptions::Road::stripes, AsaOptions::Road::library}) {
-    const Outcome device = train(2, gpu_of_all, asa(road));
+TEST(DeviceSums, RanksThatShareAGpuExchangeShards) {
+  for (const auto sums : {AsaOptions::AllReduce::sharded, AsaOptions::AllReduce::library}) {
+    const Outcome device = train(2, gpu_of_all, asa(sums));
     EXPECT_THAT(device.text, HasSubstr("(not by NCCL: ranks 0 and 1 share a GPU)"));
-    EXPECT_EQ(device.sums, train(2, cpu, asa(road)).sums);
+    EXPECT_EQ(device.sums, train(2, cpu, asa(sums)).sums);
   }
-  EXPECT_THAT(train(2, gpu_of_its_own, by(Route::stripes)).text, Not(HasSubstr("NCCL")));
+  EXPECT_THAT(train(2, gpu_of_its_own, by(Transport::messages)).text, Not(HasSubstr("NCCL")));
 }
 
-TEST(DeviceSums, WithoutTheLibraryStripesAreExchanged) {
+TEST(DeviceSums, WithoutTheLibraryShardsAreExchanged) {
   const std::string library = std::getenv("TUTTI_NCCL_LIBRARY");
   for (const char* other : {"", "/nowhere/libnccl.so"}) {
     setenv("TUTTI_NCCL_LIBRARY", other, 1);
     const Outcome device = train(2, gpu_of_its_own, data_parallel());
     EXPECT_THAT(device.text, HasSubstr("(not by NCCL: rank 0 has no NCCL ("));
     EXPECT_EQ(device.sums, train(2, cpu, data_parallel()).sums);
-    EXPECT_THROW(train(2, gpu_of_its_own, by(Route::nccl)), ConfigError);
+    EXPECT_THROW(train(2, gpu_of_its_own, by(Transport::nccl)), ConfigError);
   }
   setenv("TUTTI_NCCL_LIBRARY", library.c_str(), 1);
 }
 
 TEST(DeviceSums, AreAskedForInVain) {
-  EXPECT_THROW(train(2, gpu_of_all, by(Route::nccl)), ConfigError);
-  EXPECT_THROW(train(2, cpu, by(Route::nccl)), ConfigError);
-  EXPECT_THROW(train(2, gpu_of_its_own, by(Route::shared_memory)), ConfigError);
+  EXPECT_THROW(train(2, gpu_of_all, by(Transport::nccl)), ConfigError);
+  EXPECT_THROW(train(2, cpu, by(Transport::nccl)), ConfigError);
+  EXPECT_THROW(train(2, gpu_of_its_own, by(Transport::shared_memory)), ConfigError);
 }
 
 // What float16 has left out of the first epoch's sums is in those of the second: with numbers of a few binary places
 // everything is exact.
 TEST(DeviceSums, DeliverWhatFewerBitsHaveLeftOut) {
-  ParallelTrainOptions o = by(Route::nccl);
+  ParallelTrainOptions o = by(Transport::nccl);
   o.data_parallel.gradient_bits.values = {16, 32};
   o.data_parallel.sixteen_bits = NumberFormat::half;
   run_ranks(3, [&](Communicator& comm) {
@@ -252,7 +252,7 @@ TEST(DeviceSums, DeliverWhatFewerBitsHaveLeftOut) {
     const std::vector<float> values(rank.size(), 1.0f + 0.0001220703125f * static_cast<float>(comm.rank() + 1));
     for (int epoch = 0; epoch < 2; ++epoch) {
       rank.strategy().begin_epoch(epoch);
-      rank.step(values, tally(comm.rank(), epoch));
+      rank.step(values, metrics(comm.rank(), epoch));
     }
     const auto& sums = rank.sink().sums;
     ASSERT_EQ(sums.size(), 2u);
@@ -272,7 +272,7 @@ TEST(DeviceSums, ARankThatFailsLeavesNobodyWaiting) {
     if (comm.rank() == 1) throw Error("rank 1 has had enough");
     const DeviceSums::Run all{values.data(), values.data(), values.size()};
     sums->follow(sums->sum({&all, 1}));
-    backend->finish();
+    backend->synchronize();
     comm.barrier();
     ADD_FAILURE() << "rank " << comm.rank() << " has met a rank that has failed";
   };

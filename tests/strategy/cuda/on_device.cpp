@@ -13,7 +13,7 @@ const FloatMemory& memory() {
 }
 
 const FloatMemory on_device{"of this thread's device", [](std::size_t n) { return memory().allocate(n); },
-                            [](float* p) { memory().release(p); }, [] { memory().finish(); }};
+                            [](float* p) { memory().release(p); }, [] { memory().synchronize(); }};
 
 class Chosen : public testing::Environment {
   void SetUp() override {

@@ -22,20 +22,20 @@ using Weights = std::vector<std::vector<float>>;  // by rank
 constexpr Bits kAllBits[] = {Bits::full, Bits::half, Bits::brain, Bits::eight, Bits::four, Bits::two, Bits::one};
 const Shapes kShapes{{33, 7}, {1, 50}, {257, 4}, {1, 1}};
 
-// The optimizer of a run, as the step loop feeds it; counts how it is told of pieces.
-class Sink : public GlobalSink {
+// The optimizer of a run, as the step loop feeds it; counts how it is told of chunks.
+class Sink : public ReducedGradientSink {
  public:
   explicit Sink(Optimizer& optimizer) : optimizer_(optimizer) {}
   void next_step() { begun_ = false; }
-  void global_ready(std::size_t piece, std::int64_t columns) override {
+  void on_reduced(std::size_t chunk, std::int64_t columns) override {
     ++single;
     begin(columns);
-    optimizer_.update(piece);
+    optimizer_.update(chunk);
   }
-  void globals_ready(std::span<const std::size_t> pieces, std::int64_t columns) override {
-    together.push_back(pieces.size());
+  void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) override {
+    together.push_back(chunks.size());
     begin(columns);
-    optimizer_.update_all(pieces);
+    optimizer_.update_all(chunks);
   }
   StepRates rates() const override { return {0.125, 0.9375}; }
   std::size_t single = 0;
@@ -50,13 +50,13 @@ class Sink : public GlobalSink {
   bool begun_ = false;
 };
 
-// A rank whose pieces are announced all at once, as those of a recording are.
+// A rank whose chunks are announced all at once, as those of a captured graph are.
 class Rank {
  public:
   Rank(ParallelTrainOptions o, Communicator& comm)
       : comm_(comm), p_(parameters_of(kShapes, 3)), optimizer_(make_optimizer(OptimizerOptions())), sink_(*optimizer_) {
     if (!is_host(p_.weights.memory())) o.put_on_device();
-    p_.touched.resize(p_.slices.size());
+    p_.sparse_rows.resize(p_.slices.size());
     write(gradient(p_, 77, 0), p_.weights);
     optimizer_->bind(p_);
     strategy_ = make_strategy(o, comm);
@@ -64,33 +64,33 @@ class Rank {
         {[this]() -> Optimizer& { return *optimizer_; }, [] { return make_optimizer(OptimizerOptions()); }});
     strategy_->start(p_);
     strategy_->begin_epoch(0);
-    for (std::size_t i = 0; i < p_.pieces.size(); ++i) pieces_.push_back(i);
+    for (std::size_t i = 0; i < p_.chunks.size(); ++i) chunks_.push_back(i);
   }
   bool works() const { return strategy_->share(comm_.rank(), comm_.size()).rank >= 0; }
   void step(int t) {
     sink_.next_step();
     strategy_->begin_step(10, sink_);
     write(gradient(p_, comm_.rank(), t), p_.gradients);
-    strategy_->pieces_ready(pieces_);
-    Tally tally;
-    tally.samples = 10;
-    strategy_->finish_gradients(tally);
+    strategy_->chunks_ready(chunks_);
+    StepMetrics metrics;
+    metrics.samples = 10;
+    strategy_->finish_gradients(metrics);
     strategy_->exchange_weights(10 * strategy_->share(comm_.rank(), comm_.size()).ranks);
   }
-  void settle() {
+  void drain() {
     sink_.next_step();
-    strategy_->settle(sink_);
+    strategy_->drain(sink_);
   }
   std::vector<float> weights() {
-    p_.weights.memory().finish();
+    p_.weights.memory().synchronize();
     return {p_.weights.data(), p_.weights.data() + p_.size()};
   }
   const Sink& sink() const { return sink_; }
-  std::size_t pieces() const { return pieces_.size(); }
+  std::size_t chunks() const { return chunks_.size(); }
 
  private:
   static void write(const std::vector<float>& values, FloatBuffer& to) {
-    to.memory().finish();
+    to.memory().synchronize();
     std::copy(values.begin(), values.end(), to.data());
   }
   Communicator& comm_;
@@ -98,7 +98,7 @@ class Rank {
   std::unique_ptr<Optimizer> optimizer_;
   Sink sink_;
   std::unique_ptr<Strategy> strategy_;
-  std::vector<std::size_t> pieces_;
+  std::vector<std::size_t> chunks_;
 };
 
 // Each rank's weights after every step, and in the end. Ranks that take turns meet servers in a known order.
@@ -117,7 +117,7 @@ Weights train(int ranks, const ParallelTrainOptions& o, bool in_turns, const Flo
         if (rank.works() && (!in_turns || turn == comm.rank())) rank.step(t), note();
         if (in_turns) comm.barrier();
       }
-    rank.settle();
+    rank.drain();
     note();
   });
   parameter_memory = device;
@@ -169,7 +169,7 @@ TEST(WorkersOnADevice, PushAsThoseOfTheHost) {
       }
 }
 
-// Answers that are taken one push late: what is encoded leaves in the course of the next minibatch.
+// Responses that are taken one push late: what is encoded leaves in the course of the next minibatch.
 TEST(WorkersOnADevice, PushInAPipelineAsThoseOfTheHost) {
   using Push = ServerOptions::Push;
   for (const Bits bits : {Bits::full, Bits::brain, Bits::one})
@@ -181,18 +181,18 @@ TEST(WorkersOnADevice, PushInAPipelineAsThoseOfTheHost) {
     }
 }
 
-// Every step's pieces are one group of messages.
+// Every step's chunks are one group of messages.
 void expect_together(const ParallelTrainOptions& o, int ranks, const char* what) {
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(o, comm);
     for (int t = 0; t < 2; ++t) rank.step(t);
-    rank.settle();
+    rank.drain();
     EXPECT_EQ(rank.sink().single, 0u) << what;
-    EXPECT_EQ(rank.sink().together, std::vector<std::size_t>(2, rank.pieces())) << what;
+    EXPECT_EQ(rank.sink().together, std::vector<std::size_t>(2, rank.chunks())) << what;
   });
 }
 
-TEST(PiecesOnADevice, AreUpdatedTogether) {
+TEST(ChunksOnADevice, AreUpdatedTogether) {
   ParallelTrainOptions gradients;
   gradients.method = ParallelMethod::data_parallel;
   expect_together(gradients, 2, "gradients");
@@ -201,7 +201,7 @@ TEST(PiecesOnADevice, AreUpdatedTogether) {
   expect_together(late, 2, "gradients one minibatch late");
   ParallelTrainOptions by_library;
   by_library.method = ParallelMethod::asa;
-  by_library.asa.road = AsaOptions::Road::library;
+  by_library.asa.all_reduce = AsaOptions::AllReduce::library;
   expect_together(by_library, 2, "the library's sums");
   expect_together(free_centre(Bits::full), 2, "a free centre");
   expect_together(servers(Policy::async, ServerOptions::Push::deltas, Bits::full), 2, "deltas");

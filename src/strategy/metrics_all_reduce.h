@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// metrics_all_reduce.h -- adds the metrics of all ranks, in rank order and unquantised, without holding anybody up
+// between begin() and finish().
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tutti/communicator.h"
+#include "tutti/parameters.h"
+
+namespace tutti {
+
+// Zeros, of as many evaluations.
+void clear(StepMetrics&);
+
+// What the others added to `all`, which contains `mine`.
+StepMetrics without(StepMetrics all, const StepMetrics& mine);
+
+class MetricsAllReduce {
+ public:
+  explicit MetricsAllReduce(Communicator& comm) : comm_(comm) {}
+  void begin(const StepMetrics&);
+  bool pending() const { return pending_; }
+  StepMetrics& finish();  // valid until the next finish()
+  std::int64_t bytes_and_reset();
+
+ private:
+  void plan(const StepMetrics&);
+  void write(const StepMetrics&, std::size_t rank);
+  void add(std::size_t rank);
+
+  Communicator& comm_;
+  bool planned_ = false, pending_ = false;
+  std::size_t evaluations_ = 0, words_ = 0;
+  std::vector<std::int64_t> all_;                     // a message per rank: counts, doubles by their bits
+  std::vector<std::unique_ptr<Transfer>> transfers_;  // receives first
+  StepMetrics sum_;
+  std::int64_t bytes_ = 0;
+};
+
+// What the other ranks pass; lists of evaluations may be shorter at ranks that have had no step. Collective.
+StepMetrics metrics_of_others(Communicator&, const StepMetrics& mine);
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// shard_plan.h -- who owns what: the columns of every chunk are divided over the ranks, and neighbouring small chunks
+// share one message per destination. The numbers do not depend on any of this, because columns are encoded one by one.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tutti/codec.h"
+#include "tutti/parameters.h"
+
+namespace tutti {
+
+// The columns of one chunk that one rank owns.
+struct Shard {
+  std::size_t first = 0, columns = 0;  // relative to the chunk
+  std::size_t bytes_before = 0;        // in the owner's section of the bucket
+};
+
+// A run of chunks, in the order of their announcement, whose shards travel together.
+struct Bucket {
+  std::size_t first_chunk = 0, end_chunk = 0;
+  bool sparse = false;                     // one chunk that has its own exchange; no shards
+  std::vector<std::size_t> section_begin;  // per owner, in the bucket's encoded bytes; one more for the end
+  std::vector<std::size_t> section_values;
+
+  std::size_t section_bytes(int owner) const {
+    const auto at = static_cast<std::size_t>(owner);
+    return section_begin[at + 1] - section_begin[at];
+  }
+};
+
+struct ShardPlan {
+  int ranks = 1;
+  std::vector<Bucket> buckets;
+  std::vector<std::size_t> bucket_of;  // chunk -> bucket
+  std::vector<Shard> shards;           // [chunk * ranks + owner]
+
+  const Shard& shard(std::size_t chunk, int owner) const {
+    return shards[chunk * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(owner)];
+  }
+};
+
+// Buckets have at least `bucket_values` values unless there are fewer in all; every rank makes the same plan.
+ShardPlan plan_shards(const Parameters&, const Codec&, int ranks, std::size_t bucket_values);
+
+}  // namespace tutti
