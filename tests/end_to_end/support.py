@@ -52,7 +52,7 @@ class Result:
 
 def environment(directory):
     env = dict(os.environ)
-    if os.geteuid() == 0:  # Open MPI wants this said twice
+    if os.geteuid() == 0:  # Open MPI refuses to run as root unless both are set
         env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
     # Ranks and threads that wait must not starve the others.
     env['OMPI_MCA_mpi_yield_when_idle'] = '1'
