@@ -15,7 +15,7 @@
 
 #include "comm/session.h"
 #include "mlp_parameters.h"
-#include "strategy/data_parallel.h"
+#include "parallel/data_parallel.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 

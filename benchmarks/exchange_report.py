@@ -134,12 +134,13 @@ Made by `benchmarks/exchange.py --write`, on hosts of `scripts/cluster.sh`.
 {table}
 
 - *ranks*: hosts × ranks of each. Each rank has a core as far as the machine has them.
-- *of no limit*: samples per second as a share of what the same strategy reaches without a limit.
-- *hidden*: the share of the time that a step's bytes need on the wire for which no rank waited. The wire's own time is the limit of what can be reached.
-- *to loss*: steps until the mean training loss of two minibatches of drawn digits fell to it (found without a limit, on one of the ranks), times the step time. Ranks that exchange weights
-  rarely have trained alone up to there.
+- *of no limit*: samples per second as a share of what the same method reaches without a limit.
+- *hidden*: the share of the time that a step's bytes need on the wire for which no rank waited. The time on the wire
+  is the limit of what can be reached.
+- *to loss*: steps until the mean training loss of two minibatches of drawn digits fell to it (found without a limit,
+  on one of the ranks), times the step time. Ranks that exchange weights rarely have trained alone up to there.
 
-## One buffer, nothing to hide behind
+## One buffer, no overlap
 
 The sum of 10.0 million floats over four hosts at 1 Gbit/s; `benchmarks/exchange.py --sums`.
 

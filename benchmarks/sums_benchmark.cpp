@@ -12,9 +12,9 @@
 
 #include "comm/session.h"
 #include "mlp_parameters.h"
-#include "strategy/asa_options.h"
-#include "strategy/data_parallel.h"
-#include "strategy/gradient_sums.h"
+#include "parallel/local_sgd/asa_options.h"
+#include "parallel/data_parallel.h"
+#include "parallel/library_all_reduce.h"
 #include "tutti/log.h"
 
 namespace tutti {

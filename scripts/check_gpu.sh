@@ -16,10 +16,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 agreement_tests=('backend/backend_test --of=agreement_*test.cpp' 'graph/graph_test --of=layouts_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=half_*_test.cpp'
   'graph/graph_test --of=repeated_steps_test.cpp' 'codec/codec_test --of=cuda_codec_test.cpp' 'optim/optim_test --of=cuda_*_test.cpp'
   'graph/graph_test --of=recurrence_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=truncation_test.cpp --gtest_filter=*OnADevice*' 'graph/graph_test --of=sent_ahead_test.cpp' 'graph/graph_test --of=deferred_results_test.cpp'
-  'strategy/strategy_on_device_test --of=data_parallel_test.cpp' 'strategy/strategy_on_device_test --of=row_sparse_all_reduce_test.cpp')
+  'parallel/parallel_on_device_test --of=data_parallel_test.cpp' 'parallel/parallel_on_device_test --of=row_sparse_all_reduce_test.cpp')
 # Exchange of weights, groups and servers; whole runs. Ranks are threads.
-exchange_tests=('strategy/strategy_on_device_test --of=block_steps_test.cpp' 'strategy/strategy_on_device_test --of=groups_test.cpp' 'strategy/strategy_on_device_test --of=elastic_server_test.cpp'
-  'strategy/strategy_on_device_test --of=parameter_server_test.cpp' 'strategy/strategy_on_device_test --of=servers_on_device_test.cpp'
+exchange_tests=('parallel/parallel_on_device_test --of=block_exchange_test.cpp' 'parallel/parallel_on_device_test --of=groups_test.cpp' 'parallel/parallel_on_device_test --of=elastic_client_test.cpp'
+  'parallel/parallel_on_device_test --of=parameter_server_test.cpp' 'parallel/parallel_on_device_test --of=servers_on_device_test.cpp'
   'actions/actions_test --of=adjust_test.cpp --gtest_filter=*BearsNumbers*' 'actions/actions_test --of=parallel_methods_test.cpp --gtest_filter=*WithoutStaleness*:*AreOneRank*'
   'actions/actions_test --of=train_action_test.cpp --gtest_filter=*AResumedRun*:*Buffered*:*Alone*')
 mapfile -t programs < <(printf 'tests/%s\n' "${agreement_tests[@]%% *}" "${exchange_tests[@]%% *}" | sort -u)

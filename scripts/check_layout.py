@@ -26,8 +26,9 @@ BELOW = {
     'brainscript': ['config', 'graph'],
     'reader': ['config'],
     'optim': ['config'],
-    'strategy': ['config', 'comm', 'codec'],
-    'train': ['strategy', 'graph', 'brainscript', 'reader', 'optim'],
+    'collective': ['comm', 'codec'],
+    'parallel': ['config', 'collective'],
+    'train': ['parallel', 'graph', 'brainscript', 'reader', 'optim'],
     'actions': ['train'],
     '.': ['actions'],  # main.cpp
 }
@@ -35,10 +36,10 @@ BELOW = {
 CONTRACT = {
     'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'work_queue': 'base', 'config': 'config',
     'communicator': 'comm', 'shared_memory': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
-    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'class_loss': 'backend', 'image_backend': 'backend', 'graph_capture': 'backend', 'recurrent': 'backend', 'strategy': 'strategy',
+    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'class_loss': 'backend', 'image_backend': 'backend', 'graph_capture': 'backend', 'recurrent': 'backend', 'exchange_stats': 'collective', 'strategy': 'parallel',
 }
 # A network eats what a reader delivers, servers of weights update them: the contracts that are shared between peers.
-SHARED = {'graph': ['reader'], 'strategy': ['optim']}
+SHARED = {'graph': ['reader'], 'parallel': ['optim']}
 QUARANTINE = [
     (re.compile(r'^mpi\.h$'), 'src/comm/', 'MPI'),
     (re.compile(r'^(oneapi/)?dnnl'), 'src/backend/cpu/', 'oneDNN'),

@@ -169,7 +169,7 @@ up() {
   [ "$rate" = none ] || bits_per_second "$rate" >/dev/null
   local cpus
   mapfile -t cpus < <(cpu_numbers "$(taskset -cp $$ | sed 's/.*: //')")
-  [ "$cores_per_host" -le ${#cpus[@]} ] || die "--cores-per-host $cores_per_host: this machine lends ${#cpus[@]}"
+  [ "$cores_per_host" -le ${#cpus[@]} ] || die "--cores-per-host $cores_per_host: this machine has ${#cpus[@]}"
   need_root
   lock
   ! there || die "cluster '$name' is up already (or half made): cluster.sh down --name $name removes it"

@@ -173,7 +173,7 @@ class Comparison:
                 f'{self.ratio():.2f}', *speed]
 
 
-HEADERS = ['network', 'batch', 'parameters', 'samples/s', 'PyTorch', 'its layout', 'ratio', 'of product', "PyTorch's", 'peak MB', "PyTorch's"]
+HEADERS = ['network', 'batch', 'parameters', 'samples/s', 'PyTorch', 'layout', 'ratio', 'of product', "PyTorch's", 'peak MB', "PyTorch's"]
 
 
 def table(comparisons):
@@ -205,7 +205,7 @@ def write_results(arguments, comparisons):
     command = f'scripts/compare_pytorch.py --device {arguments.device} --dtype {arguments.dtype} --seconds {arguments.seconds:g} --rounds {arguments.rounds}'
     where = f'one core of an {processor()}' if arguments.device == 'cpu' else arguments.processor
     section = '\n'.join([begin, f'## {arguments.dtype}', '', table(comparisons), '', summary(comparisons), '',
-                         f'`{command}` on {where}, PyTorch {comparisons[0].pytorch[0].version}.', end])
+                         f'`{command}`', f'on {where}, PyTorch {comparisons[0].pytorch[0].version}.', end])
     text = results.read_text(encoding='utf-8') if results.exists() else '# Speed against PyTorch\n'
     old = re.search(re.escape(begin) + '.*?' + re.escape(end), text, re.DOTALL)
     text = text[:old.start()] + section + text[old.end():] if old else text.rstrip() + '\n\n' + section + '\n'

@@ -72,7 +72,7 @@ def row(args, config):
     (one, samples, test), (two, _, test_two) = runs
 
     def pair(a, b):
-        return '; '.join(f'{n} {x:.6g}{p} / {y:.6g}{p}' for (n, x, p), (_, y, _) in zip(a, b)) or '-'
+        return '; '.join(f'{n} {x:.6g}{p}/{y:.6g}{p}' for (n, x, p), (_, y, _) in zip(a, b)) or '-'
     first, second = one[0][1], two[0][1]
     difference = abs(first - second) / max(abs(first), 1e-30)
     return (f'| {name} | {samples} | {pair(one[:1], two[:1])} | {pair(one[1:2], two[1:2])} | '

@@ -40,7 +40,9 @@ class Fields {
   void operator()(std::string_view key, std::string& v, std::string_view doc) { text(key, v, doc); }
   void operator()(std::string_view key, std::vector<std::string>& v, std::string_view doc) { texts(key, v, doc); }
   void operator()(std::string_view key, Schedule<double>& v, std::string_view doc) { numbers(key, v.values, doc); }
-  void operator()(std::string_view key, Schedule<std::int64_t>& v, std::string_view doc) { integers(key, v.values, doc); }
+  void operator()(std::string_view key, Schedule<std::int64_t>& v, std::string_view doc) {
+    integers(key, v.values, doc);
+  }
 
   // One of several words (case-insensitive). Aliases: list a word twice with the same value; the first is printed.
   template <class E>
@@ -91,7 +93,8 @@ class Fields {
   virtual void required(std::string_view key) = 0;
   // Whether the user wrote the key (directly or, for inherited keys, further out).
   virtual bool given(std::string_view key) const = 0;
-  // A rule that the values break; placed at the key's value (or at the block when absent). Only the reading visitor keeps it.
+  // A rule that the values break; placed at the key's value (or at the block when absent). Only the reading visitor
+  // keeps it.
   virtual void problem(std::string_view key, std::string message, std::string fix = {}) = 0;
 
  protected:
@@ -169,7 +172,8 @@ template <class Options>
 Options read(const Record& record, std::string_view name, Problems& problems, Notices& notices,
              const std::vector<std::string>& also = {}) {
   Options options;
-  read_fields(record, name, [&](Fields& f) { options.describe(f); }, problems, notices, also);
+  read_fields(
+      record, name, [&](Fields& f) { options.describe(f); }, problems, notices, also);
   return options;
 }
 

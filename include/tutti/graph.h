@@ -20,7 +20,7 @@ using Attribute = std::variant<bool, double, std::string, std::vector<double>>;
 // One operation. `operation` is the original's class name: "InputValue", "LearnableParameter", "Times", "Plus", ...
 // (the table in src/graph/operations.cpp lists them with their attributes).
 struct Node {
-  std::string name;                             // unique in the graph; see semantics 2.4
+  std::string name;  // unique in the graph; see semantics 2.4
   std::string operation;
   std::vector<std::size_t> inputs;              // indices of nodes; input 0 of a delay may point forward
   std::map<std::string, Attribute> attributes;  // "outputRank", "dims", "init", "randomSeed", ...

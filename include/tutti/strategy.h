@@ -11,6 +11,7 @@
 
 #include "tutti/archive.h"
 #include "tutti/communicator.h"
+#include "tutti/exchange_stats.h"
 #include "tutti/optimizer.h"
 #include "tutti/parameters.h"
 #include "tutti/work_queue.h"
@@ -54,23 +55,6 @@ struct OptimizerSource {
   std::function<std::unique_ptr<Optimizer>()> make;
 };
 
-// Seconds and bytes of the exchange since the last take(); a report adds them up per epoch.
-struct ExchangeStats {
-  double encode = 0, wait = 0, decode = 0;
-  std::int64_t bytes_sent = 0;   // by this rank, as counted on the wire (headers of codecs included)
-  std::int64_t values_sent = 0;  // gradient or weight values those bytes stand for
-  std::int64_t exchanges = 0;
-  bool groups = false;             // ranks work in groups
-  std::int64_t bytes_between = 0;  // of bytes_sent: to other groups
-
-  ExchangeStats& operator+=(const ExchangeStats& o) {
-    groups = groups || o.groups, bytes_between += o.bytes_between;
-    encode += o.encode, wait += o.wait, decode += o.decode;
-    bytes_sent += o.bytes_sent, values_sent += o.values_sent, exchanges += o.exchanges;
-    return *this;
-  }
-};
-
 // The step of the loop, in order:
 //   begin_step(columns, sink); network backward -> chunk_ready(i) for every chunk; finish_gradients(metrics);
 //   the loop's optimizer has been fed through `sink` by then; exchange_weights(samples).
@@ -80,7 +64,7 @@ struct ExchangeStats {
 class Strategy : public GradientSink {
  public:
   // Before start().
-  virtual void lend(const OptimizerSource&) {}
+  virtual void bind(const OptimizerSource&) {}
   // Leaves every rank with equal weights (broadcast from rank 0). Buffers are planned here, once.
   virtual void start(Parameters&) = 0;
   virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }

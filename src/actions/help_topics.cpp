@@ -11,7 +11,7 @@
 #include "config/table.h"
 #include "config/text.h"
 #include "config/top_level.h"
-#include "strategy/options.h"
+#include "parallel/options.h"
 #include "train/sgd_options.h"
 #include "train/text_output.h"
 #include "tutti/reader.h"

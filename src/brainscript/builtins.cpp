@@ -59,14 +59,14 @@ std::string formatted(const Args& a, std::size_t value, const std::string& how) 
     kind = how[end];
     if (spec.find_first_of("123456789") != std::string::npos && spec.size() > 7)
       a.fail(fmt::format("the width in '{}' is too large", how));
-    std::string piece;
+    std::string text;
     if (kind == 's')
-      piece = fmt::sprintf(spec + 's', a.shown(value));
+      text = fmt::sprintf(spec + 's', a.shown(value));
     else if (std::string_view("dixX").find(kind) != std::string_view::npos)
-      piece = fmt::sprintf(spec + kind, a.integer(value, "a value formatted as a whole number"));
+      text = fmt::sprintf(spec + kind, a.integer(value, "a value formatted as a whole number"));
     else
-      piece = fmt::sprintf(spec + kind, a.number(value, "a value formatted as a number"));
-    out += piece;
+      text = fmt::sprintf(spec + kind, a.number(value, "a value formatted as a number"));
+    out += text;
     i = end;
   }
   return kind ? out : out + a.shown(value);

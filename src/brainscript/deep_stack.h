@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// deep_stack.h -- runs a piece of work on a thread with a large stack: evaluation recurses as deep as the user's
+// deep_stack.h -- runs work on a thread with a large stack: evaluation recurses as deep as the user's
 // functions call each other, and must reach its own limit before that of the machine.
 #pragma once
 

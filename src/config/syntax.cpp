@@ -209,7 +209,7 @@ class Splitter {
   bool is_separator(char c) const {
     return in_.separator ? c == in_.separator : c == '\n' || c == '\r' || c == ',' || c == ';';
   }
-  TextRange piece(std::size_t from, std::size_t to) const { return trim(in_.body.part(from, to)); }
+  TextRange range(std::size_t from, std::size_t to) const { return trim(in_.body.part(from, to)); }
   void problem(const TextRange& where, std::string message, std::string fix) {
     problems_.add(Diagnostic{where.where(), std::move(message), std::move(fix)});
   }
@@ -221,7 +221,7 @@ class Splitter {
 
   void bare_block() {
     const std::size_t end = skip_nested(text_, at_, end_);
-    found_.push_back({Statement::Kind::bare, piece(at_, at_), piece(at_, end)});
+    found_.push_back({Statement::Kind::bare, range(at_, at_), range(at_, end)});
     at_ = end;
   }
 
@@ -231,18 +231,18 @@ class Splitter {
     while (stop < end_ && !is_separator(text_[stop]) && !is_open(text_[stop]) && text_[stop] != '=' &&
            text_[stop] != '"')
       ++stop;
-    const TextRange key = piece(begin, stop);
+    const TextRange key = range(begin, stop);
     const char c = stop < end_ ? text_[stop] : '\0';
     if (c == '=' && equal_keys(key.view(), "include")) return include_line(key, begin);
     if (c == '(' || c == '"') {
       at_ = value_end(stop);
-      return problem(piece(begin, at_), "expected key = value", "settings are written key = value or key = [ ... ]");
+      return problem(range(begin, at_), "expected key = value", "settings are written key = value or key = [ ... ]");
     }
     const bool alone = c != '=' && !is_open(c);
     if (alone || key.view().find('$') != std::string_view::npos) {
       at_ = alone ? stop : value_end(stop);
       if (key.view().find('$') != std::string_view::npos) {
-        found_.push_back({Statement::Kind::expansion, key, piece(begin, at_)});
+        found_.push_back({Statement::Kind::expansion, key, range(begin, at_)});
       } else if (valid_key(key, true)) {
         found_.push_back({Statement::Kind::flag, key, key});
       }
@@ -272,7 +272,7 @@ class Splitter {
     const bool line_start = begin == 0 || text_[begin - 1] == '\n';
     const std::size_t stop = line_start ? std::min(text_.find('\n', begin), end_) : value_end(begin);
     if (line_start) {
-      found_.push_back({Statement::Kind::include, key, piece(begin, stop)});
+      found_.push_back({Statement::Kind::include, key, range(begin, stop)});
     } else {
       problem(key, "include= must begin in the first column", "move it to the start of its line");
     }
@@ -282,10 +282,10 @@ class Splitter {
   void value(const TextRange& key, std::size_t from) {
     while (from < end_ && (text_[from] == ' ' || text_[from] == '\t')) ++from;
     // "SGD =" may have its bracket on the next line.
-    const std::size_t next = piece(from, end_).begin;
+    const std::size_t next = range(from, end_).begin;
     if (next < end_ && is_open(text_[next])) from = next;
     at_ = value_end(from);
-    const TextRange whole = piece(from, at_);
+    const TextRange whole = range(from, at_);
     if (whole.begin == whole.end)
       return problem(key, fmt::format("no value given for '{}'", key.view()),
                      fmt::format("write {} = \"\" for an empty text, or remove the setting", key.view()));
@@ -300,13 +300,13 @@ class Splitter {
     std::size_t from = whole.begin;
     while (from < whole.end && (text_[from] == '[' || text_[from] == '{')) {
       const std::size_t to = skip_nested(text_, from, whole.end);
-      groups.push_back(piece(from, to));
-      from = piece(to, whole.end).begin;
+      groups.push_back(range(from, to));
+      from = range(to, whole.end).begin;
     }
     if (from < whole.end && (text_[from] == ':' || text_[from] == '*'))
       groups = {whole};
     else if (from < whole.end)
-      return problem(piece(from, whole.end), "unexpected text behind the closing bracket",
+      return problem(range(from, whole.end), "unexpected text behind the closing bracket",
                      "start the next setting on a new line or behind ';'");
     for (const auto& group : groups) found_.push_back({Statement::Kind::setting, key, group});
   }
@@ -321,7 +321,7 @@ class Splitter {
         while (name > value.begin && is_name_char(text_[name - 1])) --name;
         if (name > value.begin && name < name_end && is_name_start(text_[name]) && is_blank(text_[name - 1])) {
           problem(
-              piece(name, value.end),
+              range(name, value.end),
               fmt::format("'{}' seems to start another setting on the same line", text_.substr(name, name_end - name)),
               "separate settings by ';' or a new line; put quotes around a value that holds '='");
           return true;

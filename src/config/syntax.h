@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// syntax.h -- the brackets, settings and arrays of a config text. Works on ranges; nothing is copied, so every piece
+// syntax.h -- the brackets, settings and arrays of a config text. Works on ranges; nothing is copied, so every range
 // knows its place. A block's inside is only split when somebody asks for it: it may be another language (BrainScript).
 #pragma once
 

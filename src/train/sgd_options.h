@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "optim/optimizer_options.h"
-#include "strategy/options.h"
+#include "parallel/options.h"
 #include "tutti/config.h"
 
 namespace tutti {

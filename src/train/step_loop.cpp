@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/agreement.h"
-#include "strategy/local.h"
+#include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
 #include "tutti/gradient_check.h"

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "optim/optimizer_options.h"
-#include "strategy/advice.h"
+#include "parallel/advice.h"
 #include "train/checkpointing.h"
 #include "train/exchange_advice.h"
 #include "train/training.h"
@@ -271,7 +271,7 @@ void train(Training& t) {
     precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
                t.sgd.minibatch_size.at(0));
   if (start == Start::fresh) save_initial_model(t);
-  t.strategy->lend({[&t]() -> Optimizer& { return *t.optimizer; }, [&t] { return make_optimizer(t.sgd.optimizer); }});
+  t.strategy->bind({[&t]() -> Optimizer& { return *t.optimizer; }, [&t] { return make_optimizer(t.sgd.optimizer); }});
   t.strategy->start(t.network->parameters());
   if (start == Start::resumed) restore_strategy(t);
   advise(t);

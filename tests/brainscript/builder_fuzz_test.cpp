@@ -49,7 +49,7 @@ const std::string recurrent = R"({"class_name": "Sequential", "config": [
 
 // A change of one place: something left out, doubled, replaced by another part or by a word of the trade.
 std::string changed(std::string s, std::mt19937& draw) {
-  static const std::vector<std::string> pieces = {
+  static const std::vector<std::string> parts = {
       "{",  "}",     "(",    ")",    "[",        "]",     ",",    ":",  "=",    "\"",
       "\n", ";",     "null", "0",    "-1",       "1e300", "true", "x",  "in",   "#",
       "$",  "Plus(", "LSTM", "\xff", "features", "W",     "3x",   "{}", "[[]]", std::string(1, '\0')};
@@ -64,10 +64,10 @@ std::string changed(std::string s, std::mt19937& draw) {
         s.insert(at(), s.substr(from, length));
         break;
       case 2:
-        s.replace(from, length, pieces[draw() % pieces.size()]);
+        s.replace(from, length, parts[draw() % parts.size()]);
         break;
       default:
-        s.insert(from, pieces[draw() % pieces.size()]);
+        s.insert(from, parts[draw() % parts.size()]);
         break;
     }
   }

@@ -58,7 +58,7 @@ class BuildersTest(support.TrainerTest):
     def test_keras_images(self):
         draw = random.Random(3)
         rows = []
-        for _ in range(200):  # a bright stripe lies or stands
+        for _ in range(200):  # a bright bar lies or stands
             kind, at = draw.randrange(2), draw.randrange(6)
             pixels = [[draw.uniform(0, 0.3) + ((r if kind else c) == at) for c in range(6)] for r in range(6)]
             rows.append('|x ' + ' '.join(f'{v:.3f}' for row in pixels for v in row) + f' |y {kind} {1 - kind}\n')

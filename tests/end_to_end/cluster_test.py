@@ -56,7 +56,7 @@ class ErrorsTest(unittest.TestCase):
     def test_words(self):
         for words, expected in ((['up'], 'up takes 1 argument'), (['up', '0'], "not '0'"), (['up', 'many'], "not 'many'"),
                                 (['up', '2', '--rate', 'fast'], "not 'fast'"), (['up', '2', '--rate', '0mbit'], 'more than nothing'),
-                                (['up', '2', '--cores-per-host', '100000'], 'this machine lends'), (['up', '2', '--speed', '3'], '--speed'),
+                                (['up', '2', '--cores-per-host', '100000'], 'this machine has'), (['up', '2', '--speed', '3'], '--speed'),
                                 (['fly'], "no command 'fly'"), (['status'], 'there is no cluster')):
             with self.subTest(words=words):
                 code, text = cluster(*words)

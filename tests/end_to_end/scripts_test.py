@@ -47,8 +47,8 @@ class LayoutTest(support.TrainerTest):
     def test_findings(self):
         spdx = '// SPDX-License-Identifier: Apache-2.0\n'
         for name, content, place in (
-                ('src/strategy/bad.cpp', spdx + '#include "tutti/graph.h"\n', 'src/strategy/bad.cpp:2'),
-                ('src/strategy/bad.cpp', spdx + '#include "graph/a.h"\n', 'src/strategy/bad.cpp:2'),
+                ('src/parallel/bad.cpp', spdx + '#include "tutti/graph.h"\n', 'src/parallel/bad.cpp:2'),
+                ('src/parallel/bad.cpp', spdx + '#include "graph/a.h"\n', 'src/parallel/bad.cpp:2'),
                 ('src/base/bad.cpp', spdx + '\n#include "graph/a.h"\n', 'src/base/bad.cpp:3'),
                 ('src/train/bad.cpp', spdx + '#include <mpi.h>\n', 'src/train/bad.cpp:2'),
                 ('src/graph/bad.cpp', spdx + '#include <dnnl.hpp>\n', 'src/graph/bad.cpp:2'),
@@ -298,8 +298,8 @@ class CoverageTableTest(support.TrainerTest):
         self.assertIn('accepts 1 of 3 configs, 1 of the 2 ', page)
         self.assertIn('| Examples/Image/A | 2 | 1 | 0 | 1 |', page)
         self.assertIn('| Tutorials | 1 | 0 | 1 | 0 |', page)
-        self.assertIn('| Examples/Image/A/two.cntk | excluded | no "trainer" a \\| b |', page)
-        self.assertIn('cannot read y.ndl |', page)
+        self.assertIn('- excluded: no "trainer" a | b\n  - Examples/Image/A/two.cntk\n', page)
+        self.assertIn('cannot read y.ndl\n  - Tutorials/three.cntk\n', page)
         self.write('page.md', page + '\n## Trained\n\nfigures\n')
         again = self.write_page([(*rows[0][:1], 'ok', '', '')])
         self.assertIn('accepts 1 of 1 configs', again)

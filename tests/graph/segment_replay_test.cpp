@@ -93,28 +93,28 @@ TEST_F(SegmentReplayTest, RecordsTheSecondTime) {
 TEST_F(SegmentReplayTest, EachShapeHasItsOwn) {
   SegmentReplay replay;
   replay.use(capture);
-  const auto settle = [&] {
+  const auto warm_up = [&] {
     step(replay), step(replay);
     const int recorded = counts.recorded;
     EXPECT_FALSE(step(replay));
     EXPECT_EQ(counts.recorded, recorded);
   };
-  settle();
+  warm_up();
   run.columns = {3};
   EXPECT_TRUE(step(replay));
-  settle();
+  warm_up();
   run.columns = {8};
   EXPECT_FALSE(step(replay)) << "it is still known";
   float elsewhere = 0;
   run.values[0] = &elsewhere;
   EXPECT_TRUE(step(replay));
-  settle();
+  warm_up();
   run.gradient_scale = 2;
   EXPECT_TRUE(step(replay));
-  settle();
+  warm_up();
   run.last_part = false;
   EXPECT_TRUE(step(replay));
-  settle();
+  warm_up();
   run.gradient_scale = 1, run.last_part = true;
   EXPECT_FALSE(step(replay));
 }

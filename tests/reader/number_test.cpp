@@ -17,7 +17,7 @@ struct Read {
   std::size_t length;
 };
 
-// With and without room for eight-byte loads; both must agree.
+// With and without space for eight-byte loads; both must agree.
 Read read(const std::string& text) {
   const std::string padded = text + " \n        ";
   Read r[2];

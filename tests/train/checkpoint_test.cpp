@@ -370,19 +370,19 @@ TEST(Checkpoint, RealKillsAtRandomMomentsNeverCostTheResult) {
   EXPECT_EQ(slurp(d / "m") + slurp(d / "m.ckp"), expected);
 }
 
-// What the ranks have for themselves, and what becomes of it: owed values keep their sum over the ranks, owned ones
+// What the ranks have for themselves, and what becomes of it: residual values keep their sum over the ranks, owned ones
 // theirs and their places, own ones go on only with their rank.
 struct RankState {
   explicit RankState(int rank) {
     const auto r = static_cast<float>(rank);
-    owed = {1 + r, 0.5f * r}, own = {10 + r}, plain = {100 + r};
+    residual = {1 + r, 0.5f * r}, own = {10 + r}, plain = {100 + r};
     owned = std::vector<float>(4);
     owned[static_cast<std::size_t>(rank)] = 7 + r;
     knows = rank == 3;
   }
   void archive(Archive& a) {
     for (auto [name, v] :
-         {std::pair{sum_on_reshard_name("debt"), &owed}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
+         {std::pair{sum_on_reshard_name("debt"), &residual}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
       const bool inherits = name.starts_with("inherited");
       if (a.loading() ? a.has(name) : !inherits)
         a(name, *v);
@@ -395,7 +395,7 @@ struct RankState {
     if (a.has(known)) a(known, knows);
   }
   bool knows = false;
-  std::vector<float> owed, own, plain, owned, more = std::vector<float>(2);
+  std::vector<float> residual, own, plain, owned, more = std::vector<float>(2);
 };
 
 TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
@@ -435,11 +435,11 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
         const bool is_new = r >= before;
         EXPECT_EQ(mine.own[0], is_new ? 0 : 10 + r);
         EXPECT_EQ(mine.plain[0], 100 + r % before);
-        EXPECT_EQ(mine.owed[0], is_new ? 0 : 1 + r);
+        EXPECT_EQ(mine.residual[0], is_new ? 0 : 1 + r);
         for (int o = 0; o < 4; ++o)
           EXPECT_EQ(mine.owned[static_cast<std::size_t>(o)], o < before && (before != after || o == r) ? 7 + o : 0);
         const std::lock_guard lock(mutex);
-        for (std::size_t i = 0; i < 2; ++i) sum[i] += mine.owed[i] + mine.more[i];
+        for (std::size_t i = 0; i < 2; ++i) sum[i] += mine.residual[i] + mine.more[i];
       });
       EXPECT_EQ(sum[0], static_cast<float>(before * (before + 1)) / 2);
       EXPECT_EQ(sum[1], static_cast<float>(before * (before - 1)) / 4);

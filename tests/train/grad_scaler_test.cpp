@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "../strategy/training.h"
+#include "../parallel/training.h"
 #include "../support/run_ranks.h"
 #include "optim/optimizer_options.h"
-#include "strategy/make_strategy.h"
+#include "parallel/method_table.h"
 #include "support.h"
 #include "train/container.h"
 #include "train/state_copy.h"

@@ -85,7 +85,7 @@ float mixed(double weight, float running, double fresh) {
   return static_cast<float>(weight * static_cast<double>(running) + (1 - weight) * fresh);
 }
 
-// Settles what normalises the channels of a group, and the running statistics.
+// Finishes what normalises the channels of a group, and the running statistics.
 void finish_statistics(const BatchNormalization& op, const NormalizationParameters& of, const Planes& p, std::size_t g,
                        const Totals& mean, const Totals& variance, const Kept& kept) {
   for (std::size_t i = 0; i < p.in_group(g); ++i) {

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/metrics_all_reduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <utility>
+
+#include "tutti/error.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kTag = 32767;
+constexpr std::size_t kFixedWords = 5;  // samples, columns, number of evaluations, criterion, its count
+
+}  // namespace
+
+void clear(StepMetrics& metrics) {
+  metrics.samples = metrics.columns = 0;
+  metrics.criterion = metrics.criterion_count = 0;
+  for (auto& e : metrics.evaluations) e = {};
+}
+
+StepMetrics without(StepMetrics all, const StepMetrics& mine) {
+  all.samples -= mine.samples, all.columns -= mine.columns;
+  all.criterion -= mine.criterion, all.criterion_count -= mine.criterion_count;
+  for (std::size_t i = 0; i < std::min(all.evaluations.size(), mine.evaluations.size()); ++i)
+    all.evaluations[i].sum -= mine.evaluations[i].sum, all.evaluations[i].count -= mine.evaluations[i].count;
+  return all;
+}
+
+// The first metrics with samples fixes the length of the messages. A rank without any may not know its evaluations yet.
+void MetricsAllReduce::plan(const StepMetrics& metrics) {
+  const auto ranks = static_cast<std::size_t>(comm_.size());
+  struct Known {
+    std::int64_t evaluations = 0, samples = 0;
+  };
+  const Known mine{static_cast<std::int64_t>(metrics.evaluations.size()), metrics.samples};
+  std::vector<Known> all(ranks);
+  comm_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  evaluations_ = 0;
+  for (const Known& k : all) {
+    evaluations_ = std::max(evaluations_, static_cast<std::size_t>(k.evaluations));
+    planned_ = planned_ || k.evaluations > 0 || k.samples > 0;
+  }
+  transfers_.clear();
+  words_ = kFixedWords + 2 * evaluations_;
+  all_.assign(words_ * ranks, 0);
+  sum_.evaluations.reserve(evaluations_);
+  const auto message = [&](int rank) {
+    return std::span(all_).subspan(words_ * static_cast<std::size_t>(rank), words_);
+  };
+  for (int step = 1; step < comm_.size(); ++step) {
+    const int from = (comm_.rank() + comm_.size() - step) % comm_.size();
+    transfers_.push_back(comm_.plan_receive(from, kTag, std::as_writable_bytes(message(from))));
+  }
+  for (int step = 1; step < comm_.size(); ++step) {
+    const int to = (comm_.rank() + step) % comm_.size();
+    transfers_.push_back(comm_.plan_send(to, kTag, std::as_bytes(message(comm_.rank()))));
+  }
+}
+
+void MetricsAllReduce::begin(const StepMetrics& metrics) {
+  assert(!pending_);
+  if (!planned_) plan(metrics);
+  if (metrics.evaluations.size() > evaluations_)
+    throw Error(fmt::format("a minibatch reports {} evaluations where the first one reported {}",
+                            metrics.evaluations.size(), evaluations_));
+  write(metrics, static_cast<std::size_t>(comm_.rank()));
+  for (auto& t : transfers_) t->start();
+  bytes_ += static_cast<std::int64_t>(words_ * sizeof(std::int64_t)) * (comm_.size() - 1);
+  pending_ = true;
+}
+
+StepMetrics& MetricsAllReduce::finish() {
+  assert(pending_);
+  for (auto& t : transfers_) t->wait();
+  pending_ = false;
+  sum_.samples = sum_.columns = 0;
+  sum_.criterion = sum_.criterion_count = 0;
+  sum_.evaluations.assign(evaluations_, {});
+  for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) add(r);
+  return sum_;
+}
+
+void MetricsAllReduce::write(const StepMetrics& metrics, std::size_t rank) {
+  std::int64_t* at = all_.data() + rank * words_;
+  *at++ = metrics.samples;
+  *at++ = metrics.columns;
+  *at++ = static_cast<std::int64_t>(metrics.evaluations.size());
+  *at++ = std::bit_cast<std::int64_t>(metrics.criterion);
+  *at++ = std::bit_cast<std::int64_t>(metrics.criterion_count);
+  for (const auto& e : metrics.evaluations)
+    *at++ = std::bit_cast<std::int64_t>(e.sum), *at++ = std::bit_cast<std::int64_t>(e.count);
+}
+
+void MetricsAllReduce::add(std::size_t rank) {
+  const std::int64_t* at = all_.data() + rank * words_;
+  sum_.samples += *at++;
+  sum_.columns += *at++;
+  const auto evaluations = static_cast<std::size_t>(*at++);
+  sum_.criterion += std::bit_cast<double>(*at++);
+  sum_.criterion_count += std::bit_cast<double>(*at++);
+  for (std::size_t i = 0; i < evaluations; ++i) {
+    sum_.evaluations[i].sum += std::bit_cast<double>(*at++);
+    sum_.evaluations[i].count += std::bit_cast<double>(*at++);
+  }
+}
+
+std::int64_t MetricsAllReduce::bytes_and_reset() { return std::exchange(bytes_, 0); }
+
+StepMetrics metrics_of_others(Communicator& comm, const StepMetrics& mine) {
+  const auto ranks = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());
+  auto evaluations = static_cast<std::int64_t>(mine.evaluations.size());
+  std::vector<std::int64_t> counts(ranks);
+  comm.all_gather(std::as_bytes(std::span(&evaluations, 1)), std::as_writable_bytes(std::span(counts)));
+  evaluations = *std::max_element(counts.begin(), counts.end());
+
+  const std::size_t words = 4 + 2 * static_cast<std::size_t>(evaluations);
+  std::vector<double> own{static_cast<double>(mine.samples), static_cast<double>(mine.columns), mine.criterion,
+                          mine.criterion_count};
+  for (const auto& e : mine.evaluations) own.insert(own.end(), {e.sum, e.count});
+  own.resize(words);
+  std::vector<double> all(words * ranks);
+  comm.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  StepMetrics sum;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (r == me) continue;
+    const double* at = all.data() + words * r;
+    StepMetrics theirs{static_cast<std::int64_t>(at[0]), static_cast<std::int64_t>(at[1]), at[2], at[3], {}};
+    for (at += 4; at < all.data() + words * (r + 1); at += 2) theirs.evaluations.push_back({at[0], at[1]});
+    sum += theirs;
+  }
+  return sum;
+}
+
+}  // namespace tutti

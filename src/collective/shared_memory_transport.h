@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// shared_memory_transport.h -- shards through memory that all ranks see: owners read the versions of all ranks where
+// these have written them, and all ranks read the sums there. Counters take the place of messages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective/transport.h"
+#include "tutti/shared_memory.h"
+
+namespace tutti {
+
+// No place is written while somebody reads it: versions are filled again when all owners have published their sums of
+// them, and a sum is made anew when all ranks have offered again, which they do when they have read the sums before.
+class SharedMemoryTransport : public ShardTransport {
+ public:
+  // Collective. The plan outlives it, and so does the communicator.
+  SharedMemoryTransport(Communicator&, const ShardPlan&, const Codec&);
+
+  std::byte* version_for(std::size_t bucket, int owner) override;
+  const std::byte* version_of(std::size_t bucket, int rank) const override;
+  std::byte* sum(std::size_t bucket) override { return place_of_sum(bucket, me_); }
+  const std::byte* sum_of(std::size_t bucket, int owner) const override { return place_of_sum(bucket, owner); }
+  void arm(std::size_t) override {}
+  void offer(std::size_t bucket) override;
+  bool offered(std::size_t bucket) override;
+  void publish(std::size_t bucket) override;
+  bool published(std::size_t bucket) override;
+  void flush(std::size_t) override {}
+  void poll() override { memory_->poll(); }
+
+ private:
+  // At the begin of every rank's part.
+  struct Counters {
+    SharedCounter offered, published;
+  };
+  struct BucketState {
+    std::uint64_t round = 0;                   // exchanges so far
+    int seen_offered = 0, seen_published = 0;  // ranks known to have come, in this round
+    std::size_t versions = 0;                  // where they begin in the part of any rank
+    std::vector<std::size_t> sum;              // by owner: where its sum is in its part
+  };
+  std::byte* part(int rank) const { return memory_->of(rank).data(); }
+  std::byte* place_of_sum(std::size_t bucket, int owner) const {
+    return part(owner) + buckets_[bucket].sum[static_cast<std::size_t>(owner)];
+  }
+  Counters& counters(std::size_t bucket, int rank) { return reinterpret_cast<Counters*>(part(rank))[bucket]; }
+
+  const ShardPlan& plan_;
+  const int me_, ranks_;
+  std::vector<BucketState> buckets_;
+  std::unique_ptr<SharedMemory> memory_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+constexpr std::int64_t kFewExchanges = 5;
+
+void about_easgd(const EasgdOptions& o, const TrainingLength& t, Lines& lines) {
+  const std::int64_t steps = (t.samples_per_epoch + t.minibatch - 1) / t.minibatch;
+  const std::int64_t each = (steps + o.period - 1) / o.period;  // one of them at the end of the epoch
+  if (each >= kFewExchanges || each * t.epochs >= kFewExchanges) return;
+  const std::int64_t exchanges = each * t.epochs;
+  lines.push_back(fmt::format(
+      "EASGD: this training has {} exchange{} ({} minibatches in an epoch, period = {}), and the saved model is the "
+      "center, which moves in exchanges only. fix: period = {} or less, or a smaller minibatchSize",
+      exchanges, exchanges == 1 ? "" : "s", steps, o.period,
+      std::max<std::int64_t>(1, steps * t.epochs / (2 * kFewExchanges))));
+}
+
+// An exchange resets the momentum of SGD as a whole, and fragments are exchanged one at a time.
+void about_kept_momentum(const BlockMomentumOptions& o, Lines& lines) {
+  if (!o.stream.settings.streams() || o.reset_given) return;
+  lines.push_back(fmt::format(
+      "BlockMomentumSGD: with fragments or overlap the momentum of SGD is kept; without them every exchange resets it. "
+      "It adds to that of the blocks and may overshoot. fix: {}; resetSGDMomentum = false says that this is wanted",
+      o.outer.kind == OuterOptimizer::block_momentum
+          ? "ModelAveragingSGD, or outerOptimizer = nesterov with outerMomentum = 0.6"
+          : "outerMomentum = 0.6 or less, or lower learning rates"));
+}
+
+// The result of an exchange is used `overlap` minibatches late; it must be a small part of what a block learns.
+void about_overlap(const char* method, const StreamSettings& stream, std::int64_t block, const TrainingLength& t,
+                   Lines& lines) {
+  if (stream.overlap == 0) return;
+  constexpr std::int64_t kOverlaps = 10;
+  const std::int64_t minibatches = std::max<std::int64_t>(1, block / t.minibatch);
+  const std::int64_t wanted = kOverlaps * stream.overlap * stream.fragments;
+  if (minibatches >= wanted) return;
+  lines.push_back(fmt::format(
+      "{}: a block has {} minibatch{}, and each of its {} exchange{} is used {} minibatches late: the ranks are pulled "
+      "to where they were, and training may not converge. fix: blockSize = {} or more ({} minibatches), or overlap = 0",
+      method, minibatches, minibatches == 1 ? "" : "es", stream.fragments, stream.fragments == 1 ? "" : "s",
+      stream.overlap, wanted * t.minibatch, wanted));
+}
+
+void about_level(const ParallelTrainOptions& o, const TrainingLength& t, int ranks, Lines& lines) {
+  if (o.method == ParallelMethod::easgd) about_easgd(o.easgd, t, lines);
+  if (o.method == ParallelMethod::block_momentum && o.block_momentum) {
+    const BlockMomentumOptions& b = *o.block_momentum;
+    about_kept_momentum(b, lines);
+    about_overlap("BlockMomentumSGD", b.stream.settings, b.block.all(ranks), t, lines);
+  }
+  if (o.method == ParallelMethod::model_averaging && o.model_averaging)
+    about_overlap("ModelAveragingSGD", o.model_averaging->stream.settings, o.model_averaging->block.all(ranks), t,
+                  lines);
+}
+
+bool is_buffered(const ParallelTrainOptions& o) {
+  return o.method == ParallelMethod::data_parallel && o.data_parallel.buffered_async;
+}
+
+}  // namespace
+
+std::vector<std::string> exchange_advice(const ParallelTrainOptions& options, const TrainingLength& length, int ranks) {
+  Lines lines;
+  about_level(options, length, ranks, lines);
+  for (ParallelTrainOptions level = options; level.groups.any();) {
+    const ParallelTrainOptions inside = level.inside();
+    if (is_buffered(level) && is_buffered(inside))
+      lines.push_back(
+          "useBufferedAsyncGradientAggregation both between and within groups: gradients come two minibatches late, "
+          "which costs accuracy. fix: leave it out of insideGroups");
+    level = inside;
+  }
+  return lines;
+}
+
+}  // namespace tutti

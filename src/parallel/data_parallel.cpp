@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <span>
+#include <utility>
+
+#include "parallel/local_gradients.h"
+#include "parallel/residual.h"
+#include "tutti/error.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+bool any_nonzero(const FloatBuffer& buffer) {
+  buffer.memory().synchronize();
+  return std::any_of(buffer.data(), buffer.data() + buffer.size(), [](float v) { return v != 0; });
+}
+
+void clear(FloatBuffer& buffer) {
+  buffer.memory().synchronize();
+  std::fill_n(buffer.data(), buffer.size(), 0.0f);
+}
+
+void clear(StepMetrics& metrics, std::size_t evaluations) {
+  metrics.evaluations.resize(evaluations);
+  tutti::clear(metrics);
+}
+
+// "16 bits" for levels, "float16" for numbers.
+std::string name_of_bits(std::int64_t bits, NumberFormat format) {
+  if (bits == 16 && format == NumberFormat::half) return "float16";
+  if (bits == 16 && format == NumberFormat::brain) return "bfloat16";
+  return fmt::format("{} bit{}", bits, bits == 1 ? "" : "s");
+}
+
+// 64 bits are those of precision = "double", which computes in 32 here.
+int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::int64_t>(bits, 32)); }
+
+}  // namespace
+
+DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, ResolvedTransport transport,
+                           Communicator& comm)
+    : options_(options), print_every_(print_every), comm_(comm), metrics_(comm), transport_(std::move(transport)) {}
+
+void DataParallel::start(Parameters& parameters) {
+  parameters_ = &parameters;
+  chunks_ = all_chunks(parameters);
+  broadcast_weights(comm_, parameters);
+  const auto& bits = options_.gradient_bits.values;
+  if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
+  bits_of_epoch_ = travelling_bits(options_.gradient_bits.at(0));
+  build(bits_of_epoch_);
+}
+
+void DataParallel::need_residuals() {
+  if (local_residual_.size() == 0) local_residual_ = FloatBuffer(parameters_->size(), parameters_->gradients);
+  if (owner_residual_.size() == 0) owner_residual_ = FloatBuffer(parameters_->size(), parameters_->gradients);
+}
+
+void DataParallel::build(int bits) {
+  if (bits == bits_) return;
+  if (exchange_) earlier_ += exchange_->exchange_stats_and_reset();
+  bits_ = bits;
+  exchange_.reset();
+  codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits, options_.quantizer},
+                      parameters_->gradients.memory(), comm_.takes_device_memory());
+  exchange_ = std::make_unique<AllReduce>(comm_, *parameters_, *codec_,
+                                          AllReduceSettings{.transport = transport_.kind,
+                                                            .device_sums = transport_.device_sums.get(),
+                                                            .gradients_stay = !options_.buffered_async});
+  worked_before_ = waited_before_ = 0;
+  hand_out_residuals();
+}
+
+// A codec that loses nothing still delivers, once, what one before it left behind.
+void DataParallel::hand_out_residuals() {
+  left_over_ = !codec_->lossy() && (any_nonzero(local_residual_) || any_nonzero(owner_residual_));
+  const bool used = codec_->lossy() || left_over_;
+  exchange_->use({used ? local_residual_.data() : nullptr, used ? owner_residual_.data() : nullptr, mask_});
+}
+
+void DataParallel::begin_epoch(std::int64_t epoch) {
+  assert(!pending_.any);
+  const auto at = static_cast<std::size_t>(std::max<std::int64_t>(0, epoch));
+  const int bits = travelling_bits(options_.gradient_bits.at(at));
+  if (options_.announces && (steps_ == 0 || bits != bits_of_epoch_))
+    log::line(bits == 32 ? std::string("Initializing dataParallelSGD with FP32 aggregation.")
+              : bits == 16 && options_.sixteen_bits != NumberFormat::levels
+                  ? fmt::format("Initializing dataParallelSGD with {} aggregation.",
+                                name_of_bits(bits, options_.sixteen_bits))
+                  : fmt::format("Initializing dataParallelSGD for {}-bit quantization.", bits));
+  bits_of_epoch_ = bits;
+  build(summed_ == Summed::gradients_in_full ? 32 : bits);
+  if (options_.reset_residuals && residual_epoch_ != epoch) {
+    clear(local_residual_);
+    clear(owner_residual_);
+    residual_epoch_ = epoch;
+  }
+  hand_out_residuals();
+}
+
+// What the optimizer wants of this step; the same on every rank.
+void DataParallel::ask(std::int64_t columns, const ReducedGradientSink& global) {
+  summed_ = global.summed(columns);
+  if (summed_ == Summed::nothing) return;
+  build(summed_ == Summed::gradients_in_full ? 32 : bits_of_epoch_);
+  const float* const mask = summed_ == Summed::contributions ? global.mask() : nullptr;
+  if (std::exchange(mask_, mask) != mask) hand_out_residuals();
+}
+
+// One rank and nothing to quantise, or nothing to be done with them: the gradients are global as they are.
+bool DataParallel::passes_through() const {
+  return summed_ == Summed::nothing ||
+         (comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async);
+}
+
+void DataParallel::begin_step(std::int64_t columns, ReducedGradientSink& global) {
+  assert(exchange_);
+  columns_ = columns;
+  global_ = &global;
+  announced_ = delivered_ = 0;
+  if (options_.buffered_async) {
+    exchange_->advance();
+    return;
+  }
+  ask(columns, global);
+  if (!passes_through())
+    for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->arm(g);
+}
+
+// Few updates of much are best for a device, those of what is still in its cache for the host.
+void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global) {
+  const bool together = follows_device();
+  for (std::size_t chunk = first; chunk < end; ++chunk) {
+    exchange_->decode(chunk);
+    if (!together) global.on_reduced(chunk, columns);
+  }
+  if (together && first < end) global.on_reduced(std::span(chunks_).subspan(first, end - first), columns);
+}
+
+void DataParallel::chunk_ready(std::size_t chunk) {
+  assert(chunk == announced_);
+  announced_ = chunk + 1;
+  if (summed_ == Summed::contributions) global_->contribute(chunk, columns_, comm_.size());
+  if (passes_through())
+    global_->on_reduced(chunk, columns_);
+  else if (options_.buffered_async)
+    ready_behind(chunk);
+  else
+    ready_in_step(chunk);
+}
+
+void DataParallel::chunks_ready(std::span<const std::size_t> chunks) {
+  if (!passes_through() || summed_ == Summed::contributions) return GradientSink::chunks_ready(chunks);
+  announced_ += chunks.size();
+  global_->on_reduced(chunks, columns_);
+}
+
+void DataParallel::ready_in_step(std::size_t chunk) {
+  if (chunk == 0)
+    for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->announce(g);
+  exchange_->encode(chunk);
+  if (exchange_->last_of_bucket(chunk)) exchange_->launch(exchange_->bucket_of(chunk));
+  exchange_->advance();
+  deliver_what_is_there();
+}
+
+void DataParallel::deliver_what_is_there() {
+  std::size_t end = delivered_;
+  while (end < announced_) {
+    const std::size_t bucket = exchange_->bucket_of(end);
+    if (exchange_->end_chunk(bucket) > announced_ || !exchange_->try_complete(bucket)) break;
+    end = exchange_->end_chunk(bucket);
+  }
+  deliver(std::exchange(delivered_, end), end, columns_, *global_);
+}
+
+// The place of the chunk's gradient serves twice: encoded, it makes place for the sum of the minibatch before.
+void DataParallel::ready_behind(std::size_t chunk) {
+  const std::size_t bucket = exchange_->bucket_of(chunk);
+  if (exchange_->first_of_bucket(chunk)) {
+    // What this bucket carried before must be known before its buffers are filled again; the sums stay until launch.
+    if (pending_.any) exchange_->complete(bucket);
+    exchange_->arm(bucket);
+    exchange_->announce(bucket);
+  }
+  exchange_->encode(chunk);
+  if (exchange_->last_of_bucket(chunk)) {
+    if (pending_.any) deliver(exchange_->first_chunk(bucket), chunk + 1, pending_.columns, *global_);
+    exchange_->launch(bucket);
+  }
+  exchange_->advance();
+}
+
+void DataParallel::finish_gradients(StepMetrics& metrics) {
+  assert(announced_ == parameters_->chunks.size());
+  ++steps_;
+  if (options_.buffered_async) {
+    finish_behind(metrics);
+    pending_ = {true, columns_};
+  } else {
+    metrics_.begin(metrics);
+    if (!passes_through()) {
+      while (delivered_ < announced_) {
+        exchange_->complete(exchange_->bucket_of(delivered_));
+        deliver_what_is_there();
+      }
+      if (std::exchange(left_over_, false)) exchange_->use({});
+      exchange_->flush();
+    }
+    metrics = metrics_.finish();
+  }
+  print_times();
+}
+
+// What comes is the metrics before.
+void DataParallel::finish_behind(StepMetrics& metrics) {
+  if (metrics_.pending())
+    deferred_metrics_ = metrics_.finish();
+  else
+    clear(deferred_metrics_, metrics.evaluations.size());
+  metrics_.begin(metrics);
+  std::swap(metrics, deferred_metrics_);
+}
+
+void DataParallel::finish_deferred(StepMetrics& metrics) {
+  if (options_.buffered_async) return finish_behind(metrics);
+  metrics_.begin(metrics);
+  metrics = metrics_.finish();
+}
+
+void DataParallel::drain(ReducedGradientSink& global) {
+  if (!std::exchange(pending_.any, false)) {
+    clear(deferred_metrics_, 0);
+    return;
+  }
+  for (std::size_t g = 0; g < exchange_->buckets(); ++g) {
+    exchange_->complete(g);
+    deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, global);
+  }
+  exchange_->flush();
+  deferred_metrics_ = metrics_.finish();
+}
+
+StepMetrics DataParallel::pending_metrics_and_reset() {
+  StepMetrics metrics = deferred_metrics_;
+  clear(deferred_metrics_, metrics.evaluations.size());
+  return metrics;
+}
+
+void DataParallel::print_times() {
+  const double worked = exchange_->seconds_worked() - worked_before_,
+               waited = exchange_->seconds_waited() - waited_before_;
+  worked_before_ += worked, waited_before_ += waited;
+  if (print_every_ == 0 || steps_ % print_every_ != 0) return;
+  log::line(fmt::format("Actual gradient aggregation time: {:.6g}", worked + waited));
+  if (options_.buffered_async) log::line(fmt::format("Async gradient aggregation wait time: {:.6g}", waited));
+}
+
+void DataParallel::archive(Archive& a) {
+  if (parameters_) parameters_->gradients.memory().synchronize();
+  if (pending_.any) throw Error("a checkpoint was asked for while gradients were under way");
+  a("dataParallelSGD.residualEpoch", residual_epoch_);
+  bool quantised = local_residual_.size() > 0;
+  a("dataParallelSGD.quantised", quantised);
+  if (!quantised) {
+    clear(local_residual_);
+    clear(owner_residual_);
+  } else {
+    need_residuals();  // a checkpoint of a quantised run may be continued in 32 bits
+    archive_residual(a, "dataParallelSGD.residual", local_residual_.span());
+    a(owned_name("dataParallelSGD.ownerResidual"), owner_residual_.span());
+    if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
+  }
+  if (a.loading() && exchange_) hand_out_residuals();
+}
+
+ExchangeStats DataParallel::exchange_stats_and_reset() {
+  ExchangeStats stats = std::exchange(earlier_, {});
+  if (exchange_) stats += exchange_->exchange_stats_and_reset();
+  stats.bytes_sent += metrics_.bytes_and_reset();
+  return stats;
+}
+
+std::string DataParallel::describe() const {
+  const auto& values = options_.gradient_bits.values;
+  std::string bits;
+  for (const std::int64_t b : values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
+  return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", options_.method, comm_.size(),
+                     comm_.size() == 1 ? "" : "s",
+                     values.size() == 1 ? name_of_bits(values[0], options_.sixteen_bits) : bits + " bits",
+                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", transport_.text,
+                     options_.buffered_async ? ", one minibatch behind" : "");
+}
+
+std::string DataParallel::loop_text(std::int64_t epoch) const {
+  return fmt::format(", {} training (myRank = {}, numNodes = {}, numGradientBits = {}){}", options_.method,
+                     comm_.rank(), comm_.size(), options_.gradient_bits.at(static_cast<std::size_t>(epoch)),
+                     options_.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
+}
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/fault_injection.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <thread>
+
+namespace tutti {
+
+void FaultHookOptions::describe(config::Fields& f) {
+  f("rank", rank, "which one is disturbed");
+  f("sleep", sleep, "seconds that it sleeps in a disturbed step");
+  f("every", every, "one step of so many is disturbed");
+  f("firstStep", first_step, "steps of this rank that pass undisturbed");
+  f("steps", steps, "how many steps are disturbed; 0 = all that are left");
+  f("exit", exit, "ends the rank's process instead, in the first step to be disturbed, as if its machine had failed");
+  if (rank < 0) f.problem("rank", "ranks count from 0");
+  if (!(sleep >= 0 && std::isfinite(sleep))) f.problem("sleep", "sleep must be a number of seconds, 0 or more");
+  if (every < 1) f.problem("every", "every must be at least 1 step");
+  if (first_step < 0) f.problem("firstStep", "a number of steps cannot be negative");
+  if (steps < 0) f.problem("steps", "a number of steps cannot be negative", "write 0 for all steps");
+}
+
+std::string FaultHookOptions::text() const {
+  if (exit) return fmt::format("rank {} ends in step {}", rank, first_step + 1);
+  std::string text = fmt::format("rank {} sleeps {:g} s in ", rank, sleep);
+  text += every == 1 ? "every step" : fmt::format("one step of {}", every);
+  if (first_step > 0) text += fmt::format(", from step {} on", first_step + 1);
+  if (steps > 0) text += fmt::format(", {} {}", steps, steps == 1 ? "time" : "times");
+  return text;
+}
+
+bool FaultHook::due(std::int64_t step) const {
+  if (!here_ || step < options_.first_step) return false;
+  const std::int64_t since = step - options_.first_step;
+  return since % options_.every == 0 && (options_.steps == 0 || since / options_.every < options_.steps);
+}
+
+void FaultHook::before_step() {
+  if (!due(step_++)) return;
+  if (options_.exit) std::raise(SIGKILL);
+  std::this_thread::sleep_for(std::chrono::duration<double>(options_.sleep));
+}
+
+}  // namespace tutti

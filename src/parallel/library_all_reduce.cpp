@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/library_all_reduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace tutti {
+
+void LibrarySums::start(Parameters& parameters) {
+  parameters_ = &parameters;
+  chunks_ = all_chunks(parameters);
+  broadcast_weights(comm_, parameters);
+  std::size_t rows = 0;
+  for (const Slice& s : parameters.slices) rows += s.sparse_gradient ? s.sparse_row_count() : 0;
+  listed_.resize(rows);
+}
+
+// Sums have entries wherever any rank has one.
+void LibrarySums::unite_lists() {
+  if (listed_.empty()) return;
+  std::fill(listed_.begin(), listed_.end(), 0.0f);
+  const auto each = [&](const auto& body) {
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < parameters_->slices.size(); ++i) {
+      if (!parameters_->slices[i].sparse_gradient) continue;
+      body(parameters_->sparse_rows[i], listed_.data() + first, parameters_->slices[i].sparse_row_count());
+      first += parameters_->slices[i].sparse_row_count();
+    }
+  };
+  each([](const auto& list, float* ranks, std::size_t) {
+    for (const std::uint32_t row : list) ranks[row] = 1;
+  });
+  comm_.all_reduce_sum(std::span(listed_));
+  count_library_sum(stats_, listed_.size(), comm_.size());
+  each([](auto& list, const float* ranks, std::size_t rows) {
+    list.clear();
+    for (std::uint32_t row = 0; row < rows; ++row)
+      if (ranks[row] > 0) list.push_back(row);
+  });
+}
+
+void LibrarySums::finish_gradients(StepMetrics& metrics) {
+  metrics_.begin(metrics);
+  const auto start = Clock::now();
+  comm_.all_reduce_sum(parameters_->gradients.span());
+  if (comm_.size() > 1) {
+    count_library_sum(stats_, parameters_->size(), comm_.size());
+    unite_lists();
+  }
+  stats_.wait += seconds_since(start);
+  ++stats_.exchanges;
+  global_->on_reduced(chunks_, columns_);
+  metrics = metrics_.finish();
+}
+
+ExchangeStats LibrarySums::exchange_stats_and_reset() {
+  ExchangeStats stats = std::exchange(stats_, {});
+  stats.bytes_sent += metrics_.bytes_and_reset();
+  return stats;
+}
+
+std::string LibrarySums::describe() const {
+  return fmt::format("ASA on {} rank{}, gradients summed by the MPI library{}", comm_.size(),
+                     comm_.size() == 1 ? "" : "s", remark_);
+}
+
+}  // namespace tutti

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/local_sgd/asa_options.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "parallel/data_parallel.h"
+#include "parallel/library_all_reduce.h"
+#include "parallel/local_sgd/block_exchange.h"
+#include "parallel/parameter_server/elastic_client.h"
+
+namespace tutti {
+
+void AsaOptions::describe(config::Fields& f) {
+  f.choice<What>("exchange", what, {{"gradients", What::gradients}, {"weights", What::weights}},
+                 "gradients: summed before the update; weights: averaged after it");
+  f.choice<AllReduce>(
+      "allReduce", all_reduce,
+      {{"sharded", AllReduce::sharded}, {"stripes", AllReduce::sharded}, {"library", AllReduce::library}},
+      "sharded: all-to-all, sum of the own shard, all-gather; library: MPI_Allreduce, for comparison, on GPUs NCCL");
+  bits.describe(f);
+  if (all_reduce == AllReduce::library && bits.kind != ExchangeBits::Kind::full)
+    f.problem("allReduce", "the MPI library sums 32 bits only", "use allReduce = sharded, or exchangeBits = 32");
+}
+
+void EasgdOptions::describe(config::Fields& f) {
+  f("movingRate", moving_rate, "how far ranks and centre go towards each other, 0 to 1; -1 = 0.9/ranks");
+  f("period", period, "minibatches between two exchanges");
+  f.choice<Policy>("policy", policy, {{"sync", Policy::sync}, {"async", Policy::async}},
+                   "sync: all ranks exchange together; async: each goes to the centre when it has made its steps");
+  f("servers", servers,
+    "async: so many of the ranks hold the centre and do nothing else; 0 = it lies beside the workers");
+  f.choice<Division>("division", division, {{"dynamic", Division::work_queue}, {"static", Division::shares}},
+                     "async: dynamic = a rank takes the next part of the data when it is free; static = equal parts");
+  f.alias("dealing", "division");
+  bits.describe(f);
+  if (servers < 0)
+    f.problem("servers", "a number of ranks cannot be negative", "write 0 for a centre beside the workers");
+  for (const char* key : {"servers", "division"})
+    if (policy == Policy::sync && f.given(key))
+      f.problem(key, fmt::format("{} needs policy = async", key), "leave the key out, or add policy = async");
+  if (moving_rate != -1 && !(moving_rate >= 0 && moving_rate <= 1))
+    f.problem("movingRate", "movingRate must lie in [0, 1]", "write -1 for 0.9/ranks");
+  if (period < 1) f.problem("period", "period must be at least 1 minibatch");
+}
+
+std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every, ResolvedTransport transport,
+                                   Communicator& comm) {
+  const bool library = o.all_reduce == AsaOptions::AllReduce::library;
+  if (o.what == AsaOptions::What::weights) {
+    BlockSettings s;
+    s.name = "ASA";
+    s.at_epoch_end = false;  // weights are equal after every minibatch
+    s.codec = o.bits.codec();
+    s.transport = std::move(transport);
+    s.library_sums = library && s.transport.kind != Transport::nccl;
+    return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
+  }
+  if (library && transport.kind != Transport::nccl)
+    return std::make_unique<LibrarySums>(comm, std::move(transport.text));
+  DataParallelOptions gradients;
+  gradients.method = "ASA";
+  gradients.announces = false;
+  gradients.gradient_bits = o.bits.codec().bits;
+  gradients.sixteen_bits = o.bits.codec().format;
+  gradients.quantizer = o.bits.quantizer;
+  return std::make_unique<DataParallel>(gradients, print_every, std::move(transport), comm);
+}
+
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, std::int64_t print_every, ResolvedTransport transport,
+                                     Communicator& comm) {
+  const int ranks = comm.size();
+  if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, print_every, comm);
+  BlockSettings s;
+  s.name = "EASGD";
+  s.every = o.period;
+  s.print_every = print_every;
+  s.codec = o.bits.codec();
+  s.transport = std::move(transport);
+  s.once_text = fmt::format("Parallel training ({} workers) using EASGD with moving rate = {:g}, every {} minibatches.",
+                            ranks, o.rate(ranks), o.period);
+  if (const double pull = o.rate(ranks) * ranks; pull > 1)
+    s.once_text += fmt::format(
+        "\nWARNING: moving rate * workers = {:g}: the centre goes beyond the mean of the ranks. fix: movingRate = {:g} "
+        "or "
+        "less",
+        pull, 1.0 / ranks);
+  return std::make_unique<BlockSteps>(std::move(s), make_elastic_rule(o.rate(ranks)), comm);
+}
+
+}  // namespace tutti

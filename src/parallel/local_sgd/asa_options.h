@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// asa_options.h -- the blocks of ParallelTrain for the methods of Theano-MPI: ASA and EASGD.
+#pragma once
+
+#include <memory>
+
+#include "collective/transport.h"
+#include "parallel/exchange_bits.h"
+#include "tutti/communicator.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+struct AsaOptions {
+  enum class What { gradients, weights };
+  enum class AllReduce { sharded, library };
+  What what = What::gradients;
+  AllReduce all_reduce = AllReduce::sharded;
+  ExchangeBits bits;
+  void describe(config::Fields& f);
+};
+
+struct EasgdOptions {
+  enum class Policy { sync, async };
+  enum class Division { work_queue, shares };
+  double moving_rate = -1;  // below 0: 0.9 / ranks
+  std::int64_t period = 10;
+  Policy policy = Policy::sync;
+  // Of the asynchronous form.
+  std::int64_t servers = 0;
+  Division division = Division::work_queue;
+  ExchangeBits bits;
+  void describe(config::Fields& f);
+  double rate(int ranks) const { return moving_rate >= 0 ? moving_rate : 0.9 / ranks; }
+};
+
+std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
+std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
+
+}  // namespace tutti

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_exchange.h -- every rank trains alone on its share of the data for a block of samples, then the ranks exchange
+// weights: model averaging, block momentum, outer optimizers, elastic averaging. This class knows when and moves the
+// numbers; a BlockRule says what becomes of the weights, a codec in how many bits they travel.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "collective/all_reduce.h"
+#include "collective/metrics_all_reduce.h"
+#include "parallel/local_sgd/block_rules.h"
+#include "parallel/local_sgd/fragments.h"
+#include "parallel/sync_point_lines.h"
+#include "tutti/codec.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+struct BlockSettings {
+  std::string name;             // of the method
+  std::int64_t block_size = 0;  // samples over all ranks after which weights are exchanged; 0 = after every minibatch
+  std::int64_t every = 0;       // instead: minibatches after which they are
+  bool at_epoch_end = true;     // once more when the epoch has no more samples
+  bool reset_momentum = false;  // the optimizer forgets its momentum with every exchange
+  std::string once_text, epoch_text;  // said before the first epoch, and before each
+  bool logs_exchanges = false;        // a line for every exchange
+  std::int64_t print_every = 0;       // with it: more about every n-th
+  bool filters = false;               // takes ranks exchanges to come into effect: see advice()
+  CodecOptions codec;
+  ResolvedTransport transport;  // as resolve_transport() has it
+  StreamSettings stream;
+  bool library_sums = false;  // by MPI_Allreduce instead
+};
+
+class BlockSteps : public Strategy {
+ public:
+  BlockSteps(BlockSettings, std::unique_ptr<BlockRule>, Communicator&);
+
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
+  void chunk_ready(std::size_t chunk) override;
+  void chunks_ready(std::span<const std::size_t> chunks) override;
+  void finish_gradients(StepMetrics&) override;
+  bool takes_deferred_metrics() const override { return true; }
+  void finish_deferred(StepMetrics& metrics) override { mine_ += metrics; }
+  void exchange_weights(std::int64_t global_samples) override;
+  void drain(ReducedGradientSink&) override;
+  StepMetrics metrics_of_others_and_reset() override;
+  void end_epoch(ReducedGradientSink&) override;
+  void show_common_weights() override;
+  void take_back_weights() override;
+  void adopt_common_weights(std::span<const float> before) override;
+  std::int64_t weight_moves() const override { return moves_; }
+  bool may_move_weights(std::int64_t global_samples) const override {
+    return stream_ ? stream_->acts_after(global_samples) : due(1, global_samples);
+  }
+  bool steps_alone() const override { return true; }
+  // Gradients are the optimizer's, and weights are exchanged where they lie.
+  bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
+  bool skips_steps_together() const override { return true; }
+  void archive(Archive&) override;
+  void archive_common(Archive&) override;
+  ExchangeStats exchange_stats_and_reset() override;
+  std::string advice(std::int64_t samples) const override;
+  std::string describe() const override;
+
+ private:
+  void synchronize() const { live_->weights.memory().synchronize(); }
+  void keep_common();
+  void change_places();
+  void exchange(ReducedGradientSink&);
+  void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
+  void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> residual);
+  bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
+  void stream_step(const BlockSamples&);
+  void stream_exchanged(double seconds);
+  void exchange_chunks();
+  void exchange_by_library();
+  BlockSamples count_samples();
+
+  BlockSettings settings_;
+  std::unique_ptr<BlockRule> rule_;
+  Communicator& comm_;
+  Parameters* live_ = nullptr;
+  Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
+  std::unique_ptr<Codec> codec_;
+  const WeightKernels* kernels_ = nullptr;
+  std::unique_ptr<AllReduce> all_reduce_;
+  std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
+  FloatBuffer residual_, owner_residual_;   // quantisation errors: of offers, of sums
+
+  ReducedGradientSink* global_ = nullptr;
+  std::int64_t columns_ = 0;
+  BlockSamples since_;                  // the last exchange
+  std::int64_t minibatches_ = 0;        // likewise
+  std::int64_t minibatch_samples_ = 0;  // of this rank
+  bool apart_ = false;                  // this rank's weights may differ from the common ones
+  bool shown_ = false;
+  std::int64_t moves_ = 0;  // exchanges so far
+
+  MetricsAllReduce metrics_;
+  bool tallied_ = true;
+  StepMetrics mine_, others_;  // since the last drain(); of the others, not taken yet
+
+  std::vector<std::int64_t> counts_;  // samples by rank
+  ExchangeStats stats_;
+  bool announced_ = false, warned_fragments_ = false;
+  SyncPointLines lines_;
+  ResolvedTransport
+      transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
+};
+
+}  // namespace tutti

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// block_options.h -- the blocks of ParallelTrain for methods that exchange weights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "collective/transport.h"
+#include "parallel/exchange_bits.h"
+#include "parallel/local_sgd/block_rules.h"
+#include "parallel/local_sgd/fragments.h"
+#include "tutti/communicator.h"
+#include "tutti/config.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// Samples between two exchanges, as one of two keys says: over all ranks, or of each rank.
+struct BlockSize {
+  std::int64_t per_worker = 0, total = 0;  // total: 0 = not given
+
+  void describe(config::Fields& f);
+  std::int64_t all(int ranks) const { return total > 0 ? total : per_worker * ranks; }
+  std::int64_t each(int ranks) const { return total > 0 ? total / ranks : per_worker; }
+};
+
+// Weights that travel in parts while training goes on.
+struct StreamOptions {
+  StreamSettings settings;
+  void describe(config::Fields& f);
+};
+
+struct ModelAveragingOptions {
+  BlockSize block{40000};
+  ExchangeBits bits;
+  StreamOptions stream;
+  void describe(config::Fields& f);
+};
+
+struct BlockMomentumOptions {
+  BlockSize block{120000};
+  ExchangeBits bits;
+  StreamOptions stream;
+  bool reset_sgd_momentum = true;
+  bool reset_given = false;
+  bool nesterov = true;
+  double learning_rate = 1;
+  double time_constant = -1;  // samples over all ranks; below 0 = not given
+  double per_sync = -1;       // below 0 = not given
+  OuterTerms outer{OuterOptimizer::block_momentum};
+
+  void describe(config::Fields& f);
+  double momentum(int ranks) const;                  // of a block
+  double time_constant_per_worker(int ranks) const;  // samples
+
+ private:
+  void describe_outer(config::Fields& f);
+};
+
+std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
+                                               ResolvedTransport, Communicator&);
+std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, ResolvedTransport,
+                                              Communicator&);
+
+}  // namespace tutti

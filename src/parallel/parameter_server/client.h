@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// client.h -- DataParallelASGD: the common weights live at servers, workers push what they have learned and
+// fetch what all have learned (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; semantics 11.6). This
+// class is the worker; shards (shard.h) are the servers, a handler of admission stands before them where pushes
+// depend on each other.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/metrics_all_reduce.h"
+#include "parallel/parameter_server/admission.h"
+#include "parallel/parameter_server/options.h"
+#include "parallel/parameter_server/pending_pushes.h"
+#include "parallel/parameter_server/push_client.h"
+#include "parallel/parameter_server/shard.h"
+#include "tutti/codec.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// How stale pushes were: one count for each number of pushes of others that they missed, the last for all above.
+struct StalenessCounts {
+  static constexpr std::size_t kBins = 64;
+  std::vector<std::int64_t> bins = std::vector<std::int64_t>(kBins);
+  std::int64_t pushes = 0, sum = 0, largest = 0;
+  void add(std::int64_t staleness);
+  StalenessCounts& operator+=(const StalenessCounts&);
+  void add_up(Communicator&);  // collective
+  std::string text() const;    // "mean 1.50, max 3; 12 pushes: 0: 2, 1: 4, ..."
+};
+
+class ParameterServer : public Strategy {
+ public:
+  ParameterServer(const ServerOptions&, std::int64_t print_every, Communicator&);
+  ~ParameterServer() override;
+
+  void bind(const OptimizerSource& optimizers) override { optimizers_ = optimizers; }
+  // Gradients are the optimizer's, or pushed from where they lie, as weights are.
+  bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  bool joins_step(std::int64_t samples) override;
+  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
+  void chunk_ready(std::size_t chunk) override { chunks_ready(std::span(&chunk, 1)); }
+  void chunks_ready(std::span<const std::size_t> chunks) override;
+  void finish_gradients(StepMetrics&) override;
+  void exchange_weights(std::int64_t global_samples) override;
+  void drain(ReducedGradientSink&) override;
+  StepMetrics metrics_of_others_and_reset() override;
+  std::int64_t dropped_samples_and_reset() override;
+  void end_epoch(ReducedGradientSink&) override;
+  void show_common_weights() override;
+  bool steps_alone() const override { return true; }
+  std::int64_t weight_moves() const override { return moves_; }
+  Share share(int rank, int ranks) const override;
+  WorkQueue* work_queue() override { return work_queue_.get(); }
+  void archive(Archive&) override;
+  ExchangeStats exchange_stats_and_reset() override;
+  std::string describe() const override;
+  std::string loop_text(std::int64_t epoch) const override;
+
+ private:
+  bool works() const { return comm_.rank() < workers_; }
+  bool pushes_gradients() const { return options_.push == ServerOptions::Push::gradients; }
+  bool waits_for_all() const {
+    return options_.policy == ServerOptions::Policy::sync ||
+           (options_.max_staleness == 0 && options_.fetch_period == 0);
+  }
+  void synchronize() const { live_->weights.memory().synchronize(); }
+  void build();
+  void add_shards();
+  void add_admission();
+  std::unique_ptr<ShardRule> make_rule() const;
+  void make_worker();
+  void take_over_residuals(FloatBuffer& of_worker);
+  void load_shards();
+
+  bool due() const;
+  void sync(const float* gradients, bool fetches);
+  bool admit(PushHead&);
+  AdmissionResponse request_admission(const AdmissionRequest&);
+  template <class Visit>
+  void each_shard(const Visit&);
+  void push(std::size_t shard, const PushHead&, const float* gradients);
+  void take(std::size_t shard, const PushHead&);
+  void turn(std::size_t shard, const PushHead&, const float* gradients);
+  std::span<const std::byte> wait_for(std::size_t shard, bool counts);
+  void count_bytes(std::size_t shard);
+
+  void finish_pushes(ReducedGradientSink&);
+  void share_weights();
+  void forget_what_was_pushed();
+  void add_up_counts();
+  void log_push(const ExchangeStats& before) const;
+
+  ServerOptions options_;
+  const std::int64_t print_every_;
+  Communicator& comm_;
+  const int servers_, workers_;
+  OptimizerSource optimizers_;
+  Parameters* live_ = nullptr;
+
+  std::unique_ptr<const Codec> codec_;  // of the worker, perhaps a device's
+  std::vector<ServerShardPlan> plans_;
+  std::vector<int> handlers_;         // by shard
+  std::vector<ServerShard*> shards_;  // by shard, null where another rank serves it
+  AdmissionHandler* admission_ = nullptr;
+  int admission_number_ = -1;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<PendingPushes> pending_;
+  std::unique_ptr<ServedBarrier> barrier_;
+  std::unique_ptr<ServedWorkQueue> work_queue_;  // where nobody waits for all
+
+  std::unique_ptr<PushWorker> worker_;  // where this rank is one
+  std::vector<std::size_t> chunks_;     // their numbers
+  const bool accrues_, pipelined_, alone_;
+  bool in_flight_ = false;  // pushes whose responses have not been taken
+
+  std::int64_t period_ = 0;
+  std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch
+  std::int64_t columns_since_ = 0;
+  std::int64_t syncs_ = 0;   // pushes of this worker, in all
+  std::int64_t moves_ = 0;   // of them: with new weights
+  std::int64_t batch_ = 0;   // policy sync: the next update
+  std::int64_t step_ = 0;    // backup workers: minibatches since the workers were together
+  std::int64_t wanted_ = 0;  // likewise: the one whose gradients are wanted
+  float factor_ = 1;         // by which the push counts
+  bool dropped_now_ = false;
+  std::int64_t dropped_mine_ = 0, dropped_ = 0, dropped_in_epoch_ = 0;  // samples
+
+  std::int64_t epoch_ = 0;
+  std::int64_t columns_ = 0;
+  ReducedGradientSink* global_ = nullptr;
+  StepMetrics step_metrics_, mine_, others_;
+  StalenessCounts counts_, all_counts_;
+  ExchangeStats stats_;
+  bool announced_ = false, begun_ = false;
+  bool fresh_optimizer_ = true;  // the state of the run's optimizer is newer than that of the servers
+  bool collected_ = false;       // they are the same
+};
+
+}  // namespace tutti

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/parameter_server/elastic_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "parallel/local_gradients.h"
+#include "parallel/residual.h"
+#include "tutti/error.h"
+#include "tutti/log.h"
+
+namespace tutti {
+namespace {
+
+// Seconds since `from`, which becomes now.
+double lap(Clock::time_point& from) {
+  const auto now = Clock::now();
+  return std::chrono::duration<double>(now - std::exchange(from, now)).count();
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions& o, std::int64_t print_every, Communicator& comm) {
+  if (o.servers >= comm.size())
+    throw ConfigError({},
+                      fmt::format("EASGD wants {} rank{} for the centre alone and this run has {}", o.servers,
+                                  o.servers == 1 ? "" : "s", comm.size()),
+                      fmt::format("servers = 0, or start the trainer with mpiexec -n {} or more", o.servers + 1));
+  if (comm.size() > 1 && !comm.threads_may_talk())
+    throw ConfigError({}, "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE)",
+                      "policy = sync, or another library");
+  return std::make_unique<ElasticServer>(o, print_every, comm);
+}
+
+ElasticServer::ElasticServer(const EasgdOptions& options, std::int64_t print_every, Communicator& comm)
+    : options_(options),
+      comm_(comm),
+      workers_(comm.size() - static_cast<int>(options.servers)),
+      servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm.size()),
+      rate_(options.rate(workers_)),
+      lines_(false, print_every) {}
+
+ElasticServer::~ElasticServer() = default;
+
+void ElasticServer::start(Parameters& parameters) {
+  if (server_) comm_.barrier();  // nobody asks the old handlers any more
+  live_ = &parameters;
+  broadcast_weights(comm_, parameters);
+  codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
+  build();
+  centre_ = FloatBuffer(parameters.size());
+  mine_ = others_ = {};
+  steps_ = 0;
+  apart_ = shown_ = false;
+  strangers_ = true;
+}
+
+void ElasticServer::build() {
+  work_queue_.reset();
+  barrier_.reset();
+  pending_.reset();
+  server_ = std::make_unique<Server>(comm_);
+  pending_ = std::make_unique<PendingPushes>(*server_, *codec_);
+  const std::shared_ptr<const Codec> codec_of_handlers = make_codec(options_.bits.codec());
+  std::vector<int> owners;
+  for (int s = 0; s < servers_; ++s) owners.push_back(workers_ < comm_.size() ? workers_ + s : s);
+  plans_ = plan_shards(*live_, owners, false);
+  handlers_.clear();
+  numbers_.clear();
+  std::size_t largest = 0;
+  for (const ServerShardPlan& plan : plans_) {
+    std::unique_ptr<ElasticHandler> handler;
+    if (plan.owner == comm_.rank())
+      handler = std::make_unique<ElasticHandler>(plan, codec_of_handlers, rate_, workers_);
+    handlers_.push_back(handler.get());
+    numbers_.push_back(server_->add({.owner = plan.owner,
+                                     .bytes = elastic_bytes(plan, *codec_),
+                                     .clients = workers_,
+                                     .lane = 0,
+                                     .memory = &codec_->memory()},
+                                    std::move(handler)));
+    largest = std::max(largest, plan.largest_run);
+  }
+  barrier_ = std::make_unique<ServedBarrier>(*server_, owners[0]);
+  if (options_.division == EasgdOptions::Division::work_queue)
+    work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owners[0], workers_);
+  server_->open();
+  worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->weights, largest);
+}
+
+void ElasticServer::begin_epoch(std::int64_t) {
+  synchronize();
+  // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
+  if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
+  if (!std::exchange(announced_, true)) log::line(describe());
+  load_centre();
+  barrier_->wait();
+  lines_.begin_epoch();
+}
+
+void ElasticServer::load_centre() {
+  // What the two sides have told each other lasts as long as both remember it.
+  const bool anew = std::exchange(strangers_, false);
+  const float* centre = centre_.data();
+  server_->exclusively([&] {
+    for (ElasticHandler* handler : handlers_)
+      if (handler) anew ? handler->start(centre) : handler->load(centre);
+  });
+  anew ? worker_->start(centre) : worker_->load(centre);
+}
+
+void ElasticServer::exchange_weights(std::int64_t) {
+  if (comm_.rank() >= workers_) return;
+  apart_ = true;
+  if (++steps_ >= options_.period) exchange();
+}
+
+// All parts travel at once, each when it is encoded; none waits for another rank, only for the threads that serve.
+void ElasticServer::exchange() {
+  assert(!shown_);
+  const auto start = Clock::now();
+  auto at = start;
+  float* weights = live_->weights.data();
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    const std::size_t bytes = elastic_bytes(plans_[i], *codec_);
+    worker_->write(plans_[i], weights, server_->message(numbers_[i]).data());
+    stats_.encode += lap(at);
+    pending_->request(numbers_[i], bytes);
+    stats_.wait += lap(at);
+    if (handlers_[i]) continue;
+    stats_.bytes_sent += static_cast<std::int64_t>(bytes);
+    stats_.values_sent += static_cast<std::int64_t>(plans_[i].values);
+  }
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    const auto response = pending_->wait(numbers_[i]);
+    stats_.wait += lap(at);
+    worker_->take(plans_[i], response.data(), weights);
+    stats_.decode += lap(at);
+  }
+  ++stats_.exchanges;
+  ++moves_;
+  steps_ = 0;
+  lines_.exchanged(seconds_since(start), 1);
+}
+
+void ElasticServer::meet_at_centre() {
+  synchronize();
+  barrier_->wait();  // asleep, while the last ones still work
+  fetch_centre();
+  load_centre();
+}
+
+void ElasticServer::drain(ReducedGradientSink&) {
+  meet_at_centre();
+  if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
+  others_ += metrics_of_others(comm_, mine_);
+  mine_ = {};
+}
+
+// The centre is the model: what the workers have learned since their last exchange goes into it before it is saved.
+void ElasticServer::end_epoch(ReducedGradientSink&) {
+  if (comm_.rank() < workers_ && steps_ > 0) exchange();
+  meet_at_centre();
+}
+
+void ElasticServer::fetch_centre() {
+  server_->exclusively([&] {
+    for (const ElasticHandler* handler : handlers_)
+      if (handler) handler->store(centre_.data());
+  });
+  if (comm_.size() == 1) return;
+  for (const ServerShardPlan& plan : plans_)
+    for (const ServerShardRun& run : plan.runs)
+      comm_.broadcast(plan.owner, std::as_writable_bytes(centre_.span().subspan(run.offset, run.size())));
+}
+
+StepMetrics ElasticServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
+
+void ElasticServer::show_common_weights() {
+  assert(!shown_);
+  shown_ = true;
+  change_places();
+}
+
+void ElasticServer::take_back_weights() {
+  assert(shown_);
+  shown_ = false;
+  change_places();
+}
+
+void ElasticServer::change_places() {
+  synchronize();
+  if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
+}
+
+// Saved while the centre is shown; this rank's own weights then stand in centre_.
+void ElasticServer::archive(Archive& a) {
+  assert(a.loading() ? !shown_ : shown_ || !apart_);
+  synchronize();
+  if (a.loading()) {
+    std::copy_n(live_->weights.data(), live_->size(), centre_.data());
+    strangers_ = true;
+  }
+  a("elastic.apart", apart_);
+  a("elastic.steps", steps_);
+  const std::string loss = gone_name(kOwnWeights);
+  bool loses = apart_;
+  if (a.has(loss)) a(loss, loses);
+  if (!apart_) return;
+  FloatBuffer& own = a.loading() ? live_->weights : centre_;
+  for (const Slice& s : live_->slices) {
+    const std::string name = own_name("elastic.weights/" + s.name);
+    if (a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
+  }
+  if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
+}
+
+ExchangeStats ElasticServer::exchange_stats_and_reset() {
+  // What this rank has served is sent by it as well.
+  server_->exclusively([&] {
+    for (std::size_t i = 0; i < handlers_.size(); ++i) {
+      if (!handlers_[i]) continue;
+      const std::int64_t responses = handlers_[i]->responses_to_others_and_reset();
+      stats_.bytes_sent += responses * static_cast<std::int64_t>(elastic_bytes(plans_[i], *codec_));
+      stats_.values_sent += responses * static_cast<std::int64_t>(plans_[i].values);
+    }
+  });
+  return std::exchange(stats_, {});
+}
+
+std::string ElasticServer::describe() const {
+  return fmt::format(
+      "EASGD on {} worker{}, asynchronous, an exchange every {} minibatches in {}: moving rate {:g}, {}", workers_,
+      workers_ == 1 ? "" : "s", options_.period, make_codec(options_.bits.codec())->name(), rate_,
+      workers_ < comm_.size() ? fmt::format("the centre on {} rank{} more", servers_, servers_ == 1 ? "" : "s")
+                              : std::string("the centre beside the workers"));
+}
+
+}  // namespace tutti

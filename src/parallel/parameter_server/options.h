@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// options.h -- the block DataParallelASGD of ParallelTrain: parameter servers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "parallel/exchange_bits.h"
+#include "tutti/communicator.h"
+#include "tutti/config.h"
+#include "tutti/strategy.h"
+
+namespace tutti {
+
+// AdjustLearningRateAtBeginning: by how much pushes count while training is young.
+struct YoungRate {
+  enum class Shape { none, linearly, staircase };
+  Shape shape = Shape::staircase;
+  double coefficient = 0.1;
+  std::int64_t per_minibatches = 256;
+
+  void describe(config::Fields& f);
+  double factor(std::int64_t syncs) const;  // of the push with this number, from 1
+};
+
+struct ServerOptions {
+  enum class Policy { async, sync, mixed };
+  enum class Push { deltas, gradients };
+  Policy policy = Policy::async;
+  Push push = Push::deltas;
+  config::Schedule<std::int64_t> sync_period = 256;  // samples per worker
+  bool every_minibatch = false;                      // sync_period was not given, and gradients are pushed
+  std::int64_t fetch_period = 0;                     // samples per worker; 0 = with every push
+  bool pipeline = false;
+  bool average = false;  // SimModelAverage
+  std::optional<YoungRate> young;
+  std::int64_t max_staleness = -1;  // pushes of others that a push may miss; below 0: any number
+  std::int64_t backup_workers = 0;
+  std::int64_t soft_sync = 1;
+  std::int64_t servers = 0;  // ranks that do nothing else; 0 = every rank serves beside its work
+  ExchangeBits bits;
+
+  void describe(config::Fields& f);
+
+ private:
+  void check(config::Fields& f) const;
+};
+
+// Error when the ranks do not suffice for the options.
+std::unique_ptr<Strategy> make_parameter_server(const ServerOptions&, std::int64_t print_every, Communicator&);
+
+}  // namespace tutti

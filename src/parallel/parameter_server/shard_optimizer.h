@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// shard_optimizer.h -- optimizers at the servers: every shard has one of its own for its part of the weights. Their
+// state goes out from the run's optimizer and is collected there, so that checkpoints hold it in one chunk, whatever
+// the number of ranks.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parallel/parameter_server/shard.h"
+#include "tutti/optimizer.h"
+
+namespace tutti {
+
+class OptimizerRule final : public ShardRule {
+ public:
+  explicit OptimizerRule(std::unique_ptr<Optimizer> optimizer) : optimizer_(std::move(optimizer)) {}
+  void bind(Parameters& shard) override { optimizer_->bind(shard); }
+  void apply(Parameters& shard, const UpdateTerms&) override;
+  Optimizer& optimizer() { return *optimizer_; }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+// `shards` as far as this rank serves them, with an OptimizerRule each; the others are null.
+void spread_optimizer(Optimizer& of_run, Server&, const std::vector<ServerShard*>& shards);
+// Collective.
+void collect_optimizer(Optimizer& of_run, Server&, const std::vector<ServerShard*>& shards,
+                       const std::vector<ServerShardPlan>& plans, Communicator&, const Parameters& flat);
+
+}  // namespace tutti

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said before a training starts about settings that will not serve it, and when nothing is.
+#include "parallel/advice.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/load.h"
+
+namespace tutti::advice_test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> advice(const std::string& text, const TrainingLength& length, int ranks = 4) {
+  ParallelTrainOptions options;
+  Problems problems;
+  config::Notices notices;
+  config::read_fields(
+      config::record_from_text(text), "ParallelTrain", [&](config::Fields& f) { options.describe(f); }, problems,
+      notices);
+  problems.throw_if_any();
+  return exchange_advice(options, length, ranks);
+}
+
+TEST(Advice, FewExchangesOfEasgd) {
+  const auto easgd = [](std::int64_t period, std::int64_t epochs, std::int64_t samples) {
+    return advice(fmt::format("parallelizationMethod=EASGD;EASGD=[period={}]", period),
+                  {.epochs = epochs, .samples_per_epoch = samples, .minibatch = 100});
+  };
+  EXPECT_THAT(easgd(1000, 1, 800),
+              ElementsAre(AllOf(HasSubstr("has 1 exchange (8 minibatches in an epoch, period = 1000)"),
+                                HasSubstr("fix: period = 1 or less"))));
+  EXPECT_THAT(easgd(10, 4, 800), ElementsAre(HasSubstr("has 4 exchanges")));
+  EXPECT_THAT(easgd(10, 5, 800), IsEmpty());  // one at the end of each epoch
+  EXPECT_THAT(easgd(10, 1, 5000), IsEmpty());
+  EXPECT_THAT(easgd(10, 1, 4000), ElementsAre(HasSubstr("has 4 exchanges (40 minibatches")));
+}
+
+TEST(Advice, KeptMomentumIsSaidUnlessItIsWanted) {
+  const auto blocks = [](const char* keys) {
+    return advice(fmt::format("parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=100000;{}]", keys),
+                  {.epochs = 10, .samples_per_epoch = 60000, .minibatch = 64});
+  };
+  EXPECT_THAT(blocks(""), IsEmpty());
+  EXPECT_THAT(blocks("fragments=4"),
+              ElementsAre(AllOf(HasSubstr("momentum of SGD is kept"), HasSubstr("fix: ModelAveragingSGD"))));
+  EXPECT_THAT(blocks("fragments=4;outerOptimizer=nesterov"), ElementsAre(HasSubstr("fix: outerMomentum = 0.6")));
+  EXPECT_THAT(blocks("fragments=4;resetSGDMomentum=false"), IsEmpty());
+}
+
+TEST(Advice, ShortBlocksWithOverlap) {
+  const auto averaging = [](const char* keys) {
+    return advice(fmt::format("parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[{}]", keys),
+                  {.epochs = 10, .samples_per_epoch = 60000, .minibatch = 64});
+  };
+  EXPECT_THAT(averaging("blockSize=640;overlap=2"),
+              ElementsAre(AllOf(HasSubstr("a block has 10 minibatches"), HasSubstr("2 minibatches late"),
+                                HasSubstr("blockSize = 1280 or more"))));
+  EXPECT_THAT(averaging("blockSize=1280;overlap=2"), IsEmpty());
+  EXPECT_THAT(averaging("blockSize=1280;overlap=2;fragments=2"), ElementsAre(HasSubstr("blockSize = 2560")));
+  EXPECT_THAT(averaging("blockSize=64;fragments=2"), IsEmpty());
+  EXPECT_THAT(averaging("blockSizePerWorker=320;overlap=2"), IsEmpty());  // four workers
+}
+
+TEST(Advice, TwoLevelsThatRunBehind) {
+  const std::string late = "DataParallelSGD=[useBufferedAsyncGradientAggregation=true]";
+  const auto groups = [&](const std::string& between, const std::string& within) {
+    return advice("parallelizationMethod=DataParallelSGD;groups=n:2;" + between + ";insideGroups=[" + within + "]",
+                  {.epochs = 10, .samples_per_epoch = 60000, .minibatch = 64});
+  };
+  EXPECT_THAT(groups(late, late), ElementsAre(HasSubstr("two minibatches late")));
+  EXPECT_THAT(groups(late, ""), IsEmpty());
+  EXPECT_THAT(groups("", late), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tutti::advice_test
