@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages against the program: lists of options are those of `help`, and every example of a method is a config that the
-program accepts."""
+program accepts. So is the config of README.md."""
 import re
 import shutil
 import subprocess
@@ -47,6 +47,19 @@ class OptionsTest(support.TrainerTest):
         self.assertEqual(page.read_text(encoding='utf-8'), right)
         (docs / 'sgd_options.md').unlink()
         self.assertIn('<!-- options: SGD -->', self.tables('--check', '--docs', docs).stderr)
+
+
+class ReadmeTest(support.TrainerTest):
+    def test_own_data(self):
+        """The config of README.md trains on a text file as the page describes it."""
+        text = (support.SOURCE / 'README.md').read_text(encoding='utf-8')
+        self.write('my.cntk', re.search(r'^```\n(command   = Train:Test\n.*?)^```$', text, re.DOTALL | re.MULTILINE).group(1))
+        line = re.search(r'`(\|features .*?)`', text).group(1)
+        for name, samples in (('train.txt', 32), ('test.txt', 8)):
+            self.write(name, (line + '\n') * samples)
+        self.run_trainer(['--check', 'configFile=my.cntk'])
+        result = support.final_results(self.run_trainer(['configFile=my.cntk'], ranks=2).text)
+        self.assertEqual(result['errs'], (0, 8))
 
 
 class ExamplesTest(support.TrainerTest):
