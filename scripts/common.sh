@@ -7,7 +7,7 @@ cd "$root" || exit 1
 say() { printf '\n== %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# Open MPI refuses to start as root unless told twice; a container usually has no other user.
+# Open MPI refuses to run as root unless both are set; a container usually has no other user.
 if [ "$(id -u)" -eq 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi

@@ -16,7 +16,7 @@ struct DevicePlan {
   std::string notice;          // non-empty when ranks share a GPU, or a wish has no effect
 };
 
-// auto: the GPU whose number is this rank's on its host, counted around where ranks outnumber GPUs; the CPU where there
+// auto: the GPU whose number is this rank's on its host, modulo the number of GPUs; the CPU where there
 // is none. A number: that GPU, for every rank. Throws Error that says why the GPU cannot be had; where nothing but a check
 // is wanted, `notice` says it and the check is made on the CPU.
 DevicePlan plan_device(const config::TopLevel&, const HostPlace&, bool only_check);

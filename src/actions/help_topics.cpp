@@ -73,7 +73,7 @@ const std::vector<Topic>& topics() {
     t.push_back(method<AsaOptions>("ASA", "all-to-all, sum, all-gather in every minibatch"));
     t.push_back(method<ServerOptions>("DataParallelASGD", "workers and parameter servers"));
     t.push_back(method<ServerOptions>("ASGD", "the same as DataParallelASGD under its second name"));
-    t.push_back(method<EasgdOptions>("EASGD", "elastic averaging around a centre"));
+    t.push_back(method<EasgdOptions>("EASGD", "elastic averaging around a center variable"));
     t.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
                                                          "feed-forward networks from a list of layer sizes",
                                                          "Train=[SimpleNetworkBuilder=[{}]]"));

@@ -66,7 +66,7 @@ const std::vector<MethodEntry>& methods() {
       {ParallelMethod::block_momentum, "BlockMomentumSGD", make_blocks, "averaged weights are smoothed block by block"},
       {ParallelMethod::asgd, "DataParallelASGD", make_servers, "workers push to and pull from parameter servers"},
       {ParallelMethod::asa, "ASA", make_all_to_all, "gradients summed, or weights averaged, in every minibatch"},
-      {ParallelMethod::easgd, "EASGD", make_elastic, "ranks train alone and are pulled to a common centre"},
+      {ParallelMethod::easgd, "EASGD", make_elastic, "ranks train alone and are pulled to a common center"},
   };
   return table;
 }

@@ -171,7 +171,7 @@ void ParallelTrainOptions::describe(config::Fields& f) {
     f.problem("parallelizationMethod", "BlockMomentumSGD needs its block of settings",
               "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
   f.block("ASA", asa, "gradients or weights are exchanged all-to-all, summed and gathered");
-  f.block("EASGD", easgd, "ranks and a centre pull each other");
+  f.block("EASGD", easgd, "elastic averaging between the ranks and a center variable");
   if (depth == 0)
     f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
   f.alias("ASGD", "DataParallelASGD");

@@ -25,12 +25,12 @@ void AsaOptions::describe(config::Fields& f) {
 }
 
 void EasgdOptions::describe(config::Fields& f) {
-  f("movingRate", moving_rate, "how far ranks and centre go towards each other, 0 to 1; -1 = 0.9/ranks");
+  f("movingRate", moving_rate, "how far a rank and the center move towards each other, 0 to 1; -1 = 0.9/ranks");
   f("period", period, "minibatches between two exchanges");
   f.choice<Policy>("policy", policy, {{"sync", Policy::sync}, {"async", Policy::async}},
-                   "sync: all ranks exchange together; async: each goes to the centre when it has made its steps");
+                   "sync: all ranks exchange together; async: each exchanges with the center after its own steps");
   f("servers", servers,
-    "async: so many of the ranks hold the centre and do nothing else; 0 = it lies beside the workers");
+    "async: ranks that hold the center and do nothing else; 0 = it lies beside the workers");
   f.choice<Division>("division", division, {{"dynamic", Division::work_queue}, {"static", Division::shares}},
                      "async: dynamic = a rank takes the next part of the data when it is free; static = equal parts");
   f.alias("dealing", "division");

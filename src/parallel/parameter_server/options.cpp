@@ -38,7 +38,7 @@ void ServerOptions::describe(config::Fields& f) {
   f("fetchPeriod", fetch_period, "samples of each worker between two fetches of weights; 0 = with every push");
   f("usePipeline", pipeline, "push and fetch while the next samples compute; weights come one push late");
   f("SimModelAverage", average, "all workers average their weights at the servers, as ModelAveragingSGD does");
-  f.block("AdjustLearningRateAtBeginning", young, "lets pushes count less while training is young");
+  f.block("AdjustLearningRateAtBeginning", young, "a smaller learning rate during warm-up");
   f("maxStaleness", max_staleness,
     "pushes of others that a push may miss; workers wait to keep to it; -1 = any number");
   f("backupWorkers", backup_workers, "policy = sync: an update takes the first workers - backupWorkers gradients");
