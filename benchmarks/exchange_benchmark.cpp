@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one exchange of gradients costs a rank: mpiexec -n 2 build/benchmarks/exchange_benchmark [bits] [steps]
 // [columns] [--transport messages|sharedMemory|both]. The gradients of a network 784-3x2048-10 are written chunk by
-// chunk, as a backward pass does, and exchanged; the time spent in the strategy is reported, median and best of the
+// chunk, as a backward pass does, and exchanged; the time spent in the exchange is reported, median and best of the
 // steps, slowest rank. `columns` is the size of a chunk. Two transports take turns of a few steps, and the median ratio
 // is told as well.
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 #include "comm/session.h"
 #include "mlp_parameters.h"
-#include "parallel/data_parallel.h"
+#include "parallel/all_reduce_gradients.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -24,9 +24,9 @@ namespace {
 
 struct Variant {
   Variant(const std::string& n, Transport transport, int bits, std::size_t columns, Communicator& comm)
-      : name(n), parameters(mlp_parameters(columns)), strategy(options_of(bits), 0, transport, comm) {
-    strategy.start(parameters);
-    strategy.begin_epoch(0);
+      : name(n), parameters(mlp_parameters(columns)), exchange(options_of(bits), 0, transport, comm) {
+    exchange.start(parameters);
+    exchange.begin_epoch(0);
   }
   static DataParallelOptions options_of(int bits) {
     DataParallelOptions options;
@@ -35,7 +35,7 @@ struct Variant {
   }
   std::string name;
   Parameters parameters;
-  DataParallel strategy;
+  AllReduceGradients exchange;
   std::vector<double> seconds = {};
 };
 
@@ -44,17 +44,16 @@ void step(Communicator& comm, Variant& variant, std::span<const float> source) {
   IgnoreGradients sink;
   comm.barrier();
   double spent = 0;
-  variant.strategy.begin_step(256, sink);
+  variant.exchange.begin_step({.columns = 256}, sink);
   for (std::size_t i = 0; i < p.chunks.size(); ++i) {
     float* g = p.gradients.data() + p.offset(p.chunks[i]);
     for (std::size_t k = 0, n = p.count(p.chunks[i]); k < n; ++k) g[k] = source[k % source.size()];
     const auto start = Clock::now();
-    variant.strategy.chunk_ready(i);
+    variant.exchange.chunk_ready(i);
     spent += since(start);
   }
   const auto start = Clock::now();
-  StepMetrics metrics;
-  variant.strategy.finish_gradients(metrics);
+  variant.exchange.finish_step();
   variant.seconds.push_back(largest_of_ranks(comm, spent + since(start)));
 }
 
@@ -71,7 +70,7 @@ void run(Communicator& comm, int bits, int steps, std::size_t columns, const std
       for (int s = 0; s < kTurn; ++s) step(comm, *variant, source);
   if (comm.rank() != 0) return;
   for (auto& variant : variants) {
-    const ExchangeStats stats = variant->strategy.exchange_stats_and_reset();
+    const ExchangeStats stats = variant->exchange.exchange_stats_and_reset();
     const auto n = static_cast<double>(variant->seconds.size());
     fmt::print(
         "{:12} {} bits, {} ranks, {} weights: {:.2f} ms a step, best {:.2f} (mean: encode {:.2f}, wait {:.2f}, sum and "

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tutti/communicator.h"
+#include "tutti/gradient_exchange.h"
 #include "tutti/parameters.h"
-#include "tutti/strategy.h"
 
 namespace tutti {
 

@@ -12,9 +12,9 @@
 
 #include "comm/session.h"
 #include "mlp_parameters.h"
+#include "parallel/all_reduce_gradients.h"
+#include "parallel/library_gradients.h"
 #include "parallel/local_sgd/asa_options.h"
-#include "parallel/data_parallel.h"
-#include "parallel/library_all_reduce.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -22,13 +22,12 @@ namespace {
 
 struct Variant {
   const char* name;
-  std::unique_ptr<Strategy> strategy;
+  ParallelMethod method;
   std::unique_ptr<Parameters> parameters;
   std::vector<double> seconds = {};
 };
 
-std::unique_ptr<Strategy> asa(Communicator& comm, Transport transport, AsaOptions::AllReduce all_reduce,
-                              ExchangeBits::Kind kind) {
+ParallelMethod asa(Communicator& comm, Transport transport, AsaOptions::AllReduce all_reduce, ExchangeBits::Kind kind) {
   AsaOptions options;
   options.all_reduce = all_reduce;
   options.bits.kind = kind;
@@ -41,10 +40,9 @@ double once(Communicator& comm, Variant& variant) {
   IgnoreGradients sink;
   comm.barrier();
   const auto start = Clock::now();
-  variant.strategy->begin_step(1, sink);
-  for (std::size_t i = 0; i < p.chunks.size(); ++i) variant.strategy->chunk_ready(i);
-  StepMetrics metrics;
-  variant.strategy->finish_gradients(metrics);
+  variant.method.gradients->begin_step({.columns = 1}, sink);
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) variant.method.gradients->chunk_ready(i);
+  variant.method.gradients->finish_step();
   return largest_of_ranks(comm, since(start));
 }
 
@@ -59,8 +57,8 @@ void run(Communicator& comm, int turns, std::size_t columns) {
     variants.push_back({"shared memory", asa(comm, Transport::shared_memory, Sums::sharded, Bits::full), nullptr});
   for (Variant& variant : variants) {
     variant.parameters = std::make_unique<Parameters>(mlp_parameters(columns));
-    variant.strategy->start(*variant.parameters);
-    variant.strategy->begin_epoch(0);
+    variant.method.gradients->start(*variant.parameters);
+    variant.method.gradients->begin_epoch(0);
     once(comm, variant);
   }
   for (int t = 0; t < turns; ++t)

@@ -72,7 +72,7 @@ class Communicator {
   virtual std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) = 0;
 
   // Whether several threads of a rank may use communicators at the same time, each transfer by one thread at a time. A
-  // strategy with threads of its own says no at its start where they may not.
+  // method with threads of its own says no at its start where they may not.
   virtual bool threads_may_talk() const { return true; }
   // For a thread that nobody waits for and that cannot go on: ends all ranks with the name of this one and the reason.
   virtual void fail(std::exception_ptr reason) noexcept = 0;

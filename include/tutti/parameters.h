@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // parameters.h -- all trained weights in one flat buffer, gradients in a parallel one, named slices into both.
-// Strategies, codecs, optimizers and checkpoints see slices, never nodes.
+// Exchanges, codecs, optimizers and checkpoints see slices, never nodes.
 #pragma once
 
 #include <cstddef>
@@ -83,7 +83,7 @@ struct Parameters {
   std::vector<GradientChunk> chunks;  // in the order of announcement
   // By slice: which rows of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
   // network writes the local lists before it announces the first chunk of a step, and zeroes at the start of the next
-  // step what is listed then: whoever writes a sparse gradient (a strategy) lists what it has written.
+  // step what is listed then: whoever writes a sparse gradient (a gradient exchange) lists what it has written.
   std::vector<std::vector<std::uint32_t>> sparse_rows;
 
   std::size_t size() const { return weights.size(); }
@@ -116,7 +116,7 @@ struct StepMetrics {
   }
 };
 
-// Where ready gradient chunks go. The network calls it for local gradients, a strategy for global ones.
+// Where ready gradient chunks go. The network calls it for local gradients, an exchange for reduced ones.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;

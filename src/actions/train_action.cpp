@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "parallel/groups/groups.h"
+#include "parallel/local_gradients.h"
 #include "parallel/method_table.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -39,13 +40,21 @@ void TrainOptions::describe(config::Fields& f) {
 
 namespace {
 
+std::string exchange_text(const Training& t) {
+  const std::string& text = t.parallel->method.traits.text;
+  if (t.warm_start.parallel_throughout(0) || t.warm_start.epoch == WarmStart::never) return text;
+  std::string place = fmt::format("epoch {}", t.warm_start.epoch + 1);
+  if (t.warm_start.sample > 0) place = fmt::format("sample {} of {}", t.warm_start.sample, place);
+  return fmt::format("{} before {}, then {}", t.alone->method.traits.text, place, text);
+}
+
 class TrainAction final : public Action {
  public:
   TrainAction(Training training, OptionsText options) : t_(std::move(training)), options_(std::move(options)) {}
 
   std::string settings() const override {
     std::string out = fmt::format("  model      {}\n  network    {}\n", t_.model_path, t_.network->describe());
-    out += fmt::format("  optimizer  {}\n  exchange   {}", t_.optimizer->describe(), t_.strategy->describe());
+    out += fmt::format("  optimizer  {}\n  exchange   {}", t_.optimizer->describe(), exchange_text(t_));
     out += fmt::format("\n  threads    {}", t_.threads);
     return out;
   }
@@ -216,7 +225,7 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
         fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
                     parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
                     parallel.unused_blocks.size() == 1 ? "has" : "have", method));
-  if (parallel.method != ParallelMethod::none && parallel.start_epoch > t.sgd.max_epochs)
+  if (parallel.method != MethodKind::none && parallel.start_epoch > t.sgd.max_epochs)
     context.notices->lines.push_back(
         fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: every rank trains alone throughout",
                     parallel.start_epoch, t.sgd.max_epochs));
@@ -226,7 +235,7 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
 void check_contributions(const ActionContext& context, Training& t) {
   if (!t.optimizer->wants_contributions()) return;
   const SourcePos where = context.command.block("SGD").value("gradUpdateType").where;
-  if (!t.strategy->sums_contributions())
+  if (!t.parallel->method.traits.sums_contributions)
     context.problems->add(
         Diagnostic{where, "oneBitAdam sums momentum over the ranks in every step, which this exchange does not do",
                    "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or with ASA (exchange = "
@@ -254,8 +263,8 @@ void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   ParallelTrainOptions parallel = t.sgd.parallel;
   if (!is_host(t.network->parameters().weights.memory())) parallel.put_on_device();
-  const bool together = context.parallel && parallel.method != ParallelMethod::none;
-  if (!context.parallel && parallel.method != ParallelMethod::none)
+  const bool together = context.parallel && parallel.method != MethodKind::none;
+  if (!context.parallel && parallel.method != MethodKind::none)
     context.notices->lines.push_back("parallelTrain option is not enabled. ParallelTrain config will be ignored.");
   if (ranks > 1 && !together)
     context.notices->lines.push_back(
@@ -264,7 +273,9 @@ void make_exchange(const ActionContext& context, Training& t) {
                     ranks));
   if (context.parallel) note_unused_settings(context, t);
   try {
-    t.strategy = together ? make_strategy(parallel, *t.world) : make_local_strategy(*t.world);
+    const auto run = [&](ParallelMethod m) { return std::make_unique<RunningMethod>(std::move(m), t.world->size()); };
+    t.alone = run(make_local(*t.world));
+    t.parallel = run(together ? make_method(parallel, {*t.world, t.run_optimizer}) : make_local(*t.world));
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
     const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";
@@ -280,18 +291,20 @@ void make_exchange(const ActionContext& context, Training& t) {
   }
   check_contributions(context, t);
   if (together) check_synchronized(context, t);
-  t.strategy_name = t.strategy->state_name();
+  t.run_optimizer->make = [options = t.sgd.optimizer] { return make_optimizer(options); };
+  if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample};
+  t.method_name = t.parallel->method.traits.state_name;
   const bool grouped = together && parallel.groups.any();
-  if (t.strategy_name.empty())
-    t.strategy_name = grouped ? parallel.name() : method_entry(together ? parallel.method : ParallelMethod::none).name;
+  if (t.method_name.empty())
+    t.method_name = grouped ? parallel.name() : method_entry(together ? parallel.method : MethodKind::none).name;
   // Which ranks have which state depends on who forms a group.
-  if (grouped) t.strategy_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
+  if (grouped) t.method_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
   if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())
     context.notices->lines.push_back(std::move(warning));
   if (together) make_fault_hook(context, t);
-  const int sharing = t.strategy->share(t.world->rank(), ranks).ranks;
+  const int sharing = t.parallel->method.data.share.ranks;
   // Ranks that share the data do so to the end.
-  const std::int64_t share = largest_share(t.sgd, t.strategy->shares_data(0) ? sharing : 1);
+  const std::int64_t share = largest_share(t.sgd, t.warm_start.parallel_throughout(0) ? sharing : 1);
   std::size_t weights = 0;
   for (const auto& slice : t.network->parameters().slices) weights += slice.size();
   t.threads =
@@ -305,7 +318,7 @@ void make_exchange(const ActionContext& context, Training& t) {
                                      fmt::format("this rank has up to {} samples at once: lower minibatchSize, or work "
                                                  "it off in parts by numSubminibatches or maxSamplesInRAM",
                                                  share)});
-    t.strategy.reset();
+    t.parallel.reset();
   }
 }
 
@@ -360,7 +373,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   t.optimizer = make_optimizer(t.sgd.optimizer);
   if (memory_is_only_planned()) t.optimizer->bind(t.network->parameters());  // its state counts, too
   make_exchange(context, t);
-  if (!t.strategy) return nullptr;
+  if (!t.parallel) return nullptr;
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
   OptionsText text = options_text("train", options);

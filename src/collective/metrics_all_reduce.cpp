@@ -65,18 +65,31 @@ void MetricsAllReduce::plan(const StepMetrics& metrics) {
 
 void MetricsAllReduce::begin(const StepMetrics& metrics) {
   assert(!pending_);
-  if (!planned_) plan(metrics);
+  pending_ = true;
+  if (planned_)
+    send(metrics);
+  else
+    unsent_ = metrics;
+}
+
+void MetricsAllReduce::ensure_sent() {
+  if (!unsent_) return;
+  plan(*unsent_);
+  send(*std::exchange(unsent_, {}));
+}
+
+void MetricsAllReduce::send(const StepMetrics& metrics) {
   if (metrics.evaluations.size() > evaluations_)
     throw Error(fmt::format("a minibatch reports {} evaluations where the first one reported {}",
                             metrics.evaluations.size(), evaluations_));
   write(metrics, static_cast<std::size_t>(comm_.rank()));
   for (auto& t : transfers_) t->start();
   bytes_ += static_cast<std::int64_t>(words_ * sizeof(std::int64_t)) * (comm_.size() - 1);
-  pending_ = true;
 }
 
 StepMetrics& MetricsAllReduce::finish() {
   assert(pending_);
+  ensure_sent();
   for (auto& t : transfers_) t->wait();
   pending_ = false;
   sum_.samples = sum_.columns = 0;

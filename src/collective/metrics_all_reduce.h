@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tutti/communicator.h"
@@ -20,13 +21,16 @@ StepMetrics without(StepMetrics all, const StepMetrics& mine);
 class MetricsAllReduce {
  public:
   explicit MetricsAllReduce(Communicator& comm) : comm_(comm) {}
+  // Never waits for another rank. Until messages are planned, they leave with ensure_sent().
   void begin(const StepMetrics&);
+  void ensure_sent();
   bool pending() const { return pending_; }
   StepMetrics& finish();  // valid until the next finish()
   std::int64_t bytes_and_reset();
 
  private:
   void plan(const StepMetrics&);
+  void send(const StepMetrics&);
   void write(const StepMetrics&, std::size_t rank);
   void add(std::size_t rank);
 
@@ -36,6 +40,7 @@ class MetricsAllReduce {
   std::vector<std::int64_t> all_;                     // a message per rank: counts, doubles by their bits
   std::vector<std::unique_ptr<Transfer>> transfers_;  // receives first
   StepMetrics sum_;
+  std::optional<StepMetrics> unsent_;
   std::int64_t bytes_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_rows.h -- which rows of a weight a minibatch's sparse inputs touch. Listed before the forward pass, so that a
-// strategy can tell the other ranks while the network computes.
+// gradient exchange can tell the other ranks while the network computes.
 #pragma once
 
 #include <cstdint>

@@ -51,19 +51,19 @@ void about_overlap(const char* method, const StreamSettings& stream, std::int64_
 }
 
 void about_level(const ParallelTrainOptions& o, const TrainingLength& t, int ranks, Lines& lines) {
-  if (o.method == ParallelMethod::easgd) about_easgd(o.easgd, t, lines);
-  if (o.method == ParallelMethod::block_momentum && o.block_momentum) {
+  if (o.method == MethodKind::easgd) about_easgd(o.easgd, t, lines);
+  if (o.method == MethodKind::block_momentum && o.block_momentum) {
     const BlockMomentumOptions& b = *o.block_momentum;
     about_kept_momentum(b, lines);
     about_overlap("BlockMomentumSGD", b.stream.settings, b.block.all(ranks), t, lines);
   }
-  if (o.method == ParallelMethod::model_averaging && o.model_averaging)
+  if (o.method == MethodKind::model_averaging && o.model_averaging)
     about_overlap("ModelAveragingSGD", o.model_averaging->stream.settings, o.model_averaging->block.all(ranks), t,
                   lines);
 }
 
 bool is_buffered(const ParallelTrainOptions& o) {
-  return o.method == ParallelMethod::data_parallel && o.data_parallel.buffered_async;
+  return o.method == MethodKind::data_parallel && o.data_parallel.buffered_async;
 }
 
 }  // namespace

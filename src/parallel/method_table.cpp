@@ -6,142 +6,128 @@
 #include <utility>
 
 #include "comm/agreement.h"
-#include "parallel/data_parallel.h"
+#include "parallel/all_reduce_gradients.h"
 #include "parallel/groups/groups.h"
 #include "parallel/local_gradients.h"
-#include "parallel/warm_start.h"
 #include "tutti/error.h"
 
 namespace tutti {
 namespace {
 
-std::unique_ptr<Strategy> make_local(const ParallelTrainOptions&, ResolvedTransport, Communicator& comm) {
-  return std::make_unique<Local>(comm);
+using Options = ParallelTrainOptions;
+
+ParallelMethod make_none(const Options&, ResolvedTransport, const MethodContext& c) { return make_local(c.comm); }
+
+ParallelMethod make_gradients(const Options& o, ResolvedTransport transport, const MethodContext& c) {
+  return make_data_parallel(o.data_parallel, o.sync_perf_stats, std::move(transport), c.comm);
 }
 
-std::unique_ptr<Strategy> make_data_parallel(const ParallelTrainOptions& options, ResolvedTransport transport,
-                                             Communicator& comm) {
-  return std::make_unique<DataParallel>(options.data_parallel, options.sync_perf_stats, std::move(transport), comm);
+ParallelMethod make_averaging(const Options& o, ResolvedTransport transport, const MethodContext& c) {
+  return make_model_averaging(o.model_averaging ? &*o.model_averaging : nullptr, o.sync_perf_stats,
+                              std::move(transport), c.comm);
 }
 
-std::unique_ptr<Strategy> make_averaging(const ParallelTrainOptions& options, ResolvedTransport transport,
-                                         Communicator& comm) {
-  return make_model_averaging(options.model_averaging ? &*options.model_averaging : nullptr, options.sync_perf_stats,
-                              std::move(transport), comm);
+ParallelMethod make_blocks(const Options& o, ResolvedTransport transport, const MethodContext& c) {
+  return make_block_momentum(o.block_momentum.value_or(BlockMomentumOptions{}), o.sync_perf_stats, std::move(transport),
+                             c.comm);
 }
 
-std::unique_ptr<Strategy> make_blocks(const ParallelTrainOptions& options, ResolvedTransport transport,
-                                      Communicator& comm) {
-  return make_block_momentum(options.block_momentum.value_or(BlockMomentumOptions{}), options.sync_perf_stats,
-                             std::move(transport), comm);
+ParallelMethod make_all_to_all(const Options& o, ResolvedTransport transport, const MethodContext& c) {
+  return make_asa(o.asa, o.sync_perf_stats, std::move(transport), c.comm);
 }
 
-std::unique_ptr<Strategy> make_all_to_all(const ParallelTrainOptions& options, ResolvedTransport transport,
-                                          Communicator& comm) {
-  return make_asa(options.asa, options.sync_perf_stats, std::move(transport), comm);
+ParallelMethod make_elastic(const Options& o, ResolvedTransport transport, const MethodContext& c) {
+  return make_easgd(o.easgd, o.sync_perf_stats, std::move(transport), c.comm);
 }
 
-std::unique_ptr<Strategy> make_elastic(const ParallelTrainOptions& options, ResolvedTransport transport,
-                                       Communicator& comm) {
-  return make_easgd(options.easgd, options.sync_perf_stats, std::move(transport), comm);
-}
-
-std::unique_ptr<Strategy> make_servers(const ParallelTrainOptions& options, ResolvedTransport, Communicator& comm) {
-  return make_parameter_server(options.servers, options.sync_perf_stats, comm);
+ParallelMethod make_servers(const Options& o, ResolvedTransport, const MethodContext& c) {
+  return make_parameter_server(o.servers, o.sync_perf_stats, c.optimizer, c.comm);
 }
 
 // What else is exchanged goes in shards.
 bool sums_by_library(const ParallelTrainOptions& options) {
-  return options.method == ParallelMethod::asa && options.asa.all_reduce == AsaOptions::AllReduce::library;
+  return options.method == MethodKind::asa && options.asa.all_reduce == AsaOptions::AllReduce::library;
 }
 
 }  // namespace
 
 const std::vector<MethodEntry>& methods() {
   static const std::vector<MethodEntry> table{
-      {ParallelMethod::none, "none", make_local, "every rank trains alone, on all data"},
-      {ParallelMethod::data_parallel, "DataParallelSGD", make_data_parallel,
-       "gradients are exchanged after every minibatch"},
-      {ParallelMethod::model_averaging, "ModelAveragingSGD", make_averaging, "weights are averaged every so often"},
-      {ParallelMethod::block_momentum, "BlockMomentumSGD", make_blocks, "averaged weights are smoothed block by block"},
-      {ParallelMethod::asgd, "DataParallelASGD", make_servers, "workers push to and pull from parameter servers"},
-      {ParallelMethod::asa, "ASA", make_all_to_all, "gradients summed, or weights averaged, in every minibatch"},
-      {ParallelMethod::easgd, "EASGD", make_elastic, "ranks train alone and are pulled to a common center"},
+      {MethodKind::none, "none", make_none, "every rank trains alone, on all data"},
+      {MethodKind::data_parallel, "DataParallelSGD", make_gradients, "gradients are exchanged after every minibatch"},
+      {MethodKind::model_averaging, "ModelAveragingSGD", make_averaging, "weights are averaged every so often"},
+      {MethodKind::block_momentum, "BlockMomentumSGD", make_blocks, "averaged weights are smoothed block by block"},
+      {MethodKind::asgd, "DataParallelASGD", make_servers, "workers push to and pull from parameter servers"},
+      {MethodKind::asa, "ASA", make_all_to_all, "gradients summed, or weights averaged, in every minibatch"},
+      {MethodKind::easgd, "EASGD", make_elastic, "ranks train alone and are pulled to a common center"},
   };
   return table;
 }
 
-const MethodEntry& method_entry(ParallelMethod method) {
+const MethodEntry& method_entry(MethodKind method) {
   for (const MethodEntry& entry : methods())
     if (entry.method == method) return entry;
   assert(false);
   return methods().front();
 }
 
-std::vector<std::pair<std::string, ParallelMethod>> method_words() {
-  std::vector<std::pair<std::string, ParallelMethod>> words;
+std::vector<std::pair<std::string, MethodKind>> method_words() {
+  std::vector<std::pair<std::string, MethodKind>> words;
   for (const MethodEntry& entry : methods()) words.emplace_back(entry.name, entry.method);
-  words.emplace_back("ASGD", ParallelMethod::asgd);
+  words.emplace_back("ASGD", MethodKind::asgd);
   return words;
-}
-
-std::string runnable_methods() {
-  std::string names;
-  for (const MethodEntry& entry : methods())
-    if (entry.make) names += (names.empty() ? "" : ", ") + std::string(entry.name);
-  return names;
 }
 
 bool sums_gradients(const ParallelTrainOptions& options) {
   if (options.groups.any() && !sums_gradients(options.inside())) return false;
-  return options.method == ParallelMethod::data_parallel ||
-         (options.method == ParallelMethod::asa && options.asa.what == AsaOptions::What::gradients);
+  return options.method == MethodKind::data_parallel ||
+         (options.method == MethodKind::asa && options.asa.what == AsaOptions::What::gradients);
 }
 
 bool uses_work_queue(const ParallelTrainOptions& options) {
-  return (options.method == ParallelMethod::asgd && options.servers.policy != ServerOptions::Policy::sync) ||
-         (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async &&
+  return (options.method == MethodKind::asgd && options.servers.policy != ServerOptions::Policy::sync) ||
+         (options.method == MethodKind::easgd && options.easgd.policy == EasgdOptions::Policy::async &&
           options.easgd.division == EasgdOptions::Division::work_queue);
 }
 
 bool meets_at_servers(const ParallelTrainOptions& options) {
-  return options.method == ParallelMethod::asgd ||
-         (options.method == ParallelMethod::easgd && options.easgd.policy == EasgdOptions::Policy::async);
+  return options.method == MethodKind::asgd ||
+         (options.method == MethodKind::easgd && options.easgd.policy == EasgdOptions::Policy::async);
 }
 
 bool has_transports(const ParallelTrainOptions& options) {
-  return options.method != ParallelMethod::none && !meets_at_servers(options) && !sums_by_library(options);
+  return options.method != MethodKind::none && !meets_at_servers(options) && !sums_by_library(options);
 }
 
 bool travels_in_full(const ParallelTrainOptions& options) {
   const auto full = [](const ExchangeBits& bits) { return bits.kind == ExchangeBits::Kind::full; };
   switch (options.method) {
-    case ParallelMethod::data_parallel: {
+    case MethodKind::data_parallel: {
       const auto& bits = options.data_parallel.gradient_bits.values;
       return std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return b >= 32; });
     }
-    case ParallelMethod::model_averaging:
+    case MethodKind::model_averaging:
       return !options.model_averaging || full(options.model_averaging->bits);
-    case ParallelMethod::block_momentum:
+    case MethodKind::block_momentum:
       return !options.block_momentum || full(options.block_momentum->bits);
-    case ParallelMethod::asa:
+    case MethodKind::asa:
       return full(options.asa.bits);
-    case ParallelMethod::easgd:
+    case MethodKind::easgd:
       return full(options.easgd.bits);
-    case ParallelMethod::asgd:
-    case ParallelMethod::none:
+    case MethodKind::asgd:
+    case MethodKind::none:
       break;
   }
   return false;
 }
 
 int ranks_that_serve(const ParallelTrainOptions& options) {
-  if (options.method == ParallelMethod::asgd) return static_cast<int>(options.servers.servers);
+  if (options.method == MethodKind::asgd) return static_cast<int>(options.servers.servers);
   return meets_at_servers(options) ? static_cast<int>(options.easgd.servers) : 0;
 }
 
 bool runs_behind(const ParallelTrainOptions& options) {
-  return (options.method == ParallelMethod::data_parallel && options.data_parallel.buffered_async) ||
+  return (options.method == MethodKind::data_parallel && options.data_parallel.buffered_async) ||
          (options.groups.any() && runs_behind(options.inside()));
 }
 
@@ -157,20 +143,9 @@ ResolvedTransport transport_of(const ParallelTrainOptions& options, Communicator
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_method(const ParallelTrainOptions& options, Communicator& comm) {
-  if (options.groups.any()) return make_grouped(options, comm);
-  const MethodEntry& entry = method_entry(options.method);
-  assert(entry.make);
-  return entry.make(options, transport_of(options, comm), comm);
+ParallelMethod make_method(const ParallelTrainOptions& o, const MethodContext& context) {
+  if (o.groups.any()) return make_grouped(o, context);
+  return method_entry(o.method).make(o, transport_of(o, context.comm), context);
 }
-
-std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions& options, Communicator& comm) {
-  auto strategy = make_method(options, comm);
-  if (options.method == ParallelMethod::none) return strategy;
-  return std::make_unique<WarmStart>(std::make_unique<Local>(comm), std::move(strategy), options.start_epoch - 1,
-                                     options.start_sample, comm);
-}
-
-std::unique_ptr<Strategy> make_local_strategy(Communicator& comm) { return std::make_unique<Local>(comm); }
 
 }  // namespace tutti

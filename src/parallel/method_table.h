@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// method_table.h -- the table of strategies: name, constructor, one line of help. A new strategy is one more line.
+// method_table.h -- the table of parallel methods: name, constructor, one line of help. A new method is one more row.
 #pragma once
 
 #include <memory>
@@ -9,27 +9,28 @@
 
 #include "parallel/options.h"
 #include "tutti/communicator.h"
-#include "tutti/strategy.h"
+#include "tutti/parallel_method.h"
 
 namespace tutti {
 
+// What a method is made of, beside its options. Outlives it.
+struct MethodContext {
+  Communicator& comm;
+  std::shared_ptr<RunOptimizer> optimizer = std::make_shared<RunOptimizer>();
+};
+
 struct MethodEntry {
-  ParallelMethod method;
+  MethodKind method;
   const char* name;
-  // Null for methods that this version knows but does not run.
-  std::unique_ptr<Strategy> (*make)(const ParallelTrainOptions&, ResolvedTransport, Communicator&);
+  ParallelMethod (*make)(const ParallelTrainOptions&, ResolvedTransport, const MethodContext&);
   const char* help;
 };
 const std::vector<MethodEntry>& methods();
-const MethodEntry& method_entry(ParallelMethod);
-std::vector<std::pair<std::string, ParallelMethod>> method_words();
-std::string runnable_methods();
+const MethodEntry& method_entry(MethodKind);
+std::vector<std::pair<std::string, MethodKind>> method_words();
 
-// The strategy of the block, with parallelizationStartEpoch. The options have been read without problems; the
-// communicator outlives the strategy.
-std::unique_ptr<Strategy> make_strategy(const ParallelTrainOptions&, Communicator&);
-// The same from the first epoch on.
-std::unique_ptr<Strategy> make_method(const ParallelTrainOptions&, Communicator&);
+// The method of the block. The options have been read without problems. Collective.
+ParallelMethod make_method(const ParallelTrainOptions&, const MethodContext&);
 // Whether all ranks make one update from the sum of their gradients; other methods exchange weights.
 bool sums_gradients(const ParallelTrainOptions&);
 // Whether ranks go each their own way within an epoch and take units as they get on.
@@ -44,7 +45,5 @@ bool travels_in_full(const ParallelTrainOptions&);
 int ranks_that_serve(const ParallelTrainOptions&);
 // Whether updates come one minibatch delayed.
 bool runs_behind(const ParallelTrainOptions&);
-// No exchange: a process without parallelTrain.
-std::unique_ptr<Strategy> make_local_strategy(Communicator&);
 
 }  // namespace tutti

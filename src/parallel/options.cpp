@@ -50,7 +50,7 @@ namespace {
 
 ParallelTrainOptions default_inside(int depth) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::data_parallel;
+  o.method = MethodKind::data_parallel;
   o.depth = depth;
   return o;
 }
@@ -94,7 +94,7 @@ void ParallelTrainOptions::describe_start(config::Fields& f) {
 // Settings of ParallelTrain are about the exchange between groups and mean nothing within them.
 void ParallelTrainOptions::describe_groups(config::Fields& f) {
   groups.describe(f);
-  if (groups.any() && method == ParallelMethod::none)
+  if (groups.any() && method == MethodKind::none)
     f.problem("groups", "groups need a method that works between them",
               "add parallelizationMethod = DataParallelSGD (or another one)");
   constexpr const char* help = "what ParallelTrain says, for the ranks of a group; may have groups again";
@@ -108,7 +108,7 @@ void ParallelTrainOptions::describe_groups(config::Fields& f) {
     f.block("insideGroups", unused, help);
     if (unused) f.problem("insideGroups", "there are no groups", "add groups = byNode, size:4 or n:2");
   }
-  if (groups.any() && inside().method == ParallelMethod::none)
+  if (groups.any() && inside().method == MethodKind::none)
     f.problem("insideGroups", "ranks of a group must work together",
               "choose another method in insideGroups, or leave groups out");
 }
@@ -122,12 +122,12 @@ void ParallelTrainOptions::describe_transport(config::Fields& f) {
            "how sums travel: messages; sharedMemory = ranks of one host read each other's memory; nccl = "
            "GPUs sum among themselves, in 32 bits; auto = nccl or sharedMemory where it can be");
   f.alias("route", "transport");
-  if (transport != Transport::automatic && method != ParallelMethod::none && !has_transports(*this))
+  if (transport != Transport::automatic && method != MethodKind::none && !has_transports(*this))
     f.problem("transport",
               fmt::format("{} with these settings does not exchange shards, so there is no transport to choose",
                           method_entry(method).name),
               "leave transport out");
-  else if (transport == Transport::nccl && method != ParallelMethod::none && !travels_in_full(*this))
+  else if (transport == Transport::nccl && method != MethodKind::none && !travels_in_full(*this))
     f.problem("transport", fmt::format("NCCL sums 32 bits, and {} is to exchange fewer", method_entry(method).name),
               "leave transport out, or exchange 32 bits");
 }
@@ -142,7 +142,7 @@ void ParallelTrainOptions::check_servers(config::Fields& f) const {
   if (!sums_gradients(inside()))
     f.problem("insideGroups", "a group that meets others at servers is one worker: its ranks must sum gradients",
               "write insideGroups = [ parallelizationMethod = DataParallelSGD ], or ASA of gradients");
-  if (method == ParallelMethod::easgd) return;
+  if (method == MethodKind::easgd) return;
   if (servers.backup_workers > 0)
     f.problem("groups", "backupWorkers drops gradients of single ranks", "leave backupWorkers out, or the groups");
   if (servers.push != ServerOptions::Push::gradients) return;
@@ -156,9 +156,6 @@ void ParallelTrainOptions::check_servers(config::Fields& f) const {
 void ParallelTrainOptions::describe(config::Fields& f) {
   if (depth > 0) config::inherit_nothing(f);
   f.choice("parallelizationMethod", method, method_words(), "how the ranks exchange what they learned");
-  if (const MethodEntry& entry = method_entry(method); !entry.make)
-    f.problem("parallelizationMethod", fmt::format("this version does not run {}", entry.name),
-              fmt::format("choose one of: {}", runnable_methods()));
   describe_groups(f);
   if (depth == 0) describe_start(f);
   f("syncPerfStats", sync_perf_stats, "n > 0: every n-th exchange prints how long it took");
@@ -167,7 +164,7 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   f.block("DataParallelSGD", data_parallel, "gradients are exchanged after every minibatch");
   f.block("ModelAveragingSGD", model_averaging, "weights are averaged every so often");
   f.block("BlockMomentumSGD", block_momentum, "averaged weights are smoothed block by block");
-  if (method == ParallelMethod::block_momentum && !block_momentum)
+  if (method == MethodKind::block_momentum && !block_momentum)
     f.problem("parallelizationMethod", "BlockMomentumSGD needs its block of settings",
               "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain");
   f.block("ASA", asa, "gradients or weights are exchanged all-to-all, summed and gathered");
@@ -180,7 +177,7 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   if (groups.any()) check_servers(f);
   unused_blocks.clear();
   for (const MethodEntry& entry : methods())
-    if (entry.make && entry.method != method && entry.method != ParallelMethod::none && f.given(entry.name))
+    if (entry.method != method && entry.method != MethodKind::none && f.given(entry.name))
       unused_blocks.emplace_back(entry.name);
 }
 

@@ -19,7 +19,7 @@
 
 namespace tutti {
 
-enum class ParallelMethod { none, data_parallel, model_averaging, block_momentum, asgd, asa, easgd };
+enum class MethodKind { none, data_parallel, model_averaging, block_momentum, asgd, asa, easgd };
 
 struct DataParallelOptions {
   config::Schedule<std::int64_t> gradient_bits = 32;
@@ -49,7 +49,7 @@ struct InsideGroups {
 };
 
 struct ParallelTrainOptions {
-  ParallelMethod method = ParallelMethod::none;
+  MethodKind method = MethodKind::none;
   std::int64_t start_epoch = 1;   // counts from 1, as written
   std::int64_t start_sample = 0;  // of that epoch
   bool distributed_reading = true;
@@ -74,7 +74,7 @@ struct ParallelTrainOptions {
   ParallelTrainOptions inside() const;  // what works within the groups
   std::string name() const;             // of the method, with those within its groups
   // Whether the ranks work together in this epoch, which counts from 0.
-  bool parallel_at(std::int64_t epoch) const { return method != ParallelMethod::none && epoch + 1 >= start_epoch; }
+  bool parallel_at(std::int64_t epoch) const { return method != MethodKind::none && epoch + 1 >= start_epoch; }
 
  private:
   void describe_start(config::Fields& f);

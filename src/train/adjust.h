@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // adjust.h -- learning rates and minibatch sizes that a run finds for itself (AutoAdjust; docs/training.md): judged
-// after epochs, searched before them by trials that are undone. Works under every strategy; all ranks decide alike.
+// after epochs, searched before them by trials that are undone. Works with every method; all ranks decide alike.
 #pragma once
 
 #include <cstdint>

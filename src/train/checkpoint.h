@@ -19,7 +19,7 @@
 
 namespace tutti {
 
-// Where a run stands, beside weights, optimizer and strategy. The reader needs no more than epoch and samples_in_epoch.
+// Where a run stands, beside weights, optimizer and exchange. The reader needs no more than epoch and samples_in_epoch.
 struct CheckpointState {
   std::int64_t epoch = 0;                 // epochs finished; the next or running one has this index from 0
   std::int64_t samples_in_epoch = 0;      // done of the running epoch; 0 between epochs
@@ -77,8 +77,9 @@ void check_writable(const std::string& model_path, std::size_t model_bytes);
 struct CheckpointParts {
   ModelView model;
   Optimizer* optimizer = nullptr;  // rank 0's; equal on all ranks unless rank_state says more
-  // What each rank has for itself, such as residuals: strategy.archive. May be empty, as may `common_state`, which is
-  // equal on all ranks. `rank_state_name` says whose they are; a resuming run must agree on it for them to be used.
+  // What each rank has for itself, such as residuals: archive(ParallelMethod&). May be empty, as may `common_state`,
+  // which is equal on all ranks. `rank_state_name` says whose they are; a resuming run must agree on it for them to be
+  // used.
   Visit common_state;
   Visit rank_state;
   std::string rank_state_name;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "optim/optimizer_options.h"
+#include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
 #include "tutti/log.h"
@@ -31,23 +32,30 @@ CheckpointState state_of(const Training& t) {
   return s;
 }
 
+void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
+  constexpr const char* over = "ranks share the data";
+  const bool common = section == WeightExchange::Section::common;
+  if (common && t.warm_start.epoch != WarmStart::never && a.has(over)) a(over, t.warm_start.over);
+  archive(t.parallel->method, a, section);
+}
+
 void archive_common_state(Training& t, Archive& a) {
-  t.strategy->archive_common(a);
+  archive_exchange_state(t, a, WeightExchange::Section::common);
   t.grad_scaler.archive(a);
 }
 
 void archive_rank_state(Training& t, Archive& a) {
-  t.strategy->archive(a);
+  archive_exchange_state(t, a, WeightExchange::Section::per_rank);
   // Ranks that do not leave the same updates out each seek a scale of their own; new ones begin with rank 0's.
   t.grad_scaler.archive(a, own_name(""));
-  if (!t.strategy->steps_alone()) return;
+  if (!t.parallel->method.traits.own_updates) return;
   t.optimizer->archive(a);
   for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
 }
 
 void store(Training& t) {
   CheckpointParts parts{view_model(*t.network), t.optimizer.get(), [&](Archive& a) { archive_common_state(t, a); },
-                        [&](Archive& a) { archive_rank_state(t, a); }, t.strategy_name};
+                        [&](Archive& a) { archive_rank_state(t, a); }, t.method_name};
   CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
   if (t.sgd.auto_adjust) files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
   save_checkpoint(files, state_of(t), parts, *t.world);
@@ -121,8 +129,14 @@ Start resume(Training& t) {
 }
 
 void archive_exchange_state(Training& t, Archive& a) {
-  t.strategy->archive_common(a);
-  t.strategy->archive(a);
+  archive_exchange_state(t, a, WeightExchange::Section::common);
+  archive_exchange_state(t, a, WeightExchange::Section::per_rank);
+}
+
+void start_method(Training& t) {
+  t.run_optimizer->now = t.optimizer.get();
+  broadcast_weights(*t.world, t.network->parameters());
+  for (RunningMethod* m : {t.alone.get(), t.parallel.get()}) start(m->method, t.network->parameters());
 }
 
 void roll_back(Training& t, std::int64_t epoch) {
@@ -132,8 +146,8 @@ void roll_back(Training& t, std::int64_t epoch) {
   t.optimizer = make_optimizer(t.sgd.optimizer);
   t.optimizer->bind(t.network->parameters());
   load(t, {false, epoch, false, model, epoch > 0 ? checkpoint_name(model) : ""});
-  t.strategy->start(t.network->parameters());
-  restore_strategy(t);
+  start_method(t);
+  restore_method(t);
 }
 
 void save_final_model(Training& t) {
@@ -141,23 +155,23 @@ void save_final_model(Training& t) {
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
   t.progress.epoch_metrics = {};
   t.progress.dropped_samples = 0;
-  t.strategy->show_common_weights();
+  const CommonWeights common(*t.parallel->method.weights);
   store(t);
-  t.strategy->take_back_weights();
 }
 
-void restore_strategy(Training& t) {
+void restore_method(Training& t) {
   const auto& point = t.resumed->point;
   RankStateReport report;
   report.lost = load_common_state(
-      point, [&](Archive& a) { archive_common_state(t, a); }, t.strategy_name, *t.world);
+      point, [&](Archive& a) { archive_common_state(t, a); }, t.method_name, *t.world);
   if (report.lost.empty())
     report = load_rank_state(
-        point, [&](Archive& a) { archive_rank_state(t, a); }, t.strategy_name, *t.world);
+        point, [&](Archive& a) { archive_rank_state(t, a); }, t.method_name, *t.world);
   if (!report.lost.empty())
     log::warning(fmt::format(
         "the exchange starts without what each rank had for itself{}: {}",
-        t.strategy->steps_alone() ? " (weights since the last exchange, optimizer)" : " (residuals)", report.lost));
+        t.parallel->method.traits.own_updates ? " (weights since the last exchange, optimizer)" : " (residuals)",
+        report.lost));
   else if (report.ranks > 0 && report.ranks != t.world->size())
     log::line(fmt::format("The checkpoint was written on {} rank{}; {} go{} on with the same data in the same order.",
                           report.ranks, report.ranks == 1 ? "" : "s", t.world->size(),

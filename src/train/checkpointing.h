@@ -11,10 +11,12 @@ enum class Start { fresh, resumed, finished };
 
 // Finds the newest usable state of an earlier run and loads weights, optimizer and progress from it. Collective.
 Start resume(Training&);
-// The strategy's part of that state, once the strategy has been started. Collective.
-void restore_strategy(Training&);
+// Starts the methods of the run with equal weights on all ranks. Collective; again after a roll-back.
+void start_method(Training&);
+// The method's part of that state, once it has been started. Collective.
+void restore_method(Training&);
 
-// The strategy's part of what checkpoints hold, common and of this rank.
+// The method's part of what checkpoints hold, common and of this rank.
 void archive_exchange_state(Training&, Archive&);
 
 // Goes back to the state after `epoch` epochs; what was saved after it is removed. Collective.
@@ -24,7 +26,7 @@ void save_final_model(Training&);
 
 void save_initial_model(Training&);       // modelPath.0
 void checkpoint_at_epoch_end(Training&);  // progress already says the next epoch
-// After a step: whether `checkpointEverySamples` are full, and the checkpoint in mid-epoch. What the strategy has in
+// After a step: whether `checkpointEverySamples` are full, and the checkpoint in mid-epoch. What the method has in
 // flight must have been drained. Collective.
 bool checkpoint_due(const Training&, std::int64_t samples_of_step);
 // The samples of this epoch with which the next one is due; the largest number there is when none will be.

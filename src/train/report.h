@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "tutti/exchange_stats.h"
 #include "tutti/network.h"
 #include "tutti/parameters.h"
-#include "tutti/strategy.h"
 
 namespace tutti {
 

@@ -31,9 +31,8 @@ void MemoryState::operator()(std::string_view name, std::span<float> v) {
 StateCopy copy_state(Training& t) {
   StateCopy copy;
   copy.progress = t.progress;
-  t.strategy->show_common_weights();
+  const CommonWeights common(*t.parallel->method.weights);
   archive_all(t, copy.values);
-  t.strategy->take_back_weights();
   return copy;
 }
 

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
-#include "optim/optimizer_options.h"
 #include "parallel/advice.h"
+#include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
 #include "train/exchange_advice.h"
 #include "train/training.h"
@@ -16,6 +18,13 @@
 
 namespace tutti {
 namespace {
+
+struct EpochRun {
+  EpochSettings settings;
+  StepScalarsOfEpoch scalars;
+  std::int64_t until = std::numeric_limits<std::int64_t>::max();  // samples of the epoch
+  Clock::time_point start = {};
+};
 
 void announce_criteria(const Network& network) {
   const auto criterion = network.criterion();
@@ -60,8 +69,9 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
                    t.progress.epoch + 1, settings.learning_rate,
                    std::pow(settings.momentum_per_sample, static_cast<double>(settings.minibatch)),
                    t.sgd.momentum_time_constant(at)));
-  std::string line = "Starting minibatch loop" + t.strategy->loop_text(t.progress.epoch);
-  if (t.strategy->shares_data(t.progress.epoch)) line += ", distributed reading is ENABLED";
+  std::string line = "Starting minibatch loop";
+  if (t.progress.epoch >= t.warm_start.epoch) line += t.parallel->method.loop_text(t.progress.epoch);
+  if (t.warm_start.parallel_throughout(t.progress.epoch)) line += ", distributed reading is ENABLED";
   if (t.sgd.max_samples_in_ram > 0)
     line += fmt::format(", with maximum {} samples in RAM", t.sgd.max_samples_in_ram);
   else if (t.sgd.num_subminibatches > 1)
@@ -87,9 +97,9 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   plan.minibatch = minibatch;
   plan.start = t.progress.samples_in_epoch;
   if (!shares) return plan;
-  if (t.reader->takes_work_units()) plan.work_queue = t.strategy->work_queue();
-  const int me = t.world->rank(), ranks = t.world->size();
-  const Strategy::Share share = plan.work_queue ? t.strategy->share_of_units(me, ranks) : t.strategy->share(me, ranks);
+  const DataDivision& division = t.parallel->method.data;
+  if (t.reader->takes_work_units()) plan.work_queue = division.work_queue();
+  const DataDivision::Share& share = plan.work_queue ? division.unit_share : division.share;
   plan.rank = share.rank, plan.ranks = share.ranks;
   plan.part = share.part, plan.parts = share.parts;
   return plan;
@@ -112,12 +122,12 @@ StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) 
 }
 
 void advise(const Training& t) {
-  if (t.strategy->work_queue() && !t.reader->takes_work_units())
+  if (t.parallel->method.data.work_queue() && !t.reader->takes_work_units())
     log::warning(
         "truncated sequences go on from minibatch to minibatch, so they cannot be handed out to whoever is free: every "
         "rank "
         "gets an equal share, and a slow one keeps the others waiting at the end of each epoch");
-  if (const auto& o = t.sgd.parallel; o.method != ParallelMethod::none && o.start_sample > t.samples_per_epoch)
+  if (const auto& o = t.sgd.parallel; o.method != MethodKind::none && o.start_sample > t.samples_per_epoch)
     log::warning(fmt::format(
         "parallelizationStartSample = {} is more than the {} samples of an epoch: every rank trains alone to "
         "the end of epoch {}. fix: parallelizationStartEpoch says in which epoch ranks begin to share",
@@ -125,31 +135,41 @@ void advise(const Training& t) {
   const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
   const std::int64_t epochs = t.sgd.max_epochs - first;  // whose samples may be more than can be counted
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(epochs, 1);
-  const std::string advice = t.strategy->advice(epochs * std::min(t.samples_per_epoch, most));
+  const std::string advice = t.parallel->method.advice(epochs * std::min(t.samples_per_epoch, most));
   if (!advice.empty()) log::warning(advice);
-  if (t.sgd.parallel.method == ParallelMethod::none || epochs <= 0) return;
+  if (t.sgd.parallel.method == MethodKind::none || epochs <= 0) return;
   const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.minibatch_size.at(static_cast<std::size_t>(first))};
   for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }
 
-// The part of an epoch in which each rank works through all data, and the part in which the ranks share them.
-void run_parts(Training& t, const StepScalarsOfEpoch& scalars, std::int64_t minibatch, std::int64_t until) {
-  const std::int64_t epoch = t.progress.epoch, from = t.strategy->shares_from(epoch);
-  t.times = {};
-  for (const bool shares : {false, true}) {
-    if (shares != (t.progress.samples_in_epoch >= from)) continue;
-    if (shares && from > 0) t.strategy->begin_sharing(epoch);
-    NetworkMode mode;
-    mode.dropout_rate = t.sgd.dropout_rate.at(static_cast<std::size_t>(epoch));
-    mode.dropout_seed = static_cast<std::uint64_t>(epoch) * t.network->random_nodes();
-    const auto at = static_cast<std::size_t>(epoch);
-    mode.normalization_time_constant = SgdOptions::once_set(t.sgd.normalization_time_constant, at);
-    mode.blend_time_constant = SgdOptions::once_set(t.sgd.normalization_blend_time_constant, at);
-    if (shares && t.world->size() > 1)
-      mode.sum_over_ranks = [&t](std::span<double> sums) { t.world->all_reduce_sum(sums); };
-    t.network->set_mode(mode);
-    run_epoch(t, plan_of(t, shares, minibatch), scalars, shares ? until : std::min(from, until));
-  }
+// Ranks that trained alone have equal weights, unless their processors differ.
+void begin_parallel(Training& t) {
+  if (!std::exchange(t.warm_start.over, true)) broadcast_weights(*t.world, t.network->parameters());
+  begin_epoch(t.parallel->method, t.progress.epoch);
+}
+
+void set_network_mode(Training& t, bool parallel) {
+  const auto at = static_cast<std::size_t>(t.progress.epoch);
+  NetworkMode mode;
+  mode.dropout_rate = t.sgd.dropout_rate.at(at);
+  mode.dropout_seed = static_cast<std::uint64_t>(t.progress.epoch) * t.network->random_nodes();
+  mode.normalization_time_constant = SgdOptions::once_set(t.sgd.normalization_time_constant, at);
+  mode.blend_time_constant = SgdOptions::once_set(t.sgd.normalization_blend_time_constant, at);
+  if (parallel && t.world->size() > 1)
+    mode.sum_over_ranks = [&t](std::span<double> sums) { t.world->all_reduce_sum(sums); };
+  t.network->set_mode(mode);
+}
+
+// The next phase of the epoch: each rank alone on all data up to the end of the warm start, then all together. Nothing
+// is left when the epoch is done, or `until` samples of it.
+std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* last) {
+  const std::int64_t from = t.warm_start.parallel_from(t.progress.epoch);
+  const bool parallel = t.progress.samples_in_epoch >= from;
+  if (last && (last->method == t.parallel.get() || !parallel)) return {};
+  if (parallel && from > 0) begin_parallel(t);
+  set_network_mode(t, parallel);
+  return Phase{parallel ? t.parallel.get() : t.alone.get(), plan_of(t, parallel, run.settings.minibatch), run.scalars,
+               parallel ? run.until : std::min(from, run.until)};
 }
 
 // Readers name each sample that they leave out because its data are damaged, on the rank that met it; this is the sum.
@@ -172,7 +192,7 @@ void warn_if_diverged(Training& t) {
 
 // The host's clock does not tell how long a GPU computes.
 void judge_exchange(Training& t, std::int64_t minibatch) {
-  const bool shared = t.strategy->shares_data(t.progress.epoch) && t.strategy->shares_from(t.progress.epoch) == 0;
+  const bool shared = t.warm_start.parallel_throughout(t.progress.epoch);
   if (t.exchange_judged || !shared || !is_host(t.network->parameters().weights.memory())) return;
   const std::string warning =
       slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch, t.report->minibatches()});
@@ -202,31 +222,43 @@ bool rate_is_too_small(Training& t, double rate) {
   return true;
 }
 
-// Returns false when the training ends before its last epoch.
-bool train_epoch(Training& t) {
-  const EpochSettings settings = settle_settings(t);
-  if (rate_is_too_small(t, settings.learning_rate)) return false;
-  const std::int64_t epoch = t.progress.epoch;
-  t.strategy->begin_epoch(epoch);
-  announce_epoch(t, settings);
-  begin_report(t, settings.minibatch, "");
-  const auto start = Clock::now();
-  StepScalarsOfEpoch scalars = scalars_of(t, settings);
-  scalars.bears_nan = bears_nan(t);
-  run_parts(t, scalars, settings.minibatch, std::numeric_limits<std::int64_t>::max());
+// The results of the epoch on validation data, if there are any, with the weights that are saved.
+std::vector<StepMetrics::Evaluation> validate_common_weights(Training& t, std::int64_t minibatch) {
+  const CommonWeights common(*t.parallel->method.weights);
+  share_statistics(t);
+  return t.cv_reader ? validate(t, minibatch) : std::vector<StepMetrics::Evaluation>();
+}
+
+// Nothing when the training ends before this epoch.
+std::optional<EpochRun> start_epoch(Training& t) {
+  EpochRun run;
+  run.settings = settle_settings(t);
+  if (rate_is_too_small(t, run.settings.learning_rate)) return {};
+  if (t.warm_start.parallel_throughout(t.progress.epoch)) begin_parallel(t);
+  announce_epoch(t, run.settings);
+  begin_report(t, run.settings.minibatch, "");
+  run.start = Clock::now();
+  run.scalars = scalars_of(t, run.settings);
+  run.scalars.bears_nan = bears_nan(t);
+  t.times = {};
+  return run;
+}
+
+void report_epoch(Training& t, const EpochRun& run) {
   count_left_out(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
-  t.report->end_epoch(t.progress.total_samples_seen, settings.learning_rate, seconds_since(start));
-  t.report->times(t.times, t.strategy->shares_from(epoch) < t.samples_per_epoch ? t.world->size() : 1);
+  t.report->end_epoch(t.progress.total_samples_seen, run.settings.learning_rate, seconds_since(run.start));
+  const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
+  t.report->times(t.times, together ? t.world->size() : 1);
   warn_if_diverged(t);
-  judge_exchange(t, settings.minibatch);
-  t.strategy->show_common_weights();
-  share_statistics(t);
-  std::vector<StepMetrics::Evaluation> validation;
-  if (t.cv_reader) validation = validate(t, settings.minibatch);
-  t.strategy->take_back_weights();
+  judge_exchange(t, run.settings.minibatch);
+}
 
-  const Verdict verdict = judge_epoch(t, control_criterion(t, validation), settings);
+// Returns false when the training ends before its last epoch.
+bool finish_epoch(Training& t, const EpochRun& run) {
+  report_epoch(t, run);
+  const auto validation = validate_common_weights(t, run.settings.minibatch);
+  const Verdict verdict = judge_epoch(t, control_criterion(t, validation), run.settings);
   if (verdict == Verdict::finished) {
     save_final_model(t);
     log::line("Finished training and saved final model");
@@ -236,32 +268,20 @@ bool train_epoch(Training& t) {
   t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
   t.progress.epoch_metrics = {};
   t.progress.dropped_samples = 0;
-  t.strategy->show_common_weights();
+  const CommonWeights common(*t.parallel->method.weights);
   checkpoint_at_epoch_end(t);
-  t.strategy->take_back_weights();
   return true;
 }
 
-}  // namespace
-
-StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* prefix, std::int64_t samples) {
-  t.strategy->begin_epoch(t.progress.epoch);
-  begin_report(t, settings.minibatch, prefix);
-  StepScalarsOfEpoch scalars = scalars_of(t, settings);
-  scalars.bears_nan = scalars.trial = true;
-  run_parts(t, scalars, settings.minibatch, samples + 1);
-  t.report->end_trial(settings.learning_rate, settings.minibatch);
-  return t.report->epoch_metrics();
-}
-
-void train(Training& t) {
+// Returns false when the run had been finished before.
+bool prepare(Training& t) {
   t.network->make_current();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
   const Start start = resume(t);
-  if (start == Start::finished) return;
-  if (t.strategy->shares_data(t.sgd.max_epochs - 1) && !t.sgd.parallel.distributed_reading_given)
+  if (start == Start::finished) return false;
+  if (t.warm_start.parallel_throughout(t.sgd.max_epochs - 1) && !t.sgd.parallel.distributed_reading_given)
     log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   announce_criteria(*t.network);
   announce_parameters(t);
@@ -271,11 +291,32 @@ void train(Training& t) {
     precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
                t.sgd.minibatch_size.at(0));
   if (start == Start::fresh) save_initial_model(t);
-  t.strategy->bind({[&t]() -> Optimizer& { return *t.optimizer; }, [&t] { return make_optimizer(t.sgd.optimizer); }});
-  t.strategy->start(t.network->parameters());
-  if (start == Start::resumed) restore_strategy(t);
+  start_method(t);
+  if (start == Start::resumed) restore_method(t);
   advise(t);
-  while (t.progress.epoch < t.sgd.max_epochs && train_epoch(t)) {
+  return true;
+}
+
+}  // namespace
+
+StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* prefix, std::int64_t samples) {
+  if (t.warm_start.parallel_throughout(t.progress.epoch)) begin_parallel(t);
+  begin_report(t, settings.minibatch, prefix);
+  EpochRun run{.settings = settings, .scalars = scalars_of(t, settings), .until = samples + 1};
+  run.scalars.bears_nan = run.scalars.trial = true;
+  t.times = {};
+  for (auto phase = next_phase(t, run, nullptr); phase; phase = next_phase(t, run, &*phase)) run_phase(t, *phase);
+  t.report->end_trial(settings.learning_rate, settings.minibatch);
+  return t.report->epoch_metrics();
+}
+
+void train(Training& t) {
+  if (!prepare(t)) return;
+  while (t.progress.epoch < t.sgd.max_epochs) {
+    const auto run = start_epoch(t);
+    if (!run) return;
+    for (auto phase = next_phase(t, *run, nullptr); phase; phase = next_phase(t, *run, &*phase)) run_phase(t, *phase);
+    if (!finish_epoch(t, *run)) return;
   }
 }
 

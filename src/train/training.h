@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "parallel/running_method.h"
+#include "parallel/warm_start.h"
 #include "train/adjust.h"
 #include "train/checkpoint.h"
 #include "train/constant_predictor.h"
@@ -17,8 +19,8 @@
 #include "tutti/communicator.h"
 #include "tutti/network.h"
 #include "tutti/optimizer.h"
+#include "tutti/parallel_method.h"
 #include "tutti/reader.h"
-#include "tutti/strategy.h"
 
 namespace tutti {
 
@@ -47,11 +49,13 @@ struct Training {
   SgdOptions sgd;
   std::unique_ptr<Network> network;
   std::unique_ptr<Optimizer> optimizer;
-  // Behind the strategy, so that they end first: a reader may be asking for units. cv_reader may be null.
-  std::unique_ptr<Strategy> strategy;  // outlives the readers, which may take units from it
-  std::unique_ptr<Reader> reader, cv_reader;
+  std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
+  // Before and after the warm start. They outlive the readers, which may take work units.
+  std::unique_ptr<RunningMethod> alone, parallel;
+  WarmStart warm_start;
+  std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   FaultHook fault_hook;
-  std::string strategy_name;  // residuals of one method must not be taken for another's
+  std::string method_name;  // residuals of one method must not be taken for another's
   std::unique_ptr<Report> report;
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was taken up
@@ -72,15 +76,22 @@ StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
 void train(Training&);
 
-// src/train/step_loop.cpp: one epoch, from progress.samples_in_epoch to its end.
 struct StepScalarsOfEpoch {
   double learning_rate = 0, momentum_per_sample = 0;
   bool update = true;      // false: rate too small to move anything (semantics 8.3)
   bool bears_nan = false;  // a criterion that is not a number does not end the run
   bool trial = false;      // nothing is saved
 };
-// Stops before its end when `until` samples of the epoch are done. Adds to Training::times.
-void run_epoch(Training&, const EpochPlan&, const StepScalarsOfEpoch&, std::int64_t until);
+
+// A part of an epoch under one method: from progress.samples_in_epoch to the end of the epoch, or to sample `until`.
+struct Phase {
+  RunningMethod* method = nullptr;
+  EpochPlan plan;
+  StepScalarsOfEpoch scalars;
+  std::int64_t until = 0;
+};
+// src/train/step_loop.cpp. Adds to Training::times.
+void run_phase(Training&, const Phase&);
 
 // src/train/evaluate.cpp: criterion and evaluations over all that `plan` covers, summed over the ranks.
 // Prints the interval lines of semantics 15.3 every `interval` minibatches when interval > 0.

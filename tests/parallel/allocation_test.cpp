@@ -28,7 +28,7 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace tutti {
 namespace {
 
-class Ignore : public ReducedGradientSink {
+class Ignore : public training::Sink {
  public:
   void on_reduced(std::size_t, std::int64_t) override {}
 };
@@ -50,7 +50,7 @@ class Contributions : public Ignore {
 void expect_no_allocation(Transport transport, int ranks, int bits, bool async, bool contributions = false) {
   run_ranks(ranks, [&](Communicator& comm) {
     ParallelTrainOptions o;
-    o.method = ParallelMethod::data_parallel;
+    o.method = MethodKind::data_parallel;
     o.distributed_reading_given = true;
     o.transport = transport;
     o.data_parallel.gradient_bits = bits;
@@ -63,20 +63,20 @@ void expect_no_allocation(Transport transport, int ranks, int bits, bool async, 
     p.sparse_rows.resize(5);
     p.sparse_rows[4].reserve(9000);
     int number = 0;
-    const auto strategy = make_strategy(o, comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    const auto player = training::play(o, comm);
+    player->start(p);
+    player->begin_epoch(0);
     Ignore ignore;
     Contributions contributing(p.size());
-    ReducedGradientSink& sink = contributions ? static_cast<ReducedGradientSink&>(contributing) : ignore;
+    training::Sink& sink = contributions ? static_cast<training::Sink&>(contributing) : ignore;
     StepMetrics metrics = training::metrics(comm.rank(), 0);
     const auto one_step = [&] {
-      strategy->begin_step(10, sink);
+      player->begin_step(10, sink);
       p.sparse_rows[4].clear();
       for (std::uint32_t line = 7u * static_cast<std::uint32_t>(++number % 3); line < 9000; line += 3)
         p.sparse_rows[4].push_back(line);
-      for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy->chunk_ready(i);
-      strategy->finish_gradients(metrics);
+      for (std::size_t i = 0; i < p.chunks.size(); ++i) player->chunk_ready(i);
+      player->finish_gradients(metrics);
     };
     for (int t = 0; t < 4; ++t) one_step();
     comm.barrier();
@@ -86,7 +86,7 @@ void expect_no_allocation(Transport transport, int ranks, int bits, bool async, 
     comm.barrier();
     EXPECT_EQ(allocations - before, 0) << ranks << " ranks, " << bits << " bits, async " << async;
     comm.barrier();
-    strategy->drain(sink);
+    player->drain(sink);
   });
 }
 
@@ -111,16 +111,16 @@ TEST(Allocation, AnExchangeOfWeightsAllocatesNothing) {
       Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}}, 150);
       BlockSettings settings;
       settings.name = "test";
-      BlockSteps strategy(settings, make_block_momentum_rule({0.5, 1, true}), comm);
-      strategy.start(p);
-      strategy.begin_epoch(0);
+      training::Player player(make_block_exchange(settings, make_block_momentum_rule({0.5, 1, true}), comm), comm);
+      player.start(p);
+      player.begin_epoch(0);
       Ignore sink;
       StepMetrics metrics = training::metrics(comm.rank(), 0);
       const auto one_step = [&] {
-        strategy.begin_step(10, sink);
-        for (std::size_t i = 0; i < p.chunks.size(); ++i) strategy.chunk_ready(i);
-        strategy.finish_gradients(metrics);
-        strategy.exchange_weights(10 * ranks);
+        player.begin_step(10, sink);
+        for (std::size_t i = 0; i < p.chunks.size(); ++i) player.chunk_ready(i);
+        player.finish_gradients(metrics);
+        player.exchange_weights(10 * ranks);
       };
       for (int t = 0; t < 3; ++t) one_step();
       comm.barrier();

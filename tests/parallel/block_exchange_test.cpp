@@ -26,7 +26,7 @@ constexpr std::int64_t kShare = 10;  // samples of a rank in a step, unless it h
 
 ParallelTrainOptions averaging(std::int64_t per_worker) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::model_averaging;
+  o.method = MethodKind::model_averaging;
   o.model_averaging = ModelAveragingOptions{};
   o.model_averaging->block.per_worker = per_worker;
   return o;
@@ -34,7 +34,7 @@ ParallelTrainOptions averaging(std::int64_t per_worker) {
 
 ParallelTrainOptions momentum(std::int64_t per_worker, double m, double rate, bool nesterov = false) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::block_momentum;
+  o.method = MethodKind::block_momentum;
   BlockMomentumOptions b;
   b.block.per_worker = per_worker;
   b.per_sync = m, b.learning_rate = rate, b.nesterov = nesterov;
@@ -49,7 +49,7 @@ ParallelTrainOptions outer(std::int64_t per_worker, OuterTerms terms) {
 }
 
 // Plain descent with the rank's own gradients.
-class Descent : public ReducedGradientSink {
+class Descent : public Sink {
  public:
   explicit Descent(Parameters& p) : p_(p) {}
   void on_reduced(std::size_t chunk, std::int64_t columns) override {
@@ -83,12 +83,12 @@ struct Course {
 
 std::vector<float> first_weights(const Parameters& p) { return gradient(p, 77, 0, true); }
 
-void one_step(const Course& run, Strategy& strategy, Parameters& p, Descent& sink, int rank, int t) {
+void one_step(const Course& run, Player& player, Parameters& p, Descent& sink, int rank, int t) {
   StepMetrics mine;
   mine.samples = run.share(rank);
   mine.criterion = t + 0.5, mine.criterion_count = static_cast<double>(mine.samples);
-  step(strategy, p, sink, gradient(p, rank, t, run.whole_numbers), mine, run.share(rank));
-  strategy.exchange_weights(run.all());
+  step(player, p, sink, gradient(p, rank, t, run.whole_numbers), mine, run.share(rank));
+  player.exchange_weights(run.all());
 }
 
 // Weights by rank after a run; `final` ones as shown at an epoch's end.
@@ -99,19 +99,19 @@ Weights train(const Course& run, const ParallelTrainOptions& o, bool shown = tru
     Parameters p = parameters_of(kShapes, run.columns_per_chunk);
     const auto start = first_weights(p);
     std::copy(start.begin(), start.end(), p.weights.data());
-    const auto strategy = make_strategy(o, comm);
-    strategy->start(p);
+    const auto player = play(o, comm);
+    player->start(p);
     Descent sink(p);
     for (int e = 0; e < run.epochs; ++e) {
-      strategy->begin_epoch(e);
-      for (int t = 0; t < run.steps; ++t) one_step(run, *strategy, p, sink, comm.rank(), e * run.steps + t);
-      strategy->drain(sink);
-      strategy->end_epoch(sink);
+      player->begin_epoch(e);
+      for (int t = 0; t < run.steps; ++t) one_step(run, *player, p, sink, comm.rank(), e * run.steps + t);
+      player->drain(sink);
+      player->end_epoch(sink);
     }
-    if (shown) strategy->show_common_weights();
+    if (shown) player->show_common_weights();
     p.weights.memory().synchronize();
     result[static_cast<std::size_t>(comm.rank())].assign(p.weights.data(), p.weights.data() + p.size());
-    if (shown) strategy->take_back_weights();
+    if (shown) player->take_back_weights();
   });
   return result;
 }
@@ -192,7 +192,7 @@ TEST(ModelAveraging, IsTheMeanBySamples) {
 TEST(ModelAveraging, WithoutItsBlockExchangesAfterEveryMinibatch) {
   const Course run{.ranks = 3};
   ParallelTrainOptions bare;
-  bare.method = ParallelMethod::model_averaging;
+  bare.method = MethodKind::model_averaging;
   EXPECT_EQ(train(run, bare), train(run, averaging(1)));
   EXPECT_NE(train(run, bare), train(run, averaging(20)));
 }
@@ -258,13 +258,13 @@ TEST(BlockMomentum, ResetsTheMomentumOfSgdOnDemand) {
       o.block_momentum->reset_sgd_momentum = reset;
       const Course run;
       Parameters p = parameters_of(kShapes);
-      const auto strategy = make_strategy(o, comm);
-      strategy->start(p);
-      strategy->begin_epoch(0);
+      const auto player = play(o, comm);
+      player->start(p);
+      player->begin_epoch(0);
       Descent sink(p);
-      for (int t = 0; t < 6; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
+      for (int t = 0; t < 6; ++t) one_step(run, *player, p, sink, comm.rank(), t);
       EXPECT_EQ(sink.resets, reset ? 3 : 0);
-      strategy->end_epoch(sink);
+      player->end_epoch(sink);
       EXPECT_EQ(sink.resets, reset ? 4 : 0);
     });
 }
@@ -311,7 +311,7 @@ TEST(OuterOptimizer, NesterovAndAdamFollowTheirFormulas) {
 
 ParallelTrainOptions elastic(double rate, std::int64_t period) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::easgd;
+  o.method = MethodKind::easgd;
   o.easgd.moving_rate = rate, o.easgd.period = period;
   return o;
 }
@@ -319,7 +319,7 @@ ParallelTrainOptions elastic(double rate, std::int64_t period) {
 ParallelTrainOptions asa(AsaOptions::What what, ExchangeBits::Kind bits = ExchangeBits::Kind::full,
                          AsaOptions::AllReduce all_reduce = AsaOptions::AllReduce::sharded) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::asa;
+  o.method = MethodKind::asa;
   o.asa.what = what, o.asa.bits.kind = bits, o.asa.all_reduce = all_reduce;
   return o;
 }
@@ -378,7 +378,7 @@ TEST(Asa, OfWeightsIsModelAveragingInEveryMinibatch) {
 // The descent with global gradients; N is that of all ranks.
 TEST(Asa, OfGradientsIsDataParallelSgd) {
   ParallelTrainOptions plain;
-  plain.method = ParallelMethod::data_parallel;
+  plain.method = MethodKind::data_parallel;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const Course run{.ranks = ranks, .columns_per_chunk = 3};
     const auto expected = train(run, plain);
@@ -409,15 +409,15 @@ TEST(ExchangeBits, NothingIsLost) {
         Parameters p = parameters_of(kShapes);
         const auto start = first_weights(p);
         std::copy(start.begin(), start.end(), p.weights.data());
-        const auto strategy = make_strategy(few, comm);
-        strategy->start(p);
-        strategy->begin_epoch(0);
+        const auto player = play(few, comm);
+        player->start(p);
+        player->begin_epoch(0);
         Descent sink(p);
-        for (int t = 0; t < run.steps; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
-        strategy->end_epoch(sink);
+        for (int t = 0; t < run.steps; ++t) one_step(run, *player, p, sink, comm.rank(), t);
+        player->end_epoch(sink);
         MemoryArchive archive;
-        strategy->show_common_weights();
-        strategy->archive(archive);
+        player->show_common_weights();
+        player->archive(archive);
         const std::lock_guard lock(mutex);
         for (std::size_t i = 0; i < p.size(); ++i)
           arrived[i] -=
@@ -459,31 +459,31 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
     o.block_momentum->bits.kind = ExchangeBits::Kind::one;
     const Course run{.ranks = 1};
     Parameters p = parameters_of(kShapes);
-    auto strategy = make_strategy(o, comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    auto player = play(o, comm);
+    player->start(p);
+    player->begin_epoch(0);
     Descent sink(p);
-    one_step(run, *strategy, p, sink, 0, 0);
+    one_step(run, *player, p, sink, 0, 0);
     const std::vector<float> own(p.weights.data(), p.weights.data() + p.size());
-    strategy->show_common_weights();
+    player->show_common_weights();
     const std::vector<float> model(p.weights.data(), p.weights.data() + p.size());
     MemoryArchive archive;
-    strategy->archive(archive);
+    player->archive(archive);
     auto& more = archive.floats["inherited/BlockMomentumSGD.residual"];
     more.assign(p.size(), 0);
     for (std::size_t i = 0; i < 33; ++i) more[i] = static_cast<float>(i);
     const std::vector<float> sums = archive.floats.at("owed/BlockMomentumSGD.residual");
     std::copy(model.begin(), model.end(), p.weights.data());
     archive.rewind_to_load();
-    strategy = make_strategy(o, comm);
-    strategy->start(p);
-    strategy->archive(archive);
+    player = play(o, comm);
+    player->start(p);
+    player->archive(archive);
     // An offer is half the way, so weights move twice as far.
     for (std::size_t i = 0; i < p.size(); ++i)
       EXPECT_EQ(p.weights.data()[i], own[i] - 2 * (i < 33 ? static_cast<float>(i) : 0.0f)) << i;
-    strategy->show_common_weights();
+    player->show_common_weights();
     MemoryArchive again;
-    strategy->archive(again);
+    player->archive(again);
     for (std::size_t i = 0; i < 33; ++i)
       EXPECT_EQ(again.floats.at("owed/BlockMomentumSGD.residual")[i], sums[i] + static_cast<float>(i));
   });
@@ -505,14 +505,14 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
         const Course run{.ranks = before};
         run_ranks(before, [&](Communicator& comm) {
           Parameters p = parameters_of(kShapes);
-          const auto strategy = make_strategy(few, comm);
-          strategy->start(p);
-          strategy->begin_epoch(0);
+          const auto player = play(few, comm);
+          player->start(p);
+          player->begin_epoch(0);
           Descent sink(p);
-          for (int t = 0; t < 3; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
-          strategy->end_epoch(sink);
-          strategy->show_common_weights();
-          strategy->archive(old[static_cast<std::size_t>(comm.rank())]);
+          for (int t = 0; t < 3; ++t) one_step(run, *player, p, sink, comm.rank(), t);
+          player->end_epoch(sink);
+          player->show_common_weights();
+          player->archive(old[static_cast<std::size_t>(comm.rank())]);
           if (comm.rank() == 0) model.assign(p.weights.data(), p.weights.data() + p.size());
         });
         std::vector<double> sums(model.size()), sums_after(model.size());
@@ -532,13 +532,13 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
           mine.rewind_to_load();
           Parameters p = parameters_of(kShapes);
           std::copy(model.begin(), model.end(), p.weights.data());
-          const auto strategy = make_strategy(few, comm);
-          strategy->start(p);
-          strategy->archive(mine);
+          const auto player = play(few, comm);
+          player->start(p);
+          player->archive(mine);
           MemoryArchive now;
           const std::vector<float> own(p.weights.data(), p.weights.data() + p.size());
-          strategy->show_common_weights();
-          strategy->archive(now);
+          player->show_common_weights();
+          player->archive(now);
           const std::vector<float>& r = now.floats.at("owed" + residual);
           for (std::size_t i = 0; i < model.size(); ++i)
             ASSERT_NEAR(model[i] - own[i], static_cast<float>(after) * r[i], 1e-4) << i;
@@ -638,7 +638,7 @@ TEST(Stream, MixingAllOfTheOwnWeightsLeavesThemAlone) {
   EXPECT_NE(own(streamed(averaging(20), {1, 1, 1.0})), own(streamed(averaging(20), {1, 1, 0.0})));
 }
 
-TEST(BlockSteps, NumbersDoNotDependOnTheTransport) {
+TEST(BlockExchange, NumbersDoNotDependOnTheTransport) {
   const auto by = [](ParallelTrainOptions o, Transport transport) {
     o.transport = transport;
     return o;
@@ -656,7 +656,7 @@ TEST(BlockSteps, NumbersDoNotDependOnTheTransport) {
     }
 }
 
-TEST(BlockSteps, NumbersDoNotDependOnChunks) {
+TEST(BlockExchange, NumbersDoNotDependOnChunks) {
   for (const auto& o : {averaging(20), momentum(20, 0.5, 1, true)}) {
     const auto whole = train({.ranks = 3}, o);
     for (const std::size_t columns : {1, 2, 3, 5})
@@ -665,23 +665,23 @@ TEST(BlockSteps, NumbersDoNotDependOnChunks) {
 }
 
 // Weights move where the last gradient was zero, and nothing is left in the gradients of the network.
-TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
+TEST(BlockExchange, SlicesWithSparseGradientsAreExchangedWhole) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of({{8, 40}});
     p.slices[0].sparse_gradient = true;
     p.sparse_rows.resize(1);
-    const auto strategy = make_strategy(averaging(1), comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    const auto player = play(averaging(1), comm);
+    player->start(p);
+    player->begin_epoch(0);
     Descent sink(p);
-    strategy->begin_step(10, sink);
+    player->begin_step(10, sink);
     p.sparse_rows[0] = {static_cast<std::uint32_t>(comm.rank())};
     for (std::size_t i = 0; i < 8; ++i) p.gradients.data()[8 * comm.rank() + i] = 8;
-    strategy->chunk_ready(0);
+    player->chunk_ready(0);
     StepMetrics mine;
     mine.samples = 10;
-    strategy->finish_gradients(mine);
-    strategy->exchange_weights(20);
+    player->finish_gradients(mine);
+    player->exchange_weights(20);
     for (std::size_t i = 0; i < p.size(); ++i) {
       EXPECT_EQ(p.weights.data()[i], i < 16 ? -0.5f : 0.0f) << i;
       EXPECT_EQ(p.gradients.data()[i] != 0, static_cast<int>(i / 8) == comm.rank()) << i;
@@ -690,36 +690,36 @@ TEST(BlockSteps, SlicesWithSparseGradientsAreExchangedWhole) {
 }
 
 // Within a block the metrics are the rank's own; the rest comes when the epoch ends, and comes once.
-TEST(BlockSteps, MetricsOfTheOthersComeAtTheEnd) {
+TEST(BlockExchange, MetricsOfTheOthersComeAtTheEnd) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters_of(kShapes);
-      const auto strategy = make_strategy(averaging(1000), comm);
-      strategy->start(p);
-      strategy->begin_epoch(0);
+      const auto player = play(averaging(1000), comm);
+      player->start(p);
+      player->begin_epoch(0);
       Descent sink(p);
       StepMetrics mine, expected;
       for (int t = 0; t < 3; ++t) {
         for (int r = 0; r < ranks; ++r) expected += metrics(r, t);
-        const StepMetrics seen = step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
+        const StepMetrics seen = step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
         EXPECT_EQ(seen.samples, metrics(comm.rank(), t).samples);
         mine += seen;
-        strategy->exchange_weights(10 * ranks);
+        player->exchange_weights(10 * ranks);
       }
-      strategy->drain(sink);
-      mine += strategy->metrics_of_others_and_reset();
+      player->drain(sink);
+      mine += player->metrics_of_others_and_reset();
       EXPECT_EQ(mine.samples, expected.samples);
       EXPECT_NEAR(mine.criterion, expected.criterion, 1e-12);
       EXPECT_EQ(mine.criterion_count, expected.criterion_count);
       ASSERT_EQ(mine.evaluations.size(), 2u);
       EXPECT_EQ(mine.evaluations[1].sum, expected.evaluations[1].sum);
-      EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
-      strategy->drain(sink);
-      EXPECT_EQ(strategy->metrics_of_others_and_reset().samples, 0);
+      EXPECT_EQ(player->metrics_of_others_and_reset().samples, 0);
+      player->drain(sink);
+      EXPECT_EQ(player->metrics_of_others_and_reset().samples, 0);
     });
 }
 
-// Save in the middle of a block, load into a new strategy, go on: the same as without a break. Saving changes nothing.
+// Save in the middle of a block, load into a new player, go on: the same as without a break. Saving changes nothing.
 void expect_exact_resume(const ParallelTrainOptions& o, int at) {
   const Course run{.ranks = 3, .epochs = 1, .steps = 8};
   run_ranks(run.ranks, [&](Communicator& comm) {
@@ -728,33 +728,33 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
       Parameters p = parameters_of(kShapes, 3);
       const auto start = first_weights(p);
       std::copy(start.begin(), start.end(), p.weights.data());
-      auto strategy = make_strategy(o, comm);
-      strategy->start(p);
-      strategy->begin_epoch(0);
+      auto player = play(o, comm);
+      player->start(p);
+      player->begin_epoch(0);
       Descent sink(p);
       for (int t = 0; t < run.steps; ++t) {
         if (t == at) {
           MemoryArchive rank_state, common;
-          strategy->drain(sink);
-          strategy->show_common_weights();
+          player->drain(sink);
+          player->show_common_weights();
           const std::vector<float> model(p.weights.data(), p.weights.data() + p.size());
-          strategy->archive_common(common);
-          strategy->archive(rank_state);
-          strategy->take_back_weights();
+          player->archive_common(common);
+          player->archive(rank_state);
+          player->take_back_weights();
           if (stop) {
             std::copy(model.begin(), model.end(), p.weights.data());
             rank_state.rewind_to_load(), common.rewind_to_load();
-            strategy = make_strategy(o, comm);
-            strategy->start(p);
-            strategy->archive_common(common);
-            strategy->archive(rank_state);
-            strategy->begin_epoch(0);
+            player = play(o, comm);
+            player->start(p);
+            player->archive_common(common);
+            player->archive(rank_state);
+            player->begin_epoch(0);
           }
         }
-        one_step(run, *strategy, p, sink, comm.rank(), t);
+        one_step(run, *player, p, sink, comm.rank(), t);
       }
-      strategy->drain(sink);
-      strategy->end_epoch(sink);
+      player->drain(sink);
+      player->end_epoch(sink);
       std::vector<float> weights(p.weights.data(), p.weights.data() + p.size());
       if (stop)
         EXPECT_EQ(weights, whole) << "rank " << comm.rank();
@@ -764,7 +764,7 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
   });
 }
 
-TEST(BlockSteps, ContinuesFromItsArchives) {
+TEST(BlockExchange, ContinuesFromItsArchives) {
   auto one_bit = momentum(20, 0.5, 1, true), elastic_bits = elastic(0.2, 3);
   one_bit.block_momentum->bits.kind = ExchangeBits::Kind::one;
   elastic_bits.easgd.bits.kind = ExchangeBits::Kind::four;
@@ -777,23 +777,23 @@ TEST(BlockSteps, ContinuesFromItsArchives) {
       expect_exact_resume(o, at);
 }
 
-TEST(BlockSteps, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {
+TEST(BlockExchange, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {
   run_ranks(2, [](Communicator& comm) {
     auto o = momentum(1000, 0, 0.5);
     o.start_epoch = 2;
     const Course run{.ranks = 1, .whole_numbers = true};
     Parameters p = parameters_of(kShapes);
-    const auto strategy = make_strategy(o, comm);
-    strategy->start(p);
+    const auto player = play(o, comm);
+    player->start(p);
     Descent sink(p);
     std::vector<float> reached;
     for (int epoch = 0; epoch < 2; ++epoch) {
-      strategy->begin_epoch(epoch);
-      EXPECT_EQ(strategy->shares_data(epoch), epoch == 1);
+      player->begin_epoch(epoch);
+      EXPECT_EQ(player->warm_start().parallel_throughout(epoch), epoch == 1);
       if (epoch == 1) reached.assign(p.weights.data(), p.weights.data() + p.size());
-      one_step(run, *strategy, p, sink, epoch == 0 ? 0 : comm.rank(), epoch);
-      strategy->drain(sink);
-      strategy->end_epoch(sink);
+      one_step(run, *player, p, sink, epoch == 0 ? 0 : comm.rank(), epoch);
+      player->drain(sink);
+      player->end_epoch(sink);
     }
     const auto a = gradient(p, 0, 1, true), b = gradient(p, 1, 1, true);
     for (std::size_t i = 0; i < p.size(); ++i)
@@ -802,59 +802,59 @@ TEST(BlockSteps, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {
 }
 
 // In the middle of an epoch.
-TEST(BlockSteps, AWarmStartCanBeginWithAnySample) {
+TEST(BlockExchange, AWarmStartCanBeginWithAnySample) {
   run_ranks(2, [](Communicator& comm) {
     auto o = averaging(1);
     o.start_epoch = 2, o.start_sample = 30;
-    const auto strategy = make_strategy(o, comm);
-    EXPECT_FALSE(strategy->shares_data(0));
-    EXPECT_FALSE(strategy->shares_data(1));
-    EXPECT_EQ(strategy->shares_from(1), 30);
-    EXPECT_TRUE(strategy->shares_data(2));
+    const auto player = play(o, comm);
+    EXPECT_FALSE(player->warm_start().parallel_throughout(0));
+    EXPECT_FALSE(player->warm_start().parallel_throughout(1));
+    EXPECT_EQ(player->warm_start().parallel_from(1), 30);
+    EXPECT_TRUE(player->warm_start().parallel_throughout(2));
     const Course run;
     Parameters p = parameters_of(kShapes);
-    strategy->start(p);
+    player->start(p);
     Descent sink(p);
     for (int epoch = 0; epoch < 2; ++epoch) {
-      strategy->begin_epoch(epoch);
-      for (int t = 0; t < 3; ++t) one_step(run, *strategy, p, sink, 0, t);
-      strategy->drain(sink);
-      strategy->end_epoch(sink);
+      player->begin_epoch(epoch);
+      for (int t = 0; t < 3; ++t) one_step(run, *player, p, sink, 0, t);
+      player->drain(sink);
+      player->end_epoch(sink);
     }
     const std::vector<float> alone(p.weights.data(), p.weights.data() + p.size());
-    strategy->begin_sharing(1);
-    one_step(run, *strategy, p, sink, comm.rank(), 9);
+    player->begin_parallel(1);
+    one_step(run, *player, p, sink, comm.rank(), 9);
     const auto a = gradient(p, 0, 9), b = gradient(p, 1, 9);
     for (std::size_t i = 0; i < p.size(); ++i)
       EXPECT_NEAR(p.weights.data()[i], alone[i] - 0.0625f * (a[i] + b[i]), 1e-5) << i;
   });
 }
 
-TEST(BlockSteps, AdviseAgainstTrainingsThatAreTooShort) {
+TEST(BlockExchange, AdviseAgainstTrainingsThatAreTooShort) {
   run_ranks(4, [](Communicator& comm) {
-    const auto strategy = make_strategy(momentum(1000, 0.75, 1), comm);
-    EXPECT_THAT(strategy->advice(15999), HasSubstr("blockSizePerWorker = 999 or less"));
-    EXPECT_THAT(strategy->advice(15999), HasSubstr("16000 samples in all"));
-    EXPECT_EQ(strategy->advice(16000), "");
-    EXPECT_EQ(make_strategy(averaging(1000), comm)->advice(10), "");
-    EXPECT_EQ(make_strategy(momentum(1000, 0, 1), comm)->advice(10), "");
+    const auto player = play(momentum(1000, 0.75, 1), comm);
+    EXPECT_THAT(player->method().advice(15999), HasSubstr("blockSizePerWorker = 999 or less"));
+    EXPECT_THAT(player->method().advice(15999), HasSubstr("16000 samples in all"));
+    EXPECT_EQ(player->method().advice(16000), "");
+    EXPECT_EQ(play(averaging(1000), comm)->method().advice(10), "");
+    EXPECT_EQ(play(momentum(1000, 0, 1), comm)->method().advice(10), "");
   });
 }
 
-TEST(BlockSteps, CountsTheBytesItSends) {
+TEST(BlockExchange, CountsTheBytesItSends) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of({{64, 6}});
-    const auto strategy = make_strategy(averaging(20), comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
-    strategy->exchange_stats_and_reset();
+    const auto player = play(averaging(20), comm);
+    player->start(p);
+    player->begin_epoch(0);
+    player->exchange_stats_and_reset();
     Descent sink(p);
     const Course run;
-    for (int t = 0; t < 4; ++t) one_step(run, *strategy, p, sink, comm.rank(), t);
-    const ExchangeStats stats = strategy->exchange_stats_and_reset();
+    for (int t = 0; t < 4; ++t) one_step(run, *player, p, sink, comm.rank(), t);
+    const ExchangeStats stats = player->exchange_stats_and_reset();
     EXPECT_EQ(stats.bytes_sent, 2 * (3 * 64 * 4 + 3 * 64 * 4));
     EXPECT_EQ(stats.exchanges, 2);
-    EXPECT_EQ(strategy->exchange_stats_and_reset().bytes_sent, 0);
+    EXPECT_EQ(player->exchange_stats_and_reset().bytes_sent, 0);
   });
 }
 

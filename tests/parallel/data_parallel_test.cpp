@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, DataParallel, testing::Values(Transport::me
 ParallelTrainOptions options(config::Schedule<std::int64_t> bits) {
   ParallelTrainOptions o;
   o.transport = transport;
-  o.method = ParallelMethod::data_parallel;
+  o.method = MethodKind::data_parallel;
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = std::move(bits);
   return o;
@@ -100,13 +100,13 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
   std::mutex mutex;
   run_ranks(run.ranks, [&](Communicator& comm) {
     Parameters p = parameters_of(run.shapes, run.columns_per_chunk);
-    const auto strategy = make_strategy(o, comm);
-    strategy->start(p);
+    const auto player = play(o, comm);
+    player->start(p);
     Collector sink(p);
     for (int t = 0; t < run.steps; ++t) {
-      if (t % run.steps_per_epoch == 0) strategy->begin_epoch(t / run.steps_per_epoch);
-      step(*strategy, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
-      if ((t + 1) % run.steps_per_epoch == 0 || t + 1 == run.steps) strategy->drain(sink);
+      if (t % run.steps_per_epoch == 0) player->begin_epoch(t / run.steps_per_epoch);
+      step(*player, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
+      if ((t + 1) % run.steps_per_epoch == 0 || t + 1 == run.steps) player->drain(sink);
     }
     const std::lock_guard lock(mutex);
     if (result.empty()) result = sink.sums;
@@ -191,31 +191,30 @@ TEST_P(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
     Parameters p = parameters_of(kOdd);
     auto o = options(1);
     o.data_parallel.buffered_async = true;
-    const auto strategy = make_strategy(o, comm);
-    strategy->start(p);
+    const auto player = play(o, comm);
+    player->start(p);
     for (int epoch = 0; epoch < 2; ++epoch) {
       Collector sink(p);
-      strategy->begin_epoch(epoch);
+      player->begin_epoch(epoch);
       for (int t = 0; t < 3; ++t) {
-        const StepMetrics seen =
-            step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
+        const StepMetrics seen = step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
         EXPECT_EQ(sink.sums.size(), static_cast<std::size_t>(t));
         EXPECT_EQ(seen.samples, t == 0 ? 0 : 21) << "the first minibatch of an epoch updates nothing";
         EXPECT_EQ(seen.columns, t == 0 ? 0 : 25 + 2 * (t - 1));
         EXPECT_EQ(seen.evaluations.size(), 2u);
       }
-      strategy->drain(sink);
-      const StepMetrics last = strategy->pending_metrics_and_reset();
+      player->drain(sink);
+      const StepMetrics last = player->pending_metrics_and_reset();
       EXPECT_EQ(last.samples, 21);
       EXPECT_EQ(last.columns, 29);
-      EXPECT_EQ(strategy->pending_metrics_and_reset().samples, 0);
+      EXPECT_EQ(player->pending_metrics_and_reset().samples, 0);
       EXPECT_EQ(sink.columns_of, (std::vector<std::int64_t>{100, 101, 102}));
     }
   });
 }
 
-StepMetrics late_sum(Strategy& strategy, StepMetrics metrics) {
-  strategy.finish_deferred(metrics);
+StepMetrics late_sum(Player& player, StepMetrics metrics) {
+  metrics = player.reduce_metrics(metrics);
   return metrics;
 }
 
@@ -223,16 +222,16 @@ TEST_P(DataParallel, MetricsAreSummedInRankOrder) {
   for (const int ranks : {1, 3})
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters_of(kOdd);
-      const auto strategy = make_strategy(options(1), comm);
-      strategy->start(p);
-      strategy->begin_epoch(0);
+      const auto player = play(options(1), comm);
+      player->start(p);
+      player->begin_epoch(0);
       Collector sink(p);
       for (int t = 0; t < 3; ++t) {
         StepMetrics mine = metrics(comm.rank(), t);
         if (comm.rank() == 0 && t > 0) mine.evaluations.clear();  // a rank without samples may know nothing of them
         const bool late = t == 2;                                 // behind the last step
         const StepMetrics all =
-            late ? late_sum(*strategy, mine) : step(*strategy, p, sink, gradient(p, comm.rank(), t), mine, 5);
+            late ? late_sum(*player, mine) : step(*player, p, sink, gradient(p, comm.rank(), t), mine, 5);
         StepMetrics expected;
         for (int r = 0; r < ranks; ++r) {
           StepMetrics one = metrics(r, t);
@@ -256,7 +255,7 @@ TEST_P(DataParallel, StartsFromTheWeightsOfRankZero) {
   run_ranks(3, [](Communicator& comm) {
     Parameters p = parameters_of(kOdd);
     for (float& w : p.weights.span()) w = static_cast<float>(comm.rank() + 1);
-    make_strategy(options(1), comm)->start(p);
+    play(options(1), comm)->start(p);
     for (const float w : p.weights.span()) EXPECT_EQ(w, 1.0f);
   });
 }
@@ -264,18 +263,18 @@ TEST_P(DataParallel, StartsFromTheWeightsOfRankZero) {
 TEST_P(DataParallel, CountsTheBytesItSends) {
   run_ranks(3, [](Communicator& comm) {
     Parameters p = parameters_of({{64, 6}, {64, 3}});
-    const auto strategy = make_strategy(options(1), comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    const auto player = play(options(1), comm);
+    player->start(p);
+    player->begin_epoch(0);
     Collector sink(p);
-    strategy->exchange_stats_and_reset();
-    for (int t = 0; t < 2; ++t) step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
-    const ExchangeStats stats = strategy->exchange_stats_and_reset();
+    player->exchange_stats_and_reset();
+    for (int t = 0; t < 2; ++t) step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 5);
+    const ExchangeStats stats = player->exchange_stats_and_reset();
     // Per step: 6 foreign columns of 16 bytes to their owners, 3 own columns to 2 ranks; the metrics, 9 words, to 2
     // ranks.
     EXPECT_EQ(stats.bytes_sent, 2 * (6 * 16 + 3 * 16 * 2 + 9 * 8 * 2));
     EXPECT_EQ(stats.values_sent, 2 * (6 * 64 + 3 * 64 * 2));
-    EXPECT_EQ(strategy->exchange_stats_and_reset().bytes_sent, 0);
+    EXPECT_EQ(player->exchange_stats_and_reset().bytes_sent, 0);
   });
 }
 
@@ -331,28 +330,28 @@ TEST_P(DataParallel, SumsAloneTellOfGradientsOfNoUse) {
                                      {behind, false}})
     run_ranks(2, [&, o = o, sums_only = sums_only](Communicator& comm) {
       Parameters p = parameters_of(kOdd);
-      const auto strategy = make_strategy(o, comm);
-      strategy->start(p);
-      strategy->begin_epoch(0);
-      EXPECT_EQ(strategy->sums_only(), sums_only) << strategy->describe();
+      const auto player = play(o, comm);
+      player->start(p);
+      player->begin_epoch(0);
+      EXPECT_EQ(player->method().traits.overflow == OverflowCheck::reduced, sums_only) << player->describe();
     });
   const auto expected = train({.ranks = 3, .steps = 2}, options(32));
   run_ranks(3, [&](Communicator& comm) {
     Parameters p = parameters_of(kOdd);
-    const auto strategy = make_strategy(options(32), comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    const auto player = play(options(32), comm);
+    player->start(p);
+    player->begin_epoch(0);
     Collector sink(p);
     auto bad = gradient(p, comm.rank(), 0);
     if (comm.rank() == 1) bad[3] = HUGE_VALF;
-    step(*strategy, p, sink, bad, metrics(comm.rank(), 0), 100);
-    step(*strategy, p, sink, gradient(p, comm.rank(), 1), metrics(comm.rank(), 1), 101);
+    step(*player, p, sink, bad, metrics(comm.rank(), 0), 100);
+    step(*player, p, sink, gradient(p, comm.rank(), 1), metrics(comm.rank(), 1), 101);
     EXPECT_FALSE(std::isfinite(sink.sums[0][3]));
     EXPECT_EQ(sink.sums[1], expected[1]);
   });
 }
 
-// Steps 0..2, save, load into a new strategy, steps 3..5: the same as six steps. Saving changes nothing.
+// Steps 0..2, save, load into a new player, steps 3..5: the same as six steps. Saving changes nothing.
 TEST_P(DataParallel, ContinuesFromItsArchive) {
   for (const bool async : {false, true})
     for (const int bits : {1, 4, 32}) {
@@ -365,26 +364,26 @@ TEST_P(DataParallel, ContinuesFromItsArchive) {
         const auto me = static_cast<std::size_t>(comm.rank());
         for (const bool stop : {false, true}) {
           Parameters p = parameters_of(kOdd, 3);
-          auto strategy = make_strategy(o, comm);
-          strategy->start(p);
-          strategy->begin_epoch(0);
+          auto player = play(o, comm);
+          player->start(p);
+          player->begin_epoch(0);
           Collector sink(p);
           for (int t = 0; t < 6; ++t) {
             if (t == 3) {
-              strategy->drain(sink);
+              player->drain(sink);
               MemoryArchive archive;
-              strategy->archive(archive);
+              player->archive(archive);
               if (stop) {
                 archive.rewind_to_load();
-                strategy = make_strategy(o, comm);
-                strategy->start(p);
-                strategy->archive(archive);
-                strategy->begin_epoch(0);
+                player = play(o, comm);
+                player->start(p);
+                player->archive(archive);
+                player->begin_epoch(0);
               }
             }
-            step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
+            step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
           }
-          strategy->drain(sink);
+          player->drain(sink);
           (stop ? parts : whole)[me] = sink.sums;
         }
       });
@@ -397,13 +396,13 @@ TEST_P(DataParallel, OwnerResidualsAreDisjoint) {
   std::vector<std::vector<float>> owner(3);
   run_ranks(3, [&](Communicator& comm) {
     Parameters p = parameters_of(kOdd, 4);
-    const auto strategy = make_strategy(options(1), comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    const auto player = play(options(1), comm);
+    player->start(p);
+    player->begin_epoch(0);
     Collector sink(p);
-    step(*strategy, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
+    step(*player, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
     MemoryArchive archive;
-    strategy->archive(archive);
+    player->archive(archive);
     owner[static_cast<std::size_t>(comm.rank())] = archive.floats.at("owned/dataParallelSGD.ownerResidual");
   });
   int everywhere = 0;
@@ -419,13 +418,13 @@ TEST_P(DataParallel, ARankThatThrowsEndsTheRun) {
   EXPECT_THROW(run_ranks(3,
                          [](Communicator& comm) {
                            Parameters p = parameters_of(kOdd);
-                           const auto strategy = make_strategy(options(1), comm);
-                           strategy->start(p);
-                           strategy->begin_epoch(0);
+                           const auto player = play(options(1), comm);
+                           player->start(p);
+                           player->begin_epoch(0);
                            Collector sink(p);
                            for (int t = 0; t < 5; ++t) {
                              if (comm.rank() == 1 && t == 2) throw std::runtime_error("criterion is not a number");
-                             step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
+                             step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
                            }
                          }),
                std::runtime_error);
@@ -439,17 +438,17 @@ TEST_P(DataParallel, ARankThatThrowsInTheMiddleOfAStepFreesTheOthers) {
     EXPECT_THROW(run_ranks(3,
                            [&](Communicator& comm) {
                              Parameters p = parameters_of(kOdd);
-                             const auto strategy = make_strategy(o, comm);
-                             strategy->start(p);
-                             strategy->begin_epoch(0);
+                             const auto player = play(o, comm);
+                             player->start(p);
+                             player->begin_epoch(0);
                              Collector sink(p);
-                             step(*strategy, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
+                             step(*player, p, sink, gradient(p, comm.rank(), 0), metrics(comm.rank(), 0), 1);
                              if (comm.rank() == 1) {
-                               strategy->begin_step(1, sink);
+                               player->begin_step(1, sink);
                                throw std::runtime_error("no more memory");
                              }
                              for (int t = 0; t < 3; ++t)
-                               step(*strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
+                               step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 1);
                              FAIL() << "nobody can pass";
                            }),
                  std::runtime_error);
@@ -458,26 +457,26 @@ TEST_P(DataParallel, ARankThatThrowsInTheMiddleOfAStepFreesTheOthers) {
 
 TEST_P(DataParallel, SaysByWhichTransport) {
   run_ranks(2, [](Communicator& comm) {
-    const bool shared = make_strategy(options(1), comm)->describe().find("through shared memory") != std::string::npos;
+    const bool shared = play(options(1), comm)->describe().find("through shared memory") != std::string::npos;
     EXPECT_EQ(shared, transport == Transport::shared_memory);
   });
   auto o = options(1);
   o.put_on_device();
   run_ranks(2, [&](Communicator& comm) {
     if (transport == Transport::shared_memory)
-      EXPECT_THROW(make_strategy(o, comm), ConfigError);
+      EXPECT_THROW(play(o, comm), ConfigError);
     else
-      EXPECT_NE(make_strategy(o, comm), nullptr);
+      EXPECT_NE(play(o, comm), nullptr);
   });
 }
 
 TEST(ParallelTrain, TakesSharedMemoryOfItselfWhereItCan) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::data_parallel;
+  o.method = MethodKind::data_parallel;
   const auto text = [&](int ranks) {
     std::string said;
     run_ranks(ranks, [&](Communicator& comm) {
-      const std::string text = make_strategy(o, comm)->describe();
+      const std::string text = play(o, comm)->describe();
       if (comm.rank() == 0) said = text;
     });
     return said;
@@ -492,15 +491,15 @@ TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
     auto o = options(32);
     o.start_epoch = 3;
     Parameters p = parameters_of(kOdd);
-    const auto strategy = make_strategy(o, comm);
-    strategy->start(p);
+    const auto player = play(o, comm);
+    player->start(p);
     for (int epoch = 0; epoch < 4; ++epoch) {
-      EXPECT_EQ(strategy->shares_data(epoch), epoch >= 2);
+      EXPECT_EQ(player->warm_start().parallel_throughout(epoch), epoch >= 2);
       EXPECT_EQ(o.parallel_at(epoch), epoch >= 2);
-      strategy->begin_epoch(epoch);
+      player->begin_epoch(epoch);
       Collector sink(p);
       const auto mine = gradient(p, comm.rank(), epoch, true), other = gradient(p, 1 - comm.rank(), epoch, true);
-      const StepMetrics seen = step(*strategy, p, sink, mine, metrics(comm.rank(), epoch), 7);
+      const StepMetrics seen = step(*player, p, sink, mine, metrics(comm.rank(), epoch), 7);
       EXPECT_EQ(seen.samples, epoch < 2 ? 10 + comm.rank() : 21);
       ASSERT_EQ(sink.sums.size(), 1u);
       for (std::size_t i = 0; i < mine.size(); ++i)
@@ -512,15 +511,15 @@ TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
 TEST(ParallelTrain, NoneExchangesNothing) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of(kOdd);
-    const auto strategy = make_strategy({}, comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    const auto player = play({}, comm);
+    player->start(p);
+    player->begin_epoch(0);
     Collector sink(p);
     const auto mine = gradient(p, comm.rank(), 0);
-    step(*strategy, p, sink, mine, metrics(comm.rank(), 0), 9);
+    step(*player, p, sink, mine, metrics(comm.rank(), 0), 9);
     EXPECT_EQ(sink.sums.at(0), mine);
     EXPECT_EQ(sink.columns_of.at(0), 9);
-    EXPECT_FALSE(strategy->shares_data(0));
+    EXPECT_FALSE(player->warm_start().parallel_throughout(0));
   });
 }
 

@@ -34,7 +34,7 @@ EasgdOptions asynchronous(double rate, std::int64_t period = 1, Bits bits = Bits
   return o;
 }
 
-class Descent : public ReducedGradientSink {
+class Descent : public Sink {
  public:
   Descent(Parameters& p, float rate) : p_(p), rate_(rate) {}
   void on_reduced(std::size_t chunk, std::int64_t) override {
@@ -63,28 +63,31 @@ void start_at(Parameters& p, int seed) {
 // One rank's part in a run. A rate of 0 leaves the weights to the exchange alone.
 struct Rank {
   Rank(const EasgdOptions& o, Communicator& comm, float rate = 0.125f)
-      : comm(comm), p(parameters_of(kShapes, 3)), strategy(make_easgd(o, 0, Transport::messages, comm)), sink(p, rate) {
+      : comm(comm),
+        p(parameters_of(kShapes, 3)),
+        player(std::make_unique<Player>(make_easgd(o, 0, Transport::messages, comm), comm)),
+        sink(p, rate) {
     start_at(p, 7);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    player->start(p);
+    player->begin_epoch(0);
   }
   void step(int number) {
-    training::step(*strategy, p, sink, gradient(p, comm.rank(), number), metrics(comm.rank(), number), 10);
-    strategy->exchange_weights(10);
+    training::step(*player, p, sink, gradient(p, comm.rank(), number), metrics(comm.rank(), number), 10);
+    player->exchange_weights(10);
   }
   void steps(int first, int end) {
     for (int s = first; s < end; ++s) step(s);
   }
   Weights centre() {
-    strategy->show_common_weights();
+    player->show_common_weights();
     const Weights shown = weights_of(p);
-    strategy->take_back_weights();
+    player->take_back_weights();
     return shown;
   }
 
   Communicator& comm;
   Parameters p;
-  std::unique_ptr<Strategy> strategy;
+  std::unique_ptr<Player> player;
   Descent sink;
 };
 
@@ -96,7 +99,7 @@ TEST(AsynchronousEasgd, OneWorkerIsTheSynchronousForm) {
       Rank a(together, comm), b(asynchronous(0.3, period), comm);
       for (Rank* r : {&a, &b}) {
         r->steps(0, 8);
-        r->strategy->drain(r->sink);
+        r->player->drain(r->sink);
       }
       EXPECT_EQ(weights_of(a.p), weights_of(b.p));
       EXPECT_EQ(a.centre(), b.centre());
@@ -116,14 +119,14 @@ TEST(AsynchronousEasgd, ExchangesAtTheEndOfAnEpoch) {
       for (Rank* r : {&a, &b})
         for (const int first : {0, 4}) {
           r->steps(first, first + 4);
-          r->strategy->drain(r->sink);
-          r->strategy->end_epoch(r->sink);
-          r->strategy->begin_epoch(1);
+          r->player->drain(r->sink);
+          r->player->end_epoch(r->sink);
+          r->player->begin_epoch(1);
         }
       EXPECT_EQ(weights_of(a.p), weights_of(b.p)) << period;
       EXPECT_EQ(a.centre(), b.centre()) << period;
       EXPECT_NE(b.centre(), start) << period;
-      EXPECT_EQ(b.strategy->weight_moves(), period == 1000 ? 2 : 4) << period;
+      EXPECT_EQ(b.player->exchange_stats_and_reset().exchanges, period == 1000 ? 2 : 4) << period;
     });
 }
 
@@ -155,7 +158,7 @@ TEST(AsynchronousEasgd, InTurnsIsItsFormula) {
             if (r == comm.rank()) rank.step(s);
             comm.barrier();
           }
-        rank.strategy->drain(rank.sink);
+        rank.player->drain(rank.sink);
         EXPECT_EQ(rank.centre(), centre);
         const bool works = comm.rank() < workers;
         EXPECT_EQ(weights_of(rank.p), works ? x[static_cast<std::size_t>(comm.rank())] : centre) << comm.rank();
@@ -174,7 +177,7 @@ TEST(AsynchronousEasgd, MovingRate0LeavesRanksAlone) {
         const auto g = gradient(rank.p, comm.rank(), s);
         for (std::size_t i = 0; i < alone.size(); ++i) alone[i] -= 0.125f * g[i];
       }
-      rank.strategy->drain(rank.sink);
+      rank.player->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), alone);
       EXPECT_EQ(rank.centre(), start);
     });
@@ -201,7 +204,7 @@ TEST(AsynchronousEasgd, PullsToOnePlaceInAnyOrderAndBits) {
         rank.step(s);
         comm.barrier();  // in any order, but nobody is done before others begin
       }
-      rank.strategy->drain(rank.sink);
+      rank.player->drain(rank.sink);
       const Weights centre = rank.centre(), mine = weights_of(rank.p);
       if (comm.rank() == 0) add(after, centre);
       add(after, mine);
@@ -222,9 +225,9 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
     run_ranks(1, [&](Communicator& comm) {
       Rank rank(asynchronous(0.3, period), comm);
       rank.steps(0, 5);
-      rank.strategy->drain(rank.sink);
+      rank.player->drain(rank.sink);
       rank.steps(5, 10);
-      rank.strategy->drain(rank.sink);
+      rank.player->drain(rank.sink);
       through = weights_of(rank.p), through_centre = rank.centre();
     });
     run_ranks(1, [&](Communicator& comm) {
@@ -233,22 +236,22 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
       {
         Rank rank(asynchronous(0.3, period), comm);
         rank.steps(0, 5);
-        rank.strategy->drain(rank.sink);
-        rank.strategy->show_common_weights();
+        rank.player->drain(rank.sink);
+        rank.player->show_common_weights();
         model = weights_of(rank.p);
-        rank.strategy->archive_common(file);
-        rank.strategy->archive(file);
-        rank.strategy->take_back_weights();
+        rank.player->archive_common(file);
+        rank.player->archive(file);
+        rank.player->take_back_weights();
       }
       file.rewind_to_load();
       Rank rank(asynchronous(0.3, period), comm);
       std::copy(model.begin(), model.end(), rank.p.weights.data());
-      rank.strategy->start(rank.p);
-      rank.strategy->archive_common(file);
-      rank.strategy->archive(file);
-      rank.strategy->begin_epoch(1);
+      rank.player->start(rank.p);
+      rank.player->archive_common(file);
+      rank.player->archive(file);
+      rank.player->begin_epoch(1);
       rank.steps(5, 10);
-      rank.strategy->drain(rank.sink);
+      rank.player->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), through);
       EXPECT_EQ(rank.centre(), through_centre);
     });
@@ -265,7 +268,7 @@ TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
   std::set<std::int64_t> numbers;
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(asynchronous(0.2), comm);
-    WorkQueue* queue = rank.strategy->work_queue();
+    WorkQueue* queue = rank.player->work_queue();
     ASSERT_NE(queue, nullptr);
     for (int range = 0; range < 2; ++range) {
       queue->start_range();
@@ -285,7 +288,7 @@ TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
         rank.step(step++);
       }
       if (range == 0 && comm.rank() > 0 && --left == 0) others_done.set_value();
-      rank.strategy->drain(rank.sink);
+      rank.player->drain(rank.sink);
     }
   });
   EXPECT_EQ(numbers.size(), 2U * units);
@@ -300,26 +303,27 @@ TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
       StepMetrics mine, all;
       for (int r = 0; r < ranks; ++r)
         for (int s = 0; r != 1 && s < 2 + r; ++s) (r == comm.rank() ? mine : all) += metrics(r, s);
-      rank.strategy->drain(rank.sink);
-      const StepMetrics others = rank.strategy->metrics_of_others_and_reset();
+      rank.player->drain(rank.sink);
+      const StepMetrics others = rank.player->metrics_of_others_and_reset();
       EXPECT_EQ(others.samples, all.samples);
       EXPECT_EQ(others.columns, all.columns);
       EXPECT_NEAR(others.criterion, all.criterion, 1e-12);
       ASSERT_EQ(others.evaluations.size() > 0, all.samples > 0);
       for (std::size_t i = 0; i < all.evaluations.size(); ++i)
         EXPECT_NEAR(others.evaluations[i].sum, all.evaluations[i].sum, 1e-12);
-      rank.strategy->drain(rank.sink);
-      EXPECT_EQ(rank.strategy->metrics_of_others_and_reset().samples, 0);
+      rank.player->drain(rank.sink);
+      EXPECT_EQ(rank.player->metrics_of_others_and_reset().samples, 0);
     });
 }
 
 TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {
   run_ranks(3, [&](Communicator& comm) {
-    const auto strategy = make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Transport::messages, comm);
-    const auto share = strategy->share(comm.rank(), comm.size());
+    const auto player =
+        std::make_unique<Player>(make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Transport::messages, comm), comm);
+    const auto share = player->method().data.share;
     EXPECT_EQ(share.ranks, 2);
     EXPECT_EQ(share.rank, comm.rank() < 2 ? comm.rank() : -1);
-    EXPECT_NE(strategy->describe().find("moving rate 0.45"), std::string::npos) << strategy->describe();
+    EXPECT_NE(player->describe().find("moving rate 0.45"), std::string::npos) << player->describe();
     EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), 0, Transport::messages, comm), ConfigError);
   });
 }

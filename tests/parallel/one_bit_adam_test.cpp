@@ -33,7 +33,7 @@ std::vector<float> gradient_at(const Parameters& p, int rank, int step, int warm
 }
 
 // As the step loop's: feeds an optimizer, updates nothing where the rate is 0.
-class Feed : public ReducedGradientSink {
+class Feed : public Sink {
  public:
   Feed(Optimizer& optimizer, double rate) : optimizer_(optimizer), rate_(rate) {}
   void on_reduced(std::size_t chunk, std::int64_t columns) override {
@@ -60,7 +60,7 @@ class Feed : public ReducedGradientSink {
 struct Course {
   int ranks = 3, bits = 1, warm_steps = 3, steps = 8;
   UpdateRule rule = UpdateRule::one_bit_adam;
-  ParallelMethod method = ParallelMethod::data_parallel;
+  MethodKind method = MethodKind::data_parallel;
   std::size_t columns_per_chunk = 3;
   double l2 = 0;
   int stop = -1;     // saved, and gone on with by new objects, before this step
@@ -88,8 +88,8 @@ struct Seen {
   std::vector<float> weights, momentum, local, owner;
 };
 
-struct Player {
-  Player(const Course& run, Communicator& comm, Parameters& p) {
+struct Rank {
+  Rank(const Course& run, Communicator& comm, Parameters& p) {
     OptimizerOptions o;
     o.rule = run.rule, o.l2 = run.l2, o.warmup_samples = run.warm_steps * kColumns;
     optimizer = make_optimizer(o);
@@ -99,20 +99,20 @@ struct Player {
     options.data_parallel.gradient_bits = run.bits;
     if (!run.groups.empty())
       options.groups = {GroupOptions::Kind::of_size, static_cast<std::int64_t>(run.groups[0].size())};
-    strategy = make_strategy(options, comm);
-    strategy->start(p);
+    player = play(options, comm);
+    player->start(p);
   }
   void archive(Archive& a) {
-    strategy->archive(a);
+    player->archive(a);
     optimizer->archive(a);
   }
   std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<Strategy> strategy;
+  std::unique_ptr<Player> player;
 };
 
-Seen look(Player& player, const Parameters& p) {
+Seen look(Rank& rank, const Parameters& p) {
   MemoryArchive archive;
-  player.archive(archive);
+  rank.archive(archive);
   Seen seen;
   seen.weights.assign(p.weights.data(), p.weights.data() + p.size());
   seen.momentum.resize(p.size());
@@ -135,20 +135,20 @@ std::vector<std::vector<Seen>> train(const Course& run) {
     Parameters p = parameters_of(kShapes, run.columns_per_chunk);
     const auto initial = gradient(p, 77, 0);
     std::copy(initial.begin(), initial.end(), p.weights.data());
-    auto player = std::make_unique<Player>(run, comm, p);
-    player->strategy->begin_epoch(0);
+    auto rank = std::make_unique<Rank>(run, comm, p);
+    rank->player->begin_epoch(0);
     for (int t = 0; t < run.steps; ++t) {
       if (t == run.stop) {
         MemoryArchive archive;
-        player->archive(archive);
+        rank->archive(archive);
         archive.rewind_to_load();
-        player = std::make_unique<Player>(run, comm, p);
-        player->archive(archive);
-        player->strategy->begin_epoch(0);
+        rank = std::make_unique<Rank>(run, comm, p);
+        rank->archive(archive);
+        rank->player->begin_epoch(0);
       }
-      Feed sink(*player->optimizer, t == run.resting ? 0 : kRate);
-      step(*player->strategy, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
-      all[static_cast<std::size_t>(t)][static_cast<std::size_t>(comm.rank())] = look(*player, p);
+      Feed sink(*rank->optimizer, t == run.resting ? 0 : kRate);
+      step(*rank->player, p, sink, gradient_of(run, p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
+      all[static_cast<std::size_t>(t)][static_cast<std::size_t>(comm.rank())] = look(*rank, p);
     }
   });
   for (const auto& ranks : all)
@@ -202,14 +202,14 @@ TEST(OneBitAdam, InThirtyTwoBitsIsTheFormula) {
   const Parameters p = parameters_of(kShapes);
   for (const int ranks : {1, 2, 3, 4})
     for (const double l2 : {0.0, 0.01})
-      for (const auto method : {ParallelMethod::data_parallel, ParallelMethod::asa}) {
+      for (const auto method : {MethodKind::data_parallel, MethodKind::asa}) {
         const Course run{.ranks = ranks, .bits = 32, .steps = 12, .method = method, .l2 = l2};
         const auto all = train(run);
         const auto expected = formula(run, p);
         for (std::size_t i = 0; i < p.size(); ++i)
           ASSERT_NEAR(last_weights(all)[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << i;
       }
-  const Course alone{.ranks = 1, .bits = 32, .steps = 12, .method = ParallelMethod::none};
+  const Course alone{.ranks = 1, .bits = 32, .steps = 12, .method = MethodKind::none};
   const auto all = train(alone);
   const auto expected = formula(alone, p);
   for (std::size_t i = 0; i < p.size(); ++i)
@@ -328,13 +328,13 @@ TEST(OneBitAdam, NumbersDoNotDependOnChunks) {
 TEST(OneBitAdam, SendsGradientsInFullAndMomentumInBits) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of({{256, 40}});
-    Player player({.ranks = 2, .warm_steps = 1}, comm, p);
-    player.strategy->begin_epoch(0);
+    Rank rank({.ranks = 2, .warm_steps = 1}, comm, p);
+    rank.player->begin_epoch(0);
     std::int64_t bytes[2];
     for (int t = 0; t < 2; ++t) {
-      Feed sink(*player.optimizer, kRate);
-      step(*player.strategy, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
-      bytes[t] = player.strategy->exchange_stats_and_reset().bytes_sent;
+      Feed sink(*rank.optimizer, kRate);
+      step(*rank.player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), kColumns);
+      bytes[t] = rank.player->exchange_stats_and_reset().bytes_sent;
     }
     EXPECT_GE(bytes[0], 256 * 40 * 4);
     EXPECT_LE(bytes[1], 256 * 40 / 8 + 40 * 8 + 200);

@@ -31,23 +31,23 @@ const Shapes kShapes{{33, 7}, {33, 1}, {1, 50}, {2, 3}, {257, 4}, {1, 1}};
 
 ParallelTrainOptions servers(Policy policy, Push push, std::int64_t period = 0) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::asgd;
+  o.method = MethodKind::asgd;
   o.servers.policy = policy, o.servers.push = push;
   o.servers.every_minibatch = period == 0 && push == Push::gradients;
   o.servers.sync_period = std::max<std::int64_t>(1, period);
   return o;
 }
 
-ParallelTrainOptions method(ParallelMethod m) {
+ParallelTrainOptions method(MethodKind m) {
   ParallelTrainOptions o;
   o.method = m;
   return o;
 }
 
 // Feeds the run's optimizer, as the step loop does.
-class Sink : public ReducedGradientSink {
+class OptimizerSink : public training::Sink {
  public:
-  explicit Sink(Optimizer& optimizer) : optimizer_(optimizer) {}
+  explicit OptimizerSink(Optimizer& optimizer) : optimizer_(optimizer) {}
   void next_step() { begun_ = false; }
   void on_reduced(std::size_t chunk, std::int64_t columns) override {
     if (columns == 0) return;
@@ -93,37 +93,37 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
     std::copy(start.begin(), start.end(), p.weights.data());
     const auto optimizer = make_optimizer(run.optimizer);
     optimizer->bind(p);
-    const auto strategy = make_strategy(o, comm);
-    strategy->bind({[&]() -> Optimizer& { return *optimizer; }, [&] { return make_optimizer(run.optimizer); }});
-    strategy->start(p);
-    Sink sink(*optimizer);
-    const Strategy::Share share = strategy->share(comm.rank(), comm.size());
+    const auto player = play(o, comm);
+    player->bind(*optimizer, [&] { return make_optimizer(run.optimizer); });
+    player->start(p);
+    OptimizerSink sink(*optimizer);
+    const DataDivision::Share share = player->method().data.share;
     std::int64_t used = 0, others = 0, dropped = 0;
     for (int e = 0; e < run.epochs; ++e) {
-      strategy->begin_epoch(e);
+      player->begin_epoch(e);
       for (int t = e * run.steps; t < (e + 1) * run.steps; ++t) {
         std::int64_t all = 0;
         for (int r = 0; r < share.ranks; ++r) all += run.share(r, t);
         const std::int64_t mine = share.rank >= 0 ? run.share(share.rank, t) : 0;
-        if (!strategy->joins_step(mine)) continue;
+        if (!player->joins_step(mine)) continue;
         if (run.slow_rank == comm.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
         sink.next_step();
         StepMetrics metrics;
         metrics.samples = mine;
         std::vector<float> g(p.size());
         if (mine > 0) g = gradient(p, share.rank, t, run.whole_numbers);
-        used += step(*strategy, p, sink, g, metrics, strategy->steps_alone() ? mine : all).samples;
-        strategy->exchange_weights(all);
+        const StepMetrics seen = step(*player, p, sink, g, metrics, player->method().traits.own_updates ? mine : all);
+        if (!player->exchange_weights(all)) used += seen.samples;
       }
       sink.next_step();
-      strategy->drain(sink);
-      others += strategy->metrics_of_others_and_reset().samples;
-      dropped += strategy->dropped_samples_and_reset();
-      strategy->end_epoch(sink);
+      player->drain(sink);
+      others += player->metrics_of_others_and_reset().samples;
+      dropped += player->dropped_samples_and_reset();
+      player->end_epoch(sink);
     }
-    strategy->show_common_weights();
+    player->show_common_weights();
     MemoryArchive state;
-    strategy->archive(state);
+    player->archive(state);
     const std::lock_guard lock(mutex);
     const auto at = static_cast<std::size_t>(comm.rank());
     p.weights.memory().synchronize();
@@ -146,7 +146,7 @@ std::vector<OptimizerOptions> optimizers() {
 TEST(ParameterServer, one_worker_trains_as_alone) {
   for (const OptimizerOptions& optimizer : optimizers()) {
     Course run{.ranks = 1, .optimizer = optimizer};
-    const auto alone = train(run, method(ParallelMethod::none)).weights;
+    const auto alone = train(run, method(MethodKind::none)).weights;
     std::vector<ParallelTrainOptions> all;
     for (const Policy policy : {Policy::async, Policy::sync, Policy::mixed}) {
       all.push_back(servers(policy, Push::deltas, 1));
@@ -166,7 +166,7 @@ TEST(ParameterServer, synchronous_gradients_are_data_parallel_sgd) {
     for (const int ranks : {1, 2, 3, 5}) {
       Course run{.ranks = ranks, .optimizer = optimizer};
       if (ranks > 2) run.empty_ranks = {1};
-      const auto expected = train(run, method(ParallelMethod::data_parallel)).weights;
+      const auto expected = train(run, method(MethodKind::data_parallel)).weights;
       const ParallelTrainOptions o = servers(Policy::sync, Push::gradients);
       EXPECT_EQ(train(run, o).weights, expected) << ranks;
       // Dedicated servers come in addition.
@@ -181,7 +181,7 @@ TEST(ParameterServer, averages_are_model_averaging) {
   for (const int ranks : {1, 2, 3})
     for (const std::int64_t period : {1, 25}) {
       const Course run{.ranks = ranks};
-      ParallelTrainOptions averaging = method(ParallelMethod::model_averaging);
+      ParallelTrainOptions averaging = method(MethodKind::model_averaging);
       averaging.model_averaging = ModelAveragingOptions{};
       averaging.model_averaging->block.per_worker = period;
       ParallelTrainOptions o = servers(Policy::sync, Push::deltas, period);
@@ -262,9 +262,9 @@ TEST(ParameterServer, ranks_that_do_not_suffice_are_refused) {
   run_ranks(2, [](Communicator& comm) {
     ParallelTrainOptions o = servers(Policy::sync, Push::gradients);
     o.servers.servers = 2;
-    EXPECT_THROW(make_strategy(o, comm), ConfigError);
+    EXPECT_THROW(play(o, comm), ConfigError);
     o.servers.servers = 0, o.servers.backup_workers = 2;
-    EXPECT_THROW(make_strategy(o, comm), ConfigError);
+    EXPECT_THROW(play(o, comm), ConfigError);
   });
 }
 
@@ -314,7 +314,7 @@ TEST(ParameterServer, large_weights_travel_in_many_shards) {
                    .whole_numbers = true,
                    .optimizer = plain,
                    .shapes = {{700, 900}, {1, 300}, {300, 1000}}};
-  const auto expected = train(run, method(ParallelMethod::data_parallel)).weights;
+  const auto expected = train(run, method(MethodKind::data_parallel)).weights;
   for (const Policy policy : {Policy::async, Policy::sync}) {
     EXPECT_EQ(train(run, servers(policy, Push::gradients)).weights, expected);
     EXPECT_EQ(train(run, servers(policy, Push::deltas, 1)).weights, expected);

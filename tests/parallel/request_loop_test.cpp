@@ -163,7 +163,7 @@ TEST(PendingPushes, leave_when_they_are_complete) {
     EXPECT_EQ(sums(), std::vector({std::int64_t{1}, std::int64_t{2}, std::int64_t{0}}));
     EXPECT_EQ(get(pending.wait(1)), 2) << "and does not wait for the others";
     codec.passed_up_to = 3;
-    pending.advance();
+    pending.poll();
     EXPECT_EQ(sums(), std::vector({std::int64_t{1}, std::int64_t{2}, std::int64_t{3}}));
     EXPECT_EQ(get(pending.wait(2)), 3);
   });

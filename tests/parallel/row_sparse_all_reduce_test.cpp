@@ -71,8 +71,8 @@ Local local(const Course& run, const Parameters& p, int rank, int step) {
 }
 
 // As the network does: wait for what still reads gradients, zero what is listed, list, compute, announce.
-void step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const Local& l, int t) {
-  strategy.begin_step(100 + t, sink);
+void step(Player& player, Parameters& p, Sink& sink, const Local& l, int t) {
+  player.begin_step(100 + t, sink);
   p.gradients.memory().synchronize();
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     if (!p.slices[s].sparse_gradient) continue;
@@ -84,10 +84,10 @@ void step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const Lo
   for (std::size_t i = 0; i < p.chunks.size(); ++i) {
     const std::size_t at = p.offset(p.chunks[i]), n = p.count(p.chunks[i]);
     std::copy_n(l.gradient.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);
-    strategy.chunk_ready(i);
+    player.chunk_ready(i);
   }
   StepMetrics metrics = training::metrics(0, t);
-  strategy.finish_gradients(metrics);
+  player.finish_gradients(metrics);
 }
 
 struct Result {
@@ -97,7 +97,7 @@ struct Result {
 };
 
 // Keeps lists, too.
-class ListCollector : public ReducedGradientSink {
+class ListCollector : public Sink {
  public:
   explicit ListCollector(Parameters& p) : parameters_(p), collector_(p) {}
   void on_reduced(std::size_t chunk, std::int64_t columns) override {
@@ -116,15 +116,15 @@ class ListCollector : public ReducedGradientSink {
 
 ParallelTrainOptions options(const Course& run) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::data_parallel;
+  o.method = MethodKind::data_parallel;
   o.distributed_reading_given = true;
   o.data_parallel.gradient_bits = run.bits;
   o.data_parallel.buffered_async = run.async;
-  if (run.library) o.method = ParallelMethod::asa, o.asa.all_reduce = AsaOptions::AllReduce::library;
+  if (run.library) o.method = MethodKind::asa, o.asa.all_reduce = AsaOptions::AllReduce::library;
   if (run.group_size == 0) return o;
   o.groups = {GroupOptions::Kind::of_size, run.group_size};
   ParallelTrainOptions inside;
-  inside.method = ParallelMethod::data_parallel;
+  inside.method = MethodKind::data_parallel;
   inside.data_parallel.buffered_async = run.async_inside;
   o.inside_groups.level = {inside};
   return o;
@@ -135,32 +135,32 @@ Result train(const Course& run, int break_at = -1) {
   std::mutex mutex;
   run_ranks(run.ranks, [&](Communicator& comm) {
     Parameters p = parameters(run);
-    auto strategy = make_strategy(options(run), comm);
-    strategy->start(p);
-    strategy->begin_epoch(0);
+    auto player = play(options(run), comm);
+    player->start(p);
+    player->begin_epoch(0);
     ListCollector sink(p);
     for (int t = 0; t < run.steps; ++t) {
       if (t == break_at) {  // a checkpoint, and everything anew from it
-        strategy->drain(sink);
+        player->drain(sink);
         MemoryArchive archive;
-        strategy->archive(archive);
+        player->archive(archive);
         archive.rewind_to_load();
         p = parameters(run);
-        strategy = make_strategy(options(run), comm);
-        strategy->start(p);
-        strategy->archive(archive);
-        strategy->begin_epoch(0);
+        player = play(options(run), comm);
+        player->start(p);
+        player->archive(archive);
+        player->begin_epoch(0);
       }
-      step(*strategy, p, sink, local(run, p, comm.rank(), t), t);
+      step(*player, p, sink, local(run, p, comm.rank(), t), t);
     }
-    strategy->drain(sink);
+    player->drain(sink);
     const std::lock_guard lock(mutex);
     if (result.sums.empty()) result.sums = sink.sums(), result.lists = sink.lists;
     EXPECT_EQ(result.lists, sink.lists) << "rank " << comm.rank();
     ASSERT_EQ(result.sums.size(), sink.sums().size());
     for (std::size_t i = 0; i < result.sums.size(); ++i)
       EXPECT_TRUE(reference::same(result.sums[i], sink.sums()[i])) << "rank " << comm.rank();
-    result.bytes += strategy->exchange_stats_and_reset().bytes_sent;
+    result.bytes += player->exchange_stats_and_reset().bytes_sent;
   });
   return result;
 }
@@ -315,12 +315,12 @@ TEST(RowSparseAllReduce, ChangingToThirtyTwoBitsDeliversTheResiduals) {
     o.data_parallel.gradient_bits.values = {1, 32};
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters(run);
-      const auto strategy = make_strategy(o, comm);
-      strategy->start(p);
+      const auto player = play(o, comm);
+      player->start(p);
       ListCollector sink(p);
       for (int t = 0; t < 5; ++t) {
-        if (t % 3 == 0) strategy->begin_epoch(t / 3);
-        step(*strategy, p, sink, local(run, p, comm.rank(), t), t);
+        if (t % 3 == 0) player->begin_epoch(t / 3);
+        step(*player, p, sink, local(run, p, comm.rank(), t), t);
       }
       std::vector<double> sent(p.size()), wanted(p.size());
       for (int t = 0; t < 4; ++t)
@@ -354,13 +354,13 @@ TEST(RowSparseAllReduce, WarmStartHandsOutLocalLists) {
   o.start_epoch = 2;
   run_ranks(2, [&](Communicator& comm) {
     Parameters p = parameters(run);
-    const auto strategy = make_strategy(o, comm);
-    strategy->start(p);
+    const auto player = play(o, comm);
+    player->start(p);
     for (int epoch = 0; epoch < 3; ++epoch) {
-      strategy->begin_epoch(epoch);
+      player->begin_epoch(epoch);
       ListCollector sink(p);
       const Local mine = local(run, p, comm.rank(), epoch);
-      step(*strategy, p, sink, mine, epoch);
+      step(*player, p, sink, mine, epoch);
       EXPECT_EQ(sink.lists[0], epoch == 0 ? mine.lists : united(run, p, epoch));
     }
   });

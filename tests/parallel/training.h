@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// training.h -- what the strategy tests share: parameters of odd shapes, gradients that depend on rank and step only,
+// training.h -- what the tests of methods share: parameters of odd shapes, gradients that depend on rank and step only,
 // and a step loop as the trainer's, with plain gradient descent in whole numbers of halves (so that it is exact).
 #pragma once
 
@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "../support/reference_quantizer.h"
-#include "tutti/strategy.h"
+#include "parallel/local_gradients.h"
+#include "parallel/method_table.h"
+#include "parallel/running_method.h"
+#include "parallel/warm_start.h"
 
 namespace tutti::training {
 
@@ -57,8 +60,131 @@ inline StepMetrics metrics(int rank, int step) {
   return t;
 }
 
+// What a test feeds: reduced gradients, and what a weight exchange asks of the optimizer.
+class Sink : public ReducedGradientSink {
+ public:
+  virtual void reset_momentum() {}
+  virtual StepRates rates() const { return {}; }
+};
+
+// Plays the step loop's part, a call at a time.
+class Player final : public GradientSink {
+ public:
+  Player(const ParallelTrainOptions& o, Communicator& comm)
+      : comm_(comm), parallel_(make_method(o, {comm, optimizer_}), comm.size()), alone_(make_local(comm), comm.size()) {
+    if (o.method != MethodKind::none) warm_start_ = {o.start_epoch - 1, o.start_sample};
+  }
+  Player(ParallelMethod m, Communicator& comm)
+      : comm_(comm), parallel_(std::move(m), comm.size()), alone_(make_local(comm), comm.size()), warm_start_{0} {}
+
+  void bind(Optimizer& of_run, std::function<std::unique_ptr<Optimizer>()> make) {
+    optimizer_->now = &of_run, optimizer_->make = std::move(make);
+  }
+  void start(Parameters& p) {
+    broadcast_weights(comm_, p);
+    p_ = &p;
+    tutti::start(method(), p);
+  }
+  void begin_epoch(std::int64_t epoch) {
+    now_ = &alone_;
+    if (warm_start_.parallel_throughout(epoch)) begin_parallel(epoch);
+  }
+  void begin_parallel(std::int64_t epoch) {
+    if (!std::exchange(warm_start_.over, true)) broadcast_weights(comm_, *p_);
+    now_ = &parallel_;
+    tutti::begin_epoch(method(), epoch);
+  }
+  const WarmStart& warm_start() const { return warm_start_; }
+  // Of a share whose size finish_gradients() tells.
+  void begin_step(std::int64_t columns, Sink& sink) {
+    begin_step({.columns = columns}, sink);
+    size_known_ = false;
+  }
+  void begin_step(const StepInfo& info, Sink& sink) {
+    size_known_ = true;
+    info_ = info, info_.rates = sink.rates();
+    into_ = &sink;
+    held_.clear();
+    now_->method.gradients->begin_step(
+        info_, method().traits.updates_elsewhere ? static_cast<ReducedGradientSink&>(hold_) : sink);
+    now_->method.weights->poll();
+  }
+  bool follows_device() const override { return now_->method.gradients->follows_device(); }
+  void chunk_ready(std::size_t chunk) override { now_->method.gradients->chunk_ready(chunk); }
+  void chunks_ready(std::span<const std::size_t> chunks) override { now_->method.gradients->chunks_ready(chunks); }
+  void finish_gradients(StepMetrics& metrics) {
+    if (!size_known_) info_.own_samples = info_.samples = metrics.samples;
+    now_->metrics.begin(metrics);
+    now_->method.gradients->finish_step();
+    metrics = now_->metrics.finish();
+  }
+  // Returns whether the step was dropped.
+  bool exchange_weights(std::int64_t global_samples) {
+    info_.global_samples = global_samples;
+    const WeightChange change = now_->exchange_weights(info_);
+    if (change.apply_gradients)
+      for (const std::size_t chunk : held_) into_->on_reduced(chunk, info_.columns);
+    apply(change, *into_);
+    return change.dropped;
+  }
+  void drain(Sink& sink) {
+    into_ = &sink;
+    apply(now_->drain(sink), sink);
+    drained_ = now_->metrics.drain();
+  }
+  StepMetrics pending_metrics_and_reset() { return std::exchange(drained_.pending, {}); }
+  StepMetrics metrics_of_others_and_reset() { return std::exchange(drained_.of_others, {}); }
+  void end_epoch(Sink& sink) { apply(now_->method.weights->end_epoch(), sink); }
+  void show_common_weights() { method().weights->show_common_weights(); }
+  void take_back_weights(std::span<const float> changed_from = {}) {
+    method().weights->take_back_weights(changed_from);
+  }
+  void archive(Archive& a) { tutti::archive(method(), a, WeightExchange::Section::per_rank); }
+  void archive_common(Archive& a) {
+    if (a.has("ranks share the data")) a("ranks share the data", warm_start_.over);
+    tutti::archive(method(), a, WeightExchange::Section::common);
+  }
+  ExchangeStats exchange_stats_and_reset() { return parallel_.exchange_stats_and_reset(); }
+  std::string describe() const { return parallel_.method.traits.text; }
+  WorkQueue* work_queue() { return method().data.work_queue(); }
+  bool joins_step(std::int64_t samples) { return !method().data.skipper || method().data.skipper->joins_step(samples); }
+  std::int64_t dropped_samples_and_reset() {
+    return method().data.skipper ? method().data.skipper->dropped_samples_and_reset() : 0;
+  }
+  StepMetrics reduce_metrics(const StepMetrics& mine) { return now_->metrics.reduce(mine); }
+  ParallelMethod& method() { return parallel_.method; }
+  StepInfo step_info(const StepSize& size) { return now_->step_info(size, {}); }
+
+ private:
+  struct Hold final : ReducedGradientSink {
+    explicit Hold(Player& p) : player(p) {}
+    void on_reduced(std::size_t chunk, std::int64_t) override { player.held_.push_back(chunk); }
+    Player& player;
+  };
+  static void apply(const WeightChange& change, Sink& sink) {
+    if (change.reset_momentum) sink.reset_momentum();
+  }
+
+  Communicator& comm_;
+  const std::shared_ptr<RunOptimizer> optimizer_ = std::make_shared<RunOptimizer>();
+  RunningMethod parallel_, alone_;
+  RunningMethod* now_ = &parallel_;
+  WarmStart warm_start_;
+  Parameters* p_ = nullptr;
+  StepInfo info_;
+  bool size_known_ = false;
+  Sink* into_ = nullptr;
+  Hold hold_{*this};
+  std::vector<std::size_t> held_;
+  MetricsReducer::Drained drained_;
+};
+
+inline std::unique_ptr<Player> play(const ParallelTrainOptions& o, Communicator& comm) {
+  return std::make_unique<Player>(o, comm);
+}
+
 // Receives global gradients: checks the order, keeps them, counts chunks.
-class Collector : public ReducedGradientSink {
+class Collector : public Sink {
  public:
   explicit Collector(Parameters& p) : parameters_(p) {}
   void on_reduced(std::size_t chunk, std::int64_t columns) override {
@@ -81,16 +207,17 @@ class Collector : public ReducedGradientSink {
 
 // One step: the local gradient is produced chunk by chunk, as the network does. On a device the network's writing would
 // queue up behind what still reads the gradients; the host's has to wait for it.
-inline StepMetrics step(Strategy& strategy, Parameters& p, ReducedGradientSink& sink, const std::vector<float>& local,
-                        StepMetrics mine, std::int64_t columns) {
-  strategy.begin_step(columns, sink);
+template <class Size>  // of the step: its columns, or all of StepInfo
+StepMetrics step(Player& player, Parameters& p, Sink& sink, const std::vector<float>& local, StepMetrics mine,
+                 const Size& size) {
+  player.begin_step(size, sink);
   p.gradients.memory().synchronize();
   for (std::size_t i = 0; i < p.chunks.size(); ++i) {
     const std::size_t at = p.offset(p.chunks[i]), n = p.count(p.chunks[i]);
     std::copy_n(local.begin() + static_cast<std::ptrdiff_t>(at), n, p.gradients.data() + at);
-    strategy.chunk_ready(i);
+    player.chunk_ready(i);
   }
-  strategy.finish_gradients(mine);
+  player.finish_gradients(mine);
   return mine;
 }
 

@@ -98,8 +98,9 @@ TEST(GradScaler, IsPutBackBehindATrial) {
     t.network = std::make_unique<Network>(model.graph, NetworkOptions());
     t.optimizer = make_optimizer(OptimizerOptions());
     t.optimizer->bind(t.network->parameters());
-    t.strategy = make_local_strategy(world);
-    t.strategy->start(t.network->parameters());
+    t.alone = std::make_unique<RunningMethod>(make_local(world), 1);
+    t.parallel = std::make_unique<RunningMethod>(make_local(world), 1);
+    start(t.parallel->method, t.network->parameters());
     t.grad_scaler = *GradScaler::parse("auto");
     StateCopy before = copy_state(t);
     EXPECT_TRUE(t.grad_scaler.skips_step(false));

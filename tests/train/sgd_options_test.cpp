@@ -173,7 +173,7 @@ TEST(SgdOptions, TheParallelBlockIsReadInPlace) {
                         "ParallelTrain=[ parallelizationMethod=DataParallelSGD; parallelizationStartEpoch=2\n"
                         "DataParallelSGD=[ gradientBits=32:1 ] ]");
   EXPECT_EQ(r.problems, "");
-  EXPECT_EQ(r.options.parallel.method, ParallelMethod::data_parallel);
+  EXPECT_EQ(r.options.parallel.method, MethodKind::data_parallel);
   EXPECT_EQ(r.options.parallel.start_epoch, 2);
   EXPECT_EQ(r.options.parallel.data_parallel.gradient_bits.at(5), 1);
   const std::string wide = "ParallelTrain=[ DataParallelSGD=[ gradientBits=64 ] ]\n";

@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 
-#include "parallel/groups/grouped_gradients.h"
-#include "parallel/groups/grouped_weights.h"
+#include "parallel/groups/chained_gradients.h"
+#include "parallel/groups/group_weights.h"
+#include "parallel/groups/hierarchical_gradients.h"
+#include "parallel/local_gradients.h"
 #include "parallel/method_table.h"
 #include "tutti/error.h"
 
@@ -21,10 +25,11 @@ ParallelTrainOptions without_groups(ParallelTrainOptions o) {
   return o;
 }
 
-std::string describe(const GroupLayout& layout, const Strategy* between, const Strategy* inside) {
-  return fmt::format("{}: between them {}; within them {}", layout.text(),
-                     between ? between->describe() : "exchanged by other ranks",
-                     inside ? inside->describe() : "exchanged by other ranks");
+// Null: other ranks take part in that exchange.
+std::string describe(const GroupLayout& layout, const ParallelMethod* between, const ParallelMethod* inside) {
+  constexpr const char* others = "exchanged by other ranks";
+  return fmt::format("{}: between them {}; within them {}", layout.text(), between ? between->traits.text : others,
+                     inside ? inside->traits.text : others);
 }
 
 struct Groups {
@@ -54,8 +59,8 @@ Groups groups_of(const ParallelTrainOptions& o, Communicator& comm) {
 
 // Two levels of sums by the library of the GPUs would begin in an order that differs from rank to rank: each could wait
 // for the other for ever.
-void leave_devices_to(const Strategy& inside, ParallelTrainOptions& between, Communicator& comm) {
-  std::int64_t groups = inside.sums_on_devices();
+void leave_devices_to(const ParallelMethod& inside, ParallelTrainOptions& between, Communicator& comm) {
+  std::int64_t groups = inside.traits.sums_on_devices;
   comm.all_reduce_sum(std::span(&groups, 1));
   if (groups == 0) return;
   if (between.transport == Transport::nccl)
@@ -64,65 +69,143 @@ void leave_devices_to(const Strategy& inside, ParallelTrainOptions& between, Com
   between.transport = Transport::messages;
 }
 
+// The texts of two methods; on some ranks one of them takes no part.
+void combine_texts(ParallelMethod& m, const ParallelMethod& first, const ParallelMethod* second,
+                   const std::string& link = {}) {
+  m.loop_text = [a = first.loop_text, b = second ? second->loop_text : nullptr, link](std::int64_t epoch) {
+    return a(epoch) + (b ? link + b(epoch) : "");
+  };
+  m.advice = [a = first.advice, b = second ? second->advice : nullptr](std::int64_t samples) {
+    const std::string text = b ? b(samples) : "";
+    return text.empty() ? a(samples) : text;
+  };
+}
+
+// Parts that outlive the method's own, and belong to it from now on.
+void keep(ParallelMethod& m, std::vector<std::unique_ptr<Communicator>> more) {
+  std::ranges::move(more, std::back_inserter(m.communicators));
+}
+
 // The first ranks of every group, as many as the smallest has, divide the columns among themselves.
-std::unique_ptr<Strategy> gradients_between_gradients(const ParallelTrainOptions& o, GroupLayout layout,
-                                                      Communicator& comm) {
-  GroupParts parts;
+ParallelMethod gradients_between_gradients(const ParallelTrainOptions& o, const GroupLayout& layout,
+                                           const MethodContext& context) {
+  Communicator& comm = context.comm;
   const int inter_group_ranks = layout.smallest();
-  parts.group = comm.split(layout.group);
-  parts.peers = comm.split(std::min(layout.local, inter_group_ranks));
-  parts.tells = parts.group->split(0);
-  parts.inside = make_method(o.inside(), *parts.group);
-  ParallelTrainOptions between = without_groups(o);
-  leave_devices_to(*parts.inside, between, comm);
-  if (layout.local < inter_group_ranks) parts.between = make_method(between, *parts.peers);
-  std::int64_t contributes = parts.between && parts.between->sums_contributions() && parts.inside->sums_contributions();
-  parts.group->broadcast(0, std::as_writable_bytes(std::span(&contributes, 1)));
-  parts.contributes = contributes != 0;
-  parts.layout = std::move(layout);
-  return std::make_unique<GroupedGradients>(std::move(parts), inter_group_ranks);
+  std::vector<std::unique_ptr<Communicator>> owned;
+  const auto own = [&](std::unique_ptr<Communicator> c) -> Communicator& { return *owned.emplace_back(std::move(c)); };
+  Communicator& group = own(comm.split(layout.group));
+  Communicator& peers = own(comm.split(std::min(layout.local, inter_group_ranks)));
+  HierarchicalGradients::Levels levels;
+  levels.group = &own(group.split(0));
+  ParallelMethod inside = make_method(o.inside(), {group, context.optimizer});
+  ParallelTrainOptions options_between = without_groups(o);
+  leave_devices_to(inside, options_between, comm);
+  std::optional<ParallelMethod> between;
+  if (layout.local < inter_group_ranks) between = make_method(options_between, {peers, context.optimizer});
+  std::int64_t contributes = between && between->traits.sums_contributions && inside.traits.sums_contributions;
+  group.broadcast(0, std::as_writable_bytes(std::span(&contributes, 1)));
+
+  levels.groups = layout.groups(), levels.inter_group_ranks = inter_group_ranks;
+  levels.between_delayed = runs_behind(without_groups(o));
+  levels.contributes = contributes != 0;
+  ParallelMethod m;
+  m.traits.text = describe(layout, between ? &*between : nullptr, &inside);
+  m.traits.delayed = inside.traits.delayed || levels.between_delayed;
+  m.traits.sums_contributions = levels.contributes;
+  m.traits.sums_on_devices = inside.traits.sums_on_devices || (between && between->traits.sums_on_devices);
+  m.traits.overflow = OverflowCheck::zero_local;
+  m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
+  m.metrics.per_step = m.update_ranks = &comm;
+  m.metrics.other_groups = comm.size() - layout.size();
+  combine_texts(m, inside, between ? &*between : nullptr, " between groups");
+  keep(m, std::move(owned));
+  keep(m, std::move(inside.communicators));
+  if (between) keep(m, std::move(between->communicators)), levels.between = std::move(between->gradients);
+  levels.inside = std::move(inside.gradients);
+  m.gradients = std::make_unique<HierarchicalGradients>(std::move(levels));
+  return m;
 }
 
 // The first rank of a group exchanges weights for all of it. Ranks that serve stand alone, behind all groups.
-std::unique_ptr<Strategy> weights_between(const ParallelTrainOptions& o, const Groups& groups, Communicator& comm) {
+ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& groups, const MethodContext& context) {
+  Communicator& comm = context.comm;
   const GroupLayout& layout = groups.layout;
+  std::vector<std::unique_ptr<Communicator>> owned;
+  owned.push_back(comm.split(layout.group));
+  owned.push_back(comm.split(layout.local == 0 ? 0 : 1));
+  Communicator &group = *owned[0], &leaders = *owned[1];
+  ParallelMethod m = groups.works ? make_method(o.inside(), {group, context.optimizer}) : make_local(group);
+  std::optional<ParallelMethod> outer;
+  if (layout.local == 0) outer = make_method(without_groups(o), {leaders, context.optimizer});
+
+  m.traits.text = describe(layout, outer ? &*outer : nullptr, &m);
+  combine_texts(m, m, outer ? &*outer : nullptr);
   WeightLevels levels;
-  levels.lower_ranks = comm.split(layout.group);
-  levels.upper_ranks = comm.split(layout.local == 0 ? 0 : 1);
-  levels.lower = groups.works ? make_method(o.inside(), *levels.lower_ranks) : make_local_strategy(*levels.lower_ranks);
-  if (layout.local == 0) levels.upper = make_method(without_groups(o), *levels.upper_ranks);
-  levels.counts = levels.lower->steps_alone() ? levels.lower->counts_once() : layout.local == 0;
-  levels.text = describe(layout, levels.upper.get(), levels.lower.get());
-  if (meets_at_servers(o)) {
-    levels.free = true;
-    levels.workers = layout.groups(), levels.servers = ranks_that_serve(o);
-    levels.tells = levels.lower_ranks->split(0);
-    levels.runs_behind = runs_behind(o.inside());
-    levels.updates_above = o.method == ParallelMethod::asgd && o.servers.push == ServerOptions::Push::gradients;
-    levels.state = "servers: " + o.name();
-    levels.text += uses_work_queue(o) ? "; a group takes the next work unit when it is free"
-                                      : "; every rank has its share of each minibatch";
+  levels.group = &group;
+  levels.servers = meets_at_servers(o);
+  if (m.traits.own_updates) levels.inner = std::move(m.weights);
+  if (levels.servers) {
+    m.traits.state_name = "servers: " + o.name();
+    m.traits.text += uses_work_queue(o) ? "; a group takes the next work unit when it is free"
+                                        : "; every rank has its share of each minibatch";
+    if (o.method == MethodKind::asgd && o.servers.push == ServerOptions::Push::gradients)
+      m.traits.updates_elsewhere = true, m.traits.overflow = OverflowCheck::zero_local;
   }
-  return std::make_unique<GroupedWeights>(std::move(levels), comm);
+  m.traits.own_updates = true;
+  m.traits.sums_contributions = false;
+  m.traits.gradients_archived_as = "inside/" + m.traits.gradients_archived_as;
+  const int workers = comm.size() - ranks_that_serve(o);
+  m.data = {};
+  m.data.share = {comm.rank() < workers ? comm.rank() : -1, workers};
+  m.data.unit_share = {0, layout.groups(), group.rank(), group.size()};
+  m.metrics.at_drain = &comm;
+  keep(m, std::move(owned));
+  if (outer) {
+    m.data.skipper = outer->data.skipper;
+    levels.work_queue = outer->data.work_queue;
+    levels.outer = std::move(outer->weights);
+    keep(m, std::move(outer->communicators));
+  }
+  auto weights = std::make_unique<GroupWeights>(std::move(levels));
+  m.data.work_queue = [w = weights.get()] { return w->work_queue(); };
+  m.weights = std::move(weights);
+  return m;
 }
 
 // Peers with the same place in their groups train as one; within a group weights meet. Groups do all the same then.
-std::unique_ptr<Strategy> gradients_between_weights(const ParallelTrainOptions& o, const GroupLayout& layout,
-                                                    Communicator& comm) {
+ParallelMethod gradients_between_weights(const ParallelTrainOptions& o, const GroupLayout& layout,
+                                         const MethodContext& context) {
   if (!layout.even())
     throw ConfigError({},
                       fmt::format("{} between groups that exchange weights needs groups of one size, and there are {}",
                                   method_entry(o.method).name, layout.text()),
                       "start as many ranks on every node, or exchange gradients in insideGroups");
+  Communicator& comm = context.comm;
+  std::vector<std::unique_ptr<Communicator>> owned;
+  owned.push_back(comm.split(layout.local));
+  owned.push_back(comm.split(layout.group));
+  owned.push_back(comm.split(comm.rank()));  // every rank acts for itself
+  ParallelMethod m = make_method(without_groups(o), {*owned[0], context.optimizer});
+  ParallelMethod inside = make_method(o.inside(), {*owned[1], context.optimizer});
+
+  m.traits.text = describe(layout, &m, &inside);
+  combine_texts(m, m, &inside);
+  m.traits.own_updates = m.traits.gradients_between_groups = true;
+  m.traits.sums_contributions = false;
+  m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
+  m.metrics.at_drain = &comm;
+  m.metrics.other_groups = owned[0]->size() - 1;
+  if (inside.update_ranks)
+    m.gradients = std::make_unique<ChainedGradients>(std::move(m.gradients), std::move(inside.gradients));
+  else
+    m.traits.gradients_archived_as = "inside/";
   WeightLevels levels;
-  levels.lower_ranks = comm.split(layout.local);
-  levels.upper_ranks = comm.split(layout.group);
-  levels.lower = make_method(without_groups(o), *levels.lower_ranks);
-  levels.upper = make_method(o.inside(), *levels.upper_ranks);
-  levels.leaders_act = false;
-  levels.counts = layout.group == 0;
-  levels.text = describe(layout, levels.lower.get(), levels.upper.get());
-  return std::make_unique<GroupedWeights>(std::move(levels), comm);
+  levels.group = owned[2].get();
+  levels.outer = std::move(inside.weights);
+  m.weights = std::make_unique<GroupWeights>(std::move(levels));
+  keep(m, std::move(owned));
+  keep(m, std::move(inside.communicators));
+  return m;
 }
 
 }  // namespace
@@ -143,16 +226,16 @@ std::string single_group_warning(const ParallelTrainOptions& o, Communicator& co
                          : "groups = n:2 for two groups");
 }
 
-std::unique_ptr<Strategy> make_grouped(const ParallelTrainOptions& o, Communicator& comm) {
-  const Groups groups = groups_of(o, comm);
+ParallelMethod make_grouped(const ParallelTrainOptions& o, const MethodContext& context) {
+  const Groups groups = groups_of(o, context.comm);
   const GroupLayout& layout = groups.layout;
-  const int workers = comm.size() - ranks_that_serve(o);
-  if (layout.groups() == workers) return make_method(without_groups(o), comm);
+  const int workers = context.comm.size() - ranks_that_serve(o);
+  if (layout.groups() == workers) return make_method(without_groups(o), context);
   // One group is one worker of a method that exchanges weights, and its rules (block momentum, a center) still hold.
-  if (!sums_gradients(without_groups(o))) return weights_between(o, groups, comm);
-  if (layout.groups() == 1) return make_method(o.inside(), comm);  // the sum over one group is the sum
-  return sums_gradients(o.inside()) ? gradients_between_gradients(o, layout, comm)
-                                    : gradients_between_weights(o, layout, comm);
+  if (!sums_gradients(without_groups(o))) return weights_between(o, groups, context);
+  if (layout.groups() == 1) return make_method(o.inside(), context);  // the sum over one group is the sum
+  return sums_gradients(o.inside()) ? gradients_between_gradients(o, layout, context)
+                                    : gradients_between_weights(o, layout, context);
 }
 
 }  // namespace tutti

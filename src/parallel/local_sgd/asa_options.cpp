@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "parallel/data_parallel.h"
-#include "parallel/library_all_reduce.h"
+#include "parallel/all_reduce_gradients.h"
+#include "parallel/library_gradients.h"
 #include "parallel/local_sgd/block_exchange.h"
 #include "parallel/parameter_server/elastic_client.h"
 
@@ -29,8 +29,7 @@ void EasgdOptions::describe(config::Fields& f) {
   f("period", period, "minibatches between two exchanges");
   f.choice<Policy>("policy", policy, {{"sync", Policy::sync}, {"async", Policy::async}},
                    "sync: all ranks exchange together; async: each exchanges with the center after its own steps");
-  f("servers", servers,
-    "async: ranks that hold the center and do nothing else; 0 = it lies beside the workers");
+  f("servers", servers, "async: ranks that hold the center and do nothing else; 0 = it lies beside the workers");
   f.choice<Division>("division", division, {{"dynamic", Division::work_queue}, {"static", Division::shares}},
                      "async: dynamic = a rank takes the next part of the data when it is free; static = equal parts");
   f.alias("dealing", "division");
@@ -45,8 +44,8 @@ void EasgdOptions::describe(config::Fields& f) {
   if (period < 1) f.problem("period", "period must be at least 1 minibatch");
 }
 
-std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every, ResolvedTransport transport,
-                                   Communicator& comm) {
+ParallelMethod make_asa(const AsaOptions& o, std::int64_t print_every, ResolvedTransport transport,
+                        Communicator& comm) {
   const bool library = o.all_reduce == AsaOptions::AllReduce::library;
   if (o.what == AsaOptions::What::weights) {
     BlockSettings s;
@@ -55,21 +54,20 @@ std::unique_ptr<Strategy> make_asa(const AsaOptions& o, std::int64_t print_every
     s.codec = o.bits.codec();
     s.transport = std::move(transport);
     s.library_sums = library && s.transport.kind != Transport::nccl;
-    return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
+    return make_block_exchange(std::move(s), make_averaging_rule(comm.size()), comm);
   }
-  if (library && transport.kind != Transport::nccl)
-    return std::make_unique<LibrarySums>(comm, std::move(transport.text));
+  if (library && transport.kind != Transport::nccl) return make_library_sums(comm, transport.text);
   DataParallelOptions gradients;
   gradients.method = "ASA";
   gradients.announces = false;
   gradients.gradient_bits = o.bits.codec().bits;
   gradients.sixteen_bits = o.bits.codec().format;
   gradients.quantizer = o.bits.quantizer;
-  return std::make_unique<DataParallel>(gradients, print_every, std::move(transport), comm);
+  return make_data_parallel(gradients, print_every, std::move(transport), comm);
 }
 
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, std::int64_t print_every, ResolvedTransport transport,
-                                     Communicator& comm) {
+ParallelMethod make_easgd(const EasgdOptions& o, std::int64_t print_every, ResolvedTransport transport,
+                          Communicator& comm) {
   const int ranks = comm.size();
   if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, print_every, comm);
   BlockSettings s;
@@ -86,7 +84,7 @@ std::unique_ptr<Strategy> make_easgd(const EasgdOptions& o, std::int64_t print_e
         "or "
         "less",
         pull, 1.0 / ranks);
-  return std::make_unique<BlockSteps>(std::move(s), make_elastic_rule(o.rate(ranks)), comm);
+  return make_block_exchange(std::move(s), make_elastic_rule(o.rate(ranks)), comm);
 }
 
 }  // namespace tutti

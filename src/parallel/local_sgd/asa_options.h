@@ -7,7 +7,7 @@
 #include "collective/transport.h"
 #include "parallel/exchange_bits.h"
 #include "tutti/communicator.h"
-#include "tutti/strategy.h"
+#include "tutti/parallel_method.h"
 
 namespace tutti {
 
@@ -34,7 +34,7 @@ struct EasgdOptions {
   double rate(int ranks) const { return moving_rate >= 0 ? moving_rate : 0.9 / ranks; }
 };
 
-std::unique_ptr<Strategy> make_asa(const AsaOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
-std::unique_ptr<Strategy> make_easgd(const EasgdOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
+ParallelMethod make_asa(const AsaOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
+ParallelMethod make_easgd(const EasgdOptions&, std::int64_t print_every, ResolvedTransport, Communicator&);
 
 }  // namespace tutti

@@ -13,18 +13,19 @@
 #include "tutti/log.h"
 
 namespace tutti {
-BlockSteps::BlockSteps(BlockSettings settings, std::unique_ptr<BlockRule> rule, Communicator& comm)
+
+BlockExchange::BlockExchange(BlockSettings settings, std::unique_ptr<BlockRule> rule, Communicator& comm)
     : settings_(std::move(settings)),
       rule_(std::move(rule)),
       comm_(comm),
-      metrics_(comm),
       counts_(static_cast<std::size_t>(comm.size())),
       lines_(settings_.logs_exchanges, settings_.print_every),
-      transport_(std::move(settings_.transport)) {}
+      transport_(std::move(settings_.transport)) {
+  pollable_ = this;
+}
 
-void BlockSteps::start(Parameters& parameters) {
+void BlockExchange::start(Parameters& parameters) {
   live_ = &parameters;
-  broadcast_weights(comm_, parameters);
   all_reduce_.reset();
   // Dense, whatever the gradients are: weights move in places that the last minibatch did not touch.
   block_.slices = parameters.slices;
@@ -64,22 +65,12 @@ void BlockSteps::start(Parameters& parameters) {
   apart_ = shown_ = false;
 }
 
-void BlockSteps::begin_step(std::int64_t columns, ReducedGradientSink& global) {
-  columns_ = columns, global_ = &global;
+// Streaming fragments travel while the network computes.
+void BlockExchange::poll() {
   if (stream_) stream_->advance();
 }
 
-void BlockSteps::chunk_ready(std::size_t chunk) {
-  global_->on_reduced(chunk, columns_);
-  if (stream_) stream_->advance();
-}
-
-void BlockSteps::chunks_ready(std::span<const std::size_t> chunks) {
-  global_->on_reduced(chunks, columns_);
-  if (stream_) stream_->advance();
-}
-
-void BlockSteps::begin_epoch(std::int64_t) {
+void BlockExchange::begin_epoch(std::int64_t) {
   // Ranks that have done nothing of their own yet agree with what stands there now, whoever put it there.
   if (!apart_) keep_common();
   if (!std::exchange(announced_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
@@ -87,32 +78,24 @@ void BlockSteps::begin_epoch(std::int64_t) {
   lines_.begin_epoch();
 }
 
-void BlockSteps::finish_gradients(StepMetrics& metrics) {
-  mine_ += metrics;
-  since_.mine += metrics.samples;
-  minibatch_samples_ = metrics.samples;
-}
-
-void BlockSteps::exchange_weights(std::int64_t global_samples) {
+WeightChange BlockExchange::after_update(const StepInfo& step) {
   apart_ = true;
-  since_.all += global_samples;
-  lines_.add(minibatch_samples_, global_samples);
+  since_.mine += step.samples;
+  since_.all += step.global_samples;
+  lines_.add(step.samples, step.global_samples);
   ++minibatches_;
-  tallied_ = false;
-  if (stream_)
-    stream_step({minibatch_samples_, global_samples});
-  else if (due(0, 0))
-    exchange(*global_);
+  if (stream_) return {.weights_changed = stream_step({step.samples, step.global_samples})};
+  return due(0, 0) ? exchange() : WeightChange{};
 }
 
-void BlockSteps::stream_step(const BlockSamples& n) {
-  if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy()) return;
-  if (!stream_->step(n)) return;
-  ++moves_;
+bool BlockExchange::stream_step(const BlockSamples& n) {
+  if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy()) return false;
+  if (!stream_->step(n)) return false;
   stream_exchanged(stream_->take_seconds());
+  return true;
 }
 
-void BlockSteps::stream_exchanged(double seconds) {
+void BlockExchange::stream_exchanged(double seconds) {
   ExchangeStats spent = all_reduce_->exchange_stats_and_reset();
   // Sums made between the steps of training are not in the seconds; the passes over the weights are.
   spent.decode = std::max(spent.decode, seconds - spent.encode - spent.wait);
@@ -120,17 +103,21 @@ void BlockSteps::stream_exchanged(double seconds) {
   lines_.exchanged(seconds, comm_.size());
 }
 
-bool BlockSteps::due(std::int64_t more_minibatches, std::int64_t more_samples) const {
+bool BlockExchange::is_due(const StepInfo& step) const {
+  return stream_ ? stream_->acts_after(step.global_samples) : due(1, step.global_samples);
+}
+
+bool BlockExchange::due(std::int64_t more_minibatches, std::int64_t more_samples) const {
   return settings_.every > 0 ? minibatches_ + more_minibatches >= settings_.every
                              : since_.all + more_samples >= settings_.block_size;
 }
 
-void BlockSteps::end_epoch(ReducedGradientSink& global) {
+WeightChange BlockExchange::end_epoch() {
   const bool exchanged_by_now = settings_.every > 0 && minibatches_ == 0;  // and would pull a second time
-  if (settings_.at_epoch_end && !exchanged_by_now) exchange(global);
+  return settings_.at_epoch_end && !exchanged_by_now ? exchange() : WeightChange{};
 }
 
-BlockSamples BlockSteps::count_samples() {
+BlockSamples BlockExchange::count_samples() {
   BlockSamples n{since_.mine, 0};
   if (comm_.size() == 1) return {since_.mine, since_.mine};
   comm_.all_gather(std::as_bytes(std::span(&n.mine, 1)), std::as_writable_bytes(std::span(counts_)));
@@ -138,7 +125,7 @@ BlockSamples BlockSteps::count_samples() {
   return n;
 }
 
-void BlockSteps::exchange(ReducedGradientSink& global) {
+WeightChange BlockExchange::exchange() {
   assert(!shown_);
   const auto start = Clock::now();
   const BlockSamples n = stream_ ? since_ : count_samples();
@@ -159,12 +146,11 @@ void BlockSteps::exchange(ReducedGradientSink& global) {
   since_ = {};
   minibatches_ = 0;
   apart_ = rule_->keeps_apart();
-  ++moves_;
-  if (settings_.reset_momentum) global.reset_momentum();
   lines_.exchanged(seconds, comm_.size());
+  return {.weights_changed = true, .reset_momentum = settings_.reset_momentum};
 }
 
-void BlockSteps::exchange_chunks() {
+void BlockExchange::exchange_chunks() {
   for (std::size_t g = 0; g < all_reduce_->buckets(); ++g) {
     all_reduce_->arm(g);
     for (std::size_t i = all_reduce_->first_chunk(g); i < all_reduce_->end_chunk(g); ++i) {
@@ -186,7 +172,7 @@ void BlockSteps::exchange_chunks() {
   all_reduce_->flush();
 }
 
-void BlockSteps::exchange_by_library() {
+void BlockExchange::exchange_by_library() {
   rule_->offer(0, block_.size());
   synchronize();
   comm_.all_reduce_sum(block_.gradients.span());
@@ -195,40 +181,34 @@ void BlockSteps::exchange_by_library() {
   count_library_sum(stats_, block_.size(), comm_.size());
 }
 
-void BlockSteps::drain(ReducedGradientSink&) {
+void BlockExchange::drain() {
   if (stream_) stream_->drain();
-  if (std::exchange(tallied_, true)) return;
-  metrics_.begin(mine_);
-  others_ += without(metrics_.finish(), mine_);
-  clear(mine_);
 }
 
-StepMetrics BlockSteps::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
-
-void BlockSteps::show_common_weights() {
+void BlockExchange::show_common_weights() {
   assert(!shown_);
   shown_ = true;
   change_places();
 }
 
-void BlockSteps::take_back_weights() {
+void BlockExchange::take_back_weights(std::span<const float> changed_from) {
   assert(shown_);
+  if (!changed_from.empty()) adopt(changed_from);
   change_places();
   shown_ = false;
 }
 
-void BlockSteps::keep_common() {
+void BlockExchange::keep_common() {
   kernels_->run(weights::Copy{live_->weights.data(), block_.weights.data()}, live_->size());
 }
 
 // Whoever lets weights be shown is on the host and will look at them.
-void BlockSteps::change_places() {
+void BlockExchange::change_places() {
   if (apart_) kernels_->run(weights::Swap{live_->weights.data(), block_.weights.data()}, live_->size());
   synchronize();
 }
 
-void BlockSteps::adopt_common_weights(std::span<const float> before) {
-  assert(shown_);
+void BlockExchange::adopt(std::span<const float> before) {
   synchronize();
   const float* common = live_->weights.data();
   float* own = block_.weights.data();
@@ -236,8 +216,12 @@ void BlockSteps::adopt_common_weights(std::span<const float> before) {
   for (std::size_t i = 0; i < before.size() && apart_; ++i) own[i] += common[i] - before[i];
 }
 
+void BlockExchange::archive(Archive& a, Section section) {
+  section == Section::common ? archive_common(a) : archive_rank(a);
+}
+
 // Saved while the common weights are shown, so that the model is theirs; this rank's own then stand in block_.
-void BlockSteps::archive(Archive& a) {
+void BlockExchange::archive_rank(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
   synchronize();
   const auto key = [&](const char* what) { return fmt::format("{}.{}", settings_.name, what); };
@@ -262,7 +246,7 @@ void BlockSteps::archive(Archive& a) {
 }
 
 // A run may go on in other numbers of bits; then what an earlier one owes is of no use.
-void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, const std::string& owner_name) {
+void BlockExchange::archive_residuals(Archive& a, const std::string& rank_name, const std::string& owner_name) {
   bool carries = rule_->carries(), lossy = codec_->lossy();
   double carry = rule_->carry();
   a(rank_name + ".quantised", lossy);
@@ -283,7 +267,7 @@ void BlockSteps::archive_residuals(Archive& a, const std::string& rank_name, con
 
 // Weights that were kept from the common ones by so many units of the residual are kept from them by the rule's own
 // units now, which depend on the number of ranks; what a rank inherits is in its residual from now on.
-void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> residual) {
+void BlockExchange::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> residual) {
   const bool inherits = a.has(inherited_name(rank_name));
   const float carry = rule_->carry();
   if (!inherits && (carried == 0 || carried == carry)) return;
@@ -298,7 +282,7 @@ void BlockSteps::take_over(Archive& a, const std::string& rank_name, float carri
   if (stream_) stream_->moved(before.data());
 }
 
-void BlockSteps::archive_common(Archive& a) {
+void BlockExchange::archive_common(Archive& a) {
   synchronize();
   a("samples since exchange", since_.all);
   a("minibatches since exchange", minibatches_);
@@ -311,13 +295,7 @@ void BlockSteps::archive_common(Archive& a) {
   if (streams) stream_->archive_common(a);
 }
 
-ExchangeStats BlockSteps::exchange_stats_and_reset() {
-  ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += metrics_.bytes_and_reset();
-  return stats;
-}
-
-std::string BlockSteps::advice(std::int64_t samples) const {
+std::string BlockExchange::advice(std::int64_t samples) const {
   const std::int64_t ranks = comm_.size(), block = std::max<std::int64_t>(1, settings_.block_size / ranks);
   if (!settings_.filters || ranks == 1 || samples / ranks / ranks >= block) return {};
   return fmt::format(
@@ -326,7 +304,7 @@ std::string BlockSteps::advice(std::int64_t samples) const {
       settings_.name, ranks, ranks, block * ranks * ranks, samples, std::max<std::int64_t>(1, samples / ranks / ranks));
 }
 
-std::string BlockSteps::describe() const {
+std::string BlockExchange::describe() const {
   const std::string when = settings_.every > 1        ? fmt::format("every {} minibatches", settings_.every)
                            : settings_.block_size > 1 ? fmt::format("every {} samples of all", settings_.block_size)
                                                       : std::string("after every minibatch");
@@ -340,6 +318,14 @@ std::string BlockSteps::describe() const {
                      comm_.size() == 1 ? "" : "s", when, streamed,
                      settings_.library_sums ? "32 bits by the MPI library" : make_codec(settings_.codec)->name(),
                      transport_.text, rule_->describe());
+}
+
+ParallelMethod make_block_exchange(BlockSettings settings, std::unique_ptr<BlockRule> rule, Communicator& comm) {
+  auto exchange = std::make_unique<BlockExchange>(std::move(settings), std::move(rule), comm);
+  const BlockExchange& e = *exchange;
+  ParallelMethod m = make_local_sgd(std::move(exchange), e.describe(), comm);
+  m.advice = [&e](std::int64_t samples) { return e.advice(samples); };
+  return m;
 }
 
 }  // namespace tutti

@@ -10,12 +10,11 @@
 
 #include "base/clock.h"
 #include "collective/all_reduce.h"
-#include "collective/metrics_all_reduce.h"
 #include "parallel/local_sgd/block_rules.h"
 #include "parallel/local_sgd/fragments.h"
 #include "parallel/sync_point_lines.h"
 #include "tutti/codec.h"
-#include "tutti/strategy.h"
+#include "tutti/parallel_method.h"
 
 namespace tutti {
 
@@ -35,48 +34,36 @@ struct BlockSettings {
   bool library_sums = false;  // by MPI_Allreduce instead
 };
 
-class BlockSteps : public Strategy {
+class BlockExchange final : public WeightExchange, Pollable {
  public:
-  BlockSteps(BlockSettings, std::unique_ptr<BlockRule>, Communicator&);
+  BlockExchange(BlockSettings, std::unique_ptr<BlockRule>, Communicator&);
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
-  void chunk_ready(std::size_t chunk) override;
-  void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(StepMetrics&) override;
-  bool takes_deferred_metrics() const override { return true; }
-  void finish_deferred(StepMetrics& metrics) override { mine_ += metrics; }
-  void exchange_weights(std::int64_t global_samples) override;
-  void drain(ReducedGradientSink&) override;
-  StepMetrics metrics_of_others_and_reset() override;
-  void end_epoch(ReducedGradientSink&) override;
+  bool is_due(const StepInfo&) const override;
+  WeightChange after_update(const StepInfo&) override;
+  void drain() override;
+  WeightChange end_epoch() override;
   void show_common_weights() override;
-  void take_back_weights() override;
-  void adopt_common_weights(std::span<const float> before) override;
-  std::int64_t weight_moves() const override { return moves_; }
-  bool may_move_weights(std::int64_t global_samples) const override {
-    return stream_ ? stream_->acts_after(global_samples) : due(1, global_samples);
-  }
-  bool steps_alone() const override { return true; }
-  // Gradients are the optimizer's, and weights are exchanged where they lie.
-  bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
-  bool skips_steps_together() const override { return true; }
-  void archive(Archive&) override;
-  void archive_common(Archive&) override;
-  ExchangeStats exchange_stats_and_reset() override;
-  std::string advice(std::int64_t samples) const override;
-  std::string describe() const override;
+  void take_back_weights(std::span<const float> changed_from) override;
+  void archive(Archive&, Section) override;
+  void poll() override;
+
+  std::string describe() const;
+  std::string advice(std::int64_t samples) const;
 
  private:
   void synchronize() const { live_->weights.memory().synchronize(); }
   void keep_common();
   void change_places();
-  void exchange(ReducedGradientSink&);
+  void adopt(std::span<const float> changed_from);
+  WeightChange exchange();
+  void archive_rank(Archive&);
+  void archive_common(Archive&);
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
   void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> residual);
   bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
-  void stream_step(const BlockSamples&);
+  bool stream_step(const BlockSamples&);
   void stream_exchanged(double seconds);
   void exchange_chunks();
   void exchange_by_library();
@@ -93,25 +80,18 @@ class BlockSteps : public Strategy {
   std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
   FloatBuffer residual_, owner_residual_;   // quantisation errors: of offers, of sums
 
-  ReducedGradientSink* global_ = nullptr;
-  std::int64_t columns_ = 0;
-  BlockSamples since_;                  // the last exchange
-  std::int64_t minibatches_ = 0;        // likewise
-  std::int64_t minibatch_samples_ = 0;  // of this rank
-  bool apart_ = false;                  // this rank's weights may differ from the common ones
+  BlockSamples since_;            // the last exchange
+  std::int64_t minibatches_ = 0;  // likewise
+  bool apart_ = false;            // this rank's weights may differ from the common ones
   bool shown_ = false;
-  std::int64_t moves_ = 0;  // exchanges so far
-
-  MetricsAllReduce metrics_;
-  bool tallied_ = true;
-  StepMetrics mine_, others_;  // since the last drain(); of the others, not taken yet
 
   std::vector<std::int64_t> counts_;  // samples by rank
-  ExchangeStats stats_;
   bool announced_ = false, warned_fragments_ = false;
   SyncPointLines lines_;
   ResolvedTransport
       transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
 };
+
+ParallelMethod make_block_exchange(BlockSettings, std::unique_ptr<BlockRule>, Communicator&);
 
 }  // namespace tutti

@@ -128,8 +128,8 @@ double BlockMomentumOptions::time_constant_per_worker(int ranks) const {
   return m > 0 ? -static_cast<double>(block.each(ranks)) / std::log(m) : 0;
 }
 
-std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
-                                               ResolvedTransport transport, Communicator& comm) {
+ParallelMethod make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
+                                    ResolvedTransport transport, Communicator& comm) {
   BlockSettings s;
   s.name = "ModelAveragingSGD";
   s.block_size = given ? given->block.all(comm.size()) : 0;
@@ -138,11 +138,11 @@ std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* give
   s.transport = std::move(transport);
   s.logs_exchanges = true;
   s.print_every = print_every;
-  return std::make_unique<BlockSteps>(std::move(s), make_averaging_rule(comm.size()), comm);
+  return make_block_exchange(std::move(s), make_averaging_rule(comm.size()), comm);
 }
 
-std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std::int64_t print_every,
-                                              ResolvedTransport transport, Communicator& comm) {
+ParallelMethod make_block_momentum(const BlockMomentumOptions& o, std::int64_t print_every, ResolvedTransport transport,
+                                   Communicator& comm) {
   const int ranks = comm.size();
   BlockSettings s;
   s.name = "BlockMomentumSGD";
@@ -157,7 +157,7 @@ std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std
     auto rule = make_outer_rule(o.outer, ranks);
     s.epoch_text = fmt::format("Parallel training ({} workers) with {}, block size per worker = {} samples.", ranks,
                                rule->describe(), o.block.each(ranks));
-    return std::make_unique<BlockSteps>(std::move(s), std::move(rule), comm);
+    return make_block_exchange(std::move(s), std::move(rule), comm);
   }
   const double m = o.momentum(ranks);
   s.filters = m > 0;
@@ -173,7 +173,7 @@ std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions& o, std
         "{}WARNING: (1 - block momentum) * block learning rate * workers = {:g}: a block goes {:g} times as far as the "
         "mean of the ranks and may overshoot. fix: blockLearningRate = {:g} goes as far as the mean",
         s.once_text.empty() ? "" : "\n", step, step, 1 / ((1 - m) * ranks));
-  return std::make_unique<BlockSteps>(std::move(s), make_block_momentum_rule({m, o.learning_rate, o.nesterov}), comm);
+  return make_block_exchange(std::move(s), make_block_momentum_rule({m, o.learning_rate, o.nesterov}), comm);
 }
 
 }  // namespace tutti

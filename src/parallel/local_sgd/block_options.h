@@ -11,7 +11,7 @@
 #include "parallel/local_sgd/fragments.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
-#include "tutti/strategy.h"
+#include "tutti/parallel_method.h"
 
 namespace tutti {
 
@@ -57,9 +57,9 @@ struct BlockMomentumOptions {
   void describe_outer(config::Fields& f);
 };
 
-std::unique_ptr<Strategy> make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
-                                               ResolvedTransport, Communicator&);
-std::unique_ptr<Strategy> make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, ResolvedTransport,
-                                              Communicator&);
+ParallelMethod make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every, ResolvedTransport,
+                                    Communicator&);
+ParallelMethod make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, ResolvedTransport,
+                                   Communicator&);
 
 }  // namespace tutti

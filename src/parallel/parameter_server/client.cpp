@@ -18,27 +18,26 @@
 
 namespace tutti {
 
-ParameterServer::ParameterServer(const ServerOptions& options, std::int64_t print_every, Communicator& comm)
+ServerClient::ServerClient(const ServerOptions& options, std::int64_t print_every,
+                           std::shared_ptr<RunOptimizer> optimizer, Communicator& comm)
     : options_(options),
       print_every_(print_every),
       comm_(comm),
       servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm.size()),
       workers_(options.servers > 0 ? comm.size() - servers_ : comm.size()),
+      optimizer_(std::move(optimizer)),
       accrues_(options.push == ServerOptions::Push::gradients && !options.every_minibatch),
       pipelined_(options.pipeline && workers_ > 1),
       alone_(workers_ == 1 && options.bits.kind == ExchangeBits::Kind::full && !accrues_ &&
              options.push == ServerOptions::Push::deltas) {}
 
-ParameterServer::~ParameterServer() = default;
+ServerClient::~ServerClient() = default;
 
-Strategy::Share ParameterServer::share(int rank, int) const { return {rank < workers_ ? rank : -1, workers_}; }
-
-void ParameterServer::start(Parameters& parameters) {
+void ServerClient::start(Parameters& parameters) {
   if (server_) comm_.barrier();  // a run that was rolled back: nobody asks the old servers any more
   live_ = &parameters;
-  broadcast_weights(comm_, parameters);
-  chunks_ = all_chunks(parameters);
   worker_.reset();
+  pollable_ = nullptr;
   pending_.reset();
   codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
   build();
@@ -48,8 +47,9 @@ void ParameterServer::start(Parameters& parameters) {
   syncs_ = 0;
 }
 
-void ParameterServer::make_worker() {
+void ServerClient::make_worker() {
   pending_ = std::make_unique<PendingPushes>(*server_, *codec_);
+  pollable_ = pending_.get();  // what has been encoded leaves while the next minibatch is computed
   std::size_t largest = 0;
   for (const ServerShardPlan& plan : plans_) largest = std::max(largest, plan.largest_run);
   worker_ = std::make_unique<PushWorker>(
@@ -58,7 +58,7 @@ void ParameterServer::make_worker() {
       *live_, *codec_, largest);
 }
 
-void ParameterServer::build() {
+void ServerClient::build() {
   barrier_.reset();
   work_queue_.reset();
   server_ = std::make_unique<Server>(comm_);
@@ -70,11 +70,11 @@ void ParameterServer::build() {
   server_->open();
 }
 
-void ParameterServer::add_shards() {
+void ServerClient::add_shards() {
   std::vector<int> owners;
   for (int s = 0; s < servers_; ++s) owners.push_back(workers_ < comm_.size() ? workers_ + s : s);
   std::unique_ptr<Optimizer> sample;
-  if (pushes_gradients()) sample = optimizers_.make();
+  if (pushes_gradients()) sample = optimizer_->make();
   plans_ = plan_shards(*live_, owners, sample && !sample->works_on_parts());
   const int gathers = options_.policy == ServerOptions::Policy::mixed
                           ? static_cast<int>(std::max<std::int64_t>(1, workers_ / options_.soft_sync))
@@ -96,7 +96,7 @@ void ParameterServer::add_shards() {
   }
 }
 
-void ParameterServer::add_admission() {
+void ServerClient::add_admission() {
   admission_ = nullptr;
   admission_number_ = -1;
   if (options_.max_staleness < 0 && options_.backup_workers == 0) return;
@@ -109,12 +109,12 @@ void ParameterServer::add_admission() {
   admission_number_ = server_->add({.owner = owner, .bytes = kAdmissionBytes, .clients = workers_}, std::move(handler));
 }
 
-std::unique_ptr<ShardRule> ParameterServer::make_rule() const {
-  if (pushes_gradients()) return std::make_unique<OptimizerRule>(optimizers_.make());
+std::unique_ptr<ShardRule> ServerClient::make_rule() const {
+  if (pushes_gradients()) return std::make_unique<OptimizerRule>(optimizer_->make());
   return options_.average ? make_mean_rule() : make_sum_rule();
 }
 
-void ParameterServer::load_shards() {
+void ServerClient::load_shards() {
   synchronize();
   server_->exclusively([&] {
     for (ServerShard* shard : shards_)
@@ -123,12 +123,12 @@ void ParameterServer::load_shards() {
   });
 }
 
-void ParameterServer::begin_epoch(std::int64_t epoch) {
+void ServerClient::begin_epoch(std::int64_t epoch) {
   epoch_ = epoch;
   period_ = options_.every_minibatch ? 0 : options_.sync_period.at(static_cast<std::size_t>(epoch));
   if (!std::exchange(announced_, true)) log::line(describe());
   if (pushes_gradients() && std::exchange(fresh_optimizer_, false))
-    spread_optimizer(optimizers_.of_run(), *server_, shards_);
+    spread_optimizer(*optimizer_->now, *server_, shards_);
   begun_ = true;
   collected_ = false;
   dropped_in_epoch_ = 0;
@@ -139,14 +139,14 @@ void ParameterServer::begin_epoch(std::int64_t epoch) {
 }
 
 // Where the common weights have just become those of all ranks.
-void ParameterServer::forget_what_was_pushed() {
+void ServerClient::forget_what_was_pushed() {
   if (worker_) worker_->begin();
-  since_mine_ = since_all_ = since_fetch_ = columns_since_ = 0;
+  since_mine_ = since_all_ = since_fetch_ = columns_since_ = steps_since_ = 0;
   batch_ = step_ = wanted_ = 0;
   in_flight_ = false;
 }
 
-bool ParameterServer::joins_step(std::int64_t samples) {
+bool ServerClient::joins_step(std::int64_t samples) {
   if (!works()) return false;
   if (step_ >= wanted_) return true;
   ++step_;
@@ -154,72 +154,56 @@ bool ParameterServer::joins_step(std::int64_t samples) {
   return false;
 }
 
-// What has been encoded since the last push leaves while the next minibatch is computed.
-void ParameterServer::begin_step(std::int64_t columns, ReducedGradientSink& global) {
-  columns_ = columns, global_ = &global;
-  if (pending_) pending_->advance();
-}
-
-void ParameterServer::chunks_ready(std::span<const std::size_t> chunks) {
-  if (!pushes_gradients()) global_->on_reduced(chunks, columns_);
-  if (pending_) pending_->advance();
-}
-
-void ParameterServer::finish_gradients(StepMetrics& metrics) {
-  step_metrics_ = metrics;
-  since_mine_ += metrics.samples;
-  since_fetch_ += metrics.samples;
-  columns_since_ += columns_;
-  if (options_.backup_workers == 0) return;
-  sync(live_->gradients.data(), true);  // now, so that what is dropped is not reported
-  if (dropped_now_) clear(metrics);
-}
-
-bool ParameterServer::due() const {
+bool ServerClient::due() const {
   if (waits_for_all()) return period_ == 0 || since_all_ >= period_ * workers_;
   return since_mine_ > 0 && since_mine_ >= period_;
 }
 
-void ParameterServer::exchange_weights(std::int64_t global_samples) {
-  since_all_ += global_samples;
+WeightChange ServerClient::after_update(const StepInfo& step) {
+  rates_ = step.rates;
+  since_mine_ += step.samples;
+  since_fetch_ += step.samples;
+  columns_since_ += step.columns;
+  since_all_ += step.global_samples;
+  ++steps_since_;
+  WeightChange change;
   if (options_.backup_workers > 0) {
-    // Has been exchanged.
+    change = sync(live_->gradients.data(), true);
   } else if (due()) {
     if (accrues_) worker_->accrue();
-    sync(accrues_ ? worker_->take_accrued() : live_->gradients.data(),
-         options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
-  } else if (pushes_gradients() && step_metrics_.samples > 0) {
+    change = sync(accrues_ ? worker_->take_accrued() : live_->gradients.data(),
+                  options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
+  } else if (pushes_gradients() && step.samples > 0) {
     // The worker goes on alone with its own updates; the servers get the sum.
     worker_->accrue();
-    global_->on_reduced(chunks_, columns_);
+    change.apply_gradients = true;
   }
   ++step_;
-  if (!std::exchange(dropped_now_, false)) mine_ += step_metrics_;
+  return change;
 }
 
 // One push, and unless it is pipelined its response. Rounds over the servers begin with this rank's own.
 template <class Visit>
-void ParameterServer::each_shard(const Visit& visit) {
+void ServerClient::each_shard(const Visit& visit) {
   const auto servers = static_cast<std::size_t>(servers_), first = static_cast<std::size_t>(comm_.rank()) % servers;
   for (std::size_t round = 0; round < plans_.size(); round += servers)
     for (std::size_t i = 0; i < servers; ++i)
       if (const std::size_t shard = round + (first + i) % servers; shard < plans_.size()) visit(shard);
 }
 
-void ParameterServer::sync(const float* gradients, bool fetches) {
+WeightChange ServerClient::sync(const float* gradients, bool fetches) {
   const ExchangeStats before = stats_;
   ++syncs_;
   const double factor = options_.young ? options_.young->factor(syncs_) : 1;
   factor_ = static_cast<float>(factor);
   PushHead head;
   head.samples = since_mine_, head.columns = columns_since_;
-  const StepRates rates = global_->rates();
-  head.learning_rate = rates.learning_rate * factor, head.momentum_per_sample = rates.momentum_per_sample;
+  head.learning_rate = rates_.learning_rate * factor, head.momentum_per_sample = rates_.momentum_per_sample;
   head.fetches = fetches;
   head.replaces = alone_ && factor == 1;
   head.late = pipelined_;
-  dropped_now_ = !admit(head);
-  if (dropped_now_) {
+  const bool dropped = !admit(head);
+  if (dropped) {
     head.pushes = 0, head.fetches = 1;
     dropped_mine_ += since_mine_;
   }
@@ -230,14 +214,15 @@ void ParameterServer::sync(const float* gradients, bool fetches) {
     each_shard([&](std::size_t s) { push(s, head, gradients); });
     each_shard([&](std::size_t s) { take(s, head); });
   }
-  since_mine_ = since_all_ = columns_since_ = 0;
-  if (fetches) since_fetch_ = 0, ++moves_;
+  since_mine_ = since_all_ = columns_since_ = steps_since_ = 0;
+  if (fetches) since_fetch_ = 0;
   ++stats_.exchanges;
   log_push(before);
+  return {.weights_changed = fetches, .dropped = dropped};
 }
 
 // Whether the push counts, and with which others together.
-bool ParameterServer::admit(PushHead& head) {
+bool ServerClient::admit(PushHead& head) {
   head.apart = 0;
   if (options_.backup_workers > 0) {
     const AdmissionResponse a = request_admission({step_, since_mine_, 0});
@@ -260,7 +245,7 @@ bool ParameterServer::admit(PushHead& head) {
   return true;
 }
 
-AdmissionResponse ParameterServer::request_admission(const AdmissionRequest& request) {
+AdmissionResponse ServerClient::request_admission(const AdmissionRequest& request) {
   const auto start = Clock::now();
   std::memcpy(server_->message(admission_number_).data(), &request, sizeof request);
   server_->request(admission_number_, sizeof(AdmissionResponse));
@@ -270,7 +255,7 @@ AdmissionResponse ParameterServer::request_admission(const AdmissionRequest& req
   return response;
 }
 
-void ParameterServer::push(std::size_t shard, const PushHead& head, const float* gradients) {
+void ServerClient::push(std::size_t shard, const PushHead& head, const float* gradients) {
   const auto start = Clock::now();
   std::byte* out = server_->message(handlers_[shard]).data();
   std::memcpy(out, &head, sizeof head);
@@ -285,7 +270,7 @@ void ParameterServer::push(std::size_t shard, const PushHead& head, const float*
   count_bytes(shard);
 }
 
-std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool counts) {
+std::span<const std::byte> ServerClient::wait_for(std::size_t shard, bool counts) {
   const auto start = Clock::now();
   const auto bytes = pending_->wait(handlers_[shard]);
   stats_.wait += seconds_since(start);
@@ -295,7 +280,7 @@ std::span<const std::byte> ParameterServer::wait_for(std::size_t shard, bool cou
   return bytes.subspan(kHeadBytes);
 }
 
-void ParameterServer::take(std::size_t shard, const PushHead& head) {
+void ServerClient::take(std::size_t shard, const PushHead& head) {
   const std::byte* in = wait_for(shard, head.pushes).data();
   if (!head.fetches) return;
   const auto start = Clock::now();
@@ -307,7 +292,7 @@ void ParameterServer::take(std::size_t shard, const PushHead& head) {
 }
 
 // Pipelined: takes the response of the push before and pushes again.
-void ParameterServer::turn(std::size_t shard, const PushHead& head, const float* gradients) {
+void ServerClient::turn(std::size_t shard, const PushHead& head, const float* gradients) {
   const std::byte* in = in_flight_ ? wait_for(shard, true).data() : nullptr;
   const auto start = Clock::now();
   std::byte* out = server_->message(handlers_[shard]).data();
@@ -322,14 +307,14 @@ void ParameterServer::turn(std::size_t shard, const PushHead& head, const float*
   count_bytes(shard);
 }
 
-void ParameterServer::count_bytes(std::size_t shard) {
+void ServerClient::count_bytes(std::size_t shard) {
   if (shards_[shard]) return;
   stats_.bytes_sent += static_cast<std::int64_t>(plans_[shard].bytes(*codec_));
   stats_.values_sent += static_cast<std::int64_t>(plans_[shard].values);
 }
 
-void ParameterServer::drain(ReducedGradientSink& global) {
-  if (works()) finish_pushes(global);
+void ServerClient::drain() {
+  if (works()) finish_pushes();
   barrier_->wait();
   server_->exclusively([&] {
     for (ServerShard* shard : shards_)
@@ -339,23 +324,18 @@ void ParameterServer::drain(ReducedGradientSink& global) {
   load_shards();
   forget_what_was_pushed();
   collected_ = false;
-  others_ += metrics_of_others(comm_, mine_);
-  clear(mine_);
   add_up_counts();
 }
 
 // All that this worker has learned goes to the servers.
-void ParameterServer::finish_pushes(ReducedGradientSink& global) {
-  global_ = &global;
+void ServerClient::finish_pushes() {
   if (std::exchange(in_flight_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
-  const bool left = waits_for_all() ? since_all_ > 0 : since_mine_ > 0;
-  if (left && options_.backup_workers == 0) {
-    sync(worker_->take_accrued(), false);
-  }
+  const bool left = waits_for_all() ? steps_since_ > 0 : since_mine_ > 0;
+  if (left && options_.backup_workers == 0) sync(worker_->take_accrued(), false);
   if (options_.max_staleness >= 0) request_admission({0, 0, 1});
 }
 
-void ParameterServer::share_weights() {
+void ServerClient::share_weights() {
   const auto start = Clock::now();
   synchronize();
   server_->exclusively([&] {
@@ -373,7 +353,7 @@ void ParameterServer::share_weights() {
   stats_.wait += seconds_since(start);
 }
 
-void ParameterServer::add_up_counts() {
+void ServerClient::add_up_counts() {
   counts_.add_up(comm_);
   all_counts_ += std::exchange(counts_, {});
   comm_.all_reduce_sum(std::span(&dropped_mine_, 1));
@@ -381,30 +361,31 @@ void ParameterServer::add_up_counts() {
   dropped_ += std::exchange(dropped_mine_, 0);
 }
 
-void ParameterServer::log_push(const ExchangeStats& before) const {
+void ServerClient::log_push(const ExchangeStats& before) const {
   if (print_every_ == 0 || syncs_ % print_every_ != 0) return;
   const double wait = stats_.wait - before.wait, work = stats_.encode + stats_.decode - before.encode - before.decode;
   log::line(fmt::format("\t\t(parameter server stats) push {}: {:.6g} seconds, {:.6g} of them waiting", syncs_,
                         wait + work, wait));
 }
 
-StepMetrics ParameterServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
-std::int64_t ParameterServer::dropped_samples_and_reset() { return std::exchange(dropped_, 0); }
+std::int64_t ServerClient::dropped_samples_and_reset() { return std::exchange(dropped_, 0); }
 
-void ParameterServer::end_epoch(ReducedGradientSink&) {
+WeightChange ServerClient::end_epoch() {
   if (!waits_for_all() || options_.max_staleness >= 0)
     log::line(fmt::format("Staleness in epoch {}: {}", epoch_ + 1, all_counts_.text()));
   if (options_.backup_workers > 0)
     log::line(fmt::format("Dropped in epoch {}: {} samples whose gradients would have come too late", epoch_ + 1,
                           dropped_in_epoch_));
+  return {};
 }
 
-void ParameterServer::show_common_weights() {
+void ServerClient::show_common_weights() {
   if (!pushes_gradients() || !begun_ || std::exchange(collected_, true)) return;
-  collect_optimizer(optimizers_.of_run(), *server_, shards_, plans_, comm_, *live_);
+  collect_optimizer(*optimizer_->now, *server_, shards_, plans_, comm_, *live_);
 }
 
-void ParameterServer::archive(Archive& a) {
+void ServerClient::archive(Archive& a, Section section) {
+  if (section == Section::common) return;
   synchronize();
   a("DataParallelASGD.pushes", syncs_);
   if (a.loading()) fresh_optimizer_ = true;
@@ -420,7 +401,7 @@ void ParameterServer::archive(Archive& a) {
 }
 
 // What ranks owe that were workers and only serve now, the first worker owes from here on.
-void ParameterServer::take_over_residuals(FloatBuffer& of_worker) {
+void ServerClient::take_over_residuals(FloatBuffer& of_worker) {
   if (!codec_->lossy() || workers_ == comm_.size()) return;
   if (of_worker.size() == 0) of_worker = FloatBuffer(live_->size());
   for (int server = workers_; server < comm_.size(); ++server) {
@@ -429,101 +410,6 @@ void ParameterServer::take_over_residuals(FloatBuffer& of_worker) {
     float* const residual = worker_->residual().data();
     for (std::size_t i = 0; i < of_worker.size(); ++i) residual[i] += of_worker.data()[i];
   }
-}
-
-ExchangeStats ParameterServer::exchange_stats_and_reset() { return std::exchange(stats_, {}); }
-
-std::string ParameterServer::describe() const {
-  std::string text =
-      fmt::format("DataParallelASGD with {} worker{} and {} server{}{}, ", workers_, workers_ == 1 ? "" : "s", servers_,
-                  servers_ == 1 ? "" : "s", options_.servers > 0 ? " of their own" : " beside them");
-  text += pushes_gradients() ? "gradients pushed" : options_.average ? "weights averaged" : "deltas pushed";
-  text += options_.every_minibatch
-              ? " after every minibatch"
-              : fmt::format(" every {} samples of {}", options_.sync_period.at(static_cast<std::size_t>(epoch_)),
-                            waits_for_all() ? "each worker" : "a worker");
-  text += fmt::format(" in {}", make_codec(options_.bits.codec())->name());
-  switch (options_.policy) {
-    case ServerOptions::Policy::async:
-      text += options_.max_staleness >= 0
-                  ? fmt::format(", asynchronously, at most {} pushes stale", options_.max_staleness)
-                  : ", asynchronously";
-      break;
-    case ServerOptions::Policy::sync:
-      text += options_.backup_workers > 0 ? fmt::format(", synchronously, {} of them backup", options_.backup_workers)
-                                          : ", synchronously";
-      break;
-    case ServerOptions::Policy::mixed:
-      text += fmt::format(", {} pushes to an update", std::max<std::int64_t>(1, workers_ / options_.soft_sync));
-      break;
-  }
-  if (pipelined_) text += ", fetched one push late";
-  return text;
-}
-
-std::string ParameterServer::loop_text(std::int64_t epoch) const {
-  return fmt::format(", DataParallelASGD training (myRank = {}, numNodes = {}, SamplesSyncToServer = {}){}",
-                     comm_.rank(), comm_.size(),
-                     options_.every_minibatch ? 0 : options_.sync_period.at(static_cast<std::size_t>(epoch)),
-                     pipelined_ ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
-}
-
-void StalenessCounts::add(std::int64_t staleness) {
-  ++bins[std::min(static_cast<std::size_t>(staleness), kBins - 1)];
-  ++pushes;
-  sum += staleness;
-  largest = std::max(largest, staleness);
-}
-
-StalenessCounts& StalenessCounts::operator+=(const StalenessCounts& o) {
-  for (std::size_t i = 0; i < kBins; ++i) bins[i] += o.bins[i];
-  pushes += o.pushes, sum += o.sum, largest = std::max(largest, o.largest);
-  return *this;
-}
-
-void StalenessCounts::add_up(Communicator& comm) {
-  comm.all_reduce_sum(std::span(bins));
-  comm.all_reduce_sum(std::span(&pushes, 1));
-  comm.all_reduce_sum(std::span(&sum, 1));
-  std::vector<std::int64_t> all(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(std::as_bytes(std::span(&largest, 1)), std::as_writable_bytes(std::span(all)));
-  largest = *std::max_element(all.begin(), all.end());
-}
-
-std::string StalenessCounts::text() const {
-  std::string text =
-      fmt::format("mean {:.2f}, max {}; {} pushes",
-                  static_cast<double>(sum) / std::max<double>(1, static_cast<double>(pushes)), largest, pushes);
-  const char* sign = ": ";
-  for (std::size_t i = 0; i < kBins; ++i)
-    if (bins[i] > 0)
-      text += fmt::format("{}{}{}: {}", std::exchange(sign, ", "), i, i + 1 == kBins ? "+" : "", bins[i]);
-  return text;
-}
-
-std::unique_ptr<Strategy> make_parameter_server(const ServerOptions& o, std::int64_t print_every, Communicator& comm) {
-  if (o.servers > 0 && o.servers >= comm.size())
-    throw ConfigError({},
-                      fmt::format("servers = {} leaves no worker among {} rank{}", o.servers, comm.size(),
-                                  comm.size() == 1 ? "" : "s"),
-                      "start more ranks, or servers = 0, where ranks serve beside their work");
-  const std::int64_t workers = comm.size() - o.servers;
-  if (o.backup_workers > 0 && o.backup_workers >= workers)
-    throw ConfigError({},
-                      fmt::format("backupWorkers = {} leaves none of {} worker{} to wait for", o.backup_workers,
-                                  workers, workers == 1 ? "" : "s"),
-                      fmt::format("backupWorkers = {} or less, or more ranks", workers - 1));
-  if (o.policy == ServerOptions::Policy::mixed && workers % o.soft_sync != 0) {
-    std::string possible;
-    for (std::int64_t n = 1; n <= workers; ++n)
-      if (workers % n == 0) possible += fmt::format("{}{}", possible.empty() ? "" : ", ", n);
-    throw ConfigError({},
-                      fmt::format("softSync = {} does not divide {} worker{}: every update is made of "
-                                  "workers/softSync pushes",
-                                  o.soft_sync, workers, workers == 1 ? "" : "s"),
-                      fmt::format("softSync = {}", possible));
-  }
-  return std::make_unique<ParameterServer>(o, print_every, comm);
 }
 
 }  // namespace tutti

@@ -10,60 +10,39 @@
 #include <string>
 #include <vector>
 
-#include "collective/metrics_all_reduce.h"
 #include "parallel/parameter_server/admission.h"
 #include "parallel/parameter_server/options.h"
 #include "parallel/parameter_server/pending_pushes.h"
 #include "parallel/parameter_server/push_client.h"
 #include "parallel/parameter_server/shard.h"
+#include "parallel/parameter_server/staleness_counts.h"
 #include "tutti/codec.h"
-#include "tutti/strategy.h"
+#include "tutti/parallel_method.h"
 
 namespace tutti {
 
-// How stale pushes were: one count for each number of pushes of others that they missed, the last for all above.
-struct StalenessCounts {
-  static constexpr std::size_t kBins = 64;
-  std::vector<std::int64_t> bins = std::vector<std::int64_t>(kBins);
-  std::int64_t pushes = 0, sum = 0, largest = 0;
-  void add(std::int64_t staleness);
-  StalenessCounts& operator+=(const StalenessCounts&);
-  void add_up(Communicator&);  // collective
-  std::string text() const;    // "mean 1.50, max 3; 12 pushes: 0: 2, 1: 4, ..."
-};
-
-class ParameterServer : public Strategy {
+class ServerClient final : public WeightExchange, public StepSkipper {
  public:
-  ParameterServer(const ServerOptions&, std::int64_t print_every, Communicator&);
-  ~ParameterServer() override;
+  ServerClient(const ServerOptions&, std::int64_t print_every, std::shared_ptr<RunOptimizer>, Communicator&);
+  ~ServerClient() override;
 
-  void bind(const OptimizerSource& optimizers) override { optimizers_ = optimizers; }
-  // Gradients are the optimizer's, or pushed from where they lie, as weights are.
-  bool follows_device() const override { return live_ && !is_host(live_->weights.memory()); }
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  bool joins_step(std::int64_t samples) override;
-  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
-  void chunk_ready(std::size_t chunk) override { chunks_ready(std::span(&chunk, 1)); }
-  void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(StepMetrics&) override;
-  void exchange_weights(std::int64_t global_samples) override;
-  void drain(ReducedGradientSink&) override;
-  StepMetrics metrics_of_others_and_reset() override;
-  std::int64_t dropped_samples_and_reset() override;
-  void end_epoch(ReducedGradientSink&) override;
+  WeightChange after_update(const StepInfo&) override;
+  void drain() override;
+  WeightChange end_epoch() override;
   void show_common_weights() override;
-  bool steps_alone() const override { return true; }
-  std::int64_t weight_moves() const override { return moves_; }
-  Share share(int rank, int ranks) const override;
-  WorkQueue* work_queue() override { return work_queue_.get(); }
-  void archive(Archive&) override;
-  ExchangeStats exchange_stats_and_reset() override;
-  std::string describe() const override;
-  std::string loop_text(std::int64_t epoch) const override;
+  void archive(Archive&, Section) override;
+  bool joins_step(std::int64_t samples) override;
+  std::int64_t dropped_samples_and_reset() override;
+
+  int workers() const { return workers_; }
+  bool works() const { return comm_.rank() < workers_; }       // otherwise this rank only serves
+  WorkQueue* work_queue() const { return work_queue_.get(); }  // from start() on
+  std::string describe() const;
+  std::string loop_text(std::int64_t epoch) const;
 
  private:
-  bool works() const { return comm_.rank() < workers_; }
   bool pushes_gradients() const { return options_.push == ServerOptions::Push::gradients; }
   bool waits_for_all() const {
     return options_.policy == ServerOptions::Policy::sync ||
@@ -79,7 +58,7 @@ class ParameterServer : public Strategy {
   void load_shards();
 
   bool due() const;
-  void sync(const float* gradients, bool fetches);
+  WeightChange sync(const float* gradients, bool fetches);
   bool admit(PushHead&);
   AdmissionResponse request_admission(const AdmissionRequest&);
   template <class Visit>
@@ -90,7 +69,7 @@ class ParameterServer : public Strategy {
   std::span<const std::byte> wait_for(std::size_t shard, bool counts);
   void count_bytes(std::size_t shard);
 
-  void finish_pushes(ReducedGradientSink&);
+  void finish_pushes();
   void share_weights();
   void forget_what_was_pushed();
   void add_up_counts();
@@ -100,7 +79,7 @@ class ParameterServer : public Strategy {
   const std::int64_t print_every_;
   Communicator& comm_;
   const int servers_, workers_;
-  OptimizerSource optimizers_;
+  const std::shared_ptr<RunOptimizer> optimizer_;
   Parameters* live_ = nullptr;
 
   std::unique_ptr<const Codec> codec_;  // of the worker, perhaps a device's
@@ -115,28 +94,23 @@ class ParameterServer : public Strategy {
   std::unique_ptr<ServedWorkQueue> work_queue_;  // where nobody waits for all
 
   std::unique_ptr<PushWorker> worker_;  // where this rank is one
-  std::vector<std::size_t> chunks_;     // their numbers
   const bool accrues_, pipelined_, alone_;
   bool in_flight_ = false;  // pushes whose responses have not been taken
 
   std::int64_t period_ = 0;
   std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch
+  std::int64_t steps_since_ = 0;                                   // minibatches since the last push
   std::int64_t columns_since_ = 0;
   std::int64_t syncs_ = 0;   // pushes of this worker, in all
-  std::int64_t moves_ = 0;   // of them: with new weights
   std::int64_t batch_ = 0;   // policy sync: the next update
   std::int64_t step_ = 0;    // backup workers: minibatches since the workers were together
   std::int64_t wanted_ = 0;  // likewise: the one whose gradients are wanted
   float factor_ = 1;         // by which the push counts
-  bool dropped_now_ = false;
   std::int64_t dropped_mine_ = 0, dropped_ = 0, dropped_in_epoch_ = 0;  // samples
 
   std::int64_t epoch_ = 0;
-  std::int64_t columns_ = 0;
-  ReducedGradientSink* global_ = nullptr;
-  StepMetrics step_metrics_, mine_, others_;
+  StepRates rates_;  // of the last step
   StalenessCounts counts_, all_counts_;
-  ExchangeStats stats_;
   bool announced_ = false, begun_ = false;
   bool fresh_optimizer_ = true;  // the state of the run's optimizer is newer than that of the servers
   bool collected_ = false;       // they are the same

@@ -25,19 +25,25 @@ double lap(Clock::time_point& from) {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_asynchronous_easgd(const EasgdOptions& o, std::int64_t print_every, Communicator& comm) {
+ParallelMethod make_asynchronous_easgd(const EasgdOptions& o, std::int64_t print_every, Communicator& comm) {
   if (o.servers >= comm.size())
     throw ConfigError({},
-                      fmt::format("EASGD wants {} rank{} for the centre alone and this run has {}", o.servers,
+                      fmt::format("EASGD wants {} rank{} for the center alone and this run has {}", o.servers,
                                   o.servers == 1 ? "" : "s", comm.size()),
                       fmt::format("servers = 0, or start the trainer with mpiexec -n {} or more", o.servers + 1));
   if (comm.size() > 1 && !comm.threads_may_talk())
     throw ConfigError({}, "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE)",
                       "policy = sync, or another library");
-  return std::make_unique<ElasticServer>(o, print_every, comm);
+  auto client = std::make_unique<ElasticClient>(o, print_every, comm);
+  const ElasticClient& c = *client;
+  ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
+  m.traits.state_name = "asynchronous EASGD";
+  m.data.share = m.data.unit_share = {comm.rank() < c.workers() ? comm.rank() : -1, c.workers()};
+  m.data.work_queue = [&c] { return c.work_queue(); };
+  return m;
 }
 
-ElasticServer::ElasticServer(const EasgdOptions& options, std::int64_t print_every, Communicator& comm)
+ElasticClient::ElasticClient(const EasgdOptions& options, std::int64_t print_every, Communicator& comm)
     : options_(options),
       comm_(comm),
       workers_(comm.size() - static_cast<int>(options.servers)),
@@ -45,22 +51,20 @@ ElasticServer::ElasticServer(const EasgdOptions& options, std::int64_t print_eve
       rate_(options.rate(workers_)),
       lines_(false, print_every) {}
 
-ElasticServer::~ElasticServer() = default;
+ElasticClient::~ElasticClient() = default;
 
-void ElasticServer::start(Parameters& parameters) {
+void ElasticClient::start(Parameters& parameters) {
   if (server_) comm_.barrier();  // nobody asks the old handlers any more
   live_ = &parameters;
-  broadcast_weights(comm_, parameters);
   codec_ = make_codec(options_.bits.codec(), parameters.weights.memory(), false);
   build();
-  centre_ = FloatBuffer(parameters.size());
-  mine_ = others_ = {};
+  center_ = FloatBuffer(parameters.size());
   steps_ = 0;
   apart_ = shown_ = false;
   strangers_ = true;
 }
 
-void ElasticServer::build() {
+void ElasticClient::build() {
   work_queue_.reset();
   barrier_.reset();
   pending_.reset();
@@ -93,35 +97,38 @@ void ElasticServer::build() {
   worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->weights, largest);
 }
 
-void ElasticServer::begin_epoch(std::int64_t) {
+void ElasticClient::begin_epoch(std::int64_t) {
   synchronize();
   // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
-  if (!apart_) std::copy_n(live_->weights.data(), live_->size(), centre_.data());
+  if (!apart_) std::copy_n(live_->weights.data(), live_->size(), center_.data());
   if (!std::exchange(announced_, true)) log::line(describe());
-  load_centre();
+  load_center();
   barrier_->wait();
   lines_.begin_epoch();
 }
 
-void ElasticServer::load_centre() {
+void ElasticClient::load_center() {
   // What the two sides have told each other lasts as long as both remember it.
   const bool anew = std::exchange(strangers_, false);
-  const float* centre = centre_.data();
+  const float* center = center_.data();
   server_->exclusively([&] {
     for (ElasticHandler* handler : handlers_)
-      if (handler) anew ? handler->start(centre) : handler->load(centre);
+      if (handler) anew ? handler->start(center) : handler->load(center);
   });
-  anew ? worker_->start(centre) : worker_->load(centre);
+  anew ? worker_->start(center) : worker_->load(center);
 }
 
-void ElasticServer::exchange_weights(std::int64_t) {
-  if (comm_.rank() >= workers_) return;
+WeightChange ElasticClient::after_update(const StepInfo& step) {
+  if (comm_.rank() >= workers_) return {};
+  lines_.add(step.samples, step.samples);
   apart_ = true;
-  if (++steps_ >= options_.period) exchange();
+  if (++steps_ < options_.period) return {};
+  exchange();
+  return {.weights_changed = true};
 }
 
 // All parts travel at once, each when it is encoded; none waits for another rank, only for the threads that serve.
-void ElasticServer::exchange() {
+void ElasticClient::exchange() {
   assert(!shown_);
   const auto start = Clock::now();
   auto at = start;
@@ -143,67 +150,66 @@ void ElasticServer::exchange() {
     stats_.decode += lap(at);
   }
   ++stats_.exchanges;
-  ++moves_;
   steps_ = 0;
   lines_.exchanged(seconds_since(start), 1);
 }
 
-void ElasticServer::meet_at_centre() {
+void ElasticClient::meet_at_center() {
   synchronize();
   barrier_->wait();  // asleep, while the last ones still work
-  fetch_centre();
-  load_centre();
+  fetch_center();
+  load_center();
 }
 
-void ElasticServer::drain(ReducedGradientSink&) {
-  meet_at_centre();
-  if (!apart_) std::copy_n(centre_.data(), live_->size(), live_->weights.data());
-  others_ += metrics_of_others(comm_, mine_);
-  mine_ = {};
+void ElasticClient::drain() {
+  meet_at_center();
+  if (!apart_) std::copy_n(center_.data(), live_->size(), live_->weights.data());
 }
 
 // The centre is the model: what the workers have learned since their last exchange goes into it before it is saved.
-void ElasticServer::end_epoch(ReducedGradientSink&) {
-  if (comm_.rank() < workers_ && steps_ > 0) exchange();
-  meet_at_centre();
+WeightChange ElasticClient::end_epoch() {
+  const bool exchanges = comm_.rank() < workers_ && steps_ > 0;
+  if (exchanges) exchange();
+  meet_at_center();
+  count_responses();
+  return {.weights_changed = exchanges};
 }
 
-void ElasticServer::fetch_centre() {
+void ElasticClient::fetch_center() {
   server_->exclusively([&] {
     for (const ElasticHandler* handler : handlers_)
-      if (handler) handler->store(centre_.data());
+      if (handler) handler->store(center_.data());
   });
   if (comm_.size() == 1) return;
   for (const ServerShardPlan& plan : plans_)
     for (const ServerShardRun& run : plan.runs)
-      comm_.broadcast(plan.owner, std::as_writable_bytes(centre_.span().subspan(run.offset, run.size())));
+      comm_.broadcast(plan.owner, std::as_writable_bytes(center_.span().subspan(run.offset, run.size())));
 }
 
-StepMetrics ElasticServer::metrics_of_others_and_reset() { return std::exchange(others_, {}); }
-
-void ElasticServer::show_common_weights() {
+void ElasticClient::show_common_weights() {
   assert(!shown_);
   shown_ = true;
   change_places();
 }
 
-void ElasticServer::take_back_weights() {
+void ElasticClient::take_back_weights(std::span<const float>) {
   assert(shown_);
   shown_ = false;
   change_places();
 }
 
-void ElasticServer::change_places() {
+void ElasticClient::change_places() {
   synchronize();
-  if (apart_) std::swap_ranges(centre_.data(), centre_.data() + centre_.size(), live_->weights.data());
+  if (apart_) std::swap_ranges(center_.data(), center_.data() + center_.size(), live_->weights.data());
 }
 
-// Saved while the centre is shown; this rank's own weights then stand in centre_.
-void ElasticServer::archive(Archive& a) {
+// Saved while the center is shown; this rank's own weights then stand in center_.
+void ElasticClient::archive(Archive& a, Section section) {
+  if (section == Section::common) return;
   assert(a.loading() ? !shown_ : shown_ || !apart_);
   synchronize();
   if (a.loading()) {
-    std::copy_n(live_->weights.data(), live_->size(), centre_.data());
+    std::copy_n(live_->weights.data(), live_->size(), center_.data());
     strangers_ = true;
   }
   a("elastic.apart", apart_);
@@ -212,7 +218,7 @@ void ElasticServer::archive(Archive& a) {
   bool loses = apart_;
   if (a.has(loss)) a(loss, loses);
   if (!apart_) return;
-  FloatBuffer& own = a.loading() ? live_->weights : centre_;
+  FloatBuffer& own = a.loading() ? live_->weights : center_;
   for (const Slice& s : live_->slices) {
     const std::string name = own_name("elastic.weights/" + s.name);
     if (a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
@@ -220,7 +226,7 @@ void ElasticServer::archive(Archive& a) {
   if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
 }
 
-ExchangeStats ElasticServer::exchange_stats_and_reset() {
+void ElasticClient::count_responses() {
   // What this rank has served is sent by it as well.
   server_->exclusively([&] {
     for (std::size_t i = 0; i < handlers_.size(); ++i) {
@@ -230,15 +236,14 @@ ExchangeStats ElasticServer::exchange_stats_and_reset() {
       stats_.values_sent += responses * static_cast<std::int64_t>(plans_[i].values);
     }
   });
-  return std::exchange(stats_, {});
 }
 
-std::string ElasticServer::describe() const {
+std::string ElasticClient::describe() const {
   return fmt::format(
       "EASGD on {} worker{}, asynchronous, an exchange every {} minibatches in {}: moving rate {:g}, {}", workers_,
       workers_ == 1 ? "" : "s", options_.period, make_codec(options_.bits.codec())->name(), rate_,
-      workers_ < comm_.size() ? fmt::format("the centre on {} rank{} more", servers_, servers_ == 1 ? "" : "s")
-                              : std::string("the centre beside the workers"));
+      workers_ < comm_.size() ? fmt::format("the center on {} rank{} more", servers_, servers_ == 1 ? "" : "s")
+                              : std::string("the center beside the workers"));
 }
 
 }  // namespace tutti

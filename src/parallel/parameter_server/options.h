@@ -9,7 +9,7 @@
 #include "parallel/exchange_bits.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
-#include "tutti/strategy.h"
+#include "tutti/parallel_method.h"
 
 namespace tutti {
 
@@ -48,6 +48,7 @@ struct ServerOptions {
 };
 
 // Error when the ranks do not suffice for the options.
-std::unique_ptr<Strategy> make_parameter_server(const ServerOptions&, std::int64_t print_every, Communicator&);
+ParallelMethod make_parameter_server(const ServerOptions&, std::int64_t print_every, std::shared_ptr<RunOptimizer>,
+                                     Communicator&);
 
 }  // namespace tutti

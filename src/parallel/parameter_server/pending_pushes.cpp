@@ -9,10 +9,10 @@ namespace tutti {
 
 void PendingPushes::request(int handler, std::size_t response_bytes) {
   pending_.push_back({handler, response_bytes, codec_.record_event()});
-  advance();
+  poll();
 }
 
-void PendingPushes::advance() {
+void PendingPushes::poll() {
   for (; first_ < pending_.size() && codec_.query(pending_[first_].event); ++first_)
     server_.request(pending_[first_].handler, pending_[first_].response_bytes);
   if (first_ < pending_.size()) return;
@@ -27,7 +27,7 @@ bool PendingPushes::left(int handler) const {
 
 std::span<const std::byte> PendingPushes::wait(int handler) {
   const auto nothing_else = [&] { return pending_.empty() || (left(handler) && server_.responded(handler)); };
-  for (Nap nap; !nothing_else(); nap.nothing_happened()) advance();
+  for (Nap nap; !nothing_else(); nap.nothing_happened()) poll();
   return server_.wait(handler);
 }
 

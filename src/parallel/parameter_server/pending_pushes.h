@@ -11,17 +11,18 @@
 
 #include "parallel/parameter_server/request_loop.h"
 #include "tutti/codec.h"
+#include "tutti/weight_exchange.h"
 
 namespace tutti {
 
-class PendingPushes {
+class PendingPushes final : public Pollable {
  public:
   // Both outlive it.
   PendingPushes(Server& server, const Codec& codec) : server_(server), codec_(codec) {}
 
   // What the codec has been given so far completes Server::message(handler).
   void request(int handler, std::size_t response_bytes);
-  void advance();                                // what is complete leaves, in the order of asking
+  void poll() override;                          // what is complete leaves, in the order of asking
   std::span<const std::byte> wait(int handler);  // as Server::wait(), while the others leave
 
  private:

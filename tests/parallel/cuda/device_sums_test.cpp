@@ -29,13 +29,13 @@ std::string cpu(int) { return "cpu"; }
 
 ParallelTrainOptions data_parallel(bool buffered = false) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::data_parallel;
+  o.method = MethodKind::data_parallel;
   o.data_parallel.buffered_async = buffered;
   return o;
 }
 ParallelTrainOptions asa(AsaOptions::AllReduce all_reduce) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::asa;
+  o.method = MethodKind::asa;
   o.asa.all_reduce = all_reduce;
   return o;
 }
@@ -52,22 +52,22 @@ class Rank {
     const std::size_t n = p_.size();
     p_.weights = FloatBuffer(n, backend_->shared_memory()), p_.gradients = FloatBuffer(n, backend_->shared_memory());
     if (!backend_->is_host()) o.put_on_device();
-    strategy_ = make_strategy(o, comm);
-    strategy_->start(p_);
+    player_ = play(o, comm);
+    player_->start(p_);
   }
 
-  Strategy& strategy() { return *strategy_; }
+  Player& player() { return *player_; }
   Collector& sink() { return sink_; }
   void step(std::vector<float> gradient, StepMetrics metrics) {
-    strategy_->begin_step(10, sink_);
+    player_->begin_step(10, sink_);
     float* const workspace = local_.reserve(*backend_, gradient.size());
     backend_->upload(gradient.data(), workspace, gradient.size());
     Layout all;
     all.rank = 1, all.size[0] = gradient.size(), all.stride[0][0] = all.stride[3][0] = 1;
     backend_->copy(all, workspace, p_.gradients.data(), false);
-    if (!strategy_->follows_device()) backend_->synchronize();
-    for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
-    strategy_->finish_gradients(metrics);
+    if (!player_->follows_device()) backend_->synchronize();
+    for (std::size_t i = 0; i < p_.chunks.size(); ++i) player_->chunk_ready(i);
+    player_->finish_gradients(metrics);
   }
   // Whole numbers, so that the order of a sum does not matter.
   void step(int t) { step(gradient(p_, comm_.rank(), t, true), metrics(comm_.rank(), t)); }
@@ -75,15 +75,15 @@ class Rank {
 
   // Weights that each rank has moved alone.
   void step_alone(int t) {
-    strategy_->begin_step(10, sink_);
-    for (std::size_t i = 0; i < p_.chunks.size(); ++i) strategy_->chunk_ready(i);
+    player_->begin_step(10, sink_);
+    for (std::size_t i = 0; i < p_.chunks.size(); ++i) player_->chunk_ready(i);
     StepMetrics mine;
     mine.samples = 10;
-    strategy_->finish_gradients(mine);
+    player_->finish_gradients(mine);
     const auto moves = gradient(p_, comm_.rank(), t, true);
     backend_->synchronize();
     for (std::size_t i = 0; i < moves.size(); ++i) p_.weights.data()[i] += moves[i];
-    strategy_->exchange_weights(10 * comm_.size());
+    player_->exchange_weights(10 * comm_.size());
   }
   std::vector<float> weights() {
     backend_->synchronize();
@@ -96,7 +96,7 @@ class Rank {
   Parameters p_;
   DeviceBuffer local_;
   Collector sink_{p_};
-  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Player> player_;
 };
 
 struct Outcome {
@@ -111,13 +111,13 @@ Outcome train(int ranks, Devices device, const ParallelTrainOptions& o) {
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(device(comm.rank()), o, comm);
-    rank.strategy().begin_epoch(0);
+    rank.player().begin_epoch(0);
     for (int t = 0; t < 3; ++t) rank.step(t);
-    rank.strategy().drain(rank.sink());
+    rank.player().drain(rank.sink());
     const std::lock_guard lock(mutex);
     outcome.sums[static_cast<std::size_t>(comm.rank())] = rank.sink().sums;
-    if (comm.rank() == 0) outcome.text = rank.strategy().describe();
-    outcome.follows = outcome.follows && rank.strategy().follows_device();
+    if (comm.rank() == 0) outcome.text = rank.player().describe();
+    outcome.follows = outcome.follows && rank.player().follows_device();
   });
   return outcome;
 }
@@ -162,12 +162,12 @@ TEST(DeviceSums, BetweenGroupsAreThoseOfTheHost) {
 
 ParallelTrainOptions averaging() {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::model_averaging;
+  o.method = MethodKind::model_averaging;
   return o;
 }
 ParallelTrainOptions blocks(OuterOptimizer outer) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::block_momentum;
+  o.method = MethodKind::block_momentum;
   BlockMomentumOptions b;
   b.block.per_worker = 10;
   b.per_sync = b.outer.momentum = 0.5, b.learning_rate = b.outer.rate = 0.5;
@@ -177,7 +177,7 @@ ParallelTrainOptions blocks(OuterOptimizer outer) {
 }
 ParallelTrainOptions elastic() {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::easgd;
+  o.method = MethodKind::easgd;
   o.easgd.moving_rate = 0.25, o.easgd.period = 1;
   return o;
 }
@@ -192,11 +192,11 @@ Weights exchange_weights(int ranks, Devices device, const ParallelTrainOptions& 
   Weights weights(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(device(comm.rank()), o, comm);
-    rank.strategy().begin_epoch(0);
+    rank.player().begin_epoch(0);
     for (int t = 0; t < 3; ++t) rank.step_alone(t);
-    rank.strategy().drain(rank.sink());
+    rank.player().drain(rank.sink());
     weights[static_cast<std::size_t>(comm.rank())] = rank.weights();
-    if (comm.rank() == 0) text = rank.strategy().describe();
+    if (comm.rank() == 0) text = rank.player().describe();
   });
   return weights;
 }
@@ -251,7 +251,7 @@ TEST(DeviceSums, DeliverWhatFewerBitsHaveLeftOut) {
     Rank rank(gpu_of_its_own(comm.rank()), o, comm);
     const std::vector<float> values(rank.size(), 1.0f + 0.0001220703125f * static_cast<float>(comm.rank() + 1));
     for (int epoch = 0; epoch < 2; ++epoch) {
-      rank.strategy().begin_epoch(epoch);
+      rank.player().begin_epoch(epoch);
       rank.step(values, metrics(comm.rank(), epoch));
     }
     const auto& sums = rank.sink().sums;

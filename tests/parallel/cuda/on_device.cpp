@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linked to a test of a strategy, puts its parameters into memory of a GPU, so the strategy works through the codecs of
+// Linked to a test of a method, puts its parameters into memory of a GPU, so the method works through the codecs of
 // the GPU part. Every rank is a thread with a backend, and so a queue, of its own.
 #include "../../support/on_gpu.h"
 #include "../training.h"

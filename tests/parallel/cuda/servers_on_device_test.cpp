@@ -23,9 +23,9 @@ constexpr Bits kAllBits[] = {Bits::full, Bits::half, Bits::brain, Bits::eight, B
 const Shapes kShapes{{33, 7}, {1, 50}, {257, 4}, {1, 1}};
 
 // The optimizer of a run, as the step loop feeds it; counts how it is told of chunks.
-class Sink : public ReducedGradientSink {
+class OptimizerSink : public training::Sink {
  public:
-  explicit Sink(Optimizer& optimizer) : optimizer_(optimizer) {}
+  explicit OptimizerSink(Optimizer& optimizer) : optimizer_(optimizer) {}
   void next_step() { begun_ = false; }
   void on_reduced(std::size_t chunk, std::int64_t columns) override {
     ++single;
@@ -59,33 +59,32 @@ class Rank {
     p_.sparse_rows.resize(p_.slices.size());
     write(gradient(p_, 77, 0), p_.weights);
     optimizer_->bind(p_);
-    strategy_ = make_strategy(o, comm);
-    strategy_->bind(
-        {[this]() -> Optimizer& { return *optimizer_; }, [] { return make_optimizer(OptimizerOptions()); }});
-    strategy_->start(p_);
-    strategy_->begin_epoch(0);
+    player_ = play(o, comm);
+    player_->bind(*optimizer_, [] { return make_optimizer(OptimizerOptions()); });
+    player_->start(p_);
+    player_->begin_epoch(0);
     for (std::size_t i = 0; i < p_.chunks.size(); ++i) chunks_.push_back(i);
   }
-  bool works() const { return strategy_->share(comm_.rank(), comm_.size()).rank >= 0; }
+  bool works() const { return player_->method().data.share.rank >= 0; }
   void step(int t) {
     sink_.next_step();
-    strategy_->begin_step(10, sink_);
+    player_->begin_step(10, sink_);
     write(gradient(p_, comm_.rank(), t), p_.gradients);
-    strategy_->chunks_ready(chunks_);
+    player_->chunks_ready(chunks_);
     StepMetrics metrics;
     metrics.samples = 10;
-    strategy_->finish_gradients(metrics);
-    strategy_->exchange_weights(10 * strategy_->share(comm_.rank(), comm_.size()).ranks);
+    player_->finish_gradients(metrics);
+    player_->exchange_weights(10 * player_->method().data.share.ranks);
   }
   void drain() {
     sink_.next_step();
-    strategy_->drain(sink_);
+    player_->drain(sink_);
   }
   std::vector<float> weights() {
     p_.weights.memory().synchronize();
     return {p_.weights.data(), p_.weights.data() + p_.size()};
   }
-  const Sink& sink() const { return sink_; }
+  const OptimizerSink& sink() const { return sink_; }
   std::size_t chunks() const { return chunks_.size(); }
 
  private:
@@ -96,8 +95,8 @@ class Rank {
   Communicator& comm_;
   Parameters p_;
   std::unique_ptr<Optimizer> optimizer_;
-  Sink sink_;
-  std::unique_ptr<Strategy> strategy_;
+  OptimizerSink sink_;
+  std::unique_ptr<Player> player_;
   std::vector<std::size_t> chunks_;
 };
 
@@ -132,7 +131,7 @@ void expect_the_bits_of_the_host(int ranks, const ParallelTrainOptions& o, bool 
 
 ParallelTrainOptions free_centre(Bits bits, std::int64_t servers = 0) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::easgd;
+  o.method = MethodKind::easgd;
   o.easgd.policy = EasgdOptions::Policy::async;
   o.easgd.moving_rate = 0.3, o.easgd.period = 2, o.easgd.bits.kind = bits, o.easgd.servers = servers;
   return o;
@@ -140,7 +139,7 @@ ParallelTrainOptions free_centre(Bits bits, std::int64_t servers = 0) {
 
 ParallelTrainOptions servers(Policy policy, ServerOptions::Push push, Bits bits, std::int64_t period = 20) {
   ParallelTrainOptions o;
-  o.method = ParallelMethod::asgd;
+  o.method = MethodKind::asgd;
   o.servers.policy = policy, o.servers.push = push, o.servers.bits.kind = bits, o.servers.sync_period = period;
   o.servers.every_minibatch = period == 0;
   return o;
@@ -194,13 +193,13 @@ void expect_together(const ParallelTrainOptions& o, int ranks, const char* what)
 
 TEST(ChunksOnADevice, AreUpdatedTogether) {
   ParallelTrainOptions gradients;
-  gradients.method = ParallelMethod::data_parallel;
+  gradients.method = MethodKind::data_parallel;
   expect_together(gradients, 2, "gradients");
   ParallelTrainOptions late = gradients;
   late.data_parallel.buffered_async = true;
   expect_together(late, 2, "gradients one minibatch late");
   ParallelTrainOptions by_library;
-  by_library.method = ParallelMethod::asa;
+  by_library.method = MethodKind::asa;
   by_library.asa.all_reduce = AsaOptions::AllReduce::library;
   expect_together(by_library, 2, "the library's sums");
   expect_together(free_centre(Bits::full), 2, "a free centre");
@@ -214,7 +213,7 @@ TEST(ChunksOnADevice, AreUpdatedTogether) {
   expect_together(within(gradients), 4, "gradients of groups");
   expect_together(within(free_centre(Bits::full)), 4, "groups at a free centre");
   ParallelTrainOptions averaging;
-  averaging.method = ParallelMethod::model_averaging;
+  averaging.method = MethodKind::model_averaging;
   expect_together(within(averaging), 4, "groups that average");
 }
 

@@ -1,65 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gradients.h -- gradients summed within groups by one strategy, and the groups' sums over the groups by
+// hierarchical_gradients.h -- gradients summed within groups by one exchange, and the groups' sums over the groups by
 // another: one bit between nodes over a sum in full within, for instance. All ranks make the same update.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "parallel/groups/group_parts.h"
 #include "parallel/groups/inter_group_columns.h"
-#include "tutti/strategy.h"
+#include "tutti/gradient_exchange.h"
 
 namespace tutti {
 
-class GroupedGradients : public Strategy {
+class HierarchicalGradients final : public GradientExchange {
  public:
-  // `between` exists on the first `inter_group_ranks` ranks of every group.
-  GroupedGradients(GroupParts parts, int inter_group_ranks);
+  // Of a group: `inside` sums its gradients, the first `inter_group_ranks` ranks carry the sums `between` groups, each
+  // its columns. `between` is null on all other ranks.
+  struct Levels {
+    Communicator* group = nullptr;  // for what the ranks of a group tell each other about sums
+    std::unique_ptr<GradientExchange> inside, between;
+    int groups = 1, inter_group_ranks = 1;
+    bool between_delayed = false;  // known on all ranks
+    bool contributes = false;      // what an optimizer wants summed instead of gradients is summed between groups
+  };
+  explicit HierarchicalGradients(Levels levels) : levels_(std::move(levels)) {}
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
-  bool follows_device() const override { return parts_.inside->follows_device(); }
+  void begin_step(const StepInfo&, ReducedGradientSink&) override;
+  bool follows_device() const override { return levels_.inside->follows_device(); }
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(StepMetrics&) override;
-  bool takes_deferred_metrics() const override {
-    return parts_.inside->takes_deferred_metrics() && (!parts_.between || parts_.between->takes_deferred_metrics());
-  }
-  void finish_deferred(StepMetrics&) override;
-  void drain(ReducedGradientSink& global) override;
-  StepMetrics pending_metrics_and_reset() override { return std::exchange(late_, {}); }
-  bool sums_contributions() const override { return parts_.contributes; }
-  bool sums_on_devices() const override {
-    return parts_.inside->sums_on_devices() || (parts_.between && parts_.between->sums_on_devices());
-  }
-  void end_epoch(ReducedGradientSink& global) override;
+  void finish_step() override;
+  void drain(ReducedGradientSink&) override;
   void archive(Archive&) override;
-  void archive_common(Archive&) override;
-  std::string advice(std::int64_t samples) const override;
-  ExchangeStats exchange_stats_and_reset() override;
-  std::string describe() const override;
-  std::string loop_text(std::int64_t epoch) const override;
 
  private:
-  struct FromLevel : ReducedGradientSink {
-    explicit FromLevel(GroupedGradients& o) : owner(o) {}
-    void reset_momentum() override { owner.sink_->reset_momentum(); }
-    GroupedGradients& owner;
-  };
   // A group sums gradients; what they contribute to something else is made of the group's sum.
-  struct FromInside : FromLevel {
-    using FromLevel::FromLevel;
+  struct FromInside final : ReducedGradientSink {
+    explicit FromInside(HierarchicalGradients& o) : owner(o) {}
     void on_reduced(std::size_t chunk, std::int64_t columns) override { owner.group_sum(chunk, columns); }
     Summed summed(std::int64_t columns) const override;
+    HierarchicalGradients& owner;
   };
-  struct FromBetween : FromLevel {
-    using FromLevel::FromLevel;
+  struct FromBetween final : ReducedGradientSink {
+    explicit FromBetween(HierarchicalGradients& o) : owner(o) {}
     void on_reduced(std::size_t chunk, std::int64_t columns) override { owner.world_sum(chunk, columns); }
     Summed summed(std::int64_t columns) const override { return owner.sink_->summed(columns); }
     const float* mask() const override { return owner.own_mask(); }
+    HierarchicalGradients& owner;
   };
 
   void group_sum(std::size_t chunk, std::int64_t columns);
@@ -69,18 +59,19 @@ class GroupedGradients : public Strategy {
   void feed();
   void deliver_run();
   void deliver_what_is_there();
-  void deliver_rest(StepMetrics&);
+  void deliver_rest(bool delivered);
+  void finish_open_step();
+  void count_spent();
 
-  GroupParts parts_;
-  int inter_group_ranks_;
+  Levels levels_;
   Parameters* parameters_ = nullptr;
   std::vector<std::size_t> chunks_;  // their numbers
   std::unique_ptr<InterGroupColumns> columns_;
-  LeaderBroadcast broadcast_;
   FromInside from_inside_{*this};
   FromBetween from_between_{*this};
 
   ReducedGradientSink* sink_ = nullptr;
+  StepInfo step_;
   std::int64_t columns_of_step_ = 0;     // between the groups
   bool contributes_ = false;             // in it
   const float* whole_mask_ = nullptr;    // which mask_ has been made of, in this epoch
@@ -89,7 +80,7 @@ class GroupedGradients : public Strategy {
   std::size_t summed_ = 0, fed_ = 0;     // chunks that the group has summed, and that have been given on
   std::size_t sent_ = 0, next_run_ = 0;  // chunks with their sum over the groups, and the run to be delivered next
   std::int64_t sent_columns_ = 0;
-  StepMetrics late_;
+  std::optional<std::int64_t> in_flight_;  // between delayed groups: columns of the step that has not been delivered
 };
 
 }  // namespace tutti

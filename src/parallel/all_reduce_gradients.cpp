@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/data_parallel.h"
+#include "parallel/all_reduce_gradients.h"
 
 #include <fmt/format.h>
 
@@ -26,11 +26,6 @@ void clear(FloatBuffer& buffer) {
   std::fill_n(buffer.data(), buffer.size(), 0.0f);
 }
 
-void clear(StepMetrics& metrics, std::size_t evaluations) {
-  metrics.evaluations.resize(evaluations);
-  tutti::clear(metrics);
-}
-
 // "16 bits" for levels, "float16" for numbers.
 std::string name_of_bits(std::int64_t bits, NumberFormat format) {
   if (bits == 16 && format == NumberFormat::half) return "float16";
@@ -43,28 +38,27 @@ int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::i
 
 }  // namespace
 
-DataParallel::DataParallel(const DataParallelOptions& options, std::int64_t print_every, ResolvedTransport transport,
+AllReduceGradients::AllReduceGradients(const DataParallelOptions& options, std::int64_t print_every, ResolvedTransport transport,
                            Communicator& comm)
-    : options_(options), print_every_(print_every), comm_(comm), metrics_(comm), transport_(std::move(transport)) {}
+    : options_(options), print_every_(print_every), comm_(comm), transport_(std::move(transport)) {}
 
-void DataParallel::start(Parameters& parameters) {
+void AllReduceGradients::start(Parameters& parameters) {
   parameters_ = &parameters;
   chunks_ = all_chunks(parameters);
-  broadcast_weights(comm_, parameters);
   const auto& bits = options_.gradient_bits.values;
   if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
   bits_of_epoch_ = travelling_bits(options_.gradient_bits.at(0));
   build(bits_of_epoch_);
 }
 
-void DataParallel::need_residuals() {
+void AllReduceGradients::need_residuals() {
   if (local_residual_.size() == 0) local_residual_ = FloatBuffer(parameters_->size(), parameters_->gradients);
   if (owner_residual_.size() == 0) owner_residual_ = FloatBuffer(parameters_->size(), parameters_->gradients);
 }
 
-void DataParallel::build(int bits) {
+void AllReduceGradients::build(int bits) {
   if (bits == bits_) return;
-  if (exchange_) earlier_ += exchange_->exchange_stats_and_reset();
+  count_spent();
   bits_ = bits;
   exchange_.reset();
   codec_ = make_codec({bits, options_.zero_threshold, options_.sixteen_bits, options_.quantizer},
@@ -78,13 +72,13 @@ void DataParallel::build(int bits) {
 }
 
 // A codec that loses nothing still delivers, once, what one before it left behind.
-void DataParallel::hand_out_residuals() {
+void AllReduceGradients::hand_out_residuals() {
   left_over_ = !codec_->lossy() && (any_nonzero(local_residual_) || any_nonzero(owner_residual_));
   const bool used = codec_->lossy() || left_over_;
   exchange_->use({used ? local_residual_.data() : nullptr, used ? owner_residual_.data() : nullptr, mask_});
 }
 
-void DataParallel::begin_epoch(std::int64_t epoch) {
+void AllReduceGradients::begin_epoch(std::int64_t epoch) {
   assert(!pending_.any);
   const auto at = static_cast<std::size_t>(std::max<std::int64_t>(0, epoch));
   const int bits = travelling_bits(options_.gradient_bits.at(at));
@@ -105,63 +99,63 @@ void DataParallel::begin_epoch(std::int64_t epoch) {
 }
 
 // What the optimizer wants of this step; the same on every rank.
-void DataParallel::ask(std::int64_t columns, const ReducedGradientSink& global) {
-  summed_ = global.summed(columns);
+void AllReduceGradients::ask(std::int64_t columns, const ReducedGradientSink& sink) {
+  summed_ = sink.summed(columns);
   if (summed_ == Summed::nothing) return;
   build(summed_ == Summed::gradients_in_full ? 32 : bits_of_epoch_);
-  const float* const mask = summed_ == Summed::contributions ? global.mask() : nullptr;
+  const float* const mask = summed_ == Summed::contributions ? sink.mask() : nullptr;
   if (std::exchange(mask_, mask) != mask) hand_out_residuals();
 }
 
 // One rank and nothing to quantise, or nothing to be done with them: the gradients are global as they are.
-bool DataParallel::passes_through() const {
+bool AllReduceGradients::passes_through() const {
   return summed_ == Summed::nothing ||
          (comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async);
 }
 
-void DataParallel::begin_step(std::int64_t columns, ReducedGradientSink& global) {
+void AllReduceGradients::begin_step(const StepInfo& step, ReducedGradientSink& sink) {
   assert(exchange_);
-  columns_ = columns;
-  global_ = &global;
+  columns_ = step.columns;
+  sink_ = &sink;
   announced_ = delivered_ = 0;
   if (options_.buffered_async) {
     exchange_->advance();
     return;
   }
-  ask(columns, global);
+  ask(columns_, sink);
   if (!passes_through())
     for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->arm(g);
 }
 
 // Few updates of much are best for a device, those of what is still in its cache for the host.
-void DataParallel::deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global) {
+void AllReduceGradients::deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& sink) {
   const bool together = follows_device();
   for (std::size_t chunk = first; chunk < end; ++chunk) {
     exchange_->decode(chunk);
-    if (!together) global.on_reduced(chunk, columns);
+    if (!together) sink.on_reduced(chunk, columns);
   }
-  if (together && first < end) global.on_reduced(std::span(chunks_).subspan(first, end - first), columns);
+  if (together && first < end) sink.on_reduced(std::span(chunks_).subspan(first, end - first), columns);
 }
 
-void DataParallel::chunk_ready(std::size_t chunk) {
+void AllReduceGradients::chunk_ready(std::size_t chunk) {
   assert(chunk == announced_);
   announced_ = chunk + 1;
-  if (summed_ == Summed::contributions) global_->contribute(chunk, columns_, comm_.size());
+  if (summed_ == Summed::contributions) sink_->contribute(chunk, columns_, comm_.size());
   if (passes_through())
-    global_->on_reduced(chunk, columns_);
+    sink_->on_reduced(chunk, columns_);
   else if (options_.buffered_async)
     ready_behind(chunk);
   else
     ready_in_step(chunk);
 }
 
-void DataParallel::chunks_ready(std::span<const std::size_t> chunks) {
+void AllReduceGradients::chunks_ready(std::span<const std::size_t> chunks) {
   if (!passes_through() || summed_ == Summed::contributions) return GradientSink::chunks_ready(chunks);
   announced_ += chunks.size();
-  global_->on_reduced(chunks, columns_);
+  sink_->on_reduced(chunks, columns_);
 }
 
-void DataParallel::ready_in_step(std::size_t chunk) {
+void AllReduceGradients::ready_in_step(std::size_t chunk) {
   if (chunk == 0)
     for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->announce(g);
   exchange_->encode(chunk);
@@ -170,18 +164,18 @@ void DataParallel::ready_in_step(std::size_t chunk) {
   deliver_what_is_there();
 }
 
-void DataParallel::deliver_what_is_there() {
+void AllReduceGradients::deliver_what_is_there() {
   std::size_t end = delivered_;
   while (end < announced_) {
     const std::size_t bucket = exchange_->bucket_of(end);
     if (exchange_->end_chunk(bucket) > announced_ || !exchange_->try_complete(bucket)) break;
     end = exchange_->end_chunk(bucket);
   }
-  deliver(std::exchange(delivered_, end), end, columns_, *global_);
+  deliver(std::exchange(delivered_, end), end, columns_, *sink_);
 }
 
 // The place of the chunk's gradient serves twice: encoded, it makes place for the sum of the minibatch before.
-void DataParallel::ready_behind(std::size_t chunk) {
+void AllReduceGradients::ready_behind(std::size_t chunk) {
   const std::size_t bucket = exchange_->bucket_of(chunk);
   if (exchange_->first_of_bucket(chunk)) {
     // What this bucket carried before must be known before its buffers are filled again; the sums stay until launch.
@@ -191,69 +185,44 @@ void DataParallel::ready_behind(std::size_t chunk) {
   }
   exchange_->encode(chunk);
   if (exchange_->last_of_bucket(chunk)) {
-    if (pending_.any) deliver(exchange_->first_chunk(bucket), chunk + 1, pending_.columns, *global_);
+    if (pending_.any) deliver(exchange_->first_chunk(bucket), chunk + 1, pending_.columns, *sink_);
     exchange_->launch(bucket);
   }
   exchange_->advance();
 }
 
-void DataParallel::finish_gradients(StepMetrics& metrics) {
+void AllReduceGradients::finish_step() {
   assert(announced_ == parameters_->chunks.size());
   ++steps_;
   if (options_.buffered_async) {
-    finish_behind(metrics);
     pending_ = {true, columns_};
-  } else {
-    metrics_.begin(metrics);
-    if (!passes_through()) {
-      while (delivered_ < announced_) {
-        exchange_->complete(exchange_->bucket_of(delivered_));
-        deliver_what_is_there();
-      }
-      if (std::exchange(left_over_, false)) exchange_->use({});
-      exchange_->flush();
+  } else if (!passes_through()) {
+    while (delivered_ < announced_) {
+      exchange_->complete(exchange_->bucket_of(delivered_));
+      deliver_what_is_there();
     }
-    metrics = metrics_.finish();
+    if (std::exchange(left_over_, false)) exchange_->use({});
+    exchange_->flush();
   }
+  count_spent();
   print_times();
 }
 
-// What comes is the metrics before.
-void DataParallel::finish_behind(StepMetrics& metrics) {
-  if (metrics_.pending())
-    deferred_metrics_ = metrics_.finish();
-  else
-    clear(deferred_metrics_, metrics.evaluations.size());
-  metrics_.begin(metrics);
-  std::swap(metrics, deferred_metrics_);
-}
-
-void DataParallel::finish_deferred(StepMetrics& metrics) {
-  if (options_.buffered_async) return finish_behind(metrics);
-  metrics_.begin(metrics);
-  metrics = metrics_.finish();
-}
-
-void DataParallel::drain(ReducedGradientSink& global) {
-  if (!std::exchange(pending_.any, false)) {
-    clear(deferred_metrics_, 0);
-    return;
-  }
+void AllReduceGradients::drain(ReducedGradientSink& sink) {
+  if (!std::exchange(pending_.any, false)) return;
   for (std::size_t g = 0; g < exchange_->buckets(); ++g) {
     exchange_->complete(g);
-    deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, global);
+    deliver(exchange_->first_chunk(g), exchange_->end_chunk(g), pending_.columns, sink);
   }
   exchange_->flush();
-  deferred_metrics_ = metrics_.finish();
+  count_spent();
 }
 
-StepMetrics DataParallel::pending_metrics_and_reset() {
-  StepMetrics metrics = deferred_metrics_;
-  clear(deferred_metrics_, metrics.evaluations.size());
-  return metrics;
+void AllReduceGradients::count_spent() {
+  if (exchange_) stats_ += exchange_->exchange_stats_and_reset();
 }
 
-void DataParallel::print_times() {
+void AllReduceGradients::print_times() {
   const double worked = exchange_->seconds_worked() - worked_before_,
                waited = exchange_->seconds_waited() - waited_before_;
   worked_before_ += worked, waited_before_ += waited;
@@ -262,7 +231,7 @@ void DataParallel::print_times() {
   if (options_.buffered_async) log::line(fmt::format("Async gradient aggregation wait time: {:.6g}", waited));
 }
 
-void DataParallel::archive(Archive& a) {
+void AllReduceGradients::archive(Archive& a) {
   if (parameters_) parameters_->gradients.memory().synchronize();
   if (pending_.any) throw Error("a checkpoint was asked for while gradients were under way");
   a("dataParallelSGD.residualEpoch", residual_epoch_);
@@ -280,28 +249,42 @@ void DataParallel::archive(Archive& a) {
   if (a.loading() && exchange_) hand_out_residuals();
 }
 
-ExchangeStats DataParallel::exchange_stats_and_reset() {
-  ExchangeStats stats = std::exchange(earlier_, {});
-  if (exchange_) stats += exchange_->exchange_stats_and_reset();
-  stats.bytes_sent += metrics_.bytes_and_reset();
-  return stats;
-}
+namespace {
 
-std::string DataParallel::describe() const {
-  const auto& values = options_.gradient_bits.values;
+std::string describe(const DataParallelOptions& o, const ResolvedTransport& transport, int ranks) {
+  const auto& values = o.gradient_bits.values;
   std::string bits;
   for (const std::int64_t b : values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
-  return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", options_.method, comm_.size(),
-                     comm_.size() == 1 ? "" : "s",
-                     values.size() == 1 ? name_of_bits(values[0], options_.sixteen_bits) : bits + " bits",
-                     bits.find('1') == 0 && !options_.zero_threshold ? ", mean threshold" : "", transport_.text,
-                     options_.buffered_async ? ", one minibatch behind" : "");
+  return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", o.method, ranks, ranks == 1 ? "" : "s",
+                     values.size() == 1 ? name_of_bits(values[0], o.sixteen_bits) : bits + " bits",
+                     bits.find('1') == 0 && !o.zero_threshold ? ", mean threshold" : "", transport.text,
+                     o.buffered_async ? ", one minibatch behind" : "");
 }
 
-std::string DataParallel::loop_text(std::int64_t epoch) const {
-  return fmt::format(", {} training (myRank = {}, numNodes = {}, numGradientBits = {}){}", options_.method,
-                     comm_.rank(), comm_.size(), options_.gradient_bits.at(static_cast<std::size_t>(epoch)),
-                     options_.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
+}  // namespace
+
+ParallelMethod make_data_parallel(const DataParallelOptions& o, std::int64_t print_every, ResolvedTransport transport,
+                                  Communicator& comm) {
+  ParallelMethod m;
+  const auto& bits = o.gradient_bits.values;
+  const bool lossy = std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; });
+  m.traits.text = describe(o, transport, comm.size());
+  m.traits.delayed = o.buffered_async;
+  m.traits.sums_contributions = !o.buffered_async;
+  m.traits.sums_on_devices = transport.device_sums != nullptr;
+  // A residual would take in what the codec lost of gradients that are of no use.
+  m.traits.overflow = o.buffered_async ? OverflowCheck::zero_local
+                      : lossy          ? OverflowCheck::agree
+                                       : OverflowCheck::reduced;
+  m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
+  m.metrics.per_step = m.update_ranks = &comm;
+  m.loop_text = [o, rank = comm.rank(), ranks = comm.size()](std::int64_t epoch) {
+    return fmt::format(", {} training (myRank = {}, numNodes = {}, numGradientBits = {}){}", o.method, rank, ranks,
+                       o.gradient_bits.at(static_cast<std::size_t>(epoch)),
+                       o.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
+  };
+  m.gradients = std::make_unique<AllReduceGradients>(o, print_every, std::move(transport), comm);
+  return m;
 }
 
 }  // namespace tutti

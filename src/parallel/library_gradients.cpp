@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/library_all_reduce.h"
+#include "parallel/library_gradients.h"
 
 #include <fmt/format.h>
 
@@ -7,20 +7,20 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "parallel/local_gradients.h"
 
 namespace tutti {
 
-void LibrarySums::start(Parameters& parameters) {
+void LibraryGradients::start(Parameters& parameters) {
   parameters_ = &parameters;
   chunks_ = all_chunks(parameters);
-  broadcast_weights(comm_, parameters);
   std::size_t rows = 0;
   for (const Slice& s : parameters.slices) rows += s.sparse_gradient ? s.sparse_row_count() : 0;
   listed_.resize(rows);
 }
 
 // Sums have entries wherever any rank has one.
-void LibrarySums::unite_lists() {
+void LibraryGradients::unite_lists() {
   if (listed_.empty()) return;
   std::fill(listed_.begin(), listed_.end(), 0.0f);
   const auto each = [&](const auto& body) {
@@ -43,8 +43,7 @@ void LibrarySums::unite_lists() {
   });
 }
 
-void LibrarySums::finish_gradients(StepMetrics& metrics) {
-  metrics_.begin(metrics);
+void LibraryGradients::finish_step() {
   const auto start = Clock::now();
   comm_.all_reduce_sum(parameters_->gradients.span());
   if (comm_.size() > 1) {
@@ -53,19 +52,17 @@ void LibrarySums::finish_gradients(StepMetrics& metrics) {
   }
   stats_.wait += seconds_since(start);
   ++stats_.exchanges;
-  global_->on_reduced(chunks_, columns_);
-  metrics = metrics_.finish();
+  sink_->on_reduced(chunks_, columns_);
 }
 
-ExchangeStats LibrarySums::exchange_stats_and_reset() {
-  ExchangeStats stats = std::exchange(stats_, {});
-  stats.bytes_sent += metrics_.bytes_and_reset();
-  return stats;
-}
-
-std::string LibrarySums::describe() const {
-  return fmt::format("ASA on {} rank{}, gradients summed by the MPI library{}", comm_.size(),
-                     comm_.size() == 1 ? "" : "s", remark_);
+ParallelMethod make_library_sums(Communicator& comm, const std::string& remark) {
+  ParallelMethod m;
+  m.gradients = std::make_unique<LibraryGradients>(comm);
+  m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
+  m.metrics.per_step = m.update_ranks = &comm;
+  m.traits.text = fmt::format("ASA on {} rank{}, gradients summed by the MPI library{}", comm.size(),
+                              comm.size() == 1 ? "" : "s", remark);
+  return m;
 }
 
 }  // namespace tutti

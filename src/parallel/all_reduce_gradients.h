@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_parallel.h -- DataParallelSGD: the gradients of every minibatch are summed over the ranks, in full or in few
+// all_reduce_gradients.h -- DataParallelSGD: the gradients of every minibatch are summed over the ranks, in full or in few
 // bits with error feedback (Seide et al., Interspeech 2014), and every rank makes the same update.
 #pragma once
 
@@ -7,41 +7,26 @@
 #include <vector>
 
 #include "collective/all_reduce.h"
-#include "collective/metrics_all_reduce.h"
-#include "comm/agreement.h"
-#include "parallel/local_gradients.h"
 #include "parallel/options.h"
 #include "tutti/codec.h"
-#include "tutti/strategy.h"
+#include "tutti/parallel_method.h"
 
 namespace tutti {
 
-class DataParallel : public Strategy {
+class AllReduceGradients final : public GradientExchange {
  public:
   // Every `print_every`-th exchange prints its time; 0 = none does. `transport` as resolve_transport() has it.
-  DataParallel(const DataParallelOptions&, std::int64_t print_every, ResolvedTransport transport, Communicator&);
+  AllReduceGradients(const DataParallelOptions&, std::int64_t print_every, ResolvedTransport transport, Communicator&);
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
-  void begin_step(std::int64_t columns, ReducedGradientSink& global) override;
+  void begin_step(const StepInfo&, ReducedGradientSink&) override;
   bool follows_device() const override { return parameters_ && !is_host(parameters_->gradients.memory()); }
-  bool skips_steps_together() const override { return !options_.buffered_async; }
-  bool agree(bool usable) override { return all_agree(comm_, usable); }
-  // No residual takes in what the codec lost of them.
-  bool sums_only() const override { return !options_.buffered_async && local_residual_.size() == 0; }
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
-  void finish_gradients(StepMetrics&) override;
-  bool takes_deferred_metrics() const override { return true; }
-  void finish_deferred(StepMetrics&) override;
-  void drain(ReducedGradientSink& global) override;
-  StepMetrics pending_metrics_and_reset() override;
-  bool sums_contributions() const override { return !options_.buffered_async; }
-  bool sums_on_devices() const override { return transport_.device_sums != nullptr; }
+  void finish_step() override;
+  void drain(ReducedGradientSink&) override;
   void archive(Archive&) override;
-  ExchangeStats exchange_stats_and_reset() override;
-  std::string describe() const override;
-  std::string loop_text(std::int64_t epoch) const override;
 
  private:
   // Gradients in flight that nobody has got yet (buffered asynchronous mode).
@@ -53,13 +38,13 @@ class DataParallel : public Strategy {
   void build(int bits);
   void need_residuals();
   void hand_out_residuals();
-  void ask(std::int64_t columns, const ReducedGradientSink& global);
+  void ask(std::int64_t columns, const ReducedGradientSink&);
   bool passes_through() const;
   void ready_in_step(std::size_t chunk);
   void ready_behind(std::size_t chunk);
   void deliver_what_is_there();
-  void deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& global);
-  void finish_behind(StepMetrics&);
+  void deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink&);
+  void count_spent();
   void print_times();
 
   DataParallelOptions options_;
@@ -73,23 +58,23 @@ class DataParallel : public Strategy {
   const float* mask_ = nullptr;  // while contributions are summed
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<AllReduce> exchange_;
-  MetricsAllReduce metrics_;
-  ExchangeStats earlier_;  // of exchanges that a change of bits has replaced
 
   FloatBuffer local_residual_, owner_residual_;
   bool left_over_ = false;            // the codec loses nothing, but one before it did
   std::int64_t residual_epoch_ = -1;  // the epoch whose start last cleared the residuals
 
-  ReducedGradientSink* global_ = nullptr;
+  ReducedGradientSink* sink_ = nullptr;
   std::int64_t columns_ = 0;
   std::size_t announced_ = 0, delivered_ = 0;  // chunks, in this step
   Pending pending_;
-  StepMetrics deferred_metrics_;
 
   std::int64_t steps_ = 0;
   double worked_before_ = 0, waited_before_ = 0;
   ResolvedTransport
       transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
 };
+
+ParallelMethod make_data_parallel(const DataParallelOptions&, std::int64_t print_every, ResolvedTransport transport,
+                                  Communicator&);
 
 }  // namespace tutti

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// group_weights.h -- weights exchanged on two levels: by the ranks of a group, where they have weights of their own,
+// and between the groups, where the group leader acts for its group and broadcasts what comes of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "parallel/groups/group_work_queue.h"
+#include "parallel/groups/sleeping_broadcast.h"
+#include "tutti/parallel_method.h"
+
+namespace tutti {
+
+struct WeightLevels {
+  Communicator* group = nullptr;
+  std::unique_ptr<WeightExchange> inner;  // null where the gradients keep the weights of a group equal
+  std::unique_ptr<WeightExchange> outer;  // between the leaders; null on other ranks
+  // At servers: no group waits for another, and drain() moves weights.
+  bool servers = false;
+  std::function<WorkQueue*()> work_queue;  // of the leader
+};
+
+class GroupWeights final : public WeightExchange, Pollable {
+ public:
+  explicit GroupWeights(WeightLevels levels);
+
+  void start(Parameters&) override;
+  void begin_epoch(std::int64_t epoch) override;
+  bool is_due(const StepInfo&) const override;
+  WeightChange after_update(const StepInfo&) override;
+  void drain() override;
+  WeightChange end_epoch() override;
+  void show_common_weights() override;
+  void take_back_weights(std::span<const float> changed_from) override;
+  void archive(Archive&, Section) override;
+  void poll() override;
+
+  WorkQueue* work_queue() const { return work_queue_.get(); }  // from start() on
+
+ private:
+  void synchronize() const { parameters_->weights.memory().synchronize(); }
+  bool broadcasts() const { return levels_.group->size() > 1; }
+  // `act` is what the outer exchange does, at the leader; the others get what comes of it.
+  template <class Act>
+  WeightChange exchange_outside(const Act& act);
+  template <class Act>
+  WeightChange exchange_outside_from_inner(const Act& act);
+  void tell(SleepingBroadcast::Words&);
+  void broadcast_weights();
+  void begin_work_queue();
+  std::int64_t samples_of_group(std::int64_t own) const;
+  void count_spent();
+
+  WeightLevels levels_;
+  std::unique_ptr<Communicator> words_;          // the group once more, for what its leader says
+  std::unique_ptr<SleepingBroadcast> sleeping_;  // where the leader may wait for servers
+  Parameters* parameters_ = nullptr;
+  std::unique_ptr<GroupWorkQueue> work_queue_;
+  FloatBuffer before_, move_;  // with `inner`: its common weights before the outer exchange changed them; by how much
+  double broadcasting_ = 0;    // seconds
+  std::int64_t values_sent_ = 0;
+};
+
+}  // namespace tutti

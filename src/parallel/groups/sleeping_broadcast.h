@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// sleeping_broadcast.h -- a broadcast from the group leader that the other ranks await asleep: the leader may be
+// waiting for servers, and a server may need the core.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tutti/communicator.h"
+
+namespace tutti {
+
+class SleepingBroadcast {
+ public:
+  using Words = std::array<std::int64_t, 2>;
+  explicit SleepingBroadcast(Communicator& group);
+  void broadcast(Words&);
+
+ private:
+  Words words_{};
+  std::vector<std::unique_ptr<Transfer>> transfers_;  // to the others, or from the leader
+  const bool leads_;
+};
+
+}  // namespace tutti

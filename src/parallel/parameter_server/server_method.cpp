@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// DataParallelASGD as a parallel method: its parts, and what is said about them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/local_gradients.h"
+#include "parallel/parameter_server/client.h"
+#include "tutti/error.h"
+
+namespace tutti {
+
+std::string ServerClient::describe() const {
+  std::string text =
+      fmt::format("DataParallelASGD with {} worker{} and {} server{}{}, ", workers_, workers_ == 1 ? "" : "s", servers_,
+                  servers_ == 1 ? "" : "s", options_.servers > 0 ? " of their own" : " beside them");
+  text += pushes_gradients() ? "gradients pushed" : options_.average ? "weights averaged" : "deltas pushed";
+  text += options_.every_minibatch
+              ? " after every minibatch"
+              : fmt::format(" every {} samples of {}", options_.sync_period.at(static_cast<std::size_t>(epoch_)),
+                            waits_for_all() ? "each worker" : "a worker");
+  text += fmt::format(" in {}", make_codec(options_.bits.codec())->name());
+  switch (options_.policy) {
+    case ServerOptions::Policy::async:
+      text += options_.max_staleness >= 0
+                  ? fmt::format(", asynchronously, at most {} pushes stale", options_.max_staleness)
+                  : ", asynchronously";
+      break;
+    case ServerOptions::Policy::sync:
+      text += options_.backup_workers > 0 ? fmt::format(", synchronously, {} of them backup", options_.backup_workers)
+                                          : ", synchronously";
+      break;
+    case ServerOptions::Policy::mixed:
+      text += fmt::format(", {} pushes to an update", std::max<std::int64_t>(1, workers_ / options_.soft_sync));
+      break;
+  }
+  if (pipelined_) text += ", fetched one push late";
+  return text;
+}
+
+std::string ServerClient::loop_text(std::int64_t epoch) const {
+  return fmt::format(", DataParallelASGD training (myRank = {}, numNodes = {}, SamplesSyncToServer = {}){}",
+                     comm_.rank(), comm_.size(),
+                     options_.every_minibatch ? 0 : options_.sync_period.at(static_cast<std::size_t>(epoch)),
+                     pipelined_ ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
+}
+
+namespace {
+
+// Settings that do not go with so many ranks.
+void check_ranks(const ServerOptions& o, const Communicator& comm) {
+  if (o.servers > 0 && o.servers >= comm.size())
+    throw ConfigError({},
+                      fmt::format("servers = {} leaves no worker among {} rank{}", o.servers, comm.size(),
+                                  comm.size() == 1 ? "" : "s"),
+                      "start more ranks, or servers = 0, where ranks serve beside their work");
+  const std::int64_t workers = comm.size() - o.servers;
+  if (o.backup_workers > 0 && o.backup_workers >= workers)
+    throw ConfigError(
+        {}, fmt::format("backupWorkers = {} must be less than the number of workers ({})", o.backup_workers, workers),
+        fmt::format("backupWorkers = {} or less, or more ranks", workers - 1));
+  if (o.policy == ServerOptions::Policy::mixed && workers % o.soft_sync != 0) {
+    std::string possible;
+    for (std::int64_t n = 1; n <= workers; ++n)
+      if (workers % n == 0) possible += fmt::format("{}{}", possible.empty() ? "" : ", ", n);
+    throw ConfigError({},
+                      fmt::format("softSync = {} does not divide {} worker{}: every update is made of "
+                                  "workers/softSync pushes",
+                                  o.soft_sync, workers, workers == 1 ? "" : "s"),
+                      fmt::format("softSync = {}", possible));
+  }
+}
+
+}  // namespace
+
+ParallelMethod make_parameter_server(const ServerOptions& o, std::int64_t print_every,
+                                     std::shared_ptr<RunOptimizer> optimizer, Communicator& comm) {
+  check_ranks(o, comm);
+  auto client = std::make_unique<ServerClient>(o, print_every, std::move(optimizer), comm);
+  ServerClient& c = *client;
+  ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
+  if (o.push == ServerOptions::Push::gradients) {
+    m.traits.updates_elsewhere = true;
+    m.traits.overflow = OverflowCheck::zero_local;
+  }
+  m.data.share = m.data.unit_share = {comm.rank() < c.workers() ? comm.rank() : -1, c.workers()};
+  m.data.work_queue = [&c] { return c.work_queue(); };
+  m.data.skipper = &c;
+  m.loop_text = [&c](std::int64_t epoch) { return c.loop_text(epoch); };
+  return m;
+}
+
+}  // namespace tutti

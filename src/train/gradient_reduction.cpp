@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/gradient_reduction.h"
+
+#include <fmt/format.h>
+
+#include "comm/agreement.h"
+#include "parallel/local_gradients.h"
+#include "train/training.h"
+#include "tutti/log.h"
+
+namespace tutti {
+
+GradientReduction::GradientReduction(Training& t, ParallelMethod& method, WeightUpdate& update)
+    : t_(t), method_(method), update_(update), chunks_(all_chunks(t.network->parameters())) {}
+
+GradientSink& GradientReduction::begin_step(const StepInfo& step) {
+  OverflowCheck check = method_.traits.overflow;
+  // Contributions are made of gradients that are known to be finite.
+  if (check == OverflowCheck::reduced && t_.optimizer->wants_contributions()) check = OverflowCheck::agree;
+  const bool seeks = t_.grad_scaler.seeks();
+  if (seeks) t_.network->scale_gradients(t_.grad_scaler.value(), false);
+  checks_sums_ = seeks && check == OverflowCheck::reduced;
+  withholds_ = seeks && !checks_sums_;
+  agrees_ = withholds_ && check == OverflowCheck::agree;
+  step_ = step;
+  update_.begin_step(checks_sums_ || method_.traits.updates_elsewhere);
+  if (!agrees_) method_.gradients->begin_step(step, update_);
+  return withholds_ ? static_cast<GradientSink&>(withheld_) : *method_.gradients;
+}
+
+// Nobody gets a gradient before all are known to be finite.
+void GradientReduction::end_backward() {
+  if (!withholds_) return;
+  // The host waits until the device has looked at all gradients, so what the device works on next is sent before.
+  bool finite = t_.network->unscale_gradients(t_.reader->ahead());
+  if (agrees_ && method_.update_ranks) finite = all_agree(*method_.update_ranks, finite);
+  if (skips_step(finite)) {
+    t_.network->clear_gradients();
+    if (agrees_) update_.skip_step();
+  }
+  if (agrees_) method_.gradients->begin_step(step_, update_);
+  if (!method_.gradients->follows_device()) t_.network->synchronize();
+  method_.gradients->chunks_ready(chunks_);
+}
+
+void GradientReduction::finish_step() {
+  method_.gradients->finish_step();
+  if (!checks_sums_) return;
+  if (skips_step(t_.network->unscale_gradients(t_.reader->ahead()))) update_.skip_step();
+  if (!method_.traits.updates_elsewhere) update_.apply_held();
+}
+
+// `finite` says so of all ranks that make one update together.
+bool GradientReduction::skips_step(bool finite) {
+  const double scale = t_.grad_scaler.value();
+  if (!t_.grad_scaler.skips_step(finite)) return false;
+  log::line(fmt::format(
+      "Epoch[{:2} of {}]-Minibatch[{:4}]: a gradient is not finite in float16 with lossScale {:g}: "
+      "the update is skipped, and the scale is {:g} now.",
+      t_.progress.epoch + 1, t_.sgd.max_epochs, t_.progress.minibatches_in_epoch + 1, scale, t_.grad_scaler.value()));
+  return true;
+}
+
+}  // namespace tutti
