@@ -9,7 +9,9 @@
 int main(int argc, char** argv) {
   tutti::MpiSession mpi(&argc, &argv);
   try {
-    const int code = tutti::actions::run(argc, argv, mpi.world());
+    int code = 0;
+    if (const auto run = tutti::actions::prepare_run(argc, argv, mpi.world(), code))
+      tutti::actions::run_actions(*run, mpi.world());
     mpi.end(code);
     return code;
   } catch (const std::exception& error) {

@@ -105,19 +105,6 @@ void print_configuration(const config::CommandLine& line, const config::TopLevel
       fmt::format("precision = \"{}\"", top.precision == config::TopLevel::Precision::float64 ? "double" : "float"));
 }
 
-void run_actions(const std::vector<Prepared>& actions, const config::TopLevel& top, Communicator& world) {
-  for (const auto& p : actions) {
-    announce(p);
-    if (p.on_all_ranks || world.rank() == 0) p.what->run();
-    world.barrier();
-    if (top.trace_level > 0) {
-      log::line("");
-      log::line(fmt::format("Action \"{}\" complete.", p.action));
-      log::line("");
-    }
-  }
-}
-
 void write_done_file(const config::TopLevel& top, Communicator& world) {
   if (top.done_file.empty() || world.rank() != 0) return;
   std::ofstream out(top.done_file);
@@ -159,19 +146,21 @@ bool answered(const config::CommandLine& line, Communicator& world, int& code) {
 
 }  // namespace
 
-int run(int argc, const char* const* argv, Communicator& world) {
+std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator& world, int& code) {
+  const auto refuse = [&code] { return code = wrong_configuration, nullptr; };
+  auto run = std::make_unique<Run>();
   config::CommandLine line;
-  config::TopLevel top;
+  config::TopLevel& top = run->top;
   config::Notices notices;
-  if (!together(world, [&] { line = config::parse_command_line(argc, argv); })) return wrong_configuration;
-  if (int code = 0; answered(line, world, code)) return code;
+  if (!together(world, [&] { line = config::parse_command_line(argc, argv); })) return refuse();
+  if (answered(line, world, code)) return nullptr;
   if (line.check) only_plan_memory();
 
   Problems problems;
   HostPlace place = find_place(world);
   CpuPlan cpu;
   DevicePlan device;
-  std::vector<Prepared> actions;
+  std::vector<Prepared>& actions = run->actions;
   const bool ready = together(world, [&] {
     notices = line.notices;
     // Whoever starts one rank under mpiexec wants the parallel path too, as a measure of what it costs.
@@ -184,17 +173,16 @@ int run(int argc, const char* const* argv, Communicator& world) {
     actions = prepare(line, top, device.device, world, problems, notices);
     problems.throw_if_any();
   });
-  if (!ready) return wrong_configuration;
+  if (!ready) return refuse();
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check) {
     print_check(world, {top, actions, notices.lines, settings_lines(actions, cpu, device, place, world), place,
                         device.device, line.verbose});
-    return 0;
+    return nullptr;
   }
-  std::vector<ModelLock> locks;
-  if (!together(world, [&] { locks = lock_models(actions, world); })) return wrong_configuration;
+  if (!together(world, [&] { run->locks = lock_models(actions, world); })) return refuse();
   const bool append = appends_to_log(actions, top, world);
-  if (!together(world, [&] { open_log(top, append, world.rank()); })) return wrong_configuration;
+  if (!together(world, [&] { open_log(top, append, world.rank()); })) return refuse();
   log::line(version_text());
   log::line("");
   print_configuration(line, top);
@@ -202,12 +190,23 @@ int run(int argc, const char* const* argv, Communicator& world) {
   print_notices(notices);
   if (!cpu.advice.empty()) log::warning(cpu.advice);
   for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::line(l);
+  return run;
+}
 
-  run_actions(actions, top, world);
-  write_done_file(top, world);
-  log::line(top.timestamping ? "__COMPLETED__" : "COMPLETED.");
+void run_actions(Run& run, Communicator& world) {
+  for (const auto& p : run.actions) {
+    announce(p);
+    if (p.on_all_ranks || world.rank() == 0) p.what->run();
+    world.barrier();
+    if (run.top.trace_level > 0) {
+      log::line("");
+      log::line(fmt::format("Action \"{}\" complete.", p.action));
+      log::line("");
+    }
+  }
+  write_done_file(run.top, world);
+  log::line(run.top.timestamping ? "__COMPLETED__" : "COMPLETED.");
   log::close();
-  return 0;
 }
 
 }  // namespace tutti::actions

@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.h -- from the command line to the exit code: checks everything, then runs the actions in turn. Called by main.
+// run.h -- from the command line to the end of the run. Called by main.
 #pragma once
 
+#include <memory>
+#include <vector>
+
+#include "actions/prepare.h"
+#include "config/top_level.h"
+#include "train/model_lock.h"
 #include "tutti/communicator.h"
 
 namespace tutti::actions {
 
-// 0 = done, 2 = the configuration is wrong (already reported, once, by rank 0).
-int run(int argc, const char* const* argv, Communicator& world);
+// A checked configuration. Its models are locked and its log is open.
+struct Run {
+  config::TopLevel top;
+  std::vector<Prepared> actions;
+  std::vector<ModelLock> locks;
+};
+
+// Null when there is nothing to run: `code` is 0 after an answer (help, --check), 2 when the configuration is wrong,
+// which rank 0 has reported once.
+std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator& world, int& code);
+// One after the other.
+void run_actions(Run&, Communicator& world);
 
 }  // namespace tutti::actions
