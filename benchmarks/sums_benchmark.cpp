@@ -31,7 +31,7 @@ ParallelMethod asa(Communicator& comm, Transport transport, AsaOptions::AllReduc
   AsaOptions options;
   options.all_reduce = all_reduce;
   options.bits.kind = kind;
-  return make_asa(options, 0, transport, comm);
+  return options.make({comm, {}, transport});
 }
 
 double once(Communicator& comm, Variant& variant) {

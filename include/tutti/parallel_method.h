@@ -56,10 +56,20 @@ enum class OverflowCheck {
   zero_local  // as `agree`, but the step goes on, with zeros for gradients of no use
 };
 
+// Facts about a method. The first group is known from its options alone.
 struct MethodTraits {
+  bool sums_gradients = false;  // all ranks make one update from the sum of their gradients; others exchange weights
+  bool at_servers = false;      // ranks push to and fetch from servers rather than talk to each other
+  int serving_ranks = 0;        // so many of the last ranks do nothing but serve
+  bool work_queue = false;      // ranks take work units as they get on, each its own way within an epoch
+  bool backup_workers = false;  // a rank that is late leaves steps out
+  bool shards = false;          // what is exchanged goes in shards, over one transport or another
+  bool library_sums = false;    // the MPI library sums
+  bool in_full = false;         // some of what is exchanged travels in 32 bits
+  bool delayed = false;         // updates come one minibatch late
+
   std::string text;                       // for the settings printed at start
   std::string state_name;                 // whose state the archives hold, where the name of the method does not say it
-  bool delayed = false;                   // updates come one minibatch late
   bool updates_elsewhere = false;         // servers apply the gradients, unless WeightChange::apply_gradients
   bool own_updates = false;               // ranks update with gradients of their own: optimizer state belongs to a rank
   bool sums_contributions = false;        // ReducedGradientSink::summed() is asked in every step

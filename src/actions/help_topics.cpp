@@ -67,13 +67,10 @@ const std::vector<Topic>& topics() {
     t.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves",
                                          within(in_sgd, "AutoAdjust=[{}]")));
     t.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together", in_parallel));
-    t.push_back(method<DataParallelOptions>("DataParallelSGD", "gradients exchanged each minibatch"));
-    t.push_back(method<ModelAveragingOptions>("ModelAveragingSGD", "weights averaged every so often"));
-    t.push_back(method<BlockMomentumOptions>("BlockMomentumSGD", "averaged weights smoothed by blocks"));
-    t.push_back(method<AsaOptions>("ASA", "all-to-all, sum, all-gather in every minibatch"));
-    t.push_back(method<ServerOptions>("DataParallelASGD", "workers and parameter servers"));
+    for_each_method([&]<class Options>() {
+      if constexpr (!std::is_same_v<Options, NoExchange>) t.push_back(method<Options>(Options::name, Options::help));
+    });
     t.push_back(method<ServerOptions>("ASGD", "the same as DataParallelASGD under its second name"));
-    t.push_back(method<EasgdOptions>("EASGD", "elastic averaging around a center variable"));
     t.push_back(topic<brainscript::SimpleNetworkOptions>("SimpleNetworkBuilder",
                                                          "feed-forward networks from a list of layer sizes",
                                                          "Train=[SimpleNetworkBuilder=[{}]]"));

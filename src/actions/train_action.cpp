@@ -17,7 +17,6 @@
 #include "comm/agreement.h"
 #include "parallel/groups/groups.h"
 #include "parallel/local_gradients.h"
-#include "parallel/method_table.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
 #include "tutti/builder.h"
@@ -219,13 +218,13 @@ void make_fault_hook(const ActionContext& context, Training& t) {
 // What stands in the block and does nothing, so that nobody waits for it.
 void note_unused_settings(const ActionContext& context, const Training& t) {
   const auto& parallel = t.sgd.parallel;
-  const char* const method = method_entry(parallel.method).name;
+  const char* const method = name_of(parallel.method);
   if (!parallel.unused_blocks.empty())
     context.notices->lines.push_back(
         fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
                     parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
                     parallel.unused_blocks.size() == 1 ? "has" : "have", method));
-  if (parallel.method != MethodKind::none && parallel.start_epoch > t.sgd.max_epochs)
+  if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
     context.notices->lines.push_back(
         fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: every rank trains alone throughout",
                     parallel.start_epoch, t.sgd.max_epochs));
@@ -247,7 +246,8 @@ void check_contributions(const ActionContext& context, Training& t) {
 
 // Statistics over all ranks need every rank in every step.
 void check_synchronized(const ActionContext& context, const Training& t) {
-  if (t.world->size() == 1 || (!uses_work_queue(t.sgd.parallel) && !t.sgd.parallel.servers.backup_workers)) return;
+  const MethodTraits traits = t.sgd.parallel.traits();
+  if (t.world->size() == 1 || (!traits.work_queue && !traits.backup_workers)) return;
   for (const graph::Node& node : t.network->graph().nodes)
     if (node.operation == "BatchNormalization" && graph::flag(node, "synchronized", false))
       return context.problems->add(
@@ -263,8 +263,8 @@ void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   ParallelTrainOptions parallel = t.sgd.parallel;
   if (!is_host(t.network->parameters().weights.memory())) parallel.put_on_device();
-  const bool together = context.parallel && parallel.method != MethodKind::none;
-  if (!context.parallel && parallel.method != MethodKind::none)
+  const bool together = context.parallel && parallel.exchanges();
+  if (!context.parallel && parallel.exchanges())
     context.notices->lines.push_back("parallelTrain option is not enabled. ParallelTrain config will be ignored.");
   if (ranks > 1 && !together)
     context.notices->lines.push_back(
@@ -274,8 +274,8 @@ void make_exchange(const ActionContext& context, Training& t) {
   if (context.parallel) note_unused_settings(context, t);
   try {
     const auto run = [&](ParallelMethod m) { return std::make_unique<RunningMethod>(std::move(m), t.world->size()); };
-    t.alone = run(make_local(*t.world));
-    t.parallel = run(together ? make_method(parallel, {*t.world, t.run_optimizer}) : make_local(*t.world));
+    t.alone = run(NoExchange().make({*t.world}));
+    t.parallel = run(together ? make_method(parallel, {*t.world, t.run_optimizer}) : NoExchange().make({*t.world}));
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
     const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";
@@ -296,7 +296,7 @@ void make_exchange(const ActionContext& context, Training& t) {
   t.method_name = t.parallel->method.traits.state_name;
   const bool grouped = together && parallel.groups.any();
   if (t.method_name.empty())
-    t.method_name = grouped ? parallel.name() : method_entry(together ? parallel.method : MethodKind::none).name;
+    t.method_name = grouped ? parallel.name() : together ? name_of(parallel.method) : NoExchange::name;
   // Which ranks have which state depends on who forms a group.
   if (grouped) t.method_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
   if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())

@@ -51,19 +51,13 @@ void about_overlap(const char* method, const StreamSettings& stream, std::int64_
 }
 
 void about_level(const ParallelTrainOptions& o, const TrainingLength& t, int ranks, Lines& lines) {
-  if (o.method == MethodKind::easgd) about_easgd(o.easgd, t, lines);
-  if (o.method == MethodKind::block_momentum && o.block_momentum) {
-    const BlockMomentumOptions& b = *o.block_momentum;
-    about_kept_momentum(b, lines);
-    about_overlap("BlockMomentumSGD", b.stream.settings, b.block.all(ranks), t, lines);
+  if (const auto* easgd = std::get_if<EasgdOptions>(&o.method)) about_easgd(*easgd, t, lines);
+  if (const auto* b = std::get_if<BlockMomentumOptions>(&o.method)) {
+    about_kept_momentum(*b, lines);
+    about_overlap(b->name, b->stream.settings, b->block.all(ranks), t, lines);
   }
-  if (o.method == MethodKind::model_averaging && o.model_averaging)
-    about_overlap("ModelAveragingSGD", o.model_averaging->stream.settings, o.model_averaging->block.all(ranks), t,
-                  lines);
-}
-
-bool is_buffered(const ParallelTrainOptions& o) {
-  return o.method == MethodKind::data_parallel && o.data_parallel.buffered_async;
+  if (const auto* m = std::get_if<ModelAveragingOptions>(&o.method); m && m->given)
+    about_overlap(m->name, m->stream.settings, m->block.all(ranks), t, lines);
 }
 
 }  // namespace
@@ -73,7 +67,7 @@ std::vector<std::string> exchange_advice(const ParallelTrainOptions& options, co
   about_level(options, length, ranks, lines);
   for (ParallelTrainOptions level = options; level.groups.any();) {
     const ParallelTrainOptions inside = level.inside();
-    if (is_buffered(level) && is_buffered(inside))
+    if (level.traits().delayed && inside.traits().delayed)
       lines.push_back(
           "useBufferedAsyncGradientAggregation both between and within groups: gradients come two minibatches late, "
           "which costs accuracy. fix: leave it out of insideGroups");

@@ -38,8 +38,8 @@ int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::i
 
 }  // namespace
 
-AllReduceGradients::AllReduceGradients(const DataParallelOptions& options, std::int64_t print_every, ResolvedTransport transport,
-                           Communicator& comm)
+AllReduceGradients::AllReduceGradients(const DataParallelOptions& options, std::int64_t print_every,
+                                       ResolvedTransport transport, Communicator& comm)
     : options_(options), print_every_(print_every), comm_(comm), transport_(std::move(transport)) {}
 
 void AllReduceGradients::start(Parameters& parameters) {
@@ -263,15 +263,16 @@ std::string describe(const DataParallelOptions& o, const ResolvedTransport& tran
 
 }  // namespace
 
-ParallelMethod make_data_parallel(const DataParallelOptions& o, std::int64_t print_every, ResolvedTransport transport,
-                                  Communicator& comm) {
+ParallelMethod DataParallelOptions::make(const MethodContext& context) const {
+  const DataParallelOptions& o = *this;
+  Communicator& comm = context.comm;
   ParallelMethod m;
+  m.traits = traits();
   const auto& bits = o.gradient_bits.values;
   const bool lossy = std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; });
-  m.traits.text = describe(o, transport, comm.size());
-  m.traits.delayed = o.buffered_async;
+  m.traits.text = tutti::describe(o, context.transport, comm.size());
   m.traits.sums_contributions = !o.buffered_async;
-  m.traits.sums_on_devices = transport.device_sums != nullptr;
+  m.traits.sums_on_devices = context.transport.device_sums != nullptr;
   // A residual would take in what the codec lost of gradients that are of no use.
   m.traits.overflow = o.buffered_async ? OverflowCheck::zero_local
                       : lossy          ? OverflowCheck::agree
@@ -283,7 +284,7 @@ ParallelMethod make_data_parallel(const DataParallelOptions& o, std::int64_t pri
                        o.gradient_bits.at(static_cast<std::size_t>(epoch)),
                        o.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
   };
-  m.gradients = std::make_unique<AllReduceGradients>(o, print_every, std::move(transport), comm);
+  m.gradients = std::make_unique<AllReduceGradients>(o, context.print_every, context.transport, comm);
   return m;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce_gradients.h -- DataParallelSGD: the gradients of every minibatch are summed over the ranks, in full or in few
-// bits with error feedback (Seide et al., Interspeech 2014), and every rank makes the same update.
+// all_reduce_gradients.h -- DataParallelSGD: the gradients of every minibatch are summed over the ranks, in full or in
+// few bits with error feedback (Seide et al., Interspeech 2014), and every rank makes the same update.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "collective/all_reduce.h"
-#include "parallel/options.h"
+#include "parallel/data_parallel_options.h"
 #include "tutti/codec.h"
 #include "tutti/parallel_method.h"
 
@@ -73,8 +73,5 @@ class AllReduceGradients final : public GradientExchange {
   ResolvedTransport
       transport_;  // declared last: destroyed first, which cancels pending transfers before their buffers go
 };
-
-ParallelMethod make_data_parallel(const DataParallelOptions&, std::int64_t print_every, ResolvedTransport transport,
-                                  Communicator&);
 
 }  // namespace tutti

@@ -33,7 +33,8 @@ void LocalGradients::chunks_ready(std::span<const std::size_t> chunks) {
   sink_->on_reduced(chunks, columns_);
 }
 
-ParallelMethod make_local(Communicator& comm) {
+ParallelMethod NoExchange::make(const MethodContext& context) const {
+  const Communicator& comm = context.comm;
   ParallelMethod m;
   m.gradients = std::make_unique<LocalGradients>();
   m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
@@ -43,7 +44,7 @@ ParallelMethod make_local(Communicator& comm) {
 }
 
 ParallelMethod make_local_sgd(std::unique_ptr<WeightExchange> weights, std::string text, Communicator& comm) {
-  ParallelMethod m = make_local(comm);
+  ParallelMethod m = NoExchange().make({comm});
   m.weights = std::move(weights);
   m.metrics.at_drain = &comm;
   m.traits.own_updates = true;

@@ -4,8 +4,7 @@
 
 #include <vector>
 
-#include "tutti/communicator.h"
-#include "tutti/parallel_method.h"
+#include "parallel/method_context.h"
 
 namespace tutti {
 
@@ -30,7 +29,12 @@ class LocalGradients final : public GradientExchange {
 };
 
 // Every rank trains alone on all data.
-ParallelMethod make_local(Communicator&);
+struct NoExchange {
+  static constexpr const char* name = "none";
+  static constexpr const char* help = "every rank trains alone, on all data";
+  MethodTraits traits() const { return {}; }
+  ParallelMethod make(const MethodContext&) const;
+};
 // Every rank trains on its share of the data with gradients of its own, and `weights` brings them together.
 ParallelMethod make_local_sgd(std::unique_ptr<WeightExchange> weights, std::string text, Communicator&);
 

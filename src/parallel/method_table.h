@@ -1,49 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// method_table.h -- the table of parallel methods: name, constructor, one line of help. A new method is one more row.
+// method_table.h -- the table of parallel methods. A row is a type: the options of a method with its name, one line of
+// help, and these functions:
+//   void describe(config::Fields&);                        the block of settings under the method's name
+//   MethodTraits traits() const;                           what is known from the settings
+//   ParallelMethod make(const MethodContext&) const;       collective
 #pragma once
 
-#include <memory>
+#include <concepts>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "parallel/options.h"
-#include "tutti/communicator.h"
-#include "tutti/parallel_method.h"
+#include "parallel/data_parallel_options.h"
+#include "parallel/local_gradients.h"
+#include "parallel/local_sgd/asa_options.h"
+#include "parallel/local_sgd/block_options.h"
+#include "parallel/parameter_server/options.h"
 
 namespace tutti {
 
-// What a method is made of, beside its options. Outlives it.
-struct MethodContext {
-  Communicator& comm;
-  std::shared_ptr<RunOptimizer> optimizer = std::make_shared<RunOptimizer>();
+template <class Options>
+concept MethodRow = requires(const Options& options, const MethodContext& context) {
+  { Options::name } -> std::convertible_to<const char*>;
+  { Options::help } -> std::convertible_to<const char*>;
+  { options.traits() } -> std::same_as<MethodTraits>;
+  { options.make(context) } -> std::same_as<ParallelMethod>;
 };
 
-struct MethodEntry {
-  MethodKind method;
-  const char* name;
-  ParallelMethod (*make)(const ParallelTrainOptions&, ResolvedTransport, const MethodContext&);
-  const char* help;
-};
-const std::vector<MethodEntry>& methods();
-const MethodEntry& method_entry(MethodKind);
-std::vector<std::pair<std::string, MethodKind>> method_words();
+using MethodOptions = std::variant<NoExchange,             //
+                                   DataParallelOptions,    //
+                                   ModelAveragingOptions,  //
+                                   BlockMomentumOptions,   //
+                                   AsaOptions,             //
+                                   EasgdOptions,           //
+                                   ServerOptions>;
 
-// The method of the block. The options have been read without problems. Collective.
-ParallelMethod make_method(const ParallelTrainOptions&, const MethodContext&);
-// Whether all ranks make one update from the sum of their gradients; other methods exchange weights.
-bool sums_gradients(const ParallelTrainOptions&);
-// Whether ranks go each their own way within an epoch and take units as they get on.
-bool uses_work_queue(const ParallelTrainOptions&);
-// Whether ranks push to and fetch from servers rather than talk to each other.
-bool meets_at_servers(const ParallelTrainOptions&);
-// Whether what is exchanged goes in shards, over one transport or another.
-bool has_transports(const ParallelTrainOptions&);
-// Whether any of it travels in 32 bits.
-bool travels_in_full(const ParallelTrainOptions&);
-// How many of the last ranks do nothing but serve.
-int ranks_that_serve(const ParallelTrainOptions&);
-// Whether updates come one minibatch delayed.
-bool runs_behind(const ParallelTrainOptions&);
+// Calls visit.operator()<Options>() for every row.
+template <class Visit, MethodRow... Rows>
+void for_each_row(const std::variant<Rows...>*, const Visit& visit) {
+  (visit.template operator()<Rows>(), ...);
+}
+template <class Visit>
+void for_each_method(const Visit& visit) {
+  for_each_row(static_cast<const MethodOptions*>(nullptr), visit);
+}
+
+inline const char* name_of(const MethodOptions& method) {
+  return std::visit([](const auto& m) { return m.name; }, method);
+}
+inline MethodTraits traits_of(const MethodOptions& method) {
+  return std::visit([](const auto& m) { return m.traits(); }, method);
+}
+// What may stand behind parallelizationMethod, with the row that it means.
+std::vector<std::pair<std::string, std::size_t>> method_words();
+MethodOptions default_method(std::size_t row);
 
 }  // namespace tutti

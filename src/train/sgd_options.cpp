@@ -260,7 +260,7 @@ double SgdOptions::momentum_time_constant(std::size_t epoch) const {
 SgdOptions read_sgd_options(const config::Record& sgd, Problems& problems, config::Notices& notices) {
   SgdOptions o;
   try {
-    o.parallel.data_parallel.double_precision = is_double(sgd.string("precision", "float"));
+    o.parallel.double_precision = is_double(sgd.string("precision", "float"));
   } catch (const ConfigError&) {
     // Whoever reads the top level reports it.
   }

@@ -127,7 +127,7 @@ void advise(const Training& t) {
         "truncated sequences go on from minibatch to minibatch, so they cannot be handed out to whoever is free: every "
         "rank "
         "gets an equal share, and a slow one keeps the others waiting at the end of each epoch");
-  if (const auto& o = t.sgd.parallel; o.method != MethodKind::none && o.start_sample > t.samples_per_epoch)
+  if (const auto& o = t.sgd.parallel; o.exchanges() && o.start_sample > t.samples_per_epoch)
     log::warning(fmt::format(
         "parallelizationStartSample = {} is more than the {} samples of an epoch: every rank trains alone to "
         "the end of epoch {}. fix: parallelizationStartEpoch says in which epoch ranks begin to share",
@@ -137,7 +137,7 @@ void advise(const Training& t) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(epochs, 1);
   const std::string advice = t.parallel->method.advice(epochs * std::min(t.samples_per_epoch, most));
   if (!advice.empty()) log::warning(advice);
-  if (t.sgd.parallel.method == MethodKind::none || epochs <= 0) return;
+  if (!t.sgd.parallel.exchanges() || epochs <= 0) return;
   const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.minibatch_size.at(static_cast<std::size_t>(first))};
   for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }

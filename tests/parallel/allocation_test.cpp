@@ -9,7 +9,7 @@
 
 #include "../support/run_ranks.h"
 #include "parallel/local_sgd/block_exchange.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "parallel/parameter_server/request_loop.h"
 #include "training.h"
 
@@ -50,11 +50,11 @@ class Contributions : public Ignore {
 void expect_no_allocation(Transport transport, int ranks, int bits, bool async, bool contributions = false) {
   run_ranks(ranks, [&](Communicator& comm) {
     ParallelTrainOptions o;
-    o.method = MethodKind::data_parallel;
+    o.method = DataParallelOptions();
     o.distributed_reading_given = true;
     o.transport = transport;
-    o.data_parallel.gradient_bits = bits;
-    o.data_parallel.buffered_async = async;
+    o.as<DataParallelOptions>().gradient_bits = bits;
+    o.as<DataParallelOptions>().buffered_async = async;
     Parameters p = training::parameters_of({{300, 400}, {300, 1}, {500, 300}, {10, 1}, {8, 9000}}, 150);
     // The last one is sparse: one chunk, and a list whose length changes.
     std::erase_if(p.chunks, [](const GradientChunk& chunk) { return chunk.slice == 4; });

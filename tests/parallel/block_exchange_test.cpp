@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "../support/run_ranks.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "training.h"
 
 namespace tutti::block_steps_test {
@@ -26,25 +26,25 @@ constexpr std::int64_t kShare = 10;  // samples of a rank in a step, unless it h
 
 ParallelTrainOptions averaging(std::int64_t per_worker) {
   ParallelTrainOptions o;
-  o.method = MethodKind::model_averaging;
-  o.model_averaging = ModelAveragingOptions{};
-  o.model_averaging->block.per_worker = per_worker;
+  o.method = ModelAveragingOptions();
+  o.as<ModelAveragingOptions>().given = true;
+  o.as<ModelAveragingOptions>().block.per_worker = per_worker;
   return o;
 }
 
 ParallelTrainOptions momentum(std::int64_t per_worker, double m, double rate, bool nesterov = false) {
   ParallelTrainOptions o;
-  o.method = MethodKind::block_momentum;
+  o.method = BlockMomentumOptions();
   BlockMomentumOptions b;
   b.block.per_worker = per_worker;
   b.per_sync = m, b.learning_rate = rate, b.nesterov = nesterov;
-  o.block_momentum = b;
+  o.method = b;
   return o;
 }
 
 ParallelTrainOptions outer(std::int64_t per_worker, OuterTerms terms) {
   ParallelTrainOptions o = momentum(per_worker, 0, 1);
-  o.block_momentum->outer = terms;
+  o.as<BlockMomentumOptions>().outer = terms;
   return o;
 }
 
@@ -192,7 +192,7 @@ TEST(ModelAveraging, IsTheMeanBySamples) {
 TEST(ModelAveraging, WithoutItsBlockExchangesAfterEveryMinibatch) {
   const Course run{.ranks = 3};
   ParallelTrainOptions bare;
-  bare.method = MethodKind::model_averaging;
+  bare.method = ModelAveragingOptions();
   EXPECT_EQ(train(run, bare), train(run, averaging(1)));
   EXPECT_NE(train(run, bare), train(run, averaging(20)));
 }
@@ -255,7 +255,7 @@ TEST(BlockMomentum, ResetsTheMomentumOfSgdOnDemand) {
   for (const bool reset : {false, true})
     run_ranks(2, [&](Communicator& comm) {
       auto o = momentum(20, 0.5, 1);
-      o.block_momentum->reset_sgd_momentum = reset;
+      o.as<BlockMomentumOptions>().reset_sgd_momentum = reset;
       const Course run;
       Parameters p = parameters_of(kShapes);
       const auto player = play(o, comm);
@@ -311,16 +311,16 @@ TEST(OuterOptimizer, NesterovAndAdamFollowTheirFormulas) {
 
 ParallelTrainOptions elastic(double rate, std::int64_t period) {
   ParallelTrainOptions o;
-  o.method = MethodKind::easgd;
-  o.easgd.moving_rate = rate, o.easgd.period = period;
+  o.method = EasgdOptions();
+  o.as<EasgdOptions>().moving_rate = rate, o.as<EasgdOptions>().period = period;
   return o;
 }
 
 ParallelTrainOptions asa(AsaOptions::What what, ExchangeBits::Kind bits = ExchangeBits::Kind::full,
                          AsaOptions::AllReduce all_reduce = AsaOptions::AllReduce::sharded) {
   ParallelTrainOptions o;
-  o.method = MethodKind::asa;
-  o.asa.what = what, o.asa.bits.kind = bits, o.asa.all_reduce = all_reduce;
+  o.method = AsaOptions();
+  o.as<AsaOptions>().what = what, o.as<AsaOptions>().bits.kind = bits, o.as<AsaOptions>().all_reduce = all_reduce;
   return o;
 }
 
@@ -378,7 +378,7 @@ TEST(Asa, OfWeightsIsModelAveragingInEveryMinibatch) {
 // The descent with global gradients; N is that of all ranks.
 TEST(Asa, OfGradientsIsDataParallelSgd) {
   ParallelTrainOptions plain;
-  plain.method = MethodKind::data_parallel;
+  plain.method = DataParallelOptions();
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const Course run{.ranks = ranks, .columns_per_chunk = 3};
     const auto expected = train(run, plain);
@@ -401,7 +401,7 @@ TEST(ExchangeBits, NothingIsLost) {
     for (const int ranks : {1, 3}) {
       const Course run{.ranks = ranks, .epochs = 1, .steps = 3};
       auto few = averaging(1000), full = averaging(1000);
-      few.model_averaging->bits.kind = bits;
+      few.as<ModelAveragingOptions>().bits.kind = bits;
       const auto expected = train(run, full);
       std::vector<float> arrived(expected[0].begin(), expected[0].end());
       std::mutex mutex;
@@ -436,8 +436,8 @@ TEST(ExchangeBits, AnExchangeKeepsTheMeanOfTheRanks) {
       const Course run{.ranks = ranks, .epochs = 1, .steps = 3};
       auto few = averaging(1000), outer_few = outer(1000, {.kind = OuterOptimizer::sgd, .rate = 1});
       auto filtered = momentum(1000, 0, 1.0 / ranks);
-      few.model_averaging->bits.kind = bits;
-      outer_few.block_momentum->bits.kind = filtered.block_momentum->bits.kind = bits;
+      few.as<ModelAveragingOptions>().bits.kind = bits;
+      outer_few.as<BlockMomentumOptions>().bits.kind = filtered.as<BlockMomentumOptions>().bits.kind = bits;
       const auto expected = train(run, averaging(1000))[0];
       for (const auto& o : {few, outer_few, filtered}) {
         const Weights own = train(run, o, false);
@@ -456,7 +456,7 @@ TEST(ExchangeBits, AnExchangeKeepsTheMeanOfTheRanks) {
 TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
   run_ranks(1, [&](Communicator& comm) {
     auto o = momentum(10, 0.5, 1);
-    o.block_momentum->bits.kind = ExchangeBits::Kind::one;
+    o.as<BlockMomentumOptions>().bits.kind = ExchangeBits::Kind::one;
     const Course run{.ranks = 1};
     Parameters p = parameters_of(kShapes);
     auto player = play(o, comm);
@@ -498,7 +498,9 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
       for (int after = 1; after <= 4; ++after) {
         SCOPED_TRACE(testing::Message() << name << before << after);
         ParallelTrainOptions few = o;
-        (few.model_averaging ? few.model_averaging->bits : few.block_momentum->bits).kind = ExchangeBits::Kind::two;
+        (std::holds_alternative<ModelAveragingOptions>(few.method) ? few.as<ModelAveragingOptions>().bits
+                                                                   : few.as<BlockMomentumOptions>().bits)
+            .kind = ExchangeBits::Kind::two;
         const std::string residual = std::string("/") + name + ".residual";
         std::vector<MemoryArchive> old(static_cast<std::size_t>(before));
         std::vector<float> model;
@@ -552,7 +554,7 @@ TEST(ExchangeBits, OtherRanksKeepResidualSums) {
 TEST(ExchangeBits, RanksAgreeWhateverArrives) {
   for (const auto bits : kFewBits) {
     auto o = momentum(20, 0.5, 1, true);
-    o.block_momentum->bits.kind = bits;
+    o.as<BlockMomentumOptions>().bits.kind = bits;
     const auto weights = train({.ranks = 3}, o);
     EXPECT_EQ(weights[0], weights[1]);
     EXPECT_EQ(weights[0], weights[2]);
@@ -561,8 +563,9 @@ TEST(ExchangeBits, RanksAgreeWhateverArrives) {
 }
 
 ParallelTrainOptions streamed(ParallelTrainOptions o, StreamSettings stream) {
-  if (o.model_averaging) o.model_averaging->stream.settings = stream;
-  if (o.block_momentum) o.block_momentum->stream.settings = stream, o.block_momentum->reset_sgd_momentum = false;
+  if (std::holds_alternative<ModelAveragingOptions>(o.method)) o.as<ModelAveragingOptions>().stream.settings = stream;
+  if (std::holds_alternative<BlockMomentumOptions>(o.method))
+    o.as<BlockMomentumOptions>().stream.settings = stream, o.as<BlockMomentumOptions>().reset_sgd_momentum = false;
   return o;
 }
 
@@ -617,7 +620,7 @@ TEST(Stream, OverlapKeepsTheMeanOfTheRanks) {
         SCOPED_TRACE(testing::Message() << ranks << " ranks, " << stream.fragments << ", " << stream.overlap);
         const Course run{.ranks = ranks, .epochs = 2, .steps = 7, .columns_per_chunk = 3};
         auto o = streamed(averaging(20), stream);
-        o.model_averaging->bits.kind = bits;
+        o.as<ModelAveragingOptions>().bits.kind = bits;
         const auto own = train(run, o, false), alone = train(run, elastic(0, 100), false);
         for (std::size_t i = 0; i < own[0].size(); ++i) {
           double mean = 0, expected = 0;
@@ -647,7 +650,8 @@ TEST(BlockExchange, NumbersDoNotDependOnTheTransport) {
     for (int ranks = 2; ranks <= 5; ++ranks) {
       auto blocks = momentum(20, 0.5, 1, true), parts = streamed(averaging(20), {.fragments = 3, .overlap = 2});
       auto pulled = elastic(0.2, 2);
-      blocks.block_momentum->bits.kind = parts.model_averaging->bits.kind = pulled.easgd.bits.kind = bits;
+      blocks.as<BlockMomentumOptions>().bits.kind = parts.as<ModelAveragingOptions>().bits.kind =
+          pulled.as<EasgdOptions>().bits.kind = bits;
       for (const auto& o : {blocks, parts, pulled}) {
         const Course run{.ranks = ranks, .columns_per_chunk = 3, .empty_ranks = {1}};
         EXPECT_EQ(train(run, by(o, Transport::shared_memory), false), train(run, by(o, Transport::messages), false))
@@ -766,8 +770,8 @@ void expect_exact_resume(const ParallelTrainOptions& o, int at) {
 
 TEST(BlockExchange, ContinuesFromItsArchives) {
   auto one_bit = momentum(20, 0.5, 1, true), elastic_bits = elastic(0.2, 3);
-  one_bit.block_momentum->bits.kind = ExchangeBits::Kind::one;
-  elastic_bits.easgd.bits.kind = ExchangeBits::Kind::four;
+  one_bit.as<BlockMomentumOptions>().bits.kind = ExchangeBits::Kind::one;
+  elastic_bits.as<EasgdOptions>().bits.kind = ExchangeBits::Kind::four;
   for (const int at : {3, 4})  // within a block, and between two
     for (const auto& o :
          {averaging(20), momentum(20, 0.5, 1, true), one_bit, elastic(0.2, 3), elastic_bits,

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "../support/run_ranks.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "training.h"
 #include "tutti/error.h"
 
@@ -35,9 +35,9 @@ INSTANTIATE_TEST_SUITE_P(Transports, DataParallel, testing::Values(Transport::me
 ParallelTrainOptions options(config::Schedule<std::int64_t> bits) {
   ParallelTrainOptions o;
   o.transport = transport;
-  o.method = MethodKind::data_parallel;
+  o.method = DataParallelOptions();
   o.distributed_reading_given = true;
-  o.data_parallel.gradient_bits = std::move(bits);
+  o.as<DataParallelOptions>().gradient_bits = std::move(bits);
   return o;
 }
 
@@ -120,7 +120,7 @@ std::vector<std::vector<float>> train(const Course& run, const ParallelTrainOpti
 void expect_reference(const Course& run, int bits, bool zero_threshold = true) {
   SCOPED_TRACE(testing::Message() << bits << " bits on " << run.ranks << " ranks, chunks of " << run.columns_per_chunk);
   auto o = options(bits);
-  o.data_parallel.zero_threshold = zero_threshold;
+  o.as<DataParallelOptions>().zero_threshold = zero_threshold;
   const auto sums = train(run, o);
   const Parameters p = parameters_of(run.shapes, run.columns_per_chunk);
   Reference reference(p, run.ranks, bits, zero_threshold);
@@ -179,7 +179,7 @@ TEST_P(DataParallel, AsynchronousIsSynchronousOneStepLater) {
       for (const int per_epoch : {1, 3, 1000}) {
         const Course run{.ranks = ranks, .steps = 6, .columns_per_chunk = 3, .steps_per_epoch = per_epoch};
         auto late = options(bits);
-        late.data_parallel.buffered_async = true;
+        late.as<DataParallelOptions>().buffered_async = true;
         const auto now = train(run, options(bits)), behind = train(run, late);
         ASSERT_EQ(now.size(), behind.size());
         for (std::size_t t = 0; t < now.size(); ++t) EXPECT_TRUE(reference::same(now[t], behind[t])) << "step " << t;
@@ -190,7 +190,7 @@ TEST_P(DataParallel, AsynchronousUpdatesOneMinibatchLate) {
   run_ranks(2, [](Communicator& comm) {
     Parameters p = parameters_of(kOdd);
     auto o = options(1);
-    o.data_parallel.buffered_async = true;
+    o.as<DataParallelOptions>().buffered_async = true;
     const auto player = play(o, comm);
     player->start(p);
     for (int epoch = 0; epoch < 2; ++epoch) {
@@ -282,7 +282,7 @@ TEST_P(DataParallel, ResidualsSurviveEpochsUnlessTheyAreReset) {
   const Course once{.ranks = 2, .steps = 4}, epochs{.ranks = 2, .steps = 4, .steps_per_epoch = 2};
   EXPECT_EQ(train(once, options(1)), train(epochs, options(1)));
   auto reset = options(1);
-  reset.data_parallel.reset_residuals = true;
+  reset.as<DataParallelOptions>().reset_residuals = true;
   const auto all = train(epochs, reset);
   EXPECT_NE(train(once, options(1))[2], all[2]);
   // The second epoch is a run of its own.
@@ -322,7 +322,7 @@ TEST_P(DataParallel, SumsAloneTellOfGradientsOfNoUse) {
   config::Schedule<std::int64_t> later;
   later.values = {32, 1};
   ParallelTrainOptions behind = options(32);
-  behind.data_parallel.buffered_async = true;
+  behind.as<DataParallelOptions>().buffered_async = true;
   for (const auto& [o, sums_only] : {std::pair{options(32), true},
                                      {options(1), false},
                                      {options(16), false},
@@ -356,8 +356,8 @@ TEST_P(DataParallel, ContinuesFromItsArchive) {
   for (const bool async : {false, true})
     for (const int bits : {1, 4, 32}) {
       auto o = options(bits);
-      o.data_parallel.buffered_async = async;
-      o.data_parallel.reset_residuals = true;  // in the middle of an epoch nothing may be reset
+      o.as<DataParallelOptions>().buffered_async = async;
+      o.as<DataParallelOptions>().reset_residuals = true;  // in the middle of an epoch nothing may be reset
       const Course run{.ranks = 3, .steps = 6};
       std::vector<std::vector<std::vector<float>>> whole(3), parts(3);
       run_ranks(3, [&](Communicator& comm) {
@@ -434,7 +434,7 @@ TEST_P(DataParallel, ARankThatThrowsEndsTheRun) {
 TEST_P(DataParallel, ARankThatThrowsInTheMiddleOfAStepFreesTheOthers) {
   for (const bool async : {false, true}) {
     auto o = options(1);
-    o.data_parallel.buffered_async = async;
+    o.as<DataParallelOptions>().buffered_async = async;
     EXPECT_THROW(run_ranks(3,
                            [&](Communicator& comm) {
                              Parameters p = parameters_of(kOdd);
@@ -472,7 +472,7 @@ TEST_P(DataParallel, SaysByWhichTransport) {
 
 TEST(ParallelTrain, TakesSharedMemoryOfItselfWhereItCan) {
   ParallelTrainOptions o;
-  o.method = MethodKind::data_parallel;
+  o.method = DataParallelOptions();
   const auto text = [&](int ranks) {
     std::string said;
     run_ranks(ranks, [&](Communicator& comm) {
@@ -495,7 +495,6 @@ TEST(ParallelTrain, WarmStartTrainsAloneFirst) {
     player->start(p);
     for (int epoch = 0; epoch < 4; ++epoch) {
       EXPECT_EQ(player->warm_start().parallel_throughout(epoch), epoch >= 2);
-      EXPECT_EQ(o.parallel_at(epoch), epoch >= 2);
       player->begin_epoch(epoch);
       Collector sink(p);
       const auto mine = gradient(p, comm.rank(), epoch, true), other = gradient(p, 1 - comm.rank(), epoch, true);

@@ -14,7 +14,7 @@
 #include <set>
 
 #include "../support/run_ranks.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "training.h"
 
 namespace tutti::elastic_server_test {
@@ -65,7 +65,7 @@ struct Rank {
   Rank(const EasgdOptions& o, Communicator& comm, float rate = 0.125f)
       : comm(comm),
         p(parameters_of(kShapes, 3)),
-        player(std::make_unique<Player>(make_easgd(o, 0, Transport::messages, comm), comm)),
+        player(std::make_unique<Player>(o.make({comm}), comm)),
         sink(p, rate) {
     start_at(p, 7);
     player->start(p);
@@ -318,13 +318,12 @@ TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
 
 TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {
   run_ranks(3, [&](Communicator& comm) {
-    const auto player =
-        std::make_unique<Player>(make_easgd(asynchronous(-1, 10, Bits::full, 1), 0, Transport::messages, comm), comm);
+    const auto player = std::make_unique<Player>(asynchronous(-1, 10, Bits::full, 1).make({comm}), comm);
     const auto share = player->method().data.share;
     EXPECT_EQ(share.ranks, 2);
     EXPECT_EQ(share.rank, comm.rank() < 2 ? comm.rank() : -1);
     EXPECT_NE(player->describe().find("moving rate 0.45"), std::string::npos) << player->describe();
-    EXPECT_THROW(make_easgd(asynchronous(-1, 10, Bits::full, 3), 0, Transport::messages, comm), ConfigError);
+    EXPECT_THROW(asynchronous(-1, 10, Bits::full, 3).make({comm}), ConfigError);
   });
 }
 

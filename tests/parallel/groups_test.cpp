@@ -14,7 +14,7 @@
 #include "config/load.h"
 #include "optim/optimizer_options.h"
 #include "parallel/groups/groups.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "training.h"
 
 namespace tutti::groups_test {
@@ -303,16 +303,16 @@ TEST(GroupOptions, InsideInheritsNothing) {
   const auto o = options(
       "parallelizationMethod=DataParallelSGD;groups=n:2;DataParallelSGD=[gradientBits=1];syncPerfStats=7\n"
       "insideGroups=[syncPerfStats=3]");
-  EXPECT_EQ(o.inside().method, MethodKind::data_parallel);
-  EXPECT_EQ(o.inside().data_parallel.gradient_bits.at(0), 32);
+  EXPECT_TRUE(std::holds_alternative<DataParallelOptions>(o.inside().method));
+  EXPECT_EQ(std::get<DataParallelOptions>(o.inside().method).gradient_bits.at(0), 32);
   EXPECT_FALSE(o.inside().groups.any());
   EXPECT_EQ(o.inside().sync_perf_stats, 3);
   EXPECT_EQ(o.name(), "DataParallelSGD between groups (n:2) with DataParallelSGD");
   const auto deep = options(
       "parallelizationMethod=EASGD;groups=n:2\n"
       "insideGroups=[parallelizationMethod=ASA;groups=size:2;insideGroups=[DataParallelSGD=[gradientBits=4]]]");
-  EXPECT_EQ(deep.inside().inside().data_parallel.gradient_bits.at(0), 4);
-  EXPECT_EQ(deep.inside().method, MethodKind::asa);
+  EXPECT_EQ(std::get<DataParallelOptions>(deep.inside().inside().method).gradient_bits.at(0), 4);
+  EXPECT_TRUE(std::holds_alternative<AsaOptions>(deep.inside().method));
 }
 
 TEST(Groups, OneGroupOverGradientsIsTheInsideAndGroupsOfOneAreTheOutside) {

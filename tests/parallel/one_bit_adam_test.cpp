@@ -10,7 +10,7 @@
 
 #include "../support/run_ranks.h"
 #include "optim/optimizer_options.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "training.h"
 
 namespace tutti::one_bit_adam_test {
@@ -60,7 +60,7 @@ class Feed : public Sink {
 struct Course {
   int ranks = 3, bits = 1, warm_steps = 3, steps = 8;
   UpdateRule rule = UpdateRule::one_bit_adam;
-  MethodKind method = MethodKind::data_parallel;
+  MethodOptions method = DataParallelOptions();
   std::size_t columns_per_chunk = 3;
   double l2 = 0;
   int stop = -1;     // saved, and gone on with by new objects, before this step
@@ -96,7 +96,7 @@ struct Rank {
     optimizer->bind(p);
     ParallelTrainOptions options;
     options.method = run.method;
-    options.data_parallel.gradient_bits = run.bits;
+    if (auto* o = std::get_if<DataParallelOptions>(&options.method)) o->gradient_bits = run.bits;
     if (!run.groups.empty())
       options.groups = {GroupOptions::Kind::of_size, static_cast<std::int64_t>(run.groups[0].size())};
     player = play(options, comm);
@@ -202,14 +202,14 @@ TEST(OneBitAdam, InThirtyTwoBitsIsTheFormula) {
   const Parameters p = parameters_of(kShapes);
   for (const int ranks : {1, 2, 3, 4})
     for (const double l2 : {0.0, 0.01})
-      for (const auto method : {MethodKind::data_parallel, MethodKind::asa}) {
+      for (const MethodOptions& method : {MethodOptions(DataParallelOptions()), MethodOptions(AsaOptions())}) {
         const Course run{.ranks = ranks, .bits = 32, .steps = 12, .method = method, .l2 = l2};
         const auto all = train(run);
         const auto expected = formula(run, p);
         for (std::size_t i = 0; i < p.size(); ++i)
           ASSERT_NEAR(last_weights(all)[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << i;
       }
-  const Course alone{.ranks = 1, .bits = 32, .steps = 12, .method = MethodKind::none};
+  const Course alone{.ranks = 1, .bits = 32, .steps = 12, .method = NoExchange()};
   const auto all = train(alone);
   const auto expected = formula(alone, p);
   for (std::size_t i = 0; i < p.size(); ++i)

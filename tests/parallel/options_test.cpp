@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "config/load.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 
 namespace tutti::options_test {
 namespace {
@@ -25,7 +25,7 @@ struct Result {
 
 Result read(const std::string& text, bool double_precision = false) {
   Result r;
-  r.options.data_parallel.double_precision = double_precision;
+  r.options.double_precision = double_precision;
   Problems problems;
   config::Notices notices;
   config::read_fields(
@@ -43,21 +43,29 @@ Result read(const std::string& text, bool double_precision = false) {
 TEST(ParallelTrainOptions, NothingIsNone) {
   const Result r = read("");
   EXPECT_EQ(r.errors, "");
-  EXPECT_EQ(r.options.method, MethodKind::none);
-  EXPECT_FALSE(r.options.parallel_at(0));
+  EXPECT_TRUE(std::holds_alternative<NoExchange>(r.options.method));
+  EXPECT_FALSE(r.options.exchanges());
   EXPECT_FALSE(r.options.distributed_reading_given);
-  EXPECT_EQ(read("DataParallelSGD=[gradientBits=1]").options.method, MethodKind::none);
+  EXPECT_TRUE(std::holds_alternative<NoExchange>(read("DataParallelSGD=[gradientBits=1]").options.method));
 }
 
 TEST(ParallelTrainOptions, QuantizerChoosesLevelsWhereThereAreSome) {
   const auto gradients = [](const char* keys) {
     return read(fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[{}]", keys));
   };
-  EXPECT_EQ(gradients("gradientBits=2").options.data_parallel.quantizer, Quantizer::adaptive);
-  EXPECT_EQ(gradients("gradientBits=1:2;quantizer=original").options.data_parallel.quantizer, Quantizer::original);
-  EXPECT_EQ(gradients("exchangeBits=4;quantizer=original").options.data_parallel.quantizer, Quantizer::original);
-  EXPECT_EQ(read("EASGD=[exchangeBits=2]").options.easgd.bits.codec().quantizer, Quantizer::adaptive);
-  EXPECT_EQ(read("EASGD=[exchangeBits=2;quantizer=original]").options.easgd.bits.codec().quantizer,
+  EXPECT_EQ(std::get<DataParallelOptions>(gradients("gradientBits=2").options.method).quantizer, Quantizer::adaptive);
+  EXPECT_EQ(std::get<DataParallelOptions>(gradients("gradientBits=1:2;quantizer=original").options.method).quantizer,
+            Quantizer::original);
+  EXPECT_EQ(std::get<DataParallelOptions>(gradients("exchangeBits=4;quantizer=original").options.method).quantizer,
+            Quantizer::original);
+  EXPECT_EQ(std::get<EasgdOptions>(read("parallelizationMethod=EASGD;EASGD=[exchangeBits=2]").options.method)
+                .bits.codec()
+                .quantizer,
+            Quantizer::adaptive);
+  EXPECT_EQ(std::get<EasgdOptions>(
+                read("parallelizationMethod=EASGD;EASGD=[exchangeBits=2;quantizer=original]").options.method)
+                .bits.codec()
+                .quantizer,
             Quantizer::original);
   for (const char* keys : {"gradientBits=1;quantizer=original", "exchangeBits=16;quantizer=adaptive",
                            "quantizer=original", "gradientBits=32;quantizer=original"})
@@ -109,10 +117,16 @@ TEST(ParallelTrainOptions, NcclSums32Bits) {
 TEST(ParallelTrainOptions, GradientsTakeTheBitsOfAnyExchange) {
   const Result brain = read("parallelizationMethod=DataParallelSGD;DataParallelSGD=[exchangeBits=bf16]");
   EXPECT_EQ(brain.errors, "");
-  EXPECT_EQ(brain.options.data_parallel.gradient_bits.values, std::vector<std::int64_t>{16});
-  EXPECT_EQ(brain.options.data_parallel.sixteen_bits, NumberFormat::brain);
-  EXPECT_EQ(read("DataParallelSGD=[gradientBits=16]").options.data_parallel.sixteen_bits, NumberFormat::levels);
-  EXPECT_EQ(read("DataParallelSGD=[exchangeBits=1]").options.data_parallel.gradient_bits.at(7), 1);
+  EXPECT_EQ(std::get<DataParallelOptions>(brain.options.method).gradient_bits.values, std::vector<std::int64_t>{16});
+  EXPECT_EQ(std::get<DataParallelOptions>(brain.options.method).sixteen_bits, NumberFormat::brain);
+  EXPECT_EQ(std::get<DataParallelOptions>(
+                read("parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=16]").options.method)
+                .sixteen_bits,
+            NumberFormat::levels);
+  EXPECT_EQ(std::get<DataParallelOptions>(
+                read("parallelizationMethod=DataParallelSGD;DataParallelSGD=[exchangeBits=1]").options.method)
+                .gradient_bits.at(7),
+            1);
   EXPECT_THAT(read("DataParallelSGD=[exchangeBits=1;gradientBits=1]").errors,
               HasSubstr("both gradientBits and exchangeBits are given"));
 }
@@ -131,15 +145,15 @@ TEST(ParallelTrainOptions, EverythingIsRead) {
       "DataParallelSGD=[\ngradientBits=1*2:4:32\nuseZeroThresholdFor1BitQuantization=false\n"
       "useBufferedAsyncGradientAggregation=true\nresetResidualsEachEpoch=true\n]\n");
   EXPECT_EQ(r.errors, "");
-  EXPECT_EQ(r.options.method, MethodKind::data_parallel);
-  EXPECT_FALSE(r.options.parallel_at(0));
-  EXPECT_TRUE(r.options.parallel_at(1));
+  EXPECT_TRUE(std::holds_alternative<DataParallelOptions>(r.options.method));
+  EXPECT_EQ(r.options.start_epoch, 2);
   EXPECT_TRUE(r.options.distributed_reading_given);
   EXPECT_EQ(r.options.sync_perf_stats, 5);
-  EXPECT_EQ(r.options.data_parallel.gradient_bits.values, (std::vector<std::int64_t>{1, 1, 4, 32}));
-  EXPECT_FALSE(r.options.data_parallel.zero_threshold);
-  EXPECT_TRUE(r.options.data_parallel.buffered_async);
-  EXPECT_TRUE(r.options.data_parallel.reset_residuals);
+  EXPECT_EQ(std::get<DataParallelOptions>(r.options.method).gradient_bits.values,
+            (std::vector<std::int64_t>{1, 1, 4, 32}));
+  EXPECT_FALSE(std::get<DataParallelOptions>(r.options.method).zero_threshold);
+  EXPECT_TRUE(std::get<DataParallelOptions>(r.options.method).buffered_async);
+  EXPECT_TRUE(std::get<DataParallelOptions>(r.options.method).reset_residuals);
 }
 
 TEST(ParallelTrainOptions, BitsThatNoCodecHasAreErrors) {
@@ -156,21 +170,23 @@ Result servers(const std::string& settings) {
 TEST(ParallelTrainOptions, ParameterServers) {
   const Result plain = servers("");
   EXPECT_EQ(plain.errors, "");
-  EXPECT_EQ(plain.options.method, MethodKind::asgd);
-  EXPECT_EQ(plain.options.servers.sync_period.at(0), 256);
-  EXPECT_FALSE(plain.options.servers.young);
+  EXPECT_TRUE(std::holds_alternative<ServerOptions>(plain.options.method));
+  EXPECT_EQ(std::get<ServerOptions>(plain.options.method).sync_period.at(0), 256);
+  EXPECT_FALSE(std::get<ServerOptions>(plain.options.method).young);
   // Names of the documents, of the block too.
   const Result old = read(
       "parallelizationMethod=dataParallelASGD\nASGD=[\nsyncPeriodPerWorkers=100:200\nusePipeline=true\n"
       "AdjustLearningRateAtBeginning=[\nadjustCoefficient=0.2\nadjustNBMiniBatch=1024\n]\n]");
   EXPECT_EQ(old.errors, "");
-  EXPECT_EQ(old.options.servers.sync_period.at(7), 200);
-  EXPECT_TRUE(old.options.servers.pipeline);
-  ASSERT_TRUE(old.options.servers.young);
-  EXPECT_EQ(old.options.servers.young->per_minibatches, 1024);
-  EXPECT_TRUE(servers("push=gradients").options.servers.every_minibatch);
-  EXPECT_FALSE(servers("push=gradients\nsyncPeriodPerWorker=64").options.servers.every_minibatch);
-  EXPECT_EQ(servers("SimModelAverage=true\nusePipeline=true").options.servers.policy, ServerOptions::Policy::sync);
+  EXPECT_EQ(std::get<ServerOptions>(old.options.method).sync_period.at(7), 200);
+  EXPECT_TRUE(std::get<ServerOptions>(old.options.method).pipeline);
+  ASSERT_TRUE(std::get<ServerOptions>(old.options.method).young);
+  EXPECT_EQ(std::get<ServerOptions>(old.options.method).young->per_minibatches, 1024);
+  EXPECT_TRUE(std::get<ServerOptions>(servers("push=gradients").options.method).every_minibatch);
+  EXPECT_FALSE(
+      std::get<ServerOptions>(servers("push=gradients\nsyncPeriodPerWorker=64").options.method).every_minibatch);
+  EXPECT_EQ(std::get<ServerOptions>(servers("SimModelAverage=true\nusePipeline=true").options.method).policy,
+            ServerOptions::Policy::sync);
   for (const auto& [settings, words] : std::vector<std::pair<std::string, std::string>>{
            {"syncPeriod=0", "at least 1 sample"},
            {"maxStaleness=2\npolicy=sync", "policy = async"},
@@ -220,40 +236,41 @@ Result momentum(const std::string& settings) {
 }
 
 TEST(ParallelTrainOptions, BlockSizesHaveTwoUnitsAndOldNames) {
-  EXPECT_EQ(averaging("").options.model_averaging->block.all(4), 160000);
-  EXPECT_EQ(averaging("blockSizePerWorker=250").options.model_averaging->block.all(4), 1000);
-  EXPECT_EQ(averaging("blockSize=1000").options.model_averaging->block.all(4), 1000);
-  EXPECT_EQ(averaging("blockSize=1000").options.model_averaging->block.each(3), 333);
+  EXPECT_EQ(std::get<ModelAveragingOptions>(averaging("").options.method).block.all(4), 160000);
+  EXPECT_EQ(std::get<ModelAveragingOptions>(averaging("blockSizePerWorker=250").options.method).block.all(4), 1000);
+  EXPECT_EQ(std::get<ModelAveragingOptions>(averaging("blockSize=1000").options.method).block.all(4), 1000);
+  EXPECT_EQ(std::get<ModelAveragingOptions>(averaging("blockSize=1000").options.method).block.each(3), 333);
   EXPECT_THAT(averaging("blockSize=1000\nblockSizePerWorker=250").errors, HasSubstr("both blockSize and"));
   EXPECT_THAT(averaging("blockSize=0").errors, HasSubstr("at least 1"));
   for (const char* old : {"syncPeriod", "syncFrequencyInFrames"}) {
     const Result r = averaging(std::string(old) + "=300");
     EXPECT_EQ(r.errors, "");
-    EXPECT_EQ(r.options.model_averaging->block.per_worker, 300);
+    EXPECT_EQ(std::get<ModelAveragingOptions>(r.options.method).block.per_worker, 300);
     ASSERT_EQ(r.notices.size(), 1u);
     EXPECT_THAT(r.notices[0], HasSubstr("blockSizePerWorker"));
   }
   const Result r = momentum("syncPeriod=300");
-  EXPECT_EQ(r.options.block_momentum->block.per_worker, 300);
+  EXPECT_EQ(std::get<BlockMomentumOptions>(r.options.method).block.per_worker, 300);
   EXPECT_EQ(r.notices.size(), 1u);
-  EXPECT_EQ(momentum("").options.block_momentum->block.per_worker, 120000);
+  EXPECT_EQ(std::get<BlockMomentumOptions>(momentum("").options.method).block.per_worker, 120000);
 }
 
 TEST(ParallelTrainOptions, BlockMomentumComesFromRanksTimeConstantOrAsItIs) {
-  const auto defaults = *momentum("blockSizePerWorker=1000").options.block_momentum;
+  const auto defaults = std::get<BlockMomentumOptions>(momentum("blockSizePerWorker=1000").options.method);
   EXPECT_EQ(defaults.momentum(1), 0);
   EXPECT_EQ(defaults.momentum(4), 0.75);
   EXPECT_NEAR(defaults.time_constant_per_worker(2), 1442.695, 1e-3);
   EXPECT_TRUE(defaults.reset_sgd_momentum);
   EXPECT_TRUE(defaults.nesterov);
   EXPECT_EQ(defaults.learning_rate, 1);
-  const auto constant = *momentum("blockSize=4000\nblockMomentumAsTimeConstant=8000").options.block_momentum;
+  const auto constant =
+      std::get<BlockMomentumOptions>(momentum("blockSize=4000\nblockMomentumAsTimeConstant=8000").options.method);
   EXPECT_DOUBLE_EQ(constant.momentum(4), std::exp(-0.5));
   EXPECT_DOUBLE_EQ(constant.time_constant_per_worker(4), 2000);
-  EXPECT_EQ(momentum("blockMomentumAsTimeConstant=0").options.block_momentum->momentum(4), 0);
-  EXPECT_EQ(momentum("blockMomentumPerSync=0.25").options.block_momentum->momentum(4), 0.25);
+  EXPECT_EQ(std::get<BlockMomentumOptions>(momentum("blockMomentumAsTimeConstant=0").options.method).momentum(4), 0);
+  EXPECT_EQ(std::get<BlockMomentumOptions>(momentum("blockMomentumPerSync=0.25").options.method).momentum(4), 0.25);
   EXPECT_THAT(momentum("blockMomentumPerSync=1").errors, HasSubstr("[0, 1)"));
-  EXPECT_EQ(momentum("blockMomentumPerSync=-1").options.block_momentum->momentum(4), 0.75);
+  EXPECT_EQ(std::get<BlockMomentumOptions>(momentum("blockMomentumPerSync=-1").options.method).momentum(4), 0.75);
   EXPECT_EQ(momentum("blockMomentumAsTimeConstant=-1").errors, "") << "the default";
   EXPECT_THAT(momentum("blockMomentumPerSync=0.5\nblockMomentumAsTimeConstant=9").errors, HasSubstr("keep one"));
   EXPECT_THAT(momentum("blockMomentumAsTimeConstant=-5").errors, HasSubstr("number of samples"));
@@ -265,7 +282,7 @@ TEST(ParallelTrainOptions, BitsOfAnyExchange) {
   const auto codec = [](const char* bits) {
     const Result r = averaging(std::string("exchangeBits=") + bits);
     EXPECT_EQ(r.errors, "");
-    return make_codec(r.options.model_averaging->bits.codec())->name();
+    return make_codec(std::get<ModelAveragingOptions>(r.options.method).bits.codec())->name();
   };
   EXPECT_EQ(codec("32"), "32 bits");
   EXPECT_EQ(codec("16"), "float16");
@@ -273,7 +290,7 @@ TEST(ParallelTrainOptions, BitsOfAnyExchange) {
   EXPECT_EQ(codec("8"), "8 bits");
   EXPECT_EQ(codec("1"), "1 bit, zero threshold");
   EXPECT_THAT(averaging("exchangeBits=3").errors, HasSubstr("bf16"));
-  EXPECT_EQ(momentum("exchangeBits=2").options.block_momentum->bits.codec().bits, 2);
+  EXPECT_EQ(std::get<BlockMomentumOptions>(momentum("exchangeBits=2").options.method).bits.codec().bits, 2);
 }
 
 TEST(ParallelTrainOptions, AKeyOfSeveralBlocksNamesThemAll) {
@@ -285,12 +302,12 @@ TEST(ParallelTrainOptions, AKeyOfSeveralBlocksNamesThemAll) {
 TEST(ParallelTrainOptions, AsaAndEasgd) {
   const Result a = read("parallelizationMethod=asa\nASA=[\nexchange=weights\nexchangeBits=bf16\n]");
   EXPECT_EQ(a.errors, "");
-  EXPECT_EQ(a.options.asa.what, AsaOptions::What::weights);
+  EXPECT_EQ(std::get<AsaOptions>(a.options.method).what, AsaOptions::What::weights);
   EXPECT_THAT(read("ASA=[\nallReduce=library\nexchangeBits=16\n]").errors, HasSubstr("32 bits only"));
   const Result e = read("parallelizationMethod=EASGD\nEASGD=[\nmovingRate=0.25\nperiod=4\n]");
   EXPECT_EQ(e.errors, "");
-  EXPECT_EQ(e.options.easgd.rate(4), 0.25);
-  EXPECT_EQ(e.options.easgd.period, 4);
+  EXPECT_EQ(std::get<EasgdOptions>(e.options.method).rate(4), 0.25);
+  EXPECT_EQ(std::get<EasgdOptions>(e.options.method).period, 4);
   EXPECT_DOUBLE_EQ(EasgdOptions{}.rate(3), 0.3);
   EXPECT_EQ(read("EASGD=[ movingRate=-1 ]").errors, "") << "the default, as help and settings show it";
   EXPECT_THAT(read("EASGD=[\nmovingRate=2\n]").errors, HasSubstr("[0, 1]"));
@@ -300,7 +317,9 @@ TEST(ParallelTrainOptions, AsaAndEasgd) {
 }
 
 TEST(ParallelTrainOptions, OuterOptimizersTakeTheirOwnKeysOnly) {
-  const auto o = momentum("outerOptimizer=adam\nouterLearningRate=0.1\nouterBeta1=0.8").options.block_momentum->outer;
+  const auto o = std::get<BlockMomentumOptions>(
+                     momentum("outerOptimizer=adam\nouterLearningRate=0.1\nouterBeta1=0.8").options.method)
+                     .outer;
   EXPECT_EQ(o.kind, OuterOptimizer::adam);
   EXPECT_EQ(o.rate, 0.1);
   EXPECT_EQ(o.beta1, 0.8);
@@ -318,22 +337,25 @@ TEST(ParallelTrainOptions, WrongNumbersAndKeysAreErrors) {
   EXPECT_THAT(read("parallelizationMethod=allreduce").errors, HasSubstr("DataParallelSGD"));
 }
 
-TEST(ParallelTrainOptions, EveryMethodHasItsLine) {
+TEST(ParallelTrainOptions, EveryMethodHasItsRow) {
   std::string names;
-  for (const MethodEntry& entry : methods()) {
-    EXPECT_EQ(&method_entry(entry.method), &entry);
-    names += (names.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  EXPECT_EQ(names, "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD, DataParallelASGD, ASA, EASGD");
+  std::size_t row = 0;
+  for_each_method([&]<class Options>() {
+    EXPECT_EQ(default_method(row).index(), row);
+    EXPECT_STREQ(name_of(default_method(row++)), Options::name);
+    EXPECT_GT(std::string(Options::help).size(), 10u) << Options::name;
+    names += (names.empty() ? "" : ", ") + std::string(Options::name);
+  });
+  EXPECT_EQ(names, "none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD, ASA, EASGD, DataParallelASGD");
 }
 
 TEST(ParallelTrainOptions, EasgdThatWaitsForNobody) {
   const std::string method = "parallelizationMethod=EASGD\n";
   const Result r = read(method + "EASGD=[policy=async;servers=2;division=static;exchangeBits=1]");
   EXPECT_EQ(r.errors, "");
-  EXPECT_EQ(r.options.easgd.policy, EasgdOptions::Policy::async);
-  EXPECT_EQ(r.options.easgd.servers, 2);
-  EXPECT_EQ(r.options.easgd.division, EasgdOptions::Division::shares);
+  EXPECT_EQ(std::get<EasgdOptions>(r.options.method).policy, EasgdOptions::Policy::async);
+  EXPECT_EQ(std::get<EasgdOptions>(r.options.method).servers, 2);
+  EXPECT_EQ(std::get<EasgdOptions>(r.options.method).division, EasgdOptions::Division::shares);
   EXPECT_THAT(read(method + "EASGD=[servers=1]").errors, HasSubstr("servers needs policy = async"));
   EXPECT_THAT(read(method + "EASGD=[division=static]").errors, HasSubstr("division needs policy = async"));
   EXPECT_THAT(read(method + "EASGD=[policy=async;servers=-1]").errors, HasSubstr("cannot be negative"));

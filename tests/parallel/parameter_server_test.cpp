@@ -16,7 +16,7 @@
 
 #include "../support/run_ranks.h"
 #include "optim/optimizer_options.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "training.h"
 #include "tutti/error.h"
 
@@ -31,16 +31,16 @@ const Shapes kShapes{{33, 7}, {33, 1}, {1, 50}, {2, 3}, {257, 4}, {1, 1}};
 
 ParallelTrainOptions servers(Policy policy, Push push, std::int64_t period = 0) {
   ParallelTrainOptions o;
-  o.method = MethodKind::asgd;
-  o.servers.policy = policy, o.servers.push = push;
-  o.servers.every_minibatch = period == 0 && push == Push::gradients;
-  o.servers.sync_period = std::max<std::int64_t>(1, period);
+  o.method = ServerOptions();
+  o.as<ServerOptions>().policy = policy, o.as<ServerOptions>().push = push;
+  o.as<ServerOptions>().every_minibatch = period == 0 && push == Push::gradients;
+  o.as<ServerOptions>().sync_period = std::max<std::int64_t>(1, period);
   return o;
 }
 
-ParallelTrainOptions method(MethodKind m) {
+ParallelTrainOptions method(MethodOptions m) {
   ParallelTrainOptions o;
-  o.method = m;
+  o.method = std::move(m);
   return o;
 }
 
@@ -146,7 +146,7 @@ std::vector<OptimizerOptions> optimizers() {
 TEST(ParameterServer, one_worker_trains_as_alone) {
   for (const OptimizerOptions& optimizer : optimizers()) {
     Course run{.ranks = 1, .optimizer = optimizer};
-    const auto alone = train(run, method(MethodKind::none)).weights;
+    const auto alone = train(run, method(NoExchange())).weights;
     std::vector<ParallelTrainOptions> all;
     for (const Policy policy : {Policy::async, Policy::sync, Policy::mixed}) {
       all.push_back(servers(policy, Push::deltas, 1));
@@ -154,9 +154,9 @@ TEST(ParameterServer, one_worker_trains_as_alone) {
       all.push_back(servers(policy, Push::gradients));
     }
     all.push_back(servers(Policy::async, Push::deltas, 1));
-    all.back().servers.pipeline = true;
+    all.back().as<ServerOptions>().pipeline = true;
     all.push_back(servers(Policy::async, Push::deltas, 1));
-    all.back().servers.max_staleness = 0;
+    all.back().as<ServerOptions>().max_staleness = 0;
     for (const ParallelTrainOptions& o : all) EXPECT_EQ(train(run, o).weights, alone);
   }
 }
@@ -166,12 +166,12 @@ TEST(ParameterServer, synchronous_gradients_are_data_parallel_sgd) {
     for (const int ranks : {1, 2, 3, 5}) {
       Course run{.ranks = ranks, .optimizer = optimizer};
       if (ranks > 2) run.empty_ranks = {1};
-      const auto expected = train(run, method(MethodKind::data_parallel)).weights;
+      const auto expected = train(run, method(DataParallelOptions())).weights;
       const ParallelTrainOptions o = servers(Policy::sync, Push::gradients);
       EXPECT_EQ(train(run, o).weights, expected) << ranks;
       // Dedicated servers come in addition.
       ParallelTrainOptions apart = o;
-      apart.servers.servers = 2;
+      apart.as<ServerOptions>().servers = 2;
       run.ranks += 2;
       EXPECT_EQ(train(run, apart).weights.front(), expected.front()) << ranks;
     }
@@ -181,11 +181,11 @@ TEST(ParameterServer, averages_are_model_averaging) {
   for (const int ranks : {1, 2, 3})
     for (const std::int64_t period : {1, 25}) {
       const Course run{.ranks = ranks};
-      ParallelTrainOptions averaging = method(MethodKind::model_averaging);
-      averaging.model_averaging = ModelAveragingOptions{};
-      averaging.model_averaging->block.per_worker = period;
+      ParallelTrainOptions averaging = method(ModelAveragingOptions());
+      averaging.as<ModelAveragingOptions>().given = true;
+      averaging.as<ModelAveragingOptions>().block.per_worker = period;
       ParallelTrainOptions o = servers(Policy::sync, Push::deltas, period);
-      o.servers.average = true;
+      o.as<ServerOptions>().average = true;
       EXPECT_EQ(train(run, o).weights, train(run, averaging).weights) << ranks << ' ' << period;
     }
 }
@@ -196,7 +196,7 @@ TEST(ParameterServer, no_staleness_is_synchronous) {
       const Course run{.ranks = ranks};
       for (const std::int64_t period : {0, 25, 1000}) {  // ranks have 10, 11, 12 ... samples in a step
         ParallelTrainOptions bounded = servers(Policy::async, push, period);
-        bounded.servers.max_staleness = 0;
+        bounded.as<ServerOptions>().max_staleness = 0;
         EXPECT_EQ(train(run, bounded).weights, train(run, servers(Policy::sync, push, period)).weights) << ranks;
       }
     }
@@ -216,9 +216,9 @@ TEST(ParameterServer, nothing_is_lost_in_any_order) {
           for (const int kind : {0, 1, 2}) {
             ParallelTrainOptions o = servers(policy, push, period);
             if (kind > 0 && policy != Policy::async) continue;
-            if (kind == 1) o.servers.pipeline = true;
-            if (kind == 2) o.servers.max_staleness = 1;
-            if (kind == 0 && policy == Policy::async && period == 25) o.servers.fetch_period = 40;
+            if (kind == 1) o.as<ServerOptions>().pipeline = true;
+            if (kind == 2) o.as<ServerOptions>().max_staleness = 1;
+            if (kind == 0 && policy == Policy::async && period == 25) o.as<ServerOptions>().fetch_period = 40;
             EXPECT_EQ(train(run, o).weights, expected) << ranks << ' ' << static_cast<int>(policy) << ' '
                                                        << static_cast<int>(push) << ' ' << period << ' ' << kind;
           }
@@ -233,8 +233,8 @@ TEST(ParameterServer, quantisation_errors_are_in_the_residuals) {
       const Course run{.ranks = 3, .whole_numbers = true, .optimizer = plain};
       const auto exact = train(run, servers(Policy::sync, Push::gradients)).weights[0];
       ParallelTrainOptions o = servers(Policy::async, Push::deltas, 1);
-      o.servers.bits.kind = bits;
-      o.servers.pipeline = pipeline;
+      o.as<ServerOptions>().bits.kind = bits;
+      o.as<ServerOptions>().pipeline = pipeline;
       const Outcome out = train(run, o);
       EXPECT_EQ(out.weights[1], out.weights[0]);
       for (std::size_t i = 0; i < exact.size(); ++i) {
@@ -248,7 +248,7 @@ TEST(ParameterServer, quantisation_errors_are_in_the_residuals) {
 TEST(ParameterServer, a_slow_worker_is_not_waited_for) {
   Course run{.ranks = 4, .epochs = 1, .steps = 20, .whole_numbers = true, .slow_rank = 2};
   ParallelTrainOptions o = servers(Policy::sync, Push::gradients);
-  o.servers.backup_workers = 1;
+  o.as<ServerOptions>().backup_workers = 1;
   const Outcome out = train(run, o);
   for (const auto& weights : out.weights) EXPECT_EQ(weights, out.weights[0]);
   std::int64_t all = 0;
@@ -261,9 +261,9 @@ TEST(ParameterServer, a_slow_worker_is_not_waited_for) {
 TEST(ParameterServer, ranks_that_do_not_suffice_are_refused) {
   run_ranks(2, [](Communicator& comm) {
     ParallelTrainOptions o = servers(Policy::sync, Push::gradients);
-    o.servers.servers = 2;
+    o.as<ServerOptions>().servers = 2;
     EXPECT_THROW(play(o, comm), ConfigError);
-    o.servers.servers = 0, o.servers.backup_workers = 2;
+    o.as<ServerOptions>().servers = 0, o.as<ServerOptions>().backup_workers = 2;
     EXPECT_THROW(play(o, comm), ConfigError);
   });
 }
@@ -314,7 +314,7 @@ TEST(ParameterServer, large_weights_travel_in_many_shards) {
                    .whole_numbers = true,
                    .optimizer = plain,
                    .shapes = {{700, 900}, {1, 300}, {300, 1000}}};
-  const auto expected = train(run, method(MethodKind::data_parallel)).weights;
+  const auto expected = train(run, method(DataParallelOptions())).weights;
   for (const Policy policy : {Policy::async, Policy::sync}) {
     EXPECT_EQ(train(run, servers(policy, Push::gradients)).weights, expected);
     EXPECT_EQ(train(run, servers(policy, Push::deltas, 1)).weights, expected);

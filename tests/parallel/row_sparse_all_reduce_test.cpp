@@ -8,7 +8,7 @@
 #include <random>
 
 #include "../support/run_ranks.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "training.h"
 
 namespace tutti::row_sparse_all_reduce_test {
@@ -116,16 +116,16 @@ class ListCollector : public Sink {
 
 ParallelTrainOptions options(const Course& run) {
   ParallelTrainOptions o;
-  o.method = MethodKind::data_parallel;
+  o.method = DataParallelOptions();
   o.distributed_reading_given = true;
-  o.data_parallel.gradient_bits = run.bits;
-  o.data_parallel.buffered_async = run.async;
-  if (run.library) o.method = MethodKind::asa, o.asa.all_reduce = AsaOptions::AllReduce::library;
+  o.as<DataParallelOptions>().gradient_bits = run.bits;
+  o.as<DataParallelOptions>().buffered_async = run.async;
+  if (run.library) o.method = AsaOptions(), o.as<AsaOptions>().all_reduce = AsaOptions::AllReduce::library;
   if (run.group_size == 0) return o;
   o.groups = {GroupOptions::Kind::of_size, run.group_size};
   ParallelTrainOptions inside;
-  inside.method = MethodKind::data_parallel;
-  inside.data_parallel.buffered_async = run.async_inside;
+  inside.method = DataParallelOptions();
+  inside.as<DataParallelOptions>().buffered_async = run.async_inside;
   o.inside_groups.level = {inside};
   return o;
 }
@@ -312,7 +312,7 @@ TEST(RowSparseAllReduce, ChangingToThirtyTwoBitsDeliversTheResiduals) {
   for (const int ranks : {1, 3}) {
     const Course run{.ranks = ranks, .share = 0.2};
     auto o = options(run);
-    o.data_parallel.gradient_bits.values = {1, 32};
+    o.as<DataParallelOptions>().gradient_bits.values = {1, 32};
     run_ranks(ranks, [&](Communicator& comm) {
       Parameters p = parameters(run);
       const auto player = play(o, comm);

@@ -12,7 +12,7 @@
 
 #include "../support/reference_quantizer.h"
 #include "parallel/local_gradients.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "parallel/running_method.h"
 #include "parallel/warm_start.h"
 
@@ -71,11 +71,16 @@ class Sink : public ReducedGradientSink {
 class Player final : public GradientSink {
  public:
   Player(const ParallelTrainOptions& o, Communicator& comm)
-      : comm_(comm), parallel_(make_method(o, {comm, optimizer_}), comm.size()), alone_(make_local(comm), comm.size()) {
-    if (o.method != MethodKind::none) warm_start_ = {o.start_epoch - 1, o.start_sample};
+      : comm_(comm),
+        parallel_(make_method(o, {comm, optimizer_}), comm.size()),
+        alone_(NoExchange().make({comm}), comm.size()) {
+    if (o.exchanges()) warm_start_ = {o.start_epoch - 1, o.start_sample};
   }
   Player(ParallelMethod m, Communicator& comm)
-      : comm_(comm), parallel_(std::move(m), comm.size()), alone_(make_local(comm), comm.size()), warm_start_{0} {}
+      : comm_(comm),
+        parallel_(std::move(m), comm.size()),
+        alone_(NoExchange().make({comm}), comm.size()),
+        warm_start_{0} {}
 
   void bind(Optimizer& of_run, std::function<std::unique_ptr<Optimizer>()> make) {
     optimizer_->now = &of_run, optimizer_->make = std::move(make);

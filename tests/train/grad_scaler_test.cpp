@@ -7,7 +7,7 @@
 #include "../parallel/training.h"
 #include "../support/run_ranks.h"
 #include "optim/optimizer_options.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "support.h"
 #include "train/container.h"
 #include "train/state_copy.h"
@@ -98,8 +98,8 @@ TEST(GradScaler, IsPutBackBehindATrial) {
     t.network = std::make_unique<Network>(model.graph, NetworkOptions());
     t.optimizer = make_optimizer(OptimizerOptions());
     t.optimizer->bind(t.network->parameters());
-    t.alone = std::make_unique<RunningMethod>(make_local(world), 1);
-    t.parallel = std::make_unique<RunningMethod>(make_local(world), 1);
+    t.alone = std::make_unique<RunningMethod>(NoExchange().make({world}), 1);
+    t.parallel = std::make_unique<RunningMethod>(NoExchange().make({world}), 1);
     start(t.parallel->method, t.network->parameters());
     t.grad_scaler = *GradScaler::parse("auto");
     StateCopy before = copy_state(t);

@@ -173,9 +173,9 @@ TEST(SgdOptions, TheParallelBlockIsReadInPlace) {
                         "ParallelTrain=[ parallelizationMethod=DataParallelSGD; parallelizationStartEpoch=2\n"
                         "DataParallelSGD=[ gradientBits=32:1 ] ]");
   EXPECT_EQ(r.problems, "");
-  EXPECT_EQ(r.options.parallel.method, MethodKind::data_parallel);
+  EXPECT_TRUE(std::holds_alternative<DataParallelOptions>(r.options.parallel.method));
   EXPECT_EQ(r.options.parallel.start_epoch, 2);
-  EXPECT_EQ(r.options.parallel.data_parallel.gradient_bits.at(5), 1);
+  EXPECT_EQ(std::get<DataParallelOptions>(r.options.parallel.method).gradient_bits.at(5), 1);
   const std::string wide = "ParallelTrain=[ DataParallelSGD=[ gradientBits=64 ] ]\n";
   EXPECT_NE(read(ok + wide).problems, "");
   EXPECT_EQ(read(ok + wide, "precision=\"Double\"\n").problems, "");

@@ -14,7 +14,6 @@
 #include "parallel/groups/group_weights.h"
 #include "parallel/groups/hierarchical_gradients.h"
 #include "parallel/local_gradients.h"
-#include "parallel/method_table.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -38,7 +37,7 @@ struct Groups {
 };
 
 Groups groups_of(const ParallelTrainOptions& o, Communicator& comm) {
-  const int servers = ranks_that_serve(o), workers = comm.size() - servers;
+  const int servers = o.traits().serving_ranks, workers = comm.size() - servers;
   if (servers == 0) return {lay_out_groups(o.groups, comm), true};
   if (workers <= 0)
     throw ConfigError(
@@ -106,7 +105,7 @@ ParallelMethod gradients_between_gradients(const ParallelTrainOptions& o, const 
   group.broadcast(0, std::as_writable_bytes(std::span(&contributes, 1)));
 
   levels.groups = layout.groups(), levels.inter_group_ranks = inter_group_ranks;
-  levels.between_delayed = runs_behind(without_groups(o));
+  levels.between_delayed = o.traits().delayed;
   levels.contributes = contributes != 0;
   ParallelMethod m;
   m.traits.text = describe(layout, between ? &*between : nullptr, &inside);
@@ -134,7 +133,7 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
   owned.push_back(comm.split(layout.group));
   owned.push_back(comm.split(layout.local == 0 ? 0 : 1));
   Communicator &group = *owned[0], &leaders = *owned[1];
-  ParallelMethod m = groups.works ? make_method(o.inside(), {group, context.optimizer}) : make_local(group);
+  ParallelMethod m = groups.works ? make_method(o.inside(), {group, context.optimizer}) : NoExchange().make({group});
   std::optional<ParallelMethod> outer;
   if (layout.local == 0) outer = make_method(without_groups(o), {leaders, context.optimizer});
 
@@ -142,19 +141,20 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
   combine_texts(m, m, outer ? &*outer : nullptr);
   WeightLevels levels;
   levels.group = &group;
-  levels.servers = meets_at_servers(o);
+  levels.servers = o.traits().at_servers;
   if (m.traits.own_updates) levels.inner = std::move(m.weights);
   if (levels.servers) {
     m.traits.state_name = "servers: " + o.name();
-    m.traits.text += uses_work_queue(o) ? "; a group takes the next work unit when it is free"
-                                        : "; every rank has its share of each minibatch";
-    if (o.method == MethodKind::asgd && o.servers.push == ServerOptions::Push::gradients)
+    m.traits.text += o.traits().work_queue ? "; a group takes the next work unit when it is free"
+                                           : "; every rank has its share of each minibatch";
+    if (const auto* servers = std::get_if<ServerOptions>(&o.method);
+        servers && servers->push == ServerOptions::Push::gradients)
       m.traits.updates_elsewhere = true, m.traits.overflow = OverflowCheck::zero_local;
   }
   m.traits.own_updates = true;
   m.traits.sums_contributions = false;
   m.traits.gradients_archived_as = "inside/" + m.traits.gradients_archived_as;
-  const int workers = comm.size() - ranks_that_serve(o);
+  const int workers = comm.size() - o.traits().serving_ranks;
   m.data = {};
   m.data.share = {comm.rank() < workers ? comm.rank() : -1, workers};
   m.data.unit_share = {0, layout.groups(), group.rank(), group.size()};
@@ -178,7 +178,7 @@ ParallelMethod gradients_between_weights(const ParallelTrainOptions& o, const Gr
   if (!layout.even())
     throw ConfigError({},
                       fmt::format("{} between groups that exchange weights needs groups of one size, and there are {}",
-                                  method_entry(o.method).name, layout.text()),
+                                  name_of(o.method), layout.text()),
                       "start as many ranks on every node, or exchange gradients in insideGroups");
   Communicator& comm = context.comm;
   std::vector<std::unique_ptr<Communicator>> owned;
@@ -212,11 +212,11 @@ ParallelMethod gradients_between_weights(const ParallelTrainOptions& o, const Gr
 
 std::string single_group_warning(const ParallelTrainOptions& o, Communicator& comm) {
   if (!o.groups.any()) return {};
-  const int workers = comm.size() - ranks_that_serve(o);
+  const int workers = comm.size() - o.traits().serving_ranks;
   if (workers < 2 || groups_of(o, comm).layout.groups() > 1) return {};
-  const char* const method = method_entry(o.method).name;
+  const char* const method = name_of(o.method);
   const std::string effect =
-      sums_gradients(without_groups(o))
+      o.traits().sums_gradients
           ? fmt::format("nothing is exchanged between groups, and {} within the group is all that happens",
                         o.inside().name())
           : fmt::format("{} runs with one worker, the group, in which {} works", method, o.inside().name());
@@ -229,13 +229,13 @@ std::string single_group_warning(const ParallelTrainOptions& o, Communicator& co
 ParallelMethod make_grouped(const ParallelTrainOptions& o, const MethodContext& context) {
   const Groups groups = groups_of(o, context.comm);
   const GroupLayout& layout = groups.layout;
-  const int workers = context.comm.size() - ranks_that_serve(o);
+  const int workers = context.comm.size() - o.traits().serving_ranks;
   if (layout.groups() == workers) return make_method(without_groups(o), context);
   // One group is one worker of a method that exchanges weights, and its rules (block momentum, a center) still hold.
-  if (!sums_gradients(without_groups(o))) return weights_between(o, groups, context);
+  if (!o.traits().sums_gradients) return weights_between(o, groups, context);
   if (layout.groups() == 1) return make_method(o.inside(), context);  // the sum over one group is the sum
-  return sums_gradients(o.inside()) ? gradients_between_gradients(o, layout, context)
-                                    : gradients_between_weights(o, layout, context);
+  return o.inside().sums_gradients() ? gradients_between_gradients(o, layout, context)
+                                     : gradients_between_weights(o, layout, context);
 }
 
 }  // namespace tutti

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "parallel/method_table.h"
 #include "parallel/options.h"
 
 namespace tutti {

@@ -44,38 +44,59 @@ void EasgdOptions::describe(config::Fields& f) {
   if (period < 1) f.problem("period", "period must be at least 1 minibatch");
 }
 
-ParallelMethod make_asa(const AsaOptions& o, std::int64_t print_every, ResolvedTransport transport,
-                        Communicator& comm) {
+MethodTraits AsaOptions::traits() const {
+  MethodTraits t;
+  t.sums_gradients = what == What::gradients;
+  t.library_sums = all_reduce == AllReduce::library;
+  t.shards = !t.library_sums;
+  t.in_full = bits.kind == ExchangeBits::Kind::full;
+  return t;
+}
+
+ParallelMethod AsaOptions::make(const MethodContext& context) const {
+  const AsaOptions& o = *this;
+  Communicator& comm = context.comm;
   const bool library = o.all_reduce == AsaOptions::AllReduce::library;
   if (o.what == AsaOptions::What::weights) {
     BlockSettings s;
     s.name = "ASA";
     s.at_epoch_end = false;  // weights are equal after every minibatch
     s.codec = o.bits.codec();
-    s.transport = std::move(transport);
+    s.transport = context.transport;
     s.library_sums = library && s.transport.kind != Transport::nccl;
     return make_block_exchange(std::move(s), make_averaging_rule(comm.size()), comm);
   }
-  if (library && transport.kind != Transport::nccl) return make_library_sums(comm, transport.text);
+  if (library && context.transport.kind != Transport::nccl) return make_library_sums(comm, context.transport.text);
   DataParallelOptions gradients;
   gradients.method = "ASA";
   gradients.announces = false;
   gradients.gradient_bits = o.bits.codec().bits;
   gradients.sixteen_bits = o.bits.codec().format;
   gradients.quantizer = o.bits.quantizer;
-  return make_data_parallel(gradients, print_every, std::move(transport), comm);
+  return gradients.make(context);
 }
 
-ParallelMethod make_easgd(const EasgdOptions& o, std::int64_t print_every, ResolvedTransport transport,
-                          Communicator& comm) {
+MethodTraits EasgdOptions::traits() const {
+  MethodTraits t;
+  t.at_servers = policy == Policy::async;
+  t.work_queue = t.at_servers && division == Division::work_queue;
+  t.serving_ranks = t.at_servers ? static_cast<int>(servers) : 0;
+  t.shards = !t.at_servers;
+  t.in_full = bits.kind == ExchangeBits::Kind::full;
+  return t;
+}
+
+ParallelMethod EasgdOptions::make(const MethodContext& context) const {
+  const EasgdOptions& o = *this;
+  Communicator& comm = context.comm;
   const int ranks = comm.size();
-  if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, print_every, comm);
+  if (o.policy == EasgdOptions::Policy::async) return make_asynchronous_easgd(o, context);
   BlockSettings s;
   s.name = "EASGD";
   s.every = o.period;
-  s.print_every = print_every;
+  s.print_every = context.print_every;
   s.codec = o.bits.codec();
-  s.transport = std::move(transport);
+  s.transport = context.transport;
   s.once_text = fmt::format("Parallel training ({} workers) using EASGD with moving rate = {:g}, every {} minibatches.",
                             ranks, o.rate(ranks), o.period);
   if (const double pull = o.rate(ranks) * ranks; pull > 1)

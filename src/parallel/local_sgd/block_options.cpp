@@ -128,31 +128,46 @@ double BlockMomentumOptions::time_constant_per_worker(int ranks) const {
   return m > 0 ? -static_cast<double>(block.each(ranks)) / std::log(m) : 0;
 }
 
-ParallelMethod make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every,
-                                    ResolvedTransport transport, Communicator& comm) {
+namespace {
+
+MethodTraits traits_of_blocks(const ExchangeBits& bits) {
+  MethodTraits t;
+  t.shards = true;
+  t.in_full = bits.kind == ExchangeBits::Kind::full;
+  return t;
+}
+
+}  // namespace
+
+MethodTraits ModelAveragingOptions::traits() const { return traits_of_blocks(bits); }
+MethodTraits BlockMomentumOptions::traits() const { return traits_of_blocks(bits); }
+
+ParallelMethod ModelAveragingOptions::make(const MethodContext& context) const {
+  Communicator& comm = context.comm;
   BlockSettings s;
   s.name = "ModelAveragingSGD";
-  s.block_size = given ? given->block.all(comm.size()) : 0;
-  if (given) s.codec = given->bits.codec(), s.stream = given->stream.settings;
+  s.block_size = given ? block.all(comm.size()) : 0;
+  if (given) s.codec = bits.codec(), s.stream = stream.settings;
   s.once_text = fmt::format("Parallel training ({} workers) using ModelAveraging", comm.size());
-  s.transport = std::move(transport);
+  s.transport = context.transport;
   s.logs_exchanges = true;
-  s.print_every = print_every;
+  s.print_every = context.print_every;
   return make_block_exchange(std::move(s), make_averaging_rule(comm.size()), comm);
 }
 
-ParallelMethod make_block_momentum(const BlockMomentumOptions& o, std::int64_t print_every, ResolvedTransport transport,
-                                   Communicator& comm) {
+ParallelMethod BlockMomentumOptions::make(const MethodContext& context) const {
+  const BlockMomentumOptions& o = *this;
+  Communicator& comm = context.comm;
   const int ranks = comm.size();
   BlockSettings s;
   s.name = "BlockMomentumSGD";
   s.block_size = o.block.all(ranks);
   s.codec = o.bits.codec();
-  s.transport = std::move(transport);
+  s.transport = context.transport;
   s.stream = o.stream.settings;
   s.reset_momentum = o.reset_sgd_momentum;
   s.logs_exchanges = true;
-  s.print_every = print_every;
+  s.print_every = context.print_every;
   if (o.outer.kind != OuterOptimizer::block_momentum) {
     auto rule = make_outer_rule(o.outer, ranks);
     s.epoch_text = fmt::format("Parallel training ({} workers) with {}, block size per worker = {} samples.", ranks,

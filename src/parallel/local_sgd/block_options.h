@@ -9,9 +9,9 @@
 #include "parallel/exchange_bits.h"
 #include "parallel/local_sgd/block_rules.h"
 #include "parallel/local_sgd/fragments.h"
+#include "parallel/method_context.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
-#include "tutti/parallel_method.h"
 
 namespace tutti {
 
@@ -31,13 +31,23 @@ struct StreamOptions {
 };
 
 struct ModelAveragingOptions {
+  static constexpr const char* name = "ModelAveragingSGD";
+  static constexpr const char* help = "weights are averaged every so often";
+  bool given = false;  // the block stands in the config; without it weights are averaged after every minibatch
   BlockSize block{40000};
   ExchangeBits bits;
   StreamOptions stream;
   void describe(config::Fields& f);
+  MethodTraits traits() const;
+  ParallelMethod make(const MethodContext&) const;
 };
 
 struct BlockMomentumOptions {
+  static constexpr const char* name = "BlockMomentumSGD";
+  static constexpr const char* help = "averaged weights are smoothed block by block";
+  static constexpr const char* without_block =
+      "add BlockMomentumSGD = [ blockSizePerWorker = 120000 ] to ParallelTrain";
+  bool given = false;
   BlockSize block{120000};
   ExchangeBits bits;
   StreamOptions stream;
@@ -52,14 +62,11 @@ struct BlockMomentumOptions {
   void describe(config::Fields& f);
   double momentum(int ranks) const;                  // of a block
   double time_constant_per_worker(int ranks) const;  // samples
+  MethodTraits traits() const;
+  ParallelMethod make(const MethodContext&) const;
 
  private:
   void describe_outer(config::Fields& f);
 };
-
-ParallelMethod make_model_averaging(const ModelAveragingOptions* given, std::int64_t print_every, ResolvedTransport,
-                                    Communicator&);
-ParallelMethod make_block_momentum(const BlockMomentumOptions&, std::int64_t print_every, ResolvedTransport,
-                                   Communicator&);
 
 }  // namespace tutti

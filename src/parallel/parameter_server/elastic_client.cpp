@@ -25,7 +25,8 @@ double lap(Clock::time_point& from) {
 
 }  // namespace
 
-ParallelMethod make_asynchronous_easgd(const EasgdOptions& o, std::int64_t print_every, Communicator& comm) {
+ParallelMethod make_asynchronous_easgd(const EasgdOptions& o, const MethodContext& context) {
+  Communicator& comm = context.comm;
   if (o.servers >= comm.size())
     throw ConfigError({},
                       fmt::format("EASGD wants {} rank{} for the center alone and this run has {}", o.servers,
@@ -34,7 +35,7 @@ ParallelMethod make_asynchronous_easgd(const EasgdOptions& o, std::int64_t print
   if (comm.size() > 1 && !comm.threads_may_talk())
     throw ConfigError({}, "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE)",
                       "policy = sync, or another library");
-  auto client = std::make_unique<ElasticClient>(o, print_every, comm);
+  auto client = std::make_unique<ElasticClient>(o, context.print_every, comm);
   const ElasticClient& c = *client;
   ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
   m.traits.state_name = "asynchronous EASGD";

@@ -73,6 +73,6 @@ class ElasticClient final : public WeightExchange {
 };
 
 // Error when the ranks do not suffice, or may not talk beside the main thread.
-ParallelMethod make_asynchronous_easgd(const EasgdOptions&, std::int64_t print_every, Communicator&);
+ParallelMethod make_asynchronous_easgd(const EasgdOptions&, const MethodContext&);
 
 }  // namespace tutti

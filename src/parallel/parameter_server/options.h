@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "parallel/exchange_bits.h"
+#include "parallel/method_context.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
-#include "tutti/parallel_method.h"
 
 namespace tutti {
 
@@ -25,6 +25,8 @@ struct YoungRate {
 };
 
 struct ServerOptions {
+  static constexpr const char* name = "DataParallelASGD";
+  static constexpr const char* help = "workers push to and fetch from parameter servers";
   enum class Policy { async, sync, mixed };
   enum class Push { deltas, gradients };
   Policy policy = Policy::async;
@@ -42,13 +44,12 @@ struct ServerOptions {
   ExchangeBits bits;
 
   void describe(config::Fields& f);
+  MethodTraits traits() const;
+  // ConfigError when the ranks do not suffice.
+  ParallelMethod make(const MethodContext&) const;
 
  private:
   void check(config::Fields& f) const;
 };
-
-// Error when the ranks do not suffice for the options.
-ParallelMethod make_parameter_server(const ServerOptions&, std::int64_t print_every, std::shared_ptr<RunOptimizer>,
-                                     Communicator&);
 
 }  // namespace tutti

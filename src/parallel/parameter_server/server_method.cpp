@@ -74,10 +74,20 @@ void check_ranks(const ServerOptions& o, const Communicator& comm) {
 
 }  // namespace
 
-ParallelMethod make_parameter_server(const ServerOptions& o, std::int64_t print_every,
-                                     std::shared_ptr<RunOptimizer> optimizer, Communicator& comm) {
+MethodTraits ServerOptions::traits() const {
+  MethodTraits t;
+  t.at_servers = true;
+  t.serving_ranks = static_cast<int>(servers);
+  t.work_queue = policy != Policy::sync;
+  t.backup_workers = backup_workers > 0;
+  return t;
+}
+
+ParallelMethod ServerOptions::make(const MethodContext& context) const {
+  const ServerOptions& o = *this;
+  Communicator& comm = context.comm;
   check_ranks(o, comm);
-  auto client = std::make_unique<ServerClient>(o, print_every, std::move(optimizer), comm);
+  auto client = std::make_unique<ServerClient>(o, context.print_every, context.optimizer, comm);
   ServerClient& c = *client;
   ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
   if (o.push == ServerOptions::Push::gradients) {

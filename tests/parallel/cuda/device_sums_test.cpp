@@ -11,7 +11,7 @@
 
 #include "../../support/run_ranks.h"
 #include "../training.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 #include "tutti/backend.h"
 #include "tutti/error.h"
 
@@ -29,14 +29,14 @@ std::string cpu(int) { return "cpu"; }
 
 ParallelTrainOptions data_parallel(bool buffered = false) {
   ParallelTrainOptions o;
-  o.method = MethodKind::data_parallel;
-  o.data_parallel.buffered_async = buffered;
+  o.method = DataParallelOptions();
+  o.as<DataParallelOptions>().buffered_async = buffered;
   return o;
 }
 ParallelTrainOptions asa(AsaOptions::AllReduce all_reduce) {
   ParallelTrainOptions o;
-  o.method = MethodKind::asa;
-  o.asa.all_reduce = all_reduce;
+  o.method = AsaOptions();
+  o.as<AsaOptions>().all_reduce = all_reduce;
   return o;
 }
 ParallelTrainOptions by(Transport transport, ParallelTrainOptions o = data_parallel()) {
@@ -162,28 +162,28 @@ TEST(DeviceSums, BetweenGroupsAreThoseOfTheHost) {
 
 ParallelTrainOptions averaging() {
   ParallelTrainOptions o;
-  o.method = MethodKind::model_averaging;
+  o.method = ModelAveragingOptions();
   return o;
 }
 ParallelTrainOptions blocks(OuterOptimizer outer) {
   ParallelTrainOptions o;
-  o.method = MethodKind::block_momentum;
+  o.method = BlockMomentumOptions();
   BlockMomentumOptions b;
   b.block.per_worker = 10;
   b.per_sync = b.outer.momentum = 0.5, b.learning_rate = b.outer.rate = 0.5;
   b.outer.kind = outer;
-  o.block_momentum = b;
+  o.method = b;
   return o;
 }
 ParallelTrainOptions elastic() {
   ParallelTrainOptions o;
-  o.method = MethodKind::easgd;
-  o.easgd.moving_rate = 0.25, o.easgd.period = 1;
+  o.method = EasgdOptions();
+  o.as<EasgdOptions>().moving_rate = 0.25, o.as<EasgdOptions>().period = 1;
   return o;
 }
 ParallelTrainOptions asa_of_weights(AsaOptions::AllReduce all_reduce) {
   ParallelTrainOptions o = asa(all_reduce);
-  o.asa.what = AsaOptions::What::weights;
+  o.as<AsaOptions>().what = AsaOptions::What::weights;
   return o;
 }
 
@@ -245,8 +245,8 @@ TEST(DeviceSums, AreAskedForInVain) {
 // everything is exact.
 TEST(DeviceSums, DeliverWhatFewerBitsHaveLeftOut) {
   ParallelTrainOptions o = by(Transport::nccl);
-  o.data_parallel.gradient_bits.values = {16, 32};
-  o.data_parallel.sixteen_bits = NumberFormat::half;
+  o.as<DataParallelOptions>().gradient_bits.values = {16, 32};
+  o.as<DataParallelOptions>().sixteen_bits = NumberFormat::half;
   run_ranks(3, [&](Communicator& comm) {
     Rank rank(gpu_of_its_own(comm.rank()), o, comm);
     const std::vector<float> values(rank.size(), 1.0f + 0.0001220703125f * static_cast<float>(comm.rank() + 1));

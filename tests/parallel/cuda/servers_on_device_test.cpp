@@ -9,7 +9,7 @@
 #include "../../support/run_ranks.h"
 #include "../training.h"
 #include "optim/optimizer_options.h"
-#include "parallel/method_table.h"
+#include "parallel/options.h"
 
 namespace tutti::servers_on_device_test {
 namespace {
@@ -131,17 +131,19 @@ void expect_the_bits_of_the_host(int ranks, const ParallelTrainOptions& o, bool 
 
 ParallelTrainOptions free_centre(Bits bits, std::int64_t servers = 0) {
   ParallelTrainOptions o;
-  o.method = MethodKind::easgd;
-  o.easgd.policy = EasgdOptions::Policy::async;
-  o.easgd.moving_rate = 0.3, o.easgd.period = 2, o.easgd.bits.kind = bits, o.easgd.servers = servers;
+  o.method = EasgdOptions();
+  o.as<EasgdOptions>().policy = EasgdOptions::Policy::async;
+  o.as<EasgdOptions>().moving_rate = 0.3, o.as<EasgdOptions>().period = 2, o.as<EasgdOptions>().bits.kind = bits,
+  o.as<EasgdOptions>().servers = servers;
   return o;
 }
 
 ParallelTrainOptions servers(Policy policy, ServerOptions::Push push, Bits bits, std::int64_t period = 20) {
   ParallelTrainOptions o;
-  o.method = MethodKind::asgd;
-  o.servers.policy = policy, o.servers.push = push, o.servers.bits.kind = bits, o.servers.sync_period = period;
-  o.servers.every_minibatch = period == 0;
+  o.method = ServerOptions();
+  o.as<ServerOptions>().policy = policy, o.as<ServerOptions>().push = push, o.as<ServerOptions>().bits.kind = bits,
+  o.as<ServerOptions>().sync_period = period;
+  o.as<ServerOptions>().every_minibatch = period == 0;
   return o;
 }
 
@@ -163,7 +165,7 @@ TEST(WorkersOnADevice, PushAsThoseOfTheHost) {
                                         << " every " << period);
         ParallelTrainOptions o = servers(Policy::async, push, bits, period);
         expect_the_bits_of_the_host(2, o, true);
-        o.servers.servers = 1, o.servers.fetch_period = 30;
+        o.as<ServerOptions>().servers = 1, o.as<ServerOptions>().fetch_period = 30;
         if (period > 0) expect_the_bits_of_the_host(3, o, true);
       }
 }
@@ -175,7 +177,7 @@ TEST(WorkersOnADevice, PushInAPipelineAsThoseOfTheHost) {
     for (const Push push : {Push::deltas, Push::gradients}) {
       SCOPED_TRACE(testing::Message() << "bits " << static_cast<int>(bits) << ", " << static_cast<int>(push));
       ParallelTrainOptions o = servers(Policy::sync, push, bits, 10);
-      o.servers.pipeline = true;
+      o.as<ServerOptions>().pipeline = true;
       expect_the_bits_of_the_host(3, o, false);
     }
 }
@@ -193,14 +195,14 @@ void expect_together(const ParallelTrainOptions& o, int ranks, const char* what)
 
 TEST(ChunksOnADevice, AreUpdatedTogether) {
   ParallelTrainOptions gradients;
-  gradients.method = MethodKind::data_parallel;
+  gradients.method = DataParallelOptions();
   expect_together(gradients, 2, "gradients");
   ParallelTrainOptions late = gradients;
-  late.data_parallel.buffered_async = true;
+  late.as<DataParallelOptions>().buffered_async = true;
   expect_together(late, 2, "gradients one minibatch late");
   ParallelTrainOptions by_library;
-  by_library.method = MethodKind::asa;
-  by_library.asa.all_reduce = AsaOptions::AllReduce::library;
+  by_library.method = AsaOptions();
+  by_library.as<AsaOptions>().all_reduce = AsaOptions::AllReduce::library;
   expect_together(by_library, 2, "the library's sums");
   expect_together(free_centre(Bits::full), 2, "a free centre");
   expect_together(servers(Policy::async, ServerOptions::Push::deltas, Bits::full), 2, "deltas");
@@ -213,7 +215,7 @@ TEST(ChunksOnADevice, AreUpdatedTogether) {
   expect_together(within(gradients), 4, "gradients of groups");
   expect_together(within(free_centre(Bits::full)), 4, "groups at a free centre");
   ParallelTrainOptions averaging;
-  averaging.method = MethodKind::model_averaging;
+  averaging.method = ModelAveragingOptions();
   expect_together(within(averaging), 4, "groups that average");
 }
 
