@@ -259,6 +259,28 @@ void check_synchronized(const ActionContext& context, const Training& t) {
                      "BlockMomentumSGD, EASGD, policy = sync), or synchronized = false"});
 }
 
+// This rank's largest share of a minibatch decides.
+void plan_memory(const ActionContext& context, Training& t) {
+  const int sharing = t.parallel->method.data.share.ranks;
+  // Ranks that share the data do so to the end.
+  const std::int64_t share = largest_share(t.sgd, t.warm_start.parallel_throughout(0) ? sharing : 1);
+  std::size_t weights = 0;
+  for (const auto& slice : t.network->parameters().slices) weights += slice.size();
+  t.threads =
+      threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share), context.command, context.device);
+  try {
+    t.network->plan_training(share);
+  } catch (const Error& e) {
+    const auto sgd = context.command.block("SGD");
+    const auto size = sgd.find("minibatchSize");
+    context.problems->add(Diagnostic{size ? size->where : sgd.where(), e.what(),
+                                     fmt::format("this rank has up to {} samples at once: lower minibatchSize, or work "
+                                                 "it off in parts by numSubminibatches or maxSamplesInRAM",
+                                                 share)});
+    t.parallel.reset();
+  }
+}
+
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   ParallelTrainOptions parallel = t.sgd.parallel;
@@ -302,24 +324,7 @@ void make_exchange(const ActionContext& context, Training& t) {
   if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())
     context.notices->lines.push_back(std::move(warning));
   if (together) make_fault_hook(context, t);
-  const int sharing = t.parallel->method.data.share.ranks;
-  // Ranks that share the data do so to the end.
-  const std::int64_t share = largest_share(t.sgd, t.warm_start.parallel_throughout(0) ? sharing : 1);
-  std::size_t weights = 0;
-  for (const auto& slice : t.network->parameters().slices) weights += slice.size();
-  t.threads =
-      threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share), context.command, context.device);
-  try {
-    t.network->plan_training(share);
-  } catch (const Error& e) {
-    const auto sgd = context.command.block("SGD");
-    const auto size = sgd.find("minibatchSize");
-    context.problems->add(Diagnostic{size ? size->where : sgd.where(), e.what(),
-                                     fmt::format("this rank has up to {} samples at once: lower minibatchSize, or work "
-                                                 "it off in parts by numSubminibatches or maxSamplesInRAM",
-                                                 share)});
-    t.parallel.reset();
-  }
+  plan_memory(context, t);
 }
 
 }  // namespace

@@ -344,8 +344,8 @@ CNTK2 = {
 
 std::string library_text() {
   std::string all(text);
-  for (const std::string_view part : {image_library_text(), recurrent_library_text(), seq2seq_library_text(),
-                                      keras_library_text(), simple_library_text()})
+  for (const std::string_view part : {image_library, recurrent_library, seq2seq_library,
+                                      keras_library, simple_library})
     all += part;
   return all;
 }

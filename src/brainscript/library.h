@@ -9,10 +9,10 @@ namespace tutti::brainscript {
 
 std::string library_text();  // all parts
 
-std::string_view image_library_text();
-std::string_view recurrent_library_text();
-std::string_view seq2seq_library_text();
-std::string_view keras_library_text();
-std::string_view simple_library_text();
+extern const std::string_view image_library;
+extern const std::string_view recurrent_library;
+extern const std::string_view seq2seq_library;
+extern const std::string_view keras_library;
+extern const std::string_view simple_library;
 
 }  // namespace tutti::brainscript

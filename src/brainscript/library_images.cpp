@@ -4,8 +4,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-std::string_view image_library_text() {
-  return R"BS(
+
+extern constexpr std::string_view image_library = R"BS(
 # ---- operations on images
 
 Convolution (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
@@ -112,6 +112,5 @@ LocalResponseNormalizationLayer {k, n, alpha, beta} = {
   apply (x) = LocalResponseNormalization (x, n, k, alpha / (2 * n + 1), beta)
 }.apply
 )BS";
-}
 
 }  // namespace tutti::brainscript

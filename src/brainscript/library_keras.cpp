@@ -4,8 +4,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-std::string_view keras_library_text() {
-  return R"BS(
+
+extern constexpr std::string_view keras_library = R"BS(
 _Keras = {
   HardSigmoid (x) = Clip (0, 1, 0.2 .* x + 0.5)
   Elu (x, alpha) = ReLU (x) + alpha .* (Exp (-ReLU (-x)) - 1)
@@ -103,6 +103,5 @@ _Keras = {
   }.apply
 }
 )BS";
-}
 
 }  // namespace tutti::brainscript

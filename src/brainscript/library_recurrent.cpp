@@ -5,8 +5,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-std::string_view recurrent_library_text() {
-  return R"BS(
+
+extern constexpr std::string_view recurrent_library = R"BS(
 # ---- time and dynamic axes
 
 PastValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =
@@ -288,6 +288,5 @@ _RNNs = {
   RecurrentBirectionalGRUStack = RecurrentBidirectionalGRUStack
 }
 )BS";
-}
 
 }  // namespace tutti::brainscript

@@ -5,8 +5,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-std::string_view seq2seq_library_text() {
-  return R"BS(
+
+extern constexpr std::string_view seq2seq_library = R"BS(
 # ---- BS.Seq2Seq
 
 _Seq2Seq = {
@@ -90,6 +90,5 @@ _Seq2Seq = {
   }.model
 }
 )BS";
-}
 
 }  // namespace tutti::brainscript

@@ -4,8 +4,8 @@
 #include "brainscript/library.h"
 
 namespace tutti::brainscript {
-std::string_view simple_library_text() {
-  return R"BS(
+
+extern constexpr std::string_view simple_library = R"BS(
 _SimpleNetwork (o) = _InOrder ({
   feedForward = o.type == 'SIMPLENET'
   n = Length (o.sizes) - 2    # hidden layers
@@ -193,5 +193,4 @@ _SimpleNetwork (o) = _InOrder ({
   featureNodes = if o.type == 'CLSTM' then features : net.extra else features
 })
 )BS";
-}
 }  // namespace tutti::brainscript

@@ -12,66 +12,71 @@
 
 namespace tutti::brainscript {
 
+namespace {
+
+using enum AttributeKind;
+const std::vector<AttributeSpec> pooling = {{"poolingType", text},  {"kernelDims", dims}, {"stride", dims},
+                                            {"autoPadding", flags}, {"lowerPad", dims},   {"upperPad", dims},
+                                            {"imageLayout", text}};
+const std::map<std::string, std::vector<AttributeSpec>> attributes = {
+    {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
+    {"PastValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
+    {"FutureValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
+    {"LSTM", {{"backwards", flag}, {"defaultHiddenActivation", number}}},
+    {"GRU", {{"resetAfter", flag}, {"backwards", flag}, {"defaultHiddenActivation", number}}},
+    {"Times", {{"outputRank", integer}, {"inferInputRankToMap", integer}}},
+    {"TransposeTimes", {{"outputRank", integer}}},
+    {"Softmax", {{"axis", integer}}},
+    {"LogSoftmax", {{"axis", integer}}},
+    {"CrossEntropyWithSoftmax", {{"axis", integer}}},
+    {"ClassificationError", {{"topN", integer}, {"axis", integer}}},
+    {"CosDistanceWithNegativeSamples", {{"shift", integer}, {"negatives", integer}}},
+    {"ReduceElements", {{"op", text}, {"axis", integer}}},
+    {"Slice", {{"begin", integer}, {"end", integer}, {"axis", integer}}},
+    {"RowStack", {{"axis", integer}}},
+    {"RowRepeat", {{"numRepeats", integer}}},
+    {"Reshape", {{"dims", dims}, {"beginAxis", integer}, {"endAxis", integer}}},
+    {"TransposeDimensions", {{"axis1", integer}, {"axis2", integer}}},
+    {"Convolution",
+     {{"kernelDims", dims},
+      {"mapDims", dims},
+      {"stride", dims},
+      {"sharing", flags},
+      {"autoPadding", flags},
+      {"lowerPad", dims},
+      {"upperPad", dims},
+      {"transpose", flag},
+      {"outputShape", dims},
+      {"groups", integer},
+      {"imageLayout", text},
+      {"maxTempMemSizeInSamples", integer}}},
+    {"Pooling", pooling},
+    {"Dropout", {{"rate", number}}},
+    {"Trace",
+     {{"say", text},
+      {"logFrequency", integer},
+      {"logFirst", integer},
+      {"onlyUpToRow", integer},
+      {"onlyUpToT", integer}}},
+    {"MaxUnpooling", pooling},
+    {"ROIPooling", {{"shape", dims}}},
+    {"BatchNormalization",
+     {{"spatial", flag},
+      {"normalizationTimeConstant", number},
+      {"blendTimeConstant", number},
+      {"epsilon", number},
+      {"useCntkEngine", flag},
+      {"synchronized", flag},
+      {"imageLayout", text}}},
+    {"LocalResponseNormalization", {{"depthRadius", integer}, {"bias", number}, {"alpha", number}, {"beta", number}}},
+};
+
+}  // namespace
+
 const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
-  using enum AttributeKind;
-  static const std::vector<AttributeSpec> pooling = {{"poolingType", text},  {"kernelDims", dims}, {"stride", dims},
-                                                     {"autoPadding", flags}, {"lowerPad", dims},   {"upperPad", dims},
-                                                     {"imageLayout", text}};
-  static const std::map<std::string, std::vector<AttributeSpec>> table = {
-      {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
-      {"PastValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
-      {"FutureValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
-      {"LSTM", {{"backwards", flag}, {"defaultHiddenActivation", number}}},
-      {"GRU", {{"resetAfter", flag}, {"backwards", flag}, {"defaultHiddenActivation", number}}},
-      {"Times", {{"outputRank", integer}, {"inferInputRankToMap", integer}}},
-      {"TransposeTimes", {{"outputRank", integer}}},
-      {"Softmax", {{"axis", integer}}},
-      {"LogSoftmax", {{"axis", integer}}},
-      {"CrossEntropyWithSoftmax", {{"axis", integer}}},
-      {"ClassificationError", {{"topN", integer}, {"axis", integer}}},
-      {"CosDistanceWithNegativeSamples", {{"shift", integer}, {"negatives", integer}}},
-      {"ReduceElements", {{"op", text}, {"axis", integer}}},
-      {"Slice", {{"begin", integer}, {"end", integer}, {"axis", integer}}},
-      {"RowStack", {{"axis", integer}}},
-      {"RowRepeat", {{"numRepeats", integer}}},
-      {"Reshape", {{"dims", dims}, {"beginAxis", integer}, {"endAxis", integer}}},
-      {"TransposeDimensions", {{"axis1", integer}, {"axis2", integer}}},
-      {"Convolution",
-       {{"kernelDims", dims},
-        {"mapDims", dims},
-        {"stride", dims},
-        {"sharing", flags},
-        {"autoPadding", flags},
-        {"lowerPad", dims},
-        {"upperPad", dims},
-        {"transpose", flag},
-        {"outputShape", dims},
-        {"groups", integer},
-        {"imageLayout", text},
-        {"maxTempMemSizeInSamples", integer}}},
-      {"Pooling", pooling},
-      {"Dropout", {{"rate", number}}},
-      {"Trace",
-       {{"say", text},
-        {"logFrequency", integer},
-        {"logFirst", integer},
-        {"onlyUpToRow", integer},
-        {"onlyUpToT", integer}}},
-      {"MaxUnpooling", pooling},
-      {"ROIPooling", {{"shape", dims}}},
-      {"BatchNormalization",
-       {{"spatial", flag},
-        {"normalizationTimeConstant", number},
-        {"blendTimeConstant", number},
-        {"epsilon", number},
-        {"useCntkEngine", flag},
-        {"synchronized", flag},
-        {"imageLayout", text}}},
-      {"LocalResponseNormalization", {{"depthRadius", integer}, {"bias", number}, {"alpha", number}, {"beta", number}}},
-  };
   static const std::vector<AttributeSpec> none;
-  const auto found = table.find(operation);
-  return found == table.end() ? none : found->second;
+  const auto found = attributes.find(operation);
+  return found == attributes.end() ? none : found->second;
 }
 
 NodeRef NodeTable::add(graph::Node node) {
@@ -178,8 +183,9 @@ NodeRef Evaluator::make_node(const Expr& e, Record* settings, const Path* path) 
   const graph::OperationInfo* info = graph::find_operation(node.operation);
   if (!info) {
     const std::string near = nearest(node.operation, graph::operation_names());
-    fail(e, settings, fmt::format("this version has no operation '{}'", node.operation),
-         near.empty() ? "docs/brainscript/operations.md lists the operations" : fmt::format("did you mean '{}'?", near));
+    fail(
+        e, settings, fmt::format("this version has no operation '{}'", node.operation),
+        near.empty() ? "docs/brainscript/operations.md lists the operations" : fmt::format("did you mean '{}'?", near));
   }
   const bool delay = graph::is_delay(node.operation);
   if (!delay) node.inputs = input_nodes(node.operation, e, settings, path);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cpuid.h>
 
-#include "codec/column_kernels.h"
+#include "codec/column_decoders.h"
 #include "codec/half_kernels.h"
 
 namespace tutti::codec {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/column_kernels.h"
+#include "codec/column_decoders.h"
 #include "codec/half_kernels.h"
 
 namespace tutti::codec {

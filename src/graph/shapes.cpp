@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <sstream>
+#include <utility>
 
 #include "graph/shape_rules.h"
 #include "tutti/class_loss.h"
@@ -261,93 +263,56 @@ Shape dropout(const Call& c) {
 
 Shape leaf(const Call& c) { return declared_shape(c.node); }
 
-const std::map<std::string, Rule>& rules() {
-  static const std::map<std::string, Rule> table = {
-      {"InputValue", leaf},
-      {"LearnableParameter", leaf},
-      {"Times", times},
-      {"TransposeTimes", transpose_times},
-      {"DiagTimes", diag_times},
-      {"ElementTimes", broadcast},
-      {"KhatriRaoProduct", khatri_rao},
-      {"LookupTable", lookup_table},
-      {"Plus", broadcast},
-      {"Minus", broadcast},
-      {"LogPlus", broadcast},
-      {"Less", broadcast},
-      {"Equal", broadcast},
-      {"Greater", broadcast},
-      {"GreaterEqual", broadcast},
-      {"NotEqual", broadcast},
-      {"LessEqual", broadcast},
-      {"If", broadcast},
-      {"Clip", broadcast},
-      {"Negate", same},
-      {"Reciprocal", same},
-      {"Sigmoid", same},
-      {"Tanh", same},
-      {"RectifiedLinear", same},
-      {"Exp", same},
-      {"Log", same},
-      {"Sqrt", same},
-      {"Abs", same},
-      {"Floor", same},
-      {"Ceil", same},
-      {"Round", same},
-      {"Sin", same},
-      {"Cosine", same},
-      {"Pass", same},
-      {"Trace", same},
-      {"Softmax", softmax},
-      {"LogSoftmax", softmax},
-      {"Hardmax", softmax},
-      {"CrossEntropyWithSoftmax", softmax_criterion},
-      {"ClassificationError", softmax_criterion},
-      {"CrossEntropy", criterion},
-      {"SquareError", criterion},
-      {"Logistic", criterion},
-      {"WeightedLogistic", criterion},
-      {"ClassBasedCrossEntropyWithSoftmax", class_criterion},
-      {"MatrixL1Reg", scalar},
-      {"MatrixL2Reg", scalar},
-      {"CosDistance", cos_distance},
-      {"CosDistanceWithNegativeSamples", negative_samples_shape},
-      {"LambdaRank", ranking_shape},
-      {"NDCG1Eval", ranking_shape},
-      {"SumElements", scalar},
-      {"SumColumnElements", scalar},
-      {"ReduceElements", reduce},
-      {"Slice", slice},
-      {"RowStack", row_stack},
-      {"RowRepeat", row_repeat},
-      {"Reshape", reshape},
-      {"TransposeDimensions", transpose},
-      {"PastValue", delay_shape},
-      {"FutureValue", delay_shape},
-      {"LSTM", lstm_shape},
-      {"GRU", gru_shape},
-      {"TimeReverse", same},
-      {"Where", where_shape},
-      {"PackedIndex", packed_index_shape},
-      {"GatherPacked", gather_shape},
-      {"ScatterPacked", scatter_shape},
-      {"ReconcileDynamicAxis", same},
-      {"BroadcastSequenceAs", gather_shape},
-      {"ZeroSequence", scalar},
-      {"Dropout", dropout},
-      {"Mean", same},
-      {"InvStdDev", same},
-      {"PerDimMeanVarNormalization", normalization},
-      {"PerDimMeanVarDeNormalization", normalization},
-      {"Convolution", convolution_shape},
-      {"Pooling", pooling_shape},
-      {"MaxUnpooling", unpooling_shape},
-      {"ROIPooling", roi_pooling_shape},
-      {"BatchNormalization", batch_normalization_shape},
-      {"LocalResponseNormalization", response_normalization_shape},
+// Each rule with its operations.
+const std::map<std::string, Rule> rules = [] {
+  const std::pair<Rule, const char*> table[] = {
+      {leaf, "InputValue LearnableParameter"},
+      {times, "Times"},
+      {transpose_times, "TransposeTimes"},
+      {diag_times, "DiagTimes"},
+      {broadcast, "ElementTimes Plus Minus LogPlus Less Equal Greater GreaterEqual NotEqual LessEqual If Clip"},
+      {khatri_rao, "KhatriRaoProduct"},
+      {lookup_table, "LookupTable"},
+      {same,
+       "Negate Reciprocal Sigmoid Tanh RectifiedLinear Exp Log Sqrt Abs Floor Ceil Round Sin Cosine Pass "
+       "Trace TimeReverse ReconcileDynamicAxis Mean InvStdDev"},
+      {softmax, "Softmax LogSoftmax Hardmax"},
+      {softmax_criterion, "CrossEntropyWithSoftmax ClassificationError"},
+      {criterion, "CrossEntropy SquareError Logistic WeightedLogistic"},
+      {class_criterion, "ClassBasedCrossEntropyWithSoftmax"},
+      {scalar, "MatrixL1Reg MatrixL2Reg SumElements SumColumnElements ZeroSequence"},
+      {cos_distance, "CosDistance"},
+      {negative_samples_shape, "CosDistanceWithNegativeSamples"},
+      {ranking_shape, "LambdaRank NDCG1Eval"},
+      {reduce, "ReduceElements"},
+      {slice, "Slice"},
+      {row_stack, "RowStack"},
+      {row_repeat, "RowRepeat"},
+      {reshape, "Reshape"},
+      {transpose, "TransposeDimensions"},
+      {delay_shape, "PastValue FutureValue"},
+      {lstm_shape, "LSTM"},
+      {gru_shape, "GRU"},
+      {where_shape, "Where"},
+      {packed_index_shape, "PackedIndex"},
+      {gather_shape, "GatherPacked BroadcastSequenceAs"},
+      {scatter_shape, "ScatterPacked"},
+      {dropout, "Dropout"},
+      {normalization, "PerDimMeanVarNormalization PerDimMeanVarDeNormalization"},
+      {convolution_shape, "Convolution"},
+      {pooling_shape, "Pooling"},
+      {unpooling_shape, "MaxUnpooling"},
+      {roi_pooling_shape, "ROIPooling"},
+      {batch_normalization_shape, "BatchNormalization"},
+      {response_normalization_shape, "LocalResponseNormalization"},
   };
-  return table;
-}
+  std::map<std::string, Rule> by_operation;
+  for (const auto& [rule, operations] : table) {
+    std::istringstream in(operations);
+    for (std::string operation; in >> operation;) by_operation[operation] = rule;
+  }
+  return by_operation;
+}();
 
 }  // namespace
 
@@ -430,7 +395,7 @@ Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<con
                       fmt::format("{} '{}' has {} inputs but takes {}{}", node.operation, node.name, count,
                                   info->min_inputs, info->max_inputs < 0 ? " or more" : ""),
                       "");
-  return rules().at(node.operation)(Call{node, inputs, names});
+  return rules.at(node.operation)(Call{node, inputs, names});
 }
 
 Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs) {
@@ -454,7 +419,7 @@ Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape
     if (shape.rank() == 1 && other.elements() != 0) shape.dims[0] = other.elements();
   } else if (node.operation == "DiagTimes" && operand == 0) {
     if (shape.dims[0] == 0) shape.dims[0] = other[0];
-  } else if (rules().at(node.operation) == broadcast || rules().at(node.operation) == criterion) {
+  } else if (rules.at(node.operation) == broadcast || rules.at(node.operation) == criterion) {
     for (std::size_t k = 0; k < shape.rank(); ++k)
       if (shape.dims[k] == 0) shape.dims[k] = other[k];
   }
