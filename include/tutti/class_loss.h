@@ -36,15 +36,4 @@ struct ClassLabel {
   }
 };
 
-// Implemented by backends that support this criterion. Operands are memory of the backend.
-class ClassLossBackend {
- public:
-  virtual ~ClassLossBackend() = default;
-  // The sum over all columns, in double to `sum` (of make_sums) and in float to `y`. `work` is as large as the labels
-  // and lives until the gradient.
-  virtual void class_loss(const ClassLoss&, float* work, double* sum, float* y) = 0;
-  virtual void class_loss_gradient(const ClassLoss&, ClassLoss::Operand, const float* work, const float* dy, float* dx,
-                                   bool accumulate) = 0;
-};
-
 }  // namespace tutti

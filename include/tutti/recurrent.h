@@ -139,4 +139,26 @@ struct RecurrentLayerGradient {
   std::span<const std::int32_t> begins;
 };
 
+class RecurrentOps {
+ public:
+  virtual ~RecurrentOps() = default;
+  // Recurrent cells, and layers of them.
+  virtual void lstm_step(const LstmRows&) = 0;
+  virtual void lstm_step_gradient(const LstmRowsGradient&) = 0;
+  virtual void gru_step(const GruRows&) = 0;
+  virtual void gru_step_gradient(const GruRowsGradient&) = 0;
+  // With gru_reset_before: ahead of the step, and behind the gradient of the step.
+  virtual void gru_reset(const GruRows&) = 0;
+  virtual void gru_reset_gradient(const GruRowsGradient&) = 0;
+  // Whether layers are worth more when they make W x + b themselves.
+  virtual bool fuses_recurrent_inputs() const { return false; }
+  // Of the pointers it counts only which are null.
+  virtual std::size_t recurrent_layer_workspace(const RecurrentLayer&) = 0;
+  // Before recurrent_layer(), which may be repeated from a captured graph as long as the layer is the same: what it
+  // needs of the host.
+  virtual void describe_recurrent_layer(const RecurrentLayer&) {}
+  virtual void recurrent_layer(const RecurrentLayer&) = 0;
+  virtual void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) = 0;
+};
+
 }  // namespace tutti

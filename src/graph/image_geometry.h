@@ -4,7 +4,7 @@
 #pragma once
 
 #include "graph/shapes.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::graph {
 

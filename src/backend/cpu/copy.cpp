@@ -27,7 +27,7 @@ void copy_row(const Kernels& kernels, const Layout& l, const float* x, float* y,
 
 }  // namespace
 
-void CpuBackend::copy(const Layout& layout, const float* x, float* y, bool accumulate) {
+void CpuTensors::copy(const Layout& layout, const float* x, float* y, bool accumulate) {
   const Layout l = joined(layout, 1);
   if (elements(l) == 0) return;
   const auto rows = [&](std::size_t begin, std::size_t end) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_backend.h -- the backend on the host: GEMM by oneDNN, everything else by the vector kernels of kernels.h.
+// cpu_backend.h -- the backend on the host, a layer per family: GEMM by oneDNN, everything else by the vector kernels
+// of kernels.h.
 #pragma once
 
 #include <memory>
 
 #include "backend/cpu/kernels.h"
 #include "tutti/backend.h"
-#include "tutti/class_loss.h"
 
 namespace tutti::cpu {
 
@@ -14,21 +14,27 @@ class Bfloat16Matmul;  // bfloat16_matmul.h
 class Matmul;          // oneDNN; matmul.cpp
 class CpuImages;       // images.h
 
-class CpuBackend : public Backend, public ClassLossBackend {
+class CpuDevice : public Backend {
  public:
-  explicit CpuBackend(ComputeType = ComputeType::float32);
-  // With the kernels of one instruction set, to compare them.
-  explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32);
-  ~CpuBackend() override;
-
-  std::string name() const override;
+  CpuDevice(const Kernels& kernels, ComputeType type) : kernels_(kernels), compute_type_(type) {}
   ComputeType compute_type() const override { return compute_type_; }
-  ImageBackend& images() override;
 
   float* allocate(std::size_t count) override;
   void release(float*) override;
   void upload(const float* host, float* device, std::size_t count) override;
   void download(const float* device, float* host, std::size_t count) override;
+
+ protected:
+  const Kernels& kernels_;
+  const ComputeType compute_type_;
+};
+
+class CpuTensors : public CpuDevice {
+ public:
+  CpuTensors(const Kernels&, ComputeType);
+  ~CpuTensors() override;
+  std::string name() const override;
+
   void fill(float value, float* x, std::size_t count) override;
   void scale(float factor, float* x, std::size_t count, double* sum) override;
   void copy(const Layout&, const float* x, float* y, bool accumulate) override;
@@ -53,6 +59,19 @@ class CpuBackend : public Backend, public ClassLossBackend {
                                 bool accumulate, Element) override;
   void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate, Element) override;
 
+  void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
+  void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
+                       bool accumulate) override;
+
+ private:
+  std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<Bfloat16Matmul> bfloat16_;  // null: products in float32
+};
+
+class CpuRecurrent : public CpuTensors {
+ public:
+  using CpuTensors::CpuTensors;
+
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;
   void gru_step(const GruRows&) override;
@@ -62,10 +81,17 @@ class CpuBackend : public Backend, public ClassLossBackend {
   std::size_t recurrent_layer_workspace(const RecurrentLayer&) override;
   void recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
+};
 
-  void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
-  void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
-                       bool accumulate) override;
+class CpuBackend final : public CpuRecurrent {
+ public:
+  explicit CpuBackend(ComputeType = ComputeType::float32);
+  // With the kernels of one instruction set, to compare them.
+  explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32);
+  ~CpuBackend() override;
+
+  ImageOps& images() override;
+
   void softmax(SoftmaxOp, const Extent&, const float* x, float* y) override;
   void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx, bool accumulate) override;
 
@@ -77,10 +103,6 @@ class CpuBackend : public Backend, public ClassLossBackend {
                            bool accumulate) override;
 
  private:
-  const Kernels& kernels_;
-  const ComputeType compute_type_;
-  std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<Bfloat16Matmul> bfloat16_;  // null: products in float32
   std::unique_ptr<CpuImages> images_;
 };
 

@@ -57,18 +57,18 @@ void clear(const Layout& l, std::size_t k, float* x) {
 
 }  // namespace
 
-void CpuBackend::map(UnaryOp op, const float* x, float* y, std::size_t count, Element) {
+void CpuTensors::map(UnaryOp op, const float* x, float* y, std::size_t count, Element) {
   parallel(count, vector_unit, 4, [&](std::size_t b, std::size_t e) { kernels_.map(op, x + b, y + b, e - b); });
 }
 
-void CpuBackend::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
+void CpuTensors::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
                               bool accumulate, Element) {
   parallel(count, vector_unit, 4, [&](std::size_t b, std::size_t e) {
     kernels_.map_gradient(op, x + b, y + b, dy + b, dx + b, e - b, accumulate);
   });
 }
 
-void CpuBackend::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
+void CpuTensors::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
   const Layout l = joined(layout, in.size());
   if (elements(l) == 0) return;
   const auto whole = [&](std::size_t begin, std::size_t end) {
@@ -95,7 +95,7 @@ void CpuBackend::combine(PointOp op, const Layout& layout, std::span<const float
   });
 }
 
-void CpuBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
+void CpuTensors::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
                                   const float* dy, float* dx, bool accumulate) {
   const Layout l = joined(layout, in.size());
   if (elements(l) == 0) return;
@@ -119,20 +119,20 @@ void CpuBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layou
     parallel(row_count(l), 1, l.size[0], rows);
 }
 
-void CpuBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y, Element) {
+void CpuTensors::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y, Element) {
   parallel(rows, 1, n, [&](std::size_t b, std::size_t e) {
     for (std::size_t r = b; r < e; ++r) kernels_.bias_activation(op, bias, y + r * n, n);
   });
 }
 
-void CpuBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
+void CpuTensors::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
                                           float* dbias, bool accumulate, Element) {
   parallel(n, vector_unit, rows, [&](std::size_t b, std::size_t e) {
     kernels_.bias_activation_gradient(op, rows, n, y + b, dy + b, dbias ? dbias + b : nullptr, e - b, accumulate);
   });
 }
 
-void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
+void CpuTensors::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
                          Element) {
   constexpr std::size_t work = 8;  // of an element
   const auto first_of = [&](std::size_t column) {

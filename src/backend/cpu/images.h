@@ -6,11 +6,11 @@
 #include "backend/cpu/image_kernels.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/onednn.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cpu {
 
-class CpuImages : public ImageBackend {
+class CpuImages : public ImageOps {
  public:
   explicit CpuImages(const Kernels& kernels, ComputeType type = ComputeType::float32)
       : kernels_(kernels), images_(kernels.images()), compute_type_(type) {}

@@ -115,7 +115,7 @@ double total_of(const Kernels& kernels, const Loss& loss, std::span<const float*
 
 }  // namespace
 
-void CpuBackend::scale(float factor, float* x, std::size_t count, double* sum) {
+void CpuTensors::scale(float factor, float* x, std::size_t count, double* sum) {
   double sizes = 0;
   for (std::size_t i = 0; i < count; ++i) x[i] *= factor, sizes += std::fabs(x[i]);
   if (sum) *sum = sizes;

@@ -62,7 +62,7 @@ void Matmul::run(const Gemm& g, const float* a, const float* b, float* c) {
   });
 }
 
-void CpuBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) {
+void CpuTensors::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   if (g.m == 0 || g.n == 0) return;
   if (bfloat16_ && Bfloat16Matmul::pays(g)) return bfloat16_->run(g, a, b, c);
   matmul_->run(g, a, b, c);

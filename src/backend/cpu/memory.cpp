@@ -17,23 +17,25 @@
 
 namespace tutti::cpu {
 
+CpuTensors::CpuTensors(const Kernels& kernels, ComputeType type)
+    : CpuDevice(kernels, type),
+      matmul_(std::make_unique<Matmul>()),
+      bfloat16_(type == ComputeType::bfloat16 ? std::make_unique<Bfloat16Matmul>(*bfloat16_kernels()) : nullptr) {}
+CpuTensors::~CpuTensors() = default;
+
 CpuBackend::CpuBackend(ComputeType type) : CpuBackend(best_kernels(), type) {}
 CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type)
-    : kernels_(kernels),
-      compute_type_(type),
-      matmul_(std::make_unique<Matmul>()),
-      bfloat16_(type == ComputeType::bfloat16 ? std::make_unique<Bfloat16Matmul>(*bfloat16_kernels()) : nullptr),
-      images_(std::make_unique<CpuImages>(kernels, type)) {}
+    : CpuRecurrent(kernels, type), images_(std::make_unique<CpuImages>(kernels, type)) {}
 CpuBackend::~CpuBackend() = default;
 
-std::string CpuBackend::name() const {
+std::string CpuTensors::name() const {
   return fmt::format("cpu ({}, {} kernels{})", Matmul::library(), kernels_.name,
                      bfloat16_ ? ", products in bfloat16" : "");
 }
 
-ImageBackend& CpuBackend::images() { return *images_; }
+ImageOps& CpuBackend::images() { return *images_; }
 
-float* CpuBackend::allocate(std::size_t count) {
+float* CpuDevice::allocate(std::size_t count) {
   float* p = allocate_floats(count);
   if (!p)
     throw Error(fmt::format("out of memory: {} for the values of the network{}",
@@ -42,17 +44,17 @@ float* CpuBackend::allocate(std::size_t count) {
   return p;
 }
 
-void CpuBackend::release(float* p) { std::free(p); }
+void CpuDevice::release(float* p) { std::free(p); }
 
-void CpuBackend::upload(const float* host, float* device, std::size_t count) {
+void CpuDevice::upload(const float* host, float* device, std::size_t count) {
   if (count) std::memcpy(device, host, count * sizeof(float));
 }
 
-void CpuBackend::download(const float* device, float* host, std::size_t count) {
+void CpuDevice::download(const float* device, float* host, std::size_t count) {
   if (count) std::memcpy(host, device, count * sizeof(float));
 }
 
-void CpuBackend::fill(float value, float* x, std::size_t count) {
+void CpuTensors::fill(float value, float* x, std::size_t count) {
   parallel(count, 16, 1, [&](std::size_t begin, std::size_t end) { std::fill(x + begin, x + end, value); });
 }
 

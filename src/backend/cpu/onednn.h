@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "tutti/error.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 #include "tutti/parameters.h"
 
 namespace tutti::cpu {

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/image_kernels.h"
 #include "backend/cpu/parallel.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cpu {
 

@@ -14,16 +14,16 @@ void distribute(void (*kernel)(const R&, std::size_t, std::size_t), const R& r) 
 
 }  // namespace
 
-void CpuBackend::lstm_step(const LstmRows& r) { distribute(kernels_.lstm_step, r); }
-void CpuBackend::lstm_step_gradient(const LstmRowsGradient& r) { distribute(kernels_.lstm_step_gradient, r); }
-void CpuBackend::gru_step(const GruRows& r) { distribute(kernels_.gru_step, r); }
-void CpuBackend::gru_step_gradient(const GruRowsGradient& r) { distribute(kernels_.gru_step_gradient, r); }
-void CpuBackend::gru_reset(const GruRows& r) { distribute(kernels_.gru_reset, r); }
-void CpuBackend::gru_reset_gradient(const GruRowsGradient& r) { distribute(kernels_.gru_reset_gradient, r); }
+void CpuRecurrent::lstm_step(const LstmRows& r) { distribute(kernels_.lstm_step, r); }
+void CpuRecurrent::lstm_step_gradient(const LstmRowsGradient& r) { distribute(kernels_.lstm_step_gradient, r); }
+void CpuRecurrent::gru_step(const GruRows& r) { distribute(kernels_.gru_step, r); }
+void CpuRecurrent::gru_step_gradient(const GruRowsGradient& r) { distribute(kernels_.gru_step_gradient, r); }
+void CpuRecurrent::gru_reset(const GruRows& r) { distribute(kernels_.gru_reset, r); }
+void CpuRecurrent::gru_reset_gradient(const GruRowsGradient& r) { distribute(kernels_.gru_reset_gradient, r); }
 
-std::size_t CpuBackend::recurrent_layer_workspace(const RecurrentLayer& l) { return recurrent_steps_workspace(l); }
-void CpuBackend::recurrent_layer(const RecurrentLayer& l) { recurrent_layer_by_steps(*this, l); }
-void CpuBackend::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
+std::size_t CpuRecurrent::recurrent_layer_workspace(const RecurrentLayer& l) { return recurrent_steps_workspace(l); }
+void CpuRecurrent::recurrent_layer(const RecurrentLayer& l) { recurrent_layer_by_steps(*this, l); }
+void CpuRecurrent::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
   recurrent_layer_gradient_by_steps(*this, l, g);
 }
 

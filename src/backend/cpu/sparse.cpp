@@ -8,7 +8,7 @@
 
 namespace tutti::cpu {
 
-void CpuBackend::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
+void CpuTensors::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
   parallel(x.columns, 1, s.out * 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = begin; c < end; ++c) {
       float* to = y + c * s.out;
@@ -26,7 +26,7 @@ void CpuBackend::sparse_times(const SparseView& x, const SparseWeight& s, const 
 }
 
 // Columns of the output are distributed, not samples: several samples may touch the same line of the weight.
-void CpuBackend::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
+void CpuTensors::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
   parallel(s.out, 16, x.columns * 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = 0; c < x.columns; ++c) {
       const float* from = dy + c * s.out;
@@ -42,7 +42,7 @@ void CpuBackend::sparse_times_gradient(const SparseView& x, const SparseWeight& 
   });
 }
 
-void CpuBackend::densify(const SparseView& x, std::size_t dim, float* y) {
+void CpuTensors::densify(const SparseView& x, std::size_t dim, float* y) {
   parallel(x.columns, 1, dim, [&](std::size_t begin, std::size_t end) {
     std::memset(y + begin * dim, 0, (end - begin) * dim * sizeof(float));
     for (std::size_t c = begin; c < end; ++c)

@@ -7,7 +7,7 @@
 
 #include "backend/cuda/lanes.h"
 #include "base/cuda/batch.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cuda {
 

@@ -79,14 +79,14 @@ bool transposes(const Layout& l) {
 
 }  // namespace
 
-void CudaBackend::fill(float value, float* x, std::size_t count) {
+void CudaTensors::fill(float value, float* x, std::size_t count) {
   if (count == 0) return;
   const bool fours = in_fours(count, x);
   launch(fours ? fill_each<4> : fill_each<1>, blocks_for(fours ? count / 4 : count), threads_per_block, stream(), value,
          x, count);
 }
 
-void CudaBackend::copy(const Layout& layout, const float* x, float* y, bool accumulate) {
+void CudaTensors::copy(const Layout& layout, const float* x, float* y, bool accumulate) {
   Layout l = cpu::joined(layout, 1);
   if (cpu::elements(l) == 0) return;
   for (std::size_t k = 1; k < 3; ++k) l.stride[k] = {};

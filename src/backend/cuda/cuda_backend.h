@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuda_backend.h -- the backend on a GPU: products by cuBLASLt, images by cuDNN, own kernels for the rest. The twin of
-// cpu_backend.h, file by file. All work of a backend goes into one stream, so it happens in the order of the calls.
+// cuda_backend.h -- the backend on a GPU, a layer per family: products by cuBLASLt, images by cuDNN, own kernels for
+// the rest. The twin of cpu_backend.h, file by file. All work of a backend goes into one stream, so it happens in the
+// order of the calls.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,6 @@
 #include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
-#include "tutti/class_loss.h"
 #include "tutti/graph_capture.h"
 
 namespace tutti::cuda {
@@ -22,15 +22,14 @@ namespace tutti::cuda {
 class Matmul;      // matmul.h
 class Recurrence;  // recurrence.h
 
-class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend {
+class CudaDevice : public Backend, public GraphCapture {
  public:
   // Throws Error that says which step failed: driver, device or memory.
-  CudaBackend(int device, ComputeType);
-  ~CudaBackend() override;
+  CudaDevice(int device, ComputeType);
+  ~CudaDevice() override;
 
   std::string name() const override;
   ComputeType compute_type() const override { return compute_type_; }
-  ImageBackend& images() override;
 
   bool is_host() const override { return false; }
   void synchronize() override;
@@ -49,6 +48,38 @@ class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend
   void release(float*) override;
   void upload(const float* host, float* device, std::size_t count) override;
   void download(const float* device, float* host, std::size_t count) override;
+
+  // For what works beside the backend on the same device, such as codecs and optimizers.
+  int device() const { return device_; }
+  cudaStream_t stream() const { return stream_.get(); }
+  Staging& staging() { return staging_; }
+  Scratch& scratch() { return scratch_; }
+  // For what cannot be captured: ends a captured graph that is going on.
+  void not_while_capturing() const;
+
+ protected:
+  // Host arrays of one call, side by side in scratch memory on the device.
+  template <class T>
+  const T* uploaded(const T* host, std::size_t count, Scratch& workspace);
+
+  const int device_;
+  const ComputeType compute_type_;
+  std::string device_name_;
+  Stream stream_;
+  Events events_{"computing"};
+  bool capturing_ = false;
+  std::string obstacle_;  // to the last capture
+  Staging staging_;
+  Scratch halting_;
+  int* const halt_;  // see queue.h; in halting_
+  Scratch scratch_;  // results in between: free again when the call returns, because the stream keeps the order
+};
+
+class CudaTensors : public CudaDevice {
+ public:
+  CudaTensors(int device, ComputeType);
+  ~CudaTensors() override;
+
   void fill(float value, float* x, std::size_t count) override;
   void scale(float factor, float* x, std::size_t count, double* sum) override;
   void copy(const Layout&, const float* x, float* y, bool accumulate) override;
@@ -79,6 +110,25 @@ class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend
                                 bool accumulate, Element) override;
   void dropout(const DropoutMask&, const float* x, float* y, std::size_t count, bool accumulate, Element) override;
 
+  void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
+  void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
+                       bool accumulate) override;
+
+ private:
+  Scratch lists_[5];  // host arrays of a call
+  Groups groups_;
+  std::vector<std::int32_t> columns_;
+  std::unique_ptr<Matmul> matmul_;
+  // Those that the library has written, with their rows: a captured graph of one size does so without saying it again,
+  // and for another size the library may not be able to.
+  std::set<std::pair<const float*, std::size_t>> masks_;
+};
+
+class CudaRecurrent : public CudaTensors {
+ public:
+  CudaRecurrent(int device, ComputeType);
+  ~CudaRecurrent() override;
+
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;
   void gru_step(const GruRows&) override;
@@ -91,9 +141,18 @@ class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend
   void recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
 
-  void reduce(ReduceOp, const Extent&, const float* x, float* y) override;
-  void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
-                       bool accumulate) override;
+ private:
+  Recurrence& recurrence();
+  std::unique_ptr<Recurrence> recurrence_;
+};
+
+class CudaBackend final : public CudaRecurrent {
+ public:
+  CudaBackend(int device, ComputeType);
+  ~CudaBackend() override;
+
+  ImageOps& images() override;
+
   void softmax(SoftmaxOp, const Extent&, const float* x, float* y) override;
   void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx, bool accumulate) override;
 
@@ -104,45 +163,12 @@ class CudaBackend : public Backend, public GraphCapture, public ClassLossBackend
   void class_loss_gradient(const ClassLoss&, ClassLoss::Operand, const float* work, const float* dy, float* dx,
                            bool accumulate) override;
 
-  // For what works beside the backend on the same device, such as codecs and optimizers.
-  int device() const { return device_; }
-  cudaStream_t stream() const { return stream_.get(); }
-  Staging& staging() { return staging_; }
-  Scratch& scratch() { return scratch_; }
-  // For what cannot be captured: ends a captured graph that is going on.
-  void not_while_capturing() const;
-
  private:
-  // Host arrays of one call, side by side in scratch memory on the device.
-  template <class T>
-  const T* uploaded(const T* host, std::size_t count, Scratch& workspace);
-
-  Recurrence& recurrence();
-
-  const int device_;
-  const ComputeType compute_type_;
-  std::string device_name_;
-  Stream stream_;
-  Events events_{"computing"};
-  bool capturing_ = false;
-  std::string obstacle_;  // to the last capture
-  Staging staging_;
-  Scratch halting_;
-  int* const halt_;   // see queue.h; in halting_
-  Scratch scratch_;   // results in between: free again when the call returns, because the stream keeps the order
-  Scratch lists_[5];  // host arrays of a call
-  Groups groups_;
-  std::vector<std::int32_t> columns_;
-  std::unique_ptr<Matmul> matmul_;
-  // Those that the library has written, with their rows: a captured graph of one size does so without saying it again,
-  // and for another size the library may not be able to.
-  std::set<std::pair<const float*, std::size_t>> masks_;
-  std::unique_ptr<ImageBackend> images_;
-  std::unique_ptr<Recurrence> recurrence_;
+  std::unique_ptr<ImageOps> images_;
 };
 
 template <class T>
-const T* CudaBackend::uploaded(const T* host, std::size_t count, Scratch& workspace) {
+const T* CudaDevice::uploaded(const T* host, std::size_t count, Scratch& workspace) {
   not_while_capturing();
   T* device = workspace.reserve<T>(count);
   staging_.upload(host, device, count * sizeof(T), stream());

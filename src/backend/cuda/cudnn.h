@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/cuda/runtime.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cuda {
 

@@ -82,7 +82,7 @@ void CudnnRecurrence::describe(const RecurrentLayer& l) {
   check(takes(l) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, describing);
 }
 
-void CudnnRecurrence::tell(CudaBackend& backend, const RecurrentLayer& l) {
+void CudnnRecurrence::tell(CudaTensors& backend, const RecurrentLayer& l) {
   describe(l);
   if (!l.backwards) return;
   turned_.clear();
@@ -96,7 +96,7 @@ void CudnnRecurrence::tell(CudaBackend& backend, const RecurrentLayer& l) {
 }
 
 // The order of the other direction, into which each of the two goes.
-void CudnnRecurrence::turn(CudaBackend& backend, const RecurrentLayer& l, std::size_t width, const float* x,
+void CudnnRecurrence::turn(CudaTensors& backend, const RecurrentLayer& l, std::size_t width, const float* x,
                            float* y) const {
   const auto* list = reinterpret_cast<const std::int32_t*>(l.workspace + places(l).turned);
   backend.replace_columns(list, l.time.columns(), width, x, y);
@@ -161,7 +161,7 @@ GateWeights CudnnRecurrence::gates(float* weights, bool of_state) const {
   return w;
 }
 
-cudnnStatus_t CudnnRecurrence::forward(CudaBackend& backend, const RecurrentLayer& l, CudnnRecurrenceScratch& scratch) {
+cudnnStatus_t CudnnRecurrence::forward(CudaTensors& backend, const RecurrentLayer& l, CudnnRecurrenceScratch& scratch) {
   describe(l);
   const Operands o = operands(l);
   give_weights(backend.stream(), cells_, inputs_, l.w, l.bias, gates(o.weights, false));
@@ -183,7 +183,7 @@ cudnnStatus_t CudnnRecurrence::forward(CudaBackend& backend, const RecurrentLaye
   return status;
 }
 
-cudnnStatus_t CudnnRecurrence::backward(CudaBackend& backend, const RecurrentLayer& l, const RecurrentLayerGradient& g,
+cudnnStatus_t CudnnRecurrence::backward(CudaTensors& backend, const RecurrentLayer& l, const RecurrentLayerGradient& g,
                                         CudnnRecurrenceScratch& scratch) {
   describe(l);
   const GradientPlaces p = gradient_places(l, g);
@@ -194,7 +194,7 @@ cudnnStatus_t CudnnRecurrence::backward(CudaBackend& backend, const RecurrentLay
   return weight_gradient(backend, l, g, gradients + p.weights, workspace);
 }
 
-cudnnStatus_t CudnnRecurrence::data_gradient(CudaBackend& backend, const RecurrentLayer& l,
+cudnnStatus_t CudnnRecurrence::data_gradient(CudaTensors& backend, const RecurrentLayer& l,
                                              const RecurrentLayerGradient& g, float* scratch, void* workspace) {
   const Operands o = operands(l);
   const GradientPlaces p = gradient_places(l, g);
@@ -225,7 +225,7 @@ cudnnStatus_t CudnnRecurrence::data_gradient(CudaBackend& backend, const Recurre
 }
 
 // Behind the gradient of the data, which leaves in the reserved memory what this one reads. The library adds.
-cudnnStatus_t CudnnRecurrence::weight_gradient(CudaBackend& backend, const RecurrentLayer& l,
+cudnnStatus_t CudnnRecurrence::weight_gradient(CudaTensors& backend, const RecurrentLayer& l,
                                                const RecurrentLayerGradient& g, float* weights, void* workspace) {
   const Operands o = operands(l);
   check(cudaMemsetAsync(weights, 0, weight_bytes_, backend.stream()), "clearing gradients");

@@ -25,10 +25,10 @@ class CudnnRecurrence {
   // Whether the library can do this one by this algorithm. Says so before the calls below, which are for such layers.
   bool takes(const RecurrentLayer&);
   std::size_t workspace(const RecurrentLayer&) const;  // as Backend::recurrent_layer_workspace
-  void tell(CudaBackend&, const RecurrentLayer&);      // as Backend::describe_recurrent_layer
+  void tell(CudaTensors&, const RecurrentLayer&);      // as Backend::describe_recurrent_layer
   // What the library says to the calls: some sizes it refuses no earlier.
-  cudnnStatus_t forward(CudaBackend&, const RecurrentLayer&, CudnnRecurrenceScratch&);
-  cudnnStatus_t backward(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, CudnnRecurrenceScratch&);
+  cudnnStatus_t forward(CudaTensors&, const RecurrentLayer&, CudnnRecurrenceScratch&);
+  cudnnStatus_t backward(CudaTensors&, const RecurrentLayer&, const RecurrentLayerGradient&, CudnnRecurrenceScratch&);
 
  private:
   // What stands where in the workspace of a layer, or behind each other in scratch memory.
@@ -50,10 +50,10 @@ class CudnnRecurrence {
   Operands operands(const RecurrentLayer&) const;
   GateWeights gates(float* weights, bool of_state) const;
   void describe(const RecurrentLayer&);
-  void turn(CudaBackend&, const RecurrentLayer&, std::size_t width, const float* x, float* y) const;
-  cudnnStatus_t data_gradient(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, float* scratch,
+  void turn(CudaTensors&, const RecurrentLayer&, std::size_t width, const float* x, float* y) const;
+  cudnnStatus_t data_gradient(CudaTensors&, const RecurrentLayer&, const RecurrentLayerGradient&, float* scratch,
                               void* workspace);
-  cudnnStatus_t weight_gradient(CudaBackend&, const RecurrentLayer&, const RecurrentLayerGradient&, float* weights,
+  cudnnStatus_t weight_gradient(CudaTensors&, const RecurrentLayer&, const RecurrentLayerGradient&, float* weights,
                                 void* workspace);
 
   const cudnnHandle_t handle_;

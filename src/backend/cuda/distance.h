@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cuda {
 

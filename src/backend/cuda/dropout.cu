@@ -60,7 +60,7 @@ __global__ void dropout_each(DropoutMask mask, PlaceOf place_of, const T* x, T* 
 
 }  // namespace
 
-void CudaBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
+void CudaTensors::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
                           Element element) {
   if (count == 0) return;
   in_32_bits(count);

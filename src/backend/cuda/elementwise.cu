@@ -269,7 +269,7 @@ bool lies_flat(const Walk& walk, const Operands& in) {
 
 }  // namespace
 
-void CudaBackend::map(UnaryOp op, const float* x, float* y, std::size_t count, Element element) {
+void CudaTensors::map(UnaryOp op, const float* x, float* y, std::size_t count, Element element) {
   if (count == 0) return;
   flat(
       element, count,
@@ -281,7 +281,7 @@ void CudaBackend::map(UnaryOp op, const float* x, float* y, std::size_t count, E
       x, y);
 }
 
-void CudaBackend::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
+void CudaTensors::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
                                std::size_t count, bool accumulate, Element element) {
   if (count == 0) return;
   flat(
@@ -294,7 +294,7 @@ void CudaBackend::map_gradient(UnaryOp op, const float* x, const float* y, const
       x, y, dy, dx);
 }
 
-void CudaBackend::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
+void CudaTensors::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
   const Walk walk = whole(cpu::joined(layout, in.size()));
   if (walk.count == 0) return;
   Operands operands = operands_of(in);
@@ -313,7 +313,7 @@ void CudaBackend::combine(PointOp op, const Layout& layout, std::span<const floa
   launch(combine_each, blocks_for(walk.count), threads_per_block, stream(), op, walk, operands, y);
 }
 
-void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
+void CudaTensors::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
                                    const float* dy, float* dx, bool accumulate) {
   const Layout l = cpu::joined(layout, in.size());
   if (cpu::elements(l) == 0) return;
@@ -334,7 +334,7 @@ void CudaBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layo
          accumulate);
 }
 
-void CudaBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y,
+void CudaTensors::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y,
                                   Element element) {
   const std::size_t count = rows * n;
   if (count == 0) return;
@@ -348,7 +348,7 @@ void CudaBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, c
       y);
 }
 
-void CudaBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
+void CudaTensors::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
                                            float* dbias, bool accumulate, Element element) {
   if (n == 0) return;
   if (!dbias) {

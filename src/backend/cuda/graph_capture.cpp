@@ -36,12 +36,12 @@ class CudaGraph final : public CapturedGraph {
 
 }  // namespace
 
-void CudaBackend::not_while_capturing() const {
+void CudaDevice::not_while_capturing() const {
   if (capturing_) throw CannotBeNoted();
 }
 
 // Whatever goes wrong on the way is met again, and told, when the calls are made.
-std::unique_ptr<CapturedGraph> CudaBackend::capture(const std::function<void()>& work) {
+std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& work) {
   check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "capturing calls");
   capturing_ = true;
   bool whole = true;

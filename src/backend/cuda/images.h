@@ -9,11 +9,11 @@
 #include "backend/cuda/arrange.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cudnn.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cuda {
 
-class CudaImages : public ImageBackend {
+class CudaImages : public ImageOps {
  public:
   CudaImages(const std::string& device, ComputeType, cudaStream_t);
 

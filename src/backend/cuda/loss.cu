@@ -171,12 +171,12 @@ __global__ void keep_each(const double* sums, std::size_t count, std::size_t dec
 
 }  // namespace
 
-void CudaBackend::keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
+void CudaDevice::keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
   not_while_capturing();
   launch(keep_each, 1, threads_per_block, stream(), sums, count, decisive, kept, halt_);
 }
 
-void CudaBackend::scale(float factor, float* x, std::size_t count, double* sum) {
+void CudaTensors::scale(float factor, float* x, std::size_t count, double* sum) {
   const bool fours = in_fours(count, x);
   const std::size_t parts = count == 0 ? 0 : blocks_for(fours ? count / 4 : count);
   double* sums = sum ? scratch_.reserve<double>(parts + 1) : nullptr;

@@ -306,7 +306,7 @@ std::string Matmul::library() {
   return fmt::format("cuBLASLt {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
 
-void CudaBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) {
+void CudaTensors::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k > 0) {
     matmul_->run(g, {}, a, b, c);
@@ -317,7 +317,7 @@ void CudaBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) 
           "clearing a matrix");
 }
 
-void CudaBackend::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const float* b, const float* bias, float* c,
+void CudaTensors::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const float* b, const float* bias, float* c,
                             float* mask) {
   const bool plain = g.m == 0 || g.n == 0 || g.k == 0 || g.accumulate;
   const bool relu = op == UnaryOp::relu;
@@ -336,7 +336,7 @@ void CudaBackend::gemm_bias(const Gemm& g, UnaryOp op, const float* a, const flo
   Backend::gemm_bias(g, op, a, b, bias, c, mask);
 }
 
-void CudaBackend::gemm_relu_gradient(const Gemm& g, const float* a, const float* b, const float* y, const float* mask,
+void CudaTensors::gemm_relu_gradient(const Gemm& g, const float* a, const float* b, const float* y, const float* mask,
                                      float* c, float* sums) {
   if (g.m > 0 && g.n > 0 && g.k > 0 && !g.accumulate && masks_.contains({mask, g.m})) {
     // Sums would be of the result's type.

@@ -56,31 +56,41 @@ float* allocate_managed(std::size_t count) {
 
 }  // namespace
 
-CudaBackend::CudaBackend(int device, ComputeType type)
+CudaDevice::CudaDevice(int device, ComputeType type)
     : device_(usable(device)),
       compute_type_(type),
       device_name_(name_of(device)),
       stream_(make_stream()),
-      halt_(halting_.reserve<int>(1)),
-      matmul_(std::make_unique<Matmul>(type, device_name_, stream_.get())),
-      images_(std::make_unique<CudaImages>(device_name_, type, stream_.get())) {
+      halt_(halting_.reserve<int>(1)) {}
+CudaDevice::~CudaDevice() = default;
+
+CudaTensors::CudaTensors(int device, ComputeType type)
+    : CudaDevice(device, type), matmul_(std::make_unique<Matmul>(type, device_name_, stream())) {}
+CudaTensors::~CudaTensors() = default;
+
+CudaRecurrent::CudaRecurrent(int device, ComputeType type) : CudaTensors(device, type) {}
+CudaRecurrent::~CudaRecurrent() = default;
+
+CudaBackend::CudaBackend(int device, ComputeType type)
+    : CudaRecurrent(device, type), images_(std::make_unique<CudaImages>(device_name_, type, stream())) {
   try {
-    CudaBackend::fill(0, halting_.reserve<float>(1), 1);  // the first kernel of all; 0 has the bits of an int's
+    fill(0, halting_.reserve<float>(1), 1);  // the first kernel of all; 0 has the bits of an int's
   } catch (const Error& e) {
     throw Error(
         fmt::format("starting GPU {}: kernels: {}. fix: where this build has none for such a GPU, one with its number "
                     "in -Dgpu_architectures, or deviceId = cpu",
                     device, e.what()));
   }
-  CudaBackend::make_current();
+  make_current();
 }
 
+// Nothing is freed before the device has done its work.
 CudaBackend::~CudaBackend() {
   cudaStreamSynchronize(stream());
   if (current_queue() == stream()) set_current_queue(nullptr, nullptr);
 }
 
-std::string CudaBackend::name() const {
+std::string CudaDevice::name() const {
   const char* products = "";
   switch (compute_type_) {
     case ComputeType::float32:
@@ -98,29 +108,29 @@ std::string CudaBackend::name() const {
   return fmt::format("cuda:{} ({}, {}{})", device_, device_name_, Matmul::library(), products);
 }
 
-ImageBackend& CudaBackend::images() { return *images_; }
+ImageOps& CudaBackend::images() { return *images_; }
 
-void CudaBackend::synchronize() {
+void CudaDevice::synchronize() {
   not_while_capturing();
   check(cudaStreamSynchronize(stream()), "computing");
 }
-std::uint64_t CudaBackend::record_event() {
+std::uint64_t CudaDevice::record_event() {
   not_while_capturing();
   return events_.add(stream());
 }
-void CudaBackend::synchronize(std::uint64_t event) {
+void CudaDevice::synchronize(std::uint64_t event) {
   not_while_capturing();
   events_.synchronize(event);
 }
 
-const FloatMemory& CudaBackend::shared_memory() const {
+const FloatMemory& CudaDevice::shared_memory() const {
   static constexpr FloatMemory memory{"managed", allocate_managed, [](float* p) { cudaFree(p); },
                                       [] { check(cudaStreamSynchronize(current_queue()), "computing"); }};
   return memory;
 }
 
 // Pinned memory that the device writes to directly.
-std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
+std::shared_ptr<double[]> CudaDevice::make_sums(std::size_t count) {
   void* p = nullptr;
   check(cudaHostAlloc(&p, std::max<std::size_t>(count, 1) * sizeof(double), cudaHostAllocMapped),
         "taking memory for results");
@@ -129,12 +139,12 @@ std::shared_ptr<double[]> CudaBackend::make_sums(std::size_t count) {
   return {sums, [](double* old) { cudaFreeHost(old); }};
 }
 
-void CudaBackend::let_weights_change() {
+void CudaDevice::let_weights_change() {
   not_while_capturing();
   check(cudaMemsetAsync(halt_, 0, sizeof(int), stream()), "clearing memory");
 }
 
-float* CudaBackend::allocate(std::size_t count) {
+float* CudaDevice::allocate(std::size_t count) {
   not_while_capturing();
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
   void* const p = take_device_memory(bytes);
@@ -144,17 +154,17 @@ float* CudaBackend::allocate(std::size_t count) {
 }
 
 // Waits for the device, so nothing that is in flight loses its memory.
-void CudaBackend::release(float* p) {
+void CudaDevice::release(float* p) {
   cudaFree(p);
   count_giving_back();
 }
 
-void CudaBackend::upload(const float* host, float* device, std::size_t count) {
+void CudaDevice::upload(const float* host, float* device, std::size_t count) {
   not_while_capturing();
   if (count) staging_.upload(host, device, count * sizeof(float), stream());
 }
 
-void CudaBackend::download(const float* device, float* host, std::size_t count) {
+void CudaDevice::download(const float* device, float* host, std::size_t count) {
   not_while_capturing();
   if (count)
     check(cudaMemcpyAsync(host, device, count * sizeof(float), cudaMemcpyDeviceToHost, stream()), "downloading");

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/algorithms.h"
 #include "backend/cuda/convolution_plans.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cuda {
 

@@ -37,7 +37,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 }  // namespace
 
-Recurrence::Recurrence(CudaBackend& backend, const std::string& device)
+Recurrence::Recurrence(CudaTensors& backend, const std::string& device)
     : backend_(backend), cudnn_(make_cudnn(backend.stream())), algorithms_(cudnn_library() + " " + device) {}
 
 CudnnRecurrence& Recurrence::layers_of(int algorithm, const RecurrentLayer& l) {
@@ -125,15 +125,15 @@ void Recurrence::backward(const RecurrentLayer& l, const RecurrentLayerGradient&
   check(layers->backward(backend_, l, g, scratch_), "computing gradients of a recurrent layer");
 }
 
-std::size_t CudaBackend::recurrent_layer_workspace(const RecurrentLayer& l) { return recurrence().workspace(l); }
-void CudaBackend::describe_recurrent_layer(const RecurrentLayer& l) { recurrence().tell(l); }
-void CudaBackend::recurrent_layer(const RecurrentLayer& l) { recurrence().forward(l); }
-void CudaBackend::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
+std::size_t CudaRecurrent::recurrent_layer_workspace(const RecurrentLayer& l) { return recurrence().workspace(l); }
+void CudaRecurrent::describe_recurrent_layer(const RecurrentLayer& l) { recurrence().tell(l); }
+void CudaRecurrent::recurrent_layer(const RecurrentLayer& l) { recurrence().forward(l); }
+void CudaRecurrent::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
   recurrence().backward(l, g);
 }
 
 // Made for the first layer: most networks have none.
-Recurrence& CudaBackend::recurrence() {
+Recurrence& CudaRecurrent::recurrence() {
   if (!recurrence_) recurrence_ = std::make_unique<Recurrence>(*this, device_name_);
   return *recurrence_;
 }

@@ -14,7 +14,7 @@ namespace tutti::cuda {
 
 class Recurrence {
  public:
-  Recurrence(CudaBackend&, const std::string& device);
+  Recurrence(CudaTensors&, const std::string& device);
 
   std::size_t workspace(const RecurrentLayer&);
   void tell(const RecurrentLayer&);
@@ -28,7 +28,7 @@ class Recurrence {
   CudnnRecurrence& layers_of(int algorithm, const RecurrentLayer&);
   Algorithms::Choice measured(const RecurrentLayer&);
 
-  CudaBackend& backend_;
+  CudaTensors& backend_;
   Cudnn cudnn_;
   Algorithms algorithms_;
   CudnnRecurrenceScratch scratch_;

@@ -11,7 +11,7 @@ std::size_t aligned(std::size_t floats) { return (floats + 63) / 64 * 64; }
 
 }  // namespace
 
-RecurrenceTrial::RecurrenceTrial(CudaBackend& backend, const RecurrentLayer& shape, std::size_t workspace)
+RecurrenceTrial::RecurrenceTrial(CudaTensors& backend, const RecurrentLayer& shape, std::size_t workspace)
     : backend_(backend), layer_(shape) {
   const std::size_t c = shape.cells, rows = shape.time.rows(), columns = shape.time.columns();
   const std::size_t width = shape.gates() * c, x = columns * shape.inputs, w = shape.inputs * width, h = c * width;

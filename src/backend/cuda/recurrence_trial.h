@@ -11,7 +11,7 @@ namespace tutti::cuda {
 class RecurrenceTrial {
  public:
   // Of `shape`, pointers count only where they may be null; `workspace` is what the algorithms need at most.
-  RecurrenceTrial(CudaBackend&, const RecurrentLayer& shape, std::size_t workspace);
+  RecurrenceTrial(CudaTensors&, const RecurrentLayer& shape, std::size_t workspace);
 
   // The same numbers as at first: a backward pass uses some of them up.
   void refill();
@@ -21,7 +21,7 @@ class RecurrenceTrial {
   std::vector<float> results() const;
 
  private:
-  CudaBackend& backend_;
+  CudaTensors& backend_;
   RecurrentLayer layer_;
   RecurrentLayerGradient gradient_;
   std::vector<float> start_;  // of the operands

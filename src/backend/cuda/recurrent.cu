@@ -197,11 +197,15 @@ void take_gradients(cudaStream_t stream, std::size_t cells, std::size_t inputs, 
     launch(take_tile, tiles(cells, inputs, from.gates), dim3(tile, rows_at_once), stream, cells, inputs, from, w, bias);
 }
 
-void CudaBackend::lstm_step(const LstmRows& r) { for_each_cell(lstm_step_each, r, stream()); }
-void CudaBackend::lstm_step_gradient(const LstmRowsGradient& r) { for_each_cell(lstm_step_gradient_each, r, stream()); }
-void CudaBackend::gru_step(const GruRows& r) { for_each_cell(gru_step_each, r, stream()); }
-void CudaBackend::gru_step_gradient(const GruRowsGradient& r) { for_each_cell(gru_step_gradient_each, r, stream()); }
-void CudaBackend::gru_reset(const GruRows& r) { for_each_cell(gru_reset_each, r, stream()); }
-void CudaBackend::gru_reset_gradient(const GruRowsGradient& r) { for_each_cell(gru_reset_gradient_each, r, stream()); }
+void CudaRecurrent::lstm_step(const LstmRows& r) { for_each_cell(lstm_step_each, r, stream()); }
+void CudaRecurrent::lstm_step_gradient(const LstmRowsGradient& r) {
+  for_each_cell(lstm_step_gradient_each, r, stream());
+}
+void CudaRecurrent::gru_step(const GruRows& r) { for_each_cell(gru_step_each, r, stream()); }
+void CudaRecurrent::gru_step_gradient(const GruRowsGradient& r) { for_each_cell(gru_step_gradient_each, r, stream()); }
+void CudaRecurrent::gru_reset(const GruRows& r) { for_each_cell(gru_reset_each, r, stream()); }
+void CudaRecurrent::gru_reset_gradient(const GruRowsGradient& r) {
+  for_each_cell(gru_reset_gradient_each, r, stream());
+}
 
 }  // namespace tutti::cuda

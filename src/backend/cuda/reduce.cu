@@ -114,12 +114,12 @@ __global__ void softmax_gradient_lines(Lines lines, SoftmaxOp op, const float* y
 
 }  // namespace
 
-void CudaBackend::reduce(ReduceOp op, const Extent& e, const float* x, float* y) {
+void CudaTensors::reduce(ReduceOp op, const Extent& e, const float* x, float* y) {
   if (e.outer > 0 && e.inner > 0)
     launch_on_lines(reduce_lines<1>, reduce_lines<32>, reduce_lines<256>, lines_of(e), stream(), op, x, y);
 }
 
-void CudaBackend::reduce_gradient(ReduceOp op, const Extent& e, const float* x, const float* y, const float* dy,
+void CudaTensors::reduce_gradient(ReduceOp op, const Extent& e, const float* x, const float* y, const float* dy,
                                   float* dx, bool accumulate) {
   if (e.count())
     launch(reduce_gradient_each, blocks_for(e.count()), threads_per_block, stream(), lines_of(e), op, x, y, dy, dx,

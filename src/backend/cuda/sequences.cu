@@ -33,19 +33,19 @@ __global__ void scatter_each(const std::int32_t* place, const std::int64_t* begi
 
 }  // namespace
 
-void CudaBackend::gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) {
+void CudaTensors::gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) {
   if (from.size() * width == 0) return;
   const auto* list = uploaded(from.data(), from.size(), lists_[0]);
   launch(gather_each, blocks_for(from.size() * width), threads_per_block, stream(), list, from.size(), width, x, y);
 }
 
-void CudaBackend::replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+void CudaTensors::replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
                                   float* y) {
   if (const std::size_t count = columns * width)
     launch(replace_each, blocks_for(count), threads_per_block, stream(), from, columns, width, x, y);
 }
 
-void CudaBackend::scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) {
+void CudaTensors::scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) {
   groups_.assign(from);
   const std::size_t groups = groups_.place.size();
   if (groups * width == 0) return;

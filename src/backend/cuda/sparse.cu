@@ -66,7 +66,7 @@ std::size_t entries_of(const SparseView& x) { return static_cast<std::size_t>(x.
 
 }  // namespace
 
-void CudaBackend::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
+void CudaTensors::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
   if (x.columns * s.out == 0) return;
   const std::size_t n = entries_of(x);
   const Columns columns{x.columns, uploaded(x.values + x.begin[0], n, lists_[0]),
@@ -75,7 +75,7 @@ void CudaBackend::sparse_times(const SparseView& x, const SparseWeight& s, const
   launch(times_each, blocks_for(x.columns * s.out), threads_per_block, stream(), columns, s, w, y);
 }
 
-void CudaBackend::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
+void CudaTensors::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
   if (x.columns == 0) return;
   const std::size_t n = entries_of(x);
   groups_.assign({x.indices + x.begin[0], n});
@@ -92,7 +92,7 @@ void CudaBackend::sparse_times_gradient(const SparseView& x, const SparseWeight&
   launch(gradient_each, blocks_for(touches.groups * s.out), threads_per_block, stream(), touches, s, dy, dw);
 }
 
-void CudaBackend::densify(const SparseView& x, std::size_t dim, float* y) {
+void CudaTensors::densify(const SparseView& x, std::size_t dim, float* y) {
   if (x.columns * dim == 0) return;
   fill(0, y, x.columns * dim);
   const std::size_t n = entries_of(x);
@@ -102,7 +102,7 @@ void CudaBackend::densify(const SparseView& x, std::size_t dim, float* y) {
   launch(densify_columns, blocks_for(x.columns), threads_per_block, stream(), columns, dim, y);
 }
 
-void CudaBackend::clear_sparse_rows(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
+void CudaTensors::clear_sparse_rows(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
   const std::size_t count = lines.size() * s.sparse_row_size();
   if (count == 0) return;
   const std::uint32_t* const listed = uploaded(lines.data(), lines.size(), lists_[0]);

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/counts.h"
 #include "base/cuda/launch.h"
-#include "tutti/image_backend.h"
+#include "tutti/image_ops.h"
 
 namespace tutti::cuda {
 

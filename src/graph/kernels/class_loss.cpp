@@ -15,14 +15,14 @@ class ClassCriterion : public Kernel {
     work_like = label;
   }
   void forward(Run& run) const override {
-    backend(run).class_loss(described(run), run.work[code.out.tensor], &run.sums[code.out.tensor], out(run));
+    run.backend.class_loss(described(run), run.work[code.out.tensor], &run.sums[code.out.tensor], out(run));
   }
   void backward(Run& run) const override {
     using enum ClassLoss::Operand;
     for (const auto& [k, operand] : {std::pair{1, state}, std::pair{2, weight}, std::pair{3, scores}}) {
       const auto input = static_cast<std::size_t>(k);
       if (write[input] != Write::none)
-        backend(run).class_loss_gradient(described(run), operand, run.work[code.out.tensor], out_gradient(run),
+        run.backend.class_loss_gradient(described(run), operand, run.work[code.out.tensor], out_gradient(run),
                                          in_gradient(run, input), adds(run, input));
     }
   }
@@ -30,7 +30,6 @@ class ClassCriterion : public Kernel {
  private:
   static constexpr int label = 0;
 
-  static ClassLossBackend& backend(Run& run) { return dynamic_cast<ClassLossBackend&>(run.backend); }
   ClassLoss described(const Run& run) const {
     const Operand &z = code.in[1], &w = code.in[2], &scores = code.in[3];
     return {run.rows(z), z.elements, w.shape[1], scores.elements, in(run, 0), in(run, 1), in(run, 2), in(run, 3)};

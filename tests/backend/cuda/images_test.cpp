@@ -68,7 +68,7 @@ class Images : public testing::Test {
   static void SetUpTestSuite() { setenv("TUTTI_CACHE", "", 1); }
 
   // Both sides work on their own copy of the values; what they leave there must agree.
-  void compare(const char* what, const Values& start, const std::function<void(ImageBackend&, float*)>& work) {
+  void compare(const char* what, const Values& start, const std::function<void(ImageOps&, float*)>& work) {
     Values on_cpu = start, on_gpu = start;
     work(cpu_->images(), on_cpu.data());
     work(gpu_, on_gpu.data());
@@ -113,14 +113,14 @@ TEST_F(Images, Convolutions) {
                      bias = random_values(4, seed + 300);
         for (const bool add : {false, true}) {
           if (!fused || !add)
-            compare("forward", random_values(dy.size(), 7), [&](ImageBackend& b, float* y) {
+            compare("forward", random_values(dy.size(), 7), [&](ImageOps& b, float* y) {
               b.plan_convolution(s)->forward(x.data(), k.data(), fused ? bias.data() : nullptr, y, add);
             });
           if (fused) continue;
-          compare("gradient of the image", random_values(x.size(), 8), [&](ImageBackend& b, float* dx) {
+          compare("gradient of the image", random_values(x.size(), 8), [&](ImageOps& b, float* dx) {
             b.plan_convolution(s)->backward_data(dy.data(), k.data(), dx, add);
           });
-          compare("gradient of the weights", random_values(k.size(), 9), [&](ImageBackend& b, float* dw) {
+          compare("gradient of the weights", random_values(k.size(), 9), [&](ImageOps& b, float* dw) {
             b.plan_convolution(s)->backward_weights(x.data(), dy.data(), dw, add);
           });
         }
@@ -153,7 +153,7 @@ TEST_F(Images, Poolings) {
       const Values x = coarse_values(large, ++seed), dy = random_values(small, seed + 50);
       for (const bool add : {false, true}) {
         // The result, then the gradient.
-        compare("pooling", random_values(small + large, 3), [&](ImageBackend& b, float* both) {
+        compare("pooling", random_values(small + large, 3), [&](ImageOps& b, float* both) {
           Values work(small + 16);
           const auto plan = b.plan_pooling(s);
           plan->forward(x.data(), both, work.data());
@@ -168,7 +168,7 @@ TEST_F(Images, PoolingOfLargeWindows) {
   s.window = window(2, {40, 30, 1}, {20, 15, 1}, {5, 5, 1}, {0, 0, 0}, {0, 0, 0}), s.columns = 1, s.channels = 2;
   const std::size_t small = 2 * ImageWindow::product(s.window.out), large = 2400;
   const Values x = random_values(large, 1), dy = random_values(small, 2);
-  compare("pooling", random_values(small + large, 3), [&](ImageBackend& b, float* both) {
+  compare("pooling", random_values(small + large, 3), [&](ImageOps& b, float* both) {
     Values work(small + 16);
     const auto plan = b.plan_pooling(s);
     plan->forward(x.data(), both, work.data());
@@ -195,7 +195,7 @@ TEST_F(Images, BatchNormalizations) {
           Values all = random_values(4 * n + 4 * c, seed + 5);
           for (std::size_t i = 0; i < c; ++i) all[n + c + i] = std::fabs(all[n + c + i]) + 0.5f;
           std::copy(dy.begin(), dy.end(), all.begin() + static_cast<long>(3 * n + 4 * c));
-          compare("batch normalisation", all, [&](ImageBackend& b, float* v) {
+          compare("batch normalisation", all, [&](ImageOps& b, float* v) {
             float *y = v, *mean = v + n, *variance = mean + c, *dx = variance + c, *dadded = dx + n,
                   *dscale = dadded + n, *dbias = dscale + c, *gradient = dbias + c;
             Values work(4 * (c + 16));
@@ -214,7 +214,7 @@ TEST_F(Images, BiasAndRelu) {
       for (const bool add : {false, true}) {
         const std::size_t n = extent.columns * extent.channels * extent.pixels;
         const Values y = coarse_values(n, 4);
-        compare("bias", random_values(n + extent.channels, 5), [&](ImageBackend& b, float* v) {
+        compare("bias", random_values(n + extent.channels, 5), [&](ImageOps& b, float* v) {
           b.bias_relu_gradient(extent, relu ? y.data() : nullptr, v, v + n, add);
         });
       }
@@ -227,7 +227,7 @@ TEST_F(Images, ResponseNormalizations) {
       op.extent = {2, 4, 7}, op.radius = radius, op.bias = 2, op.alpha = 0.3, op.beta = 0.75;
       const std::size_t n = 56;
       const Values x = random_values(n, 1), dy = random_values(n, 2);
-      compare("response", random_values(2 * n, 3), [&](ImageBackend& b, float* v) {
+      compare("response", random_values(2 * n, 3), [&](ImageOps& b, float* v) {
         Values work(n);
         b.respond(op, x.data(), v, work.data());
         b.respond_gradient(op, x.data(), v, dy.data(), work.data(), v + n, add);
@@ -242,7 +242,7 @@ TEST_F(Images, Unpoolings) {
       s.window = w, s.columns = 2, s.channels = 2;
       const std::size_t small = 4 * ImageWindow::product(w.out), large = 4 * ImageWindow::product(w.in);
       const Values image = coarse_values(large, 1), values = random_values(small, 2), dy = random_values(large, 3);
-      compare("unpooling", random_values(large + small, 4), [&](ImageBackend& b, float* v) {
+      compare("unpooling", random_values(large + small, 4), [&](ImageOps& b, float* v) {
         b.unpool(s, values.data(), image.data(), v);
         b.unpool_gradient(s, image.data(), dy.data(), v + large, add);
       });
@@ -255,7 +255,7 @@ TEST_F(Images, Regions) {
   const Values regions = {0,    0,    1,     1,     0.25f, 0.5f, 0.5f, 0.25f, 0.9f, 0.9f, 0.5f, 0.5f,
                           0.1f, 0.2f, 0.01f, 0.01f, 0,     0,    0.3f, 1,     0.5f, 0,    0.5f, 0.5f};
   for (const bool add : {false, true})
-    compare("regions", random_values(dy.size() + image.size(), 3), [&](ImageBackend& b, float* v) {
+    compare("regions", random_values(dy.size() + image.size(), 3), [&](ImageOps& b, float* v) {
       Values work(dy.size());
       b.pool_regions(s, image.data(), regions.data(), v, work.data());
       b.pool_regions_gradient(s, dy.data(), work.data(), v + dy.size(), add);
@@ -391,7 +391,7 @@ TEST_F(ChannelsLast, BatchNormalizations) {
                        scale = random_values(c, seed + 3), bias = random_values(c, seed + 4);
           std::vector<Values> results[2];
           for (const Format f : {Format::plain, Format::blocked}) {
-            ImageBackend& b = f == Format::plain ? cpu_->images() : last_;
+            ImageOps& b = f == Format::plain ? cpu_->images() : last_;
             extent.format = f;
             BatchNormalization op;
             op.extent = extent, op.relu = relu, op.add = fused;
@@ -423,7 +423,7 @@ TEST_F(ChannelsLast, BiasResponseAndReorder) {
       const Values y = coarse_values(n, 4), x = random_values(n, 6);
       std::vector<Values> results[2];
       for (const Format f : {Format::plain, Format::blocked}) {
-        ImageBackend& b = f == Format::plain ? cpu_->images() : last_;
+        ImageOps& b = f == Format::plain ? cpu_->images() : last_;
         const auto in = [&](const Values& v) { return given(v, columns, channels, f); };
         const auto out = [&](const Values& v) { return taken(v, columns, channels, f); };
         const ImageExtent extent{columns, channels, pixels, f};

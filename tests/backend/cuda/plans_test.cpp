@@ -110,7 +110,7 @@ class PlannedConvolutions : public testing::Test {
     return s;
   }
   // All directions, writing and adding. The weights begin where `skip` says.
-  Values results(ImageBackend& b, const ConvolutionShape& s, std::size_t skip = 0) const {
+  Values results(ImageOps& b, const ConvolutionShape& s, std::size_t skip = 0) const {
     const std::size_t large = 2 * 4 * 30, small = 2 * 8 * ImageWindow::product(s.window.out), weights = 9 * 4 * 8;
     Values w = numbers(skip + weights, 2), all;
     const Values of_w = numbers(weights, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_backend.h -- the part of a backend that works on images: convolution, pooling, normalisation over channels.
+// image_ops.h -- the part of a backend that works on images: convolution, pooling, normalisation over channels.
 // What needs generated code or workspace is a plan, made once per shape and number of columns.
 #pragma once
 
@@ -129,9 +129,9 @@ struct RegionPooling {
   std::size_t columns = 0, width = 1, height = 1, channels = 1, regions = 1, out_width = 1, out_height = 1;
 };
 
-class ImageBackend {
+class ImageOps {
  public:
-  virtual ~ImageBackend() = default;
+  virtual ~ImageOps() = default;
   virtual std::size_t channel_block() const = 0;
   // What images in blocks of channels may be stored as from operation to operation; plain ones, and all numbers of a
   // channel, are float32. Those of 16 bits are known to the operations that are told their type, in blocks only.
