@@ -97,7 +97,7 @@ Initial named_initialiser(const Layer& l, const YAML::Node& n) {
     fail(l, "an initialiser with a mean is not known here");
   if (i.init == "uniform" && given("maxval") && given("minval")) {
     const double low = config["minval"].as<double>(), high = config["maxval"].as<double>();
-    if (low != -high) fail(l, fmt::format("initial values from {} to {} are not centred at 0", low, high));
+    if (low != -high) fail(l, fmt::format("initial values from {} to {} are not centerd at 0", low, high));
     i.scale = high / 0.05;
   }
   return i;

@@ -109,8 +109,8 @@ void fill_bilinear(const Node& node, const Shape& shape, std::span<float> values
                                   node.name, to_string(shape)),
                       "give initFilterRank=2 and a filter such as (4:4); DeconvLayer does so");
   const auto factor = static_cast<float>((width + 1) / 2);
-  const float centre = static_cast<float>(width - 1) / 2;
-  const auto weight = [&](std::size_t i) { return 1 - std::abs(static_cast<float>(i) - centre) / factor; };
+  const float center = static_cast<float>(width - 1) / 2;
+  const auto weight = [&](std::size_t i) { return 1 - std::abs(static_cast<float>(i) - center) / factor; };
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = weight(i % width) * weight(i / width % width);
 }
 

@@ -129,7 +129,7 @@ class OtherRanks : public EverySample {
     }
   }
 
-  // Ranks that are in the middle of a block or have weights beside the centre; whatever is not delivered is inherited.
+  // Ranks that are in the middle of a block or have weights beside the center; whatever is not delivered is inherited.
   static bool loses(const Method& m, bool within) {
     if (m.name == "elastic") return true;
     const bool in_blocks = m.settings.find("BlockMomentumSGD") != std::string::npos ||

@@ -330,28 +330,28 @@ TEST(Elastic, FollowsItsFormula) {
       const Course run{.ranks = ranks};
       const float a = 0.2f;
       const Parameters p = parameters_of(kShapes);
-      std::vector<float> centre = first_weights(p);
-      Weights x(static_cast<std::size_t>(ranks), centre);
+      std::vector<float> center = first_weights(p);
+      Weights x(static_cast<std::size_t>(ranks), center);
       std::int64_t since = 0;
       for (int t = 0; t < run.epochs * run.steps; ++t) {
         for (int r = 0; r < ranks; ++r) {
           const auto g = gradient(p, r, t);
-          for (std::size_t i = 0; i < centre.size(); ++i) x[static_cast<std::size_t>(r)][i] -= 0.125f * g[i];
+          for (std::size_t i = 0; i < center.size(); ++i) x[static_cast<std::size_t>(r)][i] -= 0.125f * g[i];
         }
         if (++since < period && (t + 1) % run.steps != 0) continue;  // also at an epoch's end
         since = 0;
-        for (std::size_t i = 0; i < centre.size(); ++i) {
+        for (std::size_t i = 0; i < center.size(); ++i) {
           float sum = 0;
           for (std::size_t r = 0; r < x.size(); ++r) {
-            const float pull = a * (centre[i] - x[r][i]);
+            const float pull = a * (center[i] - x[r][i]);
             sum = r == 0 ? pull : sum + pull;
             x[r][i] += pull;
           }
-          centre[i] -= sum;
+          center[i] -= sum;
         }
       }
       SCOPED_TRACE(testing::Message() << ranks << " ranks, every " << period);
-      expect_all(train(run, elastic(0.2, period)), centre);
+      expect_all(train(run, elastic(0.2, period)), center);
       const auto own = train(run, elastic(0.2, period), false);
       for (std::size_t r = 0; r < x.size(); ++r) EXPECT_TRUE(reference::same(own[r], x[r])) << "rank " << r;
     }

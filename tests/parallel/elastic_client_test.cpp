@@ -78,7 +78,7 @@ struct Rank {
   void steps(int first, int end) {
     for (int s = first; s < end; ++s) step(s);
   }
-  Weights centre() {
+  Weights center() {
     player->show_common_weights();
     const Weights shown = weights_of(p);
     player->take_back_weights();
@@ -102,20 +102,20 @@ TEST(AsynchronousEasgd, OneWorkerIsTheSynchronousForm) {
         r->player->drain(r->sink);
       }
       EXPECT_EQ(weights_of(a.p), weights_of(b.p));
-      EXPECT_EQ(a.centre(), b.centre());
-      EXPECT_NE(weights_of(b.p), b.centre());
+      EXPECT_EQ(a.center(), b.center());
+      EXPECT_NE(weights_of(b.p), b.center());
     });
   }
 }
 
-// Steps since the last exchange are in the centre when the epoch ends, in both forms alike.
+// Steps since the last exchange are in the center when the epoch ends, in both forms alike.
 TEST(AsynchronousEasgd, ExchangesAtTheEndOfAnEpoch) {
   for (const std::int64_t period : {2, 3, 1000})
     run_ranks(1, [&](Communicator& comm) {
       EasgdOptions together = asynchronous(0.3, period);
       together.policy = EasgdOptions::Policy::sync;
       Rank a(together, comm), b(asynchronous(0.3, period), comm);
-      const Weights start = b.centre();
+      const Weights start = b.center();
       for (Rank* r : {&a, &b})
         for (const int first : {0, 4}) {
           r->steps(first, first + 4);
@@ -124,8 +124,8 @@ TEST(AsynchronousEasgd, ExchangesAtTheEndOfAnEpoch) {
           r->player->begin_epoch(1);
         }
       EXPECT_EQ(weights_of(a.p), weights_of(b.p)) << period;
-      EXPECT_EQ(a.centre(), b.centre()) << period;
-      EXPECT_NE(b.centre(), start) << period;
+      EXPECT_EQ(a.center(), b.center()) << period;
+      EXPECT_NE(b.center(), start) << period;
       EXPECT_EQ(b.player->exchange_stats_and_reset().exchanges, period == 1000 ? 2 : 4) << period;
     });
 }
@@ -138,8 +138,8 @@ TEST(AsynchronousEasgd, InTurnsIsItsFormula) {
       constexpr float rate = 0.3f, descent = 0.125f;
       Parameters p = parameters_of(kShapes);
       start_at(p, 7);
-      Weights centre = weights_of(p);
-      std::vector<Weights> x(static_cast<std::size_t>(workers), centre);
+      Weights center = weights_of(p);
+      std::vector<Weights> x(static_cast<std::size_t>(workers), center);
       for (int s = 0; s < 4; ++s)
         for (int r = 0; r < workers; ++r) {
           Weights& mine = x[static_cast<std::size_t>(r)];
@@ -147,8 +147,8 @@ TEST(AsynchronousEasgd, InTurnsIsItsFormula) {
           for (std::size_t i = 0; i < mine.size(); ++i) mine[i] -= descent * g[i];
           if (s % 2 == 0) continue;
           for (std::size_t i = 0; i < mine.size(); ++i) {
-            const float d = rate * (centre[i] - mine[i]);
-            mine[i] += d, centre[i] -= d;
+            const float d = rate * (center[i] - mine[i]);
+            mine[i] += d, center[i] -= d;
           }
         }
       run_ranks(ranks, [&](Communicator& comm) {
@@ -159,9 +159,9 @@ TEST(AsynchronousEasgd, InTurnsIsItsFormula) {
             comm.barrier();
           }
         rank.player->drain(rank.sink);
-        EXPECT_EQ(rank.centre(), centre);
+        EXPECT_EQ(rank.center(), center);
         const bool works = comm.rank() < workers;
-        EXPECT_EQ(weights_of(rank.p), works ? x[static_cast<std::size_t>(comm.rank())] : centre) << comm.rank();
+        EXPECT_EQ(weights_of(rank.p), works ? x[static_cast<std::size_t>(comm.rank())] : center) << comm.rank();
       });
     }
 }
@@ -179,11 +179,11 @@ TEST(AsynchronousEasgd, MovingRate0LeavesRanksAlone) {
       }
       rank.player->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), alone);
-      EXPECT_EQ(rank.centre(), start);
+      EXPECT_EQ(rank.center(), start);
     });
 }
 
-// Without gradients the centre and the workers only pull each other: whatever the order and the bits, their sum stays,
+// Without gradients the center and the workers only pull each other: whatever the order and the bits, their sum stays,
 // and they end up at one place.
 TEST(AsynchronousEasgd, PullsToOnePlaceInAnyOrderAndBits) {
   for (const Bits bits : kAllBits) {
@@ -197,19 +197,19 @@ TEST(AsynchronousEasgd, PullsToOnePlaceInAnyOrderAndBits) {
     };
     run_ranks(4, [&](Communicator& comm) {
       Rank rank(asynchronous(0.2, 1, bits), comm, 0);
-      if (comm.rank() == 0) add(before, rank.centre());
-      start_at(rank.p, comm.rank() + 20);  // workers elsewhere than the centre
+      if (comm.rank() == 0) add(before, rank.center());
+      start_at(rank.p, comm.rank() + 20);  // workers elsewhere than the center
       add(before, weights_of(rank.p));
       for (int s = 0; s < 100; ++s) {
         rank.step(s);
         comm.barrier();  // in any order, but nobody is done before others begin
       }
       rank.player->drain(rank.sink);
-      const Weights centre = rank.centre(), mine = weights_of(rank.p);
-      if (comm.rank() == 0) add(after, centre);
+      const Weights center = rank.center(), mine = weights_of(rank.p);
+      if (comm.rank() == 0) add(after, center);
       add(after, mine);
       const std::lock_guard lock(mutex);
-      for (std::size_t i = 0; i < mine.size(); ++i) apart = std::max(apart, std::abs(double{mine[i]} - centre[i]));
+      for (std::size_t i = 0; i < mine.size(); ++i) apart = std::max(apart, std::abs(double{mine[i]} - center[i]));
     });
     for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-3) << "bits " << int(bits);
     // One bit moves a column by its mean; two bits read what is below a third of the range as 0, and without gradients
@@ -221,14 +221,14 @@ TEST(AsynchronousEasgd, PullsToOnePlaceInAnyOrderAndBits) {
 
 TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
   for (const std::int64_t period : {1, 3}) {
-    Weights through, through_centre;
+    Weights through, through_center;
     run_ranks(1, [&](Communicator& comm) {
       Rank rank(asynchronous(0.3, period), comm);
       rank.steps(0, 5);
       rank.player->drain(rank.sink);
       rank.steps(5, 10);
       rank.player->drain(rank.sink);
-      through = weights_of(rank.p), through_centre = rank.centre();
+      through = weights_of(rank.p), through_center = rank.center();
     });
     run_ranks(1, [&](Communicator& comm) {
       MemoryArchive file;
@@ -253,7 +253,7 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
       rank.steps(5, 10);
       rank.player->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), through);
-      EXPECT_EQ(rank.centre(), through_centre);
+      EXPECT_EQ(rank.center(), through_center);
     });
   }
 }

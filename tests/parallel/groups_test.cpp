@@ -449,7 +449,7 @@ TEST(GroupedWeights, MayMeetWithinGroupsWhilePeersSumGradients) {
     }
 }
 
-// With a centre that nobody moves and nobody is moved by, groups are alone with their inner method.
+// With a center that nobody moves and nobody is moved by, groups are alone with their inner method.
 TEST(GroupedWeights, WithoutPullGroupsTrainAsIfAlone) {
   for (const std::string& method : weight_methods()) {
     SCOPED_TRACE(method);
@@ -600,7 +600,7 @@ TEST(GroupsAtServers, ThatDoNotPullTrainAsIfAlone) {
   }
 }
 
-// With one pull to a centre, a group of EASGD has one set of weights, not one for each rank.
+// With one pull to a center, a group of EASGD has one set of weights, not one for each rank.
 TEST(GroupsAtServers, RanksOfAGroupStayEqualWhenPulled) {
   for (const Grouping& g : groupings()) {
     const auto is = train({.ranks = g.ranks},

@@ -35,7 +35,7 @@ void EasgdOptions::describe(config::Fields& f) {
   f.alias("dealing", "division");
   bits.describe(f);
   if (servers < 0)
-    f.problem("servers", "a number of ranks cannot be negative", "write 0 for a centre beside the workers");
+    f.problem("servers", "a number of ranks cannot be negative", "write 0 for a center beside the workers");
   for (const char* key : {"servers", "division"})
     if (policy == Policy::sync && f.given(key))
       f.problem(key, fmt::format("{} needs policy = async", key), "leave the key out, or add policy = async");
@@ -101,7 +101,7 @@ ParallelMethod EasgdOptions::make(const MethodContext& context) const {
                             ranks, o.rate(ranks), o.period);
   if (const double pull = o.rate(ranks) * ranks; pull > 1)
     s.once_text += fmt::format(
-        "\nWARNING: moving rate * workers = {:g}: the centre goes beyond the mean of the ranks. fix: movingRate = {:g} "
+        "\nWARNING: moving rate * workers = {:g}: the center goes beyond the mean of the ranks. fix: movingRate = {:g} "
         "or "
         "less",
         pull, 1.0 / ranks);

@@ -167,7 +167,7 @@ void ElasticClient::drain() {
   if (!apart_) std::copy_n(center_.data(), live_->size(), live_->weights.data());
 }
 
-// The centre is the model: what the workers have learned since their last exchange goes into it before it is saved.
+// The center is the model: what the workers have learned since their last exchange goes into it before it is saved.
 WeightChange ElasticClient::end_epoch() {
   const bool exchanges = comm_.rank() < workers_ && steps_ > 0;
   if (exchanges) exchange();

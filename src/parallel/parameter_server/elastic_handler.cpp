@@ -28,24 +28,24 @@ std::size_t elastic_bytes(const ServerShardPlan& plan, const Codec& codec) {
 ElasticHandler::ElasticHandler(const ServerShardPlan& plan, std::shared_ptr<const Codec> codec, double moving_rate,
                                int clients)
     : plan_(plan), codec_(std::move(codec)), rate_(static_cast<float>(moving_rate)) {
-  centre_ = FloatBuffer(flat_size(plan_));
+  center_ = FloatBuffer(flat_size(plan_));
   values_ = FloatBuffer(plan_.largest_run);
   if (!codec_->lossy()) return;
   lost_ = FloatBuffer(plan_.largest_run);
-  for (int c = 0; c < clients; ++c) known_.push_back({FloatBuffer(centre_.size()), FloatBuffer(centre_.size())});
+  for (int c = 0; c < clients; ++c) known_.push_back({FloatBuffer(center_.size()), FloatBuffer(center_.size())});
 }
 
 void ElasticHandler::load(const float* flat) {
-  plan_.gather(flat, centre_.data());
-  for (Known& k : known_) std::copy_n(centre_.data(), centre_.size(), k.centre.data());
+  plan_.gather(flat, center_.data());
+  for (Known& k : known_) std::copy_n(center_.data(), center_.size(), k.center.data());
 }
 
 void ElasticHandler::start(const float* flat) {
   load(flat);
-  for (Known& k : known_) std::copy_n(centre_.data(), centre_.size(), k.weights.data());
+  for (Known& k : known_) std::copy_n(center_.data(), center_.size(), k.weights.data());
 }
 
-void ElasticHandler::store(float* flat) const { plan_.scatter(centre_.data(), flat); }
+void ElasticHandler::store(float* flat) const { plan_.scatter(center_.data(), flat); }
 
 std::size_t ElasticHandler::handle(int client, std::span<std::byte> message) {
   if (client != plan_.owner) ++responses_;
@@ -61,23 +61,23 @@ std::size_t ElasticHandler::handle(int client, std::span<std::byte> message) {
 }
 
 void ElasticHandler::turn_whole(const ServerShardRun& run, std::byte* message) {
-  float* centre = centre_.data() + run.local;
+  float* center = center_.data() + run.local;
   const float* theirs = values_.data();
   codec_->decode(run.rows, run.columns, message, values_.data());
-  codec_->encode(run.rows, run.columns, centre, nullptr, message);
-  for (std::size_t i = 0; i < run.size(); ++i) centre[i] -= rate_ * (centre[i] - theirs[i]);
+  codec_->encode(run.rows, run.columns, center, nullptr, message);
+  for (std::size_t i = 0; i < run.size(); ++i) center[i] -= rate_ * (center[i] - theirs[i]);
 }
 
 void ElasticHandler::turn_differences(const ServerShardRun& run, Known& known, std::byte* message) {
-  float* centre = centre_.data() + run.local;
-  float* as_known = known.centre.data() + run.local;
+  float* center = center_.data() + run.local;
+  float* as_known = known.center.data() + run.local;
   float* theirs = known.weights.data() + run.local;
   codec_->decode_add(run.rows, run.columns, message, theirs);
-  send_difference(*codec_, weight_kernels_for(host_memory()), run, centre, as_known, values_.data(), lost_.data(),
+  send_difference(*codec_, weight_kernels_for(host_memory()), run, center, as_known, values_.data(), lost_.data(),
                   message);
   for (std::size_t i = 0; i < run.size(); ++i) {
     const float step = rate_ * (as_known[i] - theirs[i]);
-    centre[i] -= step, as_known[i] -= step, theirs[i] += step;
+    center[i] -= step, as_known[i] -= step, theirs[i] += step;
   }
 }
 
@@ -88,13 +88,13 @@ ElasticWorker::ElasticWorker(std::shared_ptr<const Codec> codec, double moving_r
       rate_(static_cast<float>(moving_rate)),
       values_(largest_run, weights) {
   if (!codec_->lossy()) return;
-  centre_ = FloatBuffer(weights.size(), weights);
+  center_ = FloatBuffer(weights.size(), weights);
   weights_ = FloatBuffer(weights.size(), weights);
   lost_ = FloatBuffer(largest_run, weights);
 }
 
 void ElasticWorker::load(const float* flat) {
-  if (centre_.size() > 0) std::copy_n(flat, centre_.size(), centre_.data());
+  if (center_.size() > 0) std::copy_n(flat, center_.size(), center_.data());
 }
 
 void ElasticWorker::start(const float* flat) {
@@ -117,9 +117,9 @@ void ElasticWorker::take(const ServerShardPlan& plan, const std::byte* message, 
   for (const ServerShardRun& run : plan.runs) {
     float* x = weights + run.offset;
     if (codec_->lossy()) {
-      float *centre = centre_.data() + run.offset, *mine = weights_.data() + run.offset;
-      codec_->decode_add(run.rows, run.columns, message, centre);
-      kernels_.run(weights::Approach{x, mine, centre, rate_}, run.size());
+      float *center = center_.data() + run.offset, *mine = weights_.data() + run.offset;
+      codec_->decode_add(run.rows, run.columns, message, center);
+      kernels_.run(weights::Approach{x, mine, center, rate_}, run.size());
     } else {
       codec_->decode(run.rows, run.columns, message, values_.data());
       kernels_.run(weights::Pull{values_.data(), x, values_.data(), rate_}, run.size());

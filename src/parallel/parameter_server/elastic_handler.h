@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// elastic_handler.h -- a part of the centre of EASGD at the rank that serves it. A worker sends its weights and gets
-// the centre as it was; both go towards each other by the same step, which neither has to be told.
-//   32 bits: weights and centre travel as they are.
-//   Fewer: both sides keep what the worker's weights and the centre are to the other, and what travels is the
+// elastic_handler.h -- a part of the center of EASGD at the rank that serves it. A worker sends its weights and gets
+// the center as it was; both go towards each other by the same step, which neither has to be told.
+//   32 bits: weights and center travel as they are.
+//   Fewer: both sides keep what the worker's weights and the center are to the other, and what travels is the
 //   difference to that. What rounding leaves out remains part of the difference and travels the next time.
 #pragma once
 
@@ -27,15 +27,15 @@ class ElasticHandler final : public RequestHandler {
   std::size_t handle(int client, std::span<std::byte> message) override;
 
   // The rest inside Server::exclusively() only.
-  void load(const float* flat);   // the centre, which every worker knows
+  void load(const float* flat);   // the center, which every worker knows
   void start(const float* flat);  // the same, and the workers stand there too as far as anybody knows
   void store(float* flat) const;
   std::int64_t responses_to_others_and_reset() { return std::exchange(responses_, 0); }
 
  private:
-  // What a worker takes the centre for, and the handler its weights.
+  // What a worker takes the center for, and the handler its weights.
   struct Known {
-    FloatBuffer centre, weights;
+    FloatBuffer center, weights;
   };
   void turn_whole(const ServerShardRun&, std::byte* message);
   void turn_differences(const ServerShardRun&, Known&, std::byte* message);
@@ -43,7 +43,7 @@ class ElasticHandler final : public RequestHandler {
   const ServerShardPlan plan_;
   std::shared_ptr<const Codec> codec_;
   const float rate_;
-  FloatBuffer centre_;
+  FloatBuffer center_;
   std::vector<Known> known_;  // by client; none where nothing is lost
   FloatBuffer values_, lost_;
   std::int64_t responses_ = 0;  // to clients other than the owner
@@ -63,7 +63,7 @@ class ElasticWorker {
   std::shared_ptr<const Codec> codec_;
   const WeightKernels& kernels_;
   const float rate_;
-  FloatBuffer centre_, weights_;  // as ElasticHandler::Known; empty where nothing is lost
+  FloatBuffer center_, weights_;  // as ElasticHandler::Known; empty where nothing is lost
   FloatBuffer values_, lost_;
 };
 

@@ -112,8 +112,8 @@ void HtkFeatures::append(std::size_t utterance, std::uint32_t first, std::uint32
   const float* data = rows(u, static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(high - low + 1));
   for (std::int64_t t = first; t < std::int64_t{first} + count; ++t) {
     float* out = to.add_dense();
-    const std::int64_t centre = std::min(t, last);
-    for (std::int64_t n = centre - options_.left; n <= centre + options_.right; ++n, out += frame_dim_)
+    const std::int64_t center = std::min(t, last);
+    for (std::int64_t n = center - options_.left; n <= center + options_.right; ++n, out += frame_dim_)
       std::copy_n(data + (std::clamp<std::int64_t>(n, 0, last) - low) * frame_dim_, frame_dim_, out);
   }
 }

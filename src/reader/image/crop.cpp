@@ -74,7 +74,7 @@ class Crop final : public Transform {
         y = work.random.below(free_y + 1);
         break;
       case CropType::multiview10: {
-        // The corners from left to right and top to bottom, the centre, then the same mirrored.
+        // The corners from left to right and top to bottom, the center, then the same mirrored.
         const int corner = work.view % 5;
         if (corner < 4) x = corner % 2 == 0 ? 0 : free_x, y = corner < 2 ? 0 : free_y;
         flip = work.view >= 5;

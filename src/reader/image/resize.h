@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // resize.h -- images brought to another size by interpolation between source pixels, without smoothing first: the rules
-// of OpenCV's resize, which the original uses. Pixel centres lie at half numbers; beyond the edge the edge is repeated.
+// of OpenCV's resize, which the original uses. Pixel centers lie at half numbers; beyond the edge the edge is repeated.
 #pragma once
 
 #include <vector>

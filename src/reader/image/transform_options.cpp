@@ -47,7 +47,7 @@ void CropOptions::describe(config::Fields& f) {
             {"randomarea", CropType::random_area},
             {"multiview10", CropType::multiview10},
             {"random", CropType::random_side}},
-           "where the crop lies; multiview10 makes ten samples of each image: corners and centre, each also mirrored");
+           "where the crop lies; multiview10 makes ten samples of each image: corners and center, each also mirrored");
   f("cropSize", size, "width:height of the crop in pixels, or one number for both; 0 = by a ratio");
   f("sideRatio", side, "side of the crop as a part of the image's shorter side, a or a:b; 0 = not used");
   f.alias("cropRatio", "sideRatio", "this is its newer name");

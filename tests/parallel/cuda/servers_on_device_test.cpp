@@ -129,7 +129,7 @@ void expect_the_bits_of_the_host(int ranks, const ParallelTrainOptions& o, bool 
   for (std::size_t r = 0; r < host.size(); ++r) EXPECT_TRUE(reference::same(device[r], host[r])) << "rank " << r;
 }
 
-ParallelTrainOptions free_centre(Bits bits, std::int64_t servers = 0) {
+ParallelTrainOptions free_center(Bits bits, std::int64_t servers = 0) {
   ParallelTrainOptions o;
   o.method = EasgdOptions();
   o.as<EasgdOptions>().policy = EasgdOptions::Policy::async;
@@ -147,11 +147,11 @@ ParallelTrainOptions servers(Policy policy, ServerOptions::Push push, Bits bits,
   return o;
 }
 
-TEST(WorkersOnADevice, MeetTheCentreAsThoseOfTheHost) {
+TEST(WorkersOnADevice, MeetTheCenterAsThoseOfTheHost) {
   for (const Bits bits : kAllBits)
     for (const std::int64_t servers : {0, 1}) {
       SCOPED_TRACE(testing::Message() << "bits " << static_cast<int>(bits) << ", " << servers << " servers");
-      expect_the_bits_of_the_host(2 + static_cast<int>(servers), free_centre(bits, servers), true);
+      expect_the_bits_of_the_host(2 + static_cast<int>(servers), free_center(bits, servers), true);
     }
 }
 
@@ -204,7 +204,7 @@ TEST(ChunksOnADevice, AreUpdatedTogether) {
   by_library.method = AsaOptions();
   by_library.as<AsaOptions>().all_reduce = AsaOptions::AllReduce::library;
   expect_together(by_library, 2, "the library's sums");
-  expect_together(free_centre(Bits::full), 2, "a free centre");
+  expect_together(free_center(Bits::full), 2, "a free center");
   expect_together(servers(Policy::async, ServerOptions::Push::deltas, Bits::full), 2, "deltas");
 
   const auto within = [&](ParallelTrainOptions o) {
@@ -213,7 +213,7 @@ TEST(ChunksOnADevice, AreUpdatedTogether) {
     return o;
   };
   expect_together(within(gradients), 4, "gradients of groups");
-  expect_together(within(free_centre(Bits::full)), 4, "groups at a free centre");
+  expect_together(within(free_center(Bits::full)), 4, "groups at a free center");
   ParallelTrainOptions averaging;
   averaging.method = ModelAveragingOptions();
   expect_together(within(averaging), 4, "groups that average");
