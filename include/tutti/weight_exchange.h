@@ -45,12 +45,12 @@ class WeightExchange {
   virtual void drain() {}
   // The epoch has no more steps: the last exchange, where the method has one. After drain().
   virtual WeightChange end_epoch() { return {}; }
-  // Puts the weights that are saved and evaluated (a center variable, those of the last exchange) in the place of this
-  // rank's own. See CommonWeights.
-  virtual void show_common_weights() {}
-  // Undoes it. `changed_from`: empty, or the common weights before somebody changed the ones that are shown, for all
-  // ranks alike; they stay changed, and this rank's own weights move by the same amount.
-  virtual void take_back_weights(std::span<const float> changed_from) { (void)changed_from; }
+  // Puts the common weights, those that are saved and evaluated (a center variable, or the weights of the last
+  // exchange), in the place of this rank's own, or its own back. See CommonWeights. `changed_from`, with `own`: empty,
+  // or the common weights before somebody changed those that were shown, for all ranks alike; they stay changed, and
+  // this rank's own weights move by the same amount.
+  enum class Weights { common, own };
+  virtual void show(Weights which, std::span<const float> changed_from = {}) { (void)which, (void)changed_from; }
   enum class Section {
     per_rank,  // what each rank has for itself
     common     // what is equal on every rank, and serves any number of them
@@ -73,9 +73,11 @@ class WeightExchange {
 // While it lives, Parameters::weights are the common ones. An error leaves them there: nothing is exchanged any more.
 class CommonWeights {
  public:
-  explicit CommonWeights(WeightExchange& exchange) : exchange_(exchange) { exchange_.show_common_weights(); }
+  explicit CommonWeights(WeightExchange& exchange) : exchange_(exchange) {
+    exchange_.show(WeightExchange::Weights::common);
+  }
   ~CommonWeights() noexcept(false) {
-    if (std::uncaught_exceptions() == exceptions_) exchange_.take_back_weights(changed_from_);
+    if (std::uncaught_exceptions() == exceptions_) exchange_.show(WeightExchange::Weights::own, changed_from_);
   }
   CommonWeights(const CommonWeights&) = delete;
   CommonWeights& operator=(const CommonWeights&) = delete;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// constant_predictor.h -- the criterion of a prediction that ignores the input, computed from the labels that a run reads
-// in its first epoch. train() compares each epoch with it: a criterion far above means that the training has diverged.
+// constant_predictor.h -- the criterion of a prediction that ignores the input, computed from the labels that a run
+// reads in its first epoch. train() compares each epoch with it: a criterion far above means that the training has
+// diverged.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ class ConstantPredictor {
   // network; for other criteria nothing is counted and there is no value.
   void watch(const graph::Graph&, const std::string& criterion, const std::vector<StreamInfo>&);
   bool counts() const { return kind_ != Kind::none && !finished_; }
-  void add(const Batch&);        // the labels of this rank's share
-  void finish(Communicator&);    // collective; nothing is counted from then on
+  void add(const Batch&);      // the labels of this rank's share
+  void finish(Communicator&);  // collective; nothing is counted from then on
 
   struct Value {
     double best = 0;       // of the best constant
@@ -41,8 +42,8 @@ class ConstantPredictor {
   std::vector<double> sums_;
 };
 
-// Empty unless an epoch's average criterion is more than twice the constant predictor's. `first`: the epoch began with an
-// untrained network.
+// Empty unless an epoch's average criterion is more than twice the constant predictor's. `first`: the epoch began with
+// an untrained network.
 std::string divergence_warning(const ConstantPredictor&, const std::string& criterion, double average,
                                std::int64_t epoch, bool first);
 

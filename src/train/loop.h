@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loop.h -- what the steps of one phase share. Used by step_loop.cpp.
+// loop.h -- state that the steps of one phase share, and what surrounds a step. Used by step_loop.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Loop {
 
   void start_reading(std::int64_t from, std::int64_t end);  // samples of the epoch
   const Batch* read();                                      // null at the end
-  // Whether this rank takes part in the step of the batch; lets those see it who look at every batch.
+  // Shows the batch to parts that watch the data. Returns whether this rank takes part in the step.
   bool joins_step(const Batch&);
   // Returns whether the gradients of the step came too late and count nowhere.
   bool exchange_weights(const StepInfo&);

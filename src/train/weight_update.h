@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_update.h -- the end of a gradient's way: each chunk updates its weights as soon as its sum is there, or, while
-// sums are held, with all others.
+// weight_update.h -- applies each reduced gradient to the weights: a chunk as soon as its sum is there, or, while sums
+// are held, all chunks together.
 #pragma once
 
 #include <cstdint>

@@ -140,9 +140,9 @@ class Player final : public GradientSink {
   StepMetrics pending_metrics_and_reset() { return std::exchange(drained_.pending, {}); }
   StepMetrics metrics_of_others_and_reset() { return std::exchange(drained_.of_others, {}); }
   void end_epoch(Sink& sink) { apply(now_->method.weights->end_epoch(), sink); }
-  void show_common_weights() { method().weights->show_common_weights(); }
+  void show_common_weights() { method().weights->show(WeightExchange::Weights::common); }
   void take_back_weights(std::span<const float> changed_from = {}) {
-    method().weights->take_back_weights(changed_from);
+    method().weights->show(WeightExchange::Weights::own, changed_from);
   }
   void archive(Archive& a) { tutti::archive(method(), a, WeightExchange::Section::per_rank); }
   void archive_common(Archive& a) {

@@ -44,9 +44,9 @@ void GroupWeights::poll() {
 }
 
 void GroupWeights::begin_epoch(std::int64_t epoch) {
-  if (levels_.inner) levels_.inner->begin_epoch(epoch), levels_.inner->show_common_weights();
+  if (levels_.inner) levels_.inner->begin_epoch(epoch), levels_.inner->show(Weights::common, {});
   if (levels_.outer) levels_.outer->begin_epoch(epoch);
-  if (levels_.inner) levels_.inner->take_back_weights({});
+  if (levels_.inner) levels_.inner->show(Weights::own, {});
 }
 
 // Collective in the group: the leader knows.
@@ -149,28 +149,29 @@ WeightChange GroupWeights::end_epoch() {
   return change;
 }
 
-void GroupWeights::show_common_weights() {
-  if (levels_.inner) levels_.inner->show_common_weights();
-  if (levels_.outer) levels_.outer->show_common_weights();
+void GroupWeights::show(Weights which, std::span<const float> changed_from) {
+  if (which == Weights::own) return show_own(changed_from);
+  if (levels_.inner) levels_.inner->show(Weights::common, {});
+  if (levels_.outer) levels_.outer->show(Weights::common, {});
   broadcast_weights();
 }
 
 // The group's common weights stand there again only when the outer exchange has taken back its own: then they move.
-void GroupWeights::take_back_weights(std::span<const float> changed_from) {
+void GroupWeights::show_own(std::span<const float> changed_from) {
   const bool changed = levels_.inner && !changed_from.empty();
   if (changed) {
     synchronize();
     std::transform(changed_from.begin(), changed_from.end(), parameters_->weights.data(), move_.data(),
                    [](float before, float now) { return now - before; });
   }
-  if (levels_.outer) levels_.outer->take_back_weights(changed_from);
+  if (levels_.outer) levels_.outer->show(Weights::own, changed_from);
   broadcast_weights();
   if (!levels_.inner) return;
   if (changed) {
     synchronize();
     for (std::size_t i = 0; i < move_.size(); ++i) before_.data()[i] = parameters_->weights.data()[i] - move_.data()[i];
   }
-  levels_.inner->take_back_weights(changed ? before_.span() : std::span<float>());
+  levels_.inner->show(Weights::own, changed ? before_.span() : std::span<float>());
 }
 
 void GroupWeights::archive(Archive& a, Section section) {

@@ -32,8 +32,7 @@ class GroupWeights final : public WeightExchange, Pollable {
   WeightChange after_update(const StepInfo&) override;
   void drain() override;
   WeightChange end_epoch() override;
-  void show_common_weights() override;
-  void take_back_weights(std::span<const float> changed_from) override;
+  void show(Weights, std::span<const float> changed_from) override;
   void archive(Archive&, Section) override;
   void poll() override;
 
@@ -47,6 +46,7 @@ class GroupWeights final : public WeightExchange, Pollable {
   WeightChange exchange_outside(const Act& act);
   template <class Act>
   WeightChange exchange_outside_from_inner(const Act& act);
+  void show_own(std::span<const float> changed_from);
   void tell(SleepingBroadcast::Words&);
   void broadcast_weights();
   void begin_work_queue();

@@ -185,17 +185,11 @@ void BlockExchange::drain() {
   if (stream_) stream_->drain();
 }
 
-void BlockExchange::show_common_weights() {
-  assert(!shown_);
-  shown_ = true;
-  change_places();
-}
-
-void BlockExchange::take_back_weights(std::span<const float> changed_from) {
-  assert(shown_);
+void BlockExchange::show(Weights which, std::span<const float> changed_from) {
+  assert(shown_ == (which == Weights::own));
   if (!changed_from.empty()) adopt(changed_from);
   change_places();
-  shown_ = false;
+  shown_ = which == Weights::common;
 }
 
 void BlockExchange::keep_common() {

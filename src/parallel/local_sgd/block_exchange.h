@@ -44,8 +44,7 @@ class BlockExchange final : public WeightExchange, Pollable {
   WeightChange after_update(const StepInfo&) override;
   void drain() override;
   WeightChange end_epoch() override;
-  void show_common_weights() override;
-  void take_back_weights(std::span<const float> changed_from) override;
+  void show(Weights, std::span<const float> changed_from) override;
   void archive(Archive&, Section) override;
   void poll() override;
 

@@ -379,8 +379,8 @@ WeightChange ServerClient::end_epoch() {
   return {};
 }
 
-void ServerClient::show_common_weights() {
-  if (!pushes_gradients() || !begun_ || std::exchange(collected_, true)) return;
+void ServerClient::show(Weights which, std::span<const float>) {
+  if (which == Weights::own || !pushes_gradients() || !begun_ || std::exchange(collected_, true)) return;
   collect_optimizer(*optimizer_->now, *server_, shards_, plans_, comm_, *live_);
 }
 

@@ -31,7 +31,7 @@ class ServerClient final : public WeightExchange, public StepSkipper {
   WeightChange after_update(const StepInfo&) override;
   void drain() override;
   WeightChange end_epoch() override;
-  void show_common_weights() override;
+  void show(Weights, std::span<const float> changed_from) override;
   void archive(Archive&, Section) override;
   bool joins_step(std::int64_t samples) override;
   std::int64_t dropped_samples_and_reset() override;

@@ -187,15 +187,9 @@ void ElasticClient::fetch_center() {
       comm_.broadcast(plan.owner, std::as_writable_bytes(center_.span().subspan(run.offset, run.size())));
 }
 
-void ElasticClient::show_common_weights() {
-  assert(!shown_);
-  shown_ = true;
-  change_places();
-}
-
-void ElasticClient::take_back_weights(std::span<const float>) {
-  assert(shown_);
-  shown_ = false;
+void ElasticClient::show(Weights which, std::span<const float>) {
+  assert(shown_ == (which == Weights::own));
+  shown_ = which == Weights::common;
   change_places();
 }
 
