@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "collective/all_reduce.h"
 #include "parallel/local_gradients.h"
 
 namespace tutti {
