@@ -60,8 +60,33 @@ def environment(directory):
     env.setdefault('OMPI_MCA_pml', 'ob1')  # what ranks of one host end up with; to look for fast networks first takes longer than many a run
     env['OMPI_MCA_odls_base_sigkill_timeout'] = '0'  # the trainer does not linger after SIGTERM, so there is nothing to give it a second for
     # What a killed launcher leaves behind goes with the test's own directory; the second name is that of Open MPI 5.
-    env['OMPI_MCA_orte_tmpdir_base'] = env['PRTE_MCA_prte_tmpdir_base'] = env['OMPI_MCA_btl_vader_backing_directory'] = str(directory)
+    env['OMPI_MCA_orte_tmpdir_base'] = env['PRTE_MCA_prte_tmpdir_base'] = str(directory)
+    env['OMPI_MCA_btl_vader_backing_directory'] = str(memory_directory(directory))
     return env
+
+
+def memory_directory(directory):
+    """Where the ranks' shared memory lies: in memory, where there is room, for pages of a disk's file can stall while the disk is busy."""
+    place = pathlib.Path('/dev/shm') / pathlib.Path(directory).name
+    try:
+        if shutil.disk_usage('/dev/shm').free < 2**31:
+            return directory
+        place.mkdir(exist_ok=True)
+    except OSError:
+        return directory
+    return place
+
+
+def where_it_waits(pid):
+    """What each thread of a process does, as the kernel knows it."""
+    found = []
+    for task in pathlib.Path(f'/proc/{pid}/task').glob('*'):
+        try:
+            state = (task / 'stat').read_text().rsplit(')', 1)[1].split()[0]
+            found.append(f'{(task / "comm").read_text().strip()}: {state}, {(task / "wchan").read_text().strip()}, {(task / "syscall").read_text().split()[0]}')
+        except (OSError, IndexError):
+            pass
+    return '; '.join(found)
 
 
 def alive(pid):
@@ -161,13 +186,14 @@ class Run:
             except subprocess.TimeoutExpired:
                 left_alone = self.end_launcher(left_alone)
         seconds = self.seconds()
+        waiting = '' if ended else '\n'.join(f'rank {rank}: {where_it_waits(pid)}' for rank, pid in sorted(self.pids_by_rank().items()))
         if not ended:
             self.kill_all()
             self.process.wait()
         out, err = self.output()
         self.close()
         if not ended:
-            raise AssertionError(f'hangs: no end after {timeout} s: {" ".join(self.command)}\n--- stdout\n{out}\n--- stderr\n{err}')
+            raise AssertionError(f'hangs: no end after {timeout} s: {" ".join(self.command)}\n--- threads (state, waiting for, system call)\n{waiting}\n--- stdout\n{out}\n--- stderr\n{err}')
         result = Result(self.process.returncode, out, err, seconds, self.command)
         if REPORTS.search(result.text):
             raise AssertionError(f'a sanitizer reports:\n{result}')
@@ -200,6 +226,7 @@ class TrainerTest(unittest.TestCase):
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix='tutti-'))
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.addCleanup(shutil.rmtree, memory_directory(self.directory), ignore_errors=True)
 
     def write(self, name, text):
         path = self.directory / name
