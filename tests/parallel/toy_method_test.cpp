@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../support/run_ranks.h"
+#include "config/load.h"
 #include "training.h"
 
 namespace tutti::toy_method_test {
