@@ -66,7 +66,7 @@ def environment(directory):
 
 
 def memory_directory(directory):
-    """Where the ranks' shared memory lies: in memory, where there is room, for pages of a disk's file can stall while the disk is busy."""
+    """Where the ranks' shared memory lies: in memory, where there is space, for pages of a disk's file can stall while the disk is busy."""
     place = pathlib.Path('/dev/shm') / pathlib.Path(directory).name
     try:
         if shutil.disk_usage('/dev/shm').free < 2**31:
