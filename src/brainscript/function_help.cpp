@@ -7,7 +7,8 @@
 
 #include "brainscript/evaluator.h"
 #include "brainscript/library.h"
-#include "brainscript/ndl.h"
+#include "brainscript/ndl_functions.h"
+#include "brainscript/network.h"
 #include "brainscript/syntax.h"
 
 namespace tutti::brainscript {
@@ -42,8 +43,7 @@ std::string section_at(const std::string& text, std::size_t place) {
 class LibraryWalk {
  public:
   LibraryWalk() : text_(library_text()) {
-    auto source = std::make_shared<Source>(Source{"<library>", text_, nullptr});
-    root_ = parse_members(program_, *program_.add_text({text_, source, 0, true}));
+    root_ = parse_library(program_);
   }
 
   std::vector<FunctionHelp> run() {
@@ -91,48 +91,23 @@ class LibraryWalk {
 
   std::string text_;
   Program program_;
-  Expr* root_ = nullptr;
+  const Expr* root_ = nullptr;
   std::vector<FunctionHelp> found_;
 };
-
-std::string ndl_value(const graph::Attribute& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  if (const auto* number = std::get_if<double>(&value)) return fmt::format("{}", *number);
-  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  if (const auto* list = std::get_if<std::vector<double>>(&value)) {
-    std::string out;
-    for (const double v : *list) out += fmt::format("{}{}", out.empty() ? "" : ", ", v);
-    return "{" + out + "}";
-  }
-  return {};
-}
-
-std::string ndl_signature(const std::string& name, const ndl::Function& f) {
-  std::string arguments;
-  for (const auto& p : f.parameters) {
-    std::string word = p.names.front();
-    if (word.front() == '_') word.erase(0, 1);
-    if (p.kind == ndl::ParameterKind::nodes) word += ", ...";
-    arguments += (arguments.empty() ? "" : ", ") + word;
-    if (p.otherwise && p.kind != ndl::ParameterKind::node) arguments += "=" + ndl_value(*p.otherwise);
-  }
-  return fmt::format("{}({})", name, arguments);
-}
 
 }  // namespace
 
 std::vector<FunctionHelp> library_functions() { return LibraryWalk().run(); }
 
 std::vector<FunctionHelp> ndl_functions() {
+  Program program;
+  const ndl::FunctionTable table(*parse_library(program));
   std::vector<FunctionHelp> all;
-  for (const auto& f : ndl::functions())
-    for (const auto& written : f.names) {
-      // "Convolution{}" is Convolution with a list for its kernel.
-      const std::string name = written.substr(0, written.find('{'));
-      std::string sentence(sentence_of(name));
-      if (sentence.empty()) sentence = sentence_of(f.operation);
-      all.push_back({name, ndl_signature(name, f), "NDL", sentence, {}});
-    }
+  for (const ndl::Function* f : table.all()) {
+    std::string sentence(sentence_of(f->name));
+    if (sentence.empty()) sentence = sentence_of(f->operation);
+    all.push_back({f->name, ndl::signature(*f), "NDL", sentence, {}});
+  }
   return all;
 }
 

@@ -345,7 +345,7 @@ CNTK2 = {
 std::string library_text() {
   std::string all(text);
   for (const std::string_view part : {image_library, recurrent_library, seq2seq_library,
-                                      keras_library, simple_library})
+                                      keras_library, simple_library, ndl_library})
     all += part;
   return all;
 }

@@ -14,5 +14,6 @@ extern const std::string_view recurrent_library;
 extern const std::string_view seq2seq_library;
 extern const std::string_view keras_library;
 extern const std::string_view simple_library;
+extern const std::string_view ndl_library;
 
 }  // namespace tutti::brainscript

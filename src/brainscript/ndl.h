@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ndl.h -- NDLNetworkBuilder: the older, line-oriented network language (semantics 7.2). Text -> script
-// (ndl_parser.cpp)
-// -> graph (ndl_builder.cpp), with one row for each function (ndl_functions.cpp); ndl_description.cpp reads the block.
+// (ndl_parser.cpp) -> BrainScript (ndl_desugar.cpp) -> graph (ndl_network.cpp); ndl_description.cpp reads the block.
 #pragma once
 
 #include <map>
@@ -59,35 +58,14 @@ using Variables = std::function<std::optional<std::string>(const std::string&)>;
 // A whole file, or a section with its brackets.
 Script parse(const SourceText&, const Variables& variable);
 
-// How an argument is written and where it goes. `ignored` takes anything and changes nothing.
-enum class ParameterKind { node, nodes, integer, number, flag, text, dims, ignored };
-struct Parameter {
-  std::vector<std::string> names;  // the first is that of the attribute; '_' in front: handled by `finish`
-  ParameterKind kind;
-  std::optional<graph::Attribute> otherwise;  // must be given when there is none; of a node: anything makes it optional
-  std::string because = {};                   // of an ignored one: the reason, for the notice
-};
-// What a function's arguments have become, beside the node's own attributes.
-struct Given {
-  std::map<std::string, graph::Attribute> values;  // of the parameters whose names begin with '_', without it
-  double number(const std::string& name) const { return std::get<double>(values.at(name)); }
-  bool flag(const std::string& name) const { return std::get<bool>(values.at(name)); }
-  const std::string& text(const std::string& name) const { return std::get<std::string>(values.at(name)); }
-};
-struct Function {
-  std::vector<std::string> names;
-  std::string operation;
-  std::vector<Parameter> parameters;
-  void (*finish)(graph::Node&, const Given&) = nullptr;
-};
-const std::vector<Function>& functions();
+[[noreturn]] void fail(const Span& where, std::string message, std::string fix = {});
 
 // W * x with a matrix W takes an image x as one long vector. Shapes are known as far as weights tell their own.
 void flatten_products(graph::Graph&);
 
 // A model to which statements are added one script at a time (the editing language). Statements may use names of its
-// nodes. Between scripts the graph may be changed as long as its nodes keep their indices; a deleted one has no name and
-// no operation.
+// nodes. Between scripts the graph may be changed as long as its nodes keep their indices; a deleted one has no name
+// and no operation.
 class GrowingNetwork {
  public:
   GrowingNetwork(graph::Graph model, const BuildContext&);
@@ -101,6 +79,8 @@ class GrowingNetwork {
 
  private:
   struct Impl;
+  friend graph::Graph build_network(const std::vector<const Script*>&, const Script&, const BuildContext&,
+                                    std::int64_t seed_offset);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,336 +1,189 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the older network language: their names, arguments in order, and operations.
-#include <limits>
+#include "brainscript/ndl_functions.h"
 
-#include "brainscript/ndl.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "brainscript/not_available.h"
 
 namespace tutti::brainscript::ndl {
 namespace {
 
-using Kind = ParameterKind;
-using List = std::vector<double>;
+// Functions of the library that are the same in both languages.
+constexpr const char* shared =
+    "Times TransposeTimes DiagTimes ElementTimes Scale KhatriRaoProduct LookupTable Plus Minus LogPlus Sigmoid Tanh "
+    "RectifiedLinear ReLU Log Exp Sqrt Abs Floor Ceil Round Sin Cosine Negate Reciprocal Pass Identity Less LessEqual "
+    "Equal NotEqual Greater GreaterEqual Clip Softmax LogSoftmax Hardmax Dropout Mean InvStdDev SumElements "
+    "SumColumnElements PerDimMeanVarNormalization PerDimMeanVarDeNormalization CrossEntropyWithSoftmax CrossEntropy "
+    "SquareError Logistic WeightedLogistic ClassBasedCrossEntropyWithSoftmax ClassificationError ErrorPrediction "
+    "MatrixL1Reg MatrixL2Reg CosDistance LambdaRank NDCG1Eval RowSlice RowStack RowRepeat TransposeDimensions Slice "
+    "Reshape Where PackedIndex GatherPacked ScatterPacked ReconcileDynamicAxis ReconcileMBLayout MaxUnpooling "
+    "ROIPooling";
 
-Parameter node(std::string name) { return {{std::move(name)}, Kind::node, {}}; }
-Parameter integer(std::vector<std::string> names, std::optional<double> otherwise = {}) {
-  Parameter p{std::move(names), Kind::integer, {}};
-  if (otherwise) p.otherwise = *otherwise;
-  return p;
-}
-Parameter number(std::vector<std::string> names, double otherwise) {
-  return {std::move(names), Kind::number, otherwise};
-}
-Parameter flag(std::vector<std::string> names, bool otherwise) { return {std::move(names), Kind::flag, otherwise}; }
-Parameter text(std::vector<std::string> names, std::string otherwise) {
-  return {std::move(names), Kind::text, std::move(otherwise)};
-}
-Parameter dims(std::vector<std::string> names, std::optional<List> otherwise = {}) {
-  Parameter p{std::move(names), Kind::dims, {}};
-  if (otherwise) p.otherwise = *otherwise;
-  return p;
-}
-Parameter layout() { return text({"imageLayout"}, "HWC"); }
-Parameter ignored(std::vector<std::string> names, std::string because) {
-  return {std::move(names), Kind::ignored, std::string{}, std::move(because)};
-}
-Parameter axis_of_time() { return text({"dynamicAxis"}, ""); }
-Parameter temporary_memory() { return ignored({"maxTempMemSizeInSamples"}, "no temporary matrix is made"); }
+// Other names of parameters, and the one in the library.
+const std::map<std::string, std::string> other_names = {{"rows", "dims"},
+                                                        {"imagewidth", "width"},
+                                                        {"imageheight", "height"},
+                                                        {"imagechannels", "channels"},
+                                                        {"needsgradient", "needGradient"},
+                                                        {"computegradient", "needGradient"},
+                                                        {"start", "begin"},
+                                                        {"startindex", "begin"},
+                                                        {"numrows", "num"},
+                                                        {"numrepeats", "n"},
+                                                        {"axis1", "a"},
+                                                        {"axis2", "b"},
+                                                        {"delaytime", "timeStep"},
+                                                        {"defaulthiddenactivity", "defaultHiddenActivation"},
+                                                        {"kernelshape", "kernelDims"},
+                                                        {"mapcount", "mapDims"},
+                                                        {"mapshape", "mapDims"},
+                                                        {"strideshape", "stride"},
+                                                        {"autopad", "autoPadding"},
+                                                        {"deconv", "transpose"},
+                                                        {"poolkind", "poolingType"},
+                                                        {"x", "_"}};
 
-Function unary(std::vector<std::string> names, std::string operation) {
-  return {std::move(names), std::move(operation), {node("x")}};
-}
-Function binary(std::vector<std::string> names, std::string operation) {
-  return {std::move(names), std::move(operation), {node("x"), node("y")}};
-}
-
-// Several images stand behind each other on an axis of their own.
-List image_dims(const graph::Node& n, const Given& g) {
-  const std::string& layout = g.text("imageLayout");
-  const bool channels_last = layout == "CHW" || layout == "cudnn";
-  if (!channels_last && layout != "HWC" && layout != "legacy")
-    throw ConfigError(n.where, "there is no imageLayout '" + layout + "'",
-                      "use \"CHW\" (or \"cudnn\") or \"HWC\" (\"legacy\")");
-  const double w = g.number("width"), h = g.number("height"), c = g.number("channels"), images = g.number("numImages");
-  List dims = channels_last ? List{w, h, c} : List{c, w, h};
-  if (images != 1) dims.push_back(images);
-  return dims;
+const Member* member(const Expr& record, const std::string& name) {
+  for (const Member& m : record.members)
+    if (m.name == name) return &m;
+  return nullptr;
 }
 
-std::vector<Parameter> image_parameters() {
-  return {integer({"_width", "imageWidth"}), integer({"_height", "imageHeight"}),
-          integer({"_channels", "imageChannels"}), integer({"_numImages"}, 1), text({"_imageLayout"}, "HWC")};
-}
-std::vector<Parameter> image_input_parameters() {
-  auto all = image_parameters();
-  all.push_back(axis_of_time());
-  return all;
+// The first `new ComputationNode { ... }` of an expression.
+const Expr* construct_in(const Expr* e) {
+  if (e->kind == ExprKind::construct) return e->args[0];
+  for (const Expr* a : e->args)
+    if (const Expr* found = construct_in(a)) return found;
+  return nullptr;
 }
 
-void sparse(graph::Node& n, const Given&) { n.attributes["sparse"] = true; }
-
-// What every kind of parameter takes behind its dims.
-std::vector<Parameter> with_initialisation(std::vector<Parameter> first) {
-  for (auto& p : std::vector<Parameter>{
-           flag({"_needGradient", "needsGradient", "computeGradient"}, true), number({"learningRateMultiplier"}, 1),
-           text({"init"}, "uniform"), number({"value"}, 0), number({"initValueScale"}, 1),
-           text({"initFromFilePath"}, ""), flag({"_initOnCPUOnly"}, false), integer({"randomSeed"}, -1),
-           text({"initFromLiteral"}, ""), ignored({"kernelWidth"}, "bilinear filters are as wide as the parameter"),
-           ignored({"kernelHeight"}, "bilinear filters are as high as the parameter")})
-    first.push_back(std::move(p));
-  return first;
+void add_names(const Expr* e, std::set<std::string>& names) {
+  if (e->kind == ExprKind::identifier) names.insert(e->name);
+  for (const Expr* a : e->args) add_names(a, names);
 }
 
-void frozen(graph::Node& n, const Given& g) {
-  if (!g.flag("needGradient")) n.attributes["learningRateMultiplier"] = 0.0;
+// The definition that a name stands for, directly or through others: ReLU = RectifiedLinear.
+const Expr* definition(const Expr& own, const Expr& library, const std::string& name) {
+  const Member* m = member(own, name);
+  if (!m) m = member(library, name);
+  return m && m->value->kind == ExprKind::identifier ? definition(own, library, m->value->name)
+         : m                                         ? m->value
+                                                     : nullptr;
 }
 
-void windows(graph::Node& n, const char* pooling, const Given& g) {
-  n.attributes["poolingType"] = std::string(pooling);
-  n.attributes["kernelDims"] = List{g.number("windowWidth"), g.number("windowHeight")};
-  n.attributes["stride"] = List{g.number("horizontalSubsample"), g.number("verticalSubsample")};
-  n.attributes["autoPadding"] = List{0};
-}
-
-std::vector<Parameter> window_parameters() {
-  return {node("x"),
-          integer({"_windowWidth"}),
-          integer({"_windowHeight"}),
-          integer({"_horizontalSubsample"}),
-          integer({"_verticalSubsample"}),
-          layout()};
-}
-
-std::vector<Parameter> delay_parameters() {
-  return {integer({"_rows"}), node("input"), integer({"timeStep", "delayTime"}, 1),
-          number({"defaultHiddenActivation", "defaultHiddenActivity"}, 0.1)};
-}
-// The older form (rows, cols, input); cols was the number of samples.
-std::vector<Parameter> delay_with_cols() {
-  auto all = delay_parameters();
-  all.insert(all.begin() + 1, integer({"_cols"}));
-  return all;
-}
-void delay(graph::Node& n, const Given& g) { n.attributes["dims"] = List{g.number("rows")}; }
-
-std::vector<Function> inputs_and_parameters() {
-  return {
-      {{"InputValue", "Input"}, "InputValue", {dims({"dims", "rows"}), integer({"_cols"}, 1), axis_of_time()}},
-      {{"SparseInputValue", "SparseInput"},
-       "InputValue",
-       {dims({"dims", "rows"}), integer({"_cols"}, 1), axis_of_time()},
-       sparse},
-      {{"ImageInput", "Image"},
-       "InputValue",
-       image_input_parameters(),
-       [](graph::Node& n, const Given& g) { n.attributes["dims"] = image_dims(n, g); }},
-      {{"SparseImageInput", "SparseImage"},
-       "InputValue",
-       image_input_parameters(),
-       [](graph::Node& n, const Given& g) {
-         n.attributes["dims"] = image_dims(n, g);
-         n.attributes["sparse"] = true;
-       }},
-      {{"LearnableParameter", "Parameter"},
-       "LearnableParameter",
-       with_initialisation({integer({"_rows"}), integer({"_cols"}, 1)}),
-       [](graph::Node& n, const Given& g) {
-         n.attributes["dims"] = List{g.number("rows"), g.number("cols")};
-         frozen(n, g);
-       }},
-      {{"ParameterTensor"}, "LearnableParameter", with_initialisation({dims({"dims"})}), frozen},
-      {{"ImageParameter"},
-       "LearnableParameter",
-       with_initialisation(image_parameters()),
-       [](graph::Node& n, const Given& g) {
-         n.attributes["dims"] = image_dims(n, g);
-         frozen(n, g);
-       }},
-      {{"Constant", "Const"},
-       "LearnableParameter",
-       {{{"value"}, Kind::number, {}}, integer({"_rows"}, 1), integer({"_cols"}, 1)},
-       [](graph::Node& n, const Given& g) {
-         n.attributes["dims"] = List{g.number("rows"), g.number("cols")};
-         n.attributes["init"] = std::string("fixedValue");
-         n.attributes["learningRateMultiplier"] = 0.0;
-       }},
-  };
-}
-
-std::vector<Function> arithmetic() {
-  return {
-      {{"Times"}, "Times", {node("x"), node("y"), integer({"outputRank"}, 1)}},
-      binary({"TransposeTimes"}, "TransposeTimes"),
-      binary({"DiagTimes"}, "DiagTimes"),
-      binary({"ElementTimes", "Scale", "RowElementTimes", "ColumnElementTimes"}, "ElementTimes"),
-      binary({"KhatriRaoProduct", "ColumnwiseCrossProduct"}, "KhatriRaoProduct"),
-      {{"LookupTable"}, "LookupTable", {node("embeddingMatrix"), node("inputTensor")}},
-      binary({"Plus"}, "Plus"),
-      binary({"Minus"}, "Minus"),
-      binary({"LogPlus"}, "LogPlus"),
-      unary({"Sigmoid"}, "Sigmoid"),
-      unary({"Tanh"}, "Tanh"),
-      unary({"RectifiedLinear", "ReLU"}, "RectifiedLinear"),
-      unary({"Log"}, "Log"),
-      unary({"Exp"}, "Exp"),
-      unary({"Sqrt"}, "Sqrt"),
-      unary({"Abs"}, "Abs"),
-      unary({"Floor"}, "Floor"),
-      unary({"Ceil"}, "Ceil"),
-      unary({"Round"}, "Round"),
-      unary({"Sin"}, "Sin"),
-      unary({"Cosine", "Cos"}, "Cosine"),
-      unary({"Negate"}, "Negate"),
-      unary({"Reciprocal"}, "Reciprocal"),
-      unary({"Pass", "Identity"}, "Pass"),
-      binary({"Less"}, "Less"),
-      binary({"LessEqual"}, "LessEqual"),
-      binary({"Equal"}, "Equal"),
-      binary({"NotEqual"}, "NotEqual"),
-      binary({"Greater"}, "Greater"),
-      binary({"GreaterEqual"}, "GreaterEqual"),
-      {{"If"}, "If", {node("condition"), node("then"), node("otherwise")}},
-      {{"Clip"}, "Clip", {node("minimum"), node("maximum"), node("x")}},
-      unary({"Softmax"}, "Softmax"),
-      unary({"LogSoftmax"}, "LogSoftmax"),
-      unary({"Hardmax"}, "Hardmax"),
-      unary({"Dropout"}, "Dropout"),
-      unary({"Mean"}, "Mean"),
-      unary({"InvStdDev"}, "InvStdDev"),
-      unary({"SumElements"}, "SumElements"),
-      unary({"SumColumnElements"}, "SumColumnElements"),
-      {{"PerDimMeanVarNormalization", "PerDimMVNorm"},
-       "PerDimMeanVarNormalization",
-       {node("x"), node("mean"), node("invStdDev")}},
-      {{"PerDimMeanVarDeNormalization", "PerDimMVDeNorm"},
-       "PerDimMeanVarDeNormalization",
-       {node("x"), node("mean"), node("invStdDev")}},
-  };
-}
-
-std::vector<Function> criteria() {
-  return {
-      binary({"CrossEntropyWithSoftmax", "CEWithSM"}, "CrossEntropyWithSoftmax"),
-      binary({"CrossEntropy"}, "CrossEntropy"),
-      binary({"SquareError", "SE"}, "SquareError"),
-      binary({"Logistic"}, "Logistic"),
-      {{"WeightedLogistic"}, "WeightedLogistic", {node("label"), node("probability"), node("weight")}},
-      {{"ClassCrossEntropyWithSoftmax", "CBCEWithSM", "ClassBasedCrossEntropyWithSoftmax"},
-       "ClassBasedCrossEntropyWithSoftmax",
-       {node("labels"), node("input"), node("inputweights"), node("clsProbBeforeSoftmax")}},
-      {{"ClassificationError", "ErrorPrediction"},
-       "ClassificationError",
-       {node("labels"), node("z"), integer({"topN"}, 1)}},
-      unary({"MatrixL1Reg", "L1Reg"}, "MatrixL1Reg"),
-      unary({"MatrixL2Reg", "L2Reg"}, "MatrixL2Reg"),
-      binary({"CosDistance", "CosDist"}, "CosDistance"),
-      {{"CosDistanceWithNegativeSamples", "CosWithNegSamples"},
-       "CosDistanceWithNegativeSamples",
-       {node("a"), node("b"), integer({"shift"}), integer({"negatives"})}},
-      {{"LambdaRank"}, "LambdaRank", {node("gain"), node("prediction"), node("queryId")}},
-      {{"NDCG1Eval"}, "NDCG1Eval", {node("gain"), node("prediction"), node("queryId")}},
-  };
-}
-
-std::vector<Function> shapes() {
-  return {
-      {{"RowSlice"},
-       "Slice",
-       {integer({"_start", "startIndex"}), integer({"_num", "numRows"}), node("x")},
-       [](graph::Node& n, const Given& g) {
-         n.attributes["begin"] = g.number("start");
-         n.attributes["end"] = g.number("start") + g.number("num");
-         n.attributes["axis"] = 1.0;
-       }},
-      {{"RowStack"}, "RowStack", {{{"inputs"}, Kind::nodes, {}}}},
-      {{"RowRepeat"}, "RowRepeat", {node("x"), integer({"numRepeats"})}},
-      {{"Transpose"},
-       "TransposeDimensions",
-       {node("x")},
-       [](graph::Node& n, const Given&) { n.attributes["axis1"] = 1.0, n.attributes["axis2"] = 2.0; }},
-      {{"TransposeDimensions"}, "TransposeDimensions", {node("x"), integer({"axis1"}), integer({"axis2"})}},
-      {{"Slice"}, "Slice", {integer({"begin"}), integer({"end"}), node("x"), integer({"axis"}, 1)}},
-      {{"Reshape"},
-       "Reshape",
-       {node("x"), integer({"_numRows"}), integer({"_imageWidth"}, 0), integer({"_imageHeight"}, 0),
-        integer({"_imageChannels"}, 0)},
-       [](graph::Node& n, const Given& g) {
-         n.attributes["dims"] = g.number("imageWidth") == 0
-                                    ? List{g.number("numRows")}
-                                    : List{g.number("imageChannels"), g.number("imageWidth"), g.number("imageHeight")};
-       }},
-      {{"PastValue", "Delay"}, "PastValue", delay_parameters(), delay},
-      {{"PastValue with cols", "Delay with cols"}, "PastValue", delay_with_cols(), delay},
-      {{"FutureValue"}, "FutureValue", delay_parameters(), delay},
-      {{"FutureValue with cols"}, "FutureValue", delay_with_cols(), delay},
-      unary({"Where"}, "Where"),
-      {{"PackedIndex"}, "PackedIndex", {node("layoutOf"), node("frames")}},
-      {{"GatherPacked"}, "GatherPacked", {node("index"), node("source")}},
-      {{"ScatterPacked"}, "ScatterPacked", {node("layoutOf"), node("index"), node("source")}},
-      {{"ReconcileDynamicAxis", "ReconcileMBLayout"}, "ReconcileDynamicAxis", {node("x"), node("layoutOf")}},
-  };
-}
-
-std::vector<Function> images() {
-  return {
-      {{"Convolution", "Convolve"},
-       "Convolution",
-       {node("W"), node("x"), integer({"_kernelWidth"}), integer({"_kernelHeight"}), integer({"_outputChannels"}),
-        integer({"_horizontalSubsample"}), integer({"_verticalSubsample"}), flag({"_zeroPadding"}, false),
-        temporary_memory(), layout()},
-       [](graph::Node& n, const Given& g) {
-         n.attributes["kernelDims"] = List{g.number("kernelWidth"), g.number("kernelHeight")};
-         n.attributes["mapDims"] = List{g.number("outputChannels")};
-         n.attributes["stride"] = List{g.number("horizontalSubsample"), g.number("verticalSubsample")};
-         n.attributes["autoPadding"] = List{g.flag("zeroPadding") ? 1.0 : 0.0};
-       }},
-      // With a list for the kernel: any number of axes.
-      {{"Convolution{}"},
-       "Convolution",
-       {node("W"), node("x"), dims({"kernelDims", "kernelShape"}), dims({"mapDims", "mapCount", "mapShape"}, List{0}),
-        dims({"stride", "strideShape"}, List{1}), dims({"sharing"}, List{1}), dims({"autoPadding", "autoPad"}, List{1}),
-        dims({"lowerPad"}, List{0}), dims({"upperPad"}, List{0}), flag({"transpose", "deconv"}, false),
-        temporary_memory(), text({"imageLayout"}, "CHW"), dims({"outputShape"}, List{})}},
-      {{"MaxUnpooling"},
-       "MaxUnpooling",
-       {node("unpoolInput"), node("poolInput"), dims({"kernelDims", "kernelShape"}),
-        dims({"stride", "strideShape"}, List{1}), dims({"autoPadding", "autoPad"}, List{1}),
-        dims({"lowerPad"}, List{0}), dims({"upperPad"}, List{0}), text({"imageLayout"}, "CHW")}},
-      {{"ROIPooling"}, "ROIPooling", {node("x"), node("rois"), dims({"shape"})}},
-      {{"MaxPooling"}, "Pooling", window_parameters(), [](graph::Node& n, const Given& g) { windows(n, "max", g); }},
-      {{"AveragePooling"},
-       "Pooling",
-       window_parameters(),
-       [](graph::Node& n, const Given& g) { windows(n, "average", g); }},
-      {{"Pooling"},
-       "Pooling",
-       {node("x"), text({"poolingType", "poolKind"}, "max"), dims({"kernelDims", "kernelShape"}),
-        dims({"stride", "strideShape"}, List{1}), dims({"autoPadding", "autoPad"}, List{1}),
-        dims({"lowerPad"}, List{0}), dims({"upperPad"}, List{0}), text({"imageLayout"}, "CHW")}},
-      {{"BatchNormalization"},
-       "BatchNormalization",
-       {node("x"), node("scale"), node("bias"), node("runMean"), node("runVariance"), flag({"spatial"}, false),
-        number({"normalizationTimeConstant"}, 0), number({"blendTimeConstant"}, 0), number({"epsilon"}, 0.00001),
-        flag({"useCntkEngine"}, true), layout(), flag({"synchronized"}, false), flag({"_eval"}, false),
-        ignored({"engine"}, "the device decides which one is used"),
-        ignored({"expAvgFactor"}, "normalizationTimeConstant says how fast the running statistics move")},
-       // With eval=true the running statistics are used in training too, and kept.
-       [](graph::Node& n, const Given& g) {
-         if (!g.flag("eval")) return;
-         n.attributes["normalizationTimeConstant"] = std::numeric_limits<double>::infinity();
-         n.attributes["blendTimeConstant"] = std::numeric_limits<double>::infinity();
-       }},
-  };
+Function function(const std::string& name, bool own, const Expr* lambda) {
+  Function f{name, own, lambda, {}, {}, false};
+  const Expr* node = construct_in(lambda->args[0]);
+  f.operation = member(*node, "operation")->value->name;
+  if (const Member* inputs = member(*node, "inputs"))
+    add_names(inputs->value, f.nodes);
+  else
+    f.variadic = lambda->params[0].name == "inputs";
+  return f;
 }
 
 }  // namespace
 
-const std::vector<Function>& functions() {
-  static const std::vector<Function> all = [] {
-    std::vector<Function> rows;
-    for (auto* group : {inputs_and_parameters, arithmetic, criteria, shapes, images})
-      for (auto& row : group()) rows.push_back(std::move(row));
-    return rows;
-  }();
-  return all;
+FunctionTable::FunctionTable(const Expr& library) {
+  const Expr& own = *member(library, "_Ndl")->value;
+  const auto add = [&](const std::string& name, bool is_own) {
+    functions_[lower(name)] = function(name, is_own, definition(own, library, name));
+  };
+  std::istringstream names{shared};
+  for (std::string name; names >> name;) add(name, false);
+  for (const Member& m : own.members) add(m.name, true);
+}
+
+const Function* FunctionTable::find(const std::string& name) const {
+  const auto found = functions_.find(lower(name));
+  return found == functions_.end() ? nullptr : &found->second;
+}
+
+std::vector<const Function*> FunctionTable::all() const {
+  std::vector<const Function*> visible;
+  for (const auto& [key, f] : functions_)
+    if (f.name.front() != '_') visible.push_back(&f);
+  return visible;
+}
+
+const Function& FunctionTable::of_call(const Expression& e, const std::vector<std::string>& macros) const {
+  const auto& given = e.arguments;
+  if (const Function* f = find(e.text); f && f->name.front() != '_') {
+    if (f->operation == "Convolution" && given.size() > 2 && given[2].value.kind == Expression::Kind::list)
+      return *find("_ConvolutionOfAxes");
+    const bool with_cols =
+        f->is_delay() && given.size() > 2 && given[2].name.empty() && given[1].value.kind == Expression::Kind::number;
+    return with_cols ? *find("_" + f->operation + "OfCols") : *f;
+  }
+  if (const NotAvailable* n = find_not_available(e.text))
+    fail(e.where, fmt::format("the operation '{}' is not part of this version", n->name), n->instead);
+  std::vector<std::string> known = macros;
+  for (const Function* f : all()) known.push_back(f->name);
+  const std::string near = nearest(e.text, known);
+  fail(e.where, fmt::format("there is no function or macro '{}'", e.text),
+       near.empty() ? "docs/ndl.md lists the functions" : fmt::format("did you mean '{}'?", near));
+}
+
+Matched match(const Function& f, const Expression& e) {
+  std::vector<Param> params = f.lambda->params;
+  std::erase_if(params, [](const Param& p) { return p.name == "tag"; });  // stands last
+  const auto position = [&](const std::string& name) {
+    const auto other = other_names.find(lower(name));
+    for (const std::string& n : {lower(name), other == other_names.end() ? lower(name) : lower(other->second)})
+      for (std::size_t k = 0; k < params.size(); ++k)
+        if (lower(params[k].name) == n) return k;
+    return params.size();
+  };
+  Matched m;
+  m.by_parameter.assign(params.size(), nullptr);
+  std::size_t next = 0;
+  for (const Argument& a : e.arguments) {
+    if (lower(a.name) == "tag") {
+      m.tag = &a;
+      continue;
+    }
+    if (f.variadic) continue;
+    const std::size_t k = a.name.empty() ? next++ : position(a.name);
+    if (k >= params.size()) {
+      std::vector<std::string> known;
+      for (const Param& p : params) known.push_back(p.name);
+      const std::string near = nearest(a.name, known);
+      fail(a.value.where,
+           a.name.empty() ? fmt::format("{} takes at most {} arguments", e.text, params.size())
+                          : fmt::format("{} has no option '{}'", e.text, a.name),
+           near.empty() ? "it is " + signature(f) : fmt::format("did you mean '{}'?", near));
+    }
+    if (m.by_parameter[k]) fail(a.value.where, fmt::format("'{}' of {} is given twice", params[k].name, e.text));
+    m.by_parameter[k] = &a;
+  }
+  return m;
+}
+
+std::string signature(const Function& f) {
+  std::string all;
+  for (const Param& p : f.lambda->params) {
+    if (p.name == "tag" || why_unused(p)) continue;
+    all += (all.empty() ? "" : ", ") + p.name + (f.variadic ? ", ..." : "");
+    const Expr* d = p.otherwise;
+    if (f.variadic) break;
+    if (!d) continue;
+    all += d->kind == ExprKind::number    ? fmt::format("={}", d->number)
+           : d->kind == ExprKind::unary   ? fmt::format("={}{}", d->name, d->args[0]->number)
+           : d->kind == ExprKind::boolean ? fmt::format("={}", d->number != 0)
+           : d->kind == ExprKind::text    ? "=" + d->name
+                                          : "=...";
+  }
+  return fmt::format("{}({})", f.name, all);
+}
+
+std::optional<std::string> why_unused(const Param& p) {
+  const Expr* d = p.otherwise;
+  if (!d || d->kind != ExprKind::call || d->args[0]->name != "_Unused") return std::nullopt;
+  return d->arguments[0].value->name;
 }
 
 }  // namespace tutti::brainscript::ndl

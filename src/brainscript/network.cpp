@@ -40,7 +40,7 @@ class Builder {
         evaluator_(heap_, nodes_, context.notices, context.load_model) {
     program_.include_path = network.include_path;
     root_ = heap_.path(nullptr, "");
-    Record* library = make_library();
+    Record* library = library_record(evaluator_, *parse_library(program_), root_);
     globals_ = heap_.record();
     globals_->outer = library;
     for (const auto& [name, value] : network.variables) globals_->add(name, heap_.ready(value, name));
@@ -81,21 +81,6 @@ class Builder {
   }
 
  private:
-  Record* make_library() {
-    auto source = std::make_shared<Source>(Source{"<library>", library_text(), nullptr});
-    const SourceText* text = program_.add_text({source->text, source, 0, true});
-    Record* r = evaluator_.make_record(*parse_members(program_, *text), nullptr, root_);
-    for (const auto& n : natives()) {
-      Function f;
-      f.native = &n;
-      f.name = n.name;
-      r->add(n.name, heap_.ready(heap_.function(std::move(f)), n.name));
-    }
-    r->add("_None", heap_.ready(None{}, "None"));
-    r->build_index();
-    return r;
-  }
-
   // The mistakes of one definition are reported with those of the others; a definition that fails because another one
   // did repeats that one's message and is left out.
   template <class F>
@@ -235,6 +220,24 @@ class Builder {
 };
 
 }  // namespace
+
+const Expr* parse_library(Program& program) {
+  auto source = std::make_shared<Source>(Source{"<library>", library_text(), nullptr});
+  return parse_members(program, *program.add_text({source->text, source, 0, true}));
+}
+
+Record* library_record(Evaluator& evaluator, const Expr& library, const Path* root) {
+  Record* r = evaluator.make_record(library, nullptr, root);
+  for (const auto& n : natives()) {
+    Function f;
+    f.native = &n;
+    f.name = n.name;
+    r->add(n.name, evaluator.heap().ready(evaluator.heap().function(std::move(f)), n.name));
+  }
+  r->add("_None", evaluator.heap().ready(None{}, "None"));
+  r->build_index();
+  return r;
+}
 
 graph::Graph build_network(const NetworkText& network, const BuildContext& context) {
   std::int64_t own_seed = 1;

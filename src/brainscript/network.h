@@ -19,6 +19,10 @@ struct NetworkText {
   std::vector<std::pair<std::string, Value>> variables;  // deviceId, traceLevel, precision
 };
 
+// The standard library: its syntax tree, and the record of its functions, natives included.
+const Expr* parse_library(Program&);
+Record* library_record(Evaluator&, const Expr& library, const Path* root);
+
 // Mistakes land in context.problems, several at once where the definitions are independent.
 graph::Graph build_network(const NetworkText&, const BuildContext&);
 

@@ -54,6 +54,8 @@ class NodeTable {
 // (semantics 5).
 class Evaluator;
 void set_parameter_attributes(Evaluator&, graph::Node&, const Expr&, Record* settings);
+// The initialiser of that name as the language spells it; unknown names as they are.
+std::string known_init(const std::string& name);
 // The setting of that name: in the record itself, or an argument of the function around it.
 Thunk* find_setting(const Record* settings, std::string_view name);
 std::vector<double> dims_value(Evaluator&, const Value&, const std::string& what, const Expr&, const Record* scope);

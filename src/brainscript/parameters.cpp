@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "brainscript/evaluator.h"
+#include "brainscript/ndl.h"
 #include "graph/text_matrix.h"
 
 namespace tutti::brainscript {
@@ -15,6 +16,15 @@ namespace {
 
 const std::vector<std::string> random_inits = {"uniform",      "gaussian",  "normal",   "xavier",    "glorotUniform",
                                                "glorotNormal", "heUniform", "heNormal", "orthogonal"};
+
+const std::vector<std::string>& all_inits() {
+  static const std::vector<std::string> known = [] {
+    std::vector<std::string> all = random_inits;
+    for (const char* name : {"fixedValue", "zero", "bilinear", "fromFile", "fromLiteral"}) all.emplace_back(name);
+    return all;
+  }();
+  return known;
+}
 
 class Settings {
  public:
@@ -110,11 +120,7 @@ void warn_value_without_init(const Settings& s, const graph::Node& node) {
 }
 
 void choose_init(const Settings& s, graph::Node& node) {
-  static const std::vector<std::string> known = [] {
-    std::vector<std::string> all = random_inits;
-    for (const char* name : {"fixedValue", "zero", "bilinear", "fromFile", "fromLiteral"}) all.emplace_back(name);
-    return all;
-  }();
+  const std::vector<std::string>& known = all_inits();
   auto& at = node.attributes;
   std::vector<double> dims = s.dims();
   std::string init = s.text("init");
@@ -160,11 +166,19 @@ void choose_init(const Settings& s, graph::Node& node) {
 
 }  // namespace
 
+std::string known_init(const std::string& name) {
+  for (const std::string& known : all_inits())
+    if (ndl::lower(known) == ndl::lower(name)) return known;
+  return name;
+}
+
 void set_parameter_attributes(Evaluator& ev, graph::Node& node, const Expr& e, Record* record) {
   const Settings s(ev, node, e, record);
   auto& at = node.attributes;
   choose_init(s, node);
-  at["learningRateMultiplier"] = s.finite("learningRateMultiplier", 1);
+  const bool frozen =
+      s.find("needGradient") && !ev.boolean(s.value("needGradient", true), s.what("needGradient"), e, record);
+  at["learningRateMultiplier"] = frozen ? 0 : s.finite("learningRateMultiplier", 1);
   if (s.number("learningRateMultiplier", 1) < 0) s.fail(s.what("learningRateMultiplier") + " must not be negative");
   const std::string init = std::get<std::string>(at["init"]);
   if (init == "bilinear") at["initFilterRank"] = s.integer("initFilterRank", 0);

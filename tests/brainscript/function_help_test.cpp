@@ -30,7 +30,7 @@ TEST(FunctionHelp, ComesFromTheLibraryItself) {
 TEST(FunctionHelp, NdlFunctionsShowTheirDefaults) {
   const auto all = ndl_functions();
   ASSERT_TRUE(find(all, "Times"));
-  EXPECT_EQ(find(all, "Times")->signature, "Times(x, y, outputRank=1)");
+  EXPECT_EQ(find(all, "Times")->signature, "Times(x, y, outputRank=1, inferInputRankToMap=-1)");
   EXPECT_EQ(find(all, "ErrorPrediction")->sentence, find(all, "ClassificationError")->sentence);
 }
 

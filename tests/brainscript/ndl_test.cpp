@@ -293,10 +293,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"feature = Input(3); y = Sigmoid(features)", "did you mean 'feature'?"},
                     Mistake{"y = Sigmoid(y)", "'y' is defined by itself"},
                     Mistake{"x = Input(3); x = Input(4)", "'x' is defined twice"},
-                    Mistake{"x = Input()", "Input lacks the argument 'dims'"},
+                    Mistake{"x = Input()", "'InputValue' lacks the argument 'dims'"},
                     Mistake{"W = Parameter(3, 4, inits=uniform)", "did you mean 'init'?"},
-                    Mistake{"W = Parameter(3, 4, init=unifrom)", "there is no init 'unifrom'"},
-                    Mistake{"W = Parameter(3.5, 4)", "'rows' of Parameter must be a whole number"},
+                    Mistake{"W = Parameter(3, 4, init=unifrom)", "the parameter 'W' has the unknown init 'unifrom'"},
+                    Mistake{"W = Parameter(3.5, 4)", "'dims' of the parameter 'W' must be a whole number, not 3.5"},
                     Mistake{"W = Parameter(3, 4, needGradient=maybe)", "must be true or false"},
                     Mistake{"x = Sigmoid(1, 2)", "Sigmoid takes at most 1 arguments"},
                     Mistake{"x = Input(3, tag=features)", "there is no such tag"},
@@ -307,10 +307,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"y = Exp(1 2)", "expected ',' or ')'"}, Mistake{"y = = 3", "expected a value, found '='"},
                     Mistake{"y = 3x", "a name cannot begin with a digit"},
                     Mistake{"y = Exp(\"abc\")", "a node is needed here"},
-                    Mistake{"x = ImageInput(3, 4, 2, imageLayout=WHC)", "there is no imageLayout 'WHC'"},
+                    Mistake{"x = ImageInput(3, 4, 2, imageLayout=WHC)", "imageLayout must be 'CHW' or 'HWC', not 'WHC'"},
                     Mistake{"x = Input($dimension$)", "No variable found with the name 'dimension'"},
                     Mistake{"x = Input(3); y = ErrorPrediction(x, x, Exp(x))",
-                            "'topN' of ErrorPrediction must be a number"},
+                            "'topN' of ClassificationError 'y' must be a number, not the node 'Exp1'"},
                     Mistake{"3 = 4", "expected a name, found '3'"}));
 
 TEST(Ndl, BlocksAreChecked) {
