@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// backend.h -- a device with its families of operations. Each has a file pair on CPU and CUDA.
+// backend.h -- a compute device with its families of operations. CPU and CUDA implement each family in a file pair.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ class Backend : public Device, public TensorOps, public RecurrentOps, public Los
   virtual ImageOps& images() = 0;
 };
 
-// Whether the device can do it: every one has float32.
+// Whether the device can compute in this type. Every device supports float32.
 bool supports(const std::string& device, ComputeType);
-// "cpu", or "cuda:0" for the first GPU; throws Error for a device that is not there, or a type that it does not compute
-// in.
+// Creates the backend "cpu", or "cuda:0" for the first GPU. Throws Error if there is no such device or it does not
+// support the compute type.
 std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType = ComputeType::float32);
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// builder.h -- from a command block (Train=[...]) to a graph: BrainScriptNetworkBuilder or SimpleNetworkBuilder.
+// builder.h -- builds a graph from a command block (Train=[...]) with BrainScriptNetworkBuilder, SimpleNetworkBuilder,
+// NDLNetworkBuilder or KerasNetworkBuilder.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,19 @@ struct BuildContext {
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
   bool force_constant_seed = false;
-  // The next seed of BrainScript networks. Carry one variable through all builds of a run and they number on, as the
-  // original's process-wide counter does; without it every build begins at 1.
+  // The next seed of BrainScript networks. CNTK counts seeds per process; pass the same variable to all builds of a run
+  // to get the same numbers. Without it every build starts at 1.
   std::int64_t* seed = nullptr;
-  // Reads a trained model for BS.Network.Load: its graph, every parameter with its values (Node::start). Throws Error.
-  // Called on the thread that builds. Without it networks cannot load models.
+  // Loads a trained model for BS.Network.Load: its graph, with the values of every parameter in Node::start. Throws
+  // Error. Called on the building thread. Without it, networks cannot load models.
   std::function<graph::Graph(const std::string& path)> load_model;
 };
 
-// Whether the block names a network builder (its own or inherited).
+// Whether the block names a network builder, either its own or an inherited one.
 bool has_network_builder(const config::Record& command);
 bool has_own_network_builder(const config::Record& command);
-// Builds with the first builder present, in the order of semantics 2.1. Random parameters carry their seed as the
-// attribute randomSeed. Mistakes land in context.problems.
+// Builds with the first builder present, in the order of semantics 2.1. Random parameters carry their seed in the
+// attribute randomSeed. Mistakes are added to context.problems.
 graph::Graph build_network(const config::Record& command, const BuildContext& context);
 
 }  // namespace tutti

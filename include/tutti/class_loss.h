@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// class_loss.h -- the cross entropy of words that are grouped into classes (language models): a softmax over the
-// classes and one over the words of the right class, so that a large vocabulary costs little. Numbers of classes and
-// words are those of the labels that the readers of words make. Constant expressions, so that kernels of GPUs take
-// them, too.
+// class_loss.h -- cross entropy with word classes, for language models: a softmax over the classes and one over the
+// words of the true class, so a large vocabulary stays cheap. The readers of words deliver the labels with word and
+// class numbers. Functions are constexpr so that GPU kernels can use them.
 #pragma once
 
 #include <cstddef>
 
 namespace tutti {
 
-// All matrices lie column after column.
+// All matrices are column-major.
 struct ClassLoss {
   enum class Operand { state, weight, scores };  // those with a gradient
   static constexpr std::size_t label_floats = 4;
 
   std::size_t columns = 0, hidden = 0, words = 0, classes = 0;
-  const float* label = nullptr;   // [4 x columns]: word, its class, first word of the class, first word behind it
+  const float* label =
+      nullptr;  // [4 x columns]: word, its class, first word of the class, one past the last word of the class
   const float* state = nullptr;   // [hidden x columns]
   const float* weight = nullptr;  // [hidden x words]
   const float* scores = nullptr;  // [classes x columns], before the softmax
 };
 
-// One column of the labels. Labels that do not fit the sizes are not valid; their loss is not a number.
+// One column of labels. Labels outside the given sizes are invalid; their loss is NaN.
 struct ClassLabel {
   std::size_t word = 0, word_class = 0, first = 0, last = 0;
   bool valid = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.h -- what the rest of the program sees of the configuration: blocks with inheritance, typed option structs.
-// An option block is a plain struct with its defaults and one describe(); that one table reads the block, rejects
-// unknown keys with a suggestion, answers help=NAME and prints the effective settings.
+// config.h -- the interface to the configuration: blocks with inheritance, and typed option structs. An option block is
+// a plain struct with its defaults and one describe(). That one table reads the block, rejects unknown keys with a
+// suggestion, answers help=NAME and prints the effective settings.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tutti::config {
 
-// Per-epoch values, "0.8*10:0.2*20:0.05"; an index past the end gives the last one.
+// Per-epoch values such as "0.8*10:0.2*20:0.05". An index past the end returns the last value.
 template <class T>
 struct Schedule {
   std::vector<T> values;
@@ -28,8 +28,8 @@ struct Schedule {
   const T& at(std::size_t epoch) const { return values[epoch < values.size() ? epoch : values.size() - 1]; }
 };
 
-// Visits the options of one block. describe(Fields& f) calls it once per key with the variable that holds the
-// default; the four visitors (read, reject, help, dump) are in src/config/fields.cpp. Keys are case-insensitive.
+// Visits the options of one block. describe(Fields& f) calls it once per key with the variable that holds the default.
+// Its four visitors (read, reject, help, dump) are in src/config/fields.cpp. Keys are case-insensitive.
 class Fields {
  public:
   virtual ~Fields() = default;
@@ -44,7 +44,8 @@ class Fields {
     integers(key, v.values, doc);
   }
 
-  // One of several words (case-insensitive). Aliases: list a word twice with the same value; the first is printed.
+  // One of several words, case-insensitive. To add an alias, list a second word with the same value; the first is
+  // printed.
   template <class E>
   void choice(std::string_view key, E& v, const std::vector<std::pair<std::string, E>>& words, std::string_view doc) {
     std::vector<std::string> names;
@@ -57,12 +58,12 @@ class Fields {
     if (index < words.size()) v = words[index].second;
   }
 
-  // A sub-block with a describe() of its own.
+  // A sub-block with its own describe().
   template <class Options>
   void block(std::string_view key, Options& options, std::string_view doc) {
     nested(key, doc, nullptr, [&](Fields& f) { options.describe(f); });
   }
-  // The same, remembering whether the user wrote the block at all.
+  // The same, and remembers whether the user wrote the block.
   template <class Options>
   void block(std::string_view key, std::optional<Options>& options, std::string_view doc) {
     Options value = options.value_or(Options{});
@@ -70,7 +71,7 @@ class Fields {
     nested(key, doc, &present, [&](Fields& f) { value.describe(f); });
     if (present) options = std::move(value);
   }
-  // A block whose members are blocks under names that the user chooses, such as reader streams: input=[x=[..];y=[..]].
+  // A block whose members are blocks under names chosen by the user, such as reader streams: input=[x=[..];y=[..]].
   template <class Options>
   void blocks(std::string_view key, std::vector<std::pair<std::string, Options>>& members, std::string_view doc) {
     Options sample;
@@ -85,16 +86,16 @@ class Fields {
         });
   }
 
-  // Another spelling of a key ("old name"); `note` is printed once as a warning when not empty.
+  // An older spelling of a key. If `note` is not empty, it is printed once as a warning.
   virtual void alias(std::string_view old_key, std::string_view key, std::string_view note = {}) = 0;
-  // A key that is accepted and has no effect here; the reason is printed once.
+  // A key that is accepted but has no effect. The reason is printed once.
   virtual void no_effect(std::string_view key, std::string_view because) = 0;
-  // The key just described must be present.
+  // The key described last must be present.
   virtual void required(std::string_view key) = 0;
-  // Whether the user wrote the key (directly or, for inherited keys, further out).
+  // Whether the user wrote the key, in this block or, for inherited keys, in an enclosing one.
   virtual bool given(std::string_view key) const = 0;
-  // A rule that the values break; placed at the key's value (or at the block when absent). Only the reading visitor
-  // keeps it.
+  // Reports values that break a rule, at the place of the key or, if it is absent, of the block. Only the reading
+  // visitor reports.
   virtual void problem(std::string_view key, std::string message, std::string fix = {}) = 0;
 
  protected:
@@ -114,13 +115,14 @@ class Fields {
                      const std::function<void(const std::string&, const With&)>& each) = 0;
 };
 
-// A value as written, with its place; $variables$ are already substituted.
+// A value as written, with its place. $variables$ are already substituted.
 struct Value {
   std::string text;  // without enclosing quotes
   SourcePos where;
 };
 
-// One block of settings. Cheap to copy (shared state); keeps its parents alive. Lookups go outward unless own_ is said.
+// One block of settings. Cheap to copy because the state is shared; keeps its parents alive. Lookups continue in
+// enclosing blocks, except in functions named own_.
 class Record {
  public:
   Record();
@@ -154,17 +156,17 @@ class Record {
   std::shared_ptr<const State> state_;
 };
 
-// Where BrainScript's include looks: the directories of the config files this record comes from.
+// The directories that BrainScript's include searches: those of the config files that this record comes from.
 std::vector<std::string> include_paths(const Record&);
 
-// Notices the user should see once (aliases, keys without effect, near misses); rank 0 prints them.
+// Notices that the user should see once (aliases, keys without effect, near misses). Rank 0 prints them.
 struct Notices {
   std::vector<std::string> lines;
-  void add(const Diagnostic&);  // with its place, its line and the fix
+  void add(const Diagnostic&);  // with its place, the source line and the fix
 };
 
-// Reads a block through its describe(): unknown keys, bad values and broken rules all land in `problems`.
-// `name` is the table's name in messages ("SGD", "DataParallelSGD"). Keys listed in `also` are accepted unread.
+// Reads a block through its describe(). Unknown keys, bad values and broken rules are all added to `problems`. `name`
+// is the name of the table in messages ("SGD", "DataParallelSGD"). Keys listed in `also` are accepted unread.
 void read_fields(const Record&, std::string_view name, const std::function<void(Fields&)>& describe, Problems& problems,
                  Notices& notices, const std::vector<std::string>& also = {});
 
@@ -177,14 +179,14 @@ Options read(const Record& record, std::string_view name, Problems& problems, No
   return options;
 }
 
-// The same for a level where users keep variables of their own (the top level, command blocks): unknown keys are fine
-// there, near misses of known keys become notices. Option blocks further inside are as strict as ever.
+// The same for levels where users may define variables (the top level and command blocks): unknown keys are allowed
+// there, and near misses of known keys become notices. Option blocks inside them stay strict.
 void read_open_fields(const Record&, std::string_view name, const std::function<void(Fields&)>& describe,
                       Problems& problems, Notices& notices, const std::vector<std::string>& also = {});
 
-// "key = value" lines of the effective settings, in the order of describe(), nested blocks in brackets.
+// The effective settings as "key = value" lines, in the order of describe(), with nested blocks in brackets.
 std::string dump_fields(std::string_view name, const std::function<void(Fields&)>& describe, int indent = 0);
-// One line per key: name, type, default, sentence.
+// One line per key: name, type, default, help sentence.
 std::string help_fields(std::string_view name, const std::function<void(Fields&)>& describe);
 
 }  // namespace tutti::config

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.h -- where a backend computes: memory, the stream of work, events. Pointers are memory of the device; all
-// sizes are in floats.
+// device.h -- the device of a backend: memory, stream and events. Pointers are device pointers; all sizes are in
+// floats.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-// The numbers of products (and convolutions). Operands are rounded to the type, sums are float32; values between them
-// may be stored in it (ImageOps::element). Weights, all other operations and reductions are float32 in each case.
+// The number type of products and convolutions. Operands are rounded to it and sums are float32; values between
+// products may be stored in it (ImageOps::element). Weights, reductions and all other operations are always float32.
 enum class ComputeType { float32, tf32, bfloat16, float16 };
 
 class Device {
@@ -24,41 +24,41 @@ class Device {
   virtual std::string name() const = 0;
   virtual ComputeType compute_type() const = 0;
 
-  // A device works behind the host's back: calls return once the work is in its queue, which keeps the order.
-  // synchronize() waits for everything; record_event() marks a place in the stream, synchronize(event) waits until the
-  // device has reached it. Devices whose memory is the host's do everything at once.
+  // A device runs asynchronously: calls enqueue work in a stream, which keeps their order. synchronize() waits for all
+  // of it. record_event() marks a place in the stream, and synchronize(event) waits until the device has reached it.
+  // Devices that share the host's memory complete every call at once.
   virtual bool is_host() const { return true; }
   virtual void synchronize() {}
   virtual std::uint64_t record_event() { return 0; }
   virtual void synchronize(std::uint64_t event) { static_cast<void>(event); }
-  // From now on what works beside the device on this thread (optimizers, codecs, exchanges) puts its work into this
-  // one's stream. The device that was made last is current until then.
+  // Makes this device current on the calling thread: optimizers, codecs and exchanges then enqueue their work in its
+  // stream. Initially the device created last is current.
   virtual void make_current() {}
-  // For buffers that host and device both see: weights, gradients, what optimizers and exchanges keep. The host may
-  // look at what the device has written after synchronize().
+  // Allocates buffers that host and device both access: weights, gradients, and the state of optimizers and exchanges.
+  // The host may read what the device wrote after synchronize().
   virtual const FloatMemory& shared_memory() const { return host_memory(); }
-  // Workspace for sums that loss() writes; the host may look at them after synchronize().
+  // Allocates the sums that loss() writes. The host may read them after synchronize().
   virtual std::shared_ptr<double[]> make_sums(std::size_t count) {
     return std::shared_ptr<double[]>(new double[count]());
   }
-  // `kept` (of make_sums) gets the first `count` of what stands in `sums` when the device comes to it. If number
-  // `decisive` is not a number, optimizers that this device is current for leave the weights as they are from then on,
-  // until the queue comes to let_weights_change().
+  // Copies the first `count` of `sums` to `kept` (from make_sums) in stream order. If the value `decisive` is NaN,
+  // optimizers for which this device is current stop changing the weights until the stream reaches
+  // let_weights_change().
   virtual void keep_sums(const double* sums, std::size_t count, std::size_t decisive, double* kept) {
     static_cast<void>(decisive);
     std::copy_n(sums, count, kept);
   }
   virtual void let_weights_change() {}
 
-  // Memory, 64-byte aligned. Of the device: the host sees it through upload and download only. What was given to upload
-  // may be reused at once; download waits.
+  // Allocates device memory, 64-byte aligned. The host accesses it only through upload() and download(). The source of
+  // upload() may be reused at once; download() waits.
   virtual float* allocate(std::size_t count) = 0;
   virtual void release(float*) = 0;
   virtual void upload(const float* host, float* device, std::size_t count) = 0;
   virtual void download(const float* device, float* host, std::size_t count) = 0;
 };
 
-// Memory of a device that grows when asked, without keeping what it held.
+// Device memory that grows on demand and does not keep its contents when it grows.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;

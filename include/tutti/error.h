@@ -23,10 +23,10 @@ struct Source {
   std::string name;
   std::string text;
   std::shared_ptr<const SourcePos> origin;
-  std::size_t first_line = 1;  // of an excerpt from a file too large to hold: the number of its first line
+  std::size_t first_line = 1;  // for an excerpt of a file too large to load: the number of its first line
 };
 
-// A range of a source: [offset, offset + length) in bytes. Without a source the place is unknown.
+// A range of a source: [offset, offset + length) in bytes. Without a source, the place is unknown.
 struct SourcePos {
   std::shared_ptr<const Source> source;
   std::size_t offset = 0;
@@ -55,7 +55,7 @@ class ConfigError : public std::exception {
   std::string rendered_;
 };
 
-// Collects what is wrong so that several mistakes are reported together.
+// Collects mistakes so that several are reported together.
 class Problems {
  public:
   void add(Diagnostic d) { found_.push_back(std::move(d)); }
@@ -75,7 +75,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The known name nearest to `name` (case-insensitive edit distance), or "" when none is near enough to suggest.
+// Returns the known name nearest to `name` (by case-insensitive edit distance), or "" if none is near enough.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace tutti

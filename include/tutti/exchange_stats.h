@@ -6,14 +6,14 @@
 
 namespace tutti {
 
-// What a rank has spent on exchanges since it was last asked; a report adds it up per epoch.
+// Time and bytes that a rank spent on exchanges since the last call. A report adds them up per epoch.
 struct ExchangeStats {
   double encode = 0, wait = 0, decode = 0;
-  std::int64_t bytes_sent = 0;   // by this rank, as counted on the wire (headers of codecs included)
-  std::int64_t values_sent = 0;  // gradient or weight values those bytes stand for
+  std::int64_t bytes_sent = 0;   // by this rank, including the headers of codecs
+  std::int64_t values_sent = 0;  // number of gradient or weight values in those bytes
   std::int64_t exchanges = 0;
   bool groups = false;             // ranks work in groups
-  std::int64_t bytes_between = 0;  // of bytes_sent: to other groups
+  std::int64_t bytes_between = 0;  // part of bytes_sent that went to other groups
 
   ExchangeStats& operator+=(const ExchangeStats& o) {
     groups = groups || o.groups, bytes_between += o.bytes_between;

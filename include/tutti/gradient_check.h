@@ -11,10 +11,10 @@
 namespace tutti {
 
 struct GradientCheckOptions {
-  double step = 1e-2;        // relative to the size of a value; single precision wants large steps
-  double tolerance = 1e-2;   // relative; the noise of the criterion itself is allowed for on top
-  std::size_t entries = 50;  // random entries of every parameter, 0 = all
-  std::uint64_t seed = 1;    // of the choice
+  double step = 1e-2;        // relative to the size of a value; single precision needs large steps
+  double tolerance = 1e-2;   // relative; the noise of the criterion is added to it
+  std::size_t entries = 50;  // random entries checked per parameter, 0 = all
+  std::uint64_t seed = 1;    // seed of the choice
 };
 
 struct GradientMismatch {
@@ -23,7 +23,7 @@ struct GradientMismatch {
   double analytic = 0, numeric = 0;
 };
 
-// Leaves the gradients of this minibatch, and everything else as it was.
+// Leaves the gradients of this minibatch; restores everything else.
 std::vector<GradientMismatch> check_gradients(Network&, const Batch&, const GradientCheckOptions& = {});
 
 }  // namespace tutti

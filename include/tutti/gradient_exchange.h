@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_exchange.h -- the first seam of a parallel method: the gradients of this rank become those of all ranks that
-// make one update together. Called by src/train/step_loop.cpp.
-// Every rank calls every function equally often, except where a work queue divides the data: a collective that misses a
-// rank never returns.
+// gradient_exchange.h -- the first seam of a parallel method: turns the gradients of this rank into the sum over all
+// ranks that make one update together. Called by src/train/step_loop.cpp.
+// Every rank must call every function equally often, except where a work queue divides the data. A collective that
+// misses a rank never returns.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,32 @@
 
 namespace tutti {
 
-// Learning rate and momentum of a sample; a rate of 0 updates nothing.
+// Learning rate and momentum per sample. A rate of 0 updates nothing.
 struct StepRates {
   double learning_rate = 0, momentum_per_sample = 0;
 };
 
-// A step, as both seams see it.
+// One step, as both seams see it.
 struct StepInfo {
   std::int64_t own_samples = 0;     // of this rank
   std::int64_t samples = 0;         // of the ranks that make one update together
-  std::int64_t columns = 0;         // of the same ranks, with packing gaps: the N of the update
+  std::int64_t columns = 0;         // of the same ranks, including packing gaps: the N of the update
   std::int64_t global_samples = 0;  // of all ranks
   StepRates rates;
 };
 
-// Where reduced gradients go: the optimizer's update.
+// Receives reduced gradients: the optimizer's update.
 class ReducedGradientSink {
  public:
   virtual ~ReducedGradientSink() = default;
-  // The sum of a chunk stands in Parameters::gradients. `columns` is the N of the step it belongs to (semantics 8.3),
-  // with a delayed exchange the step before.
+  // The sum of the chunk is in Parameters::gradients. `columns` is the N of the step it belongs to (semantics 8.3);
+  // with a delayed exchange that is the previous step.
   virtual void on_reduced(std::size_t chunk, std::int64_t columns) = 0;
   virtual void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) {
     for (const std::size_t chunk : chunks) on_reduced(chunk, columns);
   }
-  // What the optimizer wants summed in this step, of so many columns. Whoever can sum contributions asks in
-  // begin_step(), and calls contribute() for a chunk before it is encoded, or becomes global as it is.
+  // What the optimizer wants summed in this step of `columns` columns. An exchange that can sum contributions asks in
+  // begin_step() and calls contribute() for each chunk before it encodes or delivers it.
   virtual Summed summed(std::int64_t columns) const {
     (void)columns;
     return Summed::gradients;
@@ -52,21 +52,22 @@ class ReducedGradientSink {
   virtual const float* mask() const { return nullptr; }
 };
 
-// A step: begin_step(), the network's backward pass with chunk_ready() for every chunk (GradientSink), finish_step().
+// The calls of a step: begin_step(), then chunk_ready() for every chunk during the backward pass (GradientSink), then
+// finish_step().
 class GradientExchange : public GradientSink {
  public:
-  // Plans buffers and messages for every bucket, once. Weights are equal on all ranks by now.
+  // Plans buffers and messages for every bucket, once. Weights are equal on all ranks at this point.
   virtual void start(Parameters&) = 0;
   virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }
-  // The sink lives until the end of the step and receives each chunk as soon as its sum is there.
+  // The sink lives until the end of the step and receives each chunk as soon as its sum is complete.
   virtual void begin_step(const StepInfo&, ReducedGradientSink&) = 0;
-  // All chunks were announced: delivers every sum that this step still owes.
+  // Delivers all remaining sums of the step. All chunks have been announced.
   virtual void finish_step() {}
-  // Delivers what is in flight, so that nothing is any more.
+  // Delivers everything in flight.
   virtual void drain(ReducedGradientSink&) {}
-  // Residuals and whatever else the next step depends on: this rank's part.
+  // The state that the next step depends on, such as residuals: the part of this rank.
   virtual void archive(Archive&) {}
-  // What this rank has spent since the last call; complete after drain().
+  // Returns and resets the statistics of this rank; complete after drain().
   ExchangeStats exchange_stats_and_reset() { return std::exchange(stats_, {}); }
 
  protected:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph.h -- a network as plain data: what the builders (BrainScript, SimpleNetworkBuilder) make, what a model file
-// stores, and what Network executes. No behaviour, no memory.
+// graph.h -- a network as plain data: built by the builders (BrainScript, SimpleNetworkBuilder, ...), stored in model
+// files, executed by Network. It has no behaviour and owns no memory.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@ namespace tutti::graph {
 
 using Attribute = std::variant<bool, double, std::string, std::vector<double>>;
 
-// One operation. `operation` is the original's class name: "InputValue", "LearnableParameter", "Times", "Plus", ...
-// (the table in src/graph/operations.cpp lists them with their attributes).
+// One operation. `operation` is CNTK's class name: "InputValue", "LearnableParameter", "Times", "Plus", ... The table
+// in src/graph/operations.cpp lists them with their attributes.
 struct Node {
   std::string name;  // unique in the graph; see semantics 2.4
   std::string operation;
   std::vector<std::size_t> inputs;              // indices of nodes; input 0 of a delay may point forward
   std::map<std::string, Attribute> attributes;  // "outputRank", "dims", "init", "randomSeed", ...
   SourcePos where;                              // for errors; empty for loaded models
-  // Of a parameter or statistic that comes from a trained model: what it starts from, instead of an initialiser.
+  // The initial values of a parameter or statistic from a trained model; replaces an initialiser.
   std::shared_ptr<const std::vector<float>> start = nullptr;
 };
 
 struct Graph {
   std::vector<Node> nodes;
-  // Special sets, as node indices in the order of their declaration.
+  // Special node sets, as node indices in the order of declaration.
   std::vector<std::size_t> features, labels, criteria, evaluations, outputs;
 };
 
-// Attributes with a default when absent; the wrong type is an assert (builders check types).
+// Attributes with a default for absent ones. A wrong type fails an assert, because builders check types.
 bool flag(const Node&, const std::string& name, bool otherwise);
 double number(const Node&, const std::string& name, double otherwise);
 std::string text(const Node&, const std::string& name, const std::string& otherwise = {});
 std::vector<double> numbers(const Node&, const std::string& name);
 
-// What the builders must know of an operation; the table lives in src/graph/operations.cpp.
+// What builders need to know about an operation. The table is in src/graph/operations.cpp.
 struct OperationInfo {
   std::string name;
   int min_inputs = 0, max_inputs = 0;  // max -1 = any number

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph_capture.h -- what a backend may be able to do as well: note a run of calls once, and make them again at the
-// price of one call. Asked for by dynamic_cast.
+// graph_capture.h -- an optional interface of backends: captures a sequence of calls once and replays it for the price
+// of one call, as a CUDA graph. Query it with dynamic_cast.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,18 @@ namespace tutti {
 class CapturedGraph {
  public:
   virtual ~CapturedGraph() = default;
-  // Makes the calls, behind what is in the queue. False, and nothing is done, when memory has been given back since the
-  // capture that they may use: record anew.
+  // Enqueues the captured calls. Returns false and does nothing if memory that they may use has been freed since the
+  // capture; capture again then.
   virtual bool launch() = 0;
 };
 
 class GraphCapture {
  public:
   virtual ~GraphCapture() = default;
-  // The calls of the backend in `work` are noted instead of made. Null when one of them cannot be noted, such as those
-  // that wait for the device or bring values of the host.
+  // Captures the backend calls of `work` without executing them. Returns null if one of them cannot be captured, such
+  // as a call that waits for the device or reads host memory.
   virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) = 0;
-  // What the device had against the last capture; empty if nothing, or if a call cannot be noted.
+  // Why the last capture failed; empty if it succeeded or if a call cannot be captured at all.
   virtual std::string obstacle() const { return {}; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// log.h -- the one writer of what the user reads. Lines go to stderr or to the file that `stderr=` names; a progress
-// line is drawn over on a terminal and never reaches a file.
+// log.h -- writes everything the user reads. Lines go to stderr, or to the file that `stderr=` names. A progress line
+// is overwritten in place on a terminal and never written to a file.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace tutti::log {
 
 void line(std::string_view text);             // one line, '\n' added; time-stamped if so configured
 void warning(std::string_view text);          // "Warning: ..." once per distinct text
-void warning_of_rank(std::string_view text);  // of what only this rank knows: shown even when it is quiet
-void progress(std::string_view text);         // replaces the last progress line; only on a terminal
+void warning_of_rank(std::string_view text);  // about this rank alone: shown even if the rank is quiet
+void progress(std::string_view text);         // replaces the last progress line; on terminals only
 void result(std::string_view text);           // stdout
 
 struct Settings {
   std::string path = {};  // empty = stderr
   bool timestamps = false;
   int rank = 0;
-  bool quiet = false;   // drop lines and warnings: ranks other than 0 that have no file of their own
+  bool quiet = false;   // drop lines and warnings, on ranks other than 0 without a log file of their own
   bool append = false;  // append to the file instead of truncating it
 };
 void open(const Settings&);  // throws Error when the file cannot be written

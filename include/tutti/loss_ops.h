@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_ops.h -- softmax and criteria. Pointers are memory of the device; sums are of Device::make_sums().
+// loss_ops.h -- softmax and criteria. Pointers are device pointers; sums are from Device::make_sums().
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ enum class LossOp {
   sum_abs
 };
 
-// Operands: labels (or the only operand), prediction, weight. The softmax runs along the middle of `extent`.
+// Operands are labels (or the only operand), prediction, weight. The softmax runs along the middle axis of `extent`.
 struct Loss {
   LossOp op = LossOp::sum;
   Extent extent;
-  std::size_t top = 1;          // classification error: the label among the `top` largest is right
-  std::size_t weight_size = 0;  // weighted logistic: elements of a sample's weight, 1 or all
+  std::size_t top = 1;          // classification error: correct if the label is among the `top` largest
+  std::size_t weight_size = 0;  // weighted logistic: elements in the weight of a sample, 1 or all
 };
 
 class LossOps {
@@ -37,13 +37,12 @@ class LossOps {
   virtual void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx,
                                 bool accumulate) = 0;
 
-  // Criteria: the sum over everything, in double to `sum` (of make_sums) and in float to `y`. `work` has extent.count()
-  // floats and lives until the gradient.
+  // Criteria: writes the sum over all samples as double to `sum` (from make_sums) and as float to `y`. `work` has
+  // extent.count() floats and must live until the gradient.
   virtual void loss(const Loss&, std::span<const float* const> in, float* work, double* sum, float* y) = 0;
   virtual void loss_gradient(const Loss&, std::size_t k, std::span<const float* const> in, const float* work,
                              const float* dy, float* dx, bool accumulate) = 0;
-  // The same for words in classes: `work` is as large as the labels
-  // and lives until the gradient.
+  // The same with word classes. `work` is as large as the labels and must live until the gradient.
   virtual void class_loss(const ClassLoss&, float* work, double* sum, float* y) = 0;
   virtual void class_loss_gradient(const ClassLoss&, ClassLoss::Operand, const float* work, const float* dy, float* dx,
                                    bool accumulate) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// network.h -- a graph made executable: shapes inferred, memory planned, parameters initialised. One forward_backward
+// network.h -- an executable graph: infers shapes, plans memory, initialises parameters. Call forward_backward() once
 // per minibatch; nothing is allocated after plan().
 #pragma once
 
@@ -18,60 +18,60 @@
 
 namespace tutti {
 
-// What changes from epoch to epoch.
+// Settings that change from epoch to epoch.
 struct NetworkMode {
   double dropout_rate = 0;
-  std::uint64_t dropout_seed = 0;  // of the epoch: epoch * random_nodes() (semantics 6), on all ranks
-  // Instead of what the batch normalisation nodes say themselves, in samples.
+  std::uint64_t dropout_seed = 0;  // of the epoch: epoch * random_nodes() (semantics 6), equal on all ranks
+  // Overrides the attributes of batch normalisation nodes, in samples.
   std::optional<double> normalization_time_constant = std::nullopt, blend_time_constant = std::nullopt;
-  // Adds up over the ranks that share a minibatch, for batch normalisation with synchronized = true; null: this rank
-  // works alone. Every rank calls it equally often in a step, also with an empty share.
+  // Sums over the ranks that share a minibatch, for batch normalisation with synchronized = true; null: only this rank.
+  // Every rank calls it equally often per step, even with an empty share.
   std::function<void(std::span<double>)> sum_over_ranks = nullptr;
 };
 
 struct NetworkOptions {
-  // Nodes by name; empty = the graph's own sets. The first criterion is trained on, all evaluations are reported.
+  // Nodes by name; empty = the sets of the graph. The first criterion is trained, all evaluations are reported.
   std::string criterion;
   std::vector<std::string> evaluations;
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
-  bool regularize_normalization = true;  // off: scale and bias of batch normalisation are left out of L1 and L2
-  bool winograd = true;  // 3 x 3 convolutions may use the algorithm with fewer multiplications and coarser rounding
-  bool image_layouts = true;  // off: images stay plain; slower, to compare
-  bool half_values = true;    // off: values are float32 where a device would store them in 16 bits; to compare
-  bool repeat_steps = true;   // off: a device is told everything anew in each step, also what it could repeat
-  bool reuse_memory = true;   // off: every value keeps memory of its own (to find faults of the planner)
+  bool regularize_normalization = true;  // false: exclude scale and bias of batch normalisation from L1 and L2
+  bool winograd = true;       // 3 x 3 convolutions may use Winograd, with fewer multiplications and coarser rounding
+  bool image_layouts = true;  // false: keep images plain; slower, for comparison
+  bool half_values = true;    // false: store float32 where a device would store 16 bits; for comparison
+  bool repeat_steps = true;   // false: enqueue every step anew instead of replaying a captured one
+  bool reuse_memory = true;   // false: every value has its own memory (to find faults of the planner)
 };
 
-// A criterion-like result of a minibatch or data set.
+// A result of a criterion or evaluation over a minibatch or data set.
 struct NodeResult {
   std::string name, operation;
 };
 
 class Network {
  public:
-  // Infers shapes, orders nodes, lays out Parameters. Mistakes are ConfigErrors that name node and place.
+  // Infers shapes, orders nodes, plans Parameters. Throws ConfigError with the node and its place for mistakes.
   Network(graph::Graph graph, const NetworkOptions& options);
   ~Network();
   Network(const Network&) = delete;
 
   const graph::Graph& graph() const;  // with dims inferred
-  Parameters& parameters();           // trained ones: what optimizers and strategies see
-  void synchronize();                 // waits for the device: the host may read parameters and state
-  void make_current();  // optimizers and strategies of this thread follow its device, see Backend::make_current()
-  // Everything else a model must store: untrained parameters (multiplier 0), statistics of Mean and InvStdDev.
+  Parameters& parameters();           // the trained parameters
+  void synchronize();                 // waits for the device, so that the host may read parameters and state
+  void make_current();  // optimizers and exchanges of this thread use its device, see Backend::make_current()
+  // The other state of a model: untrained parameters (multiplier 0) and the statistics of Mean and InvStdDev.
   struct State {
     std::string name;
     Shape shape;
     std::span<float> values;
   };
   std::vector<State> state();
-  // Running statistics become the means over the ranks, each rank counting by the samples it has seen. `sum` adds up
-  // over the ranks; every rank calls this.
+  // Averages running statistics over the ranks, weighted by the samples that each has seen. `sum` adds up over the
+  // ranks. Collective.
   void average_statistics(const std::function<void(std::span<double>)>& sum);
-  void initialize_parameters();  // semantics 5; random ones in the order of their seeds
+  void initialize_parameters();  // semantics 5; random parameters in the order of their seeds
 
-  // The streams the network reads: name, sample elements, whether declared sparse. `needed` for the given roots.
+  // The input streams of the given roots: name, sample elements, whether declared sparse.
   struct Input {
     std::string name;
     Shape shape;
@@ -79,7 +79,7 @@ class Network {
   };
   std::vector<Input> inputs_for_training() const;
   std::vector<Input> inputs_for(const std::vector<std::string>& nodes) const;
-  // Says in which order the reader delivers streams; throws ConfigError-free Error on missing or misfitting streams.
+  // Sets the order in which the reader delivers streams. Throws Error for missing or mismatched streams.
   void bind(const std::vector<StreamInfo>& streams);
 
   // Plans buffers and primitives for minibatches (or sub-minibatches) of up to max_columns samples.
@@ -91,58 +91,58 @@ class Network {
 
   void set_mode(const NetworkMode&);
   const NetworkMode& mode() const;
-  // Truncated sequences: forgets what the lanes have kept; and whether steps that are run change it.
+  // Truncated sequences: clears the state carried between minibatches, and sets whether steps update it.
   void forget_states();
   void keep_states(bool);
   std::size_t random_nodes() const;  // nodes that draw random numbers, for the seed rule of semantics 6
-  // Forward, backward. Gradients of this rank's share (sums) land in parameters().gradients and each chunk is announced
-  // once it is complete and its weights are not needed any more in this step. An empty share gives zeros.
-  // Shares larger than the plan are worked off in parts of equal result. Throws NumericError when the criterion is NaN.
+  // Computes the gradients of this rank's share (sums, not means) in parameters().gradients. Announces each chunk once
+  // it is complete and its weights are not needed any more in this step. An empty share gives zeros. Shares larger than
+  // the plan are computed in parts, with the same result. Throws NumericError if the criterion is NaN.
   StepMetrics forward_backward(const Batch&, GradientSink& chunks);
-  // On a device the host need not wait for a step to know its criterion: from now on forward_backward() tells what
-  // criterion and evaluations were some calls earlier (samples and columns are those of the call), and
-  // next_deferred_metrics() what is still missing, one step after the other. Where one is not a number, weights have
-  // not changed since, and both throw DeferredNumericError. Returns whether it is so; nothing may be missing when this
-  // is called.
+  // Lets steps run ahead of their results on a device. Afterwards forward_backward() returns the criterion and
+  // evaluations of an earlier call (samples and columns are those of the current call), and next_deferred_metrics()
+  // returns the remaining results one step at a time. If a criterion is NaN, the weights have not changed since that
+  // step, and both functions throw DeferredNumericError. Returns whether deferred metrics are on. Call it only when no
+  // results are outstanding.
   bool defer_metrics(bool on);
   std::optional<StepMetrics> next_deferred_metrics();
-  std::int64_t measured_minibatch() const;  // whose results have come last, by Batch::minibatch
-  // Throws NumericError if the criterion of this share is not a number. Running statistics may be spoilt.
+  std::int64_t measured_minibatch() const;  // Batch::minibatch of the step whose results were returned last
+  // Throws NumericError if the criterion of this share is NaN. May change running statistics.
   void explain_nan(const Batch&);
-  // From now on gradients are computed `scale` times as large, a power of two, and divided before they are announced,
-  // unless that is left to unscale_gradients().
+  // Scales gradients by `scale`, a power of two, during backward, and divides them before they are announced, unless
+  // unscale_gradients() is to do that.
   void scale_gradients(double scale, bool divide = true);
-  // All that stand in parameters().gradients; whether all are finite: waits for the device. Until then the inputs of
-  // `next` may be on their way there, if it is what forward_backward() gets next.
+  // Divides all of parameters().gradients. Returns whether all are finite; waits for the device. Meanwhile the inputs
+  // of `next`, the batch of the next forward_backward(), may be uploaded.
   bool unscale_gradients(const Batch* next);
   void clear_gradients();
-  // Criterion and evaluations without training (dropout off, running statistics). The inputs of `next` may be on their
-  // way to the device meanwhile, if it is what evaluate() gets next.
+  // Computes criterion and evaluations without training (no dropout, running statistics). Meanwhile the inputs of
+  // `next`, the batch of the next evaluate(), may be uploaded.
   StepMetrics evaluate(const Batch&, const Batch* next = nullptr);
-  // Forward up to the nodes of plan_evaluation; their values (columns x elements) until the next call.
+  // Computes the nodes of plan_evaluation(). Their values (columns x elements) are valid until the next call.
   struct Output {
     std::string name;
     Shape shape;
     std::size_t columns = 0;  // 1 for values without a sample axis
     bool per_sample = true;
     std::span<const float> values;
-    // Sequences + 1 column offsets where the program knows them (networks with recurrence), else empty.
+    // sequences + 1 column offsets if the program knows them (networks with recurrence), else empty.
     std::span<const std::int64_t> sequence_begin;
   };
   std::vector<Output> forward(const Batch&);
 
-  // Corpus statistics (Mean, InvStdDev) still to be computed: feed one pass over the data, then finish.
+  // Corpus statistics (Mean, InvStdDev) that are not computed yet: feed one pass over the data, then call finish.
   std::vector<std::string> precompute_nodes() const;
   void precompute_begin();
   void precompute_accumulate(const Batch&);
-  // `share` makes rank 0's numbers everybody's (it alone has read the data; a single process passes one that does
-  // nothing): statistics do not depend on the number of ranks.
+  // `share` broadcasts rank 0's numbers, which alone has read the data, so statistics do not depend on the number of
+  // ranks. A single process passes a function that does nothing.
   void precompute_end(const std::function<void(std::span<float>)>& share);
-  // After the weights of a model have been loaded: `loaded` is the model's graph; what it marks as computed is not
-  // computed again.
+  // Call after the weights of a model have been loaded. Statistics that `loaded`, the graph of that model, marks as
+  // computed are not computed again.
   void precompute_restored(const graph::Graph& loaded);
 
-  std::string describe() const;        // memory planned, operations fused: for the settings printed at start
+  std::string describe() const;        // memory planned and operations fused, for the settings printed at start
   std::size_t gradient_nodes() const;  // "%d nodes with gradient" of the start-up line
 
  private:
@@ -150,14 +150,14 @@ class Network {
   std::unique_ptr<Impl> impl_;
 };
 
-// NaN in the criterion; says which node first had a value that is not finite.
+// The criterion is NaN; names the first node with a value that is not finite.
 class NumericError : public Error {
  public:
   NumericError(std::string node, const std::string& message) : Error(message), node(std::move(node)) {}
   std::string node;
 };
 
-// NaN in the criterion of an earlier step.
+// The criterion of an earlier step is NaN.
 class DeferredNumericError : public Error {
  public:
   DeferredNumericError(std::int64_t position, std::int64_t minibatch, const std::string& message)

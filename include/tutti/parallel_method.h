@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_method.h -- a parallel method is a value: what happens to gradients, what happens to weights, how the data
-// are divided, and facts about it. Made by src/parallel/method_table.h, used by src/train.
+// parallel_method.h -- a parallel method as a value: what happens to gradients, what happens to weights, how the data
+// are divided, and facts about the method. Made by src/parallel/method_table.h, used by src/train.
 #pragma once
 
 #include <cstdint>
@@ -17,69 +17,70 @@
 
 namespace tutti {
 
-// Backup workers: a worker that is behind leaves steps out.
+// Backup workers: a late worker skips steps.
 class StepSkipper {
  public:
   virtual ~StepSkipper() = default;
-  // Whether this rank computes its share, of so many samples, of the step that comes now.
+  // Whether this rank computes its share, which has `samples` samples, of the next step.
   virtual bool joins_step(std::int64_t samples) = 0;
-  // Samples of all ranks that were computed or left out in vain since the last call; after drain().
+  // Returns and resets the number of samples, over all ranks, that were skipped or computed in vain; after drain().
   virtual std::int64_t dropped_samples_and_reset() = 0;
 };
 
-// Which part of the data this rank works on.
+// The part of the data that this rank trains on.
 struct DataDivision {
-  // Share `rank` of `ranks` of every minibatch, none if `rank` is -1; `part` of `parts` of that share.
+  // Share `rank` of `ranks` of every minibatch (no share if `rank` is -1), and of that share part `part` of `parts`.
   struct Share {
     int rank = 0, ranks = 1;
     int part = 0, parts = 1;
   };
   Share share;
-  // Where shares are work units of a queue instead: known once the weight exchange has been started; null where ranks
-  // take equal shares. A unit is then divided as `unit_share` says.
+  // The work queue, if the data are divided dynamically; available after the weight exchange has started. Null if ranks
+  // take fixed shares. Each unit is divided as `unit_share` says.
   std::function<WorkQueue*()> work_queue = [] { return nullptr; };
   Share unit_share;
   StepSkipper* skipper = nullptr;
 };
 
-// Whose step metrics are added up, and when.
+// The ranks whose step metrics are added up, and when.
 struct MetricsDivision {
-  Communicator* per_step = nullptr;  // over these ranks in every step; null = not at all
-  int other_groups = 0;              // how many of them belong to other groups
-  Communicator* at_drain = nullptr;  // over these ranks when nothing is in flight; null = not at all
+  Communicator* per_step = nullptr;  // in every step; null = never
+  int other_groups = 0;              // number of these ranks that belong to other groups
+  Communicator* at_drain = nullptr;  // when nothing is in flight; null = never
 };
 
-// What becomes of a step whose gradients overflow, while the scale of float16 is sought (GradScaler).
+// How a step whose gradients overflow is skipped, while GradScaler searches the scale for float16.
 enum class OverflowCheck {
-  reduced,    // sums are checked before they change a weight: all ranks see the same, and skip the step
-  agree,      // ranks check their own gradients before they are encoded, agree, and skip the step together
-  zero_local  // as `agree`, but the step goes on, with zeros for gradients of no use
+  reduced,    // reduced gradients are checked before the update, so all ranks see the same and skip the step
+  agree,      // ranks check their local gradients before encoding, agree, and skip the step together
+  zero_local  // as `agree`, but the rank goes on with zero gradients
 };
 
 // Facts about a method. The first group is known from its options alone.
 struct MethodTraits {
-  bool sums_gradients = false;  // all ranks make one update from the sum of their gradients; others exchange weights
-  bool at_servers = false;      // ranks push to and fetch from servers rather than talk to each other
-  int serving_ranks = 0;        // so many of the last ranks do nothing but serve
-  bool work_queue = false;      // ranks take work units as they get on, each its own way within an epoch
-  bool backup_workers = false;  // a rank that is late leaves steps out
-  bool shards = false;          // what is exchanged goes in shards, over one transport or another
+  bool sums_gradients =
+      false;                // all ranks make one update from the sum of their gradients; other methods exchange weights
+  bool at_servers = false;  // ranks push to and fetch from parameter servers
+  int serving_ranks = 0;    // number of ranks, the last ones, that only serve
+  bool work_queue = false;  // ranks take work units from a queue and make different numbers of steps
+  bool backup_workers = false;  // a late rank skips steps
+  bool shards = false;          // values are exchanged in shards, over any transport
   bool library_sums = false;    // the MPI library sums
-  bool in_full = false;         // some of what is exchanged travels in 32 bits
+  bool in_full = false;         // some of the exchanged values always have 32 bits
   bool delayed = false;         // updates come one minibatch late
 
   std::string text;                       // for the settings printed at start
-  std::string state_name;                 // whose state the archives hold, where the name of the method does not say it
+  std::string state_name;                 // the method whose state is in the archives, if not this one
   bool updates_elsewhere = false;         // servers apply the gradients, unless WeightChange::apply_gradients
-  bool own_updates = false;               // ranks update with gradients of their own: optimizer state belongs to a rank
-  bool sums_contributions = false;        // ReducedGradientSink::summed() is asked in every step
-  bool sums_on_devices = false;           // by the library of the GPUs, in the course of a step
-  bool gradients_between_groups = false;  // and weights within them
+  bool own_updates = false;               // ranks update with local gradients: optimizer state is per rank
+  bool sums_contributions = false;        // calls ReducedGradientSink::summed() in every step
+  bool sums_on_devices = false;           // sums with the library of the GPUs, during the step
+  bool gradients_between_groups = false;  // gradients between groups, weights inside them
   std::string gradients_archived_as;      // prefix of the names of the gradient exchange's state
   OverflowCheck overflow = OverflowCheck::reduced;
 };
 
-// The optimizer of the run, for methods that update elsewhere: the one whose state is saved, and how to make more.
+// The optimizer of the run, for methods that update elsewhere: the one whose state is saved, and a factory for more.
 struct RunOptimizer {
   Optimizer* now = nullptr;
   std::function<std::unique_ptr<Optimizer>()> make;
@@ -91,20 +92,20 @@ struct ParallelMethod {
   std::unique_ptr<WeightExchange> weights = std::make_unique<KeepWeights>();
   DataDivision data;
   MetricsDivision metrics;
-  Communicator* update_ranks = nullptr;  // ranks that make one update together; null = each alone
+  Communicator* update_ranks = nullptr;  // ranks that make one update together; null = each its own
   MethodTraits traits;
-  // What the line "Starting minibatch loop" adds in this epoch, with a leading comma; "" without an exchange.
+  // The addition to the line "Starting minibatch loop" of this epoch, with a leading comma; "" without an exchange.
   std::function<std::string(std::int64_t epoch)> loop_text = [](std::int64_t) { return std::string(); };
-  // What a user should know before training so many samples over all ranks; "" = nothing.
+  // Advice before a training of so many samples over all ranks; "" = none.
   std::function<std::string(std::int64_t samples)> advice = [](std::int64_t) { return std::string(); };
 };
 
-// Both parts. Weights are equal on all ranks by now.
+// Starts both parts. Weights are equal on all ranks at this point.
 void start(ParallelMethod&, Parameters&);
 void begin_epoch(ParallelMethod&, std::int64_t epoch);
-// What the next step depends on, under the names that `traits` says.
+// The state that the next step depends on, under the names that `traits` gives.
 void archive(ParallelMethod&, Archive&, WeightExchange::Section);
-// What this rank has spent since the last call; complete after the drain of both parts and end_epoch().
+// Returns and resets the statistics of this rank; complete after both parts were drained and end_epoch().
 ExchangeStats exchange_stats_and_reset(ParallelMethod&);
 
 }  // namespace tutti

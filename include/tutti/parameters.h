@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parameters.h -- all trained weights in one flat buffer, gradients in a parallel one, named slices into both.
+// parameters.h -- all trained weights in one flat buffer, their gradients in a parallel one, and named slices of both.
 // Exchanges, codecs, optimizers and checkpoints see slices, never nodes.
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace tutti {
 
-// Where buffers come from: zeroed floats, 64-byte aligned, that the host may read and write. A backend's own kind is
-// seen by its device as well.
+// Allocator of buffers: zeroed floats, 64-byte aligned, that the host may read and write. The device of a backend can
+// also access the buffers that its own allocator returns.
 struct FloatMemory {
   const char* name;
-  float* (*allocate)(std::size_t count);  // null when there is no more
+  float* (*allocate)(std::size_t count);  // null when out of memory
   void (*release)(float*);
-  void (*synchronize)();  // waits for the device's work on it that this thread has queued; before the host looks
+  void (*synchronize)();  // waits for the device's queued work of this thread on it; call before the host reads
 };
 const FloatMemory& host_memory();
 inline bool is_host(const FloatMemory& m) { return &m == &host_memory(); }
@@ -30,7 +30,7 @@ class FloatBuffer {
  public:
   FloatBuffer() = default;
   explicit FloatBuffer(std::size_t count, const FloatMemory& memory = host_memory());
-  // Of the same kind as another one: state beside the weights that it belongs to.
+  // Creates a buffer from the same allocator as another one, for state beside weights.
   FloatBuffer(std::size_t count, const FloatBuffer& like) : FloatBuffer(count, like.memory()) {}
   const FloatMemory& memory() const { return data_.get_deleter().memory ? *data_.get_deleter().memory : host_memory(); }
   float* data() { return data_.get(); }
@@ -50,17 +50,17 @@ class FloatBuffer {
   std::size_t size_ = 0;
 };
 
-// One trained parameter. As a matrix it has rows = first axis, columns = all others; columns lie one after the other.
+// One trained parameter. As a matrix, its rows are the first axis and its columns all others; columns are contiguous.
 struct Slice {
   std::string name;
   Shape shape;
   std::size_t offset = 0;  // into weights and gradients, a multiple of 16 floats
   std::size_t rows = 0, columns = 0;
   double learning_rate_multiplier = 1;
-  double regularization_multiplier = 1;  // 0 leaves the parameter out of L1 and L2
-  // The gradient comes from sparse inputs alone: it is zero but for the rows that Parameters::sparse_rows lists, and
-  // rows that are not listed are neither decayed nor moved (semantics 8.3). A sparse row is a column, or a row of a
-  // weight that only TransposeTimes uses. Such a slice is one chunk.
+  double regularization_multiplier = 1;  // 0 excludes the parameter from L1 and L2
+  // The gradient comes only from sparse inputs: it is zero except for the rows in Parameters::sparse_rows, and other
+  // rows are neither decayed nor updated (semantics 8.3). A sparse row is a column, or a row of a weight that only
+  // TransposeTimes uses. Such a slice is one chunk.
   bool sparse_gradient = false;
   bool sparse_by_row = false;
   std::size_t size() const { return rows * columns; }
@@ -68,22 +68,22 @@ struct Slice {
   std::size_t sparse_row_size() const { return sparse_by_row ? columns : rows; }
 };
 
-// A run of whole columns of one slice: the unit in which gradients become ready, travel and are applied.
+// A run of whole columns of one slice: the unit in which gradients become ready, are exchanged and are applied.
 struct GradientChunk {
   std::size_t slice = 0;
   std::size_t first_column = 0, columns = 0;
 };
 
-// Slices stand in the order in which their gradients become ready (last layer first). The padding between slices is
-// zero in every buffer. A slice's chunks, as the network announces them, are the same on every rank and in every step.
+// Slices are in the order in which their gradients become ready (last layer first). The padding between slices is zero
+// in every buffer. The chunks of a slice, and the order of their announcement, are equal on all ranks and in all steps.
 struct Parameters {
   FloatBuffer weights;
   FloatBuffer gradients;  // sums over samples, not means
   std::vector<Slice> slices;
   std::vector<GradientChunk> chunks;  // in the order of announcement
-  // By slice: which rows of a sparse gradient may differ from zero now, ascending; empty for all other slices. The
-  // network writes the local lists before it announces the first chunk of a step, and zeroes at the start of the next
-  // step what is listed then: whoever writes a sparse gradient (a gradient exchange) lists what it has written.
+  // By slice: the rows of a sparse gradient that may differ from zero, ascending; empty for dense slices. The network
+  // writes the local lists before it announces the first chunk of a step, and zeroes the listed rows at the start of
+  // the next step. An exchange that writes a sparse gradient must therefore list the rows it has written.
   std::vector<std::vector<std::uint32_t>> sparse_rows;
 
   std::size_t size() const { return weights.size(); }
@@ -96,7 +96,7 @@ struct Parameters {
 // Zeroes the listed rows of a sparse gradient.
 void clear_sparse_rows(const Slice&, std::span<const std::uint32_t> rows, FloatBuffer& gradients);
 
-// What a step adds up beside the gradients. Travels with them, in doubles and 64-bit counts.
+// The metrics of a step, exchanged with the gradients as doubles and 64-bit counts.
 struct StepMetrics {
   std::int64_t samples = 0;  // real samples
   std::int64_t columns = 0;  // samples including packing gaps: the N of momentum, clipping and regularisation
@@ -116,16 +116,16 @@ struct StepMetrics {
   }
 };
 
-// Where ready gradient chunks go. The network calls it for local gradients, an exchange for reduced ones.
+// Receives chunks that are ready: local gradients from the network, or reduced gradients from an exchange.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
   virtual void chunk_ready(std::size_t chunk) = 0;  // index into Parameters::chunks
-  // Several that have become ready at once.
+  // Several chunks that became ready together.
   virtual void chunks_ready(std::span<const std::size_t> chunks) {
     for (const std::size_t chunk : chunks) chunk_ready(chunk);
   }
-  // Whether the receiver works in the queue of the device too. If not, the device has finished a chunk before it is
+  // Whether the receiver enqueues its work on the device. If not, the device has finished a chunk before it is
   // announced, and the host may read it.
   virtual bool follows_device() const { return false; }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recurrent.h -- recurrent layers as backends compute them: one step for some rows, and a whole layer over sequences.
+// recurrent.h -- recurrent layers: one step for some rows, and a whole layer over sequences.
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,16 @@
 
 namespace tutti {
 
-// Of a GRU the reset gate acts on the state before its product with the weight, or on that product.
+// Whether the reset gate of a GRU applies to the state before or after its product with the weight.
 enum class CellKind { lstm, gru_reset_before, gru_reset_after };
 
-// Blocks of `cells` columns in the weights. An LSTM has them in the order input, candidate, forget, output, a GRU in
-// the order update, reset, candidate.
+// Blocks of `cells` columns in the weights. LSTM: input, candidate, forget, output. GRU: update, reset, candidate.
 constexpr std::size_t gates_of(CellKind kind) { return kind == CellKind::lstm ? 4 : 3; }
-// Floats that are kept for each cell of a column from forward to backward: the gates, and the cell of an LSTM or
-// GruRows::inner.
+// Floats kept per cell and column from forward to backward: the gates, and the cell of an LSTM or GruRows::inner.
 constexpr std::size_t kept_of(CellKind kind) { return gates_of(kind) + 1; }
 
-// One step of an LSTM for some rows (sequences) of `cells` elements. What a row reads may stand still: steps of 0
-// repeat one row. Results must not overlap what is read.
+// One LSTM step for some rows (sequences) of `cells` elements. Row strides of inputs may be 0 to repeat one row.
+// Results must not overlap inputs.
 struct LstmRows {
   std::size_t rows = 0, cells = 0;
   const float* projected = nullptr;   // rows x 4 cells: W x + b
@@ -43,9 +41,8 @@ struct LstmRowsGradient {
   float* cell_before_gradient = nullptr;   // rows x cells
 };
 
-// One step of a GRU. Where the reset gate acts before the product, gru_reset() makes the gates `update` and `reset` and
-// the state that has been reset; gru_step(), behind the product with that, makes the rest. The gradient goes the other
-// way.
+// One GRU step. With the reset gate before the product, gru_reset() computes the gates `update` and `reset` and the
+// reset state; gru_step(), after the product with that state, computes the rest. Gradients run in the opposite order.
 struct GruRows {
   CellKind kind = CellKind::gru_reset_after;
   std::size_t rows = 0, cells = 0;
@@ -56,7 +53,7 @@ struct GruRows {
   const float* output_before = nullptr;  // rows x cells
   std::size_t output_before_step = 0;
   float* gates = nullptr;   // rows x 3 cells, kept for the gradient
-  float* inner = nullptr;   // rows x cells, kept: what the reset gate acts on, or what it has made before the product
+  float* inner = nullptr;   // rows x cells, kept: the input of the reset gate, or its result before the product
   float* output = nullptr;  // rows x cells
 };
 struct GruRowsGradient {
@@ -68,14 +65,14 @@ struct GruRowsGradient {
   std::size_t output_before_step = 0;
   const float* output_gradient = nullptr;   // rows x cells
   const float* carried_gradient = nullptr;  // rows x cells, of the same values: from the following step
-  const float* reset_gradient = nullptr;    // rows x cells, of the state that has been reset: for gru_reset_gradient()
+  const float* reset_gradient = nullptr;    // rows x cells, of the reset state: for gru_reset_gradient()
   float* gates_gradient = nullptr;          // rows x 3 cells, before the activations
-  float* from_state_gradient = nullptr;     // rows x 3 cells; of gru_reset_after, the other kind's is gates_gradient
-  float* output_before_gradient = nullptr;  // rows x cells, but for what comes through H
+  float* from_state_gradient = nullptr;     // rows x 3 cells with gru_reset_after; otherwise equal to gates_gradient
+  float* output_before_gradient = nullptr;  // rows x cells, without the part that comes through H
 };
 
-// Sequences in packed order: step t is the columns [begins[t], begins[t + 1]), one for each sequence that is longer
-// than t, the longest sequence first.
+// Sequences in packed order: step t is the columns [begins[t], begins[t + 1]), one for each sequence longer than t, the
+// longest sequence first.
 struct PackedSteps {
   std::span<const std::size_t> begins;  // steps + 1
 
@@ -88,13 +85,14 @@ struct PackedSteps {
   std::size_t columns() const { return begins.back(); }
 };
 
-// A recurrent layer over sequences. The part of the gates that comes from the input is made outside, or W x + b within.
+// A recurrent layer over sequences. The input part of the gates is computed outside (`projected`), or inside as W x +
+// b.
 struct RecurrentLayer {
   CellKind kind = CellKind::lstm;
   PackedSteps time;
   bool backwards = false;  // from the last step of each sequence to the first
   bool training = false;   // a gradient follows
-  // The gradient of `projected` is added to something, or not wanted: that of the gates is made in `workspace`.
+  // The gradient of `projected` is accumulated or not wanted, so the gradient of the gates is computed in `workspace`.
   bool gates_gradient_apart = false;
   std::size_t cells = 0;
 
@@ -104,38 +102,36 @@ struct RecurrentLayer {
   const float* w = nullptr;     // inputs x gates() cells
   const float* bias = nullptr;  // gates() cells; null: none
   const float* h = nullptr;     // cells x gates() cells
-  // gates() cells, added to the product with the state: of gru_reset_after; null: none.
+  // gates() cells, added to the product with the state in gru_reset_after; null: none.
   const float* state_bias = nullptr;
   // Gemm::b_version of the weights.
   std::uint64_t w_version = 0, h_version = 0;
 
-  // Where sequences begin from: a row of `cells` for each of them, or one for all (a step of 0).
-  // Cells are those of an LSTM.
+  // The initial state: one row of `cells` per sequence, or one row for all (stride 0). Cells are those of an LSTM.
   const float *initial_output = nullptr, *initial_cell = nullptr;
   std::size_t initial_step = 0;
 
   float* output = nullptr;     // columns x cells
-  float* last_cell = nullptr;  // rows x cells: the cells behind the last step that is taken; null: not wanted
-  // Kept from forward to backward. `work` has kept_of() cells for each column; null: `workspace`, of
-  // Backend::recurrent_layer_workspace() floats and as well aligned as what allocate() gives, has place for that as
-  // well.
+  float* last_cell = nullptr;  // rows x cells: the cells after the last step; null: not wanted
+  // Kept from forward to backward. `work` has kept_of() cells per column. If it is null, `workspace` of
+  // Backend::recurrent_layer_workspace() floats, aligned like allocate(), holds it as well.
   float *work = nullptr, *workspace = nullptr;
 
   std::size_t gates() const { return gates_of(kind); }
 };
 
-// Where a gradient goes, and whether it is added to what stands there. Null: it is not wanted.
+// The destination of a gradient, and whether to accumulate. Null: not wanted.
 struct GradientPlace {
   float* to = nullptr;
   bool add = false;
 };
 struct RecurrentLayerGradient {
-  float* output = nullptr;   // the gradient of the result; its memory is used up
+  float* output = nullptr;   // the gradient of the result; overwritten
   GradientPlace projected;   // of a layer with `projected`
   GradientPlace x, w, bias;  // of one without
   GradientPlace h, state_bias;
-  float *initial_output = nullptr, *initial_cell = nullptr;  // one row, which gets the sum of the sequences added
-  // By row, where each has a state of its own: 0 where that has been carried over, and no gradient flows to.
+  float *initial_output = nullptr, *initial_cell = nullptr;  // one row; the sum over the sequences is added
+  // By row, if each has its own initial state: 0 for a state carried over, to which no gradient flows.
   std::span<const std::int32_t> begins;
 };
 
@@ -147,15 +143,15 @@ class RecurrentOps {
   virtual void lstm_step_gradient(const LstmRowsGradient&) = 0;
   virtual void gru_step(const GruRows&) = 0;
   virtual void gru_step_gradient(const GruRowsGradient&) = 0;
-  // With gru_reset_before: ahead of the step, and behind the gradient of the step.
+  // For gru_reset_before: call before the step, and after the gradient of the step.
   virtual void gru_reset(const GruRows&) = 0;
   virtual void gru_reset_gradient(const GruRowsGradient&) = 0;
-  // Whether layers are worth more when they make W x + b themselves.
+  // Whether layers are faster if they compute W x + b themselves.
   virtual bool fuses_recurrent_inputs() const { return false; }
-  // Of the pointers it counts only which are null.
+  // Looks only at which pointers are null.
   virtual std::size_t recurrent_layer_workspace(const RecurrentLayer&) = 0;
-  // Before recurrent_layer(), which may be repeated from a captured graph as long as the layer is the same: what it
-  // needs of the host.
+  // Call before recurrent_layer(), which may be replayed from a captured graph while the layer stays the same: the work
+  // on the host.
   virtual void describe_recurrent_layer(const RecurrentLayer&) {}
   virtual void recurrent_layer(const RecurrentLayer&) = 0;
   virtual void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) = 0;

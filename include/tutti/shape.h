@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shape.h -- the shape of one sample. The first axis is the fastest in memory; samples (columns) follow as the slowest,
-// so a minibatch of a stream is columns x elements() floats, one sample after the other.
+// shape.h -- the shape of one sample. The first axis is the fastest in memory and samples (columns) are the slowest, so
+// a minibatch of a stream is columns x elements() floats, one sample after the other.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Shape {
     for (auto d : dims) n *= d;
     return n;
   }
-  // Axis beyond the rank counts as 1.
+  // Axes beyond the rank have size 1.
   std::size_t operator[](std::size_t axis) const { return axis < dims.size() ? dims[axis] : 1; }
   bool operator==(const Shape&) const = default;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_memory.h -- memory that all ranks of a communicator see (Communicator::share_memory()), and the counters in it
-// that take the place of messages.
+// shared_memory.h -- memory shared by all ranks of a communicator (Communicator::share_memory()), and counters in it
+// that replace messages.
 #pragma once
 
 #include <atomic>
@@ -10,17 +10,17 @@
 
 namespace tutti {
 
-// Every rank has brought a part of it. Who writes where, and from when on others may read, the users agree upon.
+// Each rank contributes a part. The users agree on who writes where, and when others may read.
 class SharedMemory {
  public:
   virtual ~SharedMemory() = default;
   virtual std::span<std::byte> of(int rank) const = 0;  // zeroed at first, 64-byte aligned
-  // For a rank that waits for a counter: moves messages on, and throws where it waits in vain since a rank has failed.
+  // Called by a rank that waits for a counter: makes progress on messages, and throws if a rank has failed.
   virtual void poll() = 0;
 };
 
-// One rank raises it, the others look: who has seen a number sees all that the rank wrote before it raised it to that.
-// A line of the cache each, so that ranks that write do not disturb each other. Lies in zeroed memory.
+// A counter that one rank raises and others read. A rank that reads a value sees everything the writer wrote before it
+// stored that value. Each counter has its own cache line. Must be in zeroed memory.
 struct alignas(64) SharedCounter {
   std::uint64_t value;
 

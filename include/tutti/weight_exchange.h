@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_exchange.h -- the second seam of a parallel method: the weights of this rank and those of the others. Called
-// by src/train/step_loop.cpp after an update, and around everything that saves or evaluates weights.
-// Every rank calls every function equally often, except where a work queue divides the data: ranks then make different
-// numbers of steps and meet in drain().
+// weight_exchange.h -- the second seam of a parallel method: exchanges the weights of this rank with those of others.
+// Called by src/train/step_loop.cpp after an update, and around everything that saves or evaluates weights.
+// Every rank must call every function equally often, except where a work queue divides the data: ranks then make
+// different numbers of steps and meet in drain().
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,16 @@
 
 namespace tutti {
 
-// What an exchange has done to the weights of this rank.
+// What an exchange did to the weights of this rank.
 struct WeightChange {
   bool weights_changed = false;
-  bool reset_momentum = false;   // the optimizer is to forget its momentum
-  bool apply_gradients = false;  // where servers apply gradients: this step's were not pushed, so they count here
-  bool dropped = false;          // the gradients of this step came too late and count nowhere
+  bool reset_momentum = false;  // the optimizer must clear its momentum
+  bool apply_gradients =
+      false;             // where servers apply gradients: this step's gradients were not pushed, so apply them here
+  bool dropped = false;  // this step's gradients came too late and are discarded
 };
 
-// Has messages in flight that need the processor now and then.
+// Has messages in flight that need regular polling.
 class Pollable {
  public:
   virtual ~Pollable() = default;
@@ -35,34 +36,34 @@ class Pollable {
 class WeightExchange {
  public:
   virtual ~WeightExchange() = default;
-  // Plans buffers and messages, once; again after a roll-back. Weights are equal on all ranks by now.
+  // Plans buffers and messages, once, and again after a roll-back. Weights are equal on all ranks at this point.
   virtual void start(Parameters&) = 0;
   virtual void begin_epoch(std::int64_t epoch) { (void)epoch; }
-  // Whether after_update() of such a step may change weights. Changes nothing.
+  // Whether after_update() of such a step may change weights. Has no side effect.
   virtual bool is_due(const StepInfo&) const { return true; }
   virtual WeightChange after_update(const StepInfo&) = 0;
-  // Nothing is in flight any more. Moves no weights, except where servers hold the common ones.
+  // Completes everything in flight. Does not change weights, except where servers hold the common ones.
   virtual void drain() {}
-  // The epoch has no more steps: the last exchange, where the method has one. After drain().
+  // The epoch has no more steps: makes the last exchange, if the method has one. Call after drain().
   virtual WeightChange end_epoch() { return {}; }
-  // Puts the common weights, those that are saved and evaluated (a center variable, or the weights of the last
-  // exchange), in the place of this rank's own, or its own back. See CommonWeights. `changed_from`, with `own`: empty,
-  // or the common weights before somebody changed those that were shown, for all ranks alike; they stay changed, and
-  // this rank's own weights move by the same amount.
+  // Swaps the common weights (those that are saved and evaluated: a center variable, or the weights of the last
+  // exchange) with this rank's own; see CommonWeights. `changed_from` is used with `own`: it is empty, or the common
+  // weights before all ranks changed those shown in the same way. The change then stays, and this rank's own weights
+  // move by the same amount.
   enum class Weights { common, own };
   virtual void show(Weights which, std::span<const float> changed_from = {}) { (void)which, (void)changed_from; }
   enum class Section {
-    per_rank,  // what each rank has for itself
-    common     // what is equal on every rank, and serves any number of them
+    per_rank,  // the state of this rank
+    common     // the state that is equal on all ranks and valid for any number of them
   };
-  // Saved while common weights are shown.
+  // Saved while the common weights are shown.
   virtual void archive(Archive&, Section) {}
 
-  // Advances messages in flight while the network computes.
+  // Makes progress on messages in flight while the network computes.
   void poll() {
     if (pollable_) pollable_->poll();
   }
-  // What this rank has spent since the last call; complete after drain() and end_epoch().
+  // Returns and resets the statistics of this rank; complete after drain() and end_epoch().
   ExchangeStats exchange_stats_and_reset() { return std::exchange(stats_, {}); }
 
  protected:
@@ -70,7 +71,8 @@ class WeightExchange {
   ExchangeStats stats_;
 };
 
-// While it lives, Parameters::weights are the common ones. An error leaves them there: nothing is exchanged any more.
+// While it lives, Parameters::weights are the common ones. After an error they stay, because nothing is exchanged any
+// more.
 class CommonWeights {
  public:
   explicit CommonWeights(WeightExchange& exchange) : exchange_(exchange) {
@@ -81,7 +83,8 @@ class CommonWeights {
   }
   CommonWeights(const CommonWeights&) = delete;
   CommonWeights& operator=(const CommonWeights&) = delete;
-  // The weights shown have been changed on all ranks alike, from `before`, and stay so. `before` outlives the guard.
+  // All ranks have changed the shown weights in the same way, from `before`, and the change stays. `before` must
+  // outlive the guard.
   void commit(std::span<const float> before) { changed_from_ = before; }
 
  private:
@@ -90,7 +93,7 @@ class CommonWeights {
   std::span<const float> changed_from_;
 };
 
-// For methods whose gradients keep the weights of all ranks equal, or that exchange nothing.
+// For methods that keep weights equal through their gradients, or exchange nothing.
 class KeepWeights final : public WeightExchange {
  public:
   void start(Parameters&) override {}

@@ -29,7 +29,7 @@ std::string memory_line(double of_this_rank, double of_host, int ranks, const st
   std::string line = fmt::format("  memory     {} for weights, gradients, optimizer and the values of a minibatch",
                                  bytes_text(of_this_rank));
   if (ranks > 1) line += fmt::format(" on this rank, {} on the {} ranks of this host", bytes_text(of_host), ranks);
-  if (device != "cpu") line += "; that of the GPU has been taken as a trial and does not count";
+  if (device != "cpu") line += "; GPU memory was allocated as a trial and is not counted";
   if (const auto left = available_memory())
     line += fmt::format("; {} are free", bytes_text(static_cast<double>(*left)));
   return line;
@@ -39,8 +39,8 @@ std::string memory_warning(double of_host) {
   const auto left = available_memory();
   if (!left || of_host <= static_cast<double>(*left)) return {};
   return fmt::format(
-      "the run needs {} on this host and {} are free: it would be refused here. fix: lower minibatchSize, work it off "
-      "in parts by numSubminibatches or maxSamplesInRAM, or start it on a machine with more memory",
+      "the run needs {} of memory on this host and {} are free: it would be refused. fix: lower minibatchSize, split "
+      "minibatches with numSubminibatches or maxSamplesInRAM, or use a host with more memory",
       bytes_text(of_host), bytes_text(static_cast<double>(*left)));
 }
 
@@ -54,7 +54,7 @@ void print_options(const Check& check) {
         log::result(fmt::format("{}, action {}:\n{}", p.command, p.action, text));
   };
   print("What differs from the defaults:", [](const OptionsText& t) { return t.changed; });
-  if (check.all) print("All options as they hold:", [](const OptionsText& t) { return t.all; });
+  if (check.all) print("All effective options:", [](const OptionsText& t) { return t.all; });
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ void describe_compute_type(config::Fields& f, ComputeType& type) {
             {"tf32", ComputeType::tf32},
             {"bfloat16", ComputeType::bfloat16},
             {"float16", ComputeType::float16}},
-           "numbers of products and convolutions; weights, sums and everything else are float32");
+           "number type of matrix products and convolutions; weights, sums and all other operations are float32");
 }
 
 void check_compute_type(const ActionContext& context, ComputeType type) {
@@ -17,8 +17,8 @@ void check_compute_type(const ActionContext& context, ComputeType type) {
   const auto value = context.command.find("computeType");
   context.problems->add(Diagnostic{value ? value->where : context.command.where(),
                                    type == ComputeType::bfloat16
-                                       ? "this processor does not compute in bfloat16: that needs AVX-512 with BF16"
-                                       : "the CPU computes in float32 and bfloat16; tf32 and float16 are for GPUs",
+                                       ? "this processor cannot compute in bfloat16, which needs AVX-512 with BF16"
+                                       : "the CPU computes in float32 and bfloat16 only; tf32 and float16 need a GPU",
                                    "write computeType = float32, or leave the key out"});
 }
 

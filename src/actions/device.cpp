@@ -35,22 +35,22 @@ DevicePlan plan_device(const config::TopLevel& top, const HostPlace& place, bool
     plan.text = make_backend(plan.device)->name();
   } catch (const Error& e) {
     if (only_check)
-      return {.device = "cpu",
-              .text = "cpu",
-              .notice =
-                  fmt::format("deviceId = {} cannot be had on this host: {}; checked on the CPU, a run would end here",
-                              top.device_id, e.what())};
+      return {
+          .device = "cpu",
+          .text = "cpu",
+          .notice = fmt::format(
+              "deviceId = {} is not available on this host: {}; checked on the CPU instead, but a run would stop here",
+              top.device_id, e.what())};
     throw Error(
-        fmt::format("deviceId = {} cannot be had on this host: {}\nfix: write deviceId = cpu, or auto to take a "
-                    "GPU only where there is one",
+        fmt::format("deviceId = {} is not available on this host: {}\nfix: write deviceId = cpu, or auto to use a GPU "
+                    "only where there is one",
                     top.device_id, e.what()));
   }
   const int users =
       wanted == Device::gpu ? place.local_ranks : (place.local_ranks - index + devices.count - 1) / devices.count;
   if (users > 1)
     plan.notice = fmt::format(
-        "{} ranks of this host share GPU {}: they take turns, and each keeps its own copy of the "
-        "weights there",
+        "{} ranks of this host share GPU {}: their work is serialized, and each keeps its own copy of the weights",
         users, index);
   return plan;
 }
@@ -69,8 +69,8 @@ std::string tell_mixed(const DevicePlan& plan, Communicator& world) {
   if (count == 0 || count == world.size()) return {};
   const auto first = static_cast<std::size_t>(std::find_if(all.begin(), all.end(), on_host) - all.begin());
   return fmt::format(
-      "{} of {} ranks compute on the CPU and the others on GPUs: who waits for all waits for the slowest. The first is "
-      "rank {} on {}: {}",
+      "{} of {} ranks compute on the CPU and the others on GPUs: synchronous steps take as long as the slowest rank. "
+      "The first of them is rank {} on {}: {}",
       count, world.size(), first, hosts_of(world)[first], all[first].text[0] ? all[first].text : "built without CUDA");
 }
 

@@ -110,7 +110,7 @@ std::unique_ptr<Action> make_edit_script_action(const ActionContext& context) {
     const auto paths = script.saved_models();
     if (paths.empty())
       context.notices->lines.push_back(
-          fmt::format("'{}' saves no model: editing changes nothing", context.command.value("editPath").text));
+          fmt::format("'{}' saves no model, so the script has no effect", context.command.value("editPath").text));
     context.models_to_come->insert(paths.begin(), paths.end());
     action = std::make_unique<EditScriptAction>(context.for_running(), std::move(script));
   });

@@ -27,7 +27,7 @@ class LaterAction final : public Action {
     now.problems = &problems, now.notices = &notices, now.seed = &seed_;
     const auto action = make_(now);
     problems.throw_if_any();
-    if (!action) throw Error("another rank cannot begin this action");
+    if (!action) throw Error("another rank failed to start this action");
     for (const auto& line : notices.lines) log::warning(line);
     log::line(action->settings());
     action->run();

@@ -14,22 +14,23 @@
 namespace tutti::actions {
 
 void EditOptions::describe(config::Fields& f) {
-  f("outputModelPath", output_model_path, "where the edited model goes");
-  f("editPath", edit_path, "a script of the model editing language, instead of a network description");
-  f("ndlMacros", ndl_macros, "a file of macros of the older network language for that script");
+  f("outputModelPath", output_model_path, "path of the edited model");
+  f("editPath", edit_path, "script in the model editing language; replaces the network description");
+  f("ndlMacros", ndl_macros, "file of NDL macros for that script");
   if (edit_path.empty()) f.required("outputModelPath");
 }
 
 void BatchStatisticsOptions::describe(config::Fields& f) {
-  f("modelPath", model_path, "the model whose statistics are computed anew");
+  f("modelPath", model_path, "the model whose statistics are recomputed");
   f.required("modelPath");
-  f("newModelPath", new_model_path, "where the new model goes; default: modelPath.PBN");
-  f("minibatchSize", minibatch_size, "samples at a time, over all ranks; the first value is used");
-  f("itersPerNode", iterations_per_node, "minibatches for each normalisation");
+  f("newModelPath", new_model_path, "path of the new model; default: modelPath.PBN");
+  f("minibatchSize", minibatch_size, "samples per minibatch over all ranks; only the first value is used");
+  f("itersPerNode", iterations_per_node, "minibatches per batch normalisation node");
   f("traceLevel", trace_level, "0 = results only");
   check_minibatch_sizes(f, minibatch_size);
   if (iterations_per_node < 1)
-    f.problem("itersPerNode", fmt::format("{} minibatches for each node", iterations_per_node), "at least 1");
+    f.problem("itersPerNode", fmt::format("itersPerNode must be at least 1, not {}", iterations_per_node),
+              "at least 1");
 }
 
 namespace {
@@ -82,7 +83,8 @@ class BatchStatisticsAction final : public Action {
     plan.rank = context_.parallel ? context_.world->rank() : 0;
     plan.ranks = context_.parallel ? context_.world->size() : 1;
     const std::size_t nodes = recompute_batch_statistics(*network, *reader_, *context_.world, plan);
-    if (nodes == 0) log::warning(fmt::format("'{}' has no batch normalisation; it is copied", options_.model_path));
+    if (nodes == 0)
+      log::warning(fmt::format("'{}' has no batch normalisation; the model is copied unchanged", options_.model_path));
     if (context_.world->rank() != 0) return;
     create_directories(directory_of(options_.new_model_path));
     save_model(options_.new_model_path, view_model(*network));

@@ -71,7 +71,7 @@ void open_log(const config::TopLevel& top, bool append, int rank) {
   log::open({path, top.timestamping, rank, rank != 0 && path.empty(), append});
   if (!adds) return;
   log::line("");
-  log::line(fmt::format("Log continued at {}: what stands above is from earlier runs.", now_text()));
+  log::line(fmt::format("Log continued at {}; the lines above are from earlier runs.", now_text()));
 }
 
 // What is really on: printed before anything runs, and by --check.

@@ -21,18 +21,19 @@ namespace tutti::actions {
 void SvdOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the trained model");
   f.required("modelPath");
-  f("outputModelPath", output_model_path, "where the model with factored matrices goes");
+  f("outputModelPath", output_model_path, "path of the factored model");
   f.required("outputModelPath");
-  f("keepRatio", keep_ratio, "how much of the sum of the singular values is kept; 1 = all");
+  f("keepRatio", keep_ratio, "share of the sum of the singular values to keep; 1 = all");
   f("alignedSize", aligned_size, "the number of singular values kept is rounded up to a multiple of this");
-  f("nodeNameRegex", node_name_regex, "the parameters to factor: a regular expression for the whole name");
-  f("SVDConfig", config_file, "instead: a file with a regular expression and a ratio in each line");
+  f("nodeNameRegex", node_name_regex, "parameters to factor: a regular expression that matches the whole name");
+  f("SVDConfig", config_file, "instead of nodeNameRegex: file with one regular expression and ratio per line");
   if (keep_ratio <= 0 || keep_ratio > 1)
-    f.problem("keepRatio", fmt::format("{} is no share of the singular values", keep_ratio), "above 0, up to 1");
-  if (aligned_size < 1) f.problem("alignedSize", fmt::format("{} is no size", aligned_size), "1 or more");
+    f.problem("keepRatio", fmt::format("keepRatio must be above 0 and at most 1, not {}", keep_ratio),
+              "above 0, up to 1");
+  if (aligned_size < 1)
+    f.problem("alignedSize", fmt::format("alignedSize must be at least 1, not {}", aligned_size), "1 or more");
   if (node_name_regex.empty() == config_file.empty())
-    f.problem("nodeNameRegex", "either nodeNameRegex or SVDConfig says which matrices are factored",
-              "nodeNameRegex = \"W.*\"");
+    f.problem("nodeNameRegex", "give exactly one of nodeNameRegex and SVDConfig", "nodeNameRegex = \"W.*\"");
 }
 
 namespace {
@@ -62,7 +63,7 @@ std::vector<SvdRule> rules_of(const ActionContext& context, const SvdOptions& o)
     std::string rest;
     if (!(words >> rule.pattern)) continue;
     if (!(words >> rule.keep_ratio) || words >> rest || rule.keep_ratio <= 0 || rule.keep_ratio > 1)
-      throw ConfigError(where, fmt::format("line {} of '{}' is no rule: '{}'", number, o.config_file, line),
+      throw ConfigError(where, fmt::format("line {} of '{}' is not a rule: '{}'", number, o.config_file, line),
                         "write a regular expression, a blank and a ratio up to 1: W[1-5] 0.4");
     check_pattern(where, rule.pattern);
     rules.push_back(rule);

@@ -22,13 +22,13 @@ namespace tutti::actions {
 void EvaluateOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the model to evaluate");
   describe_compute_type(f, compute_type);
-  f("minibatchSize", minibatch_size, "samples at a time, over all ranks; the first value is used");
+  f("minibatchSize", minibatch_size, "samples per minibatch over all ranks; only the first value is used");
   f("epochSize", epoch_size, "samples to evaluate; 0 = all");
-  f("evalNodeNames", eval_node_names, "nodes to report; default: evaluation nodes, then criteria");
-  f("numMBsToShowResult", num_mbs_to_show_result, "minibatches between two lines (traceLevel > 0); 0 = none");
-  f("firstMBsToShowResult", first_mbs_to_show_result, "report each of the first n minibatches too");
-  f("traceLevel", trace_level, "0 = the result only, 1 = lines in between");
-  f("distributedMBReading", distributed_reading, "every rank reads its share; always so");
+  f("evalNodeNames", eval_node_names, "nodes to report; default: the evaluation nodes, then the criteria");
+  f("numMBsToShowResult", num_mbs_to_show_result, "minibatches between two log lines (with traceLevel > 0); 0 = none");
+  f("firstMBsToShowResult", first_mbs_to_show_result, "also report each of the first n minibatches");
+  f("traceLevel", trace_level, "0 = the result only, 1 = also intermediate lines");
+  f("distributedMBReading", distributed_reading, "accepted; every rank always reads only its share");
   check_minibatch_sizes(f, minibatch_size);
   if (epoch_size < 0) f.problem("epochSize", "is negative", "0 means all data");
 }

@@ -25,15 +25,15 @@
 namespace tutti::actions {
 
 void TrainOptions::describe(config::Fields& f) {
-  f("modelPath", model_path, "where the model goes; checkpoints stand beside it");
+  f("modelPath", model_path, "path of the model; checkpoints are written beside it");
   f("makeMode", make_mode, "continue from the newest checkpoint; false starts from scratch");
   f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
   describe_compute_type(f, compute_type);
   f("cudaGraphs", cuda_graphs,
-    "a GPU repeats steps of the same shape from a CUDA graph; false launches every kernel by itself");
-  f("lossScale", loss_scale, "of computeType = float16: by what gradients are multiplied on their way; auto finds it");
+    "replay steps of the same shape as a CUDA graph; false launches every kernel separately");
+  f("lossScale", loss_scale, "with computeType = float16: factor on gradients during backward; auto adapts it");
   if (!GradScaler::parse(loss_scale))
-    f.problem("lossScale", fmt::format("'{}' is no scale", loss_scale),
+    f.problem("lossScale", fmt::format("lossScale cannot be '{}'", loss_scale),
               "write auto, or a power of two: lossScale = 1024");
 }
 
@@ -157,7 +157,7 @@ void bind_streams(const ActionContext& context, Network& network, const Reader& 
     if (std::find(streams.begin(), streams.end(), input.name) != streams.end()) continue;
     const std::string near = nearest(input.name, streams);
     context.problems->add(
-        Diagnostic{where, fmt::format("the network's input '{}' has no stream of that name in this reader", input.name),
+        Diagnostic{where, fmt::format("the reader has no stream for the network's input '{}'", input.name),
                    near.empty() ? fmt::format("the reader has: {}", fmt::join(streams, ", "))
                                 : fmt::format("streams and inputs are matched by name: is '{}' meant for it?", near)});
   }
@@ -209,8 +209,8 @@ void make_fault_hook(const ActionContext& context, Training& t) {
   if (hook->rank < t.world->size()) return context.notices->lines.push_back("faultHook: " + hook->text());
   const auto block = context.command.block("SGD").block("ParallelTrain").block("faultHook");
   context.problems->add(Diagnostic{block.has_own("rank") ? block.value("rank").where : block.where(),
-                                   fmt::format("faultHook wants to disturb rank {}, and this run has {} rank{}",
-                                               hook->rank, t.world->size(), t.world->size() == 1 ? "" : "s"),
+                                   fmt::format("faultHook names rank {}, but this run has {} rank{}", hook->rank,
+                                               t.world->size(), t.world->size() == 1 ? "" : "s"),
                                    t.world->size() > 1 ? fmt::format("rank = 0 to {}", t.world->size() - 1)
                                                        : "start the trainer with mpiexec -n 2"});
 }
@@ -236,7 +236,7 @@ void check_contributions(const ActionContext& context, Training& t) {
   const SourcePos where = context.command.block("SGD").value("gradUpdateType").where;
   if (!t.parallel->method.traits.sums_contributions)
     context.problems->add(
-        Diagnostic{where, "oneBitAdam sums momentum over the ranks in every step, which this exchange does not do",
+        Diagnostic{where, "oneBitAdam needs an exchange that sums over all ranks in every step",
                    "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or with ASA (exchange = "
                    "gradients, allReduce = sharded), the same within groups, or choose gradUpdateType = adam"});
   if (!is_host(t.network->parameters().weights.memory()))
@@ -252,11 +252,11 @@ void check_synchronized(const ActionContext& context, const Training& t) {
     if (node.operation == "BatchNormalization" && graph::flag(node, "synchronized", false))
       return context.problems->add(
           Diagnostic{node.where,
-                     fmt::format("BatchNormalization '{}': synchronized = true sums statistics over all ranks in every "
-                                 "step, and with this method no rank waits for the others",
+                     fmt::format("BatchNormalization '{}': synchronized = true needs all ranks in every step, but this "
+                                 "method does not keep ranks in step",
                                  node.name),
-                     "use a method whose ranks make their steps together (DataParallelSGD, ASA, ModelAveragingSGD, "
-                     "BlockMomentumSGD, EASGD, policy = sync), or synchronized = false"});
+                     "use a synchronous method (DataParallelSGD, ASA, ModelAveragingSGD, BlockMomentumSGD, EASGD, "
+                     "policy = sync), or set synchronized = false"});
 }
 
 // This rank's largest share of a minibatch decides.
@@ -274,8 +274,8 @@ void plan_memory(const ActionContext& context, Training& t) {
     const auto sgd = context.command.block("SGD");
     const auto size = sgd.find("minibatchSize");
     context.problems->add(Diagnostic{size ? size->where : sgd.where(), e.what(),
-                                     fmt::format("this rank has up to {} samples at once: lower minibatchSize, or work "
-                                                 "it off in parts by numSubminibatches or maxSamplesInRAM",
+                                     fmt::format("this rank computes up to {} samples at once: lower minibatchSize, or "
+                                                 "split minibatches with numSubminibatches or maxSamplesInRAM",
                                                  share)});
     t.parallel.reset();
   }
@@ -290,8 +290,8 @@ void make_exchange(const ActionContext& context, Training& t) {
     context.notices->lines.push_back("parallelTrain option is not enabled. ParallelTrain config will be ignored.");
   if (ranks > 1 && !together)
     context.notices->lines.push_back(
-        fmt::format("{} ranks were started but none shares its work: every rank trains alone on all data (set "
-                    "ParallelTrain = [ parallelizationMethod = DataParallelSGD ] in SGD)",
+        fmt::format("{} ranks were started, but every rank trains on its own with all data (set ParallelTrain = [ "
+                    "parallelizationMethod = DataParallelSGD ] in SGD)",
                     ranks));
   if (context.parallel) note_unused_settings(context, t);
   try {
@@ -352,7 +352,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   if (options.compute_type == ComputeType::float16)
     t.grad_scaler = GradScaler::parse(options.loss_scale).value_or(GradScaler());
   else if (context.command.find("lossScale"))
-    context.notices->lines.push_back("lossScale has no effect: it belongs to computeType = float16");
+    context.notices->lines.push_back("lossScale has no effect without computeType = float16");
   std::optional<ModelToCome> awaited;
   const std::int64_t seed = *context.seed;
   try {

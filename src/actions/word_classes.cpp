@@ -20,26 +20,27 @@
 namespace tutti::actions {
 
 void WordClassOptions::describe(config::Fields& f) {
-  f("inputFile", input_file, "the text, a sequence per line, words between blanks");
+  f("inputFile", input_file, "the text: one sequence per line, words separated by blanks");
   f.required("inputFile");
-  f("outputVocabFile", vocabulary_file, "index, count, word and class of each word");
+  f("outputVocabFile", vocabulary_file, "output file: index, count, word and class of each word");
   f.required("outputVocabFile");
-  f("outputMappingFile", mapping_file, "the words alone, one per line");
-  f("outputWord2Cls", word_to_class_file, "the class of each word");
-  f("outputCls2Index", class_to_index_file, "the first word of each class");
-  f("vocabSize", vocabulary_size, "words kept, the unknown word included; the rest counts as unknown");
+  f("outputMappingFile", mapping_file, "output file: the words alone, one per line");
+  f("outputWord2Cls", word_to_class_file, "output file: the class of each word");
+  f("outputCls2Index", class_to_index_file, "output file: the first word of each class");
+  f("vocabSize", vocabulary_size,
+    "number of words to keep, including the unknown word; all others become the unknown word");
   f.required("vocabSize");
-  f("nbrClass", classes, "classes; 0 = none");
-  f("cutoff", cutoff, "words no more frequent than this do not count for vocabSize");
+  f("nbrClass", classes, "number of classes; 0 = none");
+  f("cutoff", cutoff, "words that occur at most this often are dropped");
   f("unk", unknown, "the unknown word");
-  f("beginSequence", begin_sequence, "put in front of lines that do not have it");
+  f("beginSequence", begin_sequence, "sentence start, added to lines that lack it");
   f.required("beginSequence");
-  f("endSequence", end_sequence, "put behind lines that do not have it");
+  f("endSequence", end_sequence, "sentence end, added to lines that lack it");
   f.required("endSequence");
-  f("makeMode", make_mode, "false: write the files also when they are newer than the text");
+  f("makeMode", make_mode, "true: skip the action when the files are newer than the text");
   f.no_effect("printValues", "the files are written, nothing is printed");
   if (f.given("vocabSize") && vocabulary_size < 1)
-    f.problem("vocabSize", fmt::format("{} words are no vocabulary", vocabulary_size), "1 or more");
+    f.problem("vocabSize", fmt::format("vocabSize must be at least 1, not {}", vocabulary_size), "1 or more");
   if (classes < 0 || cutoff < 0) f.problem(classes < 0 ? "nbrClass" : "cutoff", "a count is not negative", "0 or more");
   if (classes > 0 && (word_to_class_file.empty() || class_to_index_file.empty()))
     f.problem("nbrClass", "classes need outputWord2Cls and outputCls2Index", "name both files, or nbrClass = 0");
@@ -200,7 +201,7 @@ std::unique_ptr<Action> make_word_class_action(const ActionContext& context) {
   if (absent) {
     Diagnostic d{context.command.value("inputFile").where,
                  fmt::format("the data file '{}' cannot be read", options.input_file),
-                 "check the path; a run would end here"};
+                 "check the path; a run would stop here"};
     context.only_check ? context.notices->add(d) : context.problems->add(std::move(d));
   }
   if (absent || !up_to_date(options))

@@ -21,12 +21,12 @@ namespace tutti::actions {
 void WriteOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the model whose nodes are written");
   describe_compute_type(f, compute_type);
-  f("outputNodeNames", output_node_names, "nodes to write; default: the network's output nodes");
-  f("outputPath", output_path, "text goes to outputPath.<node>; - is stdout");
-  f("minibatchSize", minibatch_size, "samples at a time");
+  f("outputNodeNames", output_node_names, "nodes to write; default: the output nodes of the network");
+  f("outputPath", output_path, "output files are named outputPath.<node>; - is stdout");
+  f("minibatchSize", minibatch_size, "samples per minibatch");
   f("epochSize", epoch_size, "samples to write; 0 = all");
   f("traceLevel", trace_level, "0 = results only");
-  f.block("format", format, "how the text looks");
+  f.block("format", format, "format of the text");
   f.no_effect("nodeUnitTest", "gradients are not written");
   check_minibatch_sizes(f, minibatch_size);
 }
@@ -34,10 +34,10 @@ void WriteOptions::describe(config::Fields& f) {
 void DumpNodeOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the model to print");
   f("nodeName", node_name, "one node; __AllNodes__ = all");
-  f("nodeNameRegex", node_name_regex, "the nodes whose whole name matches");
+  f("nodeNameRegex", node_name_regex, "regular expression that matches the whole name of the nodes to print");
   f("outputFile", output_file, "default: <modelPath>.<nodeName>.txt");
-  f("printValues", print_values, "the values of parameters");
-  f("printMetadata", print_metadata, "operations, inputs and shapes");
+  f("printValues", print_values, "print the values of parameters");
+  f("printMetadata", print_metadata, "print operations, inputs and shapes");
 }
 
 namespace {
@@ -181,8 +181,7 @@ std::unique_ptr<Action> make_write_action(const ActionContext& context) {
   if (context.command.is_block("writer") && options.output_path.empty())
     options.writers = read_writer_block(context, options.output_node_names);
   else if (options.output_path.empty())
-    context.problems->add(Diagnostic{context.command.where(),
-                                     fmt::format("'{}' does not say where the values go", context.command_name),
+    context.problems->add(Diagnostic{context.command.where(), fmt::format("'{}' names no output", context.command_name),
                                      "outputPath = \"...\" for text, or writer = [ writerType = HTKMLFWriter ... ]"});
   else if (context.command.is_block("writer"))
     context.notices->lines.push_back("the writer block has no effect: outputPath writes text");

@@ -27,7 +27,7 @@ void check_list(const ActionContext& context, const config::Record& block, const
     const std::size_t files = read_output_list(o.list).size();
     if (utterances > files)
       context.problems->add(Diagnostic{
-          where, fmt::format("'{}' lists {} files, and the reader's list has {} utterances", o.list, files, utterances),
+          where, fmt::format("'{}' lists {} files, but the reader has {} utterances", o.list, files, utterances),
           "one output file per utterance, in the same order"});
   } catch (const Error& e) {
     context.problems->add(Diagnostic{where, e.what(), "the list holds one path of an output file per line"});

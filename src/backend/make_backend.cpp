@@ -39,7 +39,7 @@ std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType typ
   }
   if (device == "cpu" && !supports(device, type))
     throw Error(type == ComputeType::bfloat16
-                    ? "this processor does not compute in bfloat16: that needs AVX-512 with BF16"
+                    ? "this processor cannot compute in bfloat16, which needs AVX-512 with BF16"
                     : "the CPU computes in float32 and bfloat16 only");
   if (device == "cpu") return std::make_unique<cpu::CpuBackend>(type);
   throw Error(fmt::format("there is no device '{}'; there are: cpu, cuda:0 and so on", device));

@@ -62,7 +62,7 @@ int count_by_driver(std::string& problem) {
     problem = fmt::format("driver: {} (error {})", says ? says : "cannot be started", status);
     return 0;
   }
-  if (devices == 0) problem = "driver: it knows no GPU";
+  if (devices == 0) problem = "driver: it found no GPU";
   return devices;
 }
 

@@ -98,7 +98,8 @@ std::string render(const Diagnostic& d, std::string_view kind) {
     out += excerpt(at, d.where.length);
     for (auto origin = d.where.source->origin; origin && origin->source; origin = origin->source->origin) {
       const LineAt from = line_at(*origin->source, origin->offset);
-      out += fmt::format("{}:{}:{}: the text above was put in here\n", origin->source->name, from.number, from.column);
+      out += fmt::format("{}:{}:{}: the text above was substituted here\n", origin->source->name, from.number,
+                         from.column);
       out += excerpt(from, origin->length);
     }
   } else {

@@ -81,7 +81,7 @@ void on_deep_stack(const std::function<void()>& work) {
 }
 
 void on_starting_thread(const std::function<void()>& part) {
-  assert(running && "only work on a deep stack can hand parts back");
+  assert(running && "on_starting_thread() must be called on a deep stack");
   Job& job = *running;
   std::unique_lock lock(job.mutex);
   job.part = &part;

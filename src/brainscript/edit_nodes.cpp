@@ -22,7 +22,7 @@ double number_of(const Argument& a) {
   double value = 0;
   const auto [end, error] = std::from_chars(a.text.data(), a.text.data() + a.text.size(), value);
   if (error != std::errc() || end != a.text.data() + a.text.size())
-    fail(a.where, fmt::format("'{}' is no number", a.text));
+    fail(a.where, fmt::format("'{}' is not a number", a.text));
   return value;
 }
 
@@ -124,7 +124,7 @@ std::optional<double> multiplier(const Argument& property, const Argument& value
   const std::string name = lower(property.text);
   if (name == "learningratemultiplier") {
     const double m = number_of(value);
-    if (m < 0) fail(value.where, "a learning rate multiplier is not negative", "0 freezes the parameter");
+    if (m < 0) fail(value.where, "a learning rate multiplier must not be negative", "0 freezes the parameter");
     return m;
   }
   if (name == "needgradient" || name == "needsgradient" || name == "computegradient") return truth_of(value) ? 1 : 0;
@@ -286,7 +286,8 @@ void revise_parameter(Editor& ed, const Statement& s) {
   for (const auto n : found.nodes) {
     graph::Node& node = found.model->graph().nodes[n];
     if (!is_parameter(node)) {
-      ed.notice(s.where, fmt::format("'{}' ({}) is no parameter and keeps what it has", node.name, node.operation));
+      ed.notice(s.where, fmt::format("'{}' ({}) is not a parameter, so the command does not change it", node.name,
+                                     node.operation));
       continue;
     }
     node.where = s.where.pos();

@@ -175,7 +175,7 @@ class Parser {
     s.command = text(name);
     const std::size_t open = skip(name.end, r.end);
     if (open == r.end || s_[open] != '(')
-      fail(s.where, fmt::format("'{}' is no command with arguments", text(r)), "write Command (arguments)");
+      fail(s.where, fmt::format("'{}' is not a command with arguments", text(r)), "write Command (arguments)");
     if (s_[r.end - 1] != ')') fail(s.where, "expected ')' at the end of the command");
     for (const Range a : split({open + 1, r.end - 1}, ",\n")) s.arguments.push_back(argument(a));
     return s;

@@ -60,11 +60,11 @@ Value Evaluator::evaluate(const Expr& e, Record* scope, const Path* path) {
   } guard(depth_);
   const std::ptrdiff_t used = stack_begin_ - static_cast<const char*>(__builtin_frame_address(0));
   if (depth_ > deepest || used > static_cast<std::ptrdiff_t>(deep_stack_bytes))
-    fail(e, scope, fmt::format("evaluation goes {} levels deep", depth_),
-         "functions that call each other need an end: if condition then value else call");
+    fail(e, scope, fmt::format("the evaluation is nested {} levels deep", depth_),
+         "a recursion must end: if condition then value else call");
   if (++steps_ > most_steps)
     fail(e, scope, fmt::format("evaluation takes more than {} steps", most_steps),
-         "a recursion here grows too fast; give repeated values a name");
+         "a recursion grows too fast; give repeated values a name");
   switch (e.kind) {
     case ExprKind::number:
       return e.number;
@@ -175,8 +175,8 @@ Value Evaluator::identifier(const Expr& e, Record* scope) {
   if (const NotAvailable* n = find_not_available(e.name))
     fail(e, scope, fmt::format("the operation '{}' is not part of this version", n->name), n->instead);
   const std::string near = nearest(e.name, known);
-  fail(e, scope, fmt::format("'{}' is not defined here, and this version has no operation of that name", e.name),
-       near.empty() ? "define it in this record or one around it; docs/brainscript.md lists what there is"
+  fail(e, scope, fmt::format("'{}' is not defined, and there is no operation of that name", e.name),
+       near.empty() ? "define it in this record or an enclosing one; docs/brainscript.md lists all operations"
                     : fmt::format("did you mean '{}'?", near));
 }
 
@@ -280,7 +280,7 @@ Value Evaluator::index(const Expr& e, Record* scope, const Path* path) {
     return network_element(*this, **view, evaluate(*e.args[1], scope, heap_.path(path, "index")), e, scope);
   auto* a = std::get_if<Array*>(&base);
   if (!a)
-    fail(e, scope, fmt::format("{} has no elements to pick by [ ]", describe(base)),
+    fail(e, scope, fmt::format("{} has no elements to index with [ ]", describe(base)),
          "only arrays (a:b:c) do; a record in front of '[' on the same line is read as an index");
   const std::int64_t i = integer(evaluate(*e.args[1], scope, heap_.path(path, "index")), "an index", *e.args[1], scope);
   const auto n = static_cast<std::int64_t>((*a)->elements.size());

@@ -72,7 +72,7 @@ Tensor dropout(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
   const Tensor& x = only(l, in);
   need_no_padding(l, x);
   const double rate = number(l, {"rate", "p"});
-  if (!(rate >= 0 && rate < 1)) fail(l, fmt::format("rate = {} is no probability", rate), "rates are in [0, 1)");
+  if (!(rate >= 0 && rate < 1)) fail(l, fmt::format("rate cannot be {}", rate), "a rate is in [0, 1)");
   if (rate == 0) return x;
   Tensor y = x;
   y.name = w.define(l.name + "_output", fmt::format("Dropout ({}, rate={})", x.name, rate));

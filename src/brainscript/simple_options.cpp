@@ -64,7 +64,7 @@ void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
   evaluation.insert(evaluation.end(), training.begin(), training.end());
   f.choice("trainingCriterion", o.training_criterion, training, "what is minimised");
   f.required("trainingCriterion");
-  f.choice("evalCriterion", o.eval_criterion, evaluation, "what is reported beside it");
+  f.choice("evalCriterion", o.eval_criterion, evaluation, "the evaluation to report");
   f.required("evalCriterion");
   const bool classes = has_classes(o.type);
   for (const auto& [key, c] :
@@ -169,15 +169,15 @@ void SimpleNetworkOptions::describe(config::Fields& f) {
   describe_sizes(*this, f);
   describe_layer_types(*this, f);
   describe_criteria(*this, f);
-  f("initValueScale", init_value_scale, "factor on the random initial weights");
+  f("initValueScale", init_value_scale, "factor on random initial weights");
   f("uniformInit", uniform_init, "weights begin uniform in +-0.05; false: gaussian with deviation 0.2/sqrt(inputs)");
   f("applyMeanVarNorm", apply_mean_var_norm, "normalise the features by mean and deviation of the training data");
   f("needPrior", need_prior, "subtract the logarithm of the label frequencies from the output");
   f("addDropoutNodes", add_dropout_nodes, "dropout behind the features and each hidden layer (rate: SGD dropoutRate)");
   f("recurrentLayer", recurrent_layers, "which hidden layers are recurrent, from 1: 1:2");
-  f("defaultHiddenActivity", default_hidden_activity, "hidden state in front of the first word");
-  f("lookupTableOrder", lookup_table_order, "the features are so many words, each with a vector of its own; 0 = none");
-  f("maOrder", moving_average_order, "LBLM: how many words back the input is looked at");
+  f("defaultHiddenActivity", default_hidden_activity, "hidden state before the first word");
+  f("lookupTableOrder", lookup_table_order, "number of words in the features, each with its own embedding; 0 = none");
+  f("maOrder", moving_average_order, "LBLM: number of previous words in the input");
   f("vocabSize", vocabulary, "number of words, the last of layerSizes");
   f("nbrClass", classes, "number of word classes");
   f("auxFeatDim", extra_features, "CLSTM: numbers of the input binaryFeature");

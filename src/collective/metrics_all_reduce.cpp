@@ -80,7 +80,7 @@ void MetricsAllReduce::ensure_sent() {
 
 void MetricsAllReduce::send(const StepMetrics& metrics) {
   if (metrics.evaluations.size() > evaluations_)
-    throw Error(fmt::format("a minibatch reports {} evaluations where the first one reported {}",
+    throw Error(fmt::format("a minibatch reports {} evaluations, but the first one reported {}",
                             metrics.evaluations.size(), evaluations_));
   write(metrics, static_cast<std::size_t>(comm_.rank()));
   for (auto& t : transfers_) t->start();

@@ -46,7 +46,7 @@ std::unique_ptr<ShardTransport> make_transport(Transport transport, Communicator
 
 ResolvedTransport resolve_transport(Transport wanted, Communicator& comm) {
   if (wanted == Transport::nccl)
-    throw ConfigError({}, "transport = nccl is for values in memory of GPUs, and these are in the host's",
+    throw ConfigError({}, "transport = nccl needs values in GPU memory, but this run computes on the CPU",
                       "transport = auto, or leave transport out");
   if (wanted == Transport::messages || comm.size() == 1) return Transport::messages;
   if (comm.share_memory(1)) return Transport::shared_memory;
@@ -55,9 +55,9 @@ ResolvedTransport resolve_transport(Transport wanted, Communicator& comm) {
   const std::size_t hosts = std::set<std::string>(names.begin(), names.end()).size();
   throw ConfigError(
       {},
-      hosts > 1 ? fmt::format("transport = sharedMemory is for ranks of one host, and these {} ranks are on {}",
+      hosts > 1 ? fmt::format("transport = sharedMemory needs all ranks on one host, but these {} ranks are on {}",
                               comm.size(), hosts)
-                : fmt::format("transport = sharedMemory: this system does not let {} ranks share memory", comm.size()),
+                : fmt::format("transport = sharedMemory: {} ranks cannot share memory on this system", comm.size()),
       hosts > 1 ? "transport = auto; or groups = byNode, with the transport in insideGroups"
                 : "transport = auto, or transport = messages");
 }
@@ -65,7 +65,7 @@ ResolvedTransport resolve_transport(Transport wanted, Communicator& comm) {
 ResolvedTransport resolve_device_transport(Transport wanted, bool in_full, Communicator& comm) {
   // Bytes that a device makes leave it in messages.
   if (wanted == Transport::shared_memory)
-    throw ConfigError({}, "transport = sharedMemory is for values in memory of the host, and these are on a GPU",
+    throw ConfigError({}, "transport = sharedMemory needs values in host memory, but these are on a GPU",
                       "transport = auto, or deviceId = cpu");
   if (wanted == Transport::messages || !in_full || comm.size() == 1) return Transport::messages;
   std::string why;
@@ -84,10 +84,12 @@ ResolvedTransport resolve_device_transport(Transport wanted, bool in_full, Commu
 
 ResolvedTransport resolve_mixed_transport(Transport wanted) {
   if (wanted != Transport::automatic && wanted != Transport::messages)
-    throw ConfigError({},
-                      fmt::format("transport = {} is not for ranks of which some compute on GPUs and others on the CPU",
-                                  entry(wanted).name),
-                      "transport = auto, or deviceId = cpu");
+    throw ConfigError(
+        {},
+        fmt::format(
+            "transport = {} needs all ranks on the same kind of device, but some compute on GPUs and others on the CPU",
+            entry(wanted).name),
+        "transport = auto, or deviceId = cpu");
   return Transport::messages;
 }
 

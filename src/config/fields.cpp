@@ -280,10 +280,10 @@ class Reading : public Fields, public Inheriting {
       if (r.nested && !r.named && r.nested->knows(entry.key)) blocks.push_back(r.key);
     std::string fix;
     if (blocks.size() > 1) {
-      fix = fmt::format("it belongs into one of the blocks {}: {} = [ {} = ... ]", list_keys(blocks), blocks[0],
-                        entry.key);
+      fix =
+          fmt::format("it belongs in one of the blocks {}: {} = [ {} = ... ]", list_keys(blocks), blocks[0], entry.key);
     } else if (inner) {
-      fix = fmt::format("it belongs into the block {0}: {0} = [ {1} = ... ]", inner->key, entry.key);
+      fix = fmt::format("it belongs in the block {0}: {0} = [ {1} = ... ]", inner->key, entry.key);
     } else {
       fix = keys.size() > most_keys_listed && !near.empty()
                 ? fmt::format("help={} lists all {} keys", name_, table_->keys().size())
@@ -303,7 +303,7 @@ class Reading : public Fields, public Inheriting {
   void dotted(const Entry& entry) {
     std::string nested = entry.key, ends;
     for (std::size_t dot; (dot = nested.find('.')) != std::string::npos; ends += ']') nested.replace(dot, 1, "=[");
-    note(entry, fmt::format("'{}' is a variable of that name and changes nothing in a block", entry.key),
+    note(entry, fmt::format("'{}' only defines a variable of that name and has no effect in a block", entry.key),
          fmt::format("write {}=...{}", nested, ends));
   }
 
@@ -317,7 +317,7 @@ class Reading : public Fields, public Inheriting {
     const std::size_t longer = std::max(near.size(), entry.key.size()),
                       shorter = std::min(near.size(), entry.key.size());
     if (near.empty() || longer - shorter > 2 || (shorter < 10 && !one_slip(entry.key, near))) return;
-    note(entry, fmt::format("'{}' is read by nobody", entry.key), fmt::format("did you mean '{}'?", near));
+    note(entry, fmt::format("unknown setting '{}' ignored", entry.key), fmt::format("did you mean '{}'?", near));
   }
 
   StatePtr state_;

@@ -55,7 +55,7 @@ std::vector<bool> check_arguments(const std::vector<std::string>& words, const s
       whole += " " + words[end++];
       still = missing_at_end(whole, ignored);
     }
-    std::string fix = fmt::format("the shell ends an argument at a blank; put quotes around it: '{}'", whole);
+    std::string fix = fmt::format("the shell splits arguments at blanks; quote the argument: '{}'", whole);
     if (!still.empty()) {
       end = i + 1;
       fix = fmt::format(

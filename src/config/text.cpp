@@ -42,7 +42,7 @@ std::string read_all(const std::string& path, std::string& content) {
   if (in.bad()) return fmt::format("cannot read config file '{}': {}", path, std::strerror(errno));
   content.resize(static_cast<std::size_t>(in.gcount()));
   if (content.size() > largest_file)
-    return fmt::format("'{}' is larger than {} MiB and surely no config file", path, largest_file >> 20);
+    return fmt::format("'{}' is larger than {} MiB, too large for a config file", path, largest_file >> 20);
   return {};
 }
 

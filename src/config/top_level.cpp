@@ -43,25 +43,25 @@ bool parse_index(const std::string& text, int& index) {
 void TopLevel::describe(Fields& f) {
   f("command", command, "command blocks to run, in order: Train:Test");
   f.choice("precision", precision, {{"float", Precision::float32}, {"double", Precision::float64}},
-           "numbers of the model; double computes in float32");
+           "number type of the model; double is accepted and computes in float32");
   f.choice("computeType", compute_type,
            {{"float32", Compute::float32},
             {"tf32", Compute::tf32},
             {"bfloat16", Compute::bfloat16},
             {"float16", Compute::float16}},
-           "numbers of products and convolutions; weights, sums and everything else are float32");
+           "number type of matrix products and convolutions; weights, sums and all other operations are float32");
   f("deviceId", device_id, "cpu, auto, or the index of a GPU; -1 is cpu");
   f("traceLevel", trace_level, "verbosity of the log");
-  f("stderr", log_file, "log file; directories are created");
-  f("appendLogFile", append_log, "add to the log file; a resumed run always does");
-  f("timestamping", timestamping, "put the time before each line of the log");
-  f("parallelTrain", parallel_train, "train on all ranks together; on by itself under mpiexec");
-  f("numCPUThreads", cpu_threads, "threads per rank; 0 = automatic, -n = all cores but n");
-  f("makeMode", make_mode, "go on from the newest checkpoint, do nothing when the final model exists");
-  f("forceDeterministicAlgorithms", deterministic, "one thread and a fixed order of every sum");
-  f("forceConstantRandomSeed", constant_seed, "every random parameter gets seed 1");
-  f("progressTracing", progress_tracing, "PROGRESS and EVALERR lines on stdout");
-  f("doneFile", done_file, "written when everything is done");
+  f("stderr", log_file, "log file; missing directories are created");
+  f("appendLogFile", append_log, "append to the log file; a resumed run always appends");
+  f("timestamping", timestamping, "prefix each log line with the time");
+  f("parallelTrain", parallel_train, "train on all ranks together; switched on automatically under mpiexec");
+  f("numCPUThreads", cpu_threads, "threads per rank; 0 = automatic, -n = all cores except n");
+  f("makeMode", make_mode, "resume from the newest checkpoint, and do nothing when the final model exists");
+  f("forceDeterministicAlgorithms", deterministic, "use one thread and a fixed order in every sum");
+  f("forceConstantRandomSeed", constant_seed, "give every random parameter seed 1");
+  f("progressTracing", progress_tracing, "print PROGRESS and EVALERR lines to stdout");
+  f("doneFile", done_file, "file to write when all commands have finished");
   for (const char* key : {"shareNodeValueMatrices", "optimizeGradientAccumulation", "hyperCompressMemory"})
     f.no_effect(key, "memory is planned and shared before the first step");
   for (const char* key : {"lockGPU", "excludedDevices", "traceGPUMemoryAllocations"})

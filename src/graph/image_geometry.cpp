@@ -20,7 +20,7 @@ class PerAxis {
       : values_(numbers(node, name)), otherwise_(otherwise) {
     for (const double v : values_)
       if (!(v >= least) || v != std::floor(v) || v > 1e9)
-        fail(node, fmt::format("{} = {} makes no sense", name, v),
+        fail(node, fmt::format("{} cannot be {}", name, v),
              fmt::format("{} is a list of whole numbers from {}", name, least));
   }
   double operator[](std::size_t axis) const {
@@ -53,8 +53,9 @@ void place_windows(const Node& node, ImageGeometry& g, std::size_t axis, bool au
     pad = (kernel - 1) / 2 - (in - ((out - 1) * stride + 1)) / 2;
   } else if (lower >= w.kernel[axis] || upper >= w.kernel[axis]) {
     fail(node,
-         fmt::format("padding of {} and {} cells for a kernel of {} along axis {}", lower, upper, kernel, axis + 1),
-         "every window must cover a part of the image: pad with less than the kernel's size");
+         fmt::format("padding of {} and {} is too large for a kernel of {} along axis {}", lower, upper, kernel,
+                     axis + 1),
+         "every window must overlap the image: pad with less than the size of the kernel");
   }
   w.out[axis] = static_cast<std::size_t>(out);
   if (pad < 0) {
@@ -96,9 +97,9 @@ void widen(const Node& node, ImageGeometry& g, std::size_t axis, const Padding& 
   place_windows(node, g, axis, automatic, lower, upper);
   if (w.out[axis] != small || g.skip[axis] != 0)
     fail(node,
-         fmt::format("an image with {} cells along axis {} is not what a convolution makes of one with {}", small,
-                     axis + 1, wide),
-         "give an outputShape that the convolution with these strides and paddings turns into the input");
+         fmt::format("a convolution with these strides and paddings cannot produce {} pixels along axis {} from {}",
+                     small, axis + 1, wide),
+         "choose an outputShape that this convolution maps back to the size of the input");
 }
 
 }  // namespace
@@ -186,7 +187,7 @@ ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shap
         g.transposed ? 2 + static_cast<std::size_t>(std::count(g.own.begin(), g.own.end(), true)) : 1;
     const std::size_t axis = weight.rank() >= std::max<std::size_t>(behind, 2) ? weight.rank() - behind : 0;
     g.maps = weight.rank() == 0 ? 0 : weight[axis];
-    if (g.maps == 0) fail(node, "neither mapDims nor the weight say how many maps there are", "give mapDims");
+    if (g.maps == 0) fail(node, "neither mapDims nor the weight gives the number of output maps", "give mapDims");
   }
   return g;
 }

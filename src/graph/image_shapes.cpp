@@ -95,7 +95,7 @@ Shape unpooling_shape(const ShapeCall& c) {
   const ImageGeometry g = pooling_geometry(c.node, with_channels_last(c.node, c.in[1]));
   const Shape small = as_written(c.node, g.result());
   if (!unknown(c.in[0]) && c.in[0] != small)
-    c.fail(fmt::format("{} is not what pooling makes of {}: that is {}", c.operand(0), c.operand(1), to_string(small)),
+    c.fail(fmt::format("{} is not the result of pooling {}, which is {}", c.operand(0), c.operand(1), to_string(small)),
            "unpooling undoes a max pooling of its second operand with the same window");
   return c.in[1];
 }

@@ -159,7 +159,7 @@ void check_criterion(const Graph& graph, const Node& node, const std::vector<Val
     if (values[i].per_sample != values[first].per_sample)
       throw ConfigError(
           node.where,
-          fmt::format("{} '{}': of '{}' and '{}' one has a value for each sample, the other one for all samples",
+          fmt::format("{} '{}': one of '{}' and '{}' has a value per sample, the other one value for all samples",
                       node.operation, node.name, graph.nodes[first].name, graph.nodes[i].name),
           "both must depend on an input; Minus and ElementTimes take a constant for all samples");
 }
@@ -288,9 +288,9 @@ class Inference {
     if (!unknown(values_[index])) return;
     const Node& node = graph_.nodes[index];
     throw ConfigError(node.where,
-                      fmt::format("nothing tells the dimensions or the sequences of {} '{}', which stands in a loop",
+                      fmt::format("the dimensions or sequences of {} '{}', which is part of a loop, cannot be inferred",
                                   node.operation, node.name),
-                      "a loop needs something with samples in it, and its delays may need dims: PastValue (dims, x)" +
+                      "a loop needs an operand with samples, and its delays may need dims: PastValue (dims, x)" +
                           (doubt_.empty() ? "" : fmt::format("; on the way: {}", doubt_)));
   }
 

@@ -196,9 +196,9 @@ void check_initializer(const Node& node) {
 void start_from(const Node& node, const Shape& shape, std::span<float> values) {
   if (node.start->size() != values.size())
     throw ConfigError(node.where,
-                      fmt::format("'{}' {} comes from a trained model, which has {} values for it", node.name,
+                      fmt::format("'{}' {} is loaded from a trained model, which has {} values for it", node.name,
                                   to_string(shape), node.start->size()),
-                      "a loaded parameter keeps its dimensions; replace the layer by a new one to change them");
+                      "a loaded parameter keeps its dimensions; replace the layer with a new one to change them");
   std::copy(node.start->begin(), node.start->end(), values.begin());
 }
 

@@ -171,8 +171,8 @@ std::vector<std::size_t> order_in_loop(const Graph& graph, const std::vector<std
   if (past && future)
     throw ConfigError(
         future->where,
-        fmt::format("'{}' looks forward and '{}' backward in time within one loop", future->name, past->name),
-        "a loop runs in one direction; join two loops of opposite directions by Splice behind them");
+        fmt::format("'{}' refers to the future and '{}' to the past within one loop", future->name, past->name),
+        "a loop runs in one direction; write two loops and join their results with Splice");
   return order;
 }
 
@@ -182,14 +182,13 @@ namespace {
 void check_runs_by_step(const Instruction& i) {
   if (!runs_by_step(i.operation))
     throw ConfigError(i.node.where,
-                      fmt::format("{} '{}' works on whole sequences and cannot stand inside of a loop through time",
+                      fmt::format("{} '{}' needs whole sequences and cannot be part of a loop through time",
                                   i.operation, i.node.name),
                       "move it out of the loop");
   if (i.operation == "BatchNormalization" && flag(i.node, "training", false))
-    throw ConfigError(
-        i.node.where,
-        fmt::format("BatchNormalization '{}' cannot be trained inside of a loop through time", i.node.name),
-        "normalise what goes into the loop or comes out of it");
+    throw ConfigError(i.node.where,
+                      fmt::format("BatchNormalization '{}' cannot be trained inside a loop through time", i.node.name),
+                      "normalise the input or the output of the loop");
 }
 
 }  // namespace
@@ -237,8 +236,8 @@ void group_loops(Lowered& code) {
       if (instruction.out.axis != l.axis)
         throw ConfigError(
             instruction.node.where,
-            fmt::format("'{}' changes the dynamic axis inside of a loop through time", instruction.node.name),
-            "gather, scatter and slice sequences outside of the loop");
+            fmt::format("'{}' changes the dynamic axis inside a loop through time", instruction.node.name),
+            "gather, scatter and slice sequences outside the loop");
       if (is_delay(instruction.operation)) l.backwards = instruction.operation == "FutureValue";
     }
     for (const auto i : order) check_runs_by_step(all[i]);

@@ -374,7 +374,7 @@ std::string Network::describe() const {
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
       static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
       m.parameters.slices.size(), m.parameters.chunks.size());
-  if (images) text += fmt::format("; {} changes of image format", program.code().reorders);
+  if (images) text += fmt::format("; {} image reorders", program.code().reorders);
   if (half_images) text += ", images in 16 bits";
   if (half_layers) text += "; between dense layers 16 bits";
   return text;

@@ -40,9 +40,9 @@ void Network::precompute_begin() {
     for (const auto below : graph::evaluation_order(m.graph, {node.inputs[0]}))
       if (open(m.graph.nodes[below]))
         throw ConfigError(node.where,
-                          fmt::format("'{}' is a statistic of something that needs the statistic '{}'", node.name,
+                          fmt::format("'{}' is a statistic of a value that depends on the statistic '{}'", node.name,
                                       m.graph.nodes[below].name),
-                          "take both statistics from the data themselves");
+                          "compute both statistics from inputs");
     const std::size_t n = m.values[index].shape.elements();
     m.gathering.push_back({index, 0, std::vector<float>(n), std::vector<float>(n)});
     roots.push_back(node.inputs[0]);

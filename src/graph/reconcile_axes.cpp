@@ -55,10 +55,9 @@ std::vector<Diagnostic> reconcile_axes(Graph& graph) {
     auto& inputs = graph.nodes[mixed->node].inputs;
     std::replace(inputs.begin(), inputs.end(), mixed->second, graph.nodes.size());
     graph.nodes.push_back(std::move(equal));
-    warnings.push_back(
-        {graph.nodes[mixed->node].where, mixed->diagnostics()[0].message,
-         "say that their sequences have the same lengths by ReconcileDynamicAxis (value, layout); without "
-         "it the run ends in the first minibatch in which they have not"});
+    warnings.push_back({graph.nodes[mixed->node].where, mixed->diagnostics()[0].message,
+                        "use ReconcileDynamicAxis (value, layout) to state that their sequences have equal lengths; "
+                        "without it the run stops at the first minibatch where they differ"});
   }
   return warnings;
 }

@@ -31,8 +31,8 @@ void need_elements(const ShapeCall& c, std::size_t k, std::size_t count) {
 Shape delay_shape(const ShapeCall& c) {
   const double step = number(c.node, "timeStep", 1);
   if (step < 1 || step != std::floor(step))
-    c.fail(fmt::format("timeStep = {} is not a number of steps", step),
-           "give timeStep as 1, 2, ...; FutureValue looks into the other direction");
+    c.fail(fmt::format("timeStep cannot be {}", step),
+           "timeStep is 1, 2, ...; use FutureValue for the other direction");
   const Shape declared = declared_shape(c.node);
   const bool given = declared.rank() > 0 && !has_unknown(declared);
   if (has_unknown(c.in[0])) return given ? declared : Shape{{0}};
@@ -61,7 +61,7 @@ Shape scatter_shape(const ShapeCall& c) { return c.in[2]; }
 
 Shape lstm_shape(const ShapeCall& c) {
   const Shape out = cells_shape(c, 4);
-  if (c.in.size() == 3) c.fail("an initial output without an initial cell", "give both or none");
+  if (c.in.size() == 3) c.fail("an initial output is given without an initial cell", "give both or none");
   for (std::size_t k = 2; k < c.in.size(); ++k) need_elements(c, k, out.elements());
   return out;
 }

@@ -80,8 +80,8 @@ bool SegmentReplay::repeat(std::size_t number, Run& run, const std::function<voi
     s.captured.reset();
     s.refused = fresh;
     if (const std::string obstacle = fresh ? capture_->obstacle() : ""; !obstacle.empty())
-      log::warning_of_rank(
-          fmt::format("part of a step is told call by call, because the device cannot capture it: {}", obstacle));
+      log::warning_of_rank(fmt::format(
+          "part of each step is launched call by call because it cannot be captured in a CUDA graph: {}", obstacle));
     return false;
   }
   if (!s.chunks.empty()) run.sink->chunks_ready(s.chunks);

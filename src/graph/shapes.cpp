@@ -69,7 +69,7 @@ Shape criterion(const Call& c) {
 std::size_t output_rank(const Call& c) {
   const double rank = number(c.node, "outputRank", 1);
   if (rank < 0 || rank > 8 || rank != std::floor(rank))
-    c.fail(fmt::format("outputRank = {} is not a number of axes", rank), "give outputRank as 1, 2, ...");
+    c.fail(fmt::format("outputRank cannot be {}", rank), "outputRank is 1, 2, ...");
   return static_cast<std::size_t>(rank);
 }
 
@@ -124,7 +124,7 @@ Shape softmax(const Call& c) {
 Shape softmax_criterion(const Call& c) {
   if (number(c.node, "axis", 0) != 0) axis_index(c.node, "axis", 0, c.in[1].rank());
   const double top = number(c.node, "topN", 1);
-  if (top < 1 || top != std::floor(top)) c.fail(fmt::format("topN = {} is not a count", top), "give topN as 1, 2, ...");
+  if (top < 1 || top != std::floor(top)) c.fail(fmt::format("topN cannot be {}", top), "topN is 1, 2, ...");
   return criterion(c);
 }
 
@@ -202,7 +202,7 @@ Shape row_stack(const Call& c) {
 Shape row_repeat(const Call& c) {
   const double repeats = number(c.node, "numRepeats", 1);
   if (repeats < 1 || repeats != std::floor(repeats))
-    c.fail(fmt::format("numRepeats = {} is not a count", repeats), "give numRepeats as 1, 2, ...");
+    c.fail(fmt::format("numRepeats cannot be {}", repeats), "numRepeats is 1, 2, ...");
   Shape out = c.in[0];
   if (out.dims.empty()) out.dims.push_back(1);
   out.dims.back() *= static_cast<std::size_t>(repeats);
@@ -225,7 +225,7 @@ Shape reshape(const Call& c) {
   for (std::size_t k = begin; k < end; ++k) replaced *= c.in[0][k];
   Shape fresh = declared_shape(c.node);
   for (const auto d : fresh.dims) d == 0 ? ++unknown : given *= d;
-  if (unknown > 1) c.fail("only one dimension may be 0 (inferred)", "write the other dimensions out");
+  if (unknown > 1) c.fail("at most one dimension may be 0 (inferred)", "write the other dimensions out");
   if (replaced == 0) return fresh;
   if (unknown == 1 ? replaced % given != 0 : replaced != given)
     c.fail(fmt::format("{} has {} elements on these axes, which cannot become {}", c.operand(0), replaced,
@@ -257,7 +257,7 @@ Shape normalization(const Call& c) {
 
 Shape dropout(const Call& c) {
   const double rate = number(c.node, "rate", 0);
-  if (!(rate >= 0 && rate < 1)) c.fail(fmt::format("rate = {} is no probability", rate), "rates are in [0, 1)");
+  if (!(rate >= 0 && rate < 1)) c.fail(fmt::format("rate cannot be {}", rate), "a rate is in [0, 1)");
   return c.in[0];
 }
 
@@ -320,8 +320,7 @@ Shape declared_shape(const Node& node) {
   Shape shape;
   for (const double d : numbers(node, "dims")) {
     if (d < 0 || d != std::floor(d) || d > 1e12)
-      throw ConfigError(node.where,
-                        fmt::format("{} '{}': a dimension of {} makes no sense", node.operation, node.name, d),
+      throw ConfigError(node.where, fmt::format("{} '{}': a dimension cannot be {}", node.operation, node.name, d),
                         "dimensions are whole numbers from 1, or 0 to infer them");
     shape.dims.push_back(static_cast<std::size_t>(d));
   }

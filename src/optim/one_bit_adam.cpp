@@ -47,7 +47,7 @@ class OneBitAdam final : public Rule {
     if (frozen_ && samples_when_frozen_ == 0) {
       samples_when_frozen_ = samples_;
       log::line(fmt::format(
-          "oneBitAdam: the variance stands still after {} samples; momentum is exchanged from here on.", samples_));
+          "oneBitAdam: the variance is frozen after {} samples; from now on the ranks exchange momentum.", samples_));
     }
     samples_ += s.columns;
     ++steps_;

@@ -26,7 +26,7 @@ void check_adaptive_ranges(config::Fields& f, const OptimizerOptions& o) {
   positive("rms_wgt_max", o.rms_max);
   positive("rms_wgt_min", o.rms_min);
   if (o.rms_min > o.rms_max)
-    f.problem("rms_wgt_min", "rms_wgt_min is greater than rms_wgt_max", "exchange the two values");
+    f.problem("rms_wgt_min", "rms_wgt_min must not be greater than rms_wgt_max", "swap the two values");
 }
 
 void check_ranges(config::Fields& f, const OptimizerOptions& o) {
@@ -38,25 +38,26 @@ void check_ranges(config::Fields& f, const OptimizerOptions& o) {
   not_negative("L2RegWeight", o.l2);
   if (!(o.clipping_per_sample > 0))
     f.problem("clippingThresholdPerSample", "clippingThresholdPerSample must be positive",
-              "leave the key out for no clipping");
+              "remove the key to disable clipping");
 }
 
 void check_one_bit(config::Fields& f, const OptimizerOptions& o) {
   if (o.rule != UpdateRule::one_bit_adam) {
     if (o.warmup_samples != 0)
-      f.problem("warmupSamples", "warmupSamples belongs to gradUpdateType = oneBitAdam",
-                "leave the key out, or choose that rule");
+      f.problem("warmupSamples", "warmupSamples has an effect with gradUpdateType = oneBitAdam only",
+                "remove warmupSamples, or set gradUpdateType = oneBitAdam");
     return;
   }
   if (!f.given("warmupSamples"))
-    f.problem("gradUpdateType", "oneBitAdam has to be told when its variance is to stand still",
-              "add warmupSamples = ..., an eighth to a quarter of all samples of the training");
+    f.problem("gradUpdateType", "oneBitAdam needs warmupSamples: after so many samples it freezes its variance",
+              "set warmupSamples to between an eighth and a quarter of all training samples");
   else if (o.warmup_samples < 1)
-    f.problem("warmupSamples", "warmupSamples must be at least 1: without a variance no weight would move");
+    f.problem("warmupSamples", "warmupSamples must be at least 1: without a variance no weight changes");
   if (std::isfinite(o.clipping_per_sample))
     f.problem("clippingThresholdPerSample",
-              "oneBitAdam cannot clip: behind its warm-up momentum is summed, and no gradient is seen by anybody",
-              "leave clippingThresholdPerSample out, or use gradUpdateType = adam");
+              "oneBitAdam cannot clip gradients: after its warm-up the ranks exchange momentum, and no rank has the "
+              "summed gradient",
+              "remove clippingThresholdPerSample, or set gradUpdateType = adam");
 }
 
 }  // namespace
@@ -73,19 +74,21 @@ void OptimizerOptions::describe(config::Fields& f) {
                         {"rmsPropTextbook", UpdateRule::rms_prop_textbook},
                         {"oneBitAdam", UpdateRule::one_bit_adam}},
                        "update rule; none is SGD with unit-gain momentum");
-  f("useNAG", nesterov, "Nesterov momentum (gradUpdateType none)");
-  f("normWithAveMultiplier", norm_with_average, "adagrad, rmsProp: divide by the parameter's mean multiplier");
-  f("gaussianNoiseInjectStd", noise, "standard deviation of noise added to every weight at every update");
+  f("useNAG", nesterov, "use Nesterov momentum (with gradUpdateType = none)");
+  f("normWithAveMultiplier", norm_with_average,
+    "adagrad, rmsProp: divide each step by the mean multiplier of its parameter");
+  f("gaussianNoiseInjectStd", noise, "standard deviation of the Gaussian noise added to every weight in every update");
   f("L2RegWeight", l2, "per sample; adds L2RegWeight * W to the gradient");
   f("L1RegWeight", l1, "per sample; moves weights towards 0");
   f("clippingThresholdPerSample", clipping_per_sample,
-    "limit of the summed gradient, times the samples of the minibatch");
-  f("gradientClippingWithTruncation", clip_by_truncation, "limit every element; false rescales a parameter's norm");
+    "largest gradient per sample; the limit is this times the samples of the minibatch");
+  f("gradientClippingWithTruncation", clip_by_truncation,
+    "true limits each element; false scales the gradient of a parameter down to a norm");
   f("varianceTimeConstant", variance_time_constant, "fsAdagrad: samples over which squared gradients are averaged");
-  f("fsAdagradTargetAvDenom", target_average, "fsAdagrad: size of a normalised gradient");
+  f("fsAdagradTargetAvDenom", target_average, "fsAdagrad: target size of a normalised gradient");
   f("rms_gamma", rms_gamma, "rmsProp: decay of the squared gradient per minibatch");
-  f("rms_wgt_inc", rms_increase, "rmsProp: step factor while the sign stays");
-  f("rms_wgt_dec", rms_decrease, "rmsProp: step factor when the sign changes");
+  f("rms_wgt_inc", rms_increase, "rmsProp: step factor while the gradient keeps its sign");
+  f("rms_wgt_dec", rms_decrease, "rmsProp: step factor when the gradient changes its sign");
   f("rms_wgt_max", rms_max, "rmsProp: largest step");
   f("rms_wgt_min", rms_min, "rmsProp: smallest step");
   f("beta1", beta1, "adam, oneBitAdam: decay of the mean gradient per minibatch");
@@ -93,7 +96,7 @@ void OptimizerOptions::describe(config::Fields& f) {
   f("decay", decay, "rmsPropTextbook: decay of the squared mean gradient per minibatch");
   f("epsilon", epsilon, "adam, oneBitAdam, rmsPropTextbook: added to the denominator");
   f("warmupSamples", warmup_samples,
-    "oneBitAdam: samples over all ranks after which the variance stands still and momentum travels");
+    "oneBitAdam: samples over all ranks after which the variance is frozen and the ranks exchange momentum");
   check_ranges(f, *this);
   check_adaptive_ranges(f, *this);
   check_one_bit(f, *this);

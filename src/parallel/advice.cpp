@@ -18,8 +18,8 @@ void about_easgd(const EasgdOptions& o, const TrainingLength& t, Lines& lines) {
   if (each >= kFewExchanges || each * t.epochs >= kFewExchanges) return;
   const std::int64_t exchanges = each * t.epochs;
   lines.push_back(fmt::format(
-      "EASGD: this training has {} exchange{} ({} minibatches in an epoch, period = {}), and the saved model is the "
-      "center, which moves in exchanges only. fix: period = {} or less, or a smaller minibatchSize",
+      "EASGD: this training has only {} exchange{} ({} minibatches per epoch, period = {}). The saved model is the "
+      "center, which changes only in exchanges. fix: set period = {} or less, or a smaller minibatchSize",
       exchanges, exchanges == 1 ? "" : "s", steps, o.period,
       std::max<std::int64_t>(1, steps * t.epochs / (2 * kFewExchanges))));
 }
@@ -27,12 +27,12 @@ void about_easgd(const EasgdOptions& o, const TrainingLength& t, Lines& lines) {
 // An exchange resets the momentum of SGD as a whole, and fragments are exchanged one at a time.
 void about_kept_momentum(const BlockMomentumOptions& o, Lines& lines) {
   if (!o.stream.settings.streams() || o.reset_given) return;
-  lines.push_back(fmt::format(
-      "BlockMomentumSGD: with fragments or overlap the momentum of SGD is kept; without them every exchange resets it. "
-      "It adds to that of the blocks and may overshoot. fix: {}; resetSGDMomentum = false says that this is wanted",
-      o.outer.kind == OuterOptimizer::block_momentum
-          ? "ModelAveragingSGD, or outerOptimizer = nesterov with outerMomentum = 0.6"
-          : "outerMomentum = 0.6 or less, or lower learning rates"));
+  lines.push_back(
+      fmt::format("BlockMomentumSGD: with fragments or overlap the momentum of SGD is kept, adds to the block momentum "
+                  "and may overshoot. fix: {}; set resetSGDMomentum = false to accept this",
+                  o.outer.kind == OuterOptimizer::block_momentum
+                      ? "ModelAveragingSGD, or outerOptimizer = nesterov with outerMomentum = 0.6"
+                      : "outerMomentum = 0.6 or less, or lower learning rates"));
 }
 
 // The result of an exchange is used `overlap` minibatches late; it must be a small part of what a block learns.
@@ -43,11 +43,11 @@ void about_overlap(const char* method, const StreamSettings& stream, std::int64_
   const std::int64_t minibatches = std::max<std::int64_t>(1, block / t.minibatch);
   const std::int64_t wanted = kOverlaps * stream.overlap * stream.fragments;
   if (minibatches >= wanted) return;
-  lines.push_back(fmt::format(
-      "{}: a block has {} minibatch{}, and each of its {} exchange{} is used {} minibatches late: the ranks are pulled "
-      "to where they were, and training may not converge. fix: blockSize = {} or more ({} minibatches), or overlap = 0",
-      method, minibatches, minibatches == 1 ? "" : "es", stream.fragments, stream.fragments == 1 ? "" : "s",
-      stream.overlap, wanted * t.minibatch, wanted));
+  lines.push_back(
+      fmt::format("{}: a block has {} minibatch{}, and each of its {} exchange{} is applied {} minibatches late, so "
+                  "training may not converge. fix: set blockSize = {} or more ({} minibatches), or overlap = 0",
+                  method, minibatches, minibatches == 1 ? "" : "es", stream.fragments, stream.fragments == 1 ? "" : "s",
+                  stream.overlap, wanted * t.minibatch, wanted));
 }
 
 void about_level(const ParallelTrainOptions& o, const TrainingLength& t, int ranks, Lines& lines) {
@@ -69,8 +69,8 @@ std::vector<std::string> exchange_advice(const ParallelTrainOptions& options, co
     const ParallelTrainOptions inside = level.inside();
     if (level.traits().delayed && inside.traits().delayed)
       lines.push_back(
-          "useBufferedAsyncGradientAggregation both between and within groups: gradients come two minibatches late, "
-          "which costs accuracy. fix: leave it out of insideGroups");
+          "useBufferedAsyncGradientAggregation is set both between and inside groups: gradients are two minibatches "
+          "late, which costs accuracy. fix: remove it from insideGroups");
     level = inside;
   }
   return lines;

@@ -233,7 +233,7 @@ void AllReduceGradients::print_times() {
 
 void AllReduceGradients::archive(Archive& a) {
   if (parameters_) parameters_->gradients.memory().synchronize();
-  if (pending_.any) throw Error("a checkpoint was asked for while gradients were under way");
+  if (pending_.any) throw Error("a checkpoint was requested while gradients were in flight");
   a("dataParallelSGD.residualEpoch", residual_epoch_);
   bool quantised = local_residual_.size() > 0;
   a("dataParallelSGD.quantised", quantised);

@@ -8,7 +8,7 @@
 namespace tutti {
 
 void DataParallelOptions::describe(config::Fields& f) {
-  f("gradientBits", gradient_bits, "bits per gradient value and epoch: 1, 2, 4, 8, 16, or 32 for no quantisation");
+  f("gradientBits", gradient_bits, "bits per gradient value, per epoch: 1, 2, 4, 8, 16, or 32 for no quantisation");
   for (const std::int64_t bits : gradient_bits.values) {
     if (bits == 1 || bits == 2 || bits == 4 || bits == 8 || bits == 16 || bits == 32) continue;
     if (bits == 64 && double_precision) continue;
@@ -17,10 +17,11 @@ void DataParallelOptions::describe(config::Fields& f) {
                          : "write 1, 2, 4, 8, 16 or 32");
     break;
   }
-  f("useZeroThresholdFor1BitQuantization", zero_threshold, "1 bit: the sign decides; false: the mean of the column");
+  f("useZeroThresholdFor1BitQuantization", zero_threshold,
+    "with 1 bit: true splits values at zero, false at the mean of their column");
   f("useBufferedAsyncGradientAggregation", buffered_async,
-    "exchange gradients while the next minibatch computes; updates come one minibatch late");
-  f("resetResidualsEachEpoch", reset_residuals, "forget at each epoch's start what quantisation has left behind");
+    "exchange gradients while the next minibatch is computed; updates are one minibatch late");
+  f("resetResidualsEachEpoch", reset_residuals, "clear the residuals of quantisation at the start of each epoch");
   describe_exchange_bits(f);
 }
 

@@ -17,15 +17,15 @@ void ExchangeBits::describe_bits(config::Fields& f) {
                   {"4", Kind::four},
                   {"2", Kind::two},
                   {"1", Kind::one}},
-                 "bits per value that travels: 16 = float16; what rounding leaves out goes with the next exchange");
+                 "bits per exchanged value: 16 = float16; the quantisation error is added to the next exchange");
 }
 
 void ExchangeBits::describe_quantizer(config::Fields& f, bool has_levels) {
   f.choice<Quantizer>("quantizer", quantizer, {{"adaptive", Quantizer::adaptive}, {"original", Quantizer::original}},
-                      "levels of 2, 4 and 8 bits: adaptive = fitted to each column; original = CNTK's, which reach 4 "
-                      "standard deviations");
+                      "levels of 2, 4 and 8 bits: adaptive = fitted to each column; original = those of CNTK, which "
+                      "span 4 standard deviations");
   if (f.given("quantizer") && !has_levels)
-    f.problem("quantizer", "the number of bits given here has no levels to choose: quantizer would change nothing",
+    f.problem("quantizer", "quantizer has no effect with this number of bits",
               "leave quantizer out, or exchange 2, 4 or 8 bits");
 }
 

@@ -11,12 +11,12 @@
 namespace tutti {
 
 void FaultHookOptions::describe(config::Fields& f) {
-  f("rank", rank, "which one is disturbed");
-  f("sleep", sleep, "seconds that it sleeps in a disturbed step");
-  f("every", every, "one step of so many is disturbed");
-  f("firstStep", first_step, "steps of this rank that pass undisturbed");
-  f("steps", steps, "how many steps are disturbed; 0 = all that are left");
-  f("exit", exit, "ends the rank's process instead, in the first step to be disturbed, as if its machine had failed");
+  f("rank", rank, "rank to disturb");
+  f("sleep", sleep, "seconds to sleep in each disturbed step");
+  f("every", every, "disturb one step out of this many");
+  f("firstStep", first_step, "number of undisturbed steps at the start");
+  f("steps", steps, "number of steps to disturb; 0 = all remaining ones");
+  f("exit", exit, "end the process of the rank in its first disturbed step, as if its host had failed");
   if (rank < 0) f.problem("rank", "ranks count from 0");
   if (!(sleep >= 0 && std::isfinite(sleep))) f.problem("sleep", "sleep must be a number of seconds, 0 or more");
   if (every < 1) f.problem("every", "every must be at least 1 step");

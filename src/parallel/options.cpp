@@ -48,12 +48,12 @@ std::string ParallelTrainOptions::name() const {
 
 void ParallelTrainOptions::describe_start(config::Fields& f) {
   f("parallelizationStartEpoch", start_epoch,
-    "first epoch of parallel training, from 1; before it every rank trains alone");
+    "first epoch of parallel training, counted from 1; before it every rank trains on its own");
   if (start_epoch < 1) f.problem("parallelizationStartEpoch", "epochs count from 1", "write 1 or more");
-  f("parallelizationStartSample", start_sample, "samples of that epoch that every rank still works through alone");
+  f("parallelizationStartSample", start_sample,
+    "samples at the start of that epoch that every rank still trains on its own");
   if (start_sample < 0) f.problem("parallelizationStartSample", "a number of samples cannot be negative");
-  f("distributedMBReading", distributed_reading,
-    "accepted either way: here a rank always reads its own part of a minibatch");
+  f("distributedMBReading", distributed_reading, "accepted; every rank always reads only its own part of a minibatch");
   distributed_reading_given = f.given("distributedMBReading");
 }
 
@@ -61,9 +61,9 @@ void ParallelTrainOptions::describe_start(config::Fields& f) {
 void ParallelTrainOptions::describe_groups(config::Fields& f) {
   groups.describe(f);
   if (groups.any() && !exchanges())
-    f.problem("groups", "groups need a method that works between them",
+    f.problem("groups", "groups need a method between the groups",
               "add parallelizationMethod = DataParallelSGD (or another one)");
-  constexpr const char* help = "what ParallelTrain says, for the ranks of a group; may have groups again";
+  constexpr const char* help = "settings of ParallelTrain for the ranks of a group; may contain groups again";
   if (groups.any()) {
     inside_groups.depth = depth + 1;
     if (inside_groups.level.empty()) inside_groups.level.push_back(inside());
@@ -72,10 +72,11 @@ void ParallelTrainOptions::describe_groups(config::Fields& f) {
   } else if (depth == 0) {  // the first level is always explained, deeper ones where there are some
     std::optional<InsideGroups> unused;
     f.block("insideGroups", unused, help);
-    if (unused) f.problem("insideGroups", "there are no groups", "add groups = byNode, size:4 or n:2");
+    if (unused)
+      f.problem("insideGroups", "insideGroups has no effect without groups", "add groups = byNode, size:4 or n:2");
   }
   if (groups.any() && !inside().exchanges())
-    f.problem("insideGroups", "ranks of a group must work together",
+    f.problem("insideGroups", "the ranks of a group must exchange gradients or weights",
               "choose another method in insideGroups, or leave groups out");
 }
 
@@ -85,16 +86,15 @@ void ParallelTrainOptions::describe_transport(config::Fields& f) {
     words.emplace_back(word_of(t), t);
   words.emplace_back("stripes", Transport::messages);  // the word of earlier versions, as `route` for the setting
   f.choice("transport", transport, words,
-           "how sums travel: messages; sharedMemory = ranks of one host read each other's memory; nccl = "
-           "GPUs sum among themselves, in 32 bits; auto = nccl or sharedMemory where it can be");
+           "what carries sums: messages = MPI; sharedMemory = memory that the ranks of one host share; nccl = between "
+           "GPUs, in 32 bits; auto = nccl or sharedMemory where possible");
   f.alias("route", "transport");
   if (transport != Transport::automatic && exchanges() && !traits().shards)
     f.problem("transport",
-              fmt::format("{} with these settings does not exchange shards, so there is no transport to choose",
-                          name_of(method)),
+              fmt::format("transport has no effect: {} with these settings does not exchange shards", name_of(method)),
               "leave transport out");
   else if (transport == Transport::nccl && exchanges() && !traits().in_full)
-    f.problem("transport", fmt::format("NCCL sums 32 bits, and {} is to exchange fewer", name_of(method)),
+    f.problem("transport", fmt::format("NCCL sums in 32 bits, but {} is set to exchange fewer", name_of(method)),
               "leave transport out, or exchange 32 bits");
 }
 
@@ -126,22 +126,23 @@ void ParallelTrainOptions::describe_method(config::Fields& f) {
 void ParallelTrainOptions::check_servers(config::Fields& f) const {
   if (inside().traits().at_servers)
     f.problem("insideGroups",
-              "methods that go through servers let every rank go its own way, so a group would never be at one place",
-              "exchange the two: the servers between the groups, a sum of gradients in insideGroups");
+              "methods with parameter servers do not keep ranks in step, so they cannot work inside a group",
+              "use the servers between the groups, and DataParallelSGD in insideGroups");
   if (!traits().at_servers) return;
   if (!inside().sums_gradients())
-    f.problem("insideGroups", "a group that meets others at servers is one worker: its ranks must sum gradients",
+    f.problem("insideGroups", "a group acts as one worker of the parameter servers, so its ranks must sum gradients",
               "write insideGroups = [ parallelizationMethod = DataParallelSGD ], or ASA of gradients");
   const auto* servers = std::get_if<ServerOptions>(&method);
   if (!servers) return;
   if (servers->backup_workers > 0)
-    f.problem("groups", "backupWorkers drops gradients of single ranks", "leave backupWorkers out, or the groups");
+    f.problem("groups", "backupWorkers cannot be combined with groups: it drops gradients of single ranks",
+              "remove backupWorkers or groups");
   if (servers->push != ServerOptions::Push::gradients) return;
   if (!servers->every_minibatch)
     f.problem("groups", "groups push gradients after every minibatch", "leave syncPeriod out, or push = deltas");
   if (inside().delayed())
-    f.problem("groups", "gradients that come a minibatch late within groups cannot be pushed on",
-              "push = deltas, or leave useBufferedAsyncGradientAggregation out of insideGroups");
+    f.problem("groups", "delayed gradients inside groups cannot be pushed to servers",
+              "set push = deltas, or remove useBufferedAsyncGradientAggregation from insideGroups");
 }
 
 void ParallelTrainOptions::describe(config::Fields& f) {
@@ -151,14 +152,13 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   if (row != method.index()) method = default_method(row);
   describe_groups(f);
   if (depth == 0) describe_start(f);
-  f("syncPerfStats", sync_perf_stats, "n > 0: every n-th exchange prints how long it took");
+  f("syncPerfStats", sync_perf_stats, "print the time of every n-th exchange; 0 = none");
   if (sync_perf_stats < 0)
     f.problem("syncPerfStats", "a number of minibatches cannot be negative", "write 0 for no timing lines");
   f.alias("ASGD", ServerOptions::name);
   unused_blocks.clear();
   for_each_method([&]<class Options>() { describe_method<Options>(f); });
-  if (depth == 0)
-    f.block("faultHook", fault_hook, "disturbs a rank on purpose, to see what a slow or lost one does to a run");
+  if (depth == 0) f.block("faultHook", fault_hook, "slows down or ends a rank on purpose, to test a run");
   describe_transport(f);
   if (groups.any()) check_servers(f);
 }

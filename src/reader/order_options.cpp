@@ -30,12 +30,13 @@ Meaning meaning_of(std::string word) {
 }  // namespace
 
 void RandomizeOptions::describe(config::Fields& f) {
-  f("randomize", randomize, "auto: shuffle when training; none; or the number of samples among which is shuffled");
-  f("randomizationWindow", window, "the same number of samples; 0 = the whole data set");
-  f("randomizationSeed", seed, "another shuffling; 0 = the order of the original");
+  f("randomize", randomize, "auto = shuffle in training; none; or the number of samples to shuffle among");
+  f("randomizationWindow", window, "number of samples to shuffle among; 0 = the whole data set");
+  f("randomizationSeed", seed, "seed of the shuffle; 0 = CNTK's order");
   if (!meaning_of(randomize).known)
-    f.problem("randomize", fmt::format("'{}' is no way to randomize", randomize), "auto, none, or a number of samples");
-  if (window < 0) f.problem("randomizationWindow", "the window is a number of samples", "0 means the whole data set");
+    f.problem("randomize", fmt::format("randomize cannot be '{}'", randomize), "auto, none, or a number of samples");
+  if (window < 0)
+    f.problem("randomizationWindow", "randomizationWindow is a number of samples", "0 means the whole data set");
 }
 
 Randomization RandomizeOptions::randomization(bool training) const {

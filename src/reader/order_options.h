@@ -21,8 +21,8 @@ struct OrderOptions {
               {"no", false},
               {"1", true},
               {"0", false}},
-             "shuffle the sequences anew in each sweep; in file order when the action does not train");
-    f("randomizationSeed", seed, "another shuffling; 0 = the order of the original");
+             "shuffle the sequences in each sweep; actions other than train keep the order of the file");
+    f("randomizationSeed", seed, "seed of the shuffle; 0 = CNTK's order");
   }
   Randomization randomization(std::int64_t window = 0) const {
     return {shuffle, window, static_cast<std::uint64_t>(seed)};
@@ -45,8 +45,8 @@ struct TruncationOptions {
     f("truncated", truncated,
       "cut sequences into segments for truncated back-propagation; SGD needs truncated = true too");
     f("truncationLength", length,
-      "steps of a segment; a minibatch has minibatchSize / truncationLength of them, side by side");
-    if (length < 0) f.problem("truncationLength", "a length is not negative", "100 steps, say");
+      "steps per segment; a minibatch holds minibatchSize / truncationLength segments side by side");
+    if (length < 0) f.problem("truncationLength", "truncationLength must not be negative", "100 steps, say");
     if (truncated && length == 0 && needs_length)
       f.problem("truncated", "truncated sequences need a truncationLength", "truncationLength = 100, say");
   }

@@ -150,7 +150,7 @@ CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Commu
 
 std::string load_common_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
                               Communicator& comm) {
-  if (point.checkpoint.empty()) return point.epoch == 0 ? "" : "there is no checkpoint beside the model";
+  if (point.checkpoint.empty()) return point.epoch == 0 ? "" : "there is no checkpoint next to the model";
   std::string reason;
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   on_rank_0(comm, [&] {
@@ -166,7 +166,7 @@ RankStateReport load_rank_state(const ResumePoint& point, const Visit& visit, co
                                 Communicator& comm) {
   RankStateReport report;
   if (point.checkpoint.empty()) {
-    if (point.epoch > 0) report.lost = "there is no checkpoint beside the model";
+    if (point.epoch > 0) report.lost = "there is no checkpoint next to the model";
     return report;
   }
   const auto reader = open_on_rank_0(point.checkpoint, comm);

@@ -94,15 +94,14 @@ void log_finished(const Training& t, const ResumePoint& point) {
   log::line(fmt::format("Final model exists: {}", t.model_path));
   log::line("No further training is necessary.");
   if (point.checkpoint.empty())
-    log::line(fmt::format(
-        "To train on: '{}' is missing, so nothing says how many epochs the model has had. Remove '{}' to go on "
-        "from the newest numbered model; makeMode = false starts from scratch.",
-        checkpoint_name(t.model_path), t.model_path));
-  else
     log::line(
-        fmt::format("To train on: raise maxEpochs above {}; training then goes on from this model. makeMode = "
-                    "false starts from scratch.",
-                    point.epoch));
+        fmt::format("To continue training: '{}' is missing, so the number of trained epochs is unknown. Remove '{}' to "
+                    "continue from the newest numbered model, or set makeMode = false to start from scratch.",
+                    checkpoint_name(t.model_path), t.model_path));
+  else
+    log::line(fmt::format(
+        "To continue training from this model, raise maxEpochs above {}. makeMode = false starts from scratch.",
+        point.epoch));
 }
 
 }  // namespace
@@ -120,7 +119,7 @@ Start resume(Training& t) {
   if (point->finished) return log_finished(t, *point), Start::finished;
   if (point->model == t.model_path) {
     point = number_final_model(t.model_path, *point, *t.world);
-    log::line(fmt::format("The final model '{}' has {} epochs and maxEpochs is {} now: training goes on from it.",
+    log::line(fmt::format("The final model '{}' has {} epochs and maxEpochs is now {}: training continues from it.",
                           t.model_path, point->epoch, t.sgd.max_epochs));
   }
   log::line(fmt::format("Starting from checkpoint. Loading network from '{}'.", point->model));
@@ -169,13 +168,13 @@ void restore_method(Training& t) {
         point, [&](Archive& a) { archive_rank_state(t, a); }, t.method_name, *t.world);
   if (!report.lost.empty())
     log::warning(fmt::format(
-        "the exchange starts without what each rank had for itself{}: {}",
+        "the exchange starts without the local state of each rank{}: {}",
         t.parallel->method.traits.own_updates ? " (weights since the last exchange, optimizer)" : " (residuals)",
         report.lost));
   else if (report.ranks > 0 && report.ranks != t.world->size())
-    log::line(fmt::format("The checkpoint was written on {} rank{}; {} go{} on with the same data in the same order.",
-                          report.ranks, report.ranks == 1 ? "" : "s", t.world->size(),
-                          t.world->size() == 1 ? "es" : ""));
+    log::line(
+        fmt::format("The checkpoint was written on {} rank{}; {} continue{} with the same data in the same order.",
+                    report.ranks, report.ranks == 1 ? "" : "s", t.world->size(), t.world->size() == 1 ? "s" : ""));
   if (!report.gone.empty()) {
     const std::int64_t first = t.world->size(), last = report.ranks - 1;
     log::warning(fmt::format("lost with {} of '{}': {}",

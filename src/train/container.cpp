@@ -233,14 +233,14 @@ struct ContainerReader::Impl {
       hash.add(part);
       at += part.size();
     }
-    if (hash.value() != footer.checksum) damaged("is damaged: its checksum does not fit its content");
+    if (hash.value() != footer.checksum) damaged("is damaged: its checksum does not match its content");
   }
 
   void read_table() {
     const std::uint64_t end = size - sizeof(Footer);
     std::uint64_t at = footer.table;
     const auto take = [&](std::uint64_t bytes) {
-      if (at > end || bytes > end - at) damaged("is damaged: its table runs over the end");
+      if (at > end || bytes > end - at) damaged("is damaged: its table extends beyond the end");
       at += bytes;
       return at - bytes;
     };
@@ -252,10 +252,10 @@ struct ContainerReader::Impl {
       std::string name(row.name, '\0');
       file.read(text, std::as_writable_bytes(std::span(name)));
       if (e.offset > footer.table || e.bytes > footer.table - e.offset)
-        damaged(fmt::format("is damaged: entry '{}' runs over the end", name));
+        damaged(fmt::format("is damaged: entry '{}' extends beyond the end", name));
       if (e.type == EntryType::floats && !fits_shape(e))
         damaged(fmt::format("is damaged: entry '{}' has {} bytes, its shape is another", name, e.bytes));
-      if (!entries.emplace(std::move(name), std::move(e)).second) damaged("is damaged: an entry stands there twice");
+      if (!entries.emplace(std::move(name), std::move(e)).second) damaged("is damaged: an entry appears twice");
     }
   }
 };
@@ -321,7 +321,7 @@ void ContainerReader::floats(std::string_view name, std::span<float> v) const {
 void LoadingArchive::finish() const {
   for (const auto& [name, entry] : reader_.entries())
     if (name.starts_with(prefix_) && !used_.contains(name))
-      throw Error(fmt::format("'{}' has an entry '{}' that this run has no use for", reader_.path(), name));
+      throw Error(fmt::format("'{}' has an entry '{}' that this run does not use", reader_.path(), name));
 }
 
 }  // namespace tutti

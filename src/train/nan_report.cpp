@@ -21,7 +21,7 @@ void stop_at_nan(const Training& t, std::int64_t minibatch, const std::string& w
 
 void stop_at_deferred_nan(Training& t, const EpochPlan& plan, std::int64_t minibatches_before,
                           const DeferredNumericError& e) {
-  std::string what = fmt::format("{}; computed once more, it is one", e.what());
+  std::string what = fmt::format("{}; computed again, it is a number", e.what());
   EpochPlan again = plan;
   again.start = e.position;
   t.reader->start_epoch(again);

@@ -109,7 +109,7 @@ class ReceivedArchive final : public Archive {
   }
   void finish() const {
     for (const auto& [name, r] : entries_)
-      if (!r.used) fail(fmt::format("has an entry '{}' that this run has no use for", name));
+      if (!r.used) fail(fmt::format("has an entry '{}' that this run does not use", name));
   }
 
  private:

@@ -39,21 +39,21 @@ void AutoAdjustOptions::describe(config::Fields& f) {
                     {"searchBeforeEpoch", Method::before_epoch},
                     {"beforeEpoch", Method::before_epoch},
                     {"before", Method::before_epoch}},
-                   "learning rates that adjust themselves, in epochs behind the end of the list of rates");
+                   "adjusts the learning rate automatically, in epochs after the end of the list of rates");
   f("reduceLearnRateIfImproveLessThan", reduce_if_improve_less, "relative improvement");
   f("increaseLearnRateIfImproveMoreThan", increase_if_improve_more, "relative improvement");
   f("learnRateDecreaseFactor", decrease_factor, "factor when improvement is too small");
   f("learnRateIncreaseFactor", increase_factor, "factor when improvement is large");
-  f("continueReduce", continue_reduce, "once reduced, reduce every time");
-  f("learnRateAdjustInterval", interval, "epochs between two judgements");
-  f("loadBestModel", load_best_model, "go back to the better model");
-  f("useCVSetControlLRIfCVExists", use_cv_set, "judge on the validation set");
-  f("useEvalCriterionControlLR", use_eval_criterion, "judge on the first evaluation node");
-  f("numPrevLearnRates", num_prev_learn_rates, "rates the search starts from");
+  f("continueReduce", continue_reduce, "after the first reduction, reduce every time");
+  f("learnRateAdjustInterval", interval, "epochs between two adjustments");
+  f("loadBestModel", load_best_model, "return to the better model when the criterion gets worse");
+  f("useCVSetControlLRIfCVExists", use_cv_set, "use the criterion on the validation set");
+  f("useEvalCriterionControlLR", use_eval_criterion, "use the first evaluation node as the criterion");
+  f("numPrevLearnRates", num_prev_learn_rates, "number of previous rates that the search starts from");
   f("numBestSearchEpoch", num_best_search_epoch, "epochs with a refined search");
   f("numSamples4Search", samples_for_search, "samples of a trial");
   f("numMiniBatch4LRSearch", minibatches_for_search, "minibatches of a trial (old)");
-  f("autoAdjustMinibatch", adjust_minibatch, "search for the minibatch size, in epochs behind the end of its list");
+  f("autoAdjustMinibatch", adjust_minibatch, "search for the minibatch size in epochs after the end of its list");
   f("minibatchSizeTuningFrequency", minibatch_tuning_frequency, "epochs between two searches");
   f("minibatchSizeTuningMax", minibatch_tuning_max, "largest minibatch size");
   f("minibatchSearchCriterionErrorMargin", minibatch_error_margin, "percent");
@@ -93,7 +93,7 @@ void SgdOptions::describe(config::Fields& f) {
 }
 
 void SgdOptions::describe_schedule(config::Fields& f) {
-  f("maxEpochs", max_epochs, "epochs in total, those before a restart included");
+  f("maxEpochs", max_epochs, "total number of epochs, including those before a restart");
   f.required("maxEpochs");
   f("epochSize", epoch_size, "samples per epoch over all ranks; 0 = the whole data set");
   f("minibatchSize", minibatch_size, "samples per minibatch over all ranks, per epoch");
@@ -102,36 +102,36 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f("momentumPerMB", momentum_per_mb, "per epoch; momentum of a full minibatch");
   f("momentumPerSample", momentums_per_sample, "per epoch; instead of momentumPerMB");
   f("momentumAsTimeConstant", momentum_as_time_constant, "per epoch, in samples; instead of momentumPerMB");
-  f("minLearningRatePerSample", min_learning_rate_per_sample, "training is complete when the rate falls below this");
+  f("minLearningRatePerSample", min_learning_rate_per_sample, "training ends when the rate falls below this");
   f("dropoutRate", dropout_rate, "per epoch; share of the elements that Dropout nodes set to 0");
   f("batchNormalizationTimeConstant", normalization_time_constant,
-    "per epoch, in samples; once it is not 0, instead of the nodes' normalizationTimeConstant");
+    "per epoch, in samples; when not 0, replaces normalizationTimeConstant of the nodes");
   f("batchNormalizationBlendTimeConstant", normalization_blend_time_constant,
-    "per epoch, in samples; once it is not 0, instead of the nodes' blendTimeConstant");
+    "per epoch, in samples; when not 0, replaces blendTimeConstant of the nodes");
   f("disableRegInBatchNormalization", no_regularization_in_normalization,
-    "no L1 and L2 on scale and bias of batch normalisation");
+    "exclude scale and bias of batch normalisation from L1 and L2");
 }
 
 void SgdOptions::describe_running(config::Fields& f) {
   f("numMBsToShowResult", num_mbs_to_show_result, "minibatches between two result lines; 0 = none");
   f("firstMBsToShowResult", first_mbs_to_show_result, "also report each of the first n minibatches");
-  f("traceLevel", trace_level, "how much is logged");
+  f("traceLevel", trace_level, "verbosity of the log");
   f("keepCheckPointFiles", keep_checkpoint_files, "keep the .ckp file of every epoch");
   f("checkpointEverySamples", checkpoint_every_samples, "also save within epochs; 0 = only after epochs");
-  f("trainCriterionNodeName", train_criterion_node, "otherwise the network's first criterion");
-  f("evalCriterionNodeName", eval_criterion_node, "otherwise all evaluation nodes");
+  f("trainCriterionNodeName", train_criterion_node, "default: the first criterion of the network");
+  f("evalCriterionNodeName", eval_criterion_node, "default: all evaluation nodes");
   f("maxSamplesInRAM", max_samples_in_ram, "split larger minibatches to save memory; 0 = never");
   f("numSubminibatches", num_subminibatches, "split every minibatch into n parts to save memory");
   f("useAllDataForPreComputedNode", use_all_data_for_precomputed_node, "false: Mean and InvStdDev over one epoch only");
   f.block("AutoAdjust", auto_adjust, "automatic learning rate and minibatch size");
-  f.block("ParallelTrain", parallel, "how the ranks work together");
+  f.block("ParallelTrain", parallel, "how the ranks train together");
   f("gradientcheck", gradient_check,
-    "compare gradients with differences in every minibatch (slow); stops where they differ");
+    "compare gradients with finite differences in every minibatch (slow); stop when they differ");
   f("sigFigs", significant_digits, "digits that gradientcheck compares; single precision can tell two");
   f("traceNodeNamesReal", trace_real, "nodes whose values are printed in every minibatch");
   f("traceNodeNamesCategory", trace_category, "the same, as the index of the largest value");
   f("traceNodeNamesSparse", trace_sparse, "the same, as index:value of what is not 0");
-  f("truncated", truncated, "truncated back-propagation through time; the reader is told the length of a segment");
+  f("truncated", truncated, "truncated back-propagation through time; the reader sets the length of a segment");
   if (truncated && checkpoint_every_samples > 0)
     f.problem(
         "checkpointEverySamples",
@@ -140,11 +140,11 @@ void SgdOptions::describe_running(config::Fields& f) {
 }
 
 void SgdOptions::describe_legacy(config::Fields& f) {
-  f("modelPath", model_path, "where the model goes; otherwise modelPath of the command block");
+  f("modelPath", model_path, "path of the model; default: modelPath of the command block");
   f.no_effect("perfTraceLevel",
               "the times of each epoch are in the log, and syncPerfStats tells those of the exchange");
   for (const char* key : {"numMBsToCUDAProfile", "doUnitTest", "validateAfterModelReloading", "usePtask"})
-    f.no_effect(key, "it belongs to the insides of the original");
+    f.no_effect(key, "it is internal to CNTK");
   f.no_effect("maxTempMemSizeInSamplesForCNN", "convolutions make no temporary matrix");
   f.no_effect("unroll", "the original ignores it too");
   for (const char* key :

@@ -124,14 +124,13 @@ StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) 
 void advise(const Training& t) {
   if (t.parallel->method.data.work_queue() && !t.reader->takes_work_units())
     log::warning(
-        "truncated sequences go on from minibatch to minibatch, so they cannot be handed out to whoever is free: every "
-        "rank "
-        "gets an equal share, and a slow one keeps the others waiting at the end of each epoch");
+        "truncated sequences continue from minibatch to minibatch, so they cannot be divided dynamically: every rank "
+        "gets an equal share and waits for the slowest at the end of each epoch");
   if (const auto& o = t.sgd.parallel; o.exchanges() && o.start_sample > t.samples_per_epoch)
-    log::warning(fmt::format(
-        "parallelizationStartSample = {} is more than the {} samples of an epoch: every rank trains alone to "
-        "the end of epoch {}. fix: parallelizationStartEpoch says in which epoch ranks begin to share",
-        o.start_sample, t.samples_per_epoch, o.start_epoch));
+    log::warning(
+        fmt::format("parallelizationStartSample = {} exceeds the {} samples of an epoch: every rank trains on its own "
+                    "to the end of epoch {}. fix: set parallelizationStartEpoch to choose the epoch",
+                    o.start_sample, t.samples_per_epoch, o.start_epoch));
   const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
   const std::int64_t epochs = t.sgd.max_epochs - first;  // whose samples may be more than can be counted
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(epochs, 1);
@@ -177,7 +176,7 @@ void count_left_out(const Training& t) {
   const std::int64_t left_out =
       t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_metrics().samples;
   if (left_out > 0)
-    log::warning(fmt::format("{} of {} samples were left out of epoch {}: their data are damaged", left_out,
+    log::warning(fmt::format("{} of {} samples were skipped in epoch {}: their data are damaged", left_out,
                              t.progress.samples_in_epoch, t.progress.epoch + 1));
 }
 

@@ -88,7 +88,7 @@ TEST_F(EqualRanks, SynchronizedStatisticsNeedRanksThatWait) {
     run(2, with("parallelizationMethod=DataParallelASGD"));
     FAIL() << "not refused";
   } catch (const ConfigError& e) {
-    EXPECT_NE(std::string(e.what()).find("synchronized = true sums statistics over all ranks"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("synchronized = true needs all ranks in every step"), std::string::npos);
   }
   run(2, with("parallelizationMethod=ModelAveragingSGD"));
 }

@@ -113,11 +113,12 @@ TEST_F(OneBitAdamRuns, WhatDoesNotGoTogetherIsRefusedAtOnce) {
         "parallelizationMethod=DataParallelSGD;groups=size:1;DataParallelSGD=["
         "useBufferedAsyncGradientAggregation=true]",
         "parallelizationMethod=ModelAveragingSGD;groups=size:1"})
-    says(settings(rule, method), "which this exchange does not do");
+    says(settings(rule, method), "needs an exchange that sums over all ranks");
   says(settings(rule + ";clippingThresholdPerSample=1", in_bits(1)), "cannot clip");
-  says(settings("gradUpdateType=oneBitAdam", in_bits(1)), "warmupSamples = ...");
+  says(settings("gradUpdateType=oneBitAdam", in_bits(1)), "needs warmupSamples");
   says(settings(one_bit(0), in_bits(1)), "at least 1");
-  says(settings("gradUpdateType=adam;warmupSamples=5", in_bits(1)), "belongs to gradUpdateType = oneBitAdam");
+  says(settings("gradUpdateType=adam;warmupSamples=5", in_bits(1)),
+       "has an effect with gradUpdateType = oneBitAdam only");
 }
 
 }  // namespace

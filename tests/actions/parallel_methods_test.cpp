@@ -118,10 +118,10 @@ TEST_F(Methods, SettingsThatMayNotWorkAreWarnedAbout) {
   EXPECT_EQ(says(block + "exchangeBits=1]").find("WARNING"), std::string::npos);
   EXPECT_NE(says(block + "blockLearningRate=3]").find("may overshoot"), std::string::npos);
   EXPECT_NE(says(block + "blockMomentumPerSync=0]").find("blockMomentum equals to zero"), std::string::npos);
-  EXPECT_NE(says("parallelizationMethod=EASGD;EASGD=[movingRate=0.7]").find("beyond the mean"), std::string::npos);
+  EXPECT_NE(says("parallelizationMethod=EASGD;EASGD=[movingRate=0.7]").find("overshoots the mean"), std::string::npos);
   const std::string late = "parallelizationMethod=ASA;parallelizationStartSample=";
   EXPECT_EQ(says(late + "150").find("StartSample = 150 is more"), std::string::npos);
-  EXPECT_NE(says(late + "151").find("StartSample = 151 is more than the 150 samples"), std::string::npos);
+  EXPECT_NE(says(late + "151").find("StartSample = 151 exceeds the 150 samples"), std::string::npos);
 }
 
 TEST_F(Methods, GoOnWithAnotherNumberOfRanks) {

@@ -113,12 +113,12 @@ TEST_F(Agreement, CallsAreRecordedAndRepeated) {
   EXPECT_EQ(values(x), once);
   EXPECT_EQ(values(y), Floats(n, 3.0f));
 
-  // Of a product that was never made an algorithm has to be chosen first.
+  // Of a product that was never made an algorithm must be chosen before a capture.
   const auto product = [&] {
     gpu->gemm_bias({.m = 6, .n = 8, .k = 4, .lda = 4, .ldb = 8, .ldc = 8}, UnaryOp::relu, y, z, y, x, nullptr);
   };
   EXPECT_FALSE(capture->capture(product));
-  EXPECT_EQ(capture->obstacle(), "an algorithm has to be chosen first");
+  EXPECT_EQ(capture->obstacle(), "an algorithm must be chosen before a capture");
   product();
   EXPECT_TRUE(capture->capture(product)) << capture->obstacle();
 

@@ -35,7 +35,7 @@ TEST(Error, SubstitutedTextShowsWhereItWasPut) {
   auto origin = std::make_shared<SourcePos>(SourcePos{source("x = $lr$\n"), 4, 4});
   auto text = std::make_shared<Source>(Source{"$lr$", "abc", origin});
   const std::string shown = render({{text, 0, 3}, "not a number", ""});
-  EXPECT_NE(shown.find("a.cntk:1:5: the text above was put in here"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("a.cntk:1:5: the text above was substituted here"), std::string::npos) << shown;
 }
 
 TEST(Error, LongLinesAreCutAroundThePlace) {

@@ -198,7 +198,7 @@ TEST(EditScript, PropertiesAreRatesAndSets) {
   EXPECT_THAT(e.notices, ElementsAre(HasSubstr("no parameter is among these nodes")));
   EXPECT_THAT(edit_base("SetProperty (cr, multiSeq, true)").errors, HasSubstr("there is no property 'multiSeq'"));
   EXPECT_THAT(edit_base("SetProperty (cr, output, 2)").errors, HasSubstr("'2' is neither true nor false"));
-  EXPECT_THAT(edit_base("SetProperty (L1.W, learningRateMultiplier, -1)").errors, HasSubstr("is not negative"));
+  EXPECT_THAT(edit_base("SetProperty (L1.W, learningRateMultiplier, -1)").errors, HasSubstr("must not be negative"));
   EXPECT_THAT(edit_base("SetProperty (L1.W, freezeParameters, true)").errors, HasSubstr("has no statistics to freeze"));
 }
 

@@ -67,16 +67,15 @@ const std::vector<Mistake> mistakes = {
     {"{ a = new ComputationNode { inputs = 1 : 2 } }", 11, "a ComputationNode needs its 'operation'",
      "operation = 'Times', for example"},
     {"{ a = new ComputationNode { operation = 'Times'; inputs = 1 } }", 11, "Times takes 2 inputs, not 1", ""},
-    {"{ a = unknownName }", 7, "'unknownName' is not defined here, and this version has no operation of that name",
-     "define it in this record or one around it; docs/brainscript.md lists what there is"},
+    {"{ a = unknownName }", 7, "'unknownName' is not defined, and there is no operation of that name",
+     "define it in this record or an enclosing one; docs/brainscript.md lists all operations"},
     {"{ features = Input {3}; z = feature + 1 }", 29,
-     "'feature' is not defined here, and this version has no operation of that name", "did you mean 'features'?"},
-    {"{ z = TreeLayer {10} }", 7, "'TreeLayer' is not defined here, and this version has no operation of that name",
-     "define it in this record or one around it; docs/brainscript.md lists what there is"},
-    {"{ z = SeparableLayer {32, (3:3)} }", 7,
-     "'SeparableLayer' is not defined here, and this version has no operation of that name",
-     "define it in this record or one around it; docs/brainscript.md lists what there is"},
-    {"{ z = DenceLayer {10} }", 7, "'DenceLayer' is not defined here, and this version has no operation of that name",
+     "'feature' is not defined, and there is no operation of that name", "did you mean 'features'?"},
+    {"{ z = TreeLayer {10} }", 7, "'TreeLayer' is not defined, and there is no operation of that name",
+     "define it in this record or an enclosing one; docs/brainscript.md lists all operations"},
+    {"{ z = SeparableLayer {32, (3:3)} }", 7, "'SeparableLayer' is not defined, and there is no operation of that name",
+     "define it in this record or an enclosing one; docs/brainscript.md lists all operations"},
+    {"{ z = DenceLayer {10} }", 7, "'DenceLayer' is not defined, and there is no operation of that name",
      "did you mean 'DenseLayer'?"},
     {"{ z = DenseLayer {10, activaton=ReLU} }", 23, "'DenseLayer' has no argument 'activaton'",
      "did you mean 'activation'? DenseLayer (outDim, bias=..., activation=..., init=..., initValueScale=..., "
@@ -101,7 +100,7 @@ const std::vector<Mistake> mistakes = {
     {"{ a = !3 }", 7, "'!' does not go with the number 3", "'!' negates true and false"},
     {"{ a = (1:2)[2] }", 12, "index 2 is outside 0..1", "indices of a:b:c begin at 0"},
     {"{ a = (1:2)[0.5] }", 13, "an index must be a whole number, not 0.5", ""},
-    {"{ a = 5[0] }", 8, "the number 5 has no elements to pick by [ ]",
+    {"{ a = 5[0] }", 8, "the number 5 has no elements to index with [ ]",
      "only arrays (a:b:c) do; a record in front of '[' on the same line is read as an index"},
     {"{ r = {alpha=1; beta=2}; a = r.alpah }", 32, "this record has no member 'alpah'", "did you mean 'alpha'?"},
     {"{ r = {alpha=1; beta=2}; a = r.zzzzzz }", 32, "this record has no member 'zzzzzz'", "it has: alpha, beta"},
@@ -154,8 +153,8 @@ const std::vector<Mistake> mistakes = {
     {"{ criterionNodes = 3 }", 20, "criterionNodes holds nodes, not the number 3", "write (node) or (node1 : node2)"},
     {"{ criterionNodes = (DenseLayer {3}) }", 21, "criterionNodes holds nodes, not a function made by DenseLayer",
      "apply the function or layer to its input: f (x)"},
-    {"{ a = nope + 1; b = a; c = a + nada }", 7,
-     "'nope' is not defined here, and this version has no operation of that name", "did you mean 'None'?"},
+    {"{ a = nope + 1; b = a; c = a + nada }", 7, "'nope' is not defined, and there is no operation of that name",
+     "did you mean 'None'?"},
     {"{ a = Fail ('my own message') }", 7, "my own message", ""},
     {"{ a = Format (1, '%n') }", 7, "cannot format by '%n'",
      "use one of %d %x %f %e %g %s, with a width if you like: '%.3f'"},
@@ -182,8 +181,8 @@ const std::vector<Mistake> mistakes = {
     {"{ z = ImageInput (3, 3, 3, imageLayout='WHC') }", 7, "ImageInput: imageLayout must be 'CHW' or 'HWC', not 'WHC'",
      ""},
     {"{ x = Input{3}; y = LatticeValue (3, x) }", 21,
-     "'LatticeValue' is not defined here, and this version has no operation of that name",
-     "define it in this record or one around it; docs/brainscript.md lists what there is"},
+     "'LatticeValue' is not defined, and there is no operation of that name",
+     "define it in this record or an enclosing one; docs/brainscript.md lists all operations"},
     {"{ x = Input{3}; y = BatchNormalization (x, 1, 1, 1, 1, 2) }", 21,
      "BatchNormalization: 'spatial' of BatchNormalization 'y' must be true or false, not the number 2",
      "compare the number with something"},
@@ -195,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(Mistakes, Reports, testing::ValuesIn(mistakes));
 
 TEST(Errors, ShowTheLineOfALongerScript) {
   EXPECT_EQ(build("{\n  features = Input {3}\n  z = Sigmod (features)\n}").errors,
-            "net.cntk:3:7: error: 'Sigmod' is not defined here, and this version has no operation of that name\n"
+            "net.cntk:3:7: error: 'Sigmod' is not defined, and there is no operation of that name\n"
             "    3 |   z = Sigmod (features)\n      |       ^~~~~~\nfix: did you mean 'Sigmoid'?\n");
 }
 

@@ -82,7 +82,7 @@ TEST(RecurrentLibrary, Mistakes) {
   EXPECT_THAT(error_of("h = PastValue (0, h)"), HasSubstr("'h' is no sequence"));
   EXPECT_THAT(error_of("h = x + PastValue (0, h) + FutureValue (0, h)"), HasSubstr("within one loop"));
   EXPECT_THAT(error_of("h = PastValue (3, x)"), HasSubstr("dims [3] and the delayed"));
-  EXPECT_THAT(error_of("h = PastValue (0, x, timeStep=0)"), HasSubstr("timeStep = 0 is not a number of steps"));
+  EXPECT_THAT(error_of("h = PastValue (0, x, timeStep=0)"), HasSubstr("timeStep cannot be 0"));
   EXPECT_THAT(error_of("h = PastValue (0, x, initialState=Constant (0, rows=3))"), HasSubstr("the initial state"));
   EXPECT_THAT(error_of("h = x + BS.Sequences.Last (x)"), HasSubstr("use ReconcileDynamicAxis"));
   EXPECT_THAT(error_of("h = x + y"), HasSubstr("different dynamic axes"));

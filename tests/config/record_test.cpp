@@ -188,7 +188,7 @@ TEST(Places, SubstitutedValuesShowBothWritings) {
   const Record r = from("rate = abc\nlr = $rate$\n");
   EXPECT_EQ(error_of([&] { r.number("lr", 0); }),
             "a.cntk:2:6: error: 'lr' takes a number, not 'abc'\n    2 | lr = abc\n      |      ^~~\n"
-            "a.cntk:2:6: the text above was put in here\n    2 | lr = $rate$\n      |      ^~~~~~\n"
+            "a.cntk:2:6: the text above was substituted here\n    2 | lr = $rate$\n      |      ^~~~~~\n"
             "fix: write a number such as 0.5, 1e-3 or inf\n");
 }
 

@@ -47,7 +47,7 @@ class CheckTest(support.TrainerTest):
             text = self.check(flag)
             for default in ('L1RegWeight = 0', 'checkpointEverySamples = 0', 'maxErrors = 0'):
                 self.assertIn(default, text)
-            self.assertLess(text.index('What differs from the defaults:'), text.index('All options as they hold:'))
+            self.assertLess(text.index('What differs from the defaults:'), text.index('All effective options:'))
         text = self.run_trainer(['-v', 'configFile=run.cntk', 'Train=[SGD=[maxEpochs=1]]']).text
         self.assertIn('-v has no effect without --check', text)
 
@@ -60,7 +60,7 @@ class CheckTest(support.TrainerTest):
             self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, GIGABYTE)
         self.assertIn('are free', text)
         vast = self.check(large.replace('20000000', '2000000000'))
-        self.assertRegex(vast, r'Warning: the run needs [\d.]+ TB on this host and [\d.]+ .B are free: it would be refused here\. fix: lower minibatchSize')
+        self.assertRegex(vast, r'Warning: the run needs [\d.]+ TB of memory on this host and [\d.]+ .B are free: it would be refused\. fix: lower minibatchSize')
         self.assertNotIn('Warning: the run needs', self.check())
 
     def test_memory_of_large_samples(self):
@@ -105,7 +105,7 @@ class CheckTest(support.TrainerTest):
         line = 1 + next(i for i, l in enumerate((self.directory / 'table.cntk').read_text().splitlines()) if 'labelDim' in l)
         self.assertRegex(text, rf'table\.cntk:{line}:\d+: error: labelDim = 5 is too small for the data, which need 8')
         self.assertIn('fix: labelDim = 8, or correct the data that the next error shows', text)
-        self.assertRegex(text, r"labels\.txt:2:\d+: error: the label '7' is no class from 0 to 4")
+        self.assertRegex(text, r"labels\.txt:2:\d+: error: the label '7' is not a class from 0 to 4")
 
     def test_dim_of_a_sparse_stream(self):
         self.write('train.ctf', '|x 1 2 |y 0:1\n|x 1 2 |y 4:1\n')

@@ -142,7 +142,7 @@ class ClusterTest(support.TrainerTest):
         self.assertNotIn('through shared memory', text)
         code, text = cluster('run', support.TRAINER, *options, 'Train=[SGD=[ParallelTrain=[transport=sharedMemory]]]')
         self.assertNotEqual(code, 0, text)
-        self.assertIn('transport = sharedMemory is for ranks of one host, and these 2 ranks are on 2', text)
+        self.assertIn('transport = sharedMemory needs all ranks on one host, but these 2 ranks are on 2', text)
         # The groups of ranks of a host can: one bit between hosts, a sum in full within. With --oversubscribe alone Open MPI 5 puts all ranks on one host.
         code, text = cluster('run', '-n', '4', '--map-by', 'ppr:2:node', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1', support.TRAINER, *options,
                              'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1];groups=byNode;insideGroups=[parallelizationMethod=DataParallelSGD;'

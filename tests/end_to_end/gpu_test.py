@@ -264,7 +264,7 @@ class GpuTest(support.TrainerTest):
         make_data(self.directory / 'data.ctf', 10, 1, False)
         for scale in ('1000', '0.5', 'much'):
             result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0', 'computeType=float16', f'lossScale={scale}'], expect=None)
-            self.assertIn(f"'{scale}' is no scale", result.text)
+            self.assertIn(f"lossScale cannot be '{scale}'", result.text)
             self.assertIn('write auto, or a power of two', result.text)
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0', 'lossScale=64'])
         self.assertIn('lossScale has no effect', result.text)
@@ -298,7 +298,7 @@ class GpuTest(support.TrainerTest):
             checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', '--check'], 2)
             result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=auto', 'Train=[SGD=[ParallelTrain=[transport=nccl]]]'], 2, expect=None)
         self.assertRegex(checked.text, r'1 of 2 ranks compute on the CPU and the others on GPUs.* is rank 1 on .*: (cpu|built without CUDA)')
-        self.assertIn('transport = nccl is not for ranks of which some compute on GPUs and others on the CPU', result.text)
+        self.assertIn('transport = nccl needs all ranks on the same kind of device, but some compute on GPUs and others on the CPU', result.text)
 
     def test_a_gpu_that_is_not_there(self):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
@@ -307,7 +307,7 @@ class GpuTest(support.TrainerTest):
         self.assertIn('starting GPU 7: device: there is 1, numbered from 0', result.text)
         self.assertFalse((self.directory / 'models').exists())
         checked = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=7', '--check'])
-        self.assertRegex(checked.text, 'deviceId = 7 cannot be had on this host: starting GPU 7.*; checked on the CPU, a run would end here')
+        self.assertRegex(checked.text, 'deviceId = 7 is not available on this host: starting GPU 7.*; checked on the CPU instead, but a run would stop here')
         os.environ['TUTTI_CUDA_EMULATOR_WITHOUT_KERNELS'] = '1'
         self.addCleanup(os.environ.pop, 'TUTTI_CUDA_EMULATOR_WITHOUT_KERNELS')
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=0'], expect=None)
@@ -330,7 +330,7 @@ class GpuTest(support.TrainerTest):
         (self.directory / 'net.cntk').write_text(CONFIG % (DENSE, '', 'dense', 'dense'), encoding='utf-8')
         make_data(self.directory / 'data.ctf', 10, 1, False)
         result = self.run_trainer(['configFile=net.cntk', 'OutputDir=.', 'deviceId=-1', 'computeType=tf32'], expect=None)
-        self.assertIn('tf32 and float16 are for GPUs', result.text)
+        self.assertIn('tf32 and float16 need a GPU', result.text)
 
 
 if __name__ == '__main__':

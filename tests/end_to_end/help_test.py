@@ -94,7 +94,7 @@ class ShellTest(support.TrainerTest):
 
     def test_an_argument_cut_at_a_blank(self):
         text = self.run_trainer(['configFile=run.cntk', 'Train=[SGD=[', 'maxEpochs', '=', '1', ']]', 'precision=float'], expect=2).text
-        self.assertIn("ends an argument at a blank; put quotes around it: 'Train=[SGD=[ maxEpochs = 1 ]]'", text)
+        self.assertIn("splits arguments at blanks; quote the argument: 'Train=[SGD=[ maxEpochs = 1 ]]'", text)
 
     def test_whole_arguments(self):
         self.run_trainer(['--check', 'configFile=run.cntk', 'Train=[SGD=[maxEpochs=1;minibatchSize=2]]', 'Note="[ ;"'])

@@ -88,7 +88,7 @@ class LanguageModelTest(support.TrainerTest):
         absent = ['configFile=run.cntk', 'Train=[reader=[file=elsewhere/train.txt]]']
         text = self.run_trainer([*absent, '--check']).text
         self.assertRegex(text, r"note: the data file 'elsewhere/train.txt' cannot be read: No such file")
-        self.assertIn('fix: its contents are not checked, and a run would end here', text)
+        self.assertIn('fix: its contents are not checked, and a run would stop here', text)
         self.assertIn('Checked: the configuration is fine', text)
         self.assertIn("has no 'minibachSize'", self.run_trainer([*absent, 'Train=[SGD=[minibachSize=3]]', '--check'], expect=2).text)
         self.assertIn("error: the data file 'elsewhere/train.txt' cannot be read", self.run_trainer(absent, expect=2).text)

@@ -18,7 +18,7 @@ class MethodsTest(support.TrainerTest):
                 with self.subTest(policy=policy, ranks=ranks):
                     settings = f'parallelizationMethod=EASGD;EASGD=[period=1000;policy={policy}]'
                     text = self.train(ranks, settings)
-                    self.assertIn('EASGD: this training has 2 exchanges (5 minibatches in an epoch, period = 1000)', text)
+                    self.assertIn('EASGD: this training has only 2 exchanges (5 minibatches per epoch, period = 1000)', text)
                     learned = pathlib.Path(self.directory / 'models/model.dnn').read_bytes()
                     # Ranks that are not pulled to a center leave it where it was.
                     self.train(ranks, settings.replace('period', 'movingRate=0;period'))
@@ -48,13 +48,13 @@ class MethodsTest(support.TrainerTest):
 
     def test_short_blocks_with_overlap_are_advised_against(self):
         blocks = 'parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=24;overlap=%d]'
-        self.assertIn('fix: blockSize = 240 or more (20 minibatches), or overlap = 0', self.train(2, blocks % 2))
+        self.assertIn('fix: set blockSize = 240 or more (20 minibatches), or overlap = 0', self.train(2, blocks % 2))
         self.assertNotIn('minibatches late', self.train(2, blocks % 0))
 
     def test_levels_that_both_run_behind_are_advised_against(self):
         late = 'DataParallelSGD=[useBufferedAsyncGradientAggregation=true]'
         groups = f'parallelizationMethod=DataParallelSGD;groups=n:2;{late};insideGroups=[{late}]'
-        self.assertIn('gradients come two minibatches late', self.train(4, groups))
+        self.assertIn('gradients are two minibatches late', self.train(4, groups))
 
     def test_soft_sync_divides_the_workers(self):
         mixed = 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[policy=mixed;syncPeriod=4;softSync=%d]'

@@ -22,7 +22,7 @@ class OlderFilesTest(support.TrainerTest):
                 shutil.copytree(FILES / method, models)
                 text = self.run_trainer(['configFile=net.cntk', f'modelPath={models}/net.dnn', f"Train=[SGD=[maxEpochs=4;{run['sgd']}]]"],
                                         run['ranks']).text
-                self.assertIn('has 2 epochs and maxEpochs is 4 now', text)
+                self.assertIn('has 2 epochs and maxEpochs is now 4', text)
                 self.assertNotRegex(text, 'is lost|are lost|is gone|unusable|damaged')
                 found = [epoch['ce'][0] for epoch in support.epochs(text)]
                 self.assertEqual(len(found), 2, text)

@@ -99,7 +99,7 @@ class OutputsTest(support.TrainerTest):
                 (['Write=[outputNodeNames=HLast]'], "the writer has no block for the node 'HLast'"),
                 (['Write=[writer=[PosteriorProb=[dim=9000]]]'], 'a frame of 9000 numbers does not fit into an HTK file'),
                 (['Write=[writer=[PosteriorProb=[scpFile=none.scp]]]'], "the file 'none.scp' cannot be read: No such file"),
-                (['Write=[reader=[features=[scpFile=longer.scp]]]'], "'out.scp' lists 4 files, and the reader's list has 5 utterances")):
+                (['Write=[reader=[features=[scpFile=longer.scp]]]'], "'out.scp' lists 4 files, but the reader has 5 utterances")):
             self.write('longer.scp', ''.join(f'{u}=u{u % 4}.fea[0,0]\n' for u in range(5)))
             self.assertIn(words, self.run_trainer(['configFile=run.cntk', 'command=Write', *options], expect=2).text)
         self.assertIn("has 3 values per frame, its writer says dim = 4",
@@ -140,11 +140,11 @@ Factor = [ action = "SVD" ; modelPath = "models/model.dnn" ; outputModelPath = "
 ''')
         self.write('train.ctf', examples.points(40))
         self.run_trainer(['configFile=run.cntk', 'command=Train'])
-        for rules, words in (('W0 2\n', "line 1 of 'rules.txt' is no rule: 'W0 2'"), ('Q.* 0.5\n', "no matrix of 'models/model.dnn' matches 'Q.*'"),
+        for rules, words in (('W0 2\n', "line 1 of 'rules.txt' is not a rule: 'W0 2'"), ('Q.* 0.5\n', "no matrix of 'models/model.dnn' matches 'Q.*'"),
                              ('W[ 0.5\n', "'W[' is not a regular expression")):
             self.write('rules.txt', rules)
             self.assertIn(words, self.run_trainer(['configFile=run.cntk', 'command=Factor'], expect=2).text)
-        self.assertIn('either nodeNameRegex or SVDConfig', self.run_trainer(['configFile=run.cntk', 'command=Factor', 'Factor=[nodeNameRegex=W0]'], expect=2).text)
+        self.assertIn('give exactly one of nodeNameRegex and SVDConfig', self.run_trainer(['configFile=run.cntk', 'command=Factor', 'Factor=[nodeNameRegex=W0]'], expect=2).text)
         self.write('rules.txt', 'W0 1.0\n\nW[1-9]\t0.5\n')
         self.assertEqual(self.run_trainer(['configFile=run.cntk', 'command=Factor']).text.count('SVD of '), 2)
 

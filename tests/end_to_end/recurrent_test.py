@@ -107,7 +107,7 @@ class RecurrentTest(support.TrainerTest):
                                    'Train=[SGD=[truncated=true];reader=[truncated=true;truncationLength=4]]'], 1, expect=None)
         self.assertNotEqual(result.code, 0)
         log = (self.directory / 'net.log').read_text(encoding='utf-8') + result.text
-        self.assertIn('only networks that look into the past', log)
+        self.assertIn('work only with networks that depend on the past', log)
 
     def test_ends_of_sequences_next_to_labels_of_the_default_axis(self):
         draw = random.Random(4)
@@ -135,7 +135,7 @@ class RecurrentTest(support.TrainerTest):
 
         plain, found = train('first', 'z', None)
         self.assertIn('lie on different dynamic axes', plain)
-        self.assertEqual(plain.count('say that their sequences have the same lengths'), 3, plain)
+        self.assertEqual(plain.count('state that their sequences have equal lengths'), 3, plain)
         self.assertEqual([count for _, count in found], [120] * 4)
         self.assertLess(found[-1][0], found[0][0])
         said, explicit = train('ReconcileDynamicAxis (first, BS.Sequences.Last (F (x)))', 'ReconcileDynamicAxis (z, labels)', None)

@@ -24,7 +24,7 @@ class RunAgainTest(support.TrainerTest):
         self.train('Train=[SGD=[maxEpochs=5]]', f'modelPath=whole-{name}/m', *options, ranks=ranks)
         self.train(f'modelPath=parts-{name}/m', *options, ranks=ranks)
         text = self.train('Train=[SGD=[maxEpochs=5]]', f'modelPath=parts-{name}/m', *options, ranks=ranks).text
-        self.assertIn(f"The final model 'parts-{name}/m' has 2 epochs and maxEpochs is 5 now: training goes on from it.", text)
+        self.assertIn(f"The final model 'parts-{name}/m' has 2 epochs and maxEpochs is now 5: training continues from it.", text)
         self.assertEqual([e['epoch'] for e in support.epochs(text)], [3, 4, 5])
         whole, parts = self.files(f'whole-{name}'), self.files(f'parts-{name}')
         self.assertEqual(sorted(whole), sorted(parts))
@@ -56,15 +56,15 @@ class RunAgainTest(support.TrainerTest):
 
     def test_a_finished_run_says_how_to_go_on(self):
         self.train()
-        for options, words in (([], 'To train on: raise maxEpochs above 2; training then goes on from this model.'),
-                               (['Train=[SGD=[maxEpochs=1]]'], 'To train on: raise maxEpochs above 2;')):
+        for options, words in (([], 'To continue training from this model, raise maxEpochs above 2.'),
+                               (['Train=[SGD=[maxEpochs=1]]'], 'To continue training from this model, raise maxEpochs above 2.')):
             text = self.train(*options).text
             self.assertIn('No further training is necessary.', text)
             self.assertIn(words, text)
             self.assertIn('makeMode = false starts from scratch.', text)
         (self.directory / 'models/model.dnn.ckp').unlink()
         text = self.train('Train=[SGD=[maxEpochs=3]]').text
-        self.assertIn("To train on: 'models/model.dnn.ckp' is missing", text)
+        self.assertIn("To continue training: 'models/model.dnn.ckp' is missing", text)
 
     # --- the log
     def log(self, name='run.log'):
@@ -83,7 +83,7 @@ class RunAgainTest(support.TrainerTest):
         self.assertIn('Redirecting stderr to file run.log (appending)', text)
         self.assertTrue(self.log().startswith(before))
         self.assertTrue(self.log('run.log.rank1').startswith(other))
-        self.assertRegex(self.log(), r'(?m)^Log continued at \d{4}/\d\d/\d\d \d\d:\d\d:\d\d: what stands above is from earlier runs\.$')
+        self.assertRegex(self.log(), r'(?m)^Log continued at \d{4}/\d\d/\d\d \d\d:\d\d:\d\d; the lines above are from earlier runs\.$')
         self.assertEqual({e['epoch'] for e in support.epochs(self.log())}, {1, 2, 3})
 
     def test_other_runs_begin_a_new_log(self):

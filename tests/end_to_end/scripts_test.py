@@ -105,7 +105,7 @@ class SummaryTest(support.TrainerTest):
         """The epoch that was interrupted behind its line, and trained again, counts once."""
         cut = LOG.index('Finished Epoch', LOG.index('Finished Epoch') + 1)
         end = LOG.index('\n', cut) + 1
-        log = self.write('run.log', LOG[:end] + 'Log continued at 2026/01/01 00:00:00: what stands above is from earlier runs.\n' + LOG[cut:])
+        log = self.write('run.log', LOG[:end] + 'Log continued at 2026/01/01 00:00:00; the lines above are from earlier runs.\n' + LOG[cut:])
         once, twice = (subprocess.run([sys.executable, support.SOURCE / 'scripts/summarize.py', f], capture_output=True, text=True, check=True).stdout
                        for f in (self.write('once.log', LOG), log))
         self.assertEqual(once.replace('once.log', 'run.log'), twice)

@@ -103,7 +103,7 @@ class UnevenTest(support.TrainerTest):
         for ranks in (None, 2, 3):
             result = self.run_trainer(options, ranks)
             self.assertIn('data/pictures_cut.map:2:1: warning: broken JPEG', result.text)
-            self.assertIn('1 of 3 samples were left out of epoch 2', result.text)
+            self.assertIn('1 of 3 samples were skipped in epoch 2', result.text)
             found = support.epochs(result.text)
             self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in found], [2, 2], str(result))
             seen.append([e['CrossEntropyWithSoftmax'][0] for e in found])

@@ -70,7 +70,7 @@ TEST_P(HalfImages, GiveTheResultsOfFloat32) {
       }
     }
     EXPECT_NE(half.gradients, full.gradients);
-    EXPECT_NE(half.description.find(std::to_string(n.reorders) + " changes of image format, images in 16 bits"),
+    EXPECT_NE(half.description.find(std::to_string(n.reorders) + " image reorders, images in 16 bits"),
               std::string::npos)
         << half.description;
     EXPECT_EQ(full.description.find("16 bits"), std::string::npos) << full.description;

@@ -169,7 +169,8 @@ TEST_F(SegmentReplayTest, WhatADeviceHasAgainstItIsTold) {
   counts.works = false, counts.obstacle = "it is not up to it";
   testing::internal::CaptureStderr();
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(step(replay));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("cannot capture it: it is not up to it"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("cannot be captured in a CUDA graph: it is not up to it"));
 }
 
 TEST_F(SegmentReplayTest, OutdatedRecordingsAreMadeAnew) {

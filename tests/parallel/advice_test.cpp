@@ -33,12 +33,12 @@ TEST(Advice, FewExchangesOfEasgd) {
                   {.epochs = epochs, .samples_per_epoch = samples, .minibatch = 100});
   };
   EXPECT_THAT(easgd(1000, 1, 800),
-              ElementsAre(AllOf(HasSubstr("has 1 exchange (8 minibatches in an epoch, period = 1000)"),
-                                HasSubstr("fix: period = 1 or less"))));
-  EXPECT_THAT(easgd(10, 4, 800), ElementsAre(HasSubstr("has 4 exchanges")));
+              ElementsAre(AllOf(HasSubstr("has only 1 exchange (8 minibatches per epoch, period = 1000)"),
+                                HasSubstr("fix: set period = 1 or less"))));
+  EXPECT_THAT(easgd(10, 4, 800), ElementsAre(HasSubstr("has only 4 exchanges")));
   EXPECT_THAT(easgd(10, 5, 800), IsEmpty());  // one at the end of each epoch
   EXPECT_THAT(easgd(10, 1, 5000), IsEmpty());
-  EXPECT_THAT(easgd(10, 1, 4000), ElementsAre(HasSubstr("has 4 exchanges (40 minibatches")));
+  EXPECT_THAT(easgd(10, 1, 4000), ElementsAre(HasSubstr("has only 4 exchanges (40 minibatches")));
 }
 
 TEST(Advice, KeptMomentumIsSaidUnlessItIsWanted) {

@@ -284,10 +284,11 @@ TEST(GroupOptions, SayWhatIsWrong) {
     EXPECT_EQ(errors_of(method + "groups=" + good), "") << good;
   EXPECT_THAT(errors_of("groups=n:2"), HasSubstr("groups need a method"));
   EXPECT_THAT(errors_of(method + "insideGroups=[gradientBits=1]"),
-              HasSubstr("it belongs into the block DataParallelSGD"));
-  EXPECT_THAT(errors_of(method + "insideGroups=[parallelizationMethod=EASGD]"), HasSubstr("there are no groups"));
+              HasSubstr("it belongs in the block DataParallelSGD"));
+  EXPECT_THAT(errors_of(method + "insideGroups=[parallelizationMethod=EASGD]"),
+              HasSubstr("insideGroups has no effect without groups"));
   EXPECT_THAT(errors_of(method + "groups=n:2;insideGroups=[parallelizationMethod=none]"),
-              HasSubstr("must work together"));
+              HasSubstr("must exchange gradients or weights"));
   EXPECT_THAT(errors_of(method + "groups=n:2;insideGroups=[parallelizationStartEpoch=2]"),
               HasSubstr("has no 'parallelizationStartEpoch'"));
   EXPECT_THROW(run_ranks(3, [&](Communicator& comm) { play(options(method + "groups=n:4"), comm); }), ConfigError);
@@ -753,18 +754,19 @@ TEST(GroupsAtServers, SayWhatDoesNotGo) {
   EXPECT_EQ(errors_of(asgd), "");
   EXPECT_EQ(errors_of(asgd + "ASGD=[push=gradients]"), "");
   EXPECT_EQ(errors_of("parallelizationMethod=EASGD;groups=n:2;EASGD=[policy=async]"), "");
-  EXPECT_THAT(errors_of(asgd + "ASGD=[policy=sync;push=gradients;backupWorkers=1]"), HasSubstr("backupWorkers drops"));
+  EXPECT_THAT(errors_of(asgd + "ASGD=[policy=sync;push=gradients;backupWorkers=1]"),
+              HasSubstr("drops gradients of single ranks"));
   EXPECT_THAT(errors_of(asgd + "ASGD=[push=gradients;syncPeriod=9]"), HasSubstr("after every minibatch"));
   EXPECT_THAT(
       errors_of(asgd + "ASGD=[push=gradients];insideGroups=[DataParallelSGD=[useBufferedAsyncGradientAggregation"
                        "=true]]"),
-      HasSubstr("a minibatch late"));
+      HasSubstr("delayed gradients inside groups"));
   EXPECT_THAT(errors_of(asgd + "insideGroups=[parallelizationMethod=ModelAveragingSGD]"),
               HasSubstr("must sum gradients"));
   EXPECT_THROW(run_ranks(2, [&](Communicator& comm) { play(options(asgd + "ASGD=[servers=2]"), comm); }), ConfigError);
   EXPECT_THROW(run_ranks(3, [&](Communicator& comm) { play(options(asgd + "ASGD=[servers=2]"), comm); }), ConfigError);
   EXPECT_THAT(errors_of("parallelizationMethod=DataParallelSGD;groups=n:2;insideGroups=[parallelizationMethod=ASGD]"),
-              HasSubstr("exchange the two"));
+              HasSubstr("DataParallelSGD in insideGroups"));
 }
 
 // Ranks 0 and 2 stand for their groups, of which the second has no other rank.

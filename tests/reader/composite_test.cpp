@@ -233,7 +233,8 @@ TEST_F(CompositeImages, MistakesInTheBlock) {
   expect_error(deserializer("type=ImageDeserialiser"), {"run.cntk:", "did you mean 'ImageDeserializer'"});
   expect_error(deserializer(start), {"has no streams"});
   expect_error(deserializer(start + "input=[l=[labelDim=3]]"), {"no block has 'transforms'"});
-  expect_error(deserializer(start + "input=[f=[transforms=([type=Crop])];l=[labelDim=3]]"), {"nothing says how large"});
+  expect_error(deserializer(start + "input=[f=[transforms=([type=Crop])];l=[labelDim=3]]"),
+               {"no transform gives the images their size"});
   expect_error(deserializer(start + "input=[f=[transforms=([type=Scael])];l=[labelDim=3]]"), {"did you mean 'Scale'"});
   expect_error(deserializer(start + "input=[f=[transforms=([type=Scale;width=3])];l=[labelDim=3]]"),
                {"Scale needs 'height'"});

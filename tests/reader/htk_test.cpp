@@ -196,7 +196,7 @@ TEST(Htk, BrokenFeaturesAreNamedAndTolerated) {
       auto o = features(list.path(), 2);
       o.frame_mode = frames;
       o.keep_bytes = keep;
-      expect_error(o, {bad.path(), "frame 0", "no finite number"});
+      expect_error(o, {bad.path(), "frame 0", "not a finite number"});
       o.max_errors = 1;
       Everything e(o);
       EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 3, 4}));
@@ -245,7 +245,7 @@ TEST(Htk, BrokenLabelsAreNamedAndTolerated) {
   auto twice = corpus.options();
   const TemporaryFile doubled("a\nb\na\n");
   std::get<HtkLabelOptions>(twice.streams[1]).mapping = doubled.path();
-  expect_error(twice, {doubled.path() + ":3:1", "'a' stands here a second time"});
+  expect_error(twice, {doubled.path() + ":3:1", "'a' appears a second time"});
   auto many = corpus.options();
   std::get<HtkLabelOptions>(many.streams[1]).dim = 2;
   expect_error(many, {"3 states, more than labelDim = 2"});
@@ -287,7 +287,7 @@ TEST(Htk, Blocks) {
   error("readerType=HTKDeserializers\nx=[scpFile=gone;dim=3]", {"run.cntk:2:", "'gone' cannot be read"});
   error("readerType=HTKDeserializers\ntruncated=true;frameMode=false" + streams, {"truncationLength"});
   error("readerType=HTKDeserializers\ntruncated=true;truncationLength=3" + streams, {"frameMode = false"});
-  error("readerType=HTKDeserializers\nrandomize=maybe" + streams, {"'maybe' is no way to randomize"});
+  error("readerType=HTKDeserializers\nrandomize=maybe" + streams, {"randomize cannot be 'maybe'"});
   error("readerType=HTKDeserializers\nframemod=true" + streams, {"did you mean 'frameMode'"});
   error("readerType=HTKDeserializers\nx=[scpFile=\"" + corpus.list.path() + "\";dim=3;contextWindow=2]",
         {"an odd number of frames"});

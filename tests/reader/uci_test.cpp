@@ -58,10 +58,14 @@ TEST(Uci, BrokenLinesAreNamedAndTolerated) {
   const struct {
     std::string line;
     std::vector<std::string> parts;
-  } cases[] = {{"1 2", {":2:1:", "2 columns, 3 are needed"}},       {"1 2 x", {":2:5:", "'x' in column 2"}},
-               {"3 1 1", {":2:1:", "'3' is no class from 0 to 2"}}, {"-1 1 1", {":2:1:", "'-1' is no class"}},
-               {"1 nan 1", {":2:3:", "'nan' in column 1"}},         {"1 1e99 1", {":2:3:", "'1e99'"}},
-               {"1,2,3", {"1 column, 3", "customDelimiter"}},       {"1.0 2 3", {"'1.0' is no class"}}};
+  } cases[] = {{"1 2", {":2:1:", "2 columns, 3 are needed"}},
+               {"1 2 x", {":2:5:", "'x' in column 2"}},
+               {"3 1 1", {":2:1:", "'3' is not a class from 0 to 2"}},
+               {"-1 1 1", {":2:1:", "'-1' is not a class"}},
+               {"1 nan 1", {":2:3:", "'nan' in column 1"}},
+               {"1 1e99 1", {":2:3:", "'1e99'"}},
+               {"1,2,3", {"1 column, 3", "customDelimiter"}},
+               {"1.0 2 3", {"'1.0' is not a class"}}};
   for (const auto& c : cases) {
     const TemporaryFile file("0 1 2\n" + c.line + "\n1 3 4\n");
     auto o = columns(file.path());
@@ -141,7 +145,7 @@ TEST(Uci, Blocks) {
   error(at + "\nfeatures=[start=2]", {"dim is the number of columns"});
   error(at + "\nlabels=[labelType=category]", {"labelDim is the number of classes"});
   error(at + "\nfeatures=[dim=2]\ncustomDelimiter=ab", {"the delimiter is one character"});
-  error(at + "\nfeatures=[dim=2]\nrandomize=perhaps", {"'perhaps' is no way to randomize"});
+  error(at + "\nfeatures=[dim=2]\nrandomize=perhaps", {"randomize cannot be 'perhaps'"});
   error(at + "\nfeatures=[dim=2;strat=1]", {"did you mean 'start'"});
 }
 

@@ -154,12 +154,12 @@ TEST(Words, Blocks) {
   const auto error = [&](const std::string& settings, const std::vector<std::string>& parts) {
     expect_parts(make(settings).errors, parts);
   };
-  error(at + classes + features, {"0 blocks of words, two are needed"});
-  error(at + features + blocks, {"nothing says which words 'labelIn' has", "wordclass"});
+  error(at + classes + features, {"0 blocks of words but needs two"});
+  error(at + features + blocks, {"no word list is given for 'labelIn'", "wordclass"});
   error(at + classes + "mode=nce\n" + blocks, {"no noise contrastive estimation", "CLASSLSTM"});
   error(at + classes + blocks + "labelOut=[labelDim=3]", {"3 blocks of words"});
   error(at + classes + "labelIn=[labelType=nextWord;labelDim=5]\nlabels=[labelDim=5]",
-        {"'labelIn' are of no category"});
+        {"the input 'labelIn' must have labelType = category"});
   error(at + "wordclass=gone\nlabelIn=[labelType=category]\nlabels=[labelType=nextWord]",
         {"run.cntk:3:", "'gone' cannot be read"});
 }

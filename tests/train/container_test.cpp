@@ -168,7 +168,7 @@ TEST(Container, ArchivesNameSurplusEntries) {
   EXPECT_EQ(i, 7);
   EXPECT_TRUE(a.has("v"));
   EXPECT_FALSE(a.has("w"));
-  EXPECT_EQ(error_of([&] { a.finish(); }), "'" + d / "a" + "' has an entry 'x/v' that this run has no use for");
+  EXPECT_EQ(error_of([&] { a.finish(); }), "'" + d / "a" + "' has an entry 'x/v' that this run does not use");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace tutti::cuda {
 inline unsigned in_32_bits(std::size_t count) {
   constexpr std::size_t most = (std::size_t{1} << 31) - 1;  // a step further must not wrap around
   if (count > most)
-    throw Error("images of one minibatch have 2^31 values and more in one tensor. fix: a smaller minibatchSize");
+    throw Error("a tensor of one minibatch of images has 2^31 or more values. fix: use a smaller minibatchSize");
   return static_cast<unsigned>(count);
 }
 

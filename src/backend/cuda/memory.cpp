@@ -183,6 +183,6 @@ extern "C" int tutti_cuda_device_count(std::string& problem) {
   if (const auto status = cudaGetDeviceCount(&count); status != cudaSuccess)
     problem = fmt::format("driver: {}", cudaGetErrorString(status));
   else if (count == 0)
-    problem = "driver: it knows no GPU";
+    problem = "driver: it found no GPU";
   return count;
 }

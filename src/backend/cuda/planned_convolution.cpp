@@ -143,7 +143,7 @@ Algorithms::Choice PlannedConvolution::measured(const Work& work, CudaImages& im
     if (!plans_->take(best.plan)) continue;
     if (leaves_the_same(work, of_workspace.bytes(plans_->workspace()), images)) return best;
     log::warning_of_rank(fmt::format(
-        "cuDNN's engine {} leaves something else than its older calls for the convolution {}: it is not taken.",
+        "cuDNN's engine {} computes other results than its older calls for the convolution {}; the engine is not used.",
         best.plan, work.key()));
   }
   return {.algorithm = calls, .lasts = lasts};

@@ -58,7 +58,7 @@ void* take_managed_memory(std::size_t bytes) {
 void not_while_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
-  if (status != cudaStreamCaptureStatusNone) throw Error("an algorithm has to be chosen first");
+  if (status != cudaStreamCaptureStatusNone) throw Error("an algorithm must be chosen before a capture");
 }
 
 void clear_memory(void* p, std::size_t bytes, cudaStream_t stream) {

@@ -140,8 +140,8 @@ class Delay : public Kernel {
     for (std::size_t s = 0; s < run.fragments.size(); ++s)
       if (!run.fragments[s].ends && table(run).length(s) > 0)
         throw Error(
-            fmt::format("FutureValue '{}' needs the steps that truncation has cut off; only networks that look "
-                        "into the past can be trained with truncated sequences",
+            fmt::format("FutureValue '{}' needs steps beyond the truncation; truncated sequences work only with "
+                        "networks that depend on the past",
                         code.node.name));
   }
   // Truncated sequences: the first steps come from what their lanes have kept, the last ones are kept.

@@ -145,8 +145,8 @@ class Recurrent : public Kernel {
       const Fragment& fragment = run.fragments[table.sequence(p)];
       if (backwards_ && !(fragment.begins && fragment.ends))
         throw Error(
-            fmt::format("{} '{}' runs backwards and needs the steps that truncation has cut off; only networks "
-                        "that look into the past can be trained with truncated sequences",
+            fmt::format("{} '{}' runs backwards and needs steps beyond the truncation; truncated sequences work only "
+                        "with networks that depend on the past",
                         code.operation, code.node.name));
       kept.take_up(fragment, 1);
     }

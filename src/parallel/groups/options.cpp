@@ -53,7 +53,9 @@ std::vector<std::string> names_of_groups(const GroupOptions& o, Communicator& co
 
 void GroupOptions::describe(config::Fields& f) {
   std::string written = any() ? text() : "none";
-  f("groups", written, "byNode, size:4 or n:2: parallelizationMethod works between groups of ranks; none = no groups");
+  f("groups", written,
+    "divide the ranks into groups: byNode, size:4 or n:2; parallelizationMethod then works between the groups; none = "
+    "no groups");
   if (const auto parsed = parse(written))
     *this = *parsed;
   else

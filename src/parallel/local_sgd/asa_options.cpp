@@ -18,24 +18,25 @@ void AsaOptions::describe(config::Fields& f) {
   f.choice<AllReduce>(
       "allReduce", all_reduce,
       {{"sharded", AllReduce::sharded}, {"stripes", AllReduce::sharded}, {"library", AllReduce::library}},
-      "sharded: all-to-all, sum of the own shard, all-gather; library: MPI_Allreduce, for comparison, on GPUs NCCL");
+      "sharded = all-to-all, sum of the own shard, all-gather; library = MPI_Allreduce (NCCL on GPUs), for comparison");
   bits.describe(f);
   if (all_reduce == AllReduce::library && bits.kind != ExchangeBits::Kind::full)
-    f.problem("allReduce", "the MPI library sums 32 bits only", "use allReduce = sharded, or exchangeBits = 32");
+    f.problem("allReduce", "the MPI library sums in 32 bits only", "use allReduce = sharded, or exchangeBits = 32");
 }
 
 void EasgdOptions::describe(config::Fields& f) {
-  f("movingRate", moving_rate, "how far a rank and the center move towards each other, 0 to 1; -1 = 0.9/ranks");
+  f("movingRate", moving_rate,
+    "share of their distance by which a rank and the center move towards each other, 0 to 1; -1 = 0.9/ranks");
   f("period", period, "minibatches between two exchanges");
   f.choice<Policy>("policy", policy, {{"sync", Policy::sync}, {"async", Policy::async}},
-                   "sync: all ranks exchange together; async: each exchanges with the center after its own steps");
-  f("servers", servers, "async: ranks that hold the center and do nothing else; 0 = it lies beside the workers");
+                   "sync = all ranks exchange together; async = each rank exchanges with the center on its own");
+  f("servers", servers, "async: number of ranks that only hold the center; 0 = the workers hold it");
   f.choice<Division>("division", division, {{"dynamic", Division::work_queue}, {"static", Division::shares}},
                      "async: dynamic = a rank takes the next part of the data when it is free; static = equal parts");
   f.alias("dealing", "division");
   bits.describe(f);
   if (servers < 0)
-    f.problem("servers", "a number of ranks cannot be negative", "write 0 for a center beside the workers");
+    f.problem("servers", "a number of ranks cannot be negative", "write 0 to let the workers hold the center");
   for (const char* key : {"servers", "division"})
     if (policy == Policy::sync && f.given(key))
       f.problem(key, fmt::format("{} needs policy = async", key), "leave the key out, or add policy = async");
@@ -101,9 +102,8 @@ ParallelMethod EasgdOptions::make(const MethodContext& context) const {
                             ranks, o.rate(ranks), o.period);
   if (const double pull = o.rate(ranks) * ranks; pull > 1)
     s.once_text += fmt::format(
-        "\nWARNING: moving rate * workers = {:g}: the center goes beyond the mean of the ranks. fix: movingRate = {:g} "
-        "or "
-        "less",
+        "\nWARNING: moving rate * workers = {:g}: the center overshoots the mean of the ranks. fix: set movingRate = "
+        "{:g} or less",
         pull, 1.0 / ranks);
   return make_block_exchange(std::move(s), make_elastic_rule(o.rate(ranks)), comm);
 }

@@ -27,8 +27,8 @@ void positive(config::Fields& f, const char* key, double v) {
 }  // namespace
 
 void BlockSize::describe(config::Fields& f) {
-  f("blockSizePerWorker", per_worker, "samples of each rank between two exchanges of weights");
-  f("blockSize", total, "the same over all ranks together; instead of blockSizePerWorker");
+  f("blockSizePerWorker", per_worker, "samples per rank between two exchanges of weights");
+  f("blockSize", total, "samples over all ranks between two exchanges; replaces blockSizePerWorker");
   if (f.given("blockSize") && f.given("blockSizePerWorker"))
     f.problem("blockSize", "both blockSize and blockSizePerWorker are given", "keep one of the two");
   at_least_one(f, "blockSizePerWorker", per_worker);
@@ -36,16 +36,17 @@ void BlockSize::describe(config::Fields& f) {
 }
 
 void StreamOptions::describe(config::Fields& f) {
-  f("fragments", settings.fragments, "parts of the weights, exchanged one after the other in the course of a block");
-  f("overlap", settings.overlap, "minibatches that are trained while an exchange is under way; 0 = training waits");
+  f("fragments", settings.fragments, "number of parts of the weights, exchanged one after the other during a block");
+  f("overlap", settings.overlap, "minibatches to train while an exchange is in flight; 0 = training waits");
   f("overlapMixing", settings.mixing,
-    "share of the rank's own weights in what it goes on with, 0 to 1; -1 = what it has learned meanwhile is added");
+    "after an overlapped exchange: share of the rank's own weights in the new ones, 0 to 1; -1 = add what the rank "
+    "learned meanwhile");
   if (settings.fragments < 1) f.problem("fragments", "fragments must be at least 1");
   if (settings.overlap < 0) f.problem("overlap", "a number of minibatches cannot be negative");
   if (!f.given("overlapMixing")) return;
   if (settings.overlap < 1) f.problem("overlapMixing", "overlapMixing needs overlap = 1 or more", "leave the key out");
   if (settings.mixing != -1 && !(settings.mixing >= 0 && settings.mixing <= 1))
-    f.problem("overlapMixing", "overlapMixing must lie in [0, 1]", "write -1 to add what was learned meanwhile");
+    f.problem("overlapMixing", "overlapMixing must lie in [0, 1]", "write -1 to add what the rank learned meanwhile");
 }
 
 void ModelAveragingOptions::describe(config::Fields& f) {
@@ -62,23 +63,27 @@ void BlockMomentumOptions::describe(config::Fields& f) {
   bits.describe(f);
   stream.describe(f);
   f("resetSGDMomentum", reset_sgd_momentum,
-    "every exchange sets the momentum of SGD to 0; default false with fragments or overlap, true without");
+    "clear the momentum of SGD after every exchange; default true, but false with fragments or overlap");
   reset_given = f.given("resetSGDMomentum");
   if (stream.settings.streams() && !reset_given) reset_sgd_momentum = false;
   if (stream.settings.streams() && reset_sgd_momentum)
-    f.problem("resetSGDMomentum",
-              "with fragments or overlap an exchange meets weights in motion and keeps the momentum",
-              "leave the key out, or fragments and overlap");
-  f("useNesterovMomentum", nesterov, "go ahead along the block momentum after every exchange");
-  f("blockLearningRate", learning_rate, "of the sum of what the ranks have learned in a block");
-  f("blockMomentumAsTimeConstant", time_constant, "in samples over all ranks; -1 = from the number of ranks");
-  f("blockMomentumPerSync", per_sync, "instead of blockMomentumAsTimeConstant; -1 = 1 - 1/ranks");
+    f.problem(
+        "resetSGDMomentum",
+        "resetSGDMomentum = true cannot be combined with fragments or overlap, whose exchanges happen during steps",
+        "remove resetSGDMomentum, or fragments and overlap");
+  f("useNesterovMomentum", nesterov, "apply Nesterov momentum to the block update");
+  f("blockLearningRate", learning_rate, "factor on the change of the weights in a block, summed over the ranks");
+  f("blockMomentumAsTimeConstant", time_constant,
+    "block momentum as a time constant in samples over all ranks; -1 = from the number of ranks");
+  f("blockMomentumPerSync", per_sync,
+    "block momentum per exchange; replaces blockMomentumAsTimeConstant; -1 = 1 - 1/ranks");
   if (f.given("blockMomentumAsTimeConstant") && f.given("blockMomentumPerSync"))
     f.problem("blockMomentumPerSync", "both blockMomentumAsTimeConstant and blockMomentumPerSync are given",
               "keep one of the two");
   if (per_sync != -1) fraction(f, "blockMomentumPerSync", per_sync);
   if (time_constant != -1 && !(time_constant >= 0 && std::isfinite(time_constant)))
-    f.problem("blockMomentumAsTimeConstant", "a time constant is a number of samples, 0 or more");
+    f.problem("blockMomentumAsTimeConstant",
+              "blockMomentumAsTimeConstant is a number of samples and must not be negative");
   if (!(learning_rate >= 0 && std::isfinite(learning_rate)))
     f.problem("blockLearningRate", "blockLearningRate must not be negative");
   describe_outer(f);
@@ -92,8 +97,8 @@ void BlockMomentumOptions::describe_outer(config::Fields& f) {
        {"sgd", OuterOptimizer::sgd},
        {"adam", OuterOptimizer::adam}},
       "what is made of the blocks; all but blockMomentum take the mean over the ranks as gradient");
-  f("outerLearningRate", outer.rate, "of outer optimizers other than blockMomentum");
-  f("outerMomentum", outer.momentum, "outerOptimizer = nesterov");
+  f("outerLearningRate", outer.rate, "learning rate of outerOptimizer = nesterov, sgd or adam");
+  f("outerMomentum", outer.momentum, "momentum of outerOptimizer = nesterov");
   f("outerBeta1", outer.beta1, "outerOptimizer = adam");
   f("outerBeta2", outer.beta2, "outerOptimizer = adam");
   f("outerEpsilon", outer.epsilon, "outerOptimizer = adam");

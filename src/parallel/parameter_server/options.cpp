@@ -8,10 +8,11 @@ namespace tutti {
 void YoungRate::describe(config::Fields& f) {
   f.choice<Shape>("adjustType", shape,
                   {{"staircase", Shape::staircase}, {"linearly", Shape::linearly}, {"none", Shape::none}},
-                  "how pushes come to count fully");
-  f("adjustCoefficient", coefficient, "by how much the first pushes count, and the height of a stair");
-  f.alias("adjustNbMinibatch", "adjustPerMinibatches", "the name in the documents");
-  f("adjustPerMinibatches", per_minibatches, "pushes of a worker to a stair, or until a linear rise ends");
+                  "how the factor on pushes rises to 1");
+  f("adjustCoefficient", coefficient, "factor on the first pushes, and the height of a step of the staircase");
+  f.alias("adjustNbMinibatch", "adjustPerMinibatches", "the name in CNTK's documents");
+  f("adjustPerMinibatches", per_minibatches,
+    "pushes per worker and step of the staircase, or until the end of a linear rise");
   if (!(coefficient > 0 && coefficient <= 1)) f.problem("adjustCoefficient", "adjustCoefficient must lie in (0, 1]");
   if (per_minibatches < 1) f.problem("adjustPerMinibatches", "adjustPerMinibatches must be at least 1");
 }
@@ -33,17 +34,18 @@ void ServerOptions::describe(config::Fields& f) {
   f.alias("syncPeriodPerWorkers", "syncPeriod");
   f.alias("syncPeriodPerWorker", "syncPeriod");
   f("syncPeriod", sync_period,
-    "samples of each worker between two pushes, per epoch; gradients unless given: every minibatch");
+    "samples per worker between two pushes, per epoch; with push = gradients the default is every minibatch");
   every_minibatch = push == Push::gradients && !f.given("syncPeriod");
-  f("fetchPeriod", fetch_period, "samples of each worker between two fetches of weights; 0 = with every push");
-  f("usePipeline", pipeline, "push and fetch while the next samples compute; weights come one push late");
-  f("SimModelAverage", average, "all workers average their weights at the servers, as ModelAveragingSGD does");
+  f("fetchPeriod", fetch_period, "samples per worker between two fetches of weights; 0 = with every push");
+  f("usePipeline", pipeline, "push and fetch while the next samples are computed; weights are one push late");
+  f("SimModelAverage", average, "average the weights of all workers at the servers, as ModelAveragingSGD does");
   f.block("AdjustLearningRateAtBeginning", young, "a smaller learning rate during warm-up");
   f("maxStaleness", max_staleness,
-    "pushes of others that a push may miss; workers wait to keep to it; -1 = any number");
-  f("backupWorkers", backup_workers, "policy = sync: an update takes the first workers - backupWorkers gradients");
-  f("softSync", soft_sync, "policy = mixed: so many updates for one push of every worker");
-  f("servers", servers, "the last so many ranks only serve; 0 = all ranks serve beside their work");
+    "number of pushes of other workers that a worker may not have seen; it waits at this limit; -1 = no limit");
+  f("backupWorkers", backup_workers,
+    "with policy = sync: an update takes the gradients of the first (workers - backupWorkers) workers");
+  f("softSync", soft_sync, "with policy = mixed: number of updates per round in which every worker pushes once");
+  f("servers", servers, "number of ranks, the last ones, that only serve; 0 = every worker also serves");
   bits.describe(f);
   if (average) {
     if (!f.given("policy")) policy = Policy::sync;
@@ -59,16 +61,19 @@ void ServerOptions::check(config::Fields& f) const {
       break;
     }
   if (fetch_period < 0) f.problem("fetchPeriod", "a number of samples cannot be negative");
-  if (max_staleness < -1) f.problem("maxStaleness", "maxStaleness counts pushes", "write 0 or more, or -1 for any");
+  if (max_staleness < -1)
+    f.problem("maxStaleness", "maxStaleness is a number of pushes", "write 0 or more, or -1 for any");
   if (backup_workers < 0) f.problem("backupWorkers", "a number of workers cannot be negative");
   if (soft_sync < 1) f.problem("softSync", "softSync must be at least 1");
   if (servers < 0) f.problem("servers", "a number of ranks cannot be negative");
   const bool async = policy == Policy::async, sync = policy == Policy::sync;
   if (max_staleness >= 0 && !async)
-    f.problem("maxStaleness", "maxStaleness needs policy = async", "policy = sync has no staleness");
+    f.problem("maxStaleness", "maxStaleness needs policy = async",
+              "remove maxStaleness; with policy = sync there is no staleness");
   if (pipeline && !async) f.problem("usePipeline", "usePipeline needs policy = async");
   if (pipeline && max_staleness >= 0)
-    f.problem("usePipeline", "usePipeline makes every push staler than maxStaleness could tell", "keep one of the two");
+    f.problem("usePipeline", "usePipeline and maxStaleness cannot be combined: each pipelined push is one push staler",
+              "keep one of the two");
   if (backup_workers > 0 && !(sync && push == Push::gradients))
     f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients");
   else if (backup_workers > 0 && !every_minibatch)
@@ -78,15 +83,18 @@ void ServerOptions::check(config::Fields& f) const {
   // of 2 %.
   if (push == Push::gradients && !every_minibatch && bits.kind == ExchangeBits::Kind::one)
     f.problem("exchangeBits",
-              "in 1 bit a sum of gradients over several minibatches arrives so late that workers learn it twice",
+              "sums of gradients over several minibatches cannot be pushed in 1 bit: their residuals arrive too late",
               "exchangeBits = 2, or push = deltas, or leave syncPeriod out to push after every minibatch");
   if (f.given("softSync") && policy != Policy::mixed) f.problem("softSync", "softSync needs policy = mixed");
   if (fetch_period > 0 && sync) f.problem("fetchPeriod", "with policy = sync weights come with every push");
   if (fetch_period > 0 && pipeline) f.problem("fetchPeriod", "usePipeline fetches with every push");
   if (average && push != Push::deltas)
-    f.problem("SimModelAverage", "averages are made of weights", "leave push = gradients out");
-  if (average && !sync) f.problem("SimModelAverage", "averages wait for all workers", "leave policy out");
-  if (average && young) f.problem("AdjustLearningRateAtBeginning", "an average has no rate to adjust");
+    f.problem("SimModelAverage", "SimModelAverage averages weights and cannot push gradients",
+              "remove push = gradients");
+  if (average && !sync)
+    f.problem("SimModelAverage", "SimModelAverage waits for all workers, so policy has no effect", "remove policy");
+  if (average && young)
+    f.problem("AdjustLearningRateAtBeginning", "AdjustLearningRateAtBeginning has no effect with SimModelAverage");
 }
 
 }  // namespace tutti

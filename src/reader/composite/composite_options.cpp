@@ -34,7 +34,7 @@ struct CompositeReaderOptions {
 
   void describe(config::Fields& f) {
     order.describe(f);
-    f("randomizationWindow", window, "samples among which sequences are shuffled; 0 = the whole data set");
+    f("randomizationWindow", window, "number of samples to shuffle sequences among; 0 = the whole data set");
     truncation.describe(f);
     f("frameMode", frame_mode, "text: every sample is a sequence of its own");
     f("useNumericSequenceKeys", join.numeric_keys, "compare keys as numbers: 007 is 7");
@@ -42,13 +42,14 @@ struct CompositeReaderOptions {
       "tolerated sequences that are missing in a deserializer, and tolerated errors of each deserializer");
     f("checkData", check_data, "of images: files, images or none (true = files, false = none)");
     f("precision", precision, "accepted; data are float32 either way");
-    f("traceLevel", trace_level, "0 errors only, 1 also warnings of text files");
+    f("traceLevel", trace_level, "0 = errors only, 1 = also warnings of text files");
     f.no_effect("verbosity", "traceLevel decides what is shown");
     f.no_effect("localTimeline", "every rank takes its share of one global order");
     f.no_effect("multiThreadedDeserialization", "numCPUThreads of an image deserializer says how many threads load");
     f.no_effect("prefetch", "the next minibatches are always prepared in the background");
     f.no_effect("chunkSizeInBytes", "it belongs to the deserializer");
-    if (window < 0) f.problem("randomizationWindow", "the window is a number of samples", "0 means the whole data set");
+    if (window < 0)
+      f.problem("randomizationWindow", "randomizationWindow is a number of samples", "0 means the whole data set");
     if (join.max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
   }
   // For help and for the settings in effect; Fields reads no arrays of blocks.

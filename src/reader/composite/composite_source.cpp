@@ -63,7 +63,7 @@ std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
   for (const auto& t : table.twice())
     budget_.fault(fmt::format("{}: the key '{}' stands at {} already", other.place(t.second), other.key(t.second),
                               other.place(t.first)),
-                  "keys are unique in all but the first deserializer; the first of the sequences is taken");
+                  "keys must be unique in all but the first deserializer; the first sequence is used");
   std::vector<std::uint32_t> match(first.index().sequences(), none);
   for (std::uint32_t i = 0; i < match.size(); ++i) {
     const std::string key = first.key(i);
@@ -72,7 +72,7 @@ std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
       continue;
     }
     budget_.fault(fmt::format("{}: {} has no sequence with the key '{}'", first.place(i), name_of(p, other), key),
-                  "every deserializer has all sequences of the first one; a sequence without is left out");
+                  "every deserializer must have all sequences of the first one; incomplete sequences are skipped");
   }
   return match;
 }

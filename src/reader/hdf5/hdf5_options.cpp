@@ -18,7 +18,7 @@ void Hdf5StreamOptions::describe(config::Fields& f) {
   f("dim", dim, "numbers per sample; 0 = by the dataset: a row of two axes, the last of three, all of four and more");
   f("labelDim", classes,
     "number of classes: the dataset holds class numbers and the stream is one-hot; 0 = plain numbers");
-  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "how one-hot vectors are handed on");
+  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "format of one-hot vectors");
   f("scale", scale, "factor on plain numbers");
   if (dim < 0 || dim > 2'147'483'647)
     f.problem("dim", "dim is the number of values per sample", "leave it out to take it from the dataset");
@@ -38,27 +38,28 @@ void Hdf5ReaderOptions::describe(config::Fields& f) {
   f.blocks("input", input, "one block per stream, under the name of the network's input");
   f.required("input");
   order.describe(f);
-  f("randomizationWindow", window, "samples among which rows are shuffled; 0 = the whole data set");
+  f("randomizationWindow", window, "number of samples to shuffle rows among; 0 = the whole data set");
   truncation.describe(f);
   f("lengths", lengths,
     "dataset with the number of steps of each row that are data, of sequences filled up to one length");
-  f("maxErrors", max_errors, "files and rows that may be wrong; they are left out");
-  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
+  f("maxErrors", max_errors, "number of faulty files and rows to tolerate; they are skipped");
+  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
   f("chunkSizeInBytes", chunk_bytes, "files are shuffled in chunks of this size first; a file is at least one");
-  f("keepLimitInBytes", keep_bytes, "data are kept in memory for later sweeps up to this size per rank");
+  f("keepLimitInBytes", keep_bytes, "keep data in memory for later sweeps, up to this size per rank");
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   const int given = int{f.given("file")} + int{f.given("files")} + int{f.given("fileList")};
   if (given != 1)
     f.problem(given == 0         ? "file"
               : f.given("files") ? "files"
                                  : "fileList",
-              "exactly one of file, files and fileList says where the data are", "file = \"train.h5\"");
+              "give exactly one of file, files and fileList", "file = \"train.h5\"");
   if (f.given("input") && input.empty())
     f.problem("input", "no stream is described", "input = [ features = [ dataset = \"Images\" ] ]");
-  if (window < 0) f.problem("randomizationWindow", "the window is a number of samples", "0 means the whole data set");
+  if (window < 0)
+    f.problem("randomizationWindow", "randomizationWindow is a number of samples", "0 means the whole data set");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-  if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "a chunk has at least one byte", "leave it at 33554432");
-  if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+  if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "chunkSizeInBytes must be at least 1", "the default is 33554432");
+  if (keep_bytes < 0) f.problem("keepLimitInBytes", "keepLimitInBytes must not be negative", "0 keeps nothing");
 }
 
 namespace {

@@ -42,7 +42,7 @@ Hdf5File& Hdf5Rows::open(const std::string& path) {
 
 void Hdf5Rows::give_up(Place place, std::string message) {
   if (bad_.insert(place).second)
-    budget_->fault_here({{}, std::move(message), "mend the file, or leave the row out of it"});
+    budget_->fault_here({{}, std::move(message), "correct the file, or remove the row from it"});
 }
 
 bool Hdf5Rows::check(std::size_t column, Place place, const float* row) {
@@ -51,9 +51,10 @@ bool Hdf5Rows::check(std::size_t column, Place place, const float* row) {
   float sum = 0;
   for (std::uint64_t i = 0; i < n; ++i) sum += row[i] * 0.0f;  // 0, unless there is an infinity or NaN
   if (sum == 0) return true;
-  give_up(place,
-          fmt::format("row {} of the dataset '{}' of the HDF5 file '{}' holds a value that is no finite float32 number",
-                      place.row, columns_[column].dataset, f.path));
+  give_up(
+      place,
+      fmt::format("row {} of the dataset '{}' of the HDF5 file '{}' holds a value that is not a finite float32 number",
+                  place.row, columns_[column].dataset, f.path));
   return false;
 }
 

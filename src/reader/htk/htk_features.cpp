@@ -71,11 +71,11 @@ void HtkFeatures::add(const ScpEntry& e) {
   const std::uint32_t first = e.frames ? e.frames->first : 0;
   const std::uint32_t behind = e.frames ? e.frames->second + 1 : f.header.frames;
   if (behind > f.header.frames)
-    throw Error(fmt::format("frames {} to {} are wanted of the HTK file '{}', which has {}", first, behind - 1, e.path,
-                            f.header.frames));
+    throw Error(fmt::format("frames {} to {} are requested from the HTK file '{}', which has {}", first, behind - 1,
+                            e.path, f.header.frames));
   if (behind == first) throw Error(fmt::format("the HTK file '{}' has no frames", e.path));
   if (options_.expands && behind - first != 1)
-    throw Error(fmt::format("expandToUtterance wants one frame per utterance, and here are {}", behind - first));
+    throw Error(fmt::format("expandToUtterance needs one frame per utterance, but there are {}", behind - first));
   utterances_.push_back({e.key, number, first, behind - first, static_cast<std::uint32_t>(e.line), {}});
   bytes_ += std::uint64_t{behind - first} * frame_dim_ * sizeof(float);
 }

@@ -85,11 +85,11 @@ HtkHeader read_htk_header(const std::string& path) {
   HtkHeader h;
   h.compressed = (kind & compressed_bit) != 0;
   if (base == waveform || base == integer_reflections || base == discrete)
-    fail(path, fmt::format("its frames are of kind {}: samples of sound or symbols, not features", base));
+    fail(path, fmt::format("its frames are of kind {}: waveform samples or symbols, not features", base));
   const unsigned number = h.compressed ? 2 : 4;
   if (frame_bytes == 0 || frame_bytes % number != 0)
-    fail(path, fmt::format("{} bytes per frame are no row of numbers of {} bytes; is it an HTK feature file?",
-                           frame_bytes, number));
+    fail(path, fmt::format("{} bytes per frame are not a multiple of {} bytes; is it an HTK feature file?", frame_bytes,
+                           number));
   h.dim = frame_bytes / number;
   h.frame_bytes = frame_bytes;
   // The scales and offsets of compressed files take the place of four frames.
@@ -167,7 +167,7 @@ void HtkFiles::read(const std::string& path, const HtkHeader& h, std::uint64_t f
   }
   for (std::uint64_t i = 0; i < numbers; ++i)
     if (!std::isfinite(out[i]))
-      fail(path, fmt::format("frame {} holds a value that is no finite number", first + i / h.dim));
+      fail(path, fmt::format("frame {} holds a value that is not a finite number", first + i / h.dim));
 }
 
 }  // namespace tutti::reader

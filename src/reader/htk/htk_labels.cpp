@@ -159,7 +159,7 @@ class HtkLabels::Parser {
     if (o.mapping.empty()) {
       const bool number = read_number(state, label);
       if (number && label >= 0 && label < o.dim) return true;
-      fault(fmt::format("the state '{}' is no class from 0 to {}", state, o.dim - 1),
+      fault(fmt::format("the state '{}' is not a class from 0 to {}", state, o.dim - 1),
             number && label >= 0 ? dim_fix("labelDim", label, o.name)
                                  : "labelMappingFile names a file with one state name per line");
       return false;
@@ -211,7 +211,7 @@ void HtkLabels::read_mapping() {
     const auto label = static_cast<std::int32_t>(classes_.size());
     if (!classes_.emplace(name, label).second)
       throw ConfigError(line_place(options_.mapping, number, line, 0, name.size()),
-                        fmt::format("'{}' stands here a second time", name),
+                        fmt::format("'{}' appears a second time", name),
                         "every state has one line, whose number is its class");
   }
   if (static_cast<std::int64_t>(classes_.size()) > options_.dim)

@@ -59,9 +59,9 @@ void HtkLabelBlock::describe(config::Fields& f) {
   f.required("labelDim");
   f("labelType", type, "category");
   f.no_effect("scpFile", "the labels of an utterance are found by its name");
-  f.choice("format", sparse, {{"sparse", true}, {"dense", false}}, "how one-hot vectors are handed on");
+  f.choice("format", sparse, {{"sparse", true}, {"dense", false}}, "format of one-hot vectors");
   if (f.given("mlfFile") == f.given("mlfFileList"))
-    f.problem("mlfFile", "either mlfFile or mlfFileList says where the labels are", "mlfFile = \"train.mlf\"");
+    f.problem("mlfFile", "give exactly one of mlfFile and mlfFileList", "mlfFile = \"train.mlf\"");
   if (lower(type) != "category")
     f.problem("labelType", fmt::format("labels of type '{}' are not known", type), "labelType = \"category\"");
   if (f.given("labelDim") && (dim < 1 || dim > 2'147'483'647))
@@ -88,13 +88,13 @@ void HtkReaderOptions::describe_settings(config::Fields& f) {
   f("frameMode", frame_mode, "every frame is a sample of its own; false: an utterance is a sequence");
   order.describe(f);
   f("readMethod", method, "blockRandomize, rollingWindow (the same here), or none for the order of the list");
-  f("maxUtteranceLength", longest, "longer utterances, in frames, are left out");
+  f("maxUtteranceLength", longest, "utterances with more frames are skipped");
   f("nbruttsineachrecurrentiter", lanes,
     "parallel sequences of the old reader; with truncated: its lanes, minibatchSize being their length");
   truncation.describe(f);
-  f("maxErrors", max_errors, "utterances that may be wrong; they are left out");
-  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
-  f("keepLimitInBytes", keep_bytes, "features are kept in memory for later sweeps up to this size per rank");
+  f("maxErrors", max_errors, "number of faulty utterances to tolerate; they are skipped");
+  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
+  f("keepLimitInBytes", keep_bytes, "keep features in memory for later sweeps, up to this size per rank");
   f.no_effect("miniBatchMode", "minibatches end with the sweep, which is partial");
   f.no_effect("useMersenneTwisterRand", "it is always used");
   f.no_effect("minimizeReaderMemoryFootprint", "keepLimitInBytes decides how much is kept");
@@ -108,7 +108,7 @@ void HtkReaderOptions::describe_settings(config::Fields& f) {
     f.problem("readMethod", fmt::format("there is no readMethod '{}'", method), "blockRandomize or none");
   if (longest < 1) f.problem("maxUtteranceLength", "a length has at least one frame", "10000");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-  if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+  if (keep_bytes < 0) f.problem("keepLimitInBytes", "keepLimitInBytes must not be negative", "0 keeps nothing");
   if (!lanes.empty() && std::any_of(lanes.values.begin(), lanes.values.end(), [](auto n) { return n < 0; }))
     f.problem("nbruttsineachrecurrentiter", "a number of sequences is not negative", "1");
 }
@@ -218,14 +218,14 @@ struct DeserializerOptions {
     f.blocks("input", input, "one block per stream, under the name of the network's input");
     f.required("input");
     f("frameMode", frame_mode, "every frame is a sample of its own");
-    f("maxErrors", max_errors, "utterances that may be wrong; they are left out");
-    f("traceLevel", trace_level, "0 errors only, 1 also warnings");
-    f("keepLimitInBytes", keep_bytes, "features are kept in memory for later sweeps up to this size per rank");
+    f("maxErrors", max_errors, "number of faulty utterances to tolerate; they are skipped");
+    f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
+    f("keepLimitInBytes", keep_bytes, "keep features in memory for later sweeps, up to this size per rank");
     f.no_effect("module", "all deserializers are built in");
     if (f.given("input") && input.empty())
       f.problem("input", "no stream is described", "input = [ features = [ ... ] ]");
     if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-    if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+    if (keep_bytes < 0) f.problem("keepLimitInBytes", "keepLimitInBytes must not be negative", "0 keeps nothing");
     if constexpr (std::is_same_v<Block, HtkFeatureBlock>)
       if (!input.empty() && std::all_of(input.begin(), input.end(), [](const auto& i) { return i.second.expands; }))
         f.problem("input", "expandToUtterance takes its lengths from another stream of the same deserializer",

@@ -142,7 +142,7 @@ bool HtkSource::append(std::size_t u, std::uint32_t first, std::uint32_t count, 
       share[s].shrink_columns(before);
       while (s-- > 0) share[s].shrink_columns(share[s].columns - count);
       damaged_.insert(u);
-      budget_.fault_here({{}, e.what(), "mend the file, or leave the utterance out"});
+      budget_.fault_here({{}, e.what(), "correct the file, or remove the utterance"});
       return false;
     }
   }

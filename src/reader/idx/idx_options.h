@@ -17,7 +17,7 @@ struct IdxStreamOptions {
     f.required("file");
     f("labelDim", dim, "number of classes: the file holds class numbers and the stream is one-hot; 0 = plain numbers");
     f.alias("dim", "labelDim");
-    f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "how one-hot vectors are handed on");
+    f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "format of one-hot vectors");
     f("scale", scale, "factor on plain numbers; 0 = bytes to 0..1 (1/255), other types as they are");
     if (dim < 0) f.problem("labelDim", "labelDim is the number of classes", "10 for digits");
   }

@@ -41,7 +41,7 @@ void read_file(const std::string& path, Buffer<unsigned char>& to) {
   if (file.fd < 0 || ::fstat(file.fd, &info) != 0) cannot_read(path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) cannot_read(path, "it is not a regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (size > most_bytes) cannot_read(path, "it is larger than any image");
+  if (size > most_bytes) cannot_read(path, "it is too large for an image");
   to.clear();
   unsigned char* at = to.extend(size);
   for (std::size_t left = size; left > 0;) {
@@ -93,7 +93,7 @@ class ImageFiles::Archive {
     zip_stat_init(&info);
     if (zip_stat(zip_.get(), inner.c_str(), 0, &info) != 0 || !(info.valid & ZIP_STAT_SIZE))
       fail(zip_strerror(zip_.get()));
-    if (info.size > most_bytes) fail("it is larger than any image");
+    if (info.size > most_bytes) fail("it is too large for an image");
     const std::unique_ptr<zip_file_t, Close> file(zip_fopen_index(zip_.get(), info.index, 0));
     if (!file) fail(zip_strerror(zip_.get()));
     to.clear();
@@ -167,7 +167,7 @@ void decode_base64(std::string_view text, Buffer<unsigned char>& to) {
   int have = 0;
   for (const char c : text) {
     const int v = values[static_cast<unsigned char>(c)];
-    if (v < 0) throw BadImage(fmt::format("'{}' is no letter of base64", c));
+    if (v < 0) throw BadImage(fmt::format("'{}' is not a base64 character", c));
     bits = bits << 6 | static_cast<std::uint32_t>(v);
     have += 6;
     if (have < 8) continue;

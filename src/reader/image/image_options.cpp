@@ -106,8 +106,8 @@ struct ImageReaderOptions {
     order.describe(f);
     f.block(names.features, features, "the images, under the name of the network's input");
     f.block(names.labels, labels, "the labels, under the name of the network's input");
-    f.no_effect("verbosity", "broken images are always named, and nothing else is said");
-    f.no_effect("traceLevel", "broken images are always named, and nothing else is said");
+    f.no_effect("verbosity", "the reader always names broken images and logs nothing else");
+    f.no_effect("traceLevel", "the reader always names broken images and logs nothing else");
     f.no_effect("prefetch", "the next minibatches are always prepared in the background");
     f.no_effect("multiThreadedDeserialization", "numCPUThreads says how many threads load");
     f.no_effect("multiViewCrop", "cropType = \"multiview10\" says it");
@@ -123,8 +123,8 @@ struct ImageDeserializerOptions {
 
   void describe(config::Fields& f) {
     files.describe(f);
-    f.no_effect("verbosity", "broken images are always named, and nothing else is said");
-    f.no_effect("traceLevel", "broken images are always named, and nothing else is said");
+    f.no_effect("verbosity", "the reader always names broken images and logs nothing else");
+    f.no_effect("traceLevel", "the reader always names broken images and logs nothing else");
     f.no_effect("module", "all deserializers are built in");
     f.no_effect("multiViewCrop", "cropType = \"multiview10\" says it");
   }
@@ -185,7 +185,7 @@ Recipe read_chain(const Record& block, ImageDeserializerOptions& o, const Reader
   }
   if (recipe.size.width == 0)
     context.problems->add(
-        Diagnostic{block.where(), "nothing says how large the images are for the network",
+        Diagnostic{block.where(), "no transform gives the images their size",
                    "add [ type = \"Scale\" ; width = 32 ; height = 32 ; channels = 3 ] to transforms"});
   return recipe;
 }
@@ -235,7 +235,7 @@ void ImageFileOptions::describe(config::Fields& f) {
             {"true", CheckData::files},
             {"false", CheckData::none}},
            "before the first step: see that all files are there, or also decode every image, or nothing");
-  f("maxErrors", max_errors, "broken images and wrong lines that are tolerated; they are left out");
+  f("maxErrors", max_errors, "number of broken images and faulty lines to tolerate; they are skipped");
   f("numCPUThreads", loaders, "threads that load images; 0 = cores that training leaves free; only in this block");
   f("precision", precision, "accepted; data are float32 either way");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");

@@ -52,7 +52,7 @@ OpencvXml::OpencvXml(std::string path) : path_(std::move(path)) {
   std::ifstream file(path_, std::ios::binary);
   if (!file) fail(std::strerror(errno));
   const std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (content.size() > (std::size_t{1} << 30)) fail("it is larger than any such file");
+  if (content.size() > (std::size_t{1} << 30)) fail("it is too large for such a file");
   const std::unique_ptr<XML_ParserStruct, FreeParser> parser(XML_ParserCreate(nullptr));
   Walk walk{{}, &texts_};
   XML_SetUserData(parser.get(), &walk);

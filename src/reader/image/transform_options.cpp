@@ -76,7 +76,7 @@ void describe_scaling(config::Fields& f, ScaleSettings& s) {
             {"nearest", Interpolation::nearest},
             {"cubic", Interpolation::cubic},
             {"lanczos", Interpolation::lanczos}},
-           "how pixels between pixels are made up");
+           "interpolation method");
   f.choice("scaleMode", s.mode, {{"fill", ScaleMode::fill}, {"crop", ScaleMode::crop}, {"pad", ScaleMode::pad}},
            "fill distorts the image; crop keeps its proportions and cuts off, pad keeps them and adds a border");
   f("padValue", s.pad_value, "grey of the border, 0 to 255; -1 repeats the edge");
@@ -106,7 +106,7 @@ void ColorOptions::describe(config::Fields& f) {
     if (v < 0 || v > 1) f.problem(key, fmt::format("{} is from 0 to 1", key), "0 changes nothing");
   };
   radius("brightnessRadius", settings.brightness, "brightness changes at random by up to this part of the mean");
-  radius("contrastRadius", settings.contrast, "pixels are multiplied by 1 plus or minus up to this");
+  radius("contrastRadius", settings.contrast, "contrast: multiply pixels by 1 plus or minus up to this");
   radius("saturationRadius", settings.saturation, "saturation is multiplied by 1 plus or minus up to this");
 }
 
@@ -123,7 +123,7 @@ void MeanOptions::describe(config::Fields& f) {
 void LabelOptions::describe(config::Fields& f) {
   f("labelDim", dim, "number of classes; the stream is one-hot");
   f.required("labelDim");
-  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "how one-hot vectors are handed on");
+  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "format of one-hot vectors");
   if (f.given("labelDim") && (dim < 1 || dim > 2'147'483'647))
     f.problem("labelDim", "labelDim is the number of classes", "10 for ten of them");
 }
@@ -141,13 +141,13 @@ std::function<std::unique_ptr<const Transform>()> mean_of(const MeanOptions& o, 
     if (static_cast<std::int64_t>(mean->size()) != found.numbers()) {
       fail(fmt::format("'{}': MeanImg has {} numbers, but Col x Row x Channel is {} x {} x {}", o.file, mean->size(),
                        found.width, found.height, found.channels),
-           "the file is damaged; make it anew");
+           "the file is damaged; create it again");
     } else if (size.numbers() == 0) {
-      fail("a mean image is subtracted from images of different sizes", "let Scale come before Mean");
+      fail("a mean image is subtracted from images of different sizes", "put Scale before Mean");
     } else if (found != size) {
       fail(fmt::format("the mean image in '{}' is {} x {} x {} (width, height, channels), the images are {} x {} x {}",
                        o.file, found.width, found.height, found.channels, size.width, size.height, size.channels),
-           "make the mean image of images of this size");
+           "compute the mean image from images of this size");
     } else {
       return [size, mean] { return make_mean(size, *mean); };
     }
@@ -257,7 +257,7 @@ const std::vector<TransformRow>& transform_table() {
   static const std::vector<TransformRow> rows = {
       {"Crop", "cuts a part out, at random or in the middle, and may mirror it", describe_defaults<CropOptions>,
        read_crop},
-      {"Scale", "brings images to one size", describe_defaults<ScaleOptions>, read_scale},
+      {"Scale", "scales images to one size", describe_defaults<ScaleOptions>, read_scale},
       {"Color", "changes brightness, contrast and saturation at random", describe_defaults<ColorOptions>, read_color},
       {"Intensity", "changes the colour of the light at random", describe_defaults<IntensityOptions>, read_intensity},
       {"Mean", "subtracts a mean image", describe_defaults<MeanOptions>, read_mean},

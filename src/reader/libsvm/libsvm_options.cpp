@@ -11,7 +11,7 @@ namespace {
 struct RenameBlock {
   std::string name;
   void describe(config::Fields& f) {
-    f("rename", name, "the name of the network's input for the stream of the file that the block is named after");
+    f("rename", name, "name of the network's input that receives the stream named by the block");
     f.no_effect("dim", "the file says how many numbers a stream has");
     f.no_effect("labelDim", "the file says how many numbers a stream has");
     f.no_effect("labelType", "labels are numbers as they stand in the file");
@@ -24,9 +24,9 @@ void LibsvmReaderOptions::describe(config::Fields& f) {
   f("file", file, "the binary file");
   f.required("file");
   order.describe(f);
-  f("maxErrors", max_errors, "samples that may be wrong; they are left out");
-  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
-  f.no_effect("minibatch", "the batches of the file are no minibatches");
+  f("maxErrors", max_errors, "number of faulty samples to tolerate; they are skipped");
+  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
+  f.no_effect("minibatch", "minibatches are formed independently of the batches in the file");
   f.no_effect("minibatchMode", "minibatches end with the sweep, which is partial");
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");

@@ -21,9 +21,9 @@ void SyntheticStreamOptions::describe(config::Fields& f) {
   f("dim", dim, "numbers per sample; 0 = as shape says, or 784");
   f("shape", shape, "the same as a product, e.g. 32:32:3");
   f("labelDim", label_dim, "number of classes: the stream is one-hot; 0 = plain numbers");
-  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "how one-hot vectors are handed on");
+  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "format of one-hot vectors");
   f("perSequence", per_sequence,
-    "one sample for each sequence instead of one for each of its steps, as a label of the whole");
+    "one sample per sequence instead of one per step, such as a label for the whole sequence");
   if (dim < 0 || dim > most_values) f.problem("dim", "dim is the number of values per sample", "1 or more");
   std::int64_t product = 1;
   for (const std::int64_t axis : shape.values) {
@@ -34,10 +34,10 @@ void SyntheticStreamOptions::describe(config::Fields& f) {
     product *= axis;
   }
   if (dim > 0 && !shape.empty() && product != dim)
-    f.problem("shape", fmt::format("shape has {} values, but dim is {}", product, dim), "give one of them");
+    f.problem("shape", fmt::format("shape has {} values, but dim is {}", product, dim), "give only one of them");
   if (label_dim < 0 || label_dim > most_values) f.problem("labelDim", "labelDim is the number of classes", "1 or more");
   if (label_dim > 0 && (dim > 0 || !shape.empty()))
-    f.problem("labelDim", "a stream is either labels or plain numbers", "drop dim and shape");
+    f.problem("labelDim", "a stream is either labels or plain numbers", "remove dim and shape");
   if (sparse && label_dim == 0)
     f.problem("format", "only label streams can be sparse", "set labelDim, or leave format out");
 }
@@ -52,16 +52,15 @@ std::size_t SyntheticStreamOptions::size() const {
 
 void SyntheticReaderOptions::describe(config::Fields& f) {
   f.choice("kind", kind, {{"digits", Kind::digits}, {"random", Kind::random}},
-           "digits: drawn 28x28 digits to learn from; random: plain random numbers for speed runs");
+           "digits = drawn digits of 28x28 pixels; random = random numbers, to measure speed");
   f("samples", samples, "samples in one sweep; sequences, where sequenceLength is given");
   f("sequenceLength", sequence_length,
     "steps of each sequence, or the shortest and the longest: 10:50; none = single samples");
-  f("firstSample", first_sample,
-    "number of the first sample; data to test with start where training data end, or later");
-  f("seed", seed, "other data; sample i depends on seed and i only");
+  f("firstSample", first_sample, "number of the first sample; let test data start behind the training data");
+  f("seed", seed, "seed of the data; sample i depends only on seed and i");
   f("noise", noise, "amplitude of the grey noise of digits, 0 to 1");
   f("distortion", distortion,
-    "how far digits are bent, slanted, turned, sized and moved; 0 = print, 1 = neat, 3 = scrawl");
+    "how strongly digits are bent, slanted, rotated, scaled and moved; 0 = printed, 1 = neat, 3 = scrawled");
   f.blocks("input", input, "one block per stream; without: features = [ dim = 784 ], labels = [ labelDim = 10 ]");
   order.describe(f);
   truncation.describe(f);
@@ -70,9 +69,9 @@ void SyntheticReaderOptions::describe(config::Fields& f) {
   if (samples < 1 || samples >= SequenceIndex::most_sequences)
     f.problem("samples", "samples is the number of samples in a sweep", "60000");
   if (first_sample < 0) f.problem("firstSample", "samples are numbered from 0", "0 or more");
-  if (!(noise >= 0 && noise <= 1)) f.problem("noise", "noise is a fraction of full ink", "between 0 and 1");
+  if (!(noise >= 0 && noise <= 1)) f.problem("noise", "noise is a fraction of full intensity", "between 0 and 1");
   if (!(distortion >= 0 && distortion <= 4))
-    f.problem("distortion", "beyond 4 no digit can be told from another", "between 0 and 4");
+    f.problem("distortion", "distortion above 4 makes digits indistinguishable", "between 0 and 4");
   check_sequences(f);
   if (kind != Kind::digits) return;
   for (const auto& [name, s] : input) {

@@ -15,26 +15,27 @@ void TextReaderOptions::describe(config::Fields& f) {
   f.blocks("input", input, "one block per stream, under the name of the network's input");
   f.required("input");
   order.describe(f);
-  f("randomizationWindow", window, "samples among which sequences are shuffled; 0 = the whole data set");
-  f("skipSequenceIds", skip_sequence_ids, "every line is a sequence of its own, whatever its id");
-  f("frameMode", frame_mode, "every sample is a sequence of its own, as with skipSequenceIds");
-  f("maxErrors", max_errors, "errors in the file that are tolerated; what is wrong is left out");
-  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
-  f("chunkSizeInBytes", chunk_bytes, "the file is shuffled in chunks of this size first");
-  f("keepDataInMemory", keep_in_memory, "keep parsed data whatever their size");
-  f("keepLimitInBytes", keep_bytes, "parsed data are kept in memory for later sweeps up to this size per rank");
+  f("randomizationWindow", window, "number of samples to shuffle sequences among; 0 = the whole data set");
+  f("skipSequenceIds", skip_sequence_ids, "treat every line as a sequence and ignore its id");
+  f("frameMode", frame_mode, "treat every sample as a sequence, as skipSequenceIds does");
+  f("maxErrors", max_errors, "number of errors to tolerate; faulty sequences are skipped");
+  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
+  f("chunkSizeInBytes", chunk_bytes, "the file is first shuffled in chunks of this size");
+  f("keepDataInMemory", keep_in_memory, "keep parsed data in memory, whatever their size");
+  f("keepLimitInBytes", keep_bytes, "keep parsed data in memory for later sweeps, up to this size per rank");
   f("precision", precision, "accepted; data are float32 either way");
   truncation.describe(f);
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");
   f.no_effect("miniBatchMode", "minibatches end with the sweep, which is partial");
-  f.no_effect("cacheIndex", "the index of the file is made anew");
+  f.no_effect("cacheIndex", "the index is rebuilt in every run");
   f.no_effect("multiThreadedDeserialization", "one thread reads ahead");
 
-  if (window < 0) f.problem("randomizationWindow", "the window is a number of samples", "0 means the whole data set");
+  if (window < 0)
+    f.problem("randomizationWindow", "randomizationWindow is a number of samples", "0 means the whole data set");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-  if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "a chunk has at least one byte", "leave it at 33554432");
-  if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+  if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "chunkSizeInBytes must be at least 1", "the default is 33554432");
+  if (keep_bytes < 0) f.problem("keepLimitInBytes", "keepLimitInBytes must not be negative", "0 keeps nothing");
   if (f.given("input") && input.empty())
     f.problem("input", "no stream is described", "input = [ features = [ dim = 784 ; format = \"dense\" ] ]");
   std::set<std::string> aliases;

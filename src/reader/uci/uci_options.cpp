@@ -17,7 +17,7 @@ void UciStreamOptions::describe(config::Fields& f) {
            "category: one-hot; regression: numbers as they are; none: no stream");
   f("labelMappingFile", mapping,
     "file with one label per line, whose number is the class; without it labels are class numbers");
-  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "how one-hot vectors are handed on");
+  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "format of one-hot vectors");
   f.no_effect("allowMapCreation", "a mapping made from one file would not fit the next; write the labelMappingFile");
   labels = labels || f.given("labelDim") || f.given("labelType") || f.given("labelMappingFile");
   if (start < 0) f.problem("start", "columns count from 0", "start = 0");
@@ -52,10 +52,10 @@ void UciReaderOptions::describe_settings(config::Fields& f) {
   f("customDecimalPoint", decimal_point, "the character of decimal fractions");
   f("headerLines", header_lines, "lines at the start of the file that are no data");
   order.describe(f);
-  f("maxErrors", max_errors, "lines that may be wrong; they are left out");
-  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
-  f("chunkSizeInBytes", chunk_bytes, "the file is shuffled in chunks of this size first");
-  f("keepLimitInBytes", keep_bytes, "parsed data are kept in memory up to this size per rank");
+  f("maxErrors", max_errors, "number of faulty lines to tolerate; they are skipped");
+  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
+  f("chunkSizeInBytes", chunk_bytes, "the file is first shuffled in chunks of this size");
+  f("keepLimitInBytes", keep_bytes, "keep parsed data in memory, up to this size per rank");
   f.no_effect("minibatchMode", "minibatches end with the sweep, which is partial");
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");
@@ -66,8 +66,8 @@ void UciReaderOptions::describe_settings(config::Fields& f) {
     f.problem("customDecimalPoint", "columns and fractions cannot have the same character", "customDelimiter = \";\"");
   if (header_lines < 0) f.problem("headerLines", "a number of lines is not negative", "1");
   if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-  if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "a chunk has at least one byte", "leave it at 33554432");
-  if (keep_bytes < 0) f.problem("keepLimitInBytes", "a size in bytes is not negative", "0 keeps nothing");
+  if (chunk_bytes < 1) f.problem("chunkSizeInBytes", "chunkSizeInBytes must be at least 1", "the default is 33554432");
+  if (keep_bytes < 0) f.problem("keepLimitInBytes", "keepLimitInBytes must not be negative", "0 keeps nothing");
 }
 
 namespace {

@@ -59,7 +59,7 @@ void UciSource::read_mapping(const UciStream& stream, std::unordered_map<std::st
     const auto next = static_cast<std::int32_t>(map.size());
     if (!map.emplace(label, next).second)
       throw ConfigError(line_place(stream.mapping, number, line, 0, line.size()),
-                        fmt::format("'{}' stands here a second time", label),
+                        fmt::format("'{}' appears a second time", label),
                         "every label has one line, whose number is its class");
   }
   if (static_cast<std::int64_t>(map.size()) > stream.classes)
@@ -126,7 +126,7 @@ std::optional<UciSource::Fault> UciSource::parse_class(const UciStream& stream, 
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
   if (error != std::errc() || end != label.data() + label.size() || number < 0 || number >= stream.classes)
-    return Fault{field, fmt::format("the label '{}' is no class from 0 to {}", label, stream.classes - 1),
+    return Fault{field, fmt::format("the label '{}' is not a class from 0 to {}", label, stream.classes - 1),
                  number >= stream.classes ? dim_fix("labelDim", number, stream.name)
                                           : "labelMappingFile names a file with one label per line"};
   out = static_cast<float>(number);
@@ -136,10 +136,11 @@ std::optional<UciSource::Fault> UciSource::parse_class(const UciStream& stream, 
 std::optional<UciSource::Fault> UciSource::parse(std::string_view line, float* out) {
   split(line);
   if (fields_.size() < least_columns_)
-    return Fault{line,
-                 fmt::format("a line of {} column{}, {} are needed", fields_.size(), fields_.size() == 1 ? "" : "s",
-                             least_columns_),
-                 options_.delimiter == 0 ? "columns are parted by blanks; customDelimiter = \",\" for CSV files" : ""};
+    return Fault{
+        line,
+        fmt::format("a line of {} column{}, {} are needed", fields_.size(), fields_.size() == 1 ? "" : "s",
+                    least_columns_),
+        options_.delimiter == 0 ? "columns are separated by blanks; set customDelimiter = \",\" for CSV files" : ""};
   for (std::size_t s = 0; s < options_.streams.size(); ++s) {
     const UciStream& stream = options_.streams[s];
     if (stream.classes > 0) {
@@ -149,7 +150,7 @@ std::optional<UciSource::Fault> UciSource::parse(std::string_view line, float* o
     }
     for (std::size_t c = stream.start; c < stream.start + stream.columns; ++c, ++out)
       if (!number(fields_[c], *out))
-        return Fault{fields_[c], fmt::format("'{}' in column {} is no finite number", fields_[c].substr(0, 40), c),
+        return Fault{fields_[c], fmt::format("'{}' in column {} is not a finite number", fields_[c].substr(0, 40), c),
                      "columns count from 0"};
   }
   return {};

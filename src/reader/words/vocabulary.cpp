@@ -74,7 +74,7 @@ Vocabulary Vocabulary::from_class_file(const std::string& path) {
       wrong_line(path, number, line, fmt::format("{} is no number of a word", *index), "words are numbered from 0");
     if (*index >= entries.size()) entries.resize(*index + 1);
     if (entries[*index] || !v.numbers_.emplace(words[2], *index).second)
-      wrong_line(path, number, line, fmt::format("number {} or '{}' stands here a second time", *index, words[2]),
+      wrong_line(path, number, line, fmt::format("number {} or '{}' appears a second time", *index, words[2]),
                  "every word has one line");
     entries[*index] = Entry{*c, number};
   });
@@ -106,7 +106,7 @@ Vocabulary Vocabulary::from_word_list(const std::string& path, bool classes) {
                       words.front().data(),
                       static_cast<std::size_t>(words.back().data() + words.back().size() - words.front().data()));
     if (!v.numbers_.emplace(word, index).second)
-      wrong_line(path, number, line, fmt::format("'{}' stands here a second time", word), "every word has one line");
+      wrong_line(path, number, line, fmt::format("'{}' appears a second time", word), "every word has one line");
     v.classes_of_.push_back(*c);
     if (classes) v.add_class(index, *c, path, number);
   });

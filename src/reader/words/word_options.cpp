@@ -74,7 +74,7 @@ void find_list(const WordReaderOptions& o, WordBlock& b, const std::string& name
   const config::Record& holder = key == "wordclass" ? block : own;
   b.list.where = holder.has(key) ? holder.value(key).where : own.where();
   if (b.list.path.empty()) {
-    context.problems->add(Diagnostic{own.where(), fmt::format("nothing says which words '{}' has", name),
+    context.problems->add(Diagnostic{own.where(), fmt::format("no word list is given for '{}'", name),
                                      o.tagged ? "token = \"words.txt\", a file with one word per line"
                                               : "wordclass = \"vocab.txt\" of the action writeWordAndClass, or "
                                                 "labelMappingFile, a file with one word per line"});
@@ -107,7 +107,7 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
                  const ReaderContext& context, const std::string& title) {
   if (names.size() != 2) {
     context.problems->add(Diagnostic{
-        block.where(), fmt::format("{} has {} blocks of words, two are needed", title, names.size()),
+        block.where(), fmt::format("{} has {} blocks of words but needs two", title, names.size()),
         "labelIn = [ labelDim = ... ] for the input, labels = [ labelType = ... ; labelDim = ... ] for the output"});
     return;
   }
@@ -122,7 +122,7 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
     o.mode = config::read<FeatureBlock>(block.block(o.features), o.features, *context.problems, *context.notices).mode;
   if (o.input.type != WordBlock::Type::category)
     context.problems->add(Diagnostic{block.block(o.input_name).where(),
-                                     fmt::format("the input words '{}' are of no category", o.input_name),
+                                     fmt::format("the input '{}' must have labelType = category", o.input_name),
                                      "labelType = \"category\"; blocks are taken in alphabetical order, or by "
                                      "inputLabel and outputLabel"});
   if (o.label.type == WordBlock::Type::next_word) {
@@ -137,7 +137,7 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
 bool is_absent(const std::string& path, const config::Record& block, const ReaderContext& context) {
   auto absent = context.only_check ? unreadable_file(block, "file", path) : std::nullopt;
   if (!absent) return false;
-  absent->fix = "its contents are not checked, and a run would end here";
+  absent->fix = "its contents are not checked, and a run would stop here";
   context.notices->add(std::move(*absent));
   return true;
 }
@@ -222,12 +222,12 @@ void WordReaderOptions::describe_settings(config::Fields& f) {
   order.describe(f);
   truncation.needs_length = false;
   truncation.describe(f);
-  f("maxErrors", max_errors, "sentences that may be wrong; they are left out");
-  f("traceLevel", trace_level, "0 errors only, 1 also warnings");
+  f("maxErrors", max_errors, "number of faulty sentences to tolerate; they are skipped");
+  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
   f.no_effect("verbosity", "traceLevel decides what is shown");
   for (const char* key : {"inputLabel", "outputLabel"}) {
     std::string name;
-    f(key, name, "which block is the input, which the labels; alphabetical order where not given");
+    f(key, name, "names of the input and label blocks; default: alphabetical order");
   }
   ignore_binary_cache(f);
   std::vector<std::string> several;

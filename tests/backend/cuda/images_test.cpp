@@ -117,9 +117,8 @@ TEST_F(Images, Convolutions) {
               b.plan_convolution(s)->forward(x.data(), k.data(), fused ? bias.data() : nullptr, y, add);
             });
           if (fused) continue;
-          compare("gradient of the image", random_values(x.size(), 8), [&](ImageOps& b, float* dx) {
-            b.plan_convolution(s)->backward_data(dy.data(), k.data(), dx, add);
-          });
+          compare("gradient of the image", random_values(x.size(), 8),
+                  [&](ImageOps& b, float* dx) { b.plan_convolution(s)->backward_data(dy.data(), k.data(), dx, add); });
           compare("gradient of the weights", random_values(k.size(), 9), [&](ImageOps& b, float* dw) {
             b.plan_convolution(s)->backward_weights(x.data(), dy.data(), dw, add);
           });
@@ -138,7 +137,7 @@ TEST_F(Images, TensorsThatAreTooLargeAreNamed) {
     gpu_.plan_convolution(s);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("fix: a smaller minibatchSize"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("fix: use a smaller minibatchSize"), std::string::npos) << e.what();
   }
 }
 
@@ -214,9 +213,8 @@ TEST_F(Images, BiasAndRelu) {
       for (const bool add : {false, true}) {
         const std::size_t n = extent.columns * extent.channels * extent.pixels;
         const Values y = coarse_values(n, 4);
-        compare("bias", random_values(n + extent.channels, 5), [&](ImageOps& b, float* v) {
-          b.bias_relu_gradient(extent, relu ? y.data() : nullptr, v, v + n, add);
-        });
+        compare("bias", random_values(n + extent.channels, 5),
+                [&](ImageOps& b, float* v) { b.bias_relu_gradient(extent, relu ? y.data() : nullptr, v, v + n, add); });
       }
 }
 
