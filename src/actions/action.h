@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// action.h -- an action of a command block (semantics 14): made and checked before anything runs, then run in turn.
+// action.h -- an action of a command block (semantics 14). All actions are created and checked before the first one
+// runs.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,7 @@
 
 namespace tutti::actions {
 
-// For --check: the options of an action's blocks that differ from their defaults, and all as they hold.
+// For --check: the options of an action's blocks, those that differ from their defaults and all.
 struct OptionsText {
   std::string changed, all;
   OptionsText& operator+=(const OptionsText& more) {
@@ -38,9 +39,9 @@ class Action {
   virtual ~Action() = default;
   virtual std::string settings() const = 0;  // the effective settings, one per line
   virtual OptionsText options() const { return {}; }
-  // The model path that a training locks. Empty for actions that train nothing.
+  // The model path that a training locks; empty for other actions.
   virtual std::string trained_model() const { return {}; }
-  virtual bool resumes() const { return false; }  // goes on from what an earlier run left there; for rank 0
+  virtual bool resumes() const { return false; }  // continues from files of an earlier run; for rank 0
   virtual void run() = 0;
 };
 
@@ -48,22 +49,22 @@ struct ActionContext {
   config::Record command;  // the block
   std::string command_name;
   Communicator* world = nullptr;
-  bool parallel = true;   // parallelTrain: false = every rank by itself
-  bool all_ranks = true;  // the action runs on every rank, not on rank 0 alone
+  bool parallel = true;   // parallelTrain: false = every rank on its own
+  bool all_ranks = true;  // the action runs on every rank, not only on rank 0
   bool constant_seed = false;
   std::string device = "cpu";  // of make_backend
   bool progress_tracing = false;
-  bool only_check = false;  // --check: nothing is going to run
-  // For making actions only: what they point to is gone when actions run.
+  bool only_check = false;  // --check: nothing will run
+  // Used only to create actions; the pointers are invalid when actions run.
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
   std::int64_t* seed = nullptr;                     // of BrainScript networks: one counter for the whole run
-  std::set<std::string>* models_to_come = nullptr;  // what earlier actions of this run will write
-  // Their networks, as far as they are known before the run.
+  std::set<std::string>* models_to_come = nullptr;  // files that earlier actions of this run will write
+  // Their networks, if known before the run.
   std::map<std::string, std::shared_ptr<const graph::Graph>>* graphs_to_come = nullptr;
 
   bool is_to_come(const std::string& file) const { return models_to_come && models_to_come->contains(file); }
-  // The same for a model: the training of "model.dnn" also writes "model.dnn.3".
+  // The same for a model: a training of "model.dnn" also writes "model.dnn.3".
   bool is_model_to_come(const std::string& model) const {
     return is_to_come(model) || is_to_come(model.substr(0, model.rfind('.')));
   }
@@ -77,10 +78,10 @@ struct ActionContext {
   }
 };
 
-// Makes the action; mistakes land in context.problems (the action is then never run, or nullptr comes back).
+// Creates the action. Adds mistakes to context.problems; the action is then not run, or nullptr is returned.
 struct ActionEntry {
   std::vector<std::string> names;
-  bool on_all_ranks;  // the others run on rank 0 only
+  bool on_all_ranks;  // otherwise on rank 0 only
   std::function<std::unique_ptr<Action>(const ActionContext&)> make;
   // The action's own keys of the command block: for help and for near misses.
   std::function<void(config::Fields&)> describe;
@@ -89,7 +90,7 @@ struct ActionEntry {
 const std::vector<ActionEntry>& action_table();
 const ActionEntry* find_action(const std::string& name);
 
-// Reads the action's keys out of the command block, where keys of the user's own are fine (semantics 1.4).
+// Reads the action's keys of the command block, in which users may define variables (semantics 1.4).
 template <class Options>
 Options read_command(const ActionContext& context) {
   Options options;
@@ -100,7 +101,7 @@ Options read_command(const ActionContext& context) {
   return options;
 }
 
-// Runs `part` and keeps what it complains about.
+// Runs `part` and collects the problems it throws.
 template <class Part>
 void check(const ActionContext& context, Part part) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check.h -- what --check prints: what the user has set, what a run would do with it, and what it would need.
+// check.h -- the output of --check: what the user has set, what a run would do, and the memory it would need.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ struct Check {
   std::vector<std::string> notices, settings;  // lines
   HostPlace place;
   std::string device;  // "cpu", "cuda:0"
-  bool all = false;  // every option, not only what differs from its default
+  bool all = false;    // every option, not only what differs from its default
 };
 
-// Collective: the ranks add up what they need. Rank 0 prints.
+// Collective: the ranks add up their memory. Rank 0 prints.
 void print_check(Communicator& world, const Check&);
 
 }  // namespace tutti::actions

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.h -- which device this rank computes on, from deviceId and its place on the host.
+// device.h -- the device of this rank, from deviceId and the rank's place on its host.
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@ namespace tutti::actions {
 
 struct DevicePlan {
   std::string device = "cpu";  // for make_backend
-  std::string text;            // for the settings at the start; empty in a build without the part for GPUs
-  std::string notice;          // non-empty when ranks share a GPU, or a wish has no effect
+  std::string text;            // for the settings at start; empty in a build without CUDA
+  std::string notice;          // set if ranks share a GPU or a setting has no effect
 };
 
-// auto: the GPU whose number is this rank's on its host, modulo the number of GPUs; the CPU where there
-// is none. A number: that GPU, for every rank. Throws Error that says why the GPU cannot be had; where nothing but a check
-// is wanted, `notice` says it and the check is made on the CPU.
+// auto: the GPU with the local rank modulo the number of GPUs, or the CPU if there is no GPU. A number: that GPU, on
+// every rank. Throws an Error with the reason if the GPU is not available; for a check, `notice` has the reason and the
+// CPU is used.
 DevicePlan plan_device(const config::TopLevel&, const HostPlace&, bool only_check);
 
-// Where some ranks compute on GPUs and others on the CPU: which, for a warning; empty otherwise. Collective.
+// A warning if some ranks compute on GPUs and others on the CPU; otherwise empty. Collective.
 std::string tell_mixed(const DevicePlan&, Communicator&);
 
-// What this build and this machine have, for --version.
+// The devices of this build and machine, for --version.
 std::string gpu_text();
 
 }  // namespace tutti::actions

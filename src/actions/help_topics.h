@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// help_topics.h -- the option blocks that help=NAME explains, and the keys in them.
+// help_topics.h -- the option blocks that help=NAME explains, and their keys.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ struct Topic {
 };
 const std::vector<Topic>& topics();
 
-// A key of a block: where it stands and what it means.
+// A key of a block: its place and its help.
 struct KeyHelp {
   std::string key;
   std::string block;  // "DataParallelSGD"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// later.h -- an action that needs a file which an earlier action of the same run writes: it is made in its turn.
+// later.h -- an action that needs a file written by an earlier action of the same run: it is created when its turn
+// comes.
 #pragma once
 
 #include "actions/action.h"
@@ -8,13 +9,13 @@ namespace tutti::actions {
 
 using ActionMaker = std::function<std::unique_ptr<Action>(const ActionContext&)>;
 
-// What Action says of a training that is not made yet.
+// The answers of Action for a training that is not created yet.
 struct LaterTraining {
   std::string model;  // empty: no training
   bool resumes = false;
 };
 
-// `settings` are the lines known already; the file that the action waits for is added.
+// `settings`: the lines known already; the missing file is added.
 std::unique_ptr<Action> make_later(const ActionContext&, ActionMaker, std::string settings, std::string file,
                                    LaterTraining training = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_actions.h -- the actions that make a model of a model: edit (a description that loads one, or an editing
-// script, edit_action.cpp) and bnstat (statistics of batch normalisation, computed anew).
+// model_actions.h -- the actions that make a new model from a model: edit (a description that loads one, or an editing
+// script, edit_action.cpp) and bnstat (recomputes the statistics of batch normalisation).
 #pragma once
 
 #include "actions/action.h"

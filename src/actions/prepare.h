@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepare.h -- everything that can be wrong is found here, before anything runs.
+// prepare.h -- finds all mistakes before anything runs.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct Prepared {
   std::unique_ptr<Action> what;
 };
 
-// Makes all actions of all commands, on this device. Mistakes land in `problems`, remarks in `notices`.
+// Creates all actions of all commands on this device. Adds mistakes to `problems` and notices to `notices`.
 std::vector<Prepared> prepare(const config::CommandLine&, const config::TopLevel&, const std::string& device,
                               Communicator&, Problems&, config::Notices&);
 

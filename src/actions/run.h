@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.h -- from the command line to the end of the run. Called by main.
+// run.h -- a run from the command line to its end. Called by main.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,10 @@ struct Run {
   std::vector<ModelLock> locks;
 };
 
-// Null when there is nothing to run: `code` is 0 after an answer (help, --check), 2 when the configuration is wrong,
+// Null if there is nothing to run: `code` is 0 after an answer (help, --check) and 2 if the configuration is wrong,
 // which rank 0 has reported once.
 std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator& world, int& code);
-// One after the other.
+// Runs the actions in order.
 void run_actions(Run&, Communicator& world);
 
 }  // namespace tutti::actions

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// svd_action.h -- action = "SVD": replaces weight matrices of a trained model by products of two smaller ones.
+// svd_action.h -- action = "SVD": replaces weight matrices of a trained model with products of two smaller ones.
 #pragma once
 
 #include "actions/action.h"
@@ -15,13 +15,13 @@ struct SvdOptions {
 };
 std::unique_ptr<Action> make_svd_action(const ActionContext&);
 
-// The parameters whose names match `pattern` as a whole; each once, in the order of the rules.
+// The parameters whose whole names match `pattern`; each once, in the order of the rules.
 struct SvdRule {
   std::string pattern;
   double keep_ratio = 0.4;
 };
-// Factors the matrices of a trained graph (Node::start) that the rules name, as W-U and W-V. Products W * x become
-// W-U * (W-V * x). Returns a line for each matrix. Throws Error when no parameter matches.
+// Factors the matrices of a trained graph (Node::start) that the rules select into W-U and W-V. Products W * x become
+// W-U * (W-V * x). Returns a line per matrix. Throws Error if no parameter matches.
 std::vector<std::string> factor_matrices(graph::Graph&, const std::vector<SvdRule>&, std::size_t aligned_size);
 
 }  // namespace tutti::actions

@@ -7,7 +7,7 @@
 
 namespace tutti::actions {
 
-// More than this at once brings no speed: the products are large enough by far, only memory would grow.
+// Larger minibatches would only need more memory: the products are large enough.
 constexpr std::int64_t largest_evaluation_part = 1024;
 
 struct EvaluateOptions {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// together.h -- a step that may fail on some ranks only (a file missing on one host) and must end all of them alike.
+// together.h -- a step that may fail on some ranks only (such as a file missing on one host) and must then end all
+// ranks.
 #pragma once
 
 #include <functional>
@@ -8,8 +9,8 @@
 
 namespace tutti::actions {
 
-// Runs `part` on every rank. When it throws on any, rank 0 prints what the first such rank has to say, once, and
-// every rank gets false. Collective.
+// Runs `part` on every rank. If it throws on any rank, rank 0 prints the message of the first such rank once, and every
+// rank returns false. Collective.
 bool together(Communicator& world, const std::function<void()>& part);
 
 }  // namespace tutti::actions

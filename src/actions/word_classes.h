@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// word_classes.h -- action = "writeWordAndClass": the vocabulary of a text and classes of words of about equal weight,
-// for class-based language models.
+// word_classes.h -- action = "writeWordAndClass": the vocabulary of a text, and word classes of about equal weight for
+// class-based language models.
 #pragma once
 
 #include <iosfwd>
@@ -25,12 +25,11 @@ struct WordClasses {
     std::int64_t cls = 0;
   };
   std::vector<Word> words;                // most frequent first; a class is a range of them
-  std::vector<std::int64_t> first_words;  // by class; an empty one begins where the next does
+  std::vector<std::int64_t> first_words;  // by class; an empty class begins where the next one does
   std::size_t found = 0;                  // different words of the text
 };
-// Lines are sequences; words of a line count from the second, because the first is the mark of its beginning. Of
-// equally frequent words the alphabetically smaller comes first. Throws Error when no word is more frequent than the
-// cutoff.
+// Each line is a sequence. Its first word, the sentence start, is not counted. Words of equal frequency are sorted
+// alphabetically. Throws Error if no word is more frequent than the cutoff.
 WordClasses make_word_classes(std::istream& text, const WordClassOptions&);
 
 }  // namespace tutti::actions

@@ -11,8 +11,8 @@
 
 namespace tutti::actions {
 
-// Reads the block for these nodes. Mistakes land in context.problems: another writerType, a node without a block, lists
-// that do not fit each other or the reader's.
+// Reads the block for these nodes. Adds mistakes to context.problems: an unknown writerType, a node without a block,
+// lists whose lengths differ from each other or from the reader's.
 std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext&, const std::vector<std::string>& nodes);
 
 }  // namespace tutti::actions

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// message_transport.h -- shards as messages: each version to its owner, each sum to all. One rank alone sends nothing;
-// its version is the sum.
+// message_transport.h -- exchanges shards as messages: each version to its owner, each sum to all. With a single rank,
+// its version is the sum and nothing is sent.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace tutti {
 
 class MessageTransport : public ShardTransport {
  public:
-  // Uses the tags 2g and 2g + 1 for bucket g. Communicator and plan outlive it.
+  // Uses tags 2g and 2g + 1 for bucket g. Communicator and plan must outlive it.
   MessageTransport(Communicator&, const ShardPlan&, const Codec&);
 
   std::byte* version_for(std::size_t bucket, int owner) override;

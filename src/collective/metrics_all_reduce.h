@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics_all_reduce.h -- adds the metrics of all ranks, in rank order and unquantised, without holding anybody up
-// between begin() and finish().
+// metrics_all_reduce.h -- sums metrics over all ranks, in rank order and without quantisation. Nothing blocks between
+// begin() and finish().
 #pragma once
 
 #include <memory>
@@ -12,16 +12,16 @@
 
 namespace tutti {
 
-// Zeros, of as many evaluations.
+// Zero metrics with that many evaluations.
 void clear(StepMetrics&);
 
-// What the others added to `all`, which contains `mine`.
+// The part of `all` that other ranks than `mine` have added.
 StepMetrics without(StepMetrics all, const StepMetrics& mine);
 
 class MetricsAllReduce {
  public:
   explicit MetricsAllReduce(Communicator& comm) : comm_(comm) {}
-  // Never waits for another rank. Until messages are planned, they leave with ensure_sent().
+  // Never waits for another rank. Until messages are planned, ensure_sent() sends them.
   void begin(const StepMetrics&);
   void ensure_sent();
   bool pending() const { return pending_; }
@@ -44,7 +44,7 @@ class MetricsAllReduce {
   std::int64_t bytes_ = 0;
 };
 
-// What the other ranks pass; lists of evaluations may be shorter at ranks that have had no step. Collective.
+// The metrics of the other ranks. Ranks without a step may have shorter lists of evaluations. Collective.
 StepMetrics metrics_of_others(Communicator&, const StepMetrics& mine);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_all_reduce.h -- buckets of chunks in 32 bits that the library of the GPUs (NCCL) sums where they lie: no shards,
-// no messages. Used by AllReduce in place of a ShardTransport.
+// nccl_all_reduce.h -- sums buckets of chunks in 32 bits with NCCL, in place, without shards or messages. AllReduce
+// uses it instead of a ShardTransport.
 #pragma once
 
 #include <vector>
@@ -15,14 +15,14 @@ namespace tutti {
 
 class NcclAllReduce {
  public:
-  // All outlive it; the codec copies. `gradients_stay`: nobody writes to the place of a chunk between encode() and
-  // decode(), so that sums may be made there.
+  // All arguments must outlive it. The codec copies. `gradients_stay`: nobody writes to the memory of a chunk between
+  // encode() and decode(), so it can hold the sum.
   NcclAllReduce(DeviceSums&, Parameters&, const ShardPlan&, const Codec&, bool gradients_stay);
 
   void encode(std::size_t chunk, const Residuals&);
   void launch(std::size_t bucket);
   bool query(std::size_t bucket) { return sums_.query(event_[bucket]); }
-  void follow(std::size_t bucket) { sums_.follow(event_[bucket]); }  // what the device does next comes behind the sums
+  void follow(std::size_t bucket) { sums_.follow(event_[bucket]); }  // later device work waits for the sums
   void decode(std::size_t chunk);
 
  private:
@@ -36,10 +36,10 @@ class NcclAllReduce {
   Parameters& parameters_;
   const Codec& codec_;
   FloatBuffer copies_,
-      summed_;  // where gradients do not stay: the sums of one step stand beside the values of the next
+      summed_;  // if gradients do not stay: the sums of a step, beside the values of the next one
   float* const values_;
   std::vector<std::vector<DeviceSums::Run>> runs_;  // by bucket
-  std::vector<std::uint64_t> event_;                // likewise: its last sum
+  std::vector<std::uint64_t> event_;                // by bucket: its last sum
 };
 
 }  // namespace tutti

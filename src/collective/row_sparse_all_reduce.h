@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_sparse_all_reduce.h -- sums one sparse gradient over the ranks. The ranks tell each other which rows they
-// sparse_rows (while the network still computes); then the values of those rows take the way of all_reduce.h: encoded
-// to the owner of each row, summed there in rank order, encoded to all. Everybody knows all lists, so everybody knows
-// the length of every message. With 32 bits the sums have the bits of the dense exchange, and no more values travel
-// than there; residuals of rows that a rank does not list wait at that rank.
+// row_sparse_all_reduce.h -- sums one row-sparse gradient over the ranks. Ranks first exchange the lists of their rows,
+// while the network still computes. Then the values of those rows are exchanged as in all_reduce.h: encoded for the
+// owner of each row, summed there in rank order, encoded for all. All ranks know all lists and so the length of every
+// message. In 32 bits the sums are bit for bit those of the dense exchange. Residuals of rows that a rank does not list
+// wait at that rank.
 #pragma once
 
 #include <array>
@@ -18,39 +18,39 @@
 
 namespace tutti {
 
-// What quantisation has not delivered yet, in the layout of the gradients; null buffers where nothing is ever lost.
+// Quantisation errors not delivered yet, in the layout of the gradients; null buffers if the codec is lossless.
 struct Residuals {
   float* local = nullptr;  // of this rank's gradients
-  float* owner = nullptr;  // of the sums, at the rows this rank owns
-  // Where it is 0, dense gradients are 0 by agreement, and quantisation leaves no residual; may be null.
+  float* owner = nullptr;  // of the sums, in the rows that this rank owns
+  // Where it is 0, dense gradients are 0 on all ranks and quantisation leaves no residual; may be null.
   const float* mask = nullptr;
 };
 
 class RowSparseAllReduce {
  public:
-  // Uses the tags `tag` and `tag + 1`. Bytes are counted in `stats`.
+  // Uses tags `tag` and `tag + 1`. Counts bytes in `stats`.
   RowSparseAllReduce(Communicator&, Parameters&, const Codec&, std::size_t slice, int tag, ExchangeStats& stats);
 
-  // In this order; decode() may also come after the next encode() and before the next launch().
-  void arm();                       // the others' lists may come in
-  void announce(const Residuals&);  // this rank's list stands in Parameters::sparse_rows
+  // Call in this order. decode() may also come after the next encode() and before the next launch().
+  void arm();                       // posts receives for the lists of the others
+  void announce(const Residuals&);  // this rank's list is in Parameters::sparse_rows
   void encode(const Residuals&);
   void launch();
-  bool advance(const Residuals&);  // drives everything on the way; whether this rank's part has been summed
-  bool finished();                 // the sums of all parts are here
+  bool advance(const Residuals&);  // makes progress; returns whether this rank's part has been summed
+  bool finished();                 // the sums of all parts have arrived
   void decode();                   // into Parameters::gradients and Parameters::sparse_rows
-  void flush();                    // own messages have left
+  void flush();                    // own messages have been sent
 
-  void keep_own_rows(float* owner_residual) const;  // zeroes those of other owners
+  void keep_own_rows(float* owner_residual) const;  // zeroes the rows of other owners
 
  private:
-  // Rows of one block belong to one rank: a list need not be known to find an owner, and runs of rows stay together.
+  // All rows of a block belong to one rank, so the owner of a row does not depend on the lists and runs stay together.
   static constexpr std::uint32_t kBlock = 16;
-  // A list starts with its length, its form and as many rows as the first message has capacity for.
+  // A list starts with its length, its encoding and as many rows as fit into the first message.
   static constexpr std::size_t kFirstRows = 254;
   enum class Form : std::uint32_t { list, bitmap, all };
 
-  // What one rank says; index me_ for this rank's own.
+  // The data of one rank; index me_ is this rank.
   struct Peer {
     std::vector<std::uint32_t> head, rest;  // messages
     std::unique_ptr<Transfer> head_transfer, rest_transfer, values, sums;
@@ -61,7 +61,7 @@ class RowSparseAllReduce {
     std::size_t section = 0;          // byte offset of the part that this peer owns
     std::size_t section_rows = 0;
   };
-  // Encoded rows; pages that are never written take no memory.
+  // Encoded rows. Pages that are never written use no memory.
   using Bytes = std::unique_ptr<std::byte[]>;
 
   int owner(std::uint32_t row) const { return static_cast<int>(row / kBlock) % ranks_; }
@@ -77,7 +77,7 @@ class RowSparseAllReduce {
   void sum_run(std::uint32_t row, std::uint32_t n, const Residuals&, std::byte* to);
   std::uint32_t run_at(const std::vector<std::uint32_t>& list, std::size_t at) const;
 
-  // Rows as contiguous values: columns lie so already, rows are copied.
+  // Rows as contiguous values. Columns are contiguous already; rows are copied.
   const float* gather(const float* base, std::uint32_t row, std::uint32_t n, FloatBuffer& workspace) const;
   void scatter(const float* values, std::uint32_t row, std::uint32_t n, float* base) const;
   void encode_run(std::uint32_t row, std::uint32_t n, const float* values, float* residuals, std::byte* out);
@@ -90,10 +90,11 @@ class RowSparseAllReduce {
   ExchangeStats& stats_;
 
   std::vector<Peer> peers_;
-  std::vector<std::unique_ptr<Transfer>> send_heads_, send_rests_, send_values_, send_sums_;  // by rank, null for me
-  Bytes own_;     // this rank's version, a section per owner
-  Bytes others_;  // the other ranks' versions of this rank's section, a slot per rank
-  Bytes sums_;    // encoded sums, a section per owner
+  std::vector<std::unique_ptr<Transfer>> send_heads_, send_rests_, send_values_,
+      send_sums_;  // by rank, null for this rank
+  Bytes own_;      // this rank's version, a section per owner
+  Bytes others_;   // the other ranks' versions of this rank's section, a slot per rank
+  Bytes sums_;     // encoded sums, a section per owner
   RowSet set_;
   std::vector<std::uint32_t> union_, union_mine_;
   std::vector<std::size_t> encoded_;  // by owner, rows of this rank

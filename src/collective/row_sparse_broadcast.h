@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_sparse_broadcast.h -- the rows of one sparse gradient from the rank of a group that carries it to the others.
+// row_sparse_broadcast.h -- broadcasts the rows of one sparse gradient from the rank of a group that exchanged them.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@ namespace tutti {
 
 class RowSparseBroadcast {
  public:
-  // Uses `tag` and the one after it.
+  // Uses `tag` and `tag + 1`.
   RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int root, int tag);
 
   void arm();
-  // The rows that `from` lists for the slice, which has the same shape there.
+  // Sends the rows that `from` lists for the slice, which must have the same shape there.
   void send(const Parameters& from);
   bool try_complete();
   void complete();
-  void store();  // what has come, into the whole
+  void store();  // writes what was received to the whole
   void flush();
   std::int64_t bytes_and_reset();
 
@@ -33,8 +33,8 @@ class RowSparseBroadcast {
   Parameters& whole_;
   const std::size_t slice_, rows_, row_size_;
   const int root_;
-  std::int64_t count_ = 0;                // rows that travel
-  std::unique_ptr<std::byte[]> message_;  // their numbers, then their values; unwritten pages take no memory
+  std::int64_t count_ = 0;                // number of rows in the message
+  std::unique_ptr<std::byte[]> message_;  // their indices, then their values; unwritten pages use no memory
   std::vector<std::unique_ptr<Transfer>> heads_, bodies_;
   bool armed_ = false, here_ = false;
   std::int64_t bytes_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard_plan.h -- who owns what: the columns of every chunk are divided over the ranks, and neighbouring small chunks
-// share one message per destination. The numbers do not depend on any of this, because columns are encoded one by one.
+// shard_plan.h -- which rank owns which columns. The columns of every chunk are divided among the ranks, and
+// neighbouring small chunks share one message per destination. Results do not depend on the plan, because each column
+// is encoded on its own.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,11 @@ struct Shard {
   std::size_t bytes_before = 0;        // in the owner's section of the bucket
 };
 
-// A run of chunks, in the order of their announcement, whose shards travel together.
+// A run of chunks, in the order of their announcement, whose shards are exchanged together.
 struct Bucket {
   std::size_t first_chunk = 0, end_chunk = 0;
-  bool sparse = false;                     // one chunk that has its own exchange; no shards
-  std::vector<std::size_t> section_begin;  // per owner, in the bucket's encoded bytes; one more for the end
+  bool sparse = false;                     // one chunk with an exchange of its own; no shards
+  std::vector<std::size_t> section_begin;  // by owner, in the encoded bytes of the bucket, plus the end
   std::vector<std::size_t> section_values;
 
   std::size_t section_bytes(int owner) const {
@@ -41,7 +42,7 @@ struct ShardPlan {
   }
 };
 
-// Buckets have at least `bucket_values` values unless there are fewer in all; every rank makes the same plan.
+// Buckets have at least `bucket_values` values, unless fewer remain. Every rank makes the same plan.
 ShardPlan plan_shards(const Parameters&, const Codec&, int ranks, std::size_t bucket_values);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_memory_transport.h -- shards through memory that all ranks see: owners read the versions of all ranks where
-// these have written them, and all ranks read the sums there. Counters take the place of messages.
+// shared_memory_transport.h -- exchanges shards through memory shared by all ranks: owners read the versions of all
+// ranks in place, and all ranks read the sums in place. Counters replace messages.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace tutti {
 
-// No place is written while somebody reads it: versions are filled again when all owners have published their sums of
-// them, and a sum is made anew when all ranks have offered again, which they do when they have read the sums before.
+// No memory is written while another rank reads it. A rank rewrites its versions only after all owners have published
+// the sums made from them. An owner rewrites a sum only after all ranks have offered again, which they do after reading
+// the last sums.
 class SharedMemoryTransport : public ShardTransport {
  public:
-  // Collective. The plan outlives it, and so does the communicator.
+  // Collective. Plan and communicator must outlive it.
   SharedMemoryTransport(Communicator&, const ShardPlan&, const Codec&);
 
   std::byte* version_for(std::size_t bucket, int owner) override;
@@ -32,15 +33,15 @@ class SharedMemoryTransport : public ShardTransport {
   void poll() override { memory_->poll(); }
 
  private:
-  // At the begin of every rank's part.
+  // The header of each rank's part.
   struct Counters {
     SharedCounter offered, published;
   };
   struct BucketState {
-    std::uint64_t round = 0;                   // exchanges so far
-    int seen_offered = 0, seen_published = 0;  // ranks known to have come, in this round
-    std::size_t versions = 0;                  // where they begin in the part of any rank
-    std::vector<std::size_t> sum;              // by owner: where its sum is in its part
+    std::uint64_t round = 0;                   // number of exchanges so far
+    int seen_offered = 0, seen_published = 0;  // ranks known to have arrived in this round
+    std::size_t versions = 0;                  // offset of the versions in the part of each rank
+    std::vector<std::size_t> sum;              // by owner: offset of its sum in its part
   };
   std::byte* part(int rank) const { return memory_->of(rank).data(); }
   std::byte* place_of_sum(std::size_t bucket, int owner) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// agreement.h -- whether every rank of a communicator can go on, asked by whatever one rank alone may find impossible.
+// agreement.h -- whether every rank of a communicator can continue, for conditions that a single rank may fail.
 #pragma once
 
 #include "tutti/communicator.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_sums.h -- sums over the ranks of values in the memory of their GPUs, made by the GPUs' own library (NCCL)
-// beside their other work, without the host.
+// device_sums.h -- all-reduce over values in GPU memory by the GPUs' own library (NCCL), asynchronously.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +19,21 @@ class DeviceSums {
     float* sums = nullptr;  // may be the place of the values
     std::size_t count = 0;
   };
-  // After a failure what is still in flight is given up.
+  // After a failure, aborts what is in flight.
   virtual ~DeviceSums() = default;
   virtual std::string name() const = 0;
-  // Behind what this thread has queued so far, and beside what it queues from now on. Returns at once; the library
-  // chooses the order of the sums, the same on all ranks. Every rank calls this in the same order, with runs of the
-  // same lengths.
+  // Sums the runs after the work that this thread has enqueued so far, concurrently with what it enqueues later.
+  // Returns at once. The library chooses the order of summation, equal on all ranks. Every rank must call this in the
+  // same order, with runs of equal lengths.
   virtual std::uint64_t sum(std::span<const Run>) = 0;
-  // Of what sum() has returned: whether it is done. follow(): what this thread queues from now on comes behind it.
+  // Whether the sum with this number, returned by sum(), is done. follow(): work that this thread enqueues later waits
+  // for it.
   virtual bool query(std::uint64_t event) = 0;
   virtual void follow(std::uint64_t sum) = 0;
 };
 
-// Collective, by threads whose current queue is a GPU's. Null on all ranks where it cannot be, and why: the library is
-// not there, or two ranks share a GPU. A failure of the library ends all ranks by Communicator::fail().
+// Collective, on threads whose current device is a GPU. Returns null on all ranks, and the reason, if the library is
+// missing or two ranks share a GPU. A failure of the library ends all ranks with Communicator::fail().
 std::unique_ptr<DeviceSums> make_device_sums(Communicator&, std::string& why);
 
 }  // namespace tutti

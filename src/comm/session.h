@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// session.h -- the life of MPI in this process; made once, first thing in main. A process that no launcher started
-// does not touch MPI at all and gets a world of size 1: it starts at once and needs no daemon.
+// session.h -- initialises and finalises MPI; created once, first thing in main. A process without a launcher does not
+// use MPI and gets a world of size 1, so it starts at once and needs no daemon.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,15 @@
 
 namespace tutti {
 
-// What the environment tells before MPI is up. `present`: an MPI launcher (mpiexec, srun with PMI) started us.
+// What the environment tells before MPI is initialised. `present`: an MPI launcher (mpiexec, srun with PMI) started
+// this process.
 struct Launcher {
   bool present = false;
   int ranks = 1;  // 1 when the launcher does not say
 };
 Launcher find_launcher();
 
-// "Open MPI v4.1.4"; may be asked without a session.
+// "Open MPI v4.1.4"; works without a session.
 std::string mpi_library();
 
 class MpiSession {
@@ -28,11 +29,11 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 
   Communicator& world() { return *world_; }
-  // This rank has failed. Prints "[rank R on HOST] text" (a lone process prints the text alone) and ends every rank
-  // with this exit code. What fails on all ranks at once is said by rank 0 alone.
+  // This rank has failed. Prints "[rank R on HOST] text" (a single process prints only the text) and ends every rank
+  // with this exit code. Failures of all ranks are reported by rank 0 alone.
   [[noreturn]] void fail(const std::string& text, int code = 1);
-  // All ranks are done and leave with the same exit code. Where it is not 0, they end here, so that the launcher prints
-  // nothing behind their messages; if that cannot be had, the call returns and main returns the code.
+  // All ranks are done and exit with the same code. If it is not 0, they end here, so that the launcher prints nothing
+  // after their messages. If that is impossible, the call returns, and main returns the code.
   void end(int code);
 
  private:
@@ -42,7 +43,7 @@ class MpiSession {
 
 // The whole of MPI_COMM_WORLD.
 std::unique_ptr<Communicator> make_world_communicator();
-// The same, split into messages of at most `largest_message` bytes; for tests of long messages.
+// The same, with messages split into parts of at most `largest_message` bytes; for tests of long messages.
 std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message);
 
 }  // namespace tutti

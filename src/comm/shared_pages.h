@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_pages.h -- memory that several processes of one host map: a file without a name, which the system drops with
-// the last process that has it, however that ends.
+// shared_pages.h -- memory that several processes of one host map: an unnamed file, which the system frees with the
+// last process that maps it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace tutti {
 
-// Collective; null on every rank when one cannot. All ranks sit on one host. `poll` drives the transport.
+// Collective; returns null on every rank if one fails. All ranks must be on one host. `poll` makes progress on the
+// transport.
 std::unique_ptr<SharedMemory> share_pages(Communicator&, std::size_t bytes, std::function<void()> poll);
 
 }  // namespace tutti

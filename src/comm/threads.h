@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// threads.h -- ranks as threads of one process: how tests run strategies, and what a lone process uses as its world.
+// threads.h -- ranks as threads of one process: used by tests, and as the world of a single process.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace tutti {
 
 std::unique_ptr<Communicator> make_solo_communicator();
 
-// Runs fn once per rank, each in a thread of its own, and re-throws the first exception. When a rank throws, the others
-// leave whatever they wait for. A send completes only when its receiver has it: deadlocks do not hide behind buffers.
+// Runs fn once per rank, each on its own thread, and rethrows the first exception. If a rank throws, the others stop
+// waiting. A send completes only when it is received, so buffering hides no deadlock.
 void run_ranks(int ranks, const std::function<void(Communicator&)>& fn);
 
 }  // namespace tutti

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// element_rules.h -- what optimizers do to one element: the same arithmetic on the host and on GPUs, operation by
-// operation, without fused multiply-add. Constant expressions, so that kernels of GPUs take them, too. On the host
-// every source has them with internal linkage, so that code for a newer processor never reaches the rest of the
-// program.
+// element_rules.h -- optimizer formulas for one element, shared by CPU and GPU so that both compute the same operations
+// in the same order, without fused multiply-add. Functions are constexpr so that GPU kernels can use them. On the host
+// they have internal linkage in every source, so that code for newer processors never reaches other sources.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +22,10 @@ __device__ inline float root(float x) { return sqrtf(x); }
 constexpr float root(float x) { return __builtin_sqrtf(x); }
 #endif
 
-// The order in which the elements of a run are worked on, whatever is left out.
+// The order in which elements are processed, whatever is skipped.
 enum class Turn { squares, norm, clip, penalty, scaling, rule, noise, shrinkage };
 
-// Rules get the gradient of an element, so that what stands before them can change it on its way.
+// Rules read the gradient through a functor, so that earlier stages can change it.
 struct Descend {
   float* w;
   const float* g;
@@ -82,7 +81,7 @@ struct SparseNesterov {
   }
 };
 
-// Comparisons are written so that a gradient that is not a number stays one and is seen by whoever looks for it.
+// Comparisons are written so that a NaN gradient stays NaN and is detected.
 struct Truncate {
   static constexpr Turn turn = Turn::clip;
   float *g, limit;
@@ -112,7 +111,7 @@ struct Shrink {
   }
 };
 
-// Rules that scale give the multiplier.
+// Rules that scale gradients return the multiplier.
 struct Adagrad {
   float *g, *a;
   constexpr double operator()(std::size_t i, float x) const {
@@ -124,7 +123,7 @@ struct Adagrad {
   }
 };
 
-// A step of 0 marks an element that has not been updated yet.
+// A step of 0 marks an element that was never updated.
 struct RmsProp {
   float *g, *a, *step, *sign;
   RmsConstants c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element loops of the update rules, compiled for several instruction sets; every set gives the same bits, because
-// elements are independent, nothing is contracted, and sums run in 16 fixed lanes.
+// kernels.h -- the element loops of the update rules, compiled for several instruction sets. All sets give the same
+// bits: elements are independent, operations are not contracted, and sums run in 16 fixed lanes.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct TextbookConstants {
 
 struct Kernels {
   const char* name;
-  std::size_t block;  // floats that options work on at a time, so that they stay in the first cache
+  std::size_t block;  // floats that all options are applied to at a time, so that they stay in the first-level cache
   // w -= rate g
   void (*descend)(float* w, const float* g, std::size_t n, float rate);
   // s = mu s + gain g; w -= s
@@ -45,10 +45,10 @@ struct Kernels {
   // w[i] += deviation * gaussian(step, first + i), see noise.h
   void (*add_noise)(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first);
 
-  // Sums over a whole parameter lie in the kind of memory that weights lie in; only the kernels look at them.
+  // Sums over a whole parameter are in the same kind of memory as the weights; only the kernels read them.
   void (*clear_sums)(double* sums, std::size_t count);
   void (*add_squares)(const float* g, std::size_t n, double* sum);
-  // g *= limit / norm where the norm, the root of *squares, is above the limit
+  // g *= limit / norm if the norm, the root of *squares, is above the limit.
   void (*limit_norm)(float* g, std::size_t n, const double* squares, double limit);
   // Scale g in place; the multipliers are added to *sum, which may be null.
   void (*adagrad)(float* g, float* a, std::size_t n, double* sum);

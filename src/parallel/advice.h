@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// advice.h -- what a user should know about an exchange before a training of known length starts: settings that are
-// allowed and will not serve it. Called by src/train/train.cpp.
+// advice.h -- warnings about an exchange before a training of known length starts: settings that are allowed but will
+// not serve it. Called by src/train/train.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace tutti {
 
-// Of the parallel part of a training.
+// The parallel part of a training.
 struct TrainingLength {
   std::int64_t epochs = 1;
   std::int64_t samples_per_epoch = 0;
   std::int64_t minibatch = 1;  // samples over all ranks
 };
 
-// One line each, with its fix.
+// Returns one line per warning, each with its fix.
 std::vector<std::string> exchange_advice(const ParallelTrainOptions&, const TrainingLength&, int ranks);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce_gradients.h -- DataParallelSGD: the gradients of every minibatch are summed over the ranks, in full or in
-// few bits with error feedback (Seide et al., Interspeech 2014), and every rank makes the same update.
+// all_reduce_gradients.h -- DataParallelSGD: sums the gradients of every minibatch over the ranks, in 32 bits or in few
+// bits with error feedback (Seide et al., Interspeech 2014). Every rank makes the same update.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace tutti {
 
 class AllReduceGradients final : public GradientExchange {
  public:
-  // Every `print_every`-th exchange prints its time; 0 = none does. `transport` as resolve_transport() has it.
+  // Prints the time of every `print_every`-th exchange; 0 = none. `transport` is the result of resolve_transport().
   AllReduceGradients(const DataParallelOptions&, std::int64_t print_every, ResolvedTransport transport, Communicator&);
 
   void start(Parameters&) override;
@@ -29,7 +29,7 @@ class AllReduceGradients final : public GradientExchange {
   void archive(Archive&) override;
 
  private:
-  // Gradients in flight that nobody has got yet (buffered asynchronous mode).
+  // A delayed step whose gradients have not been delivered yet (buffered asynchronous mode).
   struct Pending {
     bool any = false;
     std::int64_t columns = 0;
@@ -51,7 +51,7 @@ class AllReduceGradients final : public GradientExchange {
   std::int64_t print_every_;
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> chunks_;  // their numbers
+  std::vector<std::size_t> chunks_;  // indices of all chunks
 
   int bits_ = 0, bits_of_epoch_ = 0;
   Summed summed_ = Summed::gradients;
@@ -60,8 +60,8 @@ class AllReduceGradients final : public GradientExchange {
   std::unique_ptr<AllReduce> exchange_;
 
   FloatBuffer local_residual_, owner_residual_;
-  bool left_over_ = false;            // the codec loses nothing, but one before it did
-  std::int64_t residual_epoch_ = -1;  // the epoch whose start last cleared the residuals
+  bool left_over_ = false;            // the codec is lossless, but an earlier one left residuals
+  std::int64_t residual_epoch_ = -1;  // the epoch at whose start the residuals were cleared last
 
   ReducedGradientSink* sink_ = nullptr;
   std::int64_t columns_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_bits.h -- exchangeBits = 32 | 16 | bf16 | 8 | 4 | 2 | 1: in how many bits the values of any exchange travel;
-// quantizer = adaptive | original: where the levels of 2, 4 and 8 bits lie.
+// exchange_bits.h -- two settings of every exchange. exchangeBits = 32 | 16 | bf16 | 8 | 4 | 2 | 1: bits per exchanged
+// value. quantizer = adaptive | original: the levels of 2, 4 and 8 bits.
 #pragma once
 
 #include "tutti/codec.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// library_gradients.h -- the gradients of every minibatch summed by the MPI library in one call after backward,
-// without overlap or codec: what the exchanges of this folder are compared with.
+// library_gradients.h -- sums the gradients of every minibatch with one call of the MPI library after backward, without
+// overlap or codec: the baseline for the other exchanges.
 #pragma once
 
 #include <string>
@@ -24,13 +24,13 @@ class LibraryGradients final : public GradientExchange {
 
   Communicator& comm_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> chunks_;  // their numbers
-  std::vector<float> listed_;        // by sparse row: how many ranks list it
+  std::vector<std::size_t> chunks_;  // indices of all chunks
+  std::vector<float> listed_;        // by sparse row: number of ranks that list it
   ReducedGradientSink* sink_ = nullptr;
   std::int64_t columns_ = 0;
 };
 
-// `remark` about the exchange, for the settings printed at start.
+// `remark` is printed with the settings at start.
 ParallelMethod make_library_sums(Communicator&, const std::string& remark);
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// local_gradients.h -- no exchange of gradients: each rank updates with its own.
+// local_gradients.h -- no gradient exchange: each rank updates with its own gradients.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,17 @@
 
 namespace tutti {
 
-// Rank 0's weights to every rank.
+// Broadcasts rank 0's weights.
 void broadcast_weights(Communicator&, Parameters&);
 
-// The numbers of all chunks, from which runs are announced together.
+// The indices of all chunks, to announce runs of them together.
 std::vector<std::size_t> all_chunks(const Parameters&);
 
 class LocalGradients final : public GradientExchange {
  public:
   void start(Parameters&) override {}
   void begin_step(const StepInfo&, ReducedGradientSink&) override;
-  bool follows_device() const override { return true; }  // nobody but the optimizer looks at the gradients
+  bool follows_device() const override { return true; }  // only the optimizer reads the gradients
   void chunk_ready(std::size_t chunk) override;
   void chunks_ready(std::span<const std::size_t> chunks) override;
 
@@ -28,14 +28,14 @@ class LocalGradients final : public GradientExchange {
   ReducedGradientSink* sink_ = nullptr;
 };
 
-// Every rank trains alone on all data.
+// Every rank trains on its own with all data.
 struct NoExchange {
   static constexpr const char* name = "none";
   static constexpr const char* help = "every rank trains alone, on all data";
   MethodTraits traits() const { return {}; }
   ParallelMethod make(const MethodContext&) const;
 };
-// Every rank trains on its share of the data with gradients of its own, and `weights` brings them together.
+// Every rank trains on its share of the data with its own gradients, and `weights` brings the ranks together.
 ParallelMethod make_local_sgd(std::unique_ptr<WeightExchange> weights, std::string text, Communicator&);
 
 }  // namespace tutti

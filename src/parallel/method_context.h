@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// method_context.h -- what a parallel method is made of, beside its own options.
+// method_context.h -- the inputs of a parallel method besides its options.
 #pragma once
 
 #include <cstdint>

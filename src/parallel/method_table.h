@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// method_table.h -- the table of parallel methods. A row is a type: the options of a method with its name, one line of
-// help, and these functions:
+// method_table.h -- the table of parallel methods. A row is a type: the options of a method, its name, a line of help,
+// and these functions:
 //   void describe(config::Fields&);                        the block of settings under the method's name
-//   MethodTraits traits() const;                           what is known from the settings
-//   ParallelMethod make(const MethodContext&) const;       collective
+//   MethodTraits traits() const;                           the facts that follow from the settings
+//   ParallelMethod make(const MethodContext&) const;       creates the method; collective
 #pragma once
 
 #include <concepts>
@@ -52,7 +52,7 @@ inline const char* name_of(const MethodOptions& method) {
 inline MethodTraits traits_of(const MethodOptions& method) {
   return std::visit([](const auto& m) { return m.traits(); }, method);
 }
-// What may stand behind parallelizationMethod, with the row that it means.
+// The values of parallelizationMethod, each with the row it selects.
 std::vector<std::pair<std::string, std::size_t>> method_words();
 MethodOptions default_method(std::size_t row);
 

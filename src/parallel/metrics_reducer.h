@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics_reducer.h -- adds up step metrics over the ranks: in every step, or when nothing is in flight.
+// metrics_reducer.h -- adds up step metrics over the ranks, in every step or when nothing is in flight.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@ namespace tutti {
 
 class MetricsReducer {
  public:
-  // With `delayed`, messages have a whole step to arrive: results are those of the step before.
+  // With `delayed`, finish() returns the results of the previous step, so messages have a whole step to arrive.
   MetricsReducer(const MetricsDivision&, bool delayed);
 
-  // Messages leave in begin(); finish() waits for those of the other ranks.
+  // begin() sends this rank's metrics; finish() waits for those of the other ranks.
   void begin(const StepMetrics& mine);
   const StepMetrics& finish();  // valid until the next begin()
   const StepMetrics& reduce(const StepMetrics& mine) {
     begin(mine);
     return finish();
   }
-  // What finish() returned last came too late and is not passed on to other ranks.
+  // The last result of finish() belongs to a step that came too late; it is not passed on to other ranks.
   void drop_last() { uncounted_ = false; }
   struct Drained {
     StepMetrics pending;    // what finish() has not returned yet
-    StepMetrics of_others;  // where results are this rank's own: what the others have added since the last call
+    StepMetrics of_others;  // if results are per rank: what the other ranks have added since the last call
   };
   Drained drain();  // collective
   std::int64_t bytes_and_reset() { return per_step_ ? per_step_->bytes_and_reset() : 0; }
@@ -37,7 +37,7 @@ class MetricsReducer {
   const MetricsDivision division_;
   const bool delayed_;
   std::optional<MetricsAllReduce> per_step_;
-  StepMetrics result_;      // of finish(), where it is known before
+  StepMetrics result_;      // of finish(), if known before
   StepMetrics mine_;        // since the last drain()
   bool uncounted_ = false;  // result_ is not in mine_ yet
 };

@@ -16,7 +16,7 @@ namespace tutti {
 
 struct ParallelTrainOptions;
 
-// The method within groups.
+// The method inside the groups.
 struct InsideGroups {
   std::vector<ParallelTrainOptions> level;  // one; empty = DataParallelSGD in 32 bits
   int depth = 1;
@@ -33,22 +33,22 @@ struct ParallelTrainOptions {
   Transport transport = Transport::automatic;
   std::optional<FaultHookOptions> fault_hook;
   std::vector<std::string> unused_blocks;  // of methods other than this one, as written
-  GroupOptions groups;                     // with them `method` works between the groups
+  GroupOptions groups;                     // if set, `method` works between the groups
   InsideGroups inside_groups;
-  int depth = 0;                  // of the block: 0 = ParallelTrain, 1 = its insideGroups, ...
-  bool on_device = false;         // the gradients, known when the network is
+  int depth = 0;                  // nesting depth: 0 = ParallelTrain, 1 = its insideGroups, ...
+  bool on_device = false;         // gradients are on a device; set when the network is known
   bool double_precision = false;  // precision = "double"; set before reading
 
   void describe(config::Fields& f);
-  void put_on_device();                 // all levels
-  ParallelTrainOptions inside() const;  // what works within the groups
-  std::string name() const;             // of the method, with those within its groups
+  void put_on_device();                 // at all levels
+  ParallelTrainOptions inside() const;  // the settings inside the groups
+  std::string name() const;             // of the method and of those inside its groups
   bool exchanges() const { return !std::holds_alternative<NoExchange>(method); }
   MethodTraits traits() const { return traits_of(method); }
-  // The same with those within its groups.
+  // The same, including the methods inside groups.
   bool sums_gradients() const { return traits().sums_gradients && (!groups.any() || inside().sums_gradients()); }
   bool delayed() const { return traits().delayed || (groups.any() && inside().delayed()); }
-  // The options of a method: makes it the method of the block if it is not yet.
+  // The options of method T; selects the method if another one is set.
   template <class Options>
   Options& as() {
     return std::holds_alternative<Options>(method) ? std::get<Options>(method) : method.emplace<Options>();
@@ -63,7 +63,7 @@ struct ParallelTrainOptions {
   void check_servers(config::Fields& f) const;
 };
 
-// The method of the block, groups included. The options have been read without problems. Collective.
+// Makes the method of the block, including groups. The options must have been read without problems. Collective.
 ParallelMethod make_method(const ParallelTrainOptions&, const MethodContext&);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual.h -- what a rank has for itself in checkpoints: residuals, whose sum over the ranks survives a change of the
-// number of ranks, and what does not.
+// residual.h -- the local state of a rank in checkpoints: residuals, whose sum over the ranks survives a change of the
+// number of ranks, and state that is lost.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace tutti {
 
-// What ranks lose that end between exchanges: the names of gone entries.
+// Names of the entries that are lost with ranks that stop between exchanges.
 constexpr std::string_view kOwnWeights = "weights of their own beside the centre";
 constexpr std::string_view kLearnedAlone = "what they have learned since the last exchange";
 
-// This rank's part of an entry whose sum survives (tutti/archive.h). Loading: what was saved by this rank, or zeros if
-// it is new, and what ranks that are gone have left to it.
+// This rank's part of an entry whose sum survives (tutti/archive.h). Loading gives what this rank saved, or zeros if it
+// is new, plus its part of the residuals of missing ranks.
 inline void archive_residual(Archive& a, std::string_view name, std::span<float> values) {
   if (a.has(sum_on_reshard_name(name)))
     a(sum_on_reshard_name(name), values);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// state_archive.h -- state that only some ranks understand, in one entry that all can pass along: the leaders of groups
-// have what the groups have in common, and every rank takes part in reading it back.
+// state_archive.h -- one archive entry for state that only some ranks have. Group leaders hold the common state of
+// their groups, but every rank takes part in reading it.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// Saving, `visit` describes the state; loading, it is called only where `understands`.
+// When saving, `visit` describes the state. When loading, it is called only if `understands` is true.
 void archive_packed(Archive&, const std::string& name, bool understands, const std::function<void(Archive&)>& visit);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.h -- where a run's files lie, which of them a restart uses, and saving and loading them so that a kill at
-// any moment leaves a complete set (docs/checkpoints.md). Collective functions say so; rank 0 alone touches files.
+// checkpoint.h -- the files of a run: their names, which of them a restart uses, and how they are saved so that a kill
+// at any moment leaves a complete set (docs/checkpoints.md). Only rank 0 accesses files; collective functions say so.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@
 
 namespace tutti {
 
-// Where a run stands, beside weights, optimizer and exchange. The reader needs no more than epoch and samples_in_epoch.
+// The position of a run, beside weights, optimizer and exchange. The reader needs only epoch and samples_in_epoch.
 struct CheckpointState {
-  std::int64_t epoch = 0;                 // epochs finished; the next or running one has this index from 0
-  std::int64_t samples_in_epoch = 0;      // done of the running epoch; 0 between epochs
+  std::int64_t epoch = 0;                 // finished epochs, which is also the index of the next or running one
+  std::int64_t samples_in_epoch = 0;      // samples done in the running epoch; 0 between epochs
   std::int64_t minibatches_in_epoch = 0;  // likewise
   std::int64_t total_samples_seen = 0;
   std::int64_t minibatch_size = 0;
@@ -43,43 +43,44 @@ std::string checkpoint_name(const std::string& model);                          
 std::string mid_epoch_name(const std::string& model_path, std::int64_t epoch);  // epoch from 0: "m.<epoch + 1>.mid"
 
 struct ResumePoint {
-  bool finished = false;   // the final model is there: nothing to do
-  std::int64_t epoch = 0;  // epochs finished; more than max_epochs where an earlier run was longer
-  bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state in one
+  bool finished = false;   // the final model exists: nothing to do
+  std::int64_t epoch = 0;  // finished epochs; more than max_epochs if an earlier run was longer
+  bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state
   std::string model;       // path
   std::string checkpoint;  // path of the state; empty when there is none
   std::string_view model_kind() const { return mid_epoch ? "checkpoint" : "model"; }  // of container.h
 };
 
-// The newest usable state of earlier runs. What is damaged or missing is said in `warnings` and passed over.
+// The newest usable state of earlier runs. Skips damaged or missing files and reports them in `warnings`.
 std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs,
                                              std::vector<std::string>& warnings);
-// Collective; only rank 0 looks and gets the warnings.
+// Collective; only rank 0 reads files and gets the warnings.
 std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator&,
                                              std::vector<std::string>& warnings);
 
-// Whether there is anything to go on from, sound or not. Rank 0.
+// Whether there are files of an earlier run, intact or not. Rank 0.
 bool earlier_run_left_files(const std::string& model_path);
-// Collective. A final model of fewer epochs than the run has now gets its number by a copy, so that the files are those
-// of a run that was as long from the start. Returns the point with the new names.
+// If the final model has fewer epochs than the run now has, copies it to its numbered name, so that the files are those
+// of a run of the new length. Returns the point with the new names. Collective.
 ResumePoint number_final_model(const std::string& model_path, const ResumePoint&, Communicator&);
 
-// Before a run from scratch: removes the states (not the models) of earlier runs, which must not be continued. Rank 0.
+// Before a run from scratch: removes the states (not the models) of earlier runs so that they cannot be resumed. Rank
+// 0.
 void discard_checkpoints(const std::string& model_path);
-// Takes back the epochs after the first `epoch` ones, of which `last` were begun: their models and states. Rank 0.
+// Removes the models and states of the epochs after `epoch`, of which `last` were begun. Rank 0.
 void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs);
 
-// Tries to make the directories and to write there, and compares the free space with what the first model and state
-// will need; leaves nothing behind. Error. Rank 0, before any training.
+// Creates the directories, tests that they are writable, and compares the free space with the size of the first model
+// and state; leaves no files behind. Throws Error. Rank 0, before any training.
 void check_writable(const std::string& model_path, std::size_t model_bytes);
 
-// What a checkpoint is made of. Every rank passes its own.
+// The parts of a checkpoint. Every rank passes its own.
 struct CheckpointParts {
   ModelView model;
-  Optimizer* optimizer = nullptr;  // rank 0's; equal on all ranks unless rank_state says more
-  // What each rank has for itself, such as residuals: archive(ParallelMethod&). May be empty, as may `common_state`,
-  // which is equal on all ranks. `rank_state_name` says whose they are; a resuming run must agree on it for them to be
-  // used.
+  Optimizer* optimizer = nullptr;  // rank 0's; equal on all ranks unless rank_state holds more
+  // The local state of each rank, such as residuals: archive(ParallelMethod&). May be empty, as may `common_state`,
+  // which is equal on all ranks. `rank_state_name` names the method; a resumed run uses the state only if the name is
+  // equal.
   Visit common_state;
   Visit rank_state;
   std::string rank_state_name;
@@ -88,27 +89,28 @@ struct CheckpointFiles {
   std::string model_path;
   std::int64_t max_epochs = 0;
   bool keep_all = false;  // keepCheckPointFiles
-  std::int64_t keep = 2;  // otherwise: so many of the newest states
+  std::int64_t keep = 2;  // otherwise: number of newest states to keep
 };
 
-// Collective. Within an epoch (state.samples_in_epoch > 0) the mid-epoch file; after an epoch, model and .ckp; before
-// the first, only the model, for nothing else has a state yet. Older files are removed once the new ones are on disk.
+// Saves the mid-epoch file within an epoch (state.samples_in_epoch > 0), model and .ckp after an epoch, and only the
+// model before the first, when nothing else has state. Removes older files once the new ones are on disk. Collective.
 void save_checkpoint(const CheckpointFiles&, CheckpointState, CheckpointParts&, Communicator&);
 
-// Collective. Values of the model, on every rank.
+// Loads the values of the model on every rank. Collective.
 void load_model(const ResumePoint&, ModelView&, Communicator&);
-// Collective. State and optimizer, on every rank. Without a .ckp: the optimizer stays fresh, the state says only the
-// epoch.
+// Loads state and optimizer on every rank. Without a .ckp the optimizer stays fresh, and the state holds only the
+// epoch. Collective.
 CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
-// Collective. The common state of the exchange. Returns "" or why it is lost (no checkpoint, another name).
+// Loads the common state of the exchange. Returns "" or the reason why it is lost (no checkpoint, another method).
+// Collective.
 std::string load_common_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
-// What has become of the state of the ranks: `lost` says why none of it could be used (no checkpoint, another name),
-// `gone` what ranks that do not go on have taken with them.
+// The result of loading the ranks' local state: `lost` says why none of it was used (no checkpoint, another method),
+// `gone` names what was lost with missing ranks.
 struct RankStateReport {
   std::string lost, gone;
   std::int64_t ranks = 0;  // that wrote it
 };
-// Collective. What each rank had for itself, resharded if there were more or fewer of them.
+// Loads the local state of each rank, resharded if the number of ranks has changed. Collective.
 RankStateReport load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 
 }  // namespace tutti

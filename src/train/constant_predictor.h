@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// constant_predictor.h -- the criterion of a prediction that ignores the input, computed from the labels that a run
-// reads in its first epoch. train() compares each epoch with it: a criterion far above means that the training has
-// diverged.
+// constant_predictor.h -- the criterion of the best constant prediction, from the labels of the first epoch. train()
+// compares each epoch with it: a much higher criterion means that the training has diverged.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +16,19 @@ namespace tutti {
 
 class ConstantPredictor {
  public:
-  // Defined for CrossEntropyWithSoftmax, CrossEntropy, Logistic and SquareError whose labels are an input of the
-  // network; for other criteria nothing is counted and there is no value.
+  // Supports CrossEntropyWithSoftmax, CrossEntropy, Logistic and SquareError whose labels are an input of the network;
+  // other criteria have no value.
   void watch(const graph::Graph&, const std::string& criterion, const std::vector<StreamInfo>&);
   bool counts() const { return kind_ != Kind::none && !finished_; }
   void add(const Batch&);      // the labels of this rank's share
-  void finish(Communicator&);  // collective; nothing is counted from then on
+  void finish(Communicator&);  // collective; ends counting
 
   struct Value {
     double best = 0;       // of the best constant
-    double untrained = 0;  // of equal probabilities, or of 0: about where training begins
-    std::string text;      // what `best` is
+    double untrained = 0;  // of equal probabilities, or of 0: about the start of a training
+    std::string text;      // what `best` is, in words
   };
-  // Per sample. Empty where the labels do not differ, so that a constant is as good as anything.
+  // Per sample. Empty if all labels are equal, so that a constant is perfect.
   std::optional<Value> value() const;
 
  private:
@@ -42,8 +41,8 @@ class ConstantPredictor {
   std::vector<double> sums_;
 };
 
-// Empty unless an epoch's average criterion is more than twice the constant predictor's. `first`: the epoch began with
-// an untrained network.
+// Returns a warning if the average criterion of an epoch is more than twice the constant predictor's, else "". `first`:
+// the epoch started with an untrained network.
 std::string divergence_warning(const ConstantPredictor&, const std::string& criterion, double average,
                                std::int64_t epoch, bool first);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// container.h -- the one file format of models and checkpoints: named, typed entries with a checksum over every byte
-// (docs/checkpoints.md has the layout). Files appear under their name only when complete and on disk.
+// container.h -- the file format of models and checkpoints: named, typed entries, and a checksum over all bytes
+// (docs/checkpoints.md describes the layout). A file appears under its name only when it is complete and on disk.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Entry {
   std::uint64_t offset = 0, bytes = 0;
 };
 
-// Writes `path`.tmp; the entries stream through, only their table stays in memory.
+// Writes `path`.tmp. Entries are streamed; only their table stays in memory.
 class ContainerWriter {
  public:
   ContainerWriter(std::string path, std::string_view kind);
@@ -38,13 +38,13 @@ class ContainerWriter {
   void add(std::string_view name, double);
   void add(std::string_view name, std::string_view text);
   void add(std::string_view name, const Shape&, std::span<const float>);
-  // An entry whose bytes come in portions: begin(), then write() until `bytes` have come.
+  // An entry written in portions: begin(), then write() until `bytes` bytes have been written.
   void begin(std::string_view name, EntryType, std::vector<std::uint64_t> dims, std::uint64_t bytes);
   void write(std::span<const std::byte>);
 
-  // Completes the temporary file and waits until it is on disk; returns its checksum.
+  // Completes the temporary file and waits until it is on disk. Returns its checksum.
   std::uint64_t finish();
-  // Gives the finished file its name and waits until the directory has it.
+  // Renames the finished file and waits until the directory is on disk.
   void commit();
 
  private:
@@ -52,7 +52,7 @@ class ContainerWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Opens and verifies a file completely; every flaw is an Error that names the file and the flaw.
+// Opens a file and verifies all of it. Any damage throws an Error with the file and the reason.
 class ContainerReader {
  public:
   ContainerReader(std::string path, std::string_view kind);
@@ -63,7 +63,7 @@ class ContainerReader {
   std::uint64_t checksum() const;
   const std::map<std::string, Entry, std::less<>>& entries() const;
   bool has(std::string_view name) const { return entries().contains(name); }
-  // The entry of that name and type; Error when there is none.
+  // Returns the entry of that name and type; throws Error if there is none.
   const Entry& find(std::string_view name, EntryType) const;
   void read(const Entry&, std::uint64_t from, std::span<std::byte>) const;
 
@@ -71,14 +71,14 @@ class ContainerReader {
   std::int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;
   std::string text(std::string_view name) const;
-  void floats(std::string_view name, std::span<float>) const;  // Error when the sizes differ
+  void floats(std::string_view name, std::span<float>) const;  // throws Error if the sizes differ
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Archives over a container; every entry name gets the prefix.
+// Archives over a container. Every entry name gets the prefix.
 class SavingArchive final : public Archive {
  public:
   SavingArchive(ContainerWriter& w, std::string prefix) : writer_(w), prefix_(std::move(prefix)) {}
@@ -106,7 +106,7 @@ class LoadingArchive final : public Archive {
   void operator()(std::string_view name, double& v) override { v = reader_.number(full(name)); }
   void operator()(std::string_view name, std::string& v) override { v = reader_.text(full(name)); }
   void operator()(std::string_view name, std::span<float> v) override { reader_.floats(full(name), v); }
-  // Error when the file has entries under the prefix that nobody asked for.
+  // Throws Error if the file has entries under the prefix that were not read.
   void finish() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_advice.h -- whether an epoch on several ranks took longer than one rank alone would have needed.
+// exchange_advice.h -- warns if an epoch on several ranks took longer than a single rank would have needed.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct SharedEpoch {
   std::int64_t minibatches = 0;
 };
 
-// What to tell the user, with the reason and the setting to change; empty when the ranks gain time, or lose it to
-// something other than the exchange. One rank alone would compute as long as all ranks together and read as long.
+// Returns a warning with its reason and the setting to change; empty if the ranks gain time, or lose it to something
+// other than the exchange. A single rank is assumed to compute and read as long as all ranks together.
 std::string slow_exchange_warning(const EpochTimes&, const SharedEpoch&);
 
 }  // namespace tutti

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// file.h -- the few POSIX file calls that crash-safe files need; every failure is an Error with the path and the
-// reason.
+// file.h -- the POSIX file calls needed for crash-safe files. Failures throw an Error with the path and the reason.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +30,7 @@ class File {
 
 std::string directory_of(const std::string& path);  // "." when there is none
 void rename_durably(const std::string& from, const std::string& to);
-void copy_durably(const std::string& from, const std::string& to);  // by "to.tmp", which is renamed
+void copy_durably(const std::string& from, const std::string& to);  // through "to.tmp", which is then renamed
 void create_directories(const std::string& path);
 
 }  // namespace tutti

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grad_scaler.h -- by what the criterion is multiplied before its gradients are computed in float16, so that small ones
-// are not lost, and large ones do not overflow: as large as it may be, found by trying. Always a power of two, so that
-// dividing the gradients by it is exact.
+// grad_scaler.h -- the factor on the criterion with float16 gradients, which keeps small gradients from underflowing.
+// It is adapted to be as large as possible without overflow. Always a power of two, so that dividing by it is exact.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +16,17 @@ class GradScaler {
   static constexpr double first = 65536, most = 16777216;
   static constexpr std::int64_t steps_until_doubled = 2000;
 
-  // "auto", or a power of two from 1 to `most`; nothing if the text is neither.
+  // "auto", or a power of two from 1 to `most`; nullopt for any other text.
   static std::optional<GradScaler> parse(const std::string& text);
 
-  GradScaler() = default;  // 1, for ever
+  GradScaler() = default;  // always 1
   double value() const { return value_; }
-  // Whether steps whose gradients are not finite are skipped.
+  // Whether steps with gradients that are not finite are skipped.
   bool seeks() const { return seeks_; }
-  // Behind a backward pass. Half the scale, and true, when its step is to be skipped; twice the scale after enough
-  // steps that were not. With a scale of 1 no step is skipped: a smaller one would not help.
+  // Call after a backward pass. Halves the scale and returns true if the step must be skipped; doubles it after enough
+  // good steps. With a scale of 1 no step is skipped, because a smaller scale would not help.
   bool skips_step(bool finite);
-  void archive(Archive&, const std::string& prefix = {});  // of the names of its entries
+  void archive(Archive&, const std::string& prefix = {});  // with a prefix for the names of its entries
 
  private:
   double value_ = 1;

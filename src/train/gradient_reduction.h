@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_reduction.h -- from the network's gradients to the update: usually chunks are announced to the exchange as
-// they come. While the scale of float16 is sought, gradients or their sums are checked first.
+// gradient_reduction.h -- from the network's gradients to the update. Usually chunks go to the exchange as they become
+// ready. While GradScaler adapts the scale for float16, gradients or their sums are checked first.
 #pragma once
 
 #include <vector>
@@ -14,15 +14,15 @@ struct Training;
 
 class GradientReduction {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   GradientReduction(Training&, ParallelMethod&, WeightUpdate&);
 
-  GradientSink& begin_step(const StepInfo&);  // where the network announces its gradients
+  GradientSink& begin_step(const StepInfo&);  // the sink for the network's gradients
   void end_backward();
-  void finish_step();  // every sum is applied, or held until the weight exchange says what becomes of it
+  void finish_step();  // applies every sum, or holds it until the weight exchange decides
 
  private:
-  // Gradients that are announced as always, and handed on later.
+  // Collects announced gradients and forwards them later.
   class Withheld final : public GradientSink {
    public:
     bool follows_device() const override { return true; }

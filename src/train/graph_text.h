@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph_text.h -- a network as the YAML text that stands in model files (docs/checkpoints.md shows it).
+// graph_text.h -- a network as the YAML text in model files (docs/checkpoints.md shows an example).
 #pragma once
 
 #include <string>

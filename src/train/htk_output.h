@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// htk_output.h -- node values as feature files of the Hidden Markov Toolkit, one per utterance: writer = [ writerType =
-// HTKMLFWriter ] of the write action.
+// htk_output.h -- writes node values as HTK feature files, one per utterance: writer = [ writerType = HTKMLFWriter ] of
+// the write action.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ struct HtkOutputOptions {
   void describe(config::Fields& f);
 };
 
-// The lines of a list of output files. Throws Error.
+// Reads a list of output files. Throws Error.
 std::vector<std::string> read_output_list(const std::string& path);
 
-// Writes utterance i to line i of the list.
+// Writes utterance i to the file in line i of the list.
 class HtkOutput final : public NodeWriter {
  public:
   HtkOutput(std::string node, const HtkOutputOptions&);

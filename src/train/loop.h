@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loop.h -- state that the steps of one phase share, and what surrounds a step. Used by step_loop.cpp.
+// loop.h -- the state shared by the steps of a phase, and the work around a step. Used by step_loop.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct Loop {
 
   void start_reading(std::int64_t from, std::int64_t end);  // samples of the epoch
   const Batch* read();                                      // null at the end
-  // Shows the batch to parts that watch the data. Returns whether this rank takes part in the step.
+  // Passes the batch to parts that watch the data. Returns whether this rank takes part in the step.
   bool joins_step(const Batch&);
-  // Returns whether the gradients of the step came too late and count nowhere.
+  // Returns whether the gradients of the step came too late and are discarded.
   bool exchange_weights(const StepInfo&);
   void report(const Batch&, const StepMetrics&);
   void drain_exchange();
@@ -31,8 +31,8 @@ struct Loop {
   ParallelMethod& method;
   WeightUpdate update;
   GradientReduction reduction;
-  bool deferred = false;                // metrics come some steps later, so that the host does not wait for a device
-  std::int64_t minibatches_before = 0;  // of the epoch, where the reader began
+  bool deferred = false;                // metrics arrive some steps later, so that the host does not wait for a device
+  std::int64_t minibatches_before = 0;  // in this epoch, before the reader started
   std::int64_t steps = 0;               // since then
   double reading = 0, working = 0;      // seconds
 
@@ -40,7 +40,7 @@ struct Loop {
   void apply(const WeightChange&);
 };
 
-// Metrics that have not come yet.
+// Handles the metrics that have not arrived yet.
 void finish_deferred_metrics(Loop&);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_file.h -- models on disk: the network's graph and every value it needs. Works on a ModelView, so that nothing
-// here depends on how the executor keeps its memory; view_model() makes one of a Network.
+// model_file.h -- models on disk: the graph of a network and all its values. Works on a ModelView, so that it does not
+// depend on how Network stores values; view_model() makes a view of a Network.
 #pragma once
 
 #include <iosfwd>
@@ -26,39 +26,39 @@ struct ModelView {
   std::vector<ModelValue> values;  // sorted by name
   std::size_t bytes() const;
 };
-// The view lasts as long as the network.
+// The view is valid as long as the network.
 ModelView view_model(Network&);
 
 void write_model(ContainerWriter&, const ModelView&);
-// Values by name; Error when a value is missing, surplus or of another shape.
+// Loads values by name. Throws Error if a value is missing, surplus or of another shape.
 void read_model_values(const ContainerReader&, ModelView&);
 
 void save_model(const std::string& path, const ModelView&);
-// A model that action edit made: as modelPath.0 it is what training begins with, instead of a description.
+// A model made by action edit: as modelPath.0 it is the start of a training, instead of a network description.
 void save_edited_model(const std::string& path, const ModelView&);
 bool is_edited_model(const std::string& path);
 graph::Graph load_graph(const std::string& path);
 void load_values(const std::string& path, ModelView&);
 
-// The graph with its values in it (Node::start): a model as the beginning of another network.
+// Loads the graph with its values (Node::start): a model as the start of another network.
 graph::Graph load_trained(const std::string& path);
 
-// The same for all ranks of a communicator: rank 0 reads, so the file need not be visible elsewhere. When rank 0
-// fails, every rank throws the same Error.
+// The same for all ranks of a communicator: rank 0 reads, so other ranks need not see the file. If rank 0 fails, every
+// rank throws the same Error.
 bool is_edited_model(const std::string& path, Communicator&);
 // `kind`: "model", or "checkpoint" for a mid-epoch file.
 graph::Graph load_graph(const std::string& path, Communicator&, std::string_view kind = "model");
 void load_values(const std::string& path, ModelView&, Communicator&);
 graph::Graph load_trained(const std::string& path, Communicator&);
 
-// The text of action dumpNode.
+// Returns the text of action dumpNode.
 struct DumpOptions {
   std::string node_name = "__AllNodes__";
   std::string node_name_regex;  // the whole name must match; replaces node_name when not empty
   bool print_values = true, print_metadata = true;
   std::vector<std::string> names = {};  // replaces both when not empty
 };
-// Error when no node has the name or matches.
+// Throws Error if no node has the name or matches.
 void dump_nodes(const ModelView&, const DumpOptions&, std::ostream&);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_lock.h -- one run at a time works on a model path. The lock ends with its process, however that ends, so there
-// is nothing to clean up (docs/checkpoints.md).
+// model_lock.h -- allows one run at a time to work on a model path. The lock ends with its process, however the process
+// ends, so there is nothing to clean up (docs/checkpoints.md).
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@ namespace tutti {
 
 class ModelLock {
  public:
-  // Creates and locks "<model_path>.lock", which names host, process and start time of the owner. A process that was
-  // killed may need a moment to end, hence `patience`. Throws Error, which names the owner, if another run holds it.
+  // Creates and locks "<model_path>.lock", which names host, process and start time of the owner. Waits up to
+  // `patience` for a killed process to end. Throws an Error that names the owner if another run holds the lock.
   explicit ModelLock(const std::string& model_path, std::chrono::milliseconds patience = std::chrono::seconds(5));
   ~ModelLock();  // removes the file
   ModelLock(ModelLock&&) noexcept;

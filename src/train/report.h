@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.h -- the lines a training or test run prints (semantics 15), and the progress line with its ETA.
+// report.h -- the log lines of a training or test run (semantics 15), and the progress line with its ETA.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace tutti {
 
-// Whether the result is a share of wrong samples, which is shown as a percentage: a ClassificationError whose name ends
-// in 's', as in the original, or what a script has made of one and called '...errs' or '...errors'.
+// Whether the result is an error rate, which is printed as a percentage: a ClassificationError whose name ends in 's',
+// as in CNTK, or a node computed from one and called '...errs' or '...errors'.
 bool is_error_rate(const NodeResult&);
-// "name = V * count" with the original's number rules: %.8f, %.8e where %.8g would need an exponent, and a percentage
-// for error rates.
+// "name = V * count" with CNTK's number format: %.8f, %.8e where %.8g would need an exponent, and a percentage for
+// error rates.
 std::string format_result(const NodeResult&, double sum, double count);
 // "a = 1.00000000 * 10; errs = 3.000% * 10" in the given order.
 std::string format_results(const std::vector<NodeResult>& names, const std::vector<StepMetrics::Evaluation>& values);
 
-// What an epoch is called in its lines.
+// The name of an epoch in log lines.
 struct EpochHeading {
   std::int64_t epoch = 1, epochs = 1;  // counts from 1
   std::int64_t minibatches = 0;        // estimated number per epoch; 0 = unknown, then no percentage
   std::int64_t samples = 0;            // estimated samples of the epoch, for the ETA; 0 = unknown
-  std::string prefix = {};             // of interval lines: which trial this is
+  std::string prefix = {};             // of interval lines: names the trial
 };
 
-// Where the time of an epoch went, on this rank.
+// How this rank spent the time of an epoch.
 struct EpochTimes {
   double total = 0, read = 0, network = 0, update = 0;
-  std::vector<std::int64_t> units;  // that each rank has worked on, where they are handed out
+  std::vector<std::int64_t> units;  // work units by rank, with a work queue
   ExchangeStats exchange;
 };
 
@@ -43,20 +43,20 @@ class Report {
          int trace_level, bool progress_tracing);
 
   void begin_epoch(const EpochHeading&);
-  // After begin_epoch, when the epoch was taken up in its middle: what had been summed by then.
+  // After begin_epoch, if the epoch is resumed in its middle: the sums so far.
   void continue_epoch(std::int64_t minibatches_done, const StepMetrics& epoch, const StepMetrics& interval);
-  // One step of `samples` over all ranks. Prints the interval line when it is due. Where work units are handed out, a
-  // step of this rank may be several `minibatches` on in the data, or none.
+  // One step of `samples` over all ranks. Prints the interval line when it is due. With a work queue, a step of this
+  // rank may advance the data by several `minibatches`, or by none.
   void step(std::int64_t samples, std::int64_t minibatches = 1);
-  // Whether that line would be due after so many more.
+  // Whether the line would be due after that many more.
   bool line_due_within(std::int64_t minibatches) const {
     return line_due_between(minibatch_, minibatch_ + minibatches);
   }
-  // The other ranks have brought the epoch this much further on.
+  // The other ranks have advanced the epoch by this much.
   void pass(std::int64_t samples, std::int64_t minibatches);
-  // The sums of steps, of all ranks, or of this rank where each trains alone.
+  // Sums over steps: of all ranks, or of this rank if each trains on its own.
   void add(const StepMetrics&);
-  void add_to_epoch(const StepMetrics&);                          // by other ranks: no part of the interval lines
+  void add_to_epoch(const StepMetrics&);                          // from other ranks: not part of the interval lines
   const StepMetrics& epoch_metrics() const { return epoch_; }     // the sums since the epoch began
   const StepMetrics& interval_metrics() const { return since_; }  // and since the last interval line
   // "Finished Epoch[ 1 of 4]: [Training] ..."
@@ -82,7 +82,7 @@ class Report {
   bool progress_tracing_;
   EpochHeading at_;
   std::int64_t minibatch_ = 0;       // done in this epoch
-  std::int64_t interval_begin_ = 0;  // the minibatch after which the running interval began
+  std::int64_t interval_begin_ = 0;  // the minibatch after which the current interval began
   // Samples over all ranks: since begin_epoch (for the rate of the progress line), and of the epoch.
   std::int64_t samples_here_ = 0, samples_done_ = 0;
   StepMetrics epoch_, since_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshard.h -- the ranks' own state for another number of ranks than the one that wrote it, as include/tutti/archive.h
-// says by the names of entries. Called by rank_state.cpp on rank 0.
+// reshard.h -- maps the local state of ranks to another number of ranks, by the names of entries
+// (include/tutti/archive.h). Called by rank_state.cpp on rank 0.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@ namespace tutti {
 
 using GiveEntry = std::function<void(std::string_view name, EntryType, std::span<const std::byte>)>;
 
-// Every entry that rank `rank` of `ranks` gets of what `old_ranks` ranks have written.
+// The entries that rank `rank` of `ranks` gets from those that `old_ranks` ranks wrote.
 void reshard(const ContainerReader&, int old_ranks, int ranks, int rank, const GiveEntry&);
-// What is lost with those of them that do not go on, in words.
+// Describes what is lost with missing ranks.
 std::set<std::string> gone_with_ranks(const ContainerReader&, int old_ranks, int ranks);
 
 }  // namespace tutti

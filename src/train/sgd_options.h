@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sgd_options.h -- the SGD block: every key with its default, its rules, and the conversions between the units in which
-// users give rates and momenta and those of the update (per sample).
+// sgd_options.h -- the SGD block: every key with its default and rules, and the conversions from the units of the user
+// to those of the update (per sample).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace tutti {
 
-// AutoAdjust=[...]: src/train/adjust.h acts on it.
+// AutoAdjust=[...]; applied by src/train/adjust.h.
 struct AutoAdjustOptions {
   enum class Method { none, after_epoch, before_epoch };
   Method method = Method::none;
@@ -42,7 +42,7 @@ struct SgdOptions {
   std::int64_t epoch_size = 0;  // 0 = the whole data set
   config::Schedule<std::int64_t> minibatch_size = 256;
   config::Schedule<double> learning_rates_per_mb, learning_rates_per_sample;  // one of the two is empty
-  config::Schedule<double> momentum_per_mb = 0.9;                             // holds when the two others are empty
+  config::Schedule<double> momentum_per_mb = 0.9;                             // used if the two others are empty
   config::Schedule<double> momentums_per_sample, momentum_as_time_constant;
   OptimizerOptions optimizer;
   double min_learning_rate_per_sample = 1e-9;
@@ -70,12 +70,12 @@ struct SgdOptions {
   std::size_t listed_learning_rates() const {
     return std::max(learning_rates_per_mb.size(), learning_rates_per_sample.size());
   }
-  // Epochs count from 0. List entries are single precision values, as are the rates that come out.
+  // Epochs count from 0. List entries and the resulting rates are single-precision values.
   double learning_rate_per_sample(std::size_t epoch) const;
   double momentum_per_sample(std::size_t epoch) const;
-  // The value of an epoch of a schedule that counts from its first entry that is not 0 on (semantics 8.1).
+  // The value for an epoch of a schedule that starts with its first entry other than 0 (semantics 8.1).
   static std::optional<double> once_set(const config::Schedule<double>& values, std::size_t epoch);
-  // What "Starting Epoch" prints: momentum of a full minibatch, and the time constant in samples.
+  // For the line "Starting Epoch": momentum of a full minibatch, and the time constant in samples.
   double effective_momentum(std::size_t epoch) const;
   double momentum_time_constant(std::size_t epoch) const;
 
@@ -88,7 +88,7 @@ struct SgdOptions {
   void check_sizes(config::Fields&) const;
 };
 
-// Reads the block and drains what follows from several keys (optimizer.momentum, optimizer.min_learning_rate).
+// Reads the block and derives values that depend on several keys (optimizer.momentum, optimizer.min_learning_rate).
 SgdOptions read_sgd_options(const config::Record& sgd, Problems&, config::Notices&);
 
 }  // namespace tutti

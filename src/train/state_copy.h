@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// state_copy.h -- all that a training run changes as it goes, copied in memory and put back.
+// state_copy.h -- an in-memory copy of all state that a training run changes, to restore it.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ struct StateCopy {
   Progress progress;
 };
 
-// Between epochs, or between an epoch's last step and its checkpoint.
+// Use between epochs, or between the last step of an epoch and its checkpoint.
 StateCopy copy_state(Training&);
 void restore_state(Training&, StateCopy&);
 

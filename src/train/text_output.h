@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_output.h -- node values as text, in the format block of the write action (semantics 14.4).
+// text_output.h -- writes node values as text, with the format block of the write action (semantics 14.4).
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ struct OutputFormat {
   void describe(config::Fields& f);
 };
 
-// Writes the values of one node. The stream belongs to the caller and stays open until finish().
+// Writes the values of one node. The stream belongs to the caller and must stay open until finish().
 class TextOutput final : public NodeWriter {
  public:
-  // `labels` are the lines of the mapping file, empty for none.
+  // `labels` are the lines of the mapping file; empty for none.
   TextOutput(std::ostream& out, const OutputFormat& format, std::string node, std::vector<std::string> labels);
   void write(const Network::Output& output, std::span<const std::int64_t> sequence_begin,
              std::int64_t minibatch) override;
@@ -49,7 +49,7 @@ class TextOutput final : public NodeWriter {
   bool begun_ = false;
 };
 
-// The lines of a label mapping file; line number = class.
+// Reads a label mapping file; line number = class.
 std::vector<std::string> read_label_mapping(const std::string& path);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// training.h -- a training run as a struct of parts, and the functions that work on it. Whoever wants a method on
-// Training wants a new part.
+// training.h -- a training run as a struct of parts, and the functions that work on it. New behaviour belongs in a new
+// part, not in methods of Training.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@
 
 namespace tutti {
 
-// Where a run stands. All of it goes into checkpoints.
+// The position of a run; saved in checkpoints.
 struct Progress {
-  std::int64_t epoch = 0;             // being trained, from 0
-  std::int64_t samples_in_epoch = 0;  // already done of it
+  std::int64_t epoch = 0;             // the current epoch, from 0
+  std::int64_t samples_in_epoch = 0;  // samples of it already done
   std::int64_t minibatches_in_epoch = 0;
-  std::int64_t total_samples_seen = 0;  // by finished epochs, as the log counts them
+  std::int64_t total_samples_seen = 0;  // by finished epochs, as in the log
   StepMetrics epoch_metrics;            // of the samples_in_epoch
-  std::int64_t dropped_samples = 0;     // of them: computed or left out in vain
+  std::int64_t dropped_samples = 0;     // of them: skipped, or computed in vain
 };
 
 struct Resumed {
   ResumePoint point;
-  StepMetrics interval_metrics;  // what the report had not printed yet
+  StepMetrics interval_metrics;  // not printed yet
 };
 
 struct Training {
@@ -50,18 +50,18 @@ struct Training {
   std::unique_ptr<Network> network;
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
-  // Before and after the warm start. They outlive the readers, which may take work units.
+  // The methods before and after the warm start. They outlive the readers, which may take work units.
   std::unique_ptr<RunningMethod> alone, parallel;
   WarmStart warm_start;
   std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   FaultHook fault_hook;
-  std::string method_name;  // residuals of one method must not be taken for another's
+  std::string method_name;  // the state of one method must not be loaded by another
   std::unique_ptr<Report> report;
   Progress progress;
-  std::optional<Resumed> resumed;  // where this run was taken up
+  std::optional<Resumed> resumed;  // where this run was resumed
   AdjustState adjust;
   ConstantPredictor constant_predictor;
-  bool exchange_judged = false;  // the user has been told that the exchange is slow
+  bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
@@ -69,8 +69,8 @@ struct Training {
   EpochTimes times;
 };
 
-// Up to the first minibatch after `samples` samples of the epoch, with results under that prefix; leaves weights,
-// progress and all else where the trial has taken them. Collective.
+// Trains to the first minibatch after `samples` samples of the epoch, with result lines under that prefix; does not
+// restore weights, progress or other state. Collective.
 StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
 
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
@@ -78,12 +78,12 @@ void train(Training&);
 
 struct StepScalarsOfEpoch {
   double learning_rate = 0, momentum_per_sample = 0;
-  bool update = true;      // false: rate too small to move anything (semantics 8.3)
-  bool bears_nan = false;  // a criterion that is not a number does not end the run
+  bool update = true;      // false: the rate is too small to change any weight (semantics 8.3)
+  bool bears_nan = false;  // a NaN criterion does not end the run
   bool trial = false;      // nothing is saved
 };
 
-// A part of an epoch under one method: from progress.samples_in_epoch to the end of the epoch, or to sample `until`.
+// A part of an epoch with one method: from progress.samples_in_epoch to the end of the epoch, or to sample `until`.
 struct Phase {
   RunningMethod* method = nullptr;
   EpochPlan plan;
@@ -93,8 +93,8 @@ struct Phase {
 // src/train/step_loop.cpp. Adds to Training::times.
 void run_phase(Training&, const Phase&);
 
-// src/train/evaluate.cpp: criterion and evaluations over all that `plan` covers, summed over the ranks.
-// Prints the interval lines of semantics 15.3 every `interval` minibatches when interval > 0.
+// src/train/evaluate.cpp: criterion and evaluations over the data of `plan`, summed over the ranks.
+// Prints the interval lines of semantics 15.3 every `interval` minibatches if interval > 0.
 struct EvaluationRun {
   std::vector<StepMetrics::Evaluation> sums;
   std::int64_t samples = 0, minibatches = 0;
@@ -102,16 +102,17 @@ struct EvaluationRun {
 struct EvaluationLines {
   std::int64_t interval = 0, first = 0;
 };
-// What is summed: the criterion and then the evaluations, or the evaluations alone (as listed by evalNodeNames).
+// What is summed: the criterion and the evaluations, or only the evaluations (as listed by evalNodeNames).
 enum class EvaluationOf { criterion_first, listed_nodes };
 EvaluationRun evaluate(Network&, Reader&, Communicator&, const EpochPlan&, const EvaluationLines& = {},
                        EvaluationOf = EvaluationOf::criterion_first, bool sum_over_ranks = true);
 
-// src/train/trace.cpp: traceNodeNames... of the SGD block and Trace nodes; plan_evaluation(traced_nodes) comes first.
+// src/train/trace.cpp: traceNodeNames... of the SGD block and Trace nodes. Call plan_evaluation(traced_nodes) first.
 std::vector<std::string> traced_nodes(const SgdOptions&, const graph::Graph&);
 void trace_nodes(Training&, const Batch&);
 
-// src/train/precompute.cpp: corpus statistics (Mean, InvStdDev) over the training data, if the network wants any.
+// src/train/precompute.cpp: computes corpus statistics (Mean, InvStdDev) over the training data, if the network has
+// any.
 void precompute(Network&, Reader&, Communicator&, std::int64_t samples, std::int64_t minibatch);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_update.h -- applies each reduced gradient to the weights: a chunk as soon as its sum is there, or, while sums
-// are held, all chunks together.
+// weight_update.h -- applies reduced gradients to the weights, each chunk as soon as its sum is complete, or all chunks
+// together after they were held.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace tutti {
 
 class WeightUpdate final : public ReducedGradientSink {
  public:
-  // `updates`: false where the learning rate is too small to move anything.
+  // `updates`: false if the learning rate is too small to change any weight.
   WeightUpdate(Optimizer& optimizer, WeightExchange& weights, const StepRates& rates, bool updates)
       : optimizer_(optimizer), weights_(weights), rates_(rates), updates_(updates) {}
 
   // With `hold`, nothing is updated until apply_held().
   void begin_step(bool hold);
-  void skip_step() { skipped_ = true; }  // nothing is updated until the next step
+  void skip_step() { skipped_ = true; }  // updates nothing until the next step
   void apply_held();
 
   void on_reduced(std::size_t chunk, std::int64_t columns) override { on_reduced(std::span(&chunk, 1), columns); }

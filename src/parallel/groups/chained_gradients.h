@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// chained_gradients.h -- the sums of one exchange are the gradients of the next: groups within groups, where weights
-// are exchanged in between.
+// chained_gradients.h -- feeds the sums of one gradient exchange into the next: groups within groups with weights
+// exchanged in between.
 #pragma once
 
 #include <memory>

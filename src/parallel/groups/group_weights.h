@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// group_weights.h -- weights exchanged on two levels: by the ranks of a group, where they have weights of their own,
-// and between the groups, where the group leader acts for its group and broadcasts what comes of it.
+// group_weights.h -- exchanges weights on two levels: between the ranks of a group, if their weights differ, and
+// between the groups, where the group leader acts for its group and broadcasts the result.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,11 @@ namespace tutti {
 
 struct WeightLevels {
   Communicator* group = nullptr;
-  std::unique_ptr<WeightExchange> inner;  // null where the gradients keep the weights of a group equal
+  std::unique_ptr<WeightExchange> inner;  // null if gradients keep the weights of a group equal
   std::unique_ptr<WeightExchange> outer;  // between the leaders; null on other ranks
-  // At servers: no group waits for another, and drain() moves weights.
+  // With servers, groups do not wait for each other, and drain() changes weights.
   bool servers = false;
-  std::function<WorkQueue*()> work_queue;  // of the leader
+  std::function<WorkQueue*()> work_queue;  // the leader's queue
 };
 
 class GroupWeights final : public WeightExchange, Pollable {
@@ -36,12 +36,12 @@ class GroupWeights final : public WeightExchange, Pollable {
   void archive(Archive&, Section) override;
   void poll() override;
 
-  WorkQueue* work_queue() const { return work_queue_.get(); }  // from start() on
+  WorkQueue* work_queue() const { return work_queue_.get(); }  // set by start()
 
  private:
   void synchronize() const { parameters_->weights.memory().synchronize(); }
   bool broadcasts() const { return levels_.group->size() > 1; }
-  // `act` is what the outer exchange does, at the leader; the others get what comes of it.
+  // `act` is the operation of the outer exchange at the leader; its result is broadcast.
   template <class Act>
   WeightChange exchange_outside(const Act& act);
   template <class Act>
@@ -54,11 +54,11 @@ class GroupWeights final : public WeightExchange, Pollable {
   void count_spent();
 
   WeightLevels levels_;
-  std::unique_ptr<Communicator> words_;          // the group once more, for what its leader says
-  std::unique_ptr<SleepingBroadcast> sleeping_;  // where the leader may wait for servers
+  std::unique_ptr<Communicator> words_;          // a duplicate of the group's communicator for broadcasts of the leader
+  std::unique_ptr<SleepingBroadcast> sleeping_;  // used if the leader may wait for servers
   Parameters* parameters_ = nullptr;
   std::unique_ptr<GroupWorkQueue> work_queue_;
-  FloatBuffer before_, move_;  // with `inner`: its common weights before the outer exchange changed them; by how much
+  FloatBuffer before_, move_;  // with `inner`: its common weights before the outer exchange, and their change
   double broadcasting_ = 0;    // seconds
   std::int64_t values_sent_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// group_work_queue.h -- work units that are handed out to groups of ranks: the first rank of a group takes one for all
-// of them and tells them its number; each works on its part of it.
+// group_work_queue.h -- hands out work units to groups of ranks. The group leader takes a unit and broadcasts its
+// number; each rank works on its part of the unit.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace tutti {
 
 class GroupWorkQueue final : public WorkQueue {
  public:
-  // Of the ranks of this group, and for nothing else: readers may ask from threads of their own.
+  // A communicator of the group for this queue alone, because readers may call from their own threads.
   explicit GroupWorkQueue(std::unique_ptr<Communicator> group);
-  // Where the first rank takes its units from; elsewhere it is not called.
+  // The leader's source of units; not called on other ranks.
   void use(WorkQueue* source) { queue_ = source; }
   int part() const { return group_->rank(); }
   int parts() const { return group_->size(); }
@@ -28,7 +28,7 @@ class GroupWorkQueue final : public WorkQueue {
   std::unique_ptr<Communicator> group_;
   WorkQueue* queue_ = nullptr;
   std::int64_t number_ = 0;
-  std::vector<std::unique_ptr<Transfer>> transfers_;  // to all others, or from the first
+  std::vector<std::unique_ptr<Transfer>> transfers_;  // to all other ranks, or from the leader
 };
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// groups.h -- one method within groups of ranks and another between the groups. Two kinds of methods exist, those that
-// sum gradients and those that exchange weights; what works together is decided here.
+// groups.h -- one method inside groups of ranks and another one between the groups. Decides which methods, those that
+// sum gradients and those that exchange weights, can be combined.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// Collective. Groups that cannot be are a ConfigError.
+// Collective. Impossible groups throw ConfigError.
 ParallelMethod make_grouped(const ParallelTrainOptions&, const MethodContext&);
-// Collective. What to tell the user where `groups` leaves one group of several ranks; empty otherwise.
+// Collective. A notice if `groups` results in a single group of several ranks; otherwise empty.
 std::string single_group_warning(const ParallelTrainOptions&, Communicator&);
 
 }  // namespace tutti

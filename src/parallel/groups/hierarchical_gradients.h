@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hierarchical_gradients.h -- gradients summed within groups by one exchange, and the groups' sums over the groups by
-// another: one bit between nodes over a sum in full within, for instance. All ranks make the same update.
+// hierarchical_gradients.h -- sums gradients inside groups with one exchange and the groups' sums with another, for
+// example in 32 bits inside nodes and in 1 bit between them. All ranks make the same update.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,14 @@ namespace tutti {
 
 class HierarchicalGradients final : public GradientExchange {
  public:
-  // Of a group: `inside` sums its gradients, the first `inter_group_ranks` ranks carry the sums `between` groups, each
-  // its columns. `between` is null on all other ranks.
+  // `inside` sums the gradients of a group. The first `inter_group_ranks` ranks of the group exchange the sums
+  // `between` groups, each its own columns. `between` is null on all other ranks.
   struct Levels {
-    Communicator* group = nullptr;  // for what the ranks of a group tell each other about sums
+    Communicator* group = nullptr;  // for messages about sums inside the group
     std::unique_ptr<GradientExchange> inside, between;
     int groups = 1, inter_group_ranks = 1;
-    bool between_delayed = false;  // known on all ranks
-    bool contributes = false;      // what an optimizer wants summed instead of gradients is summed between groups
+    bool between_delayed = false;  // equal on all ranks
+    bool contributes = false;      // the operand that the optimizer wants instead of gradients is summed between groups
   };
   explicit HierarchicalGradients(Levels levels) : levels_(std::move(levels)) {}
 
@@ -37,7 +37,7 @@ class HierarchicalGradients final : public GradientExchange {
   void archive(Archive&) override;
 
  private:
-  // A group sums gradients; what they contribute to something else is made of the group's sum.
+  // A group sums gradients; contributions are computed from the group's sum.
   struct FromInside final : ReducedGradientSink {
     explicit FromInside(HierarchicalGradients& o) : owner(o) {}
     void on_reduced(std::size_t chunk, std::int64_t columns) override { owner.group_sum(chunk, columns); }
@@ -65,7 +65,7 @@ class HierarchicalGradients final : public GradientExchange {
 
   Levels levels_;
   Parameters* parameters_ = nullptr;
-  std::vector<std::size_t> chunks_;  // their numbers
+  std::vector<std::size_t> chunks_;  // indices of all chunks
   std::unique_ptr<InterGroupColumns> columns_;
   FromInside from_inside_{*this};
   FromBetween from_between_{*this};
@@ -74,13 +74,13 @@ class HierarchicalGradients final : public GradientExchange {
   StepInfo step_;
   std::int64_t columns_of_step_ = 0;     // between the groups
   bool contributes_ = false;             // in it
-  const float* whole_mask_ = nullptr;    // which mask_ has been made of, in this epoch
-  FloatBuffer mask_;                     // at the carried columns
+  const float* whole_mask_ = nullptr;    // the mask that mask_ was made from, in this epoch
+  FloatBuffer mask_;                     // for the columns of this rank
   bool open_ = false;                    // a step between the groups is in flight
-  std::size_t summed_ = 0, fed_ = 0;     // chunks that the group has summed, and that have been given on
-  std::size_t sent_ = 0, next_run_ = 0;  // chunks with their sum over the groups, and the run to be delivered next
+  std::size_t summed_ = 0, fed_ = 0;     // chunks summed by the group, and chunks passed on
+  std::size_t sent_ = 0, next_run_ = 0;  // chunks whose sum over the groups has been sent, and the next run to deliver
   std::int64_t sent_columns_ = 0;
-  std::optional<std::int64_t> in_flight_;  // between delayed groups: columns of the step that has not been delivered
+  std::optional<std::int64_t> in_flight_;  // delayed between groups: columns of the step not delivered yet
 };
 
 }  // namespace tutti

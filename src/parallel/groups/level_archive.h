@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// level_archive.h -- how the states of two levels of groups share one archive.
+// level_archive.h -- stores the states of two levels of groups in one archive.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// The entries of one level, under a name of their own.
+// The entries of one level, under a name prefix.
 class LevelArchive : public Archive {
  public:
   LevelArchive(Archive& a, std::string prefix) : a_(a), prefix_(std::move(prefix)) {}
@@ -29,7 +29,7 @@ class LevelArchive : public Archive {
   std::string prefix_;
 };
 
-// What two levels have spent together; groups of groups count as within.
+// The combined statistics of two levels; inner groups of groups count as inside.
 inline ExchangeStats stats_of_levels(ExchangeStats within, const ExchangeStats& between) {
   within.bytes_between = 0;
   within += between;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// options.h -- groups = byNode | size:4 | n:2: which ranks form a group, and where this rank stands in it.
+// options.h -- groups = byNode | size:4 | n:2: the division of the ranks into groups.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace tutti {
 struct GroupOptions {
   enum class Kind { none, by_node, of_size, number };
   Kind kind = Kind::none;
-  std::int64_t count = 0;  // ranks of a group, or groups
+  std::int64_t count = 0;  // ranks per group, or number of groups
 
   void describe(config::Fields& f);
   bool any() const { return kind != Kind::none; }
   std::string text() const;  // as written
 };
 
-// Groups are numbered by their first rank; ranks of a group stand in the order of their ranks.
+// Groups are numbered by their first rank; members are in rank order.
 struct GroupLayout {
   int group = 0;             // of this rank
-  int local = 0;             // this rank's place in it
+  int local = 0;             // this rank's index in its group
   std::vector<int> sizes;    // by group
   std::vector<int> members;  // ranks of this group
 
@@ -35,11 +35,11 @@ struct GroupLayout {
   std::string text() const;  // "2 groups of 4 ranks"
 };
 
-// A number of groups that there are not enough ranks for is a ConfigError.
+// Throws ConfigError if there are too few ranks for the number of groups.
 void check_groups(const GroupOptions&, int ranks);
-// Collective; checks too.
+// Collective; also checks.
 GroupLayout lay_out_groups(const GroupOptions&, Communicator&);
-// The same from names alone: ranks of one name form a group.
+// The same from names: ranks with the same name form a group.
 GroupLayout group_by_name(const std::vector<std::string>& names, int rank);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sleeping_broadcast.h -- a broadcast from the group leader that the other ranks await asleep: the leader may be
-// waiting for servers, and a server may need the core.
+// sleeping_broadcast.h -- a broadcast from the group leader for which the other ranks sleep instead of polling: the
+// leader may wait for servers, and a server may need the core.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_exchange.h -- every rank trains alone on its share of the data for a block of samples, then the ranks exchange
-// weights: model averaging, block momentum, outer optimizers, elastic averaging. This class knows when and moves the
-// numbers; a BlockRule says what becomes of the weights, a codec in how many bits they travel.
+// block_exchange.h -- local SGD: every rank trains on its share of the data for a block of samples, then the ranks
+// exchange weights. Covers model averaging, block momentum, outer optimizers and elastic averaging. This class decides
+// when to exchange and moves the data; a BlockRule computes the new weights, and a codec sets the number of bits.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@ namespace tutti {
 
 struct BlockSettings {
   std::string name;             // of the method
-  std::int64_t block_size = 0;  // samples over all ranks after which weights are exchanged; 0 = after every minibatch
-  std::int64_t every = 0;       // instead: minibatches after which they are
-  bool at_epoch_end = true;     // once more when the epoch has no more samples
-  bool reset_momentum = false;  // the optimizer forgets its momentum with every exchange
-  std::string once_text, epoch_text;  // said before the first epoch, and before each
-  bool logs_exchanges = false;        // a line for every exchange
-  std::int64_t print_every = 0;       // with it: more about every n-th
-  bool filters = false;               // takes ranks exchanges to come into effect: see advice()
+  std::int64_t block_size = 0;  // samples over all ranks between two exchanges; 0 = exchange after every minibatch
+  std::int64_t every = 0;       // alternatively: minibatches between two exchanges
+  bool at_epoch_end = true;     // exchange once more at the end of an epoch
+  bool reset_momentum = false;  // the optimizer clears its momentum at every exchange
+  std::string once_text, epoch_text;  // printed before the first epoch, and before each epoch
+  bool logs_exchanges = false;        // prints a line per exchange
+  std::int64_t print_every = 0;       // and details about every n-th
+  bool filters = false;               // ranks must exchange for learning to take effect: see advice()
   CodecOptions codec;
-  ResolvedTransport transport;  // as resolve_transport() has it
+  ResolvedTransport transport;  // the result of resolve_transport()
   StreamSettings stream;
-  bool library_sums = false;  // by MPI_Allreduce instead
+  bool library_sums = false;  // with MPI_Allreduce instead of shards
 };
 
 class BlockExchange final : public WeightExchange, Pollable {
@@ -72,15 +72,15 @@ class BlockExchange final : public WeightExchange, Pollable {
   std::unique_ptr<BlockRule> rule_;
   Communicator& comm_;
   Parameters* live_ = nullptr;
-  Parameters block_;  // weights: common to the ranks; gradients: offers and their sums
+  Parameters block_;  // weights: equal on all ranks; gradients: offers and their sums
   std::unique_ptr<Codec> codec_;
   const WeightKernels* kernels_ = nullptr;
   std::unique_ptr<AllReduce> all_reduce_;
-  std::unique_ptr<FragmentStream> stream_;  // null where weights are exchanged as a whole
-  FloatBuffer residual_, owner_residual_;   // quantisation errors: of offers, of sums
+  std::unique_ptr<FragmentStream> stream_;  // null if weights are exchanged as a whole
+  FloatBuffer residual_, owner_residual_;   // quantisation errors of offers and of sums
 
-  BlockSamples since_;            // the last exchange
-  std::int64_t minibatches_ = 0;  // likewise
+  BlockSamples since_;            // samples since the last exchange
+  std::int64_t minibatches_ = 0;  // since the last exchange
   bool apart_ = false;            // this rank's weights may differ from the common ones
   bool shown_ = false;
 

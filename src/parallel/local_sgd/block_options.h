@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Samples between two exchanges, as one of two keys says: over all ranks, or of each rank.
+// Samples between two exchanges, given by one of two keys: over all ranks, or per rank.
 struct BlockSize {
   std::int64_t per_worker = 0, total = 0;  // total: 0 = not given
 
@@ -24,7 +24,7 @@ struct BlockSize {
   std::int64_t each(int ranks) const { return total > 0 ? total / ranks : per_worker; }
 };
 
-// Weights that travel in parts while training goes on.
+// Weights that are exchanged in fragments while training continues.
 struct StreamOptions {
   StreamSettings settings;
   void describe(config::Fields& f);
@@ -33,7 +33,7 @@ struct StreamOptions {
 struct ModelAveragingOptions {
   static constexpr const char* name = "ModelAveragingSGD";
   static constexpr const char* help = "weights are averaged every so often";
-  bool given = false;  // the block stands in the config; without it weights are averaged after every minibatch
+  bool given = false;  // the block is in the config; without it weights are averaged after every minibatch
   BlockSize block{40000};
   ExchangeBits bits;
   StreamOptions stream;
@@ -60,7 +60,7 @@ struct BlockMomentumOptions {
   OuterTerms outer{OuterOptimizer::block_momentum};
 
   void describe(config::Fields& f);
-  double momentum(int ranks) const;                  // of a block
+  double momentum(int ranks) const;                  // per block
   double time_constant_per_worker(int ranks) const;  // samples
   MethodTraits traits() const;
   ParallelMethod make(const MethodContext&) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fragments.h -- weights exchanged in fragments, one after the other in the course of a block, while training
-// goes on (Douillard et al., "Streaming DiLoCo with overlapping communication", 2025). Used by BlockSteps.
+// fragments.h -- exchanges weights in fragments, one after the other during a block, while training continues
+// (Douillard et al., "Streaming DiLoCo with overlapping communication", 2025). Used by BlockExchange.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,33 @@ namespace tutti {
 struct StreamSettings {
   std::int64_t fragments = 1;
   std::int64_t overlap = 0;  // minibatches between an offer and the use of its result
-  double mixing = -1;        // share of the rank's weights in the result; below 0: what was learned meanwhile is added
+  double mixing = -1;  // share of the rank's own weights in the result; below 0: add what the rank learned meanwhile
   bool streams() const { return fragments > 1 || overlap > 0; }
 };
 
 class FragmentStream {
  public:
-  // All outlive the stream. `block_size` counts samples of all ranks.
+  // All arguments must outlive the stream. `block_size` counts samples of all ranks.
   FragmentStream(const StreamSettings&, std::int64_t block_size, AllReduce&, BlockRule&, Parameters& live,
                  Parameters& block);
 
   std::size_t fragments() const { return fragments_.size(); }
-  void advance();                               // drives messages
-  bool step(const BlockSamples&);               // after a minibatch; whether the result of an exchange was taken
-  bool acts_after(std::int64_t samples) const;  // whether that would offer weights or take some
-  void drain();                                 // nothing is on its way; results are used when they would have been
-  void finish();                                // what is in flight is used now
-  void exchange_all();                          // every fragment, waiting for it; the block begins anew
+  void advance();                  // makes progress on messages
+  bool step(const BlockSamples&);  // call after a minibatch; returns whether the result of an exchange was applied
+  bool acts_after(std::int64_t samples) const;  // whether step() with that many samples would offer or apply weights
+  void drain();                                 // waits for messages; results are still applied when they are due
+  void finish();                                // waits for messages and applies the results now
+  void exchange_all();                          // exchanges every fragment and waits; starts a new block
   void archive(Archive&);                       // of this rank
   void archive_common(Archive&);
-  // The host has moved own weights, and nothing is in flight in the queue of a device.
+  // The host has changed own weights, and nothing is in flight on a device.
   void moved(const float* before);
   double take_seconds();  // spent in here, without advance()
 
  private:
   struct Fragment {
     std::size_t first_bucket = 0, end_bucket = 0;
-    BlockSamples since;  // its last offer
+    BlockSamples since;  // since its last offer
   };
   static constexpr std::int64_t kNone = -1;
 
@@ -59,8 +59,8 @@ class FragmentStream {
   std::vector<Fragment> fragments_;
   FloatBuffer offered_;  // own weights at the offer in flight; only with overlap
   std::int64_t position_ = 0, next_ = 0;
-  std::int64_t in_flight_ = kNone, waited_ = 0;  // the fragment, minibatches since its offer
-  bool arrived_ = false;                         // its sums stand in block_.gradients
+  std::int64_t in_flight_ = kNone, waited_ = 0;  // the fragment, and the minibatches since its offer
+  bool arrived_ = false;                         // its sums are in block_.gradients
   double seconds_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_formulas.h -- what methods that exchange weights do to one element, for the loops of weight_kernels.h: the
-// same arithmetic on the host and on GPUs, operation by operation. w: weights of this rank; p: those that the ranks
-// have in common; sum: of the ranks' offers. Constant expressions, so that kernels of GPUs take them, too.
+// weight_formulas.h -- formulas of weight exchanges for one element, shared by CPU and GPU so that both compute the
+// same operations in the same order. Used by weight_kernels.h. w: weights of this rank; p: common weights; sum: sum of
+// the ranks' offers. Functions are constexpr so that GPU kernels can use them.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ struct Offer {
   constexpr void operator()(std::size_t i) const { offer[i] = factor * (p[i] - w[i]); }
 };
 
-// The same from where a rank began that carries what it could not deliver, `lost` in the units of offers.
+// The same for a rank that carries its residual, `lost`, in the units of offers.
 struct OfferCarried {
   const float *p, *w, *lost;
   float* offer;
@@ -39,7 +39,7 @@ struct OfferCarried {
   constexpr void operator()(std::size_t i) const { offer[i] = factor * ((p[i] - carry * lost[i]) - w[i]); }
 };
 
-// w = p less what could not be delivered
+// w = p minus the undelivered residual
 struct Carry {
   const float *p, *lost;
   float* w;
@@ -79,7 +79,7 @@ struct Nesterov {
   }
 };
 
-// Rate and unbias hold the corrections of the step.
+// Rate and unbias include the bias corrections of the step.
 struct Adam {
   float *w, *p, *m, *v;
   const float* sum;
@@ -115,7 +115,7 @@ struct Difference {
   constexpr void operator()(std::size_t i) const { to[i] = a[i] - b[i]; }
 };
 
-// step = rate (common - known), by which w and what it is known as go towards the common weights, and these towards w
+// step = rate (common - known): w and its known value move by step towards the common weights, and these towards w
 struct Approach {
   float *w, *known, *common;
   float rate;
@@ -144,7 +144,7 @@ struct Learned {
   constexpr void operator()(std::size_t i) const { before[i] = w[i] - before[i]; }
 };
 
-// w = share of the own + the rest of w
+// w = share of own weights + the rest of w
 struct Mix {
   const float* own;
   float* w;

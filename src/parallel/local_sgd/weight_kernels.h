@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_kernels.h -- the loops over weights of methods that exchange them, once for memory of the host and once for
-// that of a GPU, where they work in the queue of the calling thread.
+// weight_kernels.h -- the loops of weight exchanges, for host and GPU memory. On a GPU they are enqueued in the stream
+// of the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct WeightKernels {
   template <class Formula>
   using Loop = void (*)(const Formula&, std::size_t count);
 
-  // For the elements 0 to count.
+  // For the elements [0, count).
   template <class Formula>
   void run(const Formula& formula, std::size_t count) const {
     std::get<Loop<Formula>>(loops)(formula, count);
@@ -29,7 +29,7 @@ struct WeightKernels {
       loops;
 };
 
-// For weights in that memory.
+// The loops for weights in that memory.
 const WeightKernels& weight_kernels_for(const FloatMemory&);
 
 }  // namespace tutti

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// client.h -- DataParallelASGD: the common weights live at servers, workers push what they have learned and
-// fetch what all have learned (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; semantics 11.6). This
-// class is the worker; shards (shard.h) are the servers, a handler of admission stands before them where pushes
-// depend on each other.
+// client.h -- DataParallelASGD: the common weights are at servers; workers push what they learned and fetch the common
+// weights (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; semantics 11.6). This class is the worker;
+// the servers are shards (shard.h). If pushes depend on each other, an admission handler decides about them first.
 #pragma once
 
 #include <memory>
@@ -38,7 +37,7 @@ class ServerClient final : public WeightExchange, public StepSkipper {
 
   int workers() const { return workers_; }
   bool works() const { return comm_.rank() < workers_; }       // otherwise this rank only serves
-  WorkQueue* work_queue() const { return work_queue_.get(); }  // from start() on
+  WorkQueue* work_queue() const { return work_queue_.get(); }  // set by start()
   std::string describe() const;
   std::string loop_text(std::int64_t epoch) const;
 
@@ -82,29 +81,29 @@ class ServerClient final : public WeightExchange, public StepSkipper {
   const std::shared_ptr<RunOptimizer> optimizer_;
   Parameters* live_ = nullptr;
 
-  std::unique_ptr<const Codec> codec_;  // of the worker, perhaps a device's
+  std::unique_ptr<const Codec> codec_;  // of the worker; may be a device codec
   std::vector<ServerShardPlan> plans_;
   std::vector<int> handlers_;         // by shard
-  std::vector<ServerShard*> shards_;  // by shard, null where another rank serves it
+  std::vector<ServerShard*> shards_;  // by shard, null if another rank serves it
   AdmissionHandler* admission_ = nullptr;
   int admission_number_ = -1;
   std::unique_ptr<Server> server_;
   std::unique_ptr<PendingPushes> pending_;
   std::unique_ptr<ServedBarrier> barrier_;
-  std::unique_ptr<ServedWorkQueue> work_queue_;  // where nobody waits for all
+  std::unique_ptr<ServedWorkQueue> work_queue_;  // for asynchronous policies
 
-  std::unique_ptr<PushWorker> worker_;  // where this rank is one
+  std::unique_ptr<PushWorker> worker_;  // if this rank is a worker
   const bool accrues_, pipelined_, alone_;
   bool in_flight_ = false;  // pushes whose responses have not been taken
 
   std::int64_t period_ = 0;
-  std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push, and fetch
+  std::int64_t since_mine_ = 0, since_all_ = 0, since_fetch_ = 0;  // samples since the last push and fetch
   std::int64_t steps_since_ = 0;                                   // minibatches since the last push
   std::int64_t columns_since_ = 0;
-  std::int64_t syncs_ = 0;   // pushes of this worker, in all
-  std::int64_t batch_ = 0;   // policy sync: the next update
-  std::int64_t step_ = 0;    // backup workers: minibatches since the workers were together
-  std::int64_t wanted_ = 0;  // likewise: the one whose gradients are wanted
+  std::int64_t syncs_ = 0;   // pushes of this worker in total
+  std::int64_t batch_ = 0;   // policy = sync: the next update
+  std::int64_t step_ = 0;    // backup workers: minibatches since the workers were last together
+  std::int64_t wanted_ = 0;  // backup workers: the minibatch whose gradients are needed
   float factor_ = 1;         // by which the push counts
   std::int64_t dropped_mine_ = 0, dropped_ = 0, dropped_in_epoch_ = 0;  // samples
 

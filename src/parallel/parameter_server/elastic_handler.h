@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// elastic_handler.h -- a part of the center of EASGD at the rank that serves it. A worker sends its weights and gets
-// the center as it was; both go towards each other by the same step, which neither has to be told.
-//   32 bits: weights and center travel as they are.
-//   Fewer: both sides keep what the worker's weights and the center are to the other, and what travels is the
-//   difference to that. What rounding leaves out remains part of the difference and travels the next time.
+// elastic_handler.h -- a part of the center of EASGD, at the rank that serves it. A worker sends its weights and
+// receives the center as it was; both then move towards each other by the same step, which each side computes itself.
+//   32 bits: weights and center are sent as they are.
+//   Fewer bits: each side keeps the values that the other side knows, and the difference to them is sent. The
+//   quantisation error remains in the difference and is sent the next time.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace tutti {
 
-// Bytes of a message, either way.
+// Size of a message in either direction.
 std::size_t elastic_bytes(const ServerShardPlan&, const Codec&);
 
 class ElasticHandler final : public RequestHandler {
@@ -26,14 +26,14 @@ class ElasticHandler final : public RequestHandler {
   ElasticHandler(const ServerShardPlan&, std::shared_ptr<const Codec>, double moving_rate, int clients);
   std::size_t handle(int client, std::span<std::byte> message) override;
 
-  // The rest inside Server::exclusively() only.
-  void load(const float* flat);   // the center, which every worker knows
-  void start(const float* flat);  // the same, and the workers stand there too as far as anybody knows
+  // Call the following only inside Server::exclusively().
+  void load(const float* flat);   // sets the center, which every worker knows
+  void start(const float* flat);  // sets the center and the known weights of all workers
   void store(float* flat) const;
   std::int64_t responses_to_others_and_reset() { return std::exchange(responses_, 0); }
 
  private:
-  // What a worker takes the center for, and the handler its weights.
+  // The center as the worker knows it, and the worker's weights as the handler knows them.
   struct Known {
     FloatBuffer center, weights;
   };
@@ -44,17 +44,17 @@ class ElasticHandler final : public RequestHandler {
   std::shared_ptr<const Codec> codec_;
   const float rate_;
   FloatBuffer center_;
-  std::vector<Known> known_;  // by client; none where nothing is lost
+  std::vector<Known> known_;  // by client; empty if the codec is lossless
   FloatBuffer values_, lost_;
   std::int64_t responses_ = 0;  // to clients other than the owner
 };
 
-// The worker's side of the same. Weights and messages may be a device's; then write() and take() queue its work.
+// The worker's side. If weights and messages are on a device, write() and take() enqueue its work.
 class ElasticWorker {
  public:
-  // `weights`: of all parts, of which the largest run of columns has so many values.
+  // `weights`: of all parts; the longest run of columns has `largest_run` values.
   ElasticWorker(std::shared_ptr<const Codec>, double moving_rate, const FloatBuffer& weights, std::size_t largest_run);
-  void load(const float* flat);   // by the host, while nothing is queued
+  void load(const float* flat);   // by the host, while no work is queued
   void start(const float* flat);  // likewise
   void write(const ServerShardPlan&, const float* weights, std::byte* message);
   void take(const ServerShardPlan&, const std::byte* message, float* weights);
@@ -63,7 +63,7 @@ class ElasticWorker {
   std::shared_ptr<const Codec> codec_;
   const WeightKernels& kernels_;
   const float rate_;
-  FloatBuffer center_, weights_;  // as ElasticHandler::Known; empty where nothing is lost
+  FloatBuffer center_, weights_;  // as ElasticHandler::Known; empty if the codec is lossless
   FloatBuffer values_, lost_;
 };
 

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// AdjustLearningRateAtBeginning: by how much pushes count while training is young.
+// AdjustLearningRateAtBeginning: a factor on pushes during warm-up.
 struct YoungRate {
   enum class Shape { none, linearly, staircase };
   Shape shape = Shape::staircase;
@@ -21,7 +21,7 @@ struct YoungRate {
   std::int64_t per_minibatches = 256;
 
   void describe(config::Fields& f);
-  double factor(std::int64_t syncs) const;  // of the push with this number, from 1
+  double factor(std::int64_t syncs) const;  // of push number `syncs`, counted from 1
 };
 
 struct ServerOptions {
@@ -32,20 +32,20 @@ struct ServerOptions {
   Policy policy = Policy::async;
   Push push = Push::deltas;
   config::Schedule<std::int64_t> sync_period = 256;  // samples per worker
-  bool every_minibatch = false;                      // sync_period was not given, and gradients are pushed
+  bool every_minibatch = false;                      // sync_period is not given and gradients are pushed
   std::int64_t fetch_period = 0;                     // samples per worker; 0 = with every push
   bool pipeline = false;
   bool average = false;  // SimModelAverage
   std::optional<YoungRate> young;
-  std::int64_t max_staleness = -1;  // pushes of others that a push may miss; below 0: any number
+  std::int64_t max_staleness = -1;  // pushes of other workers that a push may miss; below 0: any number
   std::int64_t backup_workers = 0;
   std::int64_t soft_sync = 1;
-  std::int64_t servers = 0;  // ranks that do nothing else; 0 = every rank serves beside its work
+  std::int64_t servers = 0;  // ranks that only serve; 0 = every rank also serves
   ExchangeBits bits;
 
   void describe(config::Fields& f);
   MethodTraits traits() const;
-  // ConfigError when the ranks do not suffice.
+  // Throws ConfigError if there are too few ranks.
   ParallelMethod make(const MethodContext&) const;
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pending_pushes.h -- requests to handlers (request_loop.h) that a codec writes. A device may still be at them when
-// they are asked: each leaves when it is complete, and meanwhile the rank goes on. The codecs of the host are always
-// done.
+// pending_pushes.h -- requests (request_loop.h) whose messages a codec writes, perhaps still on a device. Each request
+// is sent when its message is complete, and the rank continues meanwhile. Host codecs complete at once.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +16,13 @@ namespace tutti {
 
 class PendingPushes final : public Pollable {
  public:
-  // Both outlive it.
+  // Both must outlive it.
   PendingPushes(Server& server, const Codec& codec) : server_(server), codec_(codec) {}
 
-  // What the codec has been given so far completes Server::message(handler).
+  // Everything enqueued on the codec so far completes Server::message(handler).
   void request(int handler, std::size_t response_bytes);
-  void poll() override;                          // what is complete leaves, in the order of asking
-  std::span<const std::byte> wait(int handler);  // as Server::wait(), while the others leave
+  void poll() override;                          // sends complete messages in order
+  std::span<const std::byte> wait(int handler);  // as Server::wait(), and keeps sending the others
 
  private:
   struct Push {
@@ -36,7 +35,7 @@ class PendingPushes final : public Pollable {
   Server& server_;
   const Codec& codec_;
   std::vector<Push> pending_;
-  std::size_t first_ = 0;  // of them that has not left
+  std::size_t first_ = 0;  // index of the first one not sent yet
 };
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// push_client.h -- the arithmetic of a worker of DataParallelASGD (client.h): what it pushes, and what
-// becomes of its weights when the common ones come back. Where they are a device's, all of it is queued there.
+// push_client.h -- the arithmetic of a worker of DataParallelASGD (client.h): what it pushes, and how fetched weights
+// replace its own. On a device, all of it is enqueued there.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,26 @@ namespace tutti {
 class PushWorker {
  public:
   struct Kind {
-    bool gradients = false;  // are pushed, not deltas
-    bool accrues = false;    // those of several minibatches
-    bool shifted = false;    // common weights come later than those that deltas count from, or more seldom
+    bool gradients = false;  // pushes gradients instead of deltas
+    bool accrues = false;    // accumulates gradients of several minibatches
+    bool shifted = false;    // fetched weights are not those that deltas are computed from (pipelined or rarer fetches)
   };
-  // All outlive it; the largest run of columns has so many values.
+  // All arguments must outlive it; the longest run of columns has `largest_run` values.
   PushWorker(const Kind&, Parameters& live, const Codec&, std::size_t largest_run);
 
-  void begin();  // the weights are the common ones, and nothing waits for a push
-  // Adds the gradients of this minibatch to those that wait, or tells what to push of them, and begins anew.
+  void begin();  // the weights are the common ones, and nothing is pending
+  // Adds the gradients of this minibatch to the pending ones; take_accrued() returns those to push and starts anew.
   void accrue();
   const float* take_accrued();
 
-  // `factor`: by which a delta counts.
+  // `factor`: scales the delta.
   void write(const ServerShardRun&, const PushHead&, float factor, const float* gradients, std::byte* message);
   void take(const ServerShardRun&, const std::byte* message);
-  // Both at once, the weights of the push before (null: there was none) and the next push, which may share their
-  // memory.
+  // Takes the response of the previous push (null: there was none) and computes the next push in one pass. The two may
+  // share memory.
   void turn(const ServerShardRun&, const PushHead&, float factor, const float* gradients, const std::byte* in,
             std::byte* out);
-  // The quantisation error of the pushes so far; of the size of the weights, or empty.
+  // The quantisation error of all pushes so far, as large as the weights, or empty.
   FloatBuffer& residual() { return residual_; }
 
  private:
@@ -47,9 +47,9 @@ class PushWorker {
   Parameters& live_;
   const Codec& codec_;
   const WeightKernels& kernels_;
-  // The weights at the last push or fetch: deltas count from there.
+  // The weights at the last push or fetch; deltas are computed from them.
   FloatBuffer base_;
-  FloatBuffer known_;  // the common weights as they came last, where that is something else
+  FloatBuffer known_;  // the common weights as fetched last, if different
   FloatBuffer residual_, accrued_, delta_, common_;
   bool has_accrued_ = false;
 };

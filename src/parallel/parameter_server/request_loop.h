@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// request_loop.h -- ranks that serve each other while they compute. Requests go to *handlers*; each handler has one
-// owner among the ranks, whose serving thread responds without disturbing the rank's own work. Parameter servers are
-// made of handlers that hold parts of the weights (shard.h); a handler may as well hand out numbers (CounterHandler) or
-// hold ranks together.
+// request_loop.h -- ranks that serve each other's requests while they compute. Requests go to *handlers*. Each handler
+// is owned by one rank, whose serving thread responds without disturbing the rank's own work. Parameter servers are
+// handlers that hold shards of the weights (shard.h); other handlers hand out numbers (CounterHandler) or implement a
+// barrier.
 #pragma once
 
 #include <atomic>
@@ -24,72 +24,72 @@
 
 namespace tutti {
 
-// Serves requests at their owner. Calls come one at a time for all handlers of a rank, from the serving thread or from
-// one that asks; state needs no lock of its own, and whoever else touches it does so inside Server::exclusively().
+// Serves requests at its owner. All handlers of a rank are called one at a time, from the serving thread or from a
+// requesting thread, so their state needs no lock. Any other access must be inside Server::exclusively().
 class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
-  // `client` asks what stands in `message`; the response takes its place. Returns the length of the response, which
-  // client and handler agree on, or 0: not yet. The same call then comes again after every other request to this
+  // The request of `client` is in `message`, and the response replaces it. Returns the length of the response, on which
+  // client and handler agree, or 0 if it is not ready. The same call is then repeated after every other request to this
   // handler.
   virtual std::size_t handle(int client, std::span<std::byte> message) = 0;
 };
 
 struct HandlerPlan {
   int owner = 0;
-  std::size_t bytes = 0;  // of a request, and of the longest response
-  int clients = 0;        // ranks 0 to clients - 1 ask; 0 = all
-  // Handlers of one lane and owner are asked by each client in the order in which they were added, again and again.
-  // Only the next of them is listened to, so that an idle server has few messages to look at. -1 = a lane of its own.
+  std::size_t bytes = 0;  // of a request and of the longest response
+  int clients = 0;        // ranks 0 to clients - 1 send requests; 0 = all
+  // Each client uses the handlers of one lane and owner in the order in which they were added, cyclically. Only the
+  // next one is polled, so an idle server polls few messages. -1 = a lane of its own.
   int lane = -1;
-  // Of a client's own messages, which its device may write; the host sees them, too. Any thread of the rank may move
-  // messages on, so they do not lie in memory that only threads of a device see.
+  // Allocator of a client's messages, which its device may write and the host must be able to read. Any thread of the
+  // rank may send them, so the memory must not belong to one thread of a device.
   const FloatMemory* memory = &host_memory();
 };
 
 class Server {
  public:
-  // Collective, with a communicator of its own. Error when the communicator allows no talk beside the main thread.
+  // Collective; uses a communicator of its own. Throws Error if the communicator is not thread-safe.
   explicit Server(Communicator&);
   // Ends the serving thread. No request of this rank may be in flight.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Before open(), on every rank the same handlers in the same order; `handler` is null where the rank is not its
-  // owner. Returns the handler's number.
+  // Adds a handler; call before open(), on every rank in the same order. `handler` is null on ranks other than its
+  // owner. Returns the number of the handler.
   int add(const HandlerPlan&, std::unique_ptr<RequestHandler> handler);
   void open();  // plans all messages and starts to serve
   int rank() const { return me_; }
   int ranks() const { return comm_->size(); }
   bool owns(int handler) const { return handlers_[static_cast<std::size_t>(handler)].plan.owner == me_; }
 
-  // While `work` runs, this rank serves nobody; afterwards handlers look again at requests that wait.
+  // Runs `work` while this rank serves no requests. Afterwards handlers check waiting requests again.
   void exclusively(const std::function<void()>& work);
 
-  // Fill message(), request(), then wait() or poll responded(). One request per handler at a time; different handlers
-  // may be asked by different threads. Waiting sleeps, and meanwhile serves others.
+  // To send a request: fill message(), call request(), then wait() or poll responded(). Each handler takes one request
+  // at a time; different threads may use different handlers. wait() sleeps, and this rank keeps serving.
   std::span<std::byte> message(int handler);
   void request(int handler, std::size_t response_bytes);
   bool responded(int handler);
-  std::span<const std::byte> wait(int handler);  // the response; valid until the next request()
+  std::span<const std::byte> wait(int handler);  // returns the response, valid until the next request()
 
  private:
-  // One client's place at a handler of this rank.
+  // The slot of a client at a handler of this rank.
   struct Place {
     MessageBytes message;
     std::unique_ptr<Transfer> receive, send;  // null for this rank itself
-    bool waits = false;                       // a request is here, its response is not ready
-    bool leaves = false;                      // the response is on its way out: no new request may come in yet
-    std::size_t response_bytes = 0;           // bytes; this rank's own place only
+    bool waits = false;                       // a request has arrived, its response is not ready
+    bool leaves = false;                      // the response is being sent: no new request may be received yet
+    std::size_t response_bytes = 0;           // size of the response; for this rank's own slot only
   };
   struct Post {
     HandlerPlan plan;
-    int lane = 0;  // into lanes_, where this rank owns the handler
+    int lane = 0;  // index in lanes_, if this rank owns the handler
     std::unique_ptr<RequestHandler> handler;
-    std::vector<Place> places;  // by client, where this rank owns the handler
+    std::vector<Place> places;  // by client, if this rank owns the handler
     std::vector<int> waiting;   // clients, in order of arrival
-    // Of this rank as a client of another.
+    // Of this rank as a client of another rank.
     MessageBytes out, in;
     std::unique_ptr<Transfer> send, receive;
     std::size_t response_bytes = 0;
@@ -98,7 +98,7 @@ class Server {
   struct Lane {
     int name = 0;
     std::vector<int> handlers;
-    std::vector<std::size_t> next;  // by client: which handler is asked next
+    std::vector<std::size_t> next;  // by client: the handler to be used next
   };
 
   Post& post(int handler) { return handlers_[static_cast<std::size_t>(handler)]; }
@@ -119,17 +119,17 @@ class Server {
   const int me_;
   std::vector<Post> handlers_;
   std::vector<Lane> lanes_;
-  std::vector<std::pair<int, int>> leaving_;  // handler and client of responses on their way out
-  std::unique_ptr<Transfer> drive_;           // never completes: looking at it moves other messages on
+  std::vector<std::pair<int, int>> leaving_;  // handler and client of responses being sent
+  std::unique_ptr<Transfer> drive_;           // never completes: polling it makes progress on other messages
   std::byte nothing_{};
 
-  // One thread at a time looks at messages, and while it does so nobody else has to wait: a look may take as long as
-  // other ranks keep the core that it gives away.
-  std::mutex looking_;  // before mutex_, where both are held
+  // One thread at a time polls messages, and nobody else has to wait meanwhile: a poll may take as long as other ranks
+  // keep a core that it yields.
+  std::mutex looking_;  // lock before mutex_ if both are needed
   std::unique_ptr<TransferPoller> poller_;
-  std::vector<Transfer*> messages_;  // of this look
+  std::vector<Transfer*> messages_;  // messages of this poll
 
-  std::mutex mutex_;  // all of the serving side but the looks
+  std::mutex mutex_;  // protects all of the serving side except polls
   std::exception_ptr failure_;
   std::atomic<bool> stop_{false};
   std::atomic<int> asking_{0};   // requests of this rank in flight
@@ -137,7 +137,7 @@ class Server {
   std::thread thread_;
 };
 
-// Hands out the numbers from `next` up to, not including, `end`, each once; -1 when there are no more.
+// Hands out the numbers from `next` up to, but not including, `end`, each once; then -1.
 class CounterHandler : public RequestHandler {
  public:
   static constexpr std::size_t kBytes = sizeof(std::int64_t);
@@ -149,11 +149,12 @@ class CounterHandler : public RequestHandler {
   std::int64_t next_ = 0, end_ = 0;
 };
 
-// The same seen from any rank; one thread of a rank asks.
+// The counter as seen from any rank. One thread per rank may take numbers.
 class ServedCounter {
  public:
-  ServedCounter(Server&, int owner);  // adds the handler; before Server::open()
-  // From here on [next, end); the owner's call counts. Nobody may ask meanwhile: ranks meet before and after it.
+  ServedCounter(Server&, int owner);  // adds the handler; call before Server::open()
+  // Sets the range to [next, end); only the owner's call counts. No take() may be in flight, so ranks need a barrier
+  // before and after it.
   void restart(std::int64_t next, std::int64_t end);
   std::int64_t take();  // -1: no more
 
@@ -163,22 +164,22 @@ class ServedCounter {
   int number_;
 };
 
-// Where ranks wait for each other asleep, for as long as it takes; a collective call of the communicator would keep the
-// core busy that a serving thread needs.
+// A barrier in which ranks sleep for as long as it takes. A collective of the communicator would keep a core busy that
+// a serving thread needs.
 class ServedBarrier {
  public:
-  explicit ServedBarrier(Server&, int owner = 0);  // adds the handler; before Server::open()
-  void wait();                                     // all ranks arrive before any leaves
+  explicit ServedBarrier(Server&, int owner = 0);  // adds the handler; call before Server::open()
+  void wait();                                     // returns after all ranks have called it
 
  private:
   Server& server_;
   int number_;
 };
 
-// Hands out work units to the first `workers` ranks as they ask; the others get one that lies behind all data.
+// Hands out work units to the first `workers` ranks on request; the other ranks get a unit beyond all data.
 class ServedWorkQueue : public WorkQueue {
  public:
-  ServedWorkQueue(Server&, int owner, int workers);  // adds handlers; before Server::open()
+  ServedWorkQueue(Server&, int owner, int workers);  // adds handlers; call before Server::open()
   void start_range() override;
   std::int64_t next() override;
 

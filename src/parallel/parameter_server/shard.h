@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard.h -- the weights cut into shards, each at a handler of the rank that serves it: which columns belong to
-// it, what workers send and get, how many pushes make an update, and what an update does (a ShardRule).
+// shard.h -- the shards of the weights, each a handler at the rank that serves it: its columns, the messages between
+// workers and server, the number of pushes per update, and the update itself (a ShardRule).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-// Whole columns of one slice, at `offset` of the flat buffers and at `local` of the shard's own.
+// Whole columns of one slice, at `offset` in the flat buffers and at `local` in the shard's buffers.
 struct ServerShardRun {
   std::size_t slice = 0, rows = 0, first_column = 0, columns = 0;
   std::size_t offset = 0, local = 0;
@@ -26,67 +26,67 @@ struct ServerShardPlan {
   std::vector<ServerShardRun> runs;
   std::size_t values = 0, largest_run = 0;
   std::size_t bytes(const Codec&) const;  // of a message: head and encoded values
-  // Between all weights and the shard's own memory.
+  // Copies between all weights and the shard's buffers.
   void gather(const float* flat, float* local) const;
   void scatter(const float* local, float* flat) const;
 };
 
-// The same on every rank. Shards go round `owners`; they have about as many values each, and few enough that one is
-// worked on while the next travels. `whole_slices` keeps every slice in one shard.
+// Divides the weights into shards of about equal size, assigned to `owners` in turn; the same on every rank. Shards are
+// small enough that one is processed while the next is sent. `whole_slices` keeps every slice in one shard.
 std::vector<ServerShardPlan> plan_shards(const Parameters&, const std::vector<int>& owners, bool whole_slices);
 
-// What stands before the values of a push.
+// The head of a push.
 struct PushHead {
   std::int64_t samples = 0, columns = 0;
   double learning_rate = 0, momentum_per_sample = 0;  // of updates at the server
-  std::int64_t batch = 0;                             // pushes of one batch make one update, in the order of batches
+  std::int64_t batch = 0;  // the pushes of one batch form one update, in the order of batches
   std::int32_t batch_size = 1;
-  std::int8_t pushes = 1;    // 0: only asks for the weights, once updates before `batch` have been made
-  std::int8_t fetches = 1;   // 0: the response is a head alone
-  std::int8_t replaces = 0;  // the values are the new weights: one worker that sends 32 bits
-  std::int8_t apart = 0;     // no batch: counts for the next update that the shard gathers itself
+  std::int8_t pushes = 1;    // 0: only fetches the weights, after all updates before `batch`
+  std::int8_t fetches = 1;   // 0: the response is a head without values
+  std::int8_t replaces = 0;  // the values are the new weights: a single worker with 32 bits
+  std::int8_t apart = 0;     // no batch: counts for the next update that the shard collects itself
   std::int8_t late = 0;      // the worker computed with the weights of the fetch before the last one
 };
-// And before the values of an response.
+// The head of a response.
 struct ResponseHead {
-  std::int64_t staleness = 0;  // pushes of others since this worker's last fetch
+  std::int64_t staleness = 0;  // pushes of other workers since this worker's last fetch
 };
 constexpr std::size_t kHeadBytes = 64;
 static_assert(sizeof(PushHead) <= kHeadBytes && sizeof(ResponseHead) <= kHeadBytes);
 
-// What became of one update.
+// The result of one update.
 struct UpdateTerms {
   std::int64_t columns = 0;  // of all its pushes
   double learning_rate = 0, momentum_per_sample = 0;
 };
 
-// What an update does to a shard. `shard.weights` are the common weights, `shard.gradients` the sum of the pushes,
-// which the rule may use as scratch.
+// The update of a shard. `shard.weights` are the common weights; `shard.gradients` is the sum of the pushes, which the
+// rule may use as scratch memory.
 class ShardRule {
  public:
   virtual ~ShardRule() = default;
   virtual void bind(Parameters& shard) { (void)shard; }
   virtual void apply(Parameters& shard, const UpdateTerms&) = 0;
-  // Each push counts by its part of the samples, where there are any (a mean), instead of fully (a sum).
+  // Whether pushes are weighted by their share of the samples (a mean) instead of added (a sum).
   virtual bool means() const { return false; }
-  // Responses carry what apply() left in `shard.gradients` instead of the weights. With 32 bits and batches of one
-  // only.
+  // Whether responses carry what apply() left in `shard.gradients` instead of the weights. Only with 32 bits and
+  // batches of one push.
   virtual bool responds_to_push() const { return false; }
 };
 std::unique_ptr<ShardRule> make_sum_rule();   // W -= sum
-std::unique_ptr<ShardRule> make_mean_rule();  // W -= mean by samples
+std::unique_ptr<ShardRule> make_mean_rule();  // W -= mean weighted by samples
 
 class ServerShard : public RequestHandler {
  public:
-  // An update of pushes that come apart needs `gathers` of them.
+  // An update of pushes without a batch needs `gathers` of them.
   ServerShard(const ServerShardPlan&, const Parameters&, std::shared_ptr<const Codec>, std::unique_ptr<ShardRule>,
               int clients, int gathers);
   std::size_t handle(int client, std::span<std::byte> message) override;
 
-  // The rest inside Server::exclusively() only, while no worker asks.
-  void load(const float* flat);  // weights from the flat buffer; all workers have them, nothing is in flight
+  // Call the following only inside Server::exclusively(), while no request is in flight.
+  void load(const float* flat);  // loads weights that all workers have
   void store(float* flat) const;
-  void flush();  // makes the update that waits for more pushes
+  void flush();  // makes an update of the pushes collected so far
   const ServerShardPlan& plan() const { return plan_; }
   Parameters& parameters() { return p_; }
   ShardRule& rule() { return *rule_; }
@@ -97,10 +97,10 @@ class ServerShard : public RequestHandler {
     PushHead head;
     std::int64_t staleness = 0;
     const std::byte* values = nullptr;
-    // How many pushes are in the weights that the worker fetched last, and before; its own count as if they were.
+    // The number of pushes in the weights that the worker fetched last, and before that; its own count as included.
     std::int64_t seen = 0, seen_before = 0;
-    std::int64_t gathered = 0;  // its own that wait for an update
-    FloatBuffer known;          // those weights, where responses are encoded differences
+    std::int64_t gathered = 0;  // its own pushes that wait for an update
+    FloatBuffer known;          // those weights, if responses are encoded differences
   };
 
   void arrive(Slot&);
@@ -119,8 +119,8 @@ class ServerShard : public RequestHandler {
   Parameters p_;
   FloatBuffer scratch_, residual_;
   std::vector<Slot> slots_;
-  std::int64_t batches_ = 0;  // made
-  std::int64_t pushes_ = 0;   // in the weights
+  std::int64_t batches_ = 0;  // updates made so far
+  std::int64_t pushes_ = 0;   // pushes in the weights
   std::int64_t gathered_ = 0;
   UpdateTerms gathered_terms_;
 };

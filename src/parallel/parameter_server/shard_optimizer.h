@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shard_optimizer.h -- optimizers at the servers: every shard has one of its own for its part of the weights. Their
-// state goes out from the run's optimizer and is collected there, so that checkpoints hold it in one chunk, whatever
-// the number of ranks.
+// shard_optimizer.h -- optimizers at the servers, one per shard. Their state is scattered from the run's optimizer and
+// gathered back for checkpoints, which therefore do not depend on the number of ranks.
 #pragma once
 
 #include <memory>
@@ -23,7 +22,7 @@ class OptimizerRule final : public ShardRule {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-// `shards` as far as this rank serves them, with an OptimizerRule each; the others are null.
+// The shards that this rank serves, each with an OptimizerRule; the others are null.
 void spread_optimizer(Optimizer& of_run, Server&, const std::vector<ServerShard*>& shards);
 // Collective.
 void collect_optimizer(Optimizer& of_run, Server&, const std::vector<ServerShard*>& shards,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// staleness_counts.h -- a histogram of how stale pushes to parameter servers were.
+// staleness_counts.h -- a histogram of the staleness of pushes to parameter servers.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// How stale pushes were: one count for each number of pushes of others that they missed, the last for all above.
+// One count for each number of pushes of other workers that a push missed; the last counts all above.
 struct StalenessCounts {
   static constexpr std::size_t kBins = 64;
   std::vector<std::int64_t> bins = std::vector<std::int64_t>(kBins);
