@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// clock.h -- how long something took, and what time it is.
+// clock.h -- elapsed time and the time of day.
 #pragma once
 
 #include <chrono>

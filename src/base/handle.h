@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// handle.h -- owns a pointer-like handle of a C library and destroys it with the library's own function.
+// handle.h -- owns a handle of a C library and destroys it with the library's function.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nap.h -- waiting without taking the core from those who compute: a few looks at once, then ever longer naps.
+// nap.h -- waits without taking the core from computing threads: polls a few times, then sleeps for increasing times.
 #pragma once
 
 #include <sched.h>
@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// Gives the core away for a moment. Whether others kept it: each of them may do so for milliseconds, after every yield,
-// whereas a sleeper gets it back when it wakes up. So who waits should sleep then.
+// Yields the core. Returns whether other threads kept it: each may keep it for milliseconds after every yield, while a
+// sleeping thread gets it back when it wakes. A waiting thread should sleep then.
 inline bool yield_was_long() {
   constexpr std::chrono::microseconds kLong(200);
   const auto start = std::chrono::steady_clock::now();
@@ -22,7 +22,7 @@ inline bool yield_was_long() {
 class Nap {
  public:
   void woken() { idle_ = 0; }
-  // Naps of up to `longest` for about 20 milliseconds; who has waited so long can bear naps of one.
+  // Sleeps up to `longest` for the first 20 milliseconds or so, then about a millisecond at a time.
   void nothing_happened(std::chrono::microseconds longest = std::chrono::microseconds(100)) {
     constexpr int kLooks = 20, kShortNaps = 150;
     if (++idle_ <= kLooks) {

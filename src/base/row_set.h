@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_set.h -- collects row numbers and gives them back once each, ascending. Planned for a number of rows; adding
-// and taking allocate nothing when the list taken into has capacity.
+// row_set.h -- collects row numbers and returns each once, in ascending order. Planned for a number of rows; adding and
+// taking allocate nothing if the target list has capacity.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class RowSet {
   // The rows added since the last take().
   void take(std::vector<std::uint32_t>& rows) {
     rows.clear();
-    if (count_ == added_.size()) {  // few: sorting them is less work than looking at every mark
+    if (count_ == added_.size()) {  // few: sorting them is cheaper than scanning all marks
       std::sort(added_.begin(), added_.end());
       rows.insert(rows.end(), added_.begin(), added_.end());
       for (const auto row : added_) marks_[row / 64] = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// thread_pool.h -- threads that do the parts of something together: prepare the samples of a minibatch, copy it.
+// thread_pool.h -- threads that share work, such as preparing or copying the samples of a minibatch.
 #pragma once
 
 #include <atomic>
@@ -11,20 +11,20 @@
 
 namespace tutti {
 
-// How many cores this process may use.
+// The number of cores this process may use.
 std::size_t cores_allowed();
 
 class ThreadPool {
  public:
-  // The caller of run() is one of the `threads`; the others are started when first needed.
+  // The caller of run() is one of the `threads`; the others are started on first use.
   explicit ThreadPool(std::size_t threads) : size_(threads < 1 ? 1 : threads) {}
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   std::size_t size() const { return size_; }
-  // Calls work(job, thread) once for each job from 0 on; thread < size() tells whose tools to use. Jobs are begun in
-  // order. `work` must not throw.
+  // Calls work(job, thread) once for each job from 0 on; thread < size() identifies the thread. Jobs start in order.
+  // `work` must not throw.
   void run(std::size_t jobs, const std::function<void(std::size_t job, std::size_t thread)>& work);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// edit_commands.h -- the commands of the model editing language: one row of the table for each.
+// edit_commands.h -- the commands of the model editing language, one table row each.
 #pragma once
 
 #include <string>
@@ -21,12 +21,12 @@ struct Command {
   std::vector<std::string> names;
   std::string usage;                 // its arguments
   std::size_t least = 0, most = 0;   // positional arguments
-  std::vector<std::string> options;  // the first is the proper spelling
+  std::vector<std::string> options;  // the first is the canonical spelling
   void (*run)(Editor&, const Statement&);
 };
 const std::vector<Command>& commands();
 
-// The row of the command, whose arguments fit it. Throws ConfigError.
+// The row of the command; checks its arguments. Throws ConfigError.
 const Command& find_command(const Statement&);
 // The positional arguments, and an option or null.
 std::vector<Argument> positional(const Statement&);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // edit_models.h -- the models that an editing script works on: by name, one of them the default, and their nodes by
-// patterns such as m1.L3.*.W. Names are found whatever their case.
+// patterns such as m1.L3.*.W. Names are case-insensitive.
 #pragma once
 
 #include <map>
@@ -12,14 +12,14 @@
 
 namespace tutti::brainscript::mel {
 
-// An input that nobody has set.
+// An input that is not set.
 constexpr std::size_t no_input = static_cast<std::size_t>(-1);
 
 struct Model {
   std::string name;
   ndl::GrowingNetwork network;
   graph::Graph& graph() { return network.graph(); }
-  // Leaves the node without name and operation; inputs that named it are open then.
+  // Removes the name and operation of the node; inputs that referred to it become open.
   void remove(std::size_t node);
   // The graph as it is saved. Throws ConfigError at `where` while an input is open.
   graph::Graph finished(const Span& where);
@@ -44,17 +44,17 @@ class Models {
   // Macros are known in every model.
   explicit Models(const BuildContext& context) : context_(context) {}
   void add_macros(std::shared_ptr<const ndl::Script>);
-  // The first model becomes the default. A name that is taken changes hands; returns whether it was.
+  // The first model becomes the default. Replaces a model of that name; returns whether there was one.
   bool add(const std::string& name, graph::Graph);
   Model& model(const std::string& name, const Span& where);
   Model& default_model(const Span& where);
   void set_default(const std::string& name, const Span& where);
   void unload(const std::string& name, const Span& where);
 
-  // All nodes that a name or pattern stands for; an error when there are none.
+  // All nodes that match a name or pattern; throws if there are none.
   Selection select(const Argument&);
   std::size_t one(const Argument&, const Model& model);  // exactly one, of that model
-  // What `to` makes of the names of `from`, node by node: L1.* to L2.*, or one node to all that L* finds.
+  // The names that `to` gives to the nodes of `from`: L1.* to L2.*, or one node to all that L* matches.
   std::vector<Pair> pairs(const Selection& from, const Argument& from_text, const Argument& to, Model*& to_model);
 
  private:

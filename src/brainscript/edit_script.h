@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// edit_script.h -- runs a script of the model editing language (action = edit with editPath). What it does to files is
-// the caller's business, so that a script can be checked without changing any.
+// edit_script.h -- runs a script of the model editing language (action = edit with editPath). The caller provides the
+// file operations, so that a script can be checked without changing files.
 #pragma once
 
 #include <functional>

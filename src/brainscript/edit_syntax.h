@@ -42,7 +42,7 @@ struct Script {
   std::vector<std::shared_ptr<const ndl::Script>> macros;  // of the sections that `load` names
 };
 
-// Parses a file. `edit = a:b` in it names the sections to run; without it the file itself is the script.
+// Parses a file. `edit = a:b` in it names the sections to run; without it, the whole file is the script.
 Script parse(const SourceText& file, const ndl::Variables&);
 
 }  // namespace tutti::brainscript::mel

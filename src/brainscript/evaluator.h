@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// evaluator.h -- evaluates the tree lazily: operands left to right, depth first, every definition once (semantics 2.6:
-// this order decides the seeds). Nodes go into a NodeTable.
+// evaluator.h -- evaluates the syntax tree lazily: operands left to right, depth first, every definition once
+// (semantics 2.6: this order decides the seeds). Nodes are added to a NodeTable.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ class Evaluator {
 
   Value evaluate(const Expr&, Record* scope, const Path* path);
   const Value& force(Thunk*, const Expr* site = nullptr, const Record* scope = nullptr);
-  // Calls a function with values already at hand.
+  // Calls a function with argument values.
   Value apply(const Value& function, std::vector<Thunk*> args, const Expr& site, Record* scope, const Path* path);
 
-  // Builds the record of an Expr of kind record.
+  // Creates the record of an Expr of kind record.
   Record* make_record(const Expr&, Record* outer, const Path* path);
-  // The definition that `name` means in this scope, or nullptr.
+  // The definition of `name` in this scope, or nullptr.
   static Thunk* find(const Record* scope, std::string_view name);
 
-  // The user's place of an expression: for one inside the library, the call that led there.
+  // The user's place of an expression: inside the library, that of the call that led there.
   static SourcePos place(const Expr&, const Record* scope);
   [[noreturn]] static void fail(const Expr&, const Record* scope, std::string message, std::string fix = {});
 
@@ -43,8 +43,8 @@ class Evaluator {
   // A short printed form, for Print, Format and messages.
   std::string shown(const Value&, const Expr&, const Record* scope, int depth = 0);
 
-  // The inputs of the delays (PastValue, FutureValue) made so far. They are evaluated when everything else has been,
-  // so that definitions may refer to each other through them: that is how loops are written.
+  // Evaluates the inputs of all delays (PastValue, FutureValue) made so far. They are evaluated last, so that
+  // definitions may refer to each other through them: that is how loops are written.
   void resolve_delays();
 
   // Operators by the types of their operands (operators.cpp).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// function_help.h -- what the network languages offer, for help=NAME: names, arguments and defaults come from the
-// library and the function table themselves, a sentence for each from function_sentences.cpp.
+// function_help.h -- the functions of the network languages, for help=NAME. Names, arguments and defaults come from the
+// library and the function table; the sentences are in function_sentences.cpp.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct FunctionHelp {
 std::vector<FunctionHelp> library_functions();  // of BrainScript, in the order of the library
 std::vector<FunctionHelp> ndl_functions();      // of the older network language
 
-// What a function does; "" where nobody has said it yet.
+// The sentence about a function; "" if there is none.
 std::string_view sentence_of(std::string_view function);
 std::vector<std::string_view> functions_with_sentences();
 

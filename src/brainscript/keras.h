@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// keras.h -- KerasNetworkBuilder: the architecture of a Keras model, as Keras writes it in JSON, becomes a network. The
-// file is read (keras_model.cpp), every layer is written as definitions of the network language (keras_layers.cpp,
-// with library_keras.cpp), and inputs, labels and criteria are put around them (keras.cpp).
+// keras.h -- KerasNetworkBuilder: builds a network from the architecture of a Keras model in JSON. The file is parsed
+// (keras_model.cpp), every layer is written as definitions of BrainScript (keras_layers.cpp, with library_keras.cpp),
+// and inputs, labels and criteria are added (keras.cpp).
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -20,7 +20,7 @@ struct Options {
   void describe(config::Fields&);
 };
 
-// The output of a layer; a layer that is applied several times has several.
+// The output of a layer; a layer that is applied several times has several outputs.
 struct Reference {
   std::string layer;
   std::size_t application = 0;
@@ -29,7 +29,7 @@ struct Reference {
 struct Layer {
   std::string name, kind;  // Keras' name and class
   YAML::Node config;
-  std::vector<std::vector<Reference>> applications;  // what each application reads
+  std::vector<std::vector<Reference>> applications;  // the inputs of each application
   SourcePos where;
 };
 
@@ -43,30 +43,30 @@ struct Model {
 
 // `file` may be named in the config, at `named_at`.
 Model read_model(const std::string& file, const SourcePos& named_at);
-// A model that stands as a layer in another one.
+// A model used as a layer of another one.
 Model inner_model(const Layer&, const std::shared_ptr<const Source>&);
 
-// What a definition stands for. Shapes are Keras' own, without the axis of samples and, of sequences, that of time.
+// The value of a definition. Shapes are those of Keras, without the axes of samples and of time.
 struct Tensor {
   std::string name;
   std::vector<std::size_t> shape;
   bool sequence = false;
-  // An image whose axes have been put in the order of this program (width, height, ..., channels) although Keras has
+  // An image whose axes were brought into the order of this program (width, height, ..., channels), although Keras has
   // the channels last; see `as_image`.
   bool reordered = false;
   bool not_negative = false;
-  std::vector<std::pair<std::size_t, std::size_t>> padding;  // zeros around the image that the next layer adds itself
+  std::vector<std::pair<std::size_t, std::size_t>> padding;  // padding of the image, added by the next layer itself
   std::string before_softmax, before_sigmoid;                // the same without the last activation
 };
 
-// Collects the text of the network. Layers write their parameters once, applications as often as they occur.
+// Collects the text of the network. Layers write their parameters once, and an application for each use.
 class Writer {
  public:
   Writer(std::int64_t minibatch, config::Notices* notices) : minibatch_(minibatch), notices_(notices) {}
 
-  // name = expression; the name is made unique.
+  // name = expression; makes the name unique.
   std::string define(const std::string& name, const std::string& expression);
-  // The function of a layer: written at its first use.
+  // The function of a layer, written at its first use.
   std::string function(const Layer&, const std::string& expression);
   void notice(const Layer&, const std::string& what);
   std::int64_t minibatch() const { return minibatch_; }
@@ -85,15 +85,15 @@ class Writer {
   bool recurrent_ = false;
 };
 
-// A setting of a layer under one of its names (Keras 1 and later ones differ), or a null node.
+// A setting of a layer under one of its names (Keras 1 and later differ), or a null node.
 YAML::Node setting(const Layer&, std::initializer_list<const char*> names);
 [[noreturn]] void fail(const Layer&, std::string message, std::string fix = {});
 std::vector<std::size_t> shape_of(const Layer&, const YAML::Node& shape, std::size_t leave_out);
 bool is_recurrent(const std::string& kind);
 
-// One application of a layer that is no model itself.
+// One application of a layer that is not a model itself.
 Tensor apply(Writer&, const Layer&, const std::vector<Tensor>& inputs);
-// An image in this program's order, and back in Keras' own.
+// Converts an image to this program's order, and back to that of Keras.
 Tensor as_image(Writer&, const Layer&, Tensor, bool channels_last);
 Tensor as_in_keras(Writer&, const Tensor&);
 std::string dims_text(const Tensor&);  // of the definition

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// adaptive_kernels.h -- levels that are fitted to each column, 16 floats at a time: the means of its four parts (2
-// bits), or even steps on either side of 0 (4, 8, 16 bits). Part of column_kernels.h, whose rules hold here too.
+// adaptive_kernels.h -- levels fitted to each column, 16 floats at a time: the means of four parts of the column (2
+// bits), or even steps on either side of 0 (4, 8, 16 bits). Part of column_kernels.h, whose rules apply here too.
 #pragma once
 
 #include "codec/kernels.h"
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Columns that hold nothing larger read as 0. Far above the smallest float: 1 / step stays finite in 16 bits.
+// Columns with no larger value decode to 0. Far above the smallest float, so that 1 / step stays finite in 16 bits.
 constexpr float kNothing = 1e-30f;
 
 [[gnu::always_inline]] static inline size_t sum_of_counts(Ints counts) {
@@ -46,7 +46,8 @@ struct Sides {
 // ---- the levels of a column
 // -------------------------------------------------------------------------------------------
 
-// The negative values have half of the levels, the others the other half; each half is even between two floats.
+// The negative values have half of the levels, the others the other half; each half is spaced evenly between two
+// floats.
 struct Range {
   float low, high;
 };
@@ -54,7 +55,7 @@ struct Ranges {
   Range below, above;
 };
 
-// 2 bits: a side is divided at its mean; its two levels are the means of the parts.
+// 2 bits: each side is split at its mean; its two levels are the means of the parts.
 struct Parts {
   Ints above, outer;  // outer: the upper part of a side
   Floats distance;    // from the side's mean
@@ -82,7 +83,7 @@ struct Parts {
           count[q] = count[q] + (part[q] & one);
         }
       });
-  const float trouble = (inner.below + inner.above) * 0.0f;  // NaN where a sum is no finite number
+  const float trouble = (inner.below + inner.above) * 0.0f;  // NaN if a sum is not finite
   float at[4];
   for (int q = 0; q < 4; ++q) {
     const float mean = q < 2 ? inner.below : inner.above;
@@ -92,8 +93,8 @@ struct Parts {
   return {{at[0], at[1]}, {at[2], at[3]}};
 }
 
-// More bits: the levels of a side reach from its smallest value to its largest. A side without values is 0, and all is
-// NaN if any value is not a finite number.
+// More bits: the levels of a side range from its smallest value to its largest. A side without values is 0. All is NaN
+// if any value is not finite.
 [[gnu::always_inline]] static inline float smallest_lane(Floats v) {
   float lanes[kWidth];
   store(lanes, v);
@@ -102,7 +103,7 @@ struct Parts {
 }
 [[gnu::always_inline]] static inline Ranges ends_of_sides(size_t rows, const float* g, const float* residual) {
   const Floats zero = all(0.0f), infinity = all(__builtin_inff());
-  // Of the values and of their opposites, so that both ends are smallest ones.
+  // Of the values and of their negatives, so that both ends are minima.
   Floats below = infinity, minus_below = infinity, above = infinity, minus_above = infinity, trouble[4] = {};
   for_rows(
       rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
@@ -125,8 +126,8 @@ struct Parts {
 // ---- from values to levels and back
 // -----------------------------------------------------------------------------------
 
-// Level q of a side is read as low + q * step, limited to `high`. The step is a little more than a share of the range,
-// so the last level is `high` itself.
+// Level q of a side decodes to low + q * step, limited to `high`. The step is slightly more than its share of the
+// range, so the last level is `high` itself.
 struct Scale {
   float step, per_unit;
   [[gnu::always_inline]] static inline Scale of(Range r, int top) {
@@ -195,7 +196,7 @@ struct EvenLevels {
 // ---- columns that are sent as they are
 // --------------------------------------------------------------------------------
 
-// All of a column NaN if one of its values is not a finite number.
+// Sets the whole column to NaN if one of its values is not finite.
 static void encode_whole(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
   for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += 4 * rows) {
     const Floats v = load_first(g, rows) + load_first(residual, rows);

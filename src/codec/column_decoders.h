@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// column_decoders.h -- the loops that turn bytes back into columns. Part of column_kernels.h, whose rules hold here
-// too.
+// column_decoders.h -- the loops that decode bytes into columns. Part of column_kernels.h, whose rules apply here too.
 #pragma once
 
 #include "codec/column_kernels.h"

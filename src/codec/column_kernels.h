@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// column_kernels.h -- the codec loops in terms of 16 floats at a time. Included by one source file per instruction set,
-// each compiled with its own flags; everything has internal linkage and calls no inline library function, so that code
-// for a newer processor never reaches the rest of the program. No operation here may be reordered or fused: sums run
+// column_kernels.h -- the codec loops in terms of 16 floats at a time. Each instruction set has a source file that
+// includes it and is compiled with its own flags. Everything has internal linkage and calls no inline library function,
+// so that code for a newer processor never reaches other sources. Operations must not be reordered or fused: sums run
 // in 64 virtual lanes (lane = row mod 64), folded in halves 64, 32, 16, 8, 4, 2, 1.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace {
 using tutti::codec::Format;
 using tutti::codec::Threshold;
 
-constexpr float kFlat = 1e-36f;  // columns of a smaller range are constant
+constexpr float kFlat = 1e-36f;  // columns with a smaller range are constant
 
 // ---- what a column's two floats mean --------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ struct Grid {
 
 [[gnu::always_inline]] static inline Pair pair_zero_threshold(size_t rows, const float* g, const float* residual) {
   const Sides m = side_means(rows, g, residual);
-  return around(m.below, m.above);  // a value that is not a number is among the negative ones and spoils both floats
+  return around(m.below, m.above);  // a NaN is among the negative values and makes both floats NaN
 }
 
 [[gnu::always_inline]] static inline float mean_value(size_t rows, const float* g, const float* residual) {
@@ -76,7 +76,7 @@ struct Grid {
 
 // ---- second pass: words and residual --------------------------------------------------------------------------------
 
-// A quantiser gives the level of each value, shifted to its place in the word, and what it will be read as.
+// A quantiser returns the level of each value, shifted to its place in the word, and its decoded value.
 struct OneBit {
   Floats threshold, low, high;
   OneBit(Pair p, float t) : threshold(all(t)) {
@@ -104,14 +104,14 @@ struct Levels {
   [[gnu::always_inline]] Ints operator()(Floats v, int shift, Floats& back) const {
     Floats at = (v - lower) * scale;
     at = pick(at < top, at, top);
-    at = pick(v > lower, at, all(0.0f));  // also where anything is not a number
+    at = pick(v > lower, at, all(0.0f));  // 0 also if a value is NaN
     const Ints q = pick(v >= upper, top_level, to_ints(at));
     back = lower + (to_floats(q) + all(0.5f)) * step;
     return q << shift;
   }
 };
 
-// Rows r .. r + n - 1, n up to 16: the residual is what is left, the result their bits in the words.
+// Rows r .. r + n - 1, n up to 16: stores the quantisation error in the residual and the level bits in the words.
 template <class Quantizer>
 [[gnu::always_inline]] static inline Ints quantize_rows(const float* g, float* residual, size_t r, size_t n, int shift,
                                                         const Quantizer& quantize) {
@@ -154,7 +154,7 @@ template <int B, class Quantizer>
   }
 }
 
-// A column whose values travel themselves, as they would be reconstructed.
+// A column whose values are sent themselves, as they would be decoded.
 template <class Quantizer>
 [[gnu::always_inline]] static inline void write_raw(size_t rows, const float* g, float* residual, std::byte* out,
                                                     const Quantizer& quantize) {
@@ -175,7 +175,7 @@ template <int B, class Quantizer>
 
 // ---- columns of few rows --------------------------------------------------------------------------------------------
 
-// One row: each column is its own sum, so 16 columns go together.
+// One row: each column is its own sum, so 16 columns are processed together.
 [[gnu::always_inline]] static inline Floats one_row(Floats v) {
   const Ints m = v >= all(0.0f);
   const Floats m0 = pick(m, all(0.0f), v), m1 = pick(m, v, all(0.0f));
@@ -224,9 +224,9 @@ template <class Get>
 #endif
 }
 
-// Columns of 3 to 16 rows go in groups of up to 16, a vector and a word each. All of a group are read before any is
-// written, because a load that overlaps a fresh store waits for it. A full vector may be read and written as long as it
-// stays inside the group: what lies beyond the column is set right by the columns after it, which are stored later.
+// Columns of 3 to 16 rows are processed in groups of up to 16, with one vector and one word each. All of a group are
+// read before any is written, because a load that overlaps a recent store waits for it. A full vector may be read and
+// written inside the group: bytes beyond a column are overwritten by the following columns, which are stored later.
 struct ShortGroup {
   size_t rows, columns;
   Ints inside;
@@ -280,7 +280,7 @@ static void encode_short_columns(size_t rows, size_t columns, const float* g, fl
 
 // ---- whole columns --------------------------------------------------------------------------------------------------
 
-// While the second pass works in the cache, the next column of both streams comes from memory.
+// While the second pass works in the cache, the next column of both streams is prefetched.
 [[gnu::always_inline]] static inline void prefetch_column(const float* g, const float* residual, size_t rows) {
   constexpr size_t kMost = 4096;
   const size_t n = rows < kMost ? rows : kMost;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_bits.h -- one float to 16 bits and back, by integer arithmetic: IEEE half precision and bfloat16, rounded to the
-// nearest even. Internal linkage (see column_kernels.h) and constant expressions, so that kernels of GPUs take them,
-// too.
+// half_bits.h -- converts one float to 16 bits and back with integer arithmetic: IEEE half precision and bfloat16,
+// rounded to nearest even. Internal linkage (see column_kernels.h), and constexpr so that GPU kernels can use it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ constexpr float kLargest = F == Half::ieee ? 65504.0f : 3.3895313892515354759047
 [[gnu::always_inline]] constexpr std::uint32_t to_half(float v) {
   const auto bits = __builtin_bit_cast(std::uint32_t, v);
   const std::uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
-  // Below 2^-14 halves are multiples of 2^-24: adding 1/2 leaves just these digits, rounded by the processor.
+  // Below 2^-14 halves are multiples of 2^-24: adding 1/2 leaves these digits, rounded by the processor.
   const std::uint32_t small = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, size) + 0.5f) - 0x3f000000u;
   const std::uint32_t normal = (size + 0xc8000fffu + (size >> 13 & 1u)) >> 13;
   const std::uint32_t special = size > 0x7f800000u ? (0x7e00u | (size >> 13 & 0x3ffu)) : 0x7c00u;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_kernels.h -- float32 to 16 bits and back: IEEE half precision and bfloat16, rounded to the nearest even.
-// Included beside column_kernels.h by one source file per instruction set. Finite values beyond the largest of the
-// format become that largest one: what is cut off stays in the residual, and infinities still show.
+// half_kernels.h -- converts float32 to 16 bits and back: IEEE half precision and bfloat16, rounded to nearest even.
+// Included beside column_kernels.h by one source file per instruction set. Finite values beyond the range of the format
+// are clamped to its largest value, and the difference stays in the residual; infinities are kept.
 #include "codec/half_bits.h"
 #include "codec/kernels.h"
 #include "codec/lanes.h"

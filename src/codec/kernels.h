@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernels.h -- the loops of the codecs, once per instruction set. All variants come from one source (column_kernels.h)
-// and give the same bits; docs/methods/quantization.md describes the wire format and the order of the sums.
+// kernels.h -- the codec loops, one set per instruction set. All sets are compiled from one source (column_kernels.h)
+// and give the same bits. docs/methods/quantization.md describes the wire format and the order of the sums.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace tutti::codec {
 enum class Threshold { zero, mean };
 enum class Half { ieee, brain };  // 16 bits: half precision, bfloat16
 
-// How columns look on the wire.
+// The wire format of columns.
 struct Format {
   int bits = 1;
   bool adaptive = false;  // levels fitted to each column; never with 1 bit
@@ -19,7 +19,7 @@ struct Format {
 
 struct Kernels {
   const char* name;
-  // Whole columns; `residual` is added to the values and keeps what was lost.
+  // Whole columns; `residual` is added to the values and receives the quantisation error.
   void (*encode_one_bit)(Threshold, std::size_t rows, std::size_t columns, const float* values, float* residual,
                          std::byte* out);
   void (*encode_levels)(Format, std::size_t rows, std::size_t columns, const float* values, float* residual,
@@ -30,7 +30,7 @@ struct Kernels {
   void (*decode_halves)(Half, bool add, std::size_t count, const std::byte* in, float* values);
 };
 
-// Null when the processor (or the build) lacks the instructions.
+// Null if the processor or the build lacks the instructions.
 const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
@@ -48,7 +48,8 @@ const Kernels& best_kernels();
 [[gnu::always_inline]] inline bool travels_raw(Format f, std::size_t rows) {
   return head_floats(f) + words_per_column(f.bits, rows) >= rows;
 }
-// The last level of either half, counted from 0. Each divides the next, so a width has all levels of the smaller ones.
+// The index of the last level of either half. Each divides the next, so a width contains all levels of the smaller
+// ones.
 [[gnu::always_inline]] constexpr int last_level(int bits) {
   return bits == 2 ? 1 : bits == 4 ? 7 : bits == 8 ? 7 * 18 : 7 * 18 * 260;
 }

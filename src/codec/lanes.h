@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes.h -- 16 floats or 32-bit words at a time, on whatever the including file is compiled for. Internal linkage, see
+// lanes.h -- vectors of 16 floats or 32-bit words, for the instruction set of the including file. Internal linkage, see
 // column_kernels.h.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace {
 
 using size_t = std::size_t;
 
-// 16 lanes out of whatever the processor has.
+// 16 lanes made of native vectors.
 #if defined(__AVX512F__)
 constexpr int kNative = 16;
 #elif defined(__AVX2__)
@@ -106,7 +106,7 @@ template <class To, class Use>
 
 // ---- 16 values in memory, or the first n of them --------------------------------------------------------------------
 
-// One native vector at a time: a copy of all 64 bytes would detour through memory.
+// Copies one native vector at a time: a copy of all 64 bytes would go through memory.
 template <class To, class From>
 [[gnu::always_inline]] static inline To read_lanes(const From* p) {
   return each<To>([&](int i) __attribute__((always_inline)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// make_codec.h -- a codec over given kernels; for tests and benchmarks that compare instruction sets.
+// make_codec.h -- creates a codec over given kernels, for tests and benchmarks that compare instruction sets.
 #pragma once
 
 #include "codec/kernels.h"

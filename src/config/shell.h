@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shell.h -- arguments that the shell has cut: without quotes it ends a command at ';' and an argument at a blank.
+// shell.h -- arguments that the shell has split: without quotes it ends a command at ';' and an argument at a blank.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tutti::config {
 
-// Finds arguments whose brackets or quotes are not closed and says how to write them. Flags are passed over.
-// Returns, for each word, whether it is such an argument or a part of one.
+// Finds arguments with open brackets or quotes and reports how to write them. Ignores flags. Returns, for each word,
+// whether it is such an argument or a part of one.
 std::vector<bool> check_arguments(const std::vector<std::string>& words, const std::vector<bool>& is_flag, Problems&);
 
 }  // namespace tutti::config

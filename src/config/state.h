@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// state.h -- what stands behind a Record: one level of settings, merged from all places that wrote into it.
+// state.h -- the state of a Record: one level of settings, merged from all places that wrote to it.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@
 
 namespace tutti::config {
 
-// All that was written for one key, oldest first.
+// Everything written for one key, oldest first.
 struct Entry {
   struct Written {
     TextRange key, value;
     bool alone = false;  // no value written: true
   };
-  std::string key;  // as first written
+  std::string key;  // as written first
   std::vector<Written> written;
-  std::size_t order = 0;      // of the last writing, within the level
-  mutable bool read = false;  // somebody has asked for it; see Record::State::was_read()
+  std::size_t order = 0;      // of the last write, within the level
+  mutable bool read = false;  // whether the entry was read; see Record::State::was_read()
 };
 
-// What an entry amounts to: the parts of a merged block, or one value with its variables substituted.
+// The value of an entry: the parts of a merged block, or one value with its variables substituted.
 struct Resolved {
   bool block = false;
   bool alone = false;
@@ -44,7 +44,7 @@ struct Record::State {
   std::unordered_map<std::string, std::size_t> index;  // lower-case key -> entry
   std::shared_ptr<const std::vector<std::string>> include_paths;
 
-  const Entry* own(std::string_view key) const;  // what is found here counts as used from then on
+  const Entry* own(std::string_view key) const;  // marks the entry as used
   static bool was_read(const Entry&);
   Resolved resolve(const Entry&) const;  // throws ConfigError for unknown variables
   std::string path() const;
@@ -54,20 +54,20 @@ struct Record::State {
 
 using StatePtr = std::shared_ptr<const Record::State>;
 
-// A block whose bodies are merged in order. Problems of this level's own syntax land in `problems`.
+// A block whose bodies are merged in order. Syntax problems of this level are added to `problems`.
 StatePtr make_state(std::string name, SourcePos where, StatePtr parent, std::vector<Inside> bodies, Problems& problems,
                     std::shared_ptr<const std::vector<std::string>> include_paths);
-// The block that `entry` of `parent` amounts to; throws ConfigError for bad syntax.
+// The block that `entry` of `parent` stands for; throws ConfigError for bad syntax.
 StatePtr make_child(const StatePtr& parent, const Entry& entry, const Resolved& resolved);
 
-// Bodies of these keys are another language: they replace instead of merge, and nobody looks inside.
+// The bodies of these keys are in another language: they replace instead of merge, and are not parsed.
 bool is_network_body(std::string_view key);
 
-// `raw` with its $variables$ replaced, seen from `level`; `raw` itself when there are none.
+// `raw` with its $variables$ substituted, seen from `level`; `raw` itself if there are none.
 TextRange substitute(const TextRange& raw, const Record::State& level);
 
-// The level, going outward from `from`, that holds `key` as a block; null when there is none. Further out values that
-// are no blocks are passed over (a bool `parallelTrain` hides no `ParallelTrain` block), in `from` itself they count.
+// The nearest level, from `from` outward, that holds `key` as a block; null if there is none. Values that are no blocks
+// are skipped in enclosing levels (a bool `parallelTrain` does not hide a `ParallelTrain` block), but count in `from`.
 struct FoundBlock {
   StatePtr level;
   const Entry* entry = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// table.h -- a describe() written down: one row per key. Unknown-key errors, help and dump all read this one table.
+// table.h -- the result of a describe(): one row per key. Unknown-key errors, help and dump all read this table.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@ struct Table;
 struct Row {
   std::string key, type, value, doc;  // value as it would be written
   bool required = false;
-  bool present = true;            // false: an optional block nobody wrote
-  std::shared_ptr<Table> nested;  // members of a block
-  bool named = false;             // the block's members are blocks under free names
+  bool present = true;                                                  // false: an optional block that was not written
+  std::shared_ptr<Table> nested;                                        // members of a block
+  bool named = false;                                                   // the members are blocks under free names
   std::vector<std::pair<std::string, std::shared_ptr<Table>>> members;  // those there are
   std::vector<std::string> old_names;
 };
@@ -38,7 +38,7 @@ struct Table {
   bool knows(std::string_view key) const;
 };
 
-// "integer = 32", "text, required", "= [ ... ]": a key's type and default as help shows them.
+// "integer = 32", "text, required", "= [ ... ]": type and default of a key as help shows them.
 std::string type_text(const Row&);
 
 // Describes without changing anything.

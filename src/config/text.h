@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text.h -- config texts before they are settings: files with comments blanked out, the command line, includes.
-// Blanking keeps every offset, so any range of a text can be shown as the user wrote it.
+// text.h -- config texts before parsing: files with comments blanked out, the command line, includes. Blanking keeps
+// every offset, so any range can be shown as the user wrote it.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +41,12 @@ std::string to_lower(std::string_view);
 bool equal_keys(std::string_view a, std::string_view b);  // keys are case-insensitive
 std::string blank_comments(std::string text);
 
-// Reads config files and everything they include, each file once. What is wrong lands in `problems`.
+// Reads config files and everything they include, each file once. Adds mistakes to `problems`.
 class Loader {
  public:
   Loader(Problems& problems, Notices& notices) : problems_(problems), notices_(notices) {}
 
-  TextPtr file(const std::string& path, const SourcePos& named_at);  // null when it cannot be read
+  TextPtr file(const std::string& path, const SourcePos& named_at);  // null if it cannot be read
   TextPtr text(std::string name, std::string content);               // also resolves the text's includes
   bool has_read(const std::string& path) const;
   const std::vector<std::string>& directories() const { return directories_; }

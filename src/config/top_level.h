@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// top_level.h -- the settings outside of all blocks: what to run, on which device, where to log.
+// top_level.h -- the settings outside all blocks: what to run, on which device, where to log.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct TopLevel {
 
   std::vector<std::string> command = {"train"};
   Precision precision = Precision::float32;
-  Compute compute_type = Compute::float32;  // of all commands that do not say otherwise
+  Compute compute_type = Compute::float32;  // default of all commands
   std::string device_id = "auto";
   std::int64_t trace_level = 0;
   std::string log_file;
@@ -35,15 +35,15 @@ struct TopLevel {
   int gpu_index() const;  // of Device::gpu
 };
 
-// `ranks` is how many processes the launcher started; more than one turns parallelTrain on by itself.
+// `ranks`: number of processes that the launcher started; more than one turns parallelTrain on.
 TopLevel read_top_level(const Record& top, int ranks, Problems&, Notices&);
 
-// truncated=true in a reader needs truncated=true in SGD or around it.
+// truncated=true in a reader needs truncated=true in SGD or in an enclosing block.
 void check_truncated(const Record& command, Problems&);
 
-// The file this rank logs to; empty = stderr.
+// The log file of this rank; empty = stderr.
 std::string log_path(const TopLevel&, int rank);
-// numCPUThreads on a machine of `cores`; 0 = as the library thinks fit.
+// numCPUThreads on a machine with `cores`; 0 = chosen by the library.
 int threads_to_use(std::int64_t wanted, int cores);
 
 }  // namespace tutti::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// values.h -- words into numbers, by strict rules; and the arrays a:b:c, x*n.
+// values.h -- strict conversion of words to numbers, and the arrays a:b:c and x*n.
 #pragma once
 
 #include <string>
@@ -15,13 +15,13 @@ bool to_boolean(const Value&, std::string_view key);
 std::int64_t to_integer(const Value&, std::string_view key);
 double to_number(const Value&, std::string_view key);
 
-// The elements of an array value with x*n repeated; `numeric` insists on n being a count.
+// The elements of an array value with x*n repeated; with `numeric`, n must be a count.
 std::vector<Value> to_elements(const TextRange&, std::string_view key, bool numeric);
 
 std::string from_number(double);  // shortest text that reads back as the same number
 // a*3:b; for numbers and words without blanks.
 std::string from_elements(const std::vector<std::string>&);
-// As one setting's value: quoted where it has to be.
+// As the value of a setting: quoted where needed.
 std::string quoted_if_needed(const std::string&);
 
 }  // namespace tutti::config

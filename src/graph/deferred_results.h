@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deferred_results.h -- criteria of steps that a device is still at work on. The host goes on and looks at them some
-// steps later, so that the device always has the next steps in its queue.
+// deferred_results.h -- criteria of steps that are still running on a device. The host reads them some steps later, so
+// that the device always has the next steps in its queue.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@ namespace tutti::graph {
 
 class DeferredResults {
  public:
-  static constexpr std::size_t steps = 4;  // that may be in flight
+  static constexpr std::size_t steps = 4;  // maximum number in flight
 
-  // Of a part of a share: sums by tensor, and by how many columns of each dynamic axis they were made.
+  // Of a part of a share: sums by tensor, and the number of columns of each dynamic axis.
   struct Part {
     std::shared_ptr<double[]> sums;
     std::vector<std::size_t> columns;
   };
   struct Step {
-    std::vector<Part> parts;  // the first `used` of them; the others keep their memory
+    std::vector<Part> parts;  // the first `used` are valid; the others keep their memory
     std::size_t used = 0;
     std::uint64_t event = 0;  // behind all of them
     std::int64_t position = 0, minibatch = 0;
@@ -39,7 +39,7 @@ class DeferredResults {
     step.used = 0, step.event = 0;
     step.position = batch.position, step.minibatch = batch.minibatch;
   }
-  // The sums of a part, right behind its forward pass.
+  // The sums of a part, right after its forward pass.
   void keep(Backend& backend, std::span<const std::size_t> columns, const double* sums, std::size_t tensors,
             std::size_t criterion) {
     Step& step = ring_[(first_ + waiting_ - 1) % ring_.size()];

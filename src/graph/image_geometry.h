@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_geometry.h -- from the attributes of Convolution, Pooling and MaxUnpooling to a window over an image
-// (semantics 6): which axes are spatial, sizes, strides, padding.
+// image_geometry.h -- converts the attributes of Convolution, Pooling and MaxUnpooling into a window over an image
+// (semantics 6): spatial axes, sizes, strides, padding.
 #pragma once
 
 #include "graph/shapes.h"
@@ -15,25 +15,25 @@ Shape channels_to_back(const Shape&);
 Shape channels_to_front(const Shape&);
 
 struct ImageGeometry {
-  ImageWindow window;        // of a transposed convolution: that of the convolution whose gradient it is
+  ImageWindow window;        // of a transposed convolution: the window of the convolution whose gradient it is
   std::size_t channels = 1;  // of the input
-  bool channel_axis = true;  // false: every axis of the input is spatial, there is one channel
+  bool channel_axis = true;  // false: all axes of the input are spatial, with one channel
   std::size_t maps = 1;      // channels of the result
   std::size_t groups = 1;
   bool transposed = false;
-  std::array<bool, ImageWindow::max_rank> own{};  // axes along which every window has weights of its own
-  ImageWindow::Sizes skip{0, 0, 0};               // cells before the first window that no window covers
+  std::array<bool, ImageWindow::max_rank> own{};  // axes along which every window has its own weights
+  ImageWindow::Sizes skip{0, 0, 0};               // pixels before the first window that no window covers
 
   bool skips() const { return skip != ImageWindow::Sizes{0, 0, 0}; }
-  // How many windows have weights of their own.
+  // The number of windows with their own weights.
   std::size_t kernels() const;
-  // The result; spatial axes, then the channels.
+  // The shape of the result: spatial axes, then channels.
   Shape result() const;
-  // Of one output channel, over all windows.
+  // Elements per output channel, over all windows.
   std::size_t weights_per_map() const;
 };
 
-// `in` has its channels last. `weight` tells the number of maps where mapDims does not; its dims may be 0.
+// `in` has its channels last. `weight` gives the number of maps if mapDims does not; its dims may be 0.
 ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shape& weight);
 ImageGeometry pooling_geometry(const Node& node, const Shape& in);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// initialize.h -- first values of parameters, number for number as the original makes them.
+// initialize.h -- initial values of parameters, number for number as CNTK makes them.
 #pragma once
 
 #include <span>
@@ -8,13 +8,13 @@
 
 namespace tutti::graph {
 
-// Fills `values` (first axis fastest) by the attributes of a LearnableParameter of this shape.
+// Fills `values` (first axis fastest) from the attributes of a LearnableParameter of this shape.
 void initialize(const Node& parameter, const Shape& shape, std::span<float> values);
 
-// The values that a node of a trained model brings along (node.start).
+// The values of a node from a trained model (node.start).
 void start_from(const Node& node, const Shape& shape, std::span<float> values);
 
-// Throws ConfigError when the attributes make no sense; reads files only to see that they are there.
+// Throws ConfigError if the attributes are invalid; only checks that files exist.
 void check_initializer(const Node& parameter);
 
 }  // namespace tutti::graph

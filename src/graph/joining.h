@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// joining.h -- what the passes share that make one instruction of several: who makes a value and who uses it, and
-// taking out what has been joined.
+// joining.h -- shared by the passes that fuse instructions: which instruction makes a value, which ones use it, and
+// removal of fused instructions.
 #pragma once
 
 #include <map>
@@ -15,19 +15,19 @@ class Joining {
  protected:
   Joining(Lowered& code, const std::vector<std::size_t>& roots);
 
-  // Whether one instruction alone sees the value.
+  // Whether exactly one instruction uses the value.
   bool used_once(const Operand&) const;
-  // The instruction that makes a value for one use alone; null when there is none such.
+  // The instruction that makes a value with a single use; null if there is none.
   const Instruction* made_for(const Operand&) const;
-  // Whether both run step by step in the same loop, or neither does in any.
+  // Whether both run step by step in the same loop, or neither is in a loop.
   bool in_one_loop(std::size_t instruction, std::size_t other) const;
   // Removes the instructions in gone_; loops keep their members.
   void take_out();
 
   Lowered& code_;
-  std::set<std::size_t> kept_, gone_;                      // tensors that others see as well; instructions
+  std::set<std::size_t> kept_, gone_;                      // tensors that are visible elsewhere; removed instructions
   std::map<std::size_t, std::size_t> makers_;              // by tensor
-  std::map<std::size_t, std::vector<std::size_t>> users_;  // by tensor, once for each use
+  std::map<std::size_t, std::vector<std::size_t>> users_;  // by tensor, one entry per use
 };
 
 }  // namespace tutti::graph

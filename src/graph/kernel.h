@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel.h -- one executable operation and what it sees while it runs. A new node is a Kernel (kernels/*.cpp) with a
-// line in kernels/table.cpp, a shape rule in shapes.cpp and a line in operations.cpp.
+// kernel.h -- an executable operation and the data it sees while it runs. A new operation is a Kernel (kernels/*.cpp),
+// a line in kernels/table.cpp, a shape rule in shapes.cpp and a line in operations.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace tutti::graph {
 
-// A value that exists while the network runs. Views (Reshape, Pass) share the tensor of what they look at.
+// A value of the running network. Views (Reshape, Pass) share the tensor of their input.
 struct Tensor {
   enum class Kind { input, parameter, statistic, computed };
   std::string name;
   Kind kind = Kind::computed;
-  std::size_t node = 0;  // index in the graph; for computed tensors that of the node they belong to
+  std::size_t node = 0;  // index in the graph; computed tensors have that of their node
   std::size_t elements = 1;
   bool per_sample = false;
   std::size_t axis = 0;  // dynamic axis
@@ -39,43 +39,43 @@ struct Operand {
   std::size_t elements = 1;
   bool per_sample = false;
   std::size_t axis = 0;
-  Format format = Format::plain;       // blocked: `elements` counts the missing channels of the last block as well
-  Element element = Element::float32;  // 16 bits: of blocked images, and between dense layers
-  bool lasting = false;                // a parameter: the same value throughout a step
+  Format format = Format::plain;       // blocked: `elements` includes the missing channels of the last block
+  Element element = Element::float32;  // 16 bits only in blocked images and between dense layers
+  bool lasting = false;                // a parameter: constant during a step
 
-  std::size_t floats() const { return floats_of(element, elements); }  // that a column needs
+  std::size_t floats() const { return floats_of(element, elements); }  // per column
 };
 
 struct Instruction {
   std::string operation;
-  Node node;  // name, place and attributes for the kernel; its inputs are not used
+  Node node;  // name, place and attributes for the kernel; inputs are not used
   std::vector<Operand> in;
   Operand out;
-  bool reads_sparse = false;     // takes input 1 as compressed columns
-  std::size_t random_index = 0;  // which of the nodes that draw random numbers
+  bool reads_sparse = false;     // reads input 1 as compressed columns
+  std::size_t random_index = 0;  // index among the nodes that draw random numbers
 };
 
-// How many sizes of shares are known at a time, by plans and captured graphs: whole minibatches and the last one of an
-// epoch, in one part or several; lengths of sequences in some buckets. Those that come again after more others than
-// that are strangers.
+// The number of share sizes that plans and captured graphs keep: whole minibatches, the last minibatch of an epoch, in
+// one or several parts, and sequence lengths in buckets. A size that returns after more than this many others counts as
+// new.
 constexpr std::size_t most_shapes = 16;
 
-// How the gradient of an input is delivered: the first writer sets, later ones add.
+// How a gradient is delivered: the first writer sets it, later ones add.
 enum class Write { none, set, add };
 
-// A chunk of a parameter as the kernels see it: [first, first + count) in floats.
+// A chunk of a parameter as kernels see it: [first, first + count) in floats.
 struct ChunkRange {
   std::size_t index = 0, first = 0, count = 0;
 };
 
-// The place in the epoch of the sample in each column, over all ranks, for what is drawn at random.
+// For random draws: the position in the epoch, over all ranks, of the sample in each column.
 struct SampleNumbers {
   std::vector<std::int64_t> columns;
-  DeviceBuffer there;    // the same in memory of the backend
-  bool current = false;  // in this part of a step
+  DeviceBuffer there;    // the same in device memory
+  bool current = false;  // valid in this part of the step
 };
 
-// The state of one forward and backward over a (part of a) share.
+// The state of one forward and backward pass over a share or a part of it.
 struct Run {
   explicit Run(Backend& b) : backend(b) {}
 
@@ -84,37 +84,37 @@ struct Run {
   std::vector<SparseView> sparse;                // by tensor
   std::shared_ptr<double[]> sums;                // by tensor: criteria in double
   std::vector<std::size_t> columns;              // by dynamic axis
-  std::vector<std::vector<ChunkRange>> chunks;   // by tensor; empty for what is not trained
-  std::vector<SequenceTable> sequences;          // by dynamic axis, in programs that work in packed order
+  std::vector<std::vector<ChunkRange>> chunks;   // by tensor; empty for untrained ones
+  std::vector<SequenceTable> sequences;          // by dynamic axis, in programs with packed order
   std::vector<CarriedState> states;              // by tensor
-  std::span<const Fragment> fragments;           // of the part's sequences; empty when they come whole
-  std::vector<std::vector<std::int32_t>> lists;  // by tensor: which columns the result was gathered from
-  std::vector<std::int64_t> lengths;             // scratch of the kernels, kept so that its memory is
+  std::span<const Fragment> fragments;           // of the part's sequences; empty for whole sequences
+  std::vector<std::vector<std::int32_t>> lists;  // by tensor: the columns that the result was gathered from
+  std::vector<std::int64_t> lengths;             // scratch memory of kernels, kept between calls
   std::vector<std::int32_t> numbers;
   std::vector<float> host, host_result;
-  std::vector<DeviceBuffer> workspaces;  // by tensor: memory that follows the number of sequences
-  std::vector<std::byte> told;           // by the kernels, see Kernel::tell
-  DeviceBuffer told_there;               // the same in memory of the backend
-  bool keeps_states = true;              // off: states of truncated sequences stay as they were
+  std::vector<DeviceBuffer> workspaces;  // by tensor: memory that depends on the number of sequences
+  std::vector<std::byte> told;           // written by Kernel::tell
+  DeviceBuffer told_there;               // the same in device memory
+  bool keeps_states = true;              // false: states of truncated sequences are not updated
   static constexpr std::size_t all_steps = static_cast<std::size_t>(-1);
-  std::size_t step = all_steps;              // inside of a loop: pointers and columns are those of this step
-  bool first_part = true, last_part = true;  // of a share that is worked off in parts
-  std::uint64_t weights_version = 0;         // Gemm::b_version of what lasts through this step
+  std::size_t step = all_steps;              // inside a loop: pointers and columns are those of this step
+  bool first_part = true, last_part = true;  // of a share that is computed in parts
+  std::uint64_t weights_version = 0;         // Gemm::b_version of everything constant during this step
   GradientSink* sink = nullptr;
-  float gradient_scale = 1;  // of the criterion, so that gradients keep clear of the smallest numbers of float16
+  float gradient_scale = 1;  // of the criterion, so that float16 gradients do not underflow
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
   std::int64_t position = 0;                     // samples of the epoch before the minibatch
-  std::vector<std::int64_t> sequence_positions;  // and before each sequence of the part; where columns are packed
-  bool packed = false;                           // columns lie as `sequences` says
+  std::vector<std::int64_t> sequence_positions;  // and before each sequence of the part; with packed columns
+  bool packed = false;                           // columns are ordered as in `sequences`
   std::size_t planned_columns = 0;
-  std::vector<SampleNumbers> samples;  // by dynamic axis, then one for what has none
+  std::vector<SampleNumbers> samples;  // by dynamic axis, then one for values without an axis
   std::size_t skipped = 0;             // columns before the first, in a loop
-  std::optional<double> normalization_time_constant, blend_time_constant;  // instead of the nodes' own
+  std::optional<double> normalization_time_constant, blend_time_constant;  // override the attributes of nodes
   const std::function<void(std::span<double>)>* sum_over_ranks =
       nullptr;  // NetworkMode's, while a minibatch is trained
 
-  // Computes the sample numbers of `o`; call before the kernel that needs them.
+  // Computes the sample numbers of `o`. Call it before a kernel that needs them.
   void number_samples(const Operand& o);
   const std::int64_t* sample_numbers(const Operand& o) const {
     return reinterpret_cast<const std::int64_t*>(samples[o.per_sample ? o.axis : columns.size()].there.data()) +
@@ -141,37 +141,37 @@ class Kernel {
   virtual void forward(Run&) const = 0;
   // Writes the gradients of the inputs whose `write` is not none.
   virtual void backward(Run&) const {}
-  // Before forward, which may be repeated from a captured graph: what changes from step to step though sizes and places
-  // do not. `told_bytes` of it are written, and lie in memory of the backend, where told() points, until the next step.
+  // Called before forward(), which may be replayed from a captured graph: writes what changes from step to step while
+  // sizes and addresses do not. Writes `told_bytes` bytes, which told() finds in device memory until the next step.
   virtual void tell(Run&, std::byte*) const {}
-  // Asked of what goes step by step: whether the calls follow from the numbers of sequences that go on, step by step.
+  // For kernels that run step by step: whether the device calls depend only on the number of active sequences per step.
   virtual bool repeats(const Run&) const { return true; }
-  // Makes what depends on the number of columns before the first step.
+  // Prepares what depends on the number of columns, before the first step.
   virtual void plan(Backend&, std::size_t columns) const {}
-  // Finds the kernels that it works hand in hand with, when it is known what each of them writes.
+  // Finds the kernels it cooperates with, once it is known what each writes.
   virtual void connect(std::span<const std::unique_ptr<Kernel>>) {}
-  // After the last step of the loop that the kernel is a member of; forward over all columns does the same itself.
+  // Called after the last step of the loop that contains the kernel; forward() over all columns does the same itself.
   virtual void end_of_steps(Run&) const {}
 
   const Instruction code;
   std::vector<Write> write;  // set by the program
 
-  // What the planner must know; constructors change what differs from these defaults.
+  // Facts for the planner; constructors change what differs from these defaults.
   std::vector<bool> differentiable;                 // a gradient can flow to this input
-  std::vector<bool> reads_input;                    // backward looks at the value of this input
-  bool reads_output = true;                         // backward looks at the result
-  int in_place = -1;                                // the result may take the memory of this input
-  int in_place_gradient = -1;                       // the gradient of this input may take the memory of the result's
+  std::vector<bool> reads_input;                    // backward reads the value of this input
+  bool reads_output = true;                         // backward reads the result
+  int in_place = -1;                                // the result may overwrite this input
+  int in_place_gradient = -1;                       // the gradient of this input may overwrite that of the result
   int work_like = -1;                               // needs a workspace as large as this input, kept until backward
-  std::size_t work_per_column = 0, work_fixed = 0;  // or one of so many floats
-  bool last_input_first = false;                    // order in which backward writes
-  bool sums_in_double = false;                      // leaves its result in Run::sums as well
-  bool announces = false;  // backward announces the chunks of input 0 itself when `finishes` is set
+  std::size_t work_per_column = 0, work_fixed = 0;  // or a workspace of this many floats
+  bool last_input_first = false;                    // the order in which backward writes
+  bool sums_in_double = false;                      // also writes its result to Run::sums
+  bool announces = false;  // backward itself announces the chunks of input 0 if `finishes` is set
   bool finishes = false;
-  bool synchronized = false;                // adds up over the ranks in both directions, also without columns
-  std::size_t told_bytes = 0, told_at = 0;  // how many tell() writes; set by the program: where
+  bool synchronized = false;                // sums over the ranks in both directions, also without columns
+  std::size_t told_bytes = 0, told_at = 0;  // bytes that tell() writes; the program sets the offset
 
-  // Whether the gradient of input k is added to what stands there.
+  // Whether the gradient of input k is added to the existing one.
   bool adds(const Run& run, std::size_t k) const {
     return write[k] == Write::add || (!run.first_part && !run.chunks[code.in[k].tensor].empty());
   }
@@ -186,11 +186,11 @@ class Kernel {
   }
 };
 
-// Through the table in kernels/table.cpp.
+// Creates a kernel from the table in kernels/table.cpp.
 std::unique_ptr<Kernel> make_kernel(Instruction);
 bool has_kernel(const std::string& operation);
 
-// Elementwise access of up to three operands and a result, sample axis last.
+// Elementwise access to up to three operands and a result, sample axis last.
 Layout broadcast_layout(const Run& run, std::span<const Operand> in, const Operand& out);
 
 }  // namespace tutti::graph

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loop_run.h -- a loop while it runs: its kernels one step after the other, on the block of columns of the step.
+// loop_run.h -- runs a loop: its kernels one step after the other, on the block of columns of the step.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ class LoopRun {
   void forward(Run&, const std::vector<std::unique_ptr<Kernel>>& kernels) const;
   void backward(Run&, const std::vector<std::unique_ptr<Kernel>>& kernels) const;
 
-  std::vector<std::size_t> active;  // members that take part in backward, last first
-  std::vector<Operand> cleared;     // gradients that the steps add into and that nothing outside has written before
+  std::vector<std::size_t> active;  // members with a part in backward, last first
+  std::vector<Operand> cleared;     // gradients that steps add to and that nothing outside writes first
 
  private:
-  // A tensor with a block for each step, and the floats per column of its workspace.
+  // A tensor with a block per step, and the floats per column of its workspace.
   struct Moving {
     std::size_t tensor, elements, work;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lowering.h -- the walk from graph nodes to instructions, as the functions for composite operations see it.
+// lowering.h -- the translation from graph nodes to instructions, as seen by the functions for composite operations.
 #pragma once
 
 #include <cassert>
@@ -15,7 +15,7 @@ class Lowering {
 
   Lowered run(const std::vector<std::size_t>& order);
 
-  // Helpers of the composite operations.
+  // Helpers for composite operations.
   const Node& node() const { return graph_.nodes[current_]; }
   const Operand& input(std::size_t k) const { return code_.of_node.at(node().inputs[k]); }
   Operand emit(const std::string& operation, std::vector<Operand> in, std::map<std::string, Attribute> attributes = {});
@@ -24,11 +24,11 @@ class Lowering {
     o.shape = std::move(shape);
     return o;
   }
-  // An input more for the last instruction, beyond those of the rule.
+  // Adds an input to the last instruction, beyond those of its rule.
   void append_input(Operand o) { code_.instructions.back().in.push_back(std::move(o)); }
-  // Runs the last instruction with the kernel `kernel` instead of its operation's own.
+  // Runs the last instruction with `kernel` instead of the kernel of its operation.
   void run_as(const std::string& kernel) { code_.instructions.back().operation = kernel; }
-  // Memory for what a node keeps from step to step; Network stores it with the model.
+  // Memory for state that a node keeps from step to step; Network saves it with the model.
   Operand state(std::size_t elements);
   bool trained(const Operand& o) const { return code_.tensors[o.tensor].trained; }
   bool stored(const Operand& o) const { return code_.tensors[o.tensor].kind == Tensor::Kind::parameter; }

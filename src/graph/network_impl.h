@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// network_impl.h -- the parts behind Network: the graph with its shapes, where each parameter lives, and one executable
-// per purpose. network.cpp builds them; step.cpp, precompute.cpp and initialize.cpp work with them.
+// network_impl.h -- the parts of Network: the graph with its shapes, the place of each parameter, and one executable
+// per purpose. network.cpp builds them; step.cpp, precompute.cpp and initialize.cpp use them.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@
 
 namespace tutti {
 
-// A run of columns (or, with several dynamic axes, of sequences) of a share.
+// A run of columns of a share or, with several dynamic axes, of sequences.
 struct Part {
   std::size_t first = 0, last = 0;
 };
 
-// Columns of a stream.
+// The columns of a stream.
 struct Columns {
   std::size_t first = 0, last = 0;
 };
@@ -31,12 +31,12 @@ struct Executable {
   Executable(const graph::Graph& graph, const std::vector<graph::Value>& values, const std::vector<std::size_t>& roots,
              Backend& backend, const graph::Program::Options& options)
       : program(graph, values, roots, backend, options), run(backend), roots(roots) {}
-  // Workspace for this many columns; the run is told where everything lies now.
+  // Allocates memory for this many columns and sets the addresses of the run.
   void plan(std::size_t columns) {
     program.plan(columns);
     program.prepare(run);
   }
-  // The same, and larger shares are worked off in parts of that size from now on.
+  // The same; from now on larger shares are computed in parts of that size.
   void plan_parts(std::size_t columns) {
     part_columns = columns;
     plan(columns);
@@ -45,13 +45,14 @@ struct Executable {
   graph::Run run;
   graph::SegmentReplay replay;
   std::vector<std::size_t> roots;
-  std::vector<DeviceBuffer> dense;       // by tensor: streams uploaded, sparse ones that are read as dense values
-  graph::PackedInputs packed;            // of programs that work in packed order
+  std::vector<DeviceBuffer> dense;       // by tensor: uploaded streams, and sparse streams read as dense values
+  graph::PackedInputs packed;            // of programs with packed order
   std::vector<DeviceBuffer> unpacked;    // by root
   std::vector<std::vector<float>> host;  // by root: results of a device, for the host
-  std::vector<Part> parts;               // of the share at hand; kept so that its memory is
-  std::size_t part_columns = 0;          // a part has more only where one sequence has; 0 = shares are not cut
-  // Whose dense inputs have been uploaded ahead: readers fill the memory of a batch again, so its place counts as well.
+  std::vector<Part> parts;               // of the current share; keeps its memory
+  std::size_t part_columns = 0;          // a part exceeds it only for one long sequence; 0 = shares are not split
+  // The batch whose dense inputs were uploaded ahead. Readers reuse the memory of batches, so the position counts as
+  // well.
   struct Sent {
     const Batch* batch = nullptr;
     std::int64_t place = 0;
@@ -79,8 +80,8 @@ struct Network::Impl {
     std::string name;
     Shape shape;
   };
-  std::vector<Stored> stored;                   // untrained parameters, statistics, what nodes keep from step to step
-  std::vector<std::size_t> slice_of, store_of;  // by node; none where it has no such place
+  std::vector<Stored> stored;                   // untrained parameters, statistics, and state that nodes keep
+  std::vector<std::size_t> slice_of, store_of;  // by node; none if it has no such place
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
   float gradient_scale = 1;
@@ -116,7 +117,7 @@ struct Network::Impl {
   Executable& evaluating();
   std::vector<Network::Input> inputs_of(const std::vector<std::size_t>& roots) const;
 
-  // Points the inputs of `e` at this part; its memory is grown when the part is larger than planned.
+  // Points the inputs of `e` at this part; allocates more memory if the part is larger than planned.
   void attach(Executable& e, const Batch&, const Part&);
   const std::vector<Part>& parts(Executable& e, const Batch&);
   void join_ranks(Executable& e, const Batch&);
@@ -124,20 +125,20 @@ struct Network::Impl {
   void attach_input(Executable& e, std::size_t tensor, const Batch&, const Part&);
   void number_sequences(Executable& e, const Batch&, const Part&);
   void number_columns(Executable& e, std::size_t axis, const StreamData&, const Batch&, const Columns&);
-  // Columns of a dense stream where the backend can read them; `there`: they have been uploaded.
+  // The columns of a dense stream in device memory; `there`: they have been uploaded.
   const float* at_backend(Executable& e, std::size_t tensor, const StreamData&, const Columns&, bool there);
-  // Uploads the dense inputs of what comes next, if it comes in one part.
+  // Uploads the dense inputs of the next batch, if it is computed in one part.
   void send(Executable& e, const Batch&);
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
-  // Adds what the roots of `e` say about a part: the one that has just been run, or one whose sums have been kept.
+  // Adds the results of the roots of `e` for a part: the one that ran last, or one whose sums were kept.
   void metrics(Executable& e, StepMetrics& t) const { metrics(e, e.run.columns, e.run.sums.get(), t); }
   void metrics(Executable& e, std::span<const std::size_t> columns, const double* sums, StepMetrics&) const;
   double total(Executable& e, std::size_t node, const double* sums) const;
   bool can_defer_metrics() const;
   void keep_results(Executable& e);
   void finish_earliest(StepMetrics&);
-  // Values of the backend where the host can read them: the same, or a copy in `workspace`.
+  // Device values as the host can read them: the same memory, or a copy in `workspace`.
   std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& workspace) const;
   [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// packed_inputs.h -- the streams of a minibatch brought into packed order: dense ones are copied, sparse ones gathered
-// column by column and stay sparse. Memory is kept from minibatch to minibatch.
+// packed_inputs.h -- brings the streams of a minibatch into packed order: dense streams are copied, sparse ones are
+// gathered column by column and stay sparse. Memory is reused between minibatches.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,7 @@ namespace tutti::graph {
 
 class PackedInputs {
  public:
-  // `stream` is memory of the backend; `planned` columns fit at once. The stream's own pointer where the order is
-  // the same.
+  // `stream` is device memory; up to `planned` columns. Returns the stream's own pointer if the order is the same.
   const float* dense(Backend& backend, const SequenceTable& table, std::size_t tensor, const float* stream,
                      std::size_t elements, std::size_t planned);
   SparseView sparse(const SequenceTable& table, std::size_t tensor, const SparseView& stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// program.h -- a lowered graph with its kernels, gradient flow and memory: what Network runs.
+// program.h -- a lowered graph with kernels, gradient flow and memory: the executable of Network.
 #pragma once
 
 #include <memory>
@@ -28,30 +28,30 @@ class Program {
   ~Program();
   Program(const Program&) = delete;
 
-  // makes place for this many columns; does nothing where there is enough.
+  // Allocates memory for this many columns; does nothing if there is enough.
   void plan(std::size_t columns);
   std::size_t planned_columns() const { return columns_; }
   std::size_t memory() const { return memory_; }  // floats
 
-  // With a replay: segments that it has captured are repeated; begin() of it comes before forward.
+  // With a replay, captured segments are replayed. Call its begin() before forward.
   void forward(Run& run, SegmentReplay* replay = nullptr) const;
-  // Forward with a look at every value: the first instruction whose result is not finite, by its node's name; "" if
-  // none.
+  // Forward that checks every value: returns the node name of the first instruction with a result that is not finite,
+  // else "".
   std::string first_not_finite(Run& run) const;
   // Announces the chunks of parameters as they become complete, in the last part of a share.
   void backward(Run& run, SegmentReplay* replay = nullptr) const;
-  // Lets a rank without columns take part in the sums of synchronized kernels.
+  // For a rank without columns: takes part in the sums of synchronized kernels.
   void join_forward(Run& run) const;
   void join_backward(Run& run) const;
-  // Announces everything in the same order as backward, without computing.
+  // Announces everything in the order of backward, without computing.
   void announce_all(const Run& run) const;
-  // Run with the sizes of this program and its buffers.
+  // Creates a Run with the sizes and buffers of this program.
   void prepare(Run& run) const;
 
   // Trained parameters in the order in which their gradients become complete.
   struct Ready {
     std::size_t tensor = 0;
-    std::size_t unit = 0;  // whole runs of this many floats make a chunk, 0 = the parameter cannot be cut
+    std::size_t unit = 0;  // chunks consist of whole runs of this many floats; 0 = the parameter cannot be split
     // All its gradients come from sparse inputs, each index of which touches `lines` columns (or rows) in a row.
     bool sparse = false, sparse_by_row = false;
     std::size_t lines = 1;
@@ -63,16 +63,16 @@ class Program {
   const std::vector<std::size_t>& dense_inputs() const { return dense_inputs_; }  // tensors of inputs read as dense
   bool sums_in_double(std::size_t tensor) const { return double_sums_[tensor]; }
   std::size_t instructions_with_gradient() const { return active_.size(); }
-  // Whether the roots are sums over samples, so that parts of a share may be worked off one after the other.
+  // Whether the roots are sums over samples, so that parts of a share can be computed one after the other.
   bool additive() const { return additive_; }
-  bool sequential() const { return code_.sequential; }  // wants its columns in packed order
+  bool sequential() const { return code_.sequential; }  // needs its columns in packed order
 
  private:
-  // Kernels [first, last), or as many of active_, that may be repeated as one or have to be told one by one.
+  // Kernels [first, last), or as many of active_, that are replayed together or must be launched one by one.
   struct Segment {
     std::size_t first = 0, last = 0;
     bool repeats = false;
-    std::vector<std::size_t> asked;  // kernels that go step by step, so that it depends on the sequences
+    std::vector<std::size_t> asked;  // kernels that run step by step, so that the calls depend on the sequences
   };
   bool on_given_axes(const Instruction&) const;
   bool repeats(std::size_t kernel) const;
@@ -104,11 +104,11 @@ class Program {
   std::set<std::size_t> roots_;  // tensors
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<LoopRun> loops_;        // over kernels_
-  std::vector<std::size_t> loop_of_;  // by kernel; none outside of loops
+  std::vector<std::size_t> loop_of_;  // by kernel; none outside loops
   std::vector<bool> backward_only_;   // by kernel: the weight gradient of a product in a loop, over all steps at once
   std::optional<Operand> criterion_;
   std::vector<bool> needs_gradient_;  // by tensor
-  std::vector<std::size_t> active_;   // instructions that take part in backward, last first
+  std::vector<std::size_t> active_;   // instructions with a part in backward, last first
   std::vector<Segment> forward_segments_, backward_segments_;
   std::vector<std::vector<std::size_t>> completes_;  // by instruction: trained tensors complete after it
   std::vector<Ready> ready_;
@@ -118,7 +118,7 @@ class Program {
 
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::vector<Buffer> buffers_;
-  std::vector<std::size_t> value_buffer_, gradient_buffer_, work_buffer_;  // by tensor; none = lies elsewhere
+  std::vector<std::size_t> value_buffer_, gradient_buffer_, work_buffer_;  // by tensor; none = in other memory
   std::size_t columns_ = 0, memory_ = 0, told_ = 0;
   bool planned_ = false;
   float* block_ = nullptr;  // null while memory is only planned

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reconcile_axes.h -- operands on different dynamic axes of which one was made by First, Last, Gather and the like.
-// Their sequences may well be equal, so the network gets a ReconcileDynamicAxis, which compares them in each minibatch.
+// reconcile_axes.h -- operands on different dynamic axes of which one was made by First, Last, Gather or a similar
+// operation. Their sequences may be equal, so a ReconcileDynamicAxis is inserted, which compares them in each
+// minibatch.
 #pragma once
 
 #include <vector>
@@ -10,8 +11,8 @@
 
 namespace tutti::graph {
 
-// Adds the nodes that are missing, one warning for each. Axes that the user has declared as different stay so: the
-// inference of shapes refuses to mix them, as it does whatever else is wrong with the graph.
+// Adds the missing nodes and returns a warning for each. Axes that the user declared differently are not reconciled;
+// shape inference rejects mixing them.
 std::vector<Diagnostic> reconcile_axes(Graph&);
 
 }  // namespace tutti::graph

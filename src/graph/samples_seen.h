@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// samples_seen.h -- the count that batch normalisation keeps beside its running statistics, in two floats of the model:
-// exact beyond 2^24.
+// samples_seen.h -- the sample count of batch normalisation beside its running statistics, stored in two floats of the
+// model so that it is exact beyond 2^24.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// segment_replay.h -- segments of a program whose calls of the backend are the same whenever sizes and places are:
-// captured when they come the second time, repeated from then on. Without a backend that records, everything is done as
-// always.
+// segment_replay.h -- segments of a program whose device calls are the same for equal sizes and addresses: captured the
+// second time they run, replayed from then on. Does nothing without a backend that can capture.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +13,15 @@
 
 namespace tutti::graph {
 
-// Whether an operation makes the same calls with the same numbers in every step of the same sizes, and does nothing on
-// the host that the next step looks at.
+// Whether an operation makes the same calls in every step of the same sizes, without host state for the next step.
 bool repeats(const Instruction&);
 
 class SegmentReplay {
  public:
   void use(GraphCapture& capture) { capture_ = &capture; }
-  // Before the forward pass: with which sizes and places the segments of this pass and its backward pass run.
+  // Call before the forward pass, with the sizes and addresses of this pass and its backward pass.
   void begin(const Run&);
-  // Does `work`, the segment with that number, or repeats it. Chunks are announced behind it then.
+  // Runs `work`, segment number `segment`, or replays it. Chunks are announced afterwards.
   template <class Work>
   void run(std::size_t segment, Run& run, const Work& work) {
     if (!capture_ || !now_ || now_->seen < 2 || !repeat(segment, run, std::cref(work))) work();
@@ -44,7 +42,7 @@ class SegmentReplay {
   void record(Segment&, Run&, const std::function<void()>& work);
 
   GraphCapture* capture_ = nullptr;
-  std::vector<std::unique_ptr<Shape>> shapes_;  // the last ones that came, first
+  std::vector<std::unique_ptr<Shape>> shapes_;  // the last ones used, first
   Shape* now_ = nullptr;
   std::vector<std::uint64_t> key_;
 };

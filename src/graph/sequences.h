@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sequences.h -- packed order: the columns of a dynamic axis as recurrent networks want them. Sequences stand longest
-// first (equal lengths in their own order), and the axis is time-major: step t is one block with a column for each
-// sequence that is longer than t, so there are neither gaps nor masks, and block t - 1 begins with the columns of the
-// sequences of block t.
+// sequences.h -- packed order: the order of columns for recurrent networks. Sequences are sorted by length, longest
+// first (stable), and the axis is time-major: step t is one block with a column for each sequence longer than t. So
+// there are no gaps and no masks, and block t - 1 begins with the columns of the sequences of block t.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace tutti::graph {
 
 class SequenceTable {
  public:
-  // Sequences + 1 column offsets, as a stream has them.
+  // Sequences + 1 column offsets, as in a stream.
   void assign(std::span<const std::int64_t> begin);
   void assign_single(std::size_t count);  // sequences of one column each
   void assign_lengths(std::span<const std::int64_t> lengths);
@@ -30,11 +29,11 @@ class SequenceTable {
     return step < steps() ? step_begin_[step + 1] - step_begin_[step] : std::size_t{0};
   }
   std::size_t length(std::size_t sequence) const { return static_cast<std::size_t>(lengths_[sequence]); }
-  // The sequence that stands at this place of every block, and the other way round.
+  // The sequence at this position of every block, and the inverse.
   std::size_t sequence(std::size_t place) const { return order_[place]; }
   std::size_t place(std::size_t sequence) const { return place_[sequence]; }
   std::size_t column(std::size_t sequence, std::size_t step) const { return step_begin_[step] + place_[sequence]; }
-  // The column of the stream (sequence after sequence) that stands at each column of the packed order.
+  // The column of the stream (sequence after sequence) at each column of the packed order.
   std::span<const std::int32_t> source() const { return source_; }
   // Offset of a sequence in the stream.
   std::size_t stream_begin(std::size_t sequence) const { return static_cast<std::size_t>(stream_begin_[sequence]); }

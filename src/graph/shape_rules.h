@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shape_rules.h -- what a shape rule sees of its node, and the rules that stand outside of shapes.cpp.
+// shape_rules.h -- the view of a node in shape rules, and the rules outside shapes.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ Shape unpooling_shape(const ShapeCall&);
 Shape roi_pooling_shape(const ShapeCall&);
 Shape batch_normalization_shape(const ShapeCall&);
 Shape response_normalization_shape(const ShapeCall&);
-// The operand of an image operation with its dims of 0 filled in; nothing where the operation is another one.
+// The operand of an image operation with its dims of 0 filled in; nothing for other operations.
 std::optional<Shape> infer_image_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs);
 
 }  // namespace tutti::graph

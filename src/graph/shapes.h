@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shapes.h -- what comes out of each operation: the shape of one sample and whether the value has a sample axis.
-// Builders ask node by node (infer_shape); Network infers a whole graph, dims of 0 included (infer_graph).
+// shapes.h -- shape inference: the shape of one sample of each result, and whether it has a sample axis. Builders ask
+// node by node (infer_shape); Network infers a whole graph, including dims of 0 (infer_graph).
 #pragma once
 
 #include <span>
@@ -11,40 +11,40 @@
 
 namespace tutti::graph {
 
-// A value with a sample axis lies on a dynamic axis; "" is the default one.
+// The dynamic axis of a value with a sample axis; "" is the default one.
 struct Value {
   Shape shape;
   bool per_sample = false;
   std::string axis;
 };
 
-// The shape that `node` makes of inputs of these shapes. Dims of 0 (still unknown) pass through where the rule allows.
+// The shape of the result of `node` for inputs of these shapes. Dims of 0 (unknown) propagate if the rule allows.
 // Throws ConfigError at node.where. `names` of the inputs improve the message.
 Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<const std::string> names = {});
 
-// Whether the result has a sample axis when any of its inputs has one (criteria and corpus statistics have none).
+// Whether the result has a sample axis if any of its inputs has one (criteria and corpus statistics have none).
 bool keeps_sample_axis(const Node& node);
 
-// Which input gives the dynamic axis of the result; -1 = all inputs share one.
+// The input that determines the dynamic axis of the result; -1 = all inputs share one.
 int axis_giver(const std::string& operation);
-// Slice with axis = -1: part of each sequence, on a dynamic axis of its own.
+// Slice with axis = -1: a part of each sequence, on a dynamic axis of its own.
 bool is_time_slice(const Node& node);
-// Whether the result lies on a new dynamic axis, which bears the node's name.
+// Whether the result is on a new dynamic axis, which has the node's name.
 bool makes_axis(const Node& node);
 
-// What the left operand of a product or sum must look like, given the other one: dims of 0 are filled in and, with
-// inferInputRankToMap, missing axes are added. Returns the operand unchanged where nothing is to infer.
+// The shape that the left operand of a product or sum needs, given the other one: fills in dims of 0 and, with
+// inferInputRankToMap, adds missing axes. Returns the operand unchanged if nothing is to infer.
 Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs);
 
-// The nodes that the roots need, inputs before users; the members of a loop through PastValue or FutureValue stand
-// together. Any other circle is a ConfigError.
+// The nodes that the roots need, inputs before users; members of a loop through PastValue or FutureValue are
+// contiguous. Any other cycle throws ConfigError.
 std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<std::size_t>& roots);
 
-// The same without what only statistics need: their values stand in the model, the data they came from are not read.
+// The same without nodes needed only for statistics: their values are in the model and their inputs are not read.
 std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<std::size_t>& roots);
 bool is_statistic(const Node& node);  // Mean, InvStdDev
 
-// Operands of one operation that lie on different dynamic axes.
+// The operands of an operation that are on different dynamic axes.
 class MixedAxes : public ConfigError {
  public:
   MixedAxes(std::size_t node, std::size_t first, std::size_t second, std::string first_axis, std::string second_axis,
@@ -53,7 +53,7 @@ class MixedAxes : public ConfigError {
   std::string first_axis, second_axis;
 };
 
-// Shapes of all nodes in `order`; the dims of parameters are completed in the graph. Entries of other nodes are empty.
+// Shapes of all nodes in `order`; completes the dims of parameters in the graph. Entries of other nodes are empty.
 std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& order);
 
 // Attribute `dims` as a shape.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_rows.h -- which rows of a weight a minibatch's sparse inputs touch. Listed before the forward pass, so that a
-// gradient exchange can tell the other ranks while the network computes.
+// sparse_rows.h -- the rows of a weight that the sparse inputs of a minibatch use. Listed before the forward pass, so
+// that a gradient exchange can send the lists while the network computes.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace tutti::graph {
 
 class SparseRows {
  public:
-  // A sparse input that the weight of `slice` is multiplied with; each of its indices touches `rows` rows in a row.
+  // A sparse input that is multiplied with the weight of `slice`; each of its indices uses `rows` consecutive rows.
   struct Source {
     std::size_t slice = 0;
     std::string input;
     std::size_t rows = 1;
   };
   void bind(std::vector<Source> sources, Parameters&);
-  // Zeroes the gradients of all rows that are listed, in the backend's queue, then lists those of this share.
+  // Zeroes the gradients of all listed rows, in the backend's stream, then lists the rows of this share.
   void list(const std::vector<StreamInfo>&, const Batch&, Parameters&, Backend&);
 
  private:

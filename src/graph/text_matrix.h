@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_matrix.h -- matrices written as text: one row per line, numbers separated by blanks. Used by the initialisers
-// fromFile and fromLiteral, and to infer dims from a file.
+// text_matrix.h -- parses matrices written as text, with one row per line and numbers separated by blanks. Used by the
+// initialisers fromFile and fromLiteral, and to infer dims from a file.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace tutti::graph {
 
 struct TextMatrix {
   std::size_t rows = 0, columns = 0;
-  std::vector<float> values;  // column after column
+  std::vector<float> values;  // column-major
 };
 
 // Errors are placed at `node`, which names the file or holds the literal.

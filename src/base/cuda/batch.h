@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch.h -- several values read before any result is written. Behind a store the compiler lets the next load wait, for
-// both might mean the same place; how much is on the way at a time is what makes a kernel as fast as the memory.
+// batch.h -- reads several values before it writes any result. After a store the compiler delays the next load, because
+// both might refer to the same address; the number of loads in flight determines the speed of a memory-bound kernel.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace tutti::cuda {
 
-// write(i, read(i)) for `Batch` numbers i = first, first + step, ..., as far as they are below end, as the first one
-// is. Instead of what is behind the end, that one is read again: of reads behind conditions the compiler makes a chain.
+// Calls write(i, read(i)) for `Batch` indices i = first, first + step, ... below end; the first one must be below end.
+// Reads beyond the end repeat the first one, because the compiler serializes conditional reads.
 template <unsigned Batch, class Index, class Read, class Write>
 __device__ inline void batch(Index first, Index step, Index end, const Read& read, const Write& write) {
   decltype(read(first)) values[Batch];
@@ -19,7 +19,7 @@ __device__ inline void batch(Index first, Index step, Index end, const Read& rea
     if (first + u * step < end) write(first + u * step, values[u]);
 }
 
-// For as many as there are.
+// For all indices.
 template <unsigned Batch, class Index, class Read, class Write>
 __device__ inline void in_batches(Index i, Index step, Index end, const Read& read, const Write& write) {
 #pragma unroll 1

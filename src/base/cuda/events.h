@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// events.h -- places in a stream that the host asks about, or that another stream waits for: those of codecs behind
-// what they have encoded, those of sums over the ranks, those of backends behind the forward pass.
+// events.h -- events in a stream that the host queries or another stream waits for: of codecs after encoding, of sums
+// over the ranks, of backends after the forward pass.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tutti::cuda {
 
-// Events in the order of the stream, so the oldest one is passed first. They are taken again.
+// Events are recorded in stream order, so the oldest completes first. They are reused.
 class Events {
  public:
   explicit Events(const char* doing) : doing_(doing) {}  // for errors
   std::uint64_t add(cudaStream_t);
   bool query(std::uint64_t event);
   void synchronize(std::uint64_t event);
-  // What is put into `stream` from now on comes behind the event.
+  // Work enqueued in `stream` later waits for the event.
   void stream_wait(cudaStream_t stream, std::uint64_t event);
 
  private:

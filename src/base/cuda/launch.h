@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch.h -- starting kernels. Only the runtime's own functions, no <<<>>>: so a kernel's file is plain C++ to any
-// implementation of the runtime.
+// launch.h -- launches kernels with functions of the runtime only, without <<<>>>, so that a kernel file is plain C++
+// for any implementation of the runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,10 +12,10 @@
 
 namespace tutti::cuda {
 
-// The shared memory that a launch asks for, for kernels that declare none.
+// The dynamic shared memory of a launch, for kernels that declare none.
 extern __shared__ uint4 asked_for[];
 
-// How much of it a block of this device may have.
+// The maximum per block of this device.
 inline std::size_t most_shared_memory() {
   int device = 0, bytes = 0;
   check(cudaGetDevice(&device), "asking for the device");
@@ -27,7 +27,7 @@ template <class... Wanted, class... Given>
 void launch_with_shared(void (*kernel)(Wanted...), dim3 grid, dim3 block, std::size_t shared, cudaStream_t stream,
                         const Given&... given) {
   constexpr std::size_t without_asking = std::size_t{48} << 10;
-  // For the most that there is, since another thread may start the same kernel with more.
+  // Sets the limit to the maximum, because another thread may launch the same kernel with more.
   if (shared > without_asking)
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(most_shared_memory())),
@@ -47,19 +47,19 @@ void launch(void (*kernel)(Wanted...), dim3 grid, dim3 block, cudaStream_t strea
 
 constexpr unsigned threads_per_block = 256;
 
-// The most blocks of a grid whose threads stride over their work. Tests compile kernels with few, so that small work
-// takes several strides, too.
+// The maximum number of blocks of a grid-stride kernel. Tests compile kernels with few, so that small work needs
+// several strides.
 #ifndef TUTTI_MOST_BLOCKS
 #define TUTTI_MOST_BLOCKS 4096
 #endif
 
-// Blocks for `count` threads of work that strides over the grid; bounded, so that each thread has some work.
+// Number of blocks for `count` threads of grid-stride work; bounded, so that each thread has some work.
 inline unsigned blocks_for(std::size_t count, std::size_t per_block = threads_per_block) {
   constexpr std::size_t most = TUTTI_MOST_BLOCKS;
   return static_cast<unsigned>(std::clamp<std::size_t>((count + per_block - 1) / per_block, 1, most));
 }
 
-// The first element of this thread and the distance to its next, in a grid of one dimension.
+// The first element of this thread and its stride, in a one-dimensional grid.
 __device__ inline std::size_t first_element() {
   return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime.h -- what everything on a GPU shares: checked calls, handles that destroy themselves, staging memory. Host
-// code; kernels are started through launch.h.
+// runtime.h -- shared by all GPU host code: checked calls, owning handles, staging memory. Kernels are launched through
+// launch.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@
 
 namespace tutti::cuda {
 
-// Throws Error: what was being done, what the runtime says, where.
+// Throws an Error with the action, the message of the runtime, and the place.
 [[noreturn]] void fail(const char* what, const char* doing, const std::source_location& at);
 inline void check(cudaError_t status, const char* doing,
                   const std::source_location& at = std::source_location::current()) {
@@ -27,24 +27,25 @@ using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 using Pinned = Handle<void*, cudaFreeHost>;
 
 Stream make_stream();
-Event make_event();  // without a time, to be waited for
+Event make_event();  // without timing, for synchronization
 
-// Memory of the device, and memory that the host sees too; null when not so much is free. More than that is not even
-// asked for: managed memory would be moved to the host and back while kernels use it, and the device might hang.
+// Device memory, and managed memory that the host can access too; null if not enough is free. More is not even
+// requested, because managed memory would be moved to the host and back while kernels use it, and the device might
+// hang.
 void* take_device_memory(std::size_t bytes);
 void* take_managed_memory(std::size_t bytes);
-// Throws Error within a captured graph: for questions to the libraries, which answer them wrongly there.
+// Throws Error during a capture: for library queries, whose answers are wrong then.
 void not_while_capturing(cudaStream_t);
-// Zeros, there when it returns. Waits for that stream alone: another thread may be capturing.
+// Zeroes memory and waits for that stream alone, because another thread may be capturing.
 void clear_memory(void*, std::size_t bytes, cudaStream_t);
-// Throws Error: what it was for, and what there is.
+// Throws an Error with the purpose and the free memory.
 [[noreturn]] void out_of_memory(std::size_t bytes, const char* purpose);
 
-// How often memory that work in a stream may have used was given back.
+// Counts how often memory that enqueued work may have used was freed.
 std::uint64_t times_given_back();
 void count_giving_back();
 
-// Memory of the device that grows when asked and does not keep what it held. Waits for the device when it grows.
+// Device memory that grows on demand and does not keep its contents. Waits for the device when it grows.
 class Scratch {
  public:
   Scratch() = default;
@@ -65,11 +66,10 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-// Host memory on its way to the device: copied into pinned memory at once, so that the caller may reuse what he gave.
-// From there small chunks go in the order of the stream. Large ones travel in a stream of their own, while the other
-// one still computes what it was given before, to a landing place on the device, and in the order of the stream from
-// there to where they belong. Blocks are added while the earlier ones are in use, so that nobody waits. Several cores
-// copy, for one is slower than the way to the device.
+// Staging memory for uploads. Host memory is copied into pinned memory at once, so that the caller may reuse it. Small
+// chunks are then sent in the stream. Large ones are sent in a stream of their own, concurrently with earlier work, to
+// a landing buffer on the device, and copied from there in the order of the stream. Blocks are added while earlier ones
+// are in use, so that nothing waits. Several cores copy, because one is slower than the bus.
 class Staging {
  public:
   Staging();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// makers.h -- what the files of this folder offer to the table.
+// makers.h -- the kernel constructors of this folder, for the table.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ std::unique_ptr<Kernel> make_zero_sequence(Instruction);
 std::unique_ptr<Kernel> make_where(Instruction);
 std::unique_ptr<Kernel> make_packed_index(Instruction);
 
-// What the attribute of that name says stands behind a product; copy where nothing does.
+// The activation after a product, from the attribute of that name; copy if there is none.
 UnaryOp activation(const Node& node);
 
 // The middle axis of `o` along `axis` (counted from 0), or the whole sample for none.
