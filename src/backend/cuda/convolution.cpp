@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution by cuDNN. Where there are several ways to lay out its operands, each direction takes the one that was the
-// fastest when it was measured, with all that it takes to change layout and type.
+// Convolutions by cuDNN. For each direction every candidate is timed once: the layouts of the operands, and in each
+// layout cuDNN's older calls and the plans of its graph interface, with all copies that they need. The fastest one is
+// kept under one name (algorithms.h), so a run, its repetition and its ranks use the same.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
-#include "backend/cuda/convolution_algorithm.h"
+#include "backend/cuda/convolution_layout.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/stopwatch.h"
 #include "tutti/error.h"
+#include "tutti/log.h"
 
 namespace tutti::cuda {
 namespace {
 
-// Images that lie with their channels last are made for tensor cores; going over plain ones is only worth a try.
+using Kind = ConvolutionEngine::Kind;
+
+constexpr std::size_t most_tried = 10;  // plans of a graph
+// Milliseconds by which a single call may seem slower than several. Of the plans proposed last, some take many times as
+// long as the first.
+constexpr float of_starting = 0.05f;
+
+// Images with their channels last are for tensor cores; plain ones are only worth a try then.
 std::vector<ConvolutionLayout> layouts_of(const ConvolutionShape& s, ComputeType type) {
   if (s.in == Format::plain && s.out == Format::plain) return {ConvolutionLayout::plain};
   if (type == ComputeType::bfloat16 || type == ComputeType::float16)
@@ -21,111 +31,198 @@ std::vector<ConvolutionLayout> layouts_of(const ConvolutionShape& s, ComputeType
   return {ConvolutionLayout::last, ConvolutionLayout::plain};
 }
 
+// A choice is an algorithm and a math type of the older calls, and one word: layout, kind, and the name of the plan.
+std::string word_of(ConvolutionLayout layout, Kind kind, const std::string& plan) {
+  return fmt::format("{}{}{}", static_cast<int>(layout), "caw"[static_cast<int>(kind)], plan);
+}
+
 class CudaConvolution : public ConvolutionPlan {
  public:
   CudaConvolution(const ConvolutionShape& s, CudaImages& images) : shape_(s), images_(images) {
-    const ComputeType type = images.compute_type();
-    const auto layouts = layouts_of(s, type);
-    // Where tensor cores are used, the algorithm that is made for them will hardly be beaten by another one's plans.
-    for (const ConvolutionLayout layout : layouts)
-      ways_.push_back({layout, std::make_unique<ConvolutionAlgorithm>(
-                                   s, layout, layout == layouts.front() || type == ComputeType::float32, images)});
+    for (const ConvolutionLayout layout : layouts_of(s, images.compute_type()))
+      layouts_.push_back(std::make_unique<LaidOutConvolution>(s, layout, images));
   }
 
   void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate,
                bool same_weights) override {
-    ConvolutionAlgorithm& algorithm =
-        chosen(forward_, "forward", &ConvolutionAlgorithm::can_forward, values(shape_.out_channels, shape_.window.out),
-               [&](ConvolutionAlgorithm& possible, float* to) { possible.forward(x, w, bias, to, accumulate, false); });
-    algorithm.forward(x, w, bias, y, accumulate, are_there(algorithm, same_weights));
+    run({ConvolutionGraph::y, {x, w, y}, bias, accumulate, same_weights});
   }
   void backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool same_weights) override {
-    ConvolutionAlgorithm& algorithm = chosen(
-        data_, "data", &ConvolutionAlgorithm::can_backward_data, values(shape_.in_channels, shape_.window.in),
-        [&](ConvolutionAlgorithm& possible, float* to) { possible.backward_data(dy, w, to, accumulate, false); });
-    algorithm.backward_data(dy, w, dx, accumulate, are_there(algorithm, same_weights));
+    run({ConvolutionGraph::x, {dx, w, dy}, nullptr, accumulate, same_weights});
   }
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
-    const std::size_t weights =
-        ImageWindow::product(shape_.window.kernel) * (shape_.in_channels / shape_.groups) * shape_.out_channels;
-    chosen(weights_, "weights", &ConvolutionAlgorithm::can_backward_weights, weights,
-           [&](ConvolutionAlgorithm& algorithm, float* to) { algorithm.backward_weights(x, dy, to, accumulate); })
-        .backward_weights(x, dy, dw, accumulate);
+    run({ConvolutionGraph::w, {x, dw, dy}, nullptr, accumulate, false});
   }
 
  private:
-  struct Candidate {
-    ConvolutionLayout name;
-    std::unique_ptr<ConvolutionAlgorithm> algorithm;
+  struct Chosen {
+    LaidOutConvolution* layout = nullptr;
+    ConvolutionEngine engine;
+    bool with_plans = false;
+  };
+  struct Timed {
+    float milliseconds;
+    LaidOutConvolution* layout;
+    Algorithms::Choice choice;
   };
 
-  std::size_t values(std::size_t channels, const ImageWindow::Sizes& size) const {
-    return shape_.columns * channels * ImageWindow::product(size);
+  void run(ConvolutionPass p) {
+    Chosen& c = chosen_[p.result][p.accumulate];
+    // Plans need aligned operands. Operands that are not aligned say nothing about those of later calls.
+    const bool aligned = ConvolutionPlans::lie_well({p.values[0], p.values[1], p.values[2]});
+    if (!c.layout || (aligned && !c.with_plans)) choose(p, aligned, c);
+    // The weights were arranged for the layout of the last call with others, so every step makes the same calls, also
+    // when it is captured.
+    if (p.result != ConvolutionGraph::w) {
+      if (!p.same_weights) made_for_ = c.layout;
+      p.same_weights = p.same_weights && made_for_ == c.layout;
+    }
+    c.layout->run(p, c.engine);
   }
 
-  // Whether the weights are as this algorithm wants them. That is the algorithm of the last call with others, so a pass
-  // makes the same calls in every step, also when it is captured.
-  bool are_there(ConvolutionAlgorithm& algorithm, bool same_weights) {
-    if (!same_weights) made_for_ = &algorithm;
-    return same_weights && made_for_ == &algorithm;
-  }
-
-  // The algorithm of a direction; run(algorithm, result) is measured with a result of its own.
-  template <class Run>
-  ConvolutionAlgorithm& chosen(ConvolutionAlgorithm*& algorithm, const char* direction,
-                               bool (ConvolutionAlgorithm::*can)(), std::size_t result_count, const Run& run) {
-    if (algorithm) return *algorithm;
+  void choose(const ConvolutionPass& p, bool with_plans, Chosen& chosen) {
+    not_while_capturing(images_.stream());
     Algorithms& algorithms = images_.algorithms();
-    const std::string shape = key(direction), own = Algorithms::own_name(shape, shape_.columns);
-    for (const std::string& name : {algorithms.name_of(shape, shape_.columns), own}) {
-      const auto choice = algorithms.at(name, [&] { return measured(can, result_count, run); });
-      for (Candidate& c : ways_)
-        if (static_cast<int>(c.name) == choice.algorithm && ((*c.algorithm).*can)())
-          return *(algorithm = c.algorithm.get());
+    const std::string shape = key(p, with_plans);
+    for (const std::string& name :
+         {algorithms.name_of(shape, shape_.columns), Algorithms::own_name(shape, shape_.columns)}) {
+      const auto choice = algorithms.at(name, [&] { return measured(p, with_plans, name); });
+      chosen.with_plans = with_plans;
+      if (take(p, choice, chosen)) return;
     }
     throw Error("cuDNN has no algorithm for this convolution that gives the same bits every time");
   }
 
-  template <class Run>
-  Algorithms::Choice measured(bool (ConvolutionAlgorithm::*can)(), std::size_t result_count, const Run& run) {
-    std::vector<Candidate*> possible;
-    for (Candidate& c : ways_)
-      if (((*c.algorithm).*can)()) possible.push_back(&c);
-    Algorithms::Choice best{no_algorithm, 0};
-    if (possible.size() == 1) best.algorithm = static_cast<int>(possible.front()->name);
-    if (possible.size() < 2) return best;
-    Scratch scratch;
-    Stopwatch watch(images_.stream());
-    auto* result = scratch.reserve<float>(result_count);
-    std::optional<float> least;
-    for (Candidate* c : possible) {
-      const auto taken = watch.time([&] {
-        run(*c->algorithm, result);
-        return true;
-      });
-      if (!least || *taken < *least) least = taken, best.algorithm = static_cast<int>(c->name);
+  // False if the choice, perhaps made for another number of columns, cannot be used for this one. Without its plan the
+  // older calls are used.
+  bool take(const ConvolutionPass& p, const Algorithms::Choice& choice, Chosen& chosen) const {
+    for (const auto& layout : layouts_) {
+      if (choice.plan.size() < 2 || choice.plan[0] - '0' != static_cast<int>(layout->layout())) continue;
+      auto engine = layout->engine(p.result, choice);
+      if (!engine) return false;
+      const Kind kind = choice.plan[1] == 'w' ? Kind::whole : choice.plan[1] == 'a' ? Kind::alone : Kind::calls;
+      if (kind != Kind::calls &&
+          !(layout->describe_graph(p, kind, *engine) && engine->plans->take(choice.plan.substr(2))))
+        engine->plans.reset();
+      chosen.layout = layout.get();
+      chosen.engine = std::move(*engine);
+      return true;
     }
-    return best;
+    return false;
   }
 
-  std::string key(const char* direction) const {
+  // Times every candidate on a result of its own.
+  Algorithms::Choice measured(ConvolutionPass p, bool with_plans, const std::string& name) {
+    Scratch scratch;
+    const std::size_t count = result_count(p.result);
+    auto* result = scratch.reserve<float>(count);
+    clear_memory(result, count * sizeof(float), images_.stream());
+    p.values[p.result] = result;
+    p.same_weights = false;
+    Stopwatch watch(images_.stream());
+    std::vector<Timed> calls;
+    bool lasts = true;
+    for (const auto& layout : layouts_) {
+      auto choice = layout->find_calls(p.result);
+      lasts = lasts && choice.lasts;
+      if (choice.algorithm == LaidOutConvolution::no_algorithm) continue;
+      const auto engine = layout->engine(p.result, choice);
+      const auto taken = watch.time([&] { return layout->run(p, *engine), true; });
+      choice.plan = word_of(layout->layout(), Kind::calls, "");
+      calls.push_back({*taken, layout.get(), choice});
+    }
+    if (calls.empty()) return {.algorithm = LaidOutConvolution::no_algorithm, .lasts = lasts};
+    const auto quicker = [](const Timed& a, const Timed& b) { return a.milliseconds < b.milliseconds; };
+    const Algorithms::Choice by_calls = std::min_element(calls.begin(), calls.end(), quicker)->choice;
+    // An engine that faults makes the device unusable, which no process survives. The next start must not try it again.
+    try {
+      Algorithms::Choice best = with_plans ? best_plan(p, calls, watch) : by_calls;
+      best.lasts = best.lasts && lasts;
+      return best;
+    } catch (const Error& e) {
+      images_.algorithms().keep(name, by_calls);
+      throw Error(fmt::format(
+          "{}\nwhile engines of cuDNN were tried for the convolution {}. fix: start again{}: cuDNN's older calls are "
+          "used there from now on",
+          e.what(), name, images_.algorithms().lasts() ? "" : " with TUTTI_CACHE set to a folder, and once more"));
+    }
+  }
+
+  // The fastest plan that computes what the calls compute, or the fastest calls.
+  Algorithms::Choice best_plan(const ConvolutionPass& p, const std::vector<Timed>& calls, Stopwatch& watch) {
+    std::vector<Timed> timed = calls;
+    float least = calls.front().milliseconds;
+    for (const Timed& t : calls) least = std::min(least, t.milliseconds);
+    bool lasts = true;
+    for (const Timed& t : calls) {
+      // On tensor cores, plans of the layout that is made for them are hardly ever beaten by those of another.
+      if (t.layout != layouts_.front().get() && images_.compute_type() != ComputeType::float32) continue;
+      for (const Kind kind : {Kind::whole, Kind::alone}) {
+        auto engine = t.layout->engine(p.result, t.choice);
+        if (!t.layout->describe_graph(p, kind, *engine)) continue;
+        for (const std::string& plan : engine->plans->names(t.layout->rules(), most_tried)) {
+          if (!engine->plans->take(plan) || engine->plans->workspace() > most_workspace) continue;
+          if (!has_memory(engine->plans->workspace())) {
+            lasts = false;
+            continue;
+          }
+          const auto taken = watch.time([&] { return t.layout->try_plan(p, *engine); }, 2 * least + of_starting);
+          if (!taken) continue;
+          least = std::min(least, *taken);
+          Algorithms::Choice choice = t.choice;
+          choice.plan = word_of(t.layout->layout(), kind, plan);
+          timed.push_back({*taken, t.layout, choice});
+        }
+      }
+    }
+    std::stable_sort(timed.begin(), timed.end(),
+                     [](const Timed& a, const Timed& b) { return a.milliseconds < b.milliseconds; });
+    for (Timed& t : timed) {
+      Chosen chosen;
+      if (!take(p, t.choice, chosen)) continue;
+      t.choice.lasts = lasts;
+      if (!chosen.engine.plans || t.layout->plan_is_right(p, chosen.engine)) return t.choice;
+      log::warning_of_rank(fmt::format(
+          "cuDNN's engine {} computes other results than its older calls for the convolution {}; the engine is not "
+          "used.",
+          t.choice.plan, key(p, true)));
+    }
+    return calls.front().choice;
+  }
+
+  static bool has_memory(std::size_t bytes) {
+    Handle<void*, cudaFree> memory;
+    if (bytes > 0) *memory.out() = take_device_memory(bytes);
+    return bytes == 0 || memory.get();
+  }
+
+  std::size_t result_count(ConvolutionGraph::Operand result) const {
     const ImageWindow& w = shape_.window;
-    std::string key = fmt::format("way:{}:{}:{}x{}/{}:{}{}{}{}:{}{}{}", direction,
-                                  static_cast<int>(images_.compute_type()), shape_.in_channels, shape_.out_channels,
-                                  shape_.groups, static_cast<int>(shape_.in), static_cast<int>(shape_.out),
-                                  static_cast<int>(shape_.in_element), static_cast<int>(shape_.out_element),
-                                  shape_.bias ? 'b' : '-', shape_.relu ? 'r' : '-', shape_.winograd ? "" : ":direct");
+    if (result == ConvolutionGraph::w)
+      return ImageWindow::product(w.kernel) * (shape_.in_channels / shape_.groups) * shape_.out_channels;
+    const bool forward = result == ConvolutionGraph::y;
+    return shape_.columns * (forward ? shape_.out_channels : shape_.in_channels) *
+           ImageWindow::product(forward ? w.out : w.in);
+  }
+
+  std::string key(const ConvolutionPass& p, bool with_plans) const {
+    const ImageWindow& w = shape_.window;
+    std::string key =
+        fmt::format("convolution:{}{}:{}:{}x{}/{}:{}{}{}{}:{}{}{}{}", "xwy"[p.result], p.accumulate ? "+" : "",
+                    static_cast<int>(images_.compute_type()), shape_.in_channels, shape_.out_channels, shape_.groups,
+                    static_cast<int>(shape_.in), static_cast<int>(shape_.out), static_cast<int>(shape_.in_element),
+                    static_cast<int>(shape_.out_element), p.bias ? 'b' : '-', shape_.relu ? 'r' : '-',
+                    shape_.winograd ? "" : ":direct", with_plans ? "" : ":calls");
     for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis)
       key += fmt::format(":{},{},{},{},{}", w.in[axis], w.out[axis], w.kernel[axis], w.stride[axis], w.pad[axis]);
     return key;
   }
 
-  static constexpr int no_algorithm = -1;
   const ConvolutionShape shape_;
   CudaImages& images_;
-  std::vector<Candidate> ways_;
-  ConvolutionAlgorithm *forward_ = nullptr, *data_ = nullptr, *weights_ = nullptr;
-  ConvolutionAlgorithm* made_for_ = nullptr;
+  std::vector<std::unique_ptr<LaidOutConvolution>> layouts_;
+  Chosen chosen_[3][2];
+  const LaidOutConvolution* made_for_ = nullptr;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 struct CudaDoubleCalls {
   std::uint64_t single = 0, graphs = 0;  // kernels, copies and marks one by one; graphs, whatever they hold
   std::uint64_t plans = 0;               // of cuDNN's graphs
+  std::uint64_t plain_plans = 0;         // those whose result is a plain image or a weight
   std::uint64_t waits = 0;               // of the host, for a stream or an event
 };
 

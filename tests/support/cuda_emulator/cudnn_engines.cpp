@@ -307,6 +307,7 @@ cudnnStatus_t executed(cudaStream_t stream, const CudnnDoubleNode& plan_node, co
   const int tile = static_cast<int>(tile_of(plan_node.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)));
   const int idle = single_steps ? g.work - std::min(g.work, traits.quicker + tile) : g.work + 2;
 
+  if (lies_plain(plan.last)) ++device().calls.plain_plans;
   const bool odd = ++device().calls.plans % 2 == 1 && engine == unsteady;
   const void* bias = plan.adds_bias ? places.of(plan.bias) : nullptr;
   const int channels = plan.last.dims[1], step = plan.last.strides[1];
