@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_steps.h -- what all cells have in common where a layer goes step by step. The part of the gates that comes from
-// the input is made for all steps at once; each step multiplies the state before it by H and runs the gates. Backward
-// hands the gradient of the gates to the input's side, and H gets its own from products over all steps.
+// layer_steps.h -- the common part of recurrent layers that run step by step. The input part of the gates is computed
+// for all steps at once; each step multiplies the previous state by H and evaluates the gates. Backward passes the
+// gradient of the gates to the input, and computes that of H as a product over all steps.
 #pragma once
 
 #include <array>
@@ -21,11 +21,11 @@ class LayerSteps {
   void backward(const RecurrentLayerGradient&);
 
  protected:
-  // Rows of a step that begin there, or go on from the step before.
+  // Rows of a step that begin there, or continue from the step before.
   struct Part {
     bool begins;
     std::size_t first, count;
-    std::size_t column_before;  // of the first row that goes on
+    std::size_t column_before;  // of the first row that continues
   };
   struct Rows {
     const float* at;
@@ -34,29 +34,29 @@ class LayerSteps {
 
   virtual void forward_step(std::size_t t) = 0;
   virtual void finish_forward() const {}
-  // carried_[0] is what the step gets from the following one, carried_[1] what it leaves to the one before.
+  // carried_[0] receives the gradient from the following step, carried_[1] the one for the step before.
   virtual void backward_step(const RecurrentLayerGradient&, std::size_t t) = 0;
 
-  // Those that go on come first.
+  // Rows that continue come first.
   std::array<Part, 2> parts(std::size_t t) const;
-  // What the rows of a part read of the step before.
+  // What the rows of a part read from the step before.
   Rows before(const Part&, const float* initial, const float* columns) const;
   Rows outputs_before(const Part& p) const { return before(p, l_.initial_output, l_.output); }
   // H times that, after multiply().
   Rows from_state(const Part&) const;
   void multiply(const Part&) const;
 
-  // Adds what gradients of the gates, rows of them, give to the outputs before.
+  // Adds the contribution of gate gradients, `rows` of them, to the gradients of the outputs before.
   void add_state_gradient(std::size_t rows, const float* gates, float* to) const;
   // The same, summed, for a common initial state.
   void add_initial_gradient(const RecurrentLayerGradient&, const Part&, const float* gates) const;
 
   std::size_t width() const { return l_.gates() * c_; }
-  // Blocks of H that the state itself is multiplied with; the others are for the state that has been reset.
+  // Blocks of H that multiply the state itself; the others multiply the reset state.
   std::size_t direct_gates() const { return l_.kind == CellKind::gru_reset_before ? 2 : l_.gates(); }
   const float* projected(std::size_t column) const { return (l_.projected ? l_.projected : spare_) + column * width(); }
   float* gates(std::size_t column) const { return kept_ + column * width(); }
-  // What is kept beside the gates.
+  // What is kept besides the gates.
   float* beside(std::size_t column) const { return kept_ + l_.time.columns() * width() + column * c_; }
 
   Backend& backend_;
@@ -67,11 +67,11 @@ class LayerSteps {
   float* reset_gradient_;            // rows x cells
   float* transposed_;                // H', for all steps of backward
   float* gates_gradient_ = nullptr;  // columns x width
-  float* state_gradient_ = nullptr;  // the same for the product with the state, where that has gradients of its own
+  float* state_gradient_ = nullptr;  // the same for the product with the state, if that has its own gradients
 
  private:
   struct Places;
-  // The step that step t goes on from, and for how many rows.
+  // The step that step t continues from, and for how many rows.
   struct Before {
     std::size_t step, rows;
   };
@@ -86,11 +86,11 @@ class LayerSteps {
   void input_gradients(const RecurrentLayerGradient&) const;
 
   float* initial_gates_;    // one row: H times the common initial state
-  float* spare_ = nullptr;  // columns x width: what comes from the input, later the gradient of the gates
-  float* kept_;             // activated gates, then what is beside them
+  float* spare_ = nullptr;  // columns x width: the input part, later the gradient of the gates
+  float* kept_;             // activated gates, then what is kept besides them
 };
 
-// Beside the gates of an LSTM its cells are kept.
+// An LSTM also keeps its cells.
 class LstmSteps final : public LayerSteps {
  public:
   using LayerSteps::LayerSteps;
@@ -102,7 +102,7 @@ class LstmSteps final : public LayerSteps {
   Rows cells_before(const Part&) const;
 };
 
-// Beside the gates of a GRU GruRows::inner is kept.
+// A GRU also keeps GruRows::inner.
 class GruSteps final : public LayerSteps {
  public:
   using LayerSteps::LayerSteps;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// buffer.h -- a growing array that keeps its memory when cleared and does not fill what it grows by: shares are
-// rebuilt for every minibatch and overwritten whole.
+// buffer.h -- a growing array that keeps its memory when cleared and does not initialise new elements, because shares
+// are rebuilt for every minibatch.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Buffer {
   const T& operator[](std::size_t i) const { return data_.get()[i]; }
   std::span<const T> view() const { return {data_.get(), size_}; }
 
-  // The place of `n` more elements, not initialised.
+  // Appends `n` uninitialised elements and returns the first.
   T* extend(std::size_t n) {
     if (capacity_ - size_ < n) grow(size_ + n);
     T* place = data_.get() + size_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// counter_random.h -- random numbers that depend on a seed and an index only, so that any sample can be made at any
+// counter_random.h -- random numbers that depend only on a seed and an index, so that any sample can be made at any
 // time.
 #pragma once
 

@@ -5,8 +5,8 @@
 
 namespace tutti::reader {
 
-// How many threads that load samples suit this process: cores it may use that training leaves free; when there are
-// none, a few that share.
+// The number of loader threads for this process: the cores that training leaves free, or a few shared ones if there are
+// none.
 std::size_t default_loaders();
 
 }  // namespace tutti::reader

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_reader.h -- a Reader that makes each minibatch when it is asked for; for tests and one-off passes.
+// direct_reader.h -- a Reader that makes each minibatch on request, without reading ahead; for tests and one-off
+// passes.
 #pragma once
 
 #include "reader/minibatch_maker.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fault_budget.h -- counts what is wrong with data and ends the run when maxErrors is exceeded. Sources judge their
-// data while they make their index, on every rank alike, so all ranks leave out the same and end alike; what shows only
-// when data are read is counted by the rank that reads them.
+// fault_budget.h -- counts faults in the data and ends the run when maxErrors is exceeded. Sources check their data
+// while they build their index, on every rank alike, so all ranks skip the same samples and end together. Faults found
+// only during reading are counted by the rank that reads.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace tutti::reader {
 
 class FaultBudget {
  public:
-  // `title` is the data's name in messages; warnings are shown from trace level 1 on.
+  // `title` names the data in messages; warnings are shown from traceLevel 1 on.
   FaultBudget(std::string title, std::int64_t max_errors, std::int64_t trace_level);
 
   void fault(Diagnostic);
-  // The same for what this rank alone has met: it speaks for itself, even when it has no log of its own.
+  // The same for a fault that only this rank has seen: it is reported even without a log of its own.
   void fault_here(Diagnostic);
   void fault(std::string message, std::string fix) { fault(Diagnostic{{}, std::move(message), std::move(fix)}); }
-  // The one word on what was tolerated, once all data have been looked at.
+  // One summary of the tolerated faults, once all data have been checked.
   void summarize(std::size_t dropped_sequences) const;
 
   std::int64_t errors() const { return errors_; }
@@ -36,7 +36,7 @@ class FaultBudget {
   std::vector<Diagnostic> first_;  // shown when the budget is used up
 };
 
-// A place in a text file that is not held: `line` counts from 1, `column` from 0.
+// A place in a text file that is not in memory: `line` counts from 1, `column` from 0.
 SourcePos line_place(const std::string& path, std::size_t line, std::string_view text, std::size_t column = 0,
                      std::size_t length = 1);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fragment_cutter.h -- the data of the segments of a truncated minibatch: reads a sequence when its first segment is
-// wanted and keeps it until its last one was.
+// fragment_cutter.h -- the data of the segments of a truncated minibatch: reads a sequence at its first segment and
+// keeps it until its last.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lane_walker.h -- minibatches for truncated back-propagation: a fixed number of lanes, each a row of whole sequences
-// end to end, of which every minibatch takes the next segment. Lanes are the same whatever the number of ranks, and
-// lane l belongs to rank l mod ranks.
+// lane_walker.h -- minibatches for truncated back-propagation: a fixed number of lanes, each a queue of whole
+// sequences, of which every minibatch takes the next segment. Lanes do not depend on the number of ranks; lane l
+// belongs to rank l mod ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bfloat16_matmul.h -- products of float32 matrices with operands rounded to bfloat16 and float32 sums. Operands are
-// converted here; a right operand with a version (a weight) is converted once and kept.
+// bfloat16_matmul.h -- products of float32 matrices with operands rounded to bfloat16 and sums in float32. A right
+// operand with a version (a weight) is converted once and kept.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@ namespace tutti::cpu {
 class Bfloat16Matmul {
  public:
   explicit Bfloat16Matmul(const Bfloat16Kernels& kernels) : kernels_(kernels) {}
-  // Whether the product is faster than in float32, where it is more exact, too. Converting an operand costs about as
-  // much as using its values some 75 times in float32 instead. And few rows times a matrix that fits no cache take as
-  // long as reading the matrix once. The rule looks at the shape only, so that runs agree.
+  // Whether the product is faster than in float32, which is also more exact. Converting an operand costs about as much
+  // as using its values 75 times in float32. And a few rows times a matrix larger than the cache take as long as
+  // reading the matrix once. The rule depends only on the shape, so that runs agree.
   static bool pays(const Gemm& g) {
     constexpr std::size_t uses = 96;
     if (g.m <= 16 && g.k * g.n >= (std::size_t{1} << 22)) return false;
@@ -40,7 +40,7 @@ class Bfloat16Matmul {
 
   const Bfloat16Kernels& kernels_;
   FloatBuffer left_, right_;
-  std::map<std::pair<const float*, bool>, Kept> kept_;  // by place, and whether transposed
+  std::map<std::pair<const float*, bool>, Kept> kept_;  // by address, and whether transposed
 };
 
 }  // namespace tutti::cpu

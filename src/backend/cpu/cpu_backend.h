@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_backend.h -- the backend on the host, a layer per family: GEMM by oneDNN, everything else by the vector kernels
-// of kernels.h.
+// cpu_backend.h -- the CPU backend, one layer per family: products by oneDNN, everything else by the vector kernels of
+// kernels.h.
 #pragma once
 
 #include <memory>
@@ -86,7 +86,7 @@ class CpuRecurrent : public CpuTensors {
 class CpuBackend final : public CpuRecurrent {
  public:
   explicit CpuBackend(ComputeType = ComputeType::float32);
-  // With the kernels of one instruction set, to compare them.
+  // With the kernels of one instruction set, to compare sets.
   explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32);
   ~CpuBackend() override;
 

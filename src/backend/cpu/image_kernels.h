@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // image_kernels.h -- loops over runs of an image in which channels repeat with a period: lane i of every 16 floats
 // belongs to channel i % period. Period 16 or 8 is a block of channels, period 1 the pixels of one channel. As in
-// kernels.h, every instruction set gives the same bits.
+// kernels.h, all instruction sets give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace tutti::cpu {
 
 constexpr std::size_t image_lanes = 16;
 
-// One value per lane; whoever fills it repeats the period.
+// One value per lane; the caller repeats the period.
 struct Lanes {
   alignas(64) float v[image_lanes] = {};
 };
@@ -20,7 +20,7 @@ struct Affine {
   Lanes center, scale, shift;
 };
 
-// Local response normalisation over `channels` values that are `step` apart, for 16 neighbouring lanes at a time.
+// Local response normalisation over `channels` values with stride `step`, for 16 neighbouring lanes at a time.
 constexpr std::size_t max_response_channels = 2048, max_response_radius = 64;
 struct Response {
   std::size_t channels = 1, radius = 0;
@@ -29,24 +29,24 @@ struct Response {
 
 struct ImageKernels {
   std::size_t block;  // channels of Format::blocked
-  // Per lane, added to what stands there: the sums of x - center and of its square.
+  // Per lane, accumulated: the sums of x - center and of its square.
   void (*moments)(const float* x, std::size_t n, const Lanes& center, Lanes& sum, Lanes& square);
   // y = [max 0] affine(x) [+ added]
   void (*normalize)(const float* x, const float* added, const Affine&, bool relu, float* y, std::size_t n);
-  // masked = dy where y > 0 (y null: everywhere), perhaps in place; per lane the sums of masked and of
-  // masked * (x - center) are added up. masked may be null.
+  // masked = dy where y > 0 (y null: everywhere), possibly in place; accumulates per lane the sums of masked and of
+  // masked * (x - center). masked may be null.
   void (*gradient_sums)(const float* x, const float* y, const float* dy, float* masked, const Lanes& center, Lanes& sum,
                         Lanes& product, std::size_t n);
   // dx = dy * scale - (x - center) * slope - shift, set or added.
   void (*normalize_gradient)(const float* x, const float* dy, const Lanes& center, const Lanes& scale,
                              const Lanes& slope, const Lanes& shift, float* dx, std::size_t n, bool add);
-  // dy = 0 where y is not positive (y null: stays); per lane its sum is added up.
+  // dy = 0 where y is not positive (y null: unchanged); accumulates its sum per lane.
   void (*masked_sum)(const float* y, float* dy, Lanes& sum, std::size_t n);
-  // Channels on other lanes: `pixels` lanes side by side, channels `step` apart (plain format).
+  // Channels on other lanes: `pixels` neighbouring lanes, channels with stride `step` (plain layout).
   void (*respond_plain)(const Response&, const float* x, float* y, float* work, std::size_t pixels, std::size_t step);
   void (*respond_gradient_plain)(const Response&, const float* x, const float* y, const float* dy, const float* work,
                                  float* dx, std::size_t pixels, std::size_t step, bool add);
-  // Channels in blocks of `block`, each `step` behind the one before (blocked format).
+  // Channels in blocks of `block`, blocks with stride `step` (blocked layout).
   void (*respond_blocked)(const Response&, std::size_t block, const float* x, float* y, float* work, std::size_t pixels,
                           std::size_t step);
   void (*respond_gradient_blocked)(const Response&, std::size_t block, const float* x, const float* y, const float* dy,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// images.h -- the image operations on the host: convolution and pooling by oneDNN, normalisation by the vector loops of
+// images.h -- image operations on the CPU: convolution and pooling by oneDNN, normalisation by the vector loops of
 // image_kernels.h.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernels.h -- inner loops on contiguous floats. kernels.cpp is compiled once per instruction set; every variant works
-// on the same 16 virtual lanes in the same order without fused multiply-add, so all of them give the same bits.
+// kernels.h -- inner loops on contiguous floats. The bodies are compiled once per instruction set. All variants use the
+// same 16 virtual lanes in the same order without fused multiply-add, so they give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tutti::cpu {
 
-// Up to three operands of a row; a step of 0 repeats the first value, 1 walks along.
+// Up to three operands of a row; a step of 0 repeats the first value, 1 advances.
 struct Row {
   const float* x[3];
   std::size_t step[3];
@@ -27,7 +27,7 @@ struct Kernels {
   // dy times the derivative with respect to operand k.
   void (*combine_gradient)(PointOp, std::size_t k, const Row&, const float* dy, float* dx, std::size_t n);
   void (*bias_activation)(UnaryOp, const float* bias, float* y, std::size_t n);
-  // Columns [0, n) of all rows: gradient in place and, unless dbias is null, its sum over the rows.
+  // Columns [0, n) of all rows: computes the gradient in place and, unless dbias is null, its sum over the rows.
   void (*bias_activation_gradient)(UnaryOp, std::size_t rows, std::size_t stride, const float* y, float* dy,
                                    float* dbias, std::size_t n, bool add);
   void (*add)(const float* x, float* y, std::size_t n);                  // y += x
@@ -42,7 +42,7 @@ struct Kernels {
   // dx = scale * (p * mass - label), the gradient of cross entropy with softmax
   void (*cross_entropy_gradient)(const float* p, const float* label, float mass, float scale, float* dx, std::size_t n,
                                  bool add);
-  // `first` is the number of x[0]; of an image in blocks, x begins with a pixel.
+  // `first` is the number of x[0]; for a blocked image, x starts with a pixel.
   void (*dropout)(const DropoutMask&, std::uint64_t first, const float* x, float* y, std::size_t n, bool add);
   // Rows [begin, end).
   void (*lstm_step)(const LstmRows&, std::size_t begin, std::size_t end);
@@ -56,7 +56,7 @@ struct Kernels {
 const Kernels& portable_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
-// The best that this machine runs.
+// The best set that this processor supports.
 const Kernels& best_kernels();
 
 }  // namespace tutti::cpu

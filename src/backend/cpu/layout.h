@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout.h -- walks a Layout row by row: axes that lie behind each other in every operand are joined first, so that
-// most calls become one or two long rows.
+// layout.h -- walks a Layout row by row. Axes that are contiguous in every operand are merged first, so that most calls
+// become one or two long rows.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tutti::cpu {
 
-// Joins neighbouring axes and drops axes of size 1; operands beyond `operands` are ignored, the result counts.
+// Merges neighbouring axes and drops axes of size 1. Operands beyond `operands` are ignored; the result counts.
 inline Layout joined(const Layout& in, std::size_t operands) {
   Layout out;
   const auto fits = [&](std::size_t axis) {
@@ -43,7 +43,7 @@ inline std::size_t elements(const Layout& l) {
   return n;
 }
 
-// Calls f(offsets of the four operands) for each row, rows [begin, end) of all those above axis 0.
+// Calls f(offsets of the four operands) for the rows [begin, end) of all axes above axis 0.
 template <class F>
 void each_row(const Layout& l, std::size_t begin, std::size_t end, const F& f) {
   for (std::size_t row = begin; row < end; ++row) {
@@ -60,7 +60,7 @@ void each_row(const Layout& l, std::size_t begin, std::size_t end, const F& f) {
 
 inline std::size_t row_count(const Layout& l) { return elements(l) / (l.size[0] ? l.size[0] : 1); }
 
-// Whether several elements of the walk fall on one element of operand k.
+// Whether several elements of the walk map to one element of operand k.
 inline bool repeats(const Layout& l, std::size_t k) {
   for (std::size_t axis = 0; axis < l.rank; ++axis)
     if (l.stride[k][axis] == 0 && l.size[axis] > 1) return true;

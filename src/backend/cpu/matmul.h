@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul.h -- GEMM by oneDNN. Which of its two routines a product takes depends on its shape alone, so that the bits
-// are the same in every run; figures are in docs/notes/engine.md.
+// matmul.h -- GEMM by oneDNN. Its two routines are chosen by shape alone, so that all runs give the same bits; figures
+// are in docs/notes/engine.md.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// onednn.h -- what the primitives of this folder share: engine, stream, errors, and the memory that a primitive needs
-// while it runs (one buffer for all of them, because only one runs at a time).
+// onednn.h -- shared by the oneDNN primitives of this folder: engine, stream, errors, and the scratch memory of a
+// running primitive (one buffer for all, because only one runs at a time).
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ struct OneDnn {
   }
 };
 
-// Runs f; what oneDNN throws becomes an Error that says what was being done.
+// Runs f; converts an exception of oneDNN into an Error with the current action.
 template <class F>
 auto with_errors(const char* doing, const F& f) {
   try {
@@ -36,10 +36,10 @@ auto with_errors(const char* doing, const F& f) {
   }
 }
 
-// Floats that a tensor takes, in whole cache lines.
+// Floats of a tensor, rounded up to whole cache lines.
 inline std::size_t floats_of(const dnnl::memory::desc& md) { return (md.get_size() + 63) / 64 * 16; }
 
-// A primitive with its memory objects; only the data pointers change from call to call, and nothing is allocated.
+// A primitive with its memory objects. Only data pointers change between calls; nothing is allocated.
 class Prepared {
  public:
   Prepared() = default;
@@ -71,7 +71,7 @@ class Prepared {
 };
 
 inline dnnl::memory::dim dimension(std::size_t n) { return static_cast<dnnl::memory::dim>(n); }
-// Slowest axis first, as oneDNN counts.
+// Slowest axis first, as in oneDNN.
 inline dnnl::memory::dims spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) {
   dnnl::memory::dims dims;
   for (std::size_t axis = w.rank; axis-- > 0;) dims.push_back(dimension(sizes[axis]));

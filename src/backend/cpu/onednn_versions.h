@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// onednn_versions.h -- the interfaces of oneDNN 2 and 3, where they differ: a primitive of version 2 is described by a
-// struct of its own first, version 3 takes the same arguments at once.
+// onednn_versions.h -- the differences between oneDNN 2 and 3: version 2 first describes a primitive with a struct,
+// version 3 takes the same arguments directly.
 #pragma once
 
 #include <dnnl.hpp>
@@ -18,7 +18,7 @@ typename Primitive::primitive_desc plan(const dnnl::engine& engine, const dnnl::
 #endif
 }
 
-// The same of a gradient, which wants to see its forward primitive.
+// The same for a gradient, which needs its forward primitive.
 template <class Primitive, class Forward, class... Arguments>
 typename Primitive::primitive_desc plan_gradient(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
                                                  const Forward& forward, const Arguments&... arguments) {
@@ -38,7 +38,7 @@ inline void append_relu(dnnl::post_ops& after) {
 }
 
 #if DNNL_VERSION_MAJOR < 3
-// Version 3 knows no pooling but this one, which takes a dilation.
+// Version 3 has only this pooling, which takes a dilation.
 using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 

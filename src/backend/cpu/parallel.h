@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel.h -- a range distributed to the OpenMP threads. Callers split only where the parts do not depend on each
-// other, so the number of threads never changes a result.
+// parallel.h -- distributes a range to the OpenMP threads. Parts must be independent, so that the number of threads
+// never changes a result.
 #pragma once
 
 #include <omp.h>
@@ -10,7 +10,7 @@
 
 namespace tutti::cpu {
 
-// f(begin, end) over [0, count) in multiples of `unit`; `work` floats are touched per element.
+// f(begin, end) over [0, count) in multiples of `unit`; each element accesses `work` floats.
 template <class F>
 void parallel(std::size_t count, std::size_t unit, std::size_t work, const F& f) {
   const auto threads = static_cast<std::size_t>(omp_get_max_threads());

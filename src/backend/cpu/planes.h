@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planes.h -- columns of images as groups of channels that the loops of image_kernels.h work on: a run of floats for
-// each column and group, in which channels repeat with a period.
+// planes.h -- divides columns of images into groups of channels for the loops of image_kernels.h: one run of floats per
+// column and group, in which channels repeat with a period.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@ struct Planes {
     column_step = e.format == Format::blocked ? groups * group_step : channels * pixels;
   }
   std::size_t stored() const { return groups * period; }
-  // Floats of a run: the last group of channels side by side may be short.
+  // Floats of a run; the last group of contiguous channels may be short.
   std::size_t run(std::size_t group) const { return std::min(group_step, column_step - group * group_step); }
   std::size_t at(std::size_t column, std::size_t group) const { return column * column_step + group * group_step; }
   std::size_t in_group(std::size_t group) const { return std::min(period, channels - group * period); }
 
-  // values[channel] in every lane; channels that are missing have 0.
+  // values[channel] in every lane, 0 for missing channels.
   Lanes lanes(const float* values, std::size_t group) const {
     Lanes l;
     const std::size_t present = in_group(group);
@@ -36,7 +36,7 @@ struct Planes {
       if (i % period < present) l.v[i] = values[group * period + i % period];
     return l;
   }
-  // Adds the lanes of a sum to totals by channel of the group.
+  // Adds the lanes of a sum to the totals by channel of the group.
   void fold(const Lanes& sum, std::array<double, image_lanes>& totals) const {
     for (std::size_t i = 0; i < image_lanes; ++i) totals[i % period] += static_cast<double>(sum.v[i]);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithms.h -- which of several algorithms a shape takes. Measured once for each kind of device and kept in a file,
-// so that a run, its repetition and its ranks take the same one: their sums differ in the last bits.
+// algorithms.h -- remembers which algorithm was fastest for a shape. Measured once per kind of device and kept in a
+// file, so that a run, its repetition and its ranks use the same one: different algorithms differ in the last bits.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@ class Algorithms {
   struct Choice {
     int algorithm = 0, math = 0;
     std::string plan = {};  // in one word, where numbers do not say it
-    bool lasts = true;      // off: better luck next time
+    bool lasts = true;      // false: measure again in the next process
   };
-  // A file in the folder that TUTTI_CACHE names; without it in XDG_CACHE_HOME/tutti or ~/.cache/tutti. An empty name,
-  // or a folder that cannot be written, keeps choices in memory.
+  // Uses a file in the folder that TUTTI_CACHE names; without it in XDG_CACHE_HOME/tutti or ~/.cache/tutti. With an
+  // empty name, or if the folder is not writable, choices are kept in memory.
   explicit Algorithms(const std::string& device);
 
-  // Whether choices outlive the process: else its repetition may measure other times.
+  // Whether choices outlive the process; otherwise its repetition may choose differently.
   bool lasts() const { return !path_.empty(); }
-  // The shape in one word.
+  // Returns the choice for a shape (one word); measures it if it is unknown.
   Choice at(const std::string& shape, const std::function<Choice()>& measure);
-  // What a shape is called in a size, of which it may have many: the first few have names of their own, those that come
-  // later share one up to the next power of two. So a choice may have been made for another size.
+  // The name of a shape in one of many sizes. The first few sizes have their own names; later ones share the name of
+  // the next power of two, so their choice may have been made for another size.
   std::string name_of(const std::string& shape, std::size_t size) const;
   static std::string own_name(const std::string& shape, std::size_t size);
-  // What at() gives from now on, unless another process was first.
+  // Sets what at() returns from now on, unless another process was first.
   Choice keep(const std::string& shape, const Choice&);
 
  private:

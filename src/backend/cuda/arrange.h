@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// arrange.h -- operands of convolutions as cuDNN wants them: in a padded frame, channels last, in 16 bits; and back.
+// arrange.h -- converts operands of convolutions to what cuDNN needs (a padded frame, channels last, 16 bits) and back.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,8 +10,8 @@
 
 namespace tutti::cuda {
 
-// An image, and the operand that it becomes: `pad` cells stand before it on each axis of the frame, channels beyond
-// those of the image are zeros.
+// An image and the operand made from it: `pad` pixels before the image on each axis of the frame; extra channels are
+// zero.
 struct Arrangement {
   std::size_t columns = 0, channels = 1;
   ImageWindow::Sizes image{1, 1, 1}, frame{1, 1, 1}, pad{0, 0, 0};
@@ -23,14 +23,14 @@ struct Arrangement {
 
   std::size_t image_count() const { return columns * channels * ImageWindow::product(image); }
   std::size_t count() const { return columns * stored * ImageWindow::product(frame); }
-  // Whether the image is the operand as it lies.
+  // Whether the image can be used as the operand without a copy.
   bool is_image() const {
     return element == image_element && last == (format == Format::blocked) && stored == channels && image == frame;
   }
 };
 void arrange(const Arrangement&, const float* image, void* operand, cudaStream_t);
-// Back, with what stands behind a convolution: y = [max 0] (y + bias), or added to the image. What lies outside of the
-// image is cut off, what lies outside of the frame is zero.
+// Back, with what follows a convolution: y = [max 0] (y + bias), or added to the image. Pixels outside the image are
+// cut off; pixels outside the frame are zero.
 struct Behind {
   const float* bias = nullptr;
   bool relu = false, add = false;

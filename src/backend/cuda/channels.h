@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// channels.h -- how blocks of threads walk over images channel by channel, and sums over the values of a channel. Sums
-// run in double: parts in blocks, then the parts in their order, so a shape gives the same bits every time.
+// channels.h -- how thread blocks walk over images channel by channel, and sums over the values of a channel. Sums are
+// in double: partial sums in blocks, then the parts in order, so a shape gives the same bits every time.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ struct TwoSums {
   double first = 0, second = 0;
 };
 
-// What blocks share. Plain images: a block takes a part of the columns of one channel, threads side by side take
-// neighbouring pixels. Channels last: a block takes some channels, `lanes` of them a thread, and a part of the rows
-// (pixels of all columns); threads side by side take neighbouring channels.
+// The work of blocks. Plain images: a block takes a part of the columns of one channel, and neighbouring threads take
+// neighbouring pixels. Channels last: a block takes some channels, `lanes` per thread, and a part of the rows (pixels
+// of all columns); neighbouring threads take neighbouring channels.
 struct Parts {
   std::size_t columns, channels, pixels;
   unsigned parts, width;  // width: threads side by side, a power of two
@@ -30,7 +30,7 @@ struct Parts {
     width = 1;
     while (width < across && width < most) width *= 2;
     groups = static_cast<unsigned>(last ? (across + width - 1) / width : channels);
-    // Enough blocks for the device, enough work for a block.
+    // Enough blocks for the device, enough work for each block.
     constexpr std::size_t wanted_blocks = 1024, least_values = 4096;
     const std::size_t values = last ? columns * pixels * width * lanes : columns * pixels;
     const std::size_t by_work = (values + least_values - 1) / least_values;
@@ -41,7 +41,7 @@ struct Parts {
   unsigned blocks() const { return groups * parts; }
 };
 
-// The rows and channels of a thread in an image with its channels last.
+// The rows and channels of a thread in an image with channels last.
 template <unsigned V>
 struct RowsOfThread {
   std::size_t channel, row, step, end;
@@ -52,7 +52,7 @@ struct RowsOfThread {
     step = std::size_t{p.parts} * at_once;
     end = channel < p.channels ? p.columns * p.pixels : 0;
   }
-  // use(first element) for each row.
+  // Calls use(first element) for each row.
   template <class Use>
   __device__ void each(const Parts& p, const Use& use) const {
 #pragma unroll 4
@@ -60,7 +60,7 @@ struct RowsOfThread {
   }
 };
 
-// The sums of the threads that took the same channels, `stride` apart, to `to`.
+// Writes the sums of the threads with the same channels, `stride` apart, to `to`.
 template <unsigned V>
 __device__ inline void fold_block(TwoSums (&mine)[V], unsigned stride, TwoSums* to, std::size_t to_step, bool writes) {
   __shared__ double first[V][threads_per_block], second[V][threads_per_block];
@@ -76,9 +76,9 @@ __device__ inline void fold_block(TwoSums (&mine)[V], unsigned stride, TwoSums* 
     for (unsigned l = 0; l < V; ++l) to[l * to_step] = {first[l][t], second[l][t]};
 }
 
-// of_channels(first channel) makes what a thread does for V channels over a block's part of an image with its channels
-// last: add(their sums, first element, read(first element)), `at_once` of them. The block's sums go to
-// sums[channel * parts + part].
+// of_channels(first channel) returns the work of a thread for V channels over a block's part of an image with channels
+// last: add(sums, first element, read(first element)), `at_once` of them. The block's sums go to sums[channel * parts +
+// part].
 template <unsigned V, class OfChannels>
 __device__ void sum_rows_of_part(const Parts& p, TwoSums* sums, const OfChannels& of_channels) {
   const RowsOfThread<V> mine(p);
@@ -94,7 +94,7 @@ __device__ void sum_rows_of_part(const Parts& p, TwoSums* sums, const OfChannels
              threadIdx.x < p.width && mine.channel < p.channels);
 }
 
-// The same over a plain image, one channel at a time: pixels of one column at once or, where these are few, of several
+// The same over a plain image, one channel at a time: the pixels of one column or, if these are few, of several
 // columns.
 template <class OfChannels>
 __device__ void sum_planes_of_part(const Parts& p, TwoSums* sums, const OfChannels& of_channels) {
@@ -126,7 +126,7 @@ __device__ void sum_part(const Parts& p, TwoSums* sums, const OfChannels& of_cha
     sum_planes_of_part(p, sums, of_channels);
 }
 
-// A warp adds the parts of a channel up; every lane gets the sums.
+// A warp adds the parts of a channel; every lane gets the sums.
 __device__ inline TwoSums sum_of_parts(const TwoSums* sums, std::size_t channel, unsigned parts) {
   TwoSums all;
   for (unsigned i = threadIdx.x % 32; i < parts; i += 32)

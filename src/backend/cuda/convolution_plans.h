@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution_plans.h -- one direction of a convolution as a graph of operations, and the plans that cuDNN makes for
-// it: an engine of the library with what is set on its knobs.
+// convolution_plans.h -- one direction of a convolution as an operation graph, and the execution plans that cuDNN makes
+// for it: an engine with its knob settings.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct ConvolutionGraph {
   bool accumulates = false;                 // adds to what the result holds
 };
 
-// What an engine may do to numbers. All give the same bits every time and sum in float32.
+// What an engine may do to numbers. All allowed engines give the same bits every time and sum in float32.
 struct EngineRules {
   bool tensor_cores = false;  // float32 is read as tf32
   bool narrows = false;       // float32 is read as 16 bits
@@ -40,14 +40,15 @@ class ConvolutionPlans {
   ConvolutionPlans(const ConvolutionGraph&, cudnnHandle_t, cudaStream_t);
   ~ConvolutionPlans();
 
-  // Those that follow the rules, what the library thinks the fastest first: "62:2=4,13=0," is an engine by its number
-  // and its knobs by theirs. They say the same in every run of a version; the order of the heuristics need not.
+  // The allowed plans, fastest first according to the heuristics: "62:2=4,13=0," is the number of an engine, and its
+  // knobs with their values. A name means the same in every run of a library version; the order need not be the same.
   std::vector<std::string> names(const EngineRules&, std::size_t most) const;
-  // Makes the plan of that name the one that runs. False where the library cannot.
+  // Creates the plan of that name for run(). Returns false if the library cannot.
   bool take(const std::string& name);
   std::size_t workspace() const { return workspace_; }
 
-  // Engines load 16 bytes at a time. A weight may begin elsewhere, within the memory of all.
+  // Whether pointers have the alignment of 16 bytes that engines need. A weight may start elsewhere in the common
+  // buffer.
   static bool lie_well(const Pointers&);
   cudnnStatus_t run(const Pointers&, void* workspace) const;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// counts.h -- how many values an image tensor may have: cuDNN takes fewer than 2^31, and so kernels count in 32 bits.
+// counts.h -- the limit on the size of an image tensor: cuDNN needs fewer than 2^31 values, so kernels count in 32
+// bits.
 #pragma once
 
 #include <cstddef>

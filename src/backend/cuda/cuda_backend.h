@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuda_backend.h -- the backend on a GPU, a layer per family: products by cuBLASLt, images by cuDNN, own kernels for
-// the rest. The twin of cpu_backend.h, file by file. All work of a backend goes into one stream, so it happens in the
-// order of the calls.
+// cuda_backend.h -- the GPU backend, one layer per family: products by cuBLASLt, images by cuDNN, own kernels for the
+// rest. The twin of cpu_backend.h, file by file. All work of a backend is in one stream, in the order of the calls.
 #pragma once
 
 #include <memory>
@@ -24,7 +23,7 @@ class Recurrence;  // recurrence.h
 
 class CudaDevice : public Backend, public GraphCapture {
  public:
-  // Throws Error that says which step failed: driver, device or memory.
+  // Throws an Error that names the step that failed: driver, device or memory.
   CudaDevice(int device, ComputeType);
   ~CudaDevice() override;
 
@@ -49,16 +48,16 @@ class CudaDevice : public Backend, public GraphCapture {
   void upload(const float* host, float* device, std::size_t count) override;
   void download(const float* device, float* host, std::size_t count) override;
 
-  // For what works beside the backend on the same device, such as codecs and optimizers.
+  // For other work on the same device, such as codecs and optimizers.
   int device() const { return device_; }
   cudaStream_t stream() const { return stream_.get(); }
   Staging& staging() { return staging_; }
   Scratch& scratch() { return scratch_; }
-  // For what cannot be captured: ends a captured graph that is going on.
+  // For calls that cannot be captured: ends a capture in progress.
   void not_while_capturing() const;
 
  protected:
-  // Host arrays of one call, side by side in scratch memory on the device.
+  // Host arrays of one call, contiguous in device scratch memory.
   template <class T>
   const T* uploaded(const T* host, std::size_t count, Scratch& workspace);
 
@@ -68,11 +67,11 @@ class CudaDevice : public Backend, public GraphCapture {
   Stream stream_;
   Events events_{"computing"};
   bool capturing_ = false;
-  std::string obstacle_;  // to the last capture
+  std::string obstacle_;  // why the last capture failed
   Staging staging_;
   Scratch halting_;
   int* const halt_;  // see queue.h; in halting_
-  Scratch scratch_;  // results in between: free again when the call returns, because the stream keeps the order
+  Scratch scratch_;  // intermediate results: free after a call, because the stream keeps the order
 };
 
 class CudaTensors : public CudaDevice {
@@ -119,8 +118,8 @@ class CudaTensors : public CudaDevice {
   Groups groups_;
   std::vector<std::int32_t> columns_;
   std::unique_ptr<Matmul> matmul_;
-  // Those that the library has written, with their rows: a captured graph of one size does so without saying it again,
-  // and for another size the library may not be able to.
+  // Layers that the library has prepared, with their row counts: a captured graph of one size repeats them without
+  // preparation, and the library may not support another size.
   std::set<std::pair<const float*, std::size_t>> masks_;
 };
 

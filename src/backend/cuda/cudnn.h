@@ -13,15 +13,15 @@
 
 namespace tutti::cuda {
 
-// With the reason that the library gives beside the status.
+// With the reason that the library gives besides the status.
 [[noreturn]] void fail(cudnnStatus_t, const char* doing, const std::source_location& at);
 inline void check(cudnnStatus_t status, const char* doing,
                   const std::source_location& at = std::source_location::current()) {
   if (status != CUDNN_STATUS_SUCCESS) fail(status, doing, at);
 }
 
-// Whether the library says that it cannot do what was asked for, and not that something went wrong: statuses of 2000
-// and of 3000 and more, with their kinds. What went wrong matters where there is no other way.
+// Whether the status means that the library does not support the request, not that an error happened: statuses of 2000
+// and of 3000 and more, with their kinds. Errors matter only if there is no alternative.
 inline bool knows_nothing_of_it(cudnnStatus_t status) {
   const int group = static_cast<int>(status) / 1000;
   return group == 2 || group == 3;
@@ -36,15 +36,15 @@ using DropoutDescriptor = Handle<cudnnDropoutDescriptor_t, cudnnDestroyDropoutDe
 using RnnDescriptor = Handle<cudnnRNNDescriptor_t, cudnnDestroyRNNDescriptor>;
 using RnnDataDescriptor = Handle<cudnnRNNDataDescriptor_t, cudnnDestroyRNNDataDescriptor>;
 
-// Algorithms that want more workspace than this are left out.
+// Algorithms that need more workspace are excluded.
 inline constexpr std::size_t most_workspace = std::size_t{2} << 30;
 
 Cudnn make_cudnn(cudaStream_t);
 std::string cudnn_library();  // "cuDNN 9.1.0"
 
-// Sizes in cuDNN's order, the fastest axis last; images of one axis get a second one of size 1.
+// Sizes in cuDNN's order, the fastest axis last; one-dimensional images get a second axis of size 1.
 std::vector<int> spatial(const ImageWindow&, const ImageWindow::Sizes&);
-// From place to place in an array without gaps, plain or with its second axis last.
+// The strides of an array without gaps, plain or with its second axis last.
 std::vector<int> steps_of(const std::vector<int>& dims, bool channels_last);
 TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes,
                                   bool channels_last, cudnnDataType_t type);

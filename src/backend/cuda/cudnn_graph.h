@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudnn_graph.h -- the descriptors of cuDNN's graph interface. Much of what can be described the library cannot do, and
-// it says so where a descriptor is completed: one that could not be made is one to do without.
+// cudnn_graph.h -- descriptors of cuDNN's graph interface. The library reports unsupported descriptions when a
+// descriptor is finalized; a caller must do without a descriptor that failed.
 #pragma once
 
 #include <cudnn.h>
@@ -12,7 +12,7 @@
 
 namespace tutti::cuda {
 
-// What the library calls the type of an attribute's values.
+// The library's attribute type for a C++ type.
 constexpr cudnnBackendAttributeType_t graph_type(const std::int64_t*) { return CUDNN_TYPE_INT64; }
 constexpr cudnnBackendAttributeType_t graph_type(const float*) { return CUDNN_TYPE_FLOAT; }
 constexpr cudnnBackendAttributeType_t graph_type(const bool*) { return CUDNN_TYPE_BOOLEAN; }
@@ -42,15 +42,15 @@ class GraphDescriptor {
   GraphDescriptor& set(cudnnBackendAttributeName_t name, const std::vector<T>& values) {
     return put(name, graph_type(values.data()), values.size(), values.data());
   }
-  // These have to be complete, and to live as long as this one does.
+  // The parts must be complete and outlive this descriptor.
   GraphDescriptor& set(cudnnBackendAttributeName_t name, const std::vector<const GraphDescriptor*>& parts);
   GraphDescriptor& set(cudnnBackendAttributeName_t name, const GraphDescriptor& part) {
     return set(name, std::vector{&part});
   }
-  // Nothing can be set any more. The first status that was not a success, of this and all before.
+  // Finalizes the descriptor. Returns the first status that was not a success, of this call and all before.
   cudnnStatus_t complete();
 
-  // At most so many values of a complete descriptor; none where the library has no answer.
+  // Up to `most` values of a complete descriptor; none if the library has no answer.
   template <class T>
   std::vector<T> values(cudnnBackendAttributeName_t name, std::size_t most) const {
     std::vector<T> all(most);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudnn_recurrence.h -- recurrent layers over whole sequences by cuDNN: all steps are one call. Packed order is a
-// layout that the library knows; sequences that run backwards are turned over before and behind it. Its GRU is the one
-// whose reset gate acts after the product.
+// cudnn_recurrence.h -- recurrent layers over whole sequences by cuDNN: one call for all steps. The library supports
+// packed order; sequences that run backwards are reversed before and after the call. Its GRU applies the reset gate
+// after the product.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace tutti::cuda {
 
-// What layers share: free again when a call returns, because the stream keeps the order.
+// Shared by layers: free after a call, because the stream keeps the order.
 struct CudnnRecurrenceScratch {
   Scratch workspace, gradients;
 };
@@ -22,23 +22,23 @@ class CudnnRecurrence {
  public:
   CudnnRecurrence(cudnnHandle_t, ComputeType, cudnnRNNAlgo_t, CellKind, std::size_t cells, std::size_t inputs);
 
-  // Whether the library can do this one by this algorithm. Says so before the calls below, which are for such layers.
+  // Whether the library supports the layer with this algorithm. Must be asked before the following calls.
   bool takes(const RecurrentLayer&);
   std::size_t workspace(const RecurrentLayer&) const;  // as Backend::recurrent_layer_workspace
   void tell(CudaTensors&, const RecurrentLayer&);      // as Backend::describe_recurrent_layer
-  // What the library says to the calls: some sizes it refuses no earlier.
+  // The status of the calls: the library rejects some sizes only then.
   cudnnStatus_t forward(CudaTensors&, const RecurrentLayer&, CudnnRecurrenceScratch&);
   cudnnStatus_t backward(CudaTensors&, const RecurrentLayer&, const RecurrentLayerGradient&, CudnnRecurrenceScratch&);
 
  private:
-  // What stands where in the workspace of a layer, or behind each other in scratch memory.
+  // Offsets in the workspace of a layer, or in scratch memory.
   struct Places {
     std::size_t weights, reserve, output, cell, x, y, turned, total;
   };
   struct GradientPlaces {
     std::size_t weights, output, cell, x, x_turned, y, total;
   };
-  // What the library reads and writes of a layer.
+  // The buffers of a layer that the library reads and writes.
   struct Operands {
     float* weights;
     void* reserve;
@@ -63,7 +63,7 @@ class CudnnRecurrence {
   RnnDescriptor rnn_;
   bool possible_ = false;
   std::size_t weight_bytes_ = 0;
-  // Of the layer that was asked for last.
+  // Of the layer used last.
   RnnDataDescriptor x_, y_;
   TensorDescriptor states_;
   std::size_t workspace_bytes_ = 0, reserve_bytes_ = 0;

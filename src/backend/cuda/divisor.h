@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// divisor.h -- division by a number that the host knows, of numbers below 2^31: a product and a shift, where a GPU
-// needs some twenty instructions to divide.
+// divisor.h -- division of numbers below 2^31 by a number known on the host: a multiplication and a shift, where a GPU
+// needs about twenty instructions to divide.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -24,7 +24,8 @@ class Divisor {
   unsigned factor_ = 1, shift_ = 0;
 };
 
-// Sizes of a walk, fastest first: split() takes off the place on the fastest axis and leaves the number on the others.
+// The sizes of a walk, fastest axis first: split() returns the position on the fastest axis and the index on the
+// others.
 struct Axis {
   unsigned size = 1;
   Divisor by;

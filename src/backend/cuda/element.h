@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// element.h -- numbers of 32 and of 16 bits on the device: kernels compute with floats, whatever they read and write.
+// element.h -- 32-bit and 16-bit numbers on the device: kernels compute with floats, whatever they read and write.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,7 +16,7 @@ __device__ inline float value_of(__nv_bfloat16 v) { return __bfloat162float(v); 
 __device__ inline void round_to(float& to, float v) { to = v; }
 __device__ inline void round_to(__half& to, float v) { to = __float2half_rn(v); }
 __device__ inline void round_to(__nv_bfloat16& to, float v) { to = __float2bfloat16_rn(v); }
-// Two of them as they lie in memory, by one instruction.
+// Two values, loaded or stored by one instruction.
 template <class Two>
 __device__ inline unsigned bits_of(const Two& two) {
   unsigned bits;
@@ -31,7 +31,7 @@ __device__ inline unsigned rounded_two(__nv_bfloat16, float first, float second)
   return bits_of(__floats2bfloat162_rn(first, second));
 }
 
-// use(a number of the type).
+// Calls use(a value of the type).
 template <class Use>
 void with_type(Element e, const Use& use) {
   switch (e) {
@@ -51,7 +51,7 @@ void with_types(Element a, Element b, const Use& use) {
   with_type(a, [&](auto of_both) { use(of_both, of_both); });
 }
 
-// What a pointer to floats stands for.
+// A float pointer as a pointer to the stored type.
 template <class T>
 __host__ __device__ T* as(float* p) {
   return reinterpret_cast<T*>(p);

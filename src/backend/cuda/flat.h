@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flat.h -- kernels over values that lie side by side, of any type, as many at a time as their places allow.
+// flat.h -- kernels over contiguous values of any type, as many per thread as their alignment allows.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace tutti::cuda {
 
-// use(a number of the type, how many of them a thread takes at a time), as constants.
+// Calls use(a value of the type, the number of values per thread) with constants.
 template <class Use, class... P>
 void flat(Element element, std::size_t count, const Use& use, const P*... p) {
   with_type(element, [&](auto number) {

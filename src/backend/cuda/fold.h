@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fold.h -- sums over the elements of a layout that fall on one element of an operand, in a fixed order.
+// fold.h -- sums over the elements of a layout that map to one element of an operand, in a fixed order.
 #pragma once
 
 #include "backend/cuda/walk.h"
@@ -9,7 +9,7 @@ namespace tutti::cuda {
 
 constexpr unsigned threads_of_fold = 512;
 
-// `lanes` neighbouring elements of the operand are summed side by side, each by threads_of_fold / lanes threads.
+// `lanes` neighbouring elements of the operand are summed concurrently, each by threads_of_fold / lanes threads.
 template <class F>
 __global__ void fold_each(F f, Walk kept, Walk folded, unsigned k, unsigned lanes, float* target, bool add) {
   __shared__ float partial[threads_of_fold];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// groups.h -- entries that add to the same place, found on the host: so that each place is summed by one thread after
-// the other in the order of the entries, without atomics, and every run gives the same bits.
+// groups.h -- groups entries that add to the same place, on the host, so that one thread sums each place in the order
+// of the entries. Needs no atomics, and all runs give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace tutti::cuda {
 
 struct Groups {
   std::vector<std::int32_t> place;  // of each group, ascending
-  std::vector<std::int64_t> begin;  // of each group in `entries`, and the end
+  std::vector<std::int64_t> begin;  // of each group in `entries`, plus the end
   std::vector<std::int32_t> entries;
 
-  // Entries with a negative place are left out.
+  // Entries with a negative place are skipped.
   void assign(std::span<const std::int32_t> places) {
     sorted_.clear(), place.clear(), begin.clear(), entries.clear();
     for (std::size_t i = 0; i < places.size(); ++i)
@@ -33,7 +33,7 @@ struct Groups {
   }
 
  private:
-  std::vector<std::uint64_t> sorted_;  // kept, so that its memory is
+  std::vector<std::uint64_t> sorted_;  // kept to reuse its memory
 };
 
 }  // namespace tutti::cuda

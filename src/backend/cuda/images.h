@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// images.h -- the image operations on a GPU: convolutions by cuDNN, own kernels for the rest.
+// images.h -- image operations on a GPU: convolutions by cuDNN, own kernels for the rest.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ class CudaImages : public ImageOps {
  public:
   CudaImages(const std::string& device, ComputeType, cudaStream_t);
 
-  // Tensor cores want the channels last; the kernels of float32 like plain images.
+  // Tensor cores need the channels last; float32 kernels prefer plain images.
   std::size_t channel_block() const override { return compute_type_ == ComputeType::float32 ? 0 : all_channels; }
   Element element() const override;
   void reorder(const ImageExtent& from, const ImageExtent& to, const float* x, float* y, bool accumulate) override;
@@ -41,15 +41,15 @@ class CudaImages : public ImageOps {
   void pool_regions_gradient(const RegionPooling&, const float* dy, const float* work, float* dimage,
                              bool accumulate) override;
 
-  // What the plans share.
+  // Shared by the plans.
   cudaStream_t stream() const { return stream_; }
   cudnnHandle_t cudnn() const { return cudnn_.get(); }
   ComputeType compute_type() const { return compute_type_; }
   Algorithms& algorithms() { return algorithms_; }
-  // Free again when a call returns, because the stream keeps the order. One buffer for each operand of a convolution.
+  // Free after a call, because the stream keeps the order. One buffer per operand of a convolution.
   Scratch& workspace() { return workspace_; }
   Scratch& operand(std::size_t number) { return operands_[number]; }
-  // For what is made of a weight: it stays until it is made anew, and is the same for all plans.
+  // Memory for what is derived from a weight: valid until it is derived again, and shared by all plans.
   Scratch& made_of(const float* w, const WeightArrangement& a) { return made_[{w, a}]; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes.h -- several numbers at once: what keeps a kernel at the speed of memory. One lane where addresses or sizes do
-// not allow 16 bytes.
+// lanes.h -- several numbers per load and store, which keeps a kernel at the speed of memory. One lane if addresses or
+// sizes do not allow 16 bytes.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,8 +16,7 @@ template <unsigned V>
 struct Lanes {
   float at[V];
 };
-// As they travel. They are stored by name (__stwb), for of an assignment the compiler makes several stores where one
-// stands behind a branch.
+// Stored with __stwb, because the compiler splits an assignment behind a branch into several stores.
 template <std::size_t Bytes>
 struct VectorOf;
 template <>
@@ -62,7 +61,7 @@ __device__ inline void store(T* p, const Lanes<V>& v) {
   }
   __stwb(reinterpret_cast<Vector<T, V>*>(p), vector);
 }
-// Written, or added to what stands there.
+// Written, or added to the existing values.
 template <unsigned V, class T>
 __device__ inline void put(T* p, Lanes<V> v, bool add) {
   if (add) {
@@ -76,7 +75,7 @@ __device__ inline void put(T* p, Lanes<V> v, bool add) {
 template <class T>
 constexpr unsigned whole_lanes = 16 / sizeof(T);
 
-// Whether all of these may be read 16 bytes at a time; null pointers are not read.
+// Whether all of these may be accessed 16 bytes at a time; null pointers are not accessed.
 template <class T, class... P>
 bool in_whole_lanes(std::size_t count, const P*... p) {
   const std::uintptr_t all = (std::uintptr_t{0} | ... | reinterpret_cast<std::uintptr_t>(p));

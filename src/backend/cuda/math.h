@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// math.h -- the elementary functions, one number at a time: the formulas of cpu/vector_math.inl in the same order and
-// without fused multiply-add (-fmad=false), so elementwise operations give the bits of the CPU.
+// math.h -- elementary functions for one number: the formulas of cpu/vector_math.inl in the same order and without
+// fused multiply-add (-fmad=false), so elementwise operations give the bits of the CPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -86,7 +86,7 @@ __device__ inline float quotient(float a, float b) {
   return a / (fabsf(b) < least ? (b < 0.0f ? -least : least) : b);
 }
 
-// What a unary operation makes of a number.
+// The result of a unary operation.
 __device__ inline float mapped(UnaryOp op, float x) {
   switch (op) {
     case UnaryOp::copy:
@@ -123,7 +123,7 @@ __device__ inline float mapped(UnaryOp op, float x) {
   return 0.0f;
 }
 
-// Its derivative at x with result y, times d. Only what `derived_from` says is looked at.
+// Its derivative at x with result y, times d. Only what `derived_from` names is read.
 __device__ inline float derivative(UnaryOp op, float x, float y, float d) {
   switch (op) {
     case UnaryOp::copy:
@@ -158,7 +158,7 @@ __device__ inline float derivative(UnaryOp op, float x, float y, float d) {
   return 0.0f;
 }
 
-// Which operand a derivative looks at: the others may be gone by then.
+// The operands that a derivative reads; the others may have been freed.
 enum class DerivedFrom { nothing, operand, result };
 __host__ __device__ inline DerivedFrom derived_from(UnaryOp op) {
   switch (op) {

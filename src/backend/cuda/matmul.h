@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul.h -- GEMM by cuBLASLt, with bias and ReLU where the library takes them along. The algorithm is chosen once per
+// matmul.h -- GEMM by cuBLASLt, with bias and ReLU if the library supports them. The algorithm is chosen once per
 // shape, so that a shape gives the same bits every time.
 #pragma once
 
@@ -24,7 +24,7 @@ class Matmul {
  public:
   Matmul(ComputeType, const std::string& device, cudaStream_t);
   ~Matmul();
-  // False when the library has no such product for this shape; the result has not been touched then.
+  // Returns false, without changing the result, if the library has no such product for this shape.
   bool run(const Gemm&, const EpilogueOperands&, const float* a, const float* b, float* c);
   static std::string library();  // "cuBLASLt 13.0.1"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recurrence.h -- recurrent layers on a GPU: step by step or by cuDNN, whichever was faster when it was measured.
+// recurrence.h -- recurrent layers on a GPU: step by step or by cuDNN, whichever was faster when measured.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ class Recurrence {
   void backward(const RecurrentLayer&, const RecurrentLayerGradient&);
 
  private:
-  // Null: the layer goes step by step.
+  // Null: the layer runs step by step.
   CudnnRecurrence* library(const RecurrentLayer&);
   CudnnRecurrence* library_now(const RecurrentLayer&);  // for a call that is made, or captured
   CudnnRecurrence& layers_of(int algorithm, const RecurrentLayer&);

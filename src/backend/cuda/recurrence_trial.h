@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recurrence_trial.h -- operands of a layer's shape in memory of their own, to try algorithms for it.
+// recurrence_trial.h -- operands with the shape of a layer in memory of their own, to measure algorithms.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@ namespace tutti::cuda {
 
 class RecurrenceTrial {
  public:
-  // Of `shape`, pointers count only where they may be null; `workspace` is what the algorithms need at most.
+  // From `shape`, only which pointers are null is used; `workspace` is the largest requirement of the algorithms.
   RecurrenceTrial(CudaTensors&, const RecurrentLayer& shape, std::size_t workspace);
 
-  // The same numbers as at first: a backward pass uses some of them up.
+  // Restores the initial numbers, because a backward pass overwrites some.
   void refill();
   const RecurrentLayer& layer() const { return layer_; }
   const RecurrentLayerGradient& gradient() const { return gradient_; }
-  // What an algorithm has left, bit by bit.
+  // The result of an algorithm, for bitwise comparison.
   std::vector<float> results() const;
 
  private:

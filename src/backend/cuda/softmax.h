@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax.h -- what reductions and criteria do with one line, by a team of threads.
+// softmax.h -- reductions and criteria over one line, by a team of threads.
 #pragma once
 
 #include "backend/cuda/math.h"
@@ -15,7 +15,7 @@ __device__ inline float largest(const float* x, const Lines& lines) {
   return together<Team>(best, Larger());
 }
 
-// The first of the largest; numbers that are none lose, except in the first place.
+// The index of the first maximum; NaN loses, except in first place.
 template <int Team>
 __device__ inline unsigned first_largest(const float* x, const Lines& lines) {
   float best = x[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stopwatch.h -- how long the device takes for something, when algorithms are compared. Waits for the device.
+// stopwatch.h -- measures device time to compare algorithms. Waits for the device.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ class Stopwatch {
     for (Event* e : {&begin_, &end_}) check(cudaEventCreateWithFlags(e->out(), cudaEventDefault), "making an event");
   }
 
-  // Milliseconds of one call of `work`, which says whether it could; none when it could not. What takes longer than
-  // `most` at once is not measured any closer.
+  // Milliseconds per call of `work`, which returns whether it succeeded; nullopt if it failed. Work slower than `most`
+  // is measured only once.
   template <class Work>
   std::optional<float> time(const Work& work, std::optional<float> most = {}) {
     if (!work()) return std::nullopt;

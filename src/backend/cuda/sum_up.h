@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum_up.h -- the last step of sums that criteria make in parts.
+// sum_up.h -- the last step of sums that criteria compute in parts.
 #pragma once
 
 #include "backend/cuda/team.h"

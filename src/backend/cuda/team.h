@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// team.h -- threads that work on one line together: one thread, a warp, or a block. Every member gets the result; the
-// order of the sums depends on the size of the team alone.
+// team.h -- threads that process one line together: one thread, a warp, or a block. Every member gets the result. The
+// order of a sum depends only on the size of the team.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -43,7 +43,7 @@ __device__ inline T together(T v, Op op) {
   return v;
 }
 
-// How lines are distributed to teams: blocks of `threads`, teams in a block, the member's number.
+// How lines are distributed to teams: blocks of `threads`, teams per block, index of the member.
 template <int Team>
 struct Distributed {
   static constexpr unsigned threads = Team > 128 ? Team : 128;
@@ -54,15 +54,15 @@ struct Distributed {
   __device__ static unsigned member() { return threadIdx.x % Team; }
 };
 
-// Lines of `size` along the middle of an extent.
+// Lines of `size` along the middle axis of an extent.
 struct Lines {
   std::size_t count, size, inner;
   __device__ std::size_t at(std::size_t line) const { return line / inner * size * inner + line % inner; }
 };
 inline Lines lines_of(const Extent& e) { return {e.outer * e.inner, e.size, e.inner}; }
 
-// Starts the kernel whose team reads these lines best (of one thread, a warp, a block): neighbouring threads should
-// read neighbouring floats.
+// Launches the kernel with the team that reads these lines best (one thread, a warp, a block): neighbouring threads
+// should read neighbouring floats.
 template <class... Wanted, class... Given>
 void launch_on_lines(void (*one)(Lines, Wanted...), void (*warp)(Lines, Wanted...), void (*block)(Lines, Wanted...),
                      const Lines& lines, cudaStream_t stream, const Given&... given) {

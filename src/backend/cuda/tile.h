@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile.h -- the tile of shared memory in which a block of tile x rows_at_once threads turns a matrix over, so that both
-// sides see whole lines of memory.
+// tile.h -- the tile of shared memory in which a block of tile x rows_at_once threads transposes a matrix, so that both
+// sides access whole lines of memory.
 #pragma once
 
 namespace tutti::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// walk.h -- a Layout on the device: the number of an element becomes its place in each operand.
+// walk.h -- a Layout on the device: maps the index of an element to its offset in each operand.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,7 +29,7 @@ inline Walk whole(const Layout& l) {
   return w;
 }
 
-// A layout in which elements of operand k are repeated: those that it has, and those that fall on one of them.
+// A layout in which elements of operand k are repeated: its elements, and those that map to one of them.
 struct Folded {
   Walk kept, folded;
   bool fastest_kept = false;
@@ -43,12 +43,12 @@ inline Folded folded(const Layout& l, std::size_t k) {
 
 struct Places {
   std::size_t at[4] = {};
-  // at[k], for a k that the compiler does not know: as an index it would move all four to memory.
+  // at[k], for a k that the compiler does not know: indexing would move all four values to memory.
   __device__ std::size_t of(unsigned k) const { return k == 0 ? at[0] : k == 1 ? at[1] : k == 2 ? at[2] : at[3]; }
 };
 
 __device__ inline void advance(const Walk& w, std::size_t element, Places& p) {
-  // Divisions of 64 bits are slow; few walks need them.
+  // 64-bit divisions are slow; few walks need them.
   const bool narrow = w.count <= 0xffffffffu;
   for (unsigned axis = 0; axis < w.rank; ++axis) {
     std::size_t i = element;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// windows.h -- where windows lie on an image, for the kernels of pooling and unpooling.
+// windows.h -- the positions of windows on an image, for pooling and unpooling kernels.
 #pragma once
 
 #include "backend/cuda/counts.h"
@@ -18,11 +18,11 @@ __device__ inline Place place_of(std::size_t index, const ImageWindow::Sizes& si
   return {index % sizes[0], index / sizes[0] % sizes[1], index / (sizes[0] * sizes[1])};
 }
 
-// Values of a channel are found by 32-bit division; larger tensors than that fit no device anyway.
+// Values of a channel are found by 32-bit division; larger tensors do not fit on a device.
 __device__ inline unsigned first_element32() { return blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ inline unsigned element_step32() { return gridDim.x * blockDim.x; }
 
-// The real cells under a window: [begin, end) on each axis.
+// The pixels inside the image under a window: [begin, end) on each axis.
 struct Cells {
   Place begin, end;
   __device__ Cells(const ImageWindow& w, const Place& window) {
@@ -43,7 +43,7 @@ struct Cells {
   }
 };
 
-// The windows over a cell: [begin, end) on each axis.
+// The windows over a pixel: [begin, end) on each axis.
 struct WindowsOver {
   Place begin, end;
   __device__ WindowsOver(const ImageWindow& w, const Place& cell) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernels.h -- the codec loops on a GPU: the same bytes, sums and residuals as codec/kernels.h, bit for bit. Pointers
-// are any memory that the GPU sees; what is read and written is complete when the stream is.
+// are any memory that the GPU can access; data are complete when the stream is.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer.h -- what the floats before a column mean, for the kernels of encode.cu and decode.cu. The formulas are
-// those of codec/column_kernels.h and adaptive_kernels.h, operation by operation; the files that include this are
-// compiled without fused multiply-add.
+// quantizer.h -- the meaning of the floats in front of a column, for the kernels of encode.cu and decode.cu. The
+// formulas are those of codec/column_kernels.h and adaptive_kernels.h, operation by operation; files that include it
+// are compiled without fused multiply-add.
 #pragma once
 
 #include "base/cuda/launch.h"
@@ -20,7 +20,7 @@ constexpr Kind kind_of(Format f) {
 }
 constexpr bool is_adaptive(Kind k) { return k == Kind::quarters || k == Kind::even; }
 
-// What stands before the words of a column.
+// The head of a column, in front of its words.
 template <Kind K>
 struct Head {
   static constexpr unsigned floats = is_adaptive(K) ? 4 : 2;
@@ -37,7 +37,7 @@ struct Head {
   }
 };
 
-// A head, and the numbers that only the sender needs: the threshold of 1 bit, the means of the sides of 2.
+// A head, and numbers that only the encoder needs: the threshold of 1 bit, the means of the sides of 2 bits.
 template <Kind K>
 struct Column {
   Head<K> head;
@@ -81,7 +81,7 @@ struct Side {
   }
 };
 
-// What a word of the wire is read as.
+// The decoded value of a level.
 template <Kind K>
 struct Reader {
   GridOfLevels grid;
@@ -98,7 +98,7 @@ struct Reader {
     else
       return grid.at(shifted & mask);
   }
-  // What the reader of another lane needs for more than one bit.
+  // What the decoder of another lane needs for more than one bit.
   __device__ void take_from(unsigned lane) { grid.take_from(lane); }
 };
 
@@ -114,7 +114,7 @@ requires(is_adaptive(K)) struct Reader<K> {
   __device__ void take_from(unsigned lane) { below.take_from(lane), above.take_from(lane); }
 };
 
-// The level of a value, and what it will be read as.
+// The level of a value, and its decoded value.
 template <Kind K>
 struct Quantizer;
 
@@ -183,8 +183,8 @@ struct Quantizer<Kind::even> {
   }
 };
 
-// How the rows of a column lie in its words: row i * words + w in word w, lowest bits first. A warp takes up to 32
-// words at a time; where there are fewer, several lanes share one.
+// The order of the rows of a column in its words: row i * words + w is in word w, lowest bits first. A warp processes
+// up to 32 words at a time; if there are fewer, several lanes share one.
 struct Words {
   unsigned count, rows, bits;
   unsigned side, side_bits, parts;  // side: words at a time, two to the side_bits; parts: lanes that share a word
@@ -199,10 +199,10 @@ struct Words {
     parts = 32 / side;
     of_count = (one + count - 1) / count, of_rows = (one + rows - 1) / rows;
   }
-  // What a lane does: which word of those at a time, and which part of it.
+  // The work of a lane: its word and its part of it.
   __device__ unsigned word_of(unsigned lane) const { return lane & (side - 1); }
   __device__ unsigned part_of(unsigned lane) const { return lane >> side_bits; }
-  // row / count, and element / rows in 32 columns and a few beyond, of up to 32 rows: the error stays below 1 / 32.
+  // row / count, and element / rows in 32 columns and a few more of up to 32 rows: the error stays below 1 / 32.
   __device__ unsigned part_of_word(unsigned row) const { return row * of_count / one; }
   __device__ unsigned column_of(unsigned element) const { return element * of_rows / one; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl.h -- the functions of NCCL that are used here, by the signatures of its manual. The library is loaded when it is
-// asked for, so nothing needs it to be there.
+// nccl.h -- the functions of NCCL used here, declared by the signatures in its manual. The library is loaded on demand,
+// so nothing depends on it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,7 +28,7 @@ struct Nccl {
   int (*destroy)(Comm);
   int (*abort)(Comm);
 
-  // False, and why, when the library cannot be had.
+  // Returns false, and the reason, if the library is not available.
   bool load(std::string& why);
   // Throws Error.
   void check(int status, const char* doing) const;

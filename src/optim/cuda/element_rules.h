@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// element_rules.h -- beside the rules of optim/element_rules.h those that only GPUs write so: sums, norms and noise,
-// and rules joined into one pass. Compiled without fused multiply-add.
+// element_rules.h -- besides the rules of optim/element_rules.h, those that only GPUs need: sums, norms, noise, and
+// rules fused into one pass. Compiled without fused multiply-add.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -47,7 +47,7 @@ struct Noise {
   }
 };
 
-// A rule by the gradient as it lies in memory.
+// A rule with the gradient as stored.
 template <class Rule, Turn When>
 struct Plainly {
   static constexpr Turn turn = When;
@@ -55,7 +55,7 @@ struct Plainly {
   __device__ auto operator()(std::size_t i) const { return rule(i, rule.g[i]); }
 };
 
-// By the gradient and a penalty, as AddScaled adds it: memory is passed over once, and the gradient stays as it is.
+// A rule with the gradient plus a penalty, as AddScaled adds it: memory is read once, and the gradient is not changed.
 template <class Rule, Turn When>
 struct Penalised {
   static constexpr Turn turn = When;
@@ -74,7 +74,7 @@ struct DescendByMean {
   __device__ Plainly<Descend, turn> begun() const { return {{w, g, rate / static_cast<float>(*sum / count)}}; }
 };
 
-// What a thread works out before its elements.
+// What a thread computes before its elements.
 template <class Rule>
 __device__ auto begun(const Rule& rule) {
   if constexpr (requires { rule.begun(); })

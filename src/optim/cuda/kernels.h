@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernels.h -- the update rules over memory of a GPU, in the queue of the calling thread (base/cuda/queue.h). Elements
-// get the bits of the host's loops; sums run in an order of their own, always the same. Nothing waits for the device.
+// kernels.h -- the update rules in GPU memory, in the stream of the calling thread (base/cuda/queue.h). Elements get
+// the bits of the host's loops; sums have an order of their own, always the same. Nothing waits for the device.
 #pragma once
 
 #include "optim/kernels.h"

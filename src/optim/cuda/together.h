@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// together.h -- rules over runs of elements, several runs by one kernel: see begin_together() of optim/kernels.h.
+// together.h -- rules over runs of elements, several runs per kernel: see begin_together() of optim/kernels.h.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ __device__ Place place_of_block(const Calls<Rule>& calls) {
   return {c, blockIdx.x - first, calls.end[c] - first};
 }
 
-// body(i) for the elements i below n among those that a block works on at a time: their loads are on the way together.
+// Calls body(i) for the elements i < n that a block processes together, so that their loads are in flight together.
 template <class Body>
 __device__ void each(std::size_t first, std::size_t n, const Body& body) {
   first += threadIdx.x;
@@ -57,7 +57,7 @@ __global__ void apply_each(const __grid_constant__ Calls<Rule> calls) {
   each(static_cast<std::size_t>(at.block) * block_elements, calls.n[at.call], begun(calls.rule[at.call]));
 }
 
-// Each block adds its elements up in a fixed order.
+// Each block adds its elements in a fixed order.
 template <class Rule>
 __global__ void sum_each(const __grid_constant__ Calls<Rule> calls, double* of_blocks) {
   __shared__ double sums[block_threads];
@@ -83,12 +83,12 @@ struct Totals {
   unsigned count;
 };
 
-// One block, a warp for each call. What is added to one sum stands in a row, so one thread adds it, in order.
+// One block, with a warp per call. Contributions to one sum are contiguous, so one thread adds them, in order.
 __global__ void add_totals(const __grid_constant__ Totals to, const double* of_blocks);
 
 // ---- what has been asked for
 
-// Calls of one kernel that are still to be started.
+// Calls of one kernel that have not been launched yet.
 template <class Rule, bool Sums>
 struct Waiting {
   Calls<Rule> calls;
@@ -100,7 +100,7 @@ struct Waiting {
   }
 };
 
-// Since begin_together(), turn by turn.
+// Since begin_together(), in turns.
 struct Together {
   struct Launch {
     Turn turn;
@@ -164,7 +164,7 @@ template <class Rule>
 void start(std::size_t n, const Rule& rule) {
   start<false>(n, rule, nullptr);
 }
-// What the rule gives is added to *sum.
+// Adds the result of the rule to *sum.
 template <class Rule>
 void start_sum(std::size_t n, const Rule& rule, double* sum) {
   start<true>(n, rule, sum);
@@ -174,7 +174,7 @@ inline void start_penalty() {
   auto& t = Together::of_thread();
   if (const std::size_t n = std::exchange(t.penalised, 0)) start(n, t.penalty);
 }
-// Left out of the gradient where the rule for it follows at once.
+// Not written to the gradient if the rule for it follows at once.
 inline void put_off_penalty(std::size_t n, const AddScaled& penalty) {
   auto& t = Together::of_thread();
   if (!t.open) return start(n, penalty);
@@ -182,7 +182,7 @@ inline void put_off_penalty(std::size_t n, const AddScaled& penalty) {
   t.penalty = penalty, t.penalised = n;
 }
 
-// use(the rule with the penalty that was put off for it, or as it is)
+// Calls use(the rule, with the penalty that was deferred for it).
 template <Turn When, class Rule, class Use>
 void with_penalty(std::size_t n, const Rule& rule, const Use& use) {
   auto& t = Together::of_thread();

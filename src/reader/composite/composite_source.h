@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // composite_source.h -- sequences whose streams come from several sources, joined by sequence key. The first source
-// says which sequences there are and in which order.
+// defines the sequences and their order.
 #pragma once
 
 #include <memory>

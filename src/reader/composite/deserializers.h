@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deserializers.h -- what the type of a deserializer can be: a source of sequences that have keys. A new one is a row
-// in deserializers.cpp.
+// deserializers.h -- the types of deserializers: each is a source of sequences with keys. A new type is a row in
+// deserializers.cpp.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace tutti::reader {
 struct DeserializerRow {
   std::string name, help;
   std::function<void(config::Fields&)> describe;
-  // The block inherits from the reader's: randomize, maxErrors, frameMode and so on stand there as a rule. What matters
-  // of the result are the source and the description.
+  // The block inherits from the reader's, where randomize, maxErrors, frameMode and so on usually are. Only the source
+  // and the description of the result are used.
   ReadBlock* read;
 };
 const std::vector<DeserializerRow>& deserializer_table();

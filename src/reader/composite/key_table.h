@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// key_table.h -- finds the sequence of a source by its key, 16 bytes for each.
+// key_table.h -- finds the sequence of a source by its key, with 16 bytes per sequence.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@ class KeyTable {
   struct Twice {
     std::uint32_t first, second;
   };
-  // `numeric`: keys are compared as numbers ("007" is "7"); throws Error when one is none.
+  // `numeric`: compares keys as numbers ("007" is "7"); throws Error if one is not a number.
   KeyTable(SequenceSource&, bool numeric);
   std::optional<std::uint32_t> find(const std::string& key);
-  // Sequences whose key an earlier one has.
+  // Sequences whose key occurred before.
   const std::vector<Twice>& twice() const { return twice_; }
 
-  // "007" becomes "7" where keys are numbers.
+  // "007" becomes "7" if keys are numbers.
   static std::string canonical(std::string key, bool numeric);
 
  private:

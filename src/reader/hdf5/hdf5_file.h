@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hdf5_file.h -- rows of datasets of one HDF5 file. The only place that knows libhdf5.
+// hdf5_file.h -- rows of datasets in one HDF5 file. The only file that uses libhdf5.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ class Hdf5File {
   Hdf5File& operator=(Hdf5File&&) noexcept;
   const std::string& path() const { return path_; }
 
-  // Throws Error when there is no such dataset of numbers; the message has the names that there are.
+  // Throws Error if there is no such numeric dataset; the message lists the datasets.
   Hdf5Shape shape(const std::string& dataset);
-  // Rows [first, first + rows), all axes of a row in the order of the file, converted from whatever type they have.
+  // Rows [first, first + rows), all axes of a row in the order of the file, converted from any numeric type.
   void read(const std::string& dataset, std::uint64_t first, std::uint64_t rows, float* out);
   void read(const std::string& dataset, std::uint64_t first, std::uint64_t rows, double* out);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hdf5_rows.h -- rows of the files of an HDF5 data set as float32: kept in memory when all of them fit, otherwise read
-// when they are needed, neighbours together.
+// hdf5_rows.h -- rows of the files of an HDF5 data set as float32: kept in memory if all of them fit, otherwise read on
+// demand, neighbours together.
 #pragma once
 
 #include <list>
@@ -26,16 +26,16 @@ class Hdf5Rows {
   };
   Hdf5Rows(std::vector<Column> columns, FaultBudget& budget) : columns_(std::move(columns)), budget_(&budget) {}
 
-  // A file that is read from, with its rows and the floats of a row in each column.
+  // An open data file, with its rows and the floats per row of each column.
   void add_file(std::string path, std::uint64_t rows, std::vector<std::uint64_t> row_floats);
   std::uint64_t bytes() const { return bytes_; }  // of all rows as floats
   void keep() { keep_ = true; }
 
-  // The file, open; a few stay so. Throws Error.
+  // The open file; a few stay open. Throws Error.
   Hdf5File& open(const std::string& path);
 
-  // Where the floats of these rows stand until the next call; null for rows that cannot be read or hold what is no
-  // number. Those are counted, once. `places` is sorted.
+  // The floats of these rows, valid until the next call; null for rows that cannot be read or are not finite, which are
+  // counted once. `places` is sorted.
   void read(std::size_t column, std::span<const Place> places, std::vector<const float*>& data);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hdf5_source.h -- samples or sequences from HDF5 files of one row per sample, streams being datasets: the form in
-// which events of particle physics and many a measurement are kept, often in hundreds of files.
+// hdf5_source.h -- samples or sequences from HDF5 files with one row per sample and one dataset per stream, as used for
+// events of particle physics and other measurements, often in hundreds of files.
 #pragma once
 
 #include <filesystem>

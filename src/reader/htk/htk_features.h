@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// htk_features.h -- a stream of feature frames, each with its neighbours on the left and right.
+// htk_features.h -- a stream of feature frames with left and right context.
 #pragma once
 
 #include <unordered_map>
@@ -21,7 +21,7 @@ struct HtkFeatureOptions {
 
 class HtkFeatures final : public UtteranceStream {
  public:
-  // Reads the list and the headers of all its files; utterances that cannot be used are counted and left out.
+  // Reads the list and the headers of all its files; skips and counts unusable utterances.
   HtkFeatures(HtkFeatureOptions, FaultBudget&);
   const StreamInfo& info() const override { return info_; }
   std::size_t utterances() const override { return utterances_.size(); }

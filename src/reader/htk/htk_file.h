@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// htk_file.h -- feature files of the Hidden Markov Toolkit: a header of 12 bytes and frames of numbers, all big-endian;
-// one utterance per file or many end to end.
+// htk_file.h -- HTK feature files: a header of 12 bytes and frames of numbers, all big-endian; one or many utterances
+// per file.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ struct HtkHeader {
 // Reads and checks the header against the size of the file. Throws Error.
 HtkHeader read_htk_header(const std::string& path);
 
-// As many numbers of a frame as the header can tell.
+// The largest number of values per frame that a header can hold.
 constexpr std::int64_t most_htk_numbers = 32767 / 4;
 
-// Writes frames of `dim` numbers, ten milliseconds each, of the kind USER. Throws Error.
+// Writes frames of `dim` numbers, ten milliseconds each, of kind USER. Throws Error.
 void write_htk_file(const std::string& path, std::size_t dim, std::span<const float> values);
 
-// Reads frames of files, a few of which stay open.
+// Reads frames of files and keeps a few files open.
 class HtkFiles {
  public:
   ~HtkFiles();
   HtkFiles() = default;
   HtkFiles(const HtkFiles&) = delete;
   HtkFiles& operator=(const HtkFiles&) = delete;
-  // Frames [first, first + count) as floats; throws Error when they cannot be read or are no finite numbers.
+  // Frames [first, first + count) as floats; throws Error if they cannot be read or are not finite.
   void read(const std::string& path, const HtkHeader&, std::uint64_t first, std::uint64_t count, float* out);
 
  private:

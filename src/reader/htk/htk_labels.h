@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// htk_labels.h -- a stream of classes per frame, from master label files: utterances as runs of states with their
+// htk_labels.h -- a stream of one class per frame, from master label files: utterances as runs of states with their
 // times.
 #pragma once
 
@@ -21,7 +21,7 @@ struct HtkLabelOptions {
 
 class HtkLabels final : public UtteranceStream {
  public:
-  // Reads all files; utterances that cannot be used are counted and left out.
+  // Reads all files; skips and counts unusable utterances.
   HtkLabels(HtkLabelOptions, FaultBudget&);
   const StreamInfo& info() const override { return info_; }
   std::size_t utterances() const override { return utterances_.size(); }

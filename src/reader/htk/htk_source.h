@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// htk_source.h -- utterances of features and labels joined by their names; or, in frame mode, their frames one by one.
-// With a single stream it is what a CompositeDataReader joins with others.
+// htk_source.h -- utterances of features and labels joined by their names; in frame mode, their single frames. With one
+// stream, it is a source for CompositeDataReader.
 #pragma once
 
 #include <memory>
@@ -40,7 +40,7 @@ class HtkSource final : public SequenceSource {
   };
   void join(std::size_t utterance, std::size_t primary);
   void add_to_index();
-  // In which utterance a sequence lies, and its first frame there.
+  // The utterance of a sequence, and its first frame in it.
   std::pair<std::size_t, std::uint32_t> find(std::uint32_t sequence) const;
   bool append(std::size_t utterance, std::uint32_t first, std::uint32_t count, Share&);
 

@@ -19,8 +19,8 @@ struct ScpEntry {
   std::string text;  // of the line, for messages
 };
 
-// `prefix` is put in front of relative paths; without one, "..." at the start of a path is the directory of the list.
-// Bad lines are counted and left out. Throws Error when the file cannot be read.
+// `prefix` is prepended to relative paths; without one, "..." at the start of a path is the directory of the list.
+// Skips and counts bad lines. Throws Error if the file cannot be read.
 std::vector<ScpEntry> read_scp(const std::string& path, const std::string& prefix, FaultBudget&);
 
 // The name of an utterance: the path without its extension.

@@ -30,7 +30,7 @@ struct IdxArray {
   std::int64_t integer(std::size_t element) const;
 };
 
-// Both throw Error that says what is wrong with the file.
+// Both throw an Error that says what is wrong with the file.
 IdxHeader read_idx_header(const std::string& path);
 IdxArray read_idx(const std::string& path);
 

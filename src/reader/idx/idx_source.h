@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// idx_source.h -- samples from IDX files, one file per stream; the arrays stay in memory as they are in the file and
-// are converted when a minibatch is made.
+// idx_source.h -- samples from IDX files, one file per stream. The arrays stay in memory as stored and are converted
+// when a minibatch is made.
 #pragma once
 
 #include "reader/idx/idx_file.h"

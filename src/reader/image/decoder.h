@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// decoder.h -- JPEG and PNG files to pixels. Each worker has one; libraries' states are made once.
+// decoder.h -- decodes JPEG and PNG files. Each worker has one, so that the state of libraries is created once.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace tutti::reader {
 
-// The file is no usable image; what() says why.
+// The file is not a usable image; what() has the reason.
 class BadImage : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Whoever decodes a file of a given kind. Throws BadImage for what is broken, cut off or too large.
+// Decodes one file format. Throws BadImage for broken, truncated or oversized files.
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -26,13 +26,13 @@ class Codec {
 std::unique_ptr<Codec> make_jpeg_codec();
 std::unique_ptr<Codec> make_png_codec();
 
-// Checked before memory is taken: a damaged header must not ask for all of it.
+// Checked before memory is allocated, because a damaged header may ask for any size.
 void check_image_size(std::uint64_t width, std::uint64_t height);
 
 class Decoder {
  public:
   Decoder();
-  // One channel when `grayscale`, else three (B, G, R). EXIF orientation is not looked at.
+  // One channel if `grayscale`, else three (B, G, R). Ignores the EXIF orientation.
   Image decode(std::span<const unsigned char> file, bool grayscale, Scratch&);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// image.h -- an image on its way from a file to a network's input: pixels as bytes while nothing needs fractions, then
-// as floats; channels (B, G, R) fastest, then columns, then rows. Memory belongs to the worker's Scratch.
+// image.h -- an image between file and network input: pixels as bytes while no transform needs fractions, then as
+// floats; channels (B, G, R) fastest, then columns, then rows. The memory belongs to the worker's Scratch.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ struct Image {
   }
 };
 
-// What one worker keeps between images. The decoded image has a place of its own, so that several views can be cut out
-// of it; steps of the way to one view alternate between two places.
+// Memory that a worker reuses between images. The decoded image has its own buffer, so that several views can be cut
+// from it; the transforms of one view alternate between two buffers.
 class Scratch {
  public:
   std::uint8_t* decoded(std::size_t n) { return fresh(decoded_, n); }

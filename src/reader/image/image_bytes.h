@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_bytes.h -- the bytes of an image file: from the file system, out of a zip archive ("archive.zip@/inner/path"),
-// or from base64 text.
+// image_bytes.h -- the bytes of an image file: from the file system, a zip archive ("archive.zip@/inner/path"), or
+// base64 text.
 #pragma once
 
 #include <map>
@@ -17,9 +17,9 @@ class ImageFiles {
  public:
   ImageFiles();
   ~ImageFiles();
-  // Reads the whole file; throws BadImage when it cannot be read. Safe for several threads at once.
+  // Reads the whole file; throws BadImage if it cannot be read. Thread-safe.
   void read(const std::string& path, Buffer<unsigned char>& to);
-  // Why it cannot be read, as far as can be told without reading it; "" when it can.
+  // Why the file cannot be read, as far as can be told without reading it; "" if it can.
   std::string missing(const std::string& path);
 
  private:
@@ -30,7 +30,7 @@ class ImageFiles {
   std::map<std::string, std::unique_ptr<Archive>, std::less<>> archives_;
 };
 
-// Throws BadImage on what is no base64.
+// Throws BadImage for invalid base64.
 void decode_base64(std::string_view text, Buffer<unsigned char>& to);
 
 }  // namespace tutti::reader

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_list.h -- which images there are: the lines of a map file, of a file of base64 text, or a folder with one
-// sub-folder for each class. In memory lies one number per image; lines are read again from the mapped file when an
-// image is wanted.
+// image_list.h -- the list of images: the lines of a map file or of a file of base64 text, or a folder with one
+// sub-folder per class. Memory holds one number per image; lines are read again from the mapped file on demand.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +24,17 @@ class ImageList {
   };
 
   ImageList(Kind, std::string path);  // a file, or for maps also a folder
-  // Finds the good lines; the others are faults, the same on every rank.
+  // Finds the valid lines; the others are faults, the same on every rank.
   void scan(std::int64_t label_dim, FaultBudget&);
   void begin_epoch() const;
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(offsets_.size()); }
   Entry entry(std::uint32_t image) const;
   std::string key(std::uint32_t image) const;
-  // Leaves these images out, in ascending order.
+  // Removes these images, given in ascending order.
   void remove(const std::vector<std::uint32_t>& images);
 
-  // The path of an image of a map: "..." at its start is the map's directory.
+  // The path of an image in a map: "..." at its start is the directory of the map.
   std::string file_of(std::string_view path) const;
   std::size_t line_of(std::uint32_t image) const;
   Diagnostic diagnostic(std::uint32_t image, std::string message, std::string fix) const;

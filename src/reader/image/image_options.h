@@ -26,7 +26,7 @@ struct ScaleOptions {
   void describe(config::Fields& f);
   ImageSize size() const { return {settings.width, settings.height, channels}; }
 };
-// The same without the target size, which stands elsewhere.
+// The same without the target size, which is set elsewhere.
 void describe_scaling(config::Fields& f, ScaleSettings&);
 
 struct ColorOptions {
@@ -62,7 +62,7 @@ struct ImageFeatureOptions {
   void describe(config::Fields& f);
 };
 
-// What ImageReader and the deserializers have in common.
+// Shared by ImageReader and the deserializers.
 struct ImageFileOptions {
   std::string file;
   Choice grayscale = Choice::automatic;
@@ -88,7 +88,7 @@ struct TransformRow {
 };
 const std::vector<TransformRow>& transform_table();
 
-// Both read files named in the block; what is wrong with them is a mistake at that key.
+// Both read files named in the block; faults in them are mistakes at that key.
 std::function<std::unique_ptr<const Transform>()> mean_of(const MeanOptions&, ImageSize, const config::Record& block,
                                                           const ReaderContext&);
 std::function<std::unique_ptr<const Transform>()> intensity_of(const IntensityOptions&, const config::Record& block,

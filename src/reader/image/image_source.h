@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_source.h -- labelled images as sequences of one sample each. Loaders read, decode and transform the images of a
-// share together; what is drawn at random depends on the seed, the sweep and the image only, so neither the number of
-// ranks nor that of loaders shows in the data.
+// image_source.h -- labelled images as sequences of one sample each. Loader threads read, decode and transform the
+// images of a share together. Random draws depend only on seed, sweep and image, so the data depend neither on the
+// number of ranks nor on that of loaders.
 #pragma once
 
 #include <unordered_set>
