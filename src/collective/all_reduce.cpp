@@ -13,11 +13,11 @@
 namespace tutti {
 namespace {
 
-// Fewer values than this do not deserve a message of their own.
+// Buckets below this size are not worth a message of their own.
 constexpr std::size_t kGroupValues = 65536;
-// Two tags per bucket, the rest of the range is for others.
+// Two tags per bucket; the rest of the range is for others.
 constexpr std::size_t kMostGroups = 16000;
-// Sums are made in blocks that stay in the first-level cache.
+// Sums are computed in blocks that stay in the first-level cache.
 constexpr std::size_t kBlockValues = 4096;
 
 int tag_of(std::size_t bucket) { return static_cast<int>(2 * bucket); }
@@ -27,12 +27,12 @@ std::size_t block_columns(std::size_t rows, const Codec& codec) {
   return std::max<std::size_t>(1, kBlockValues / std::max<std::size_t>(1, rows));
 }
 
-// Values of which everybody knows that they are 0.
+// Values that are 0 on all ranks.
 void clear_masked(float* values, const float* mask, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) values[i] = mask[i] == 0.0f ? 0.0f : values[i];
 }
 
-// Waiting ranks may sit on one core with the rank they wait for.
+// Waiting ranks may share a core with the rank they wait for.
 class Patience {
  public:
   void nothing_happened() {
@@ -170,7 +170,7 @@ void AllReduce::launch_library(std::size_t g) {
   count_library_sum(stats_, values, ranks_);
 }
 
-// In the order of launches, which is that of the device's queue.
+// In launch order, which is the order of the device's stream.
 void AllReduce::send_when_encoded() {
   for (; unsent_ > 0; --unsent_) {
     const std::size_t g = launched_[(launched_head_ + launched_count_ - unsent_) % launched_.size()];

@@ -40,7 +40,7 @@ void MessageTransport::plan_messages(Communicator& comm, std::size_t g) {
     return bytes.span().subspan(plan.section_begin[static_cast<std::size_t>(owner)], plan.section_bytes(owner));
   };
   for (int step = 1; step < ranks_; ++step) {
-    // Rank r starts with r + 1: not everybody talks to the same rank at once.
+    // Rank r starts with r + 1, so that the ranks do not all send to the same rank at once.
     const int to = (me_ + step) % ranks_, from = (me_ + ranks_ - step) % ranks_;
     if (plan.section_bytes(to) > 0) bucket.send_own.push_back(comm.plan_send(to, tag, section(bucket.own, to)));
     if (plan.section_bytes(from) > 0)
@@ -79,7 +79,7 @@ void MessageTransport::arm(std::size_t g) {
 void MessageTransport::offer(std::size_t g) {
   BucketState& bucket = buckets_[g];
   if (ranks_ == 1) return std::swap(bucket.own, bucket.sums);  // until the next offer, while own is filled anew
-  // Nobody can know a sum before our part of it is on its way. What the sums' place held before has been decoded.
+  // No sum can arrive before our part has been sent, and the previous contents of this memory have been decoded.
   start_all(bucket.receive_sums);
   start_all(bucket.send_own);
 }

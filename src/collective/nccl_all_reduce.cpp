@@ -20,7 +20,7 @@ NcclAllReduce::NcclAllReduce(DeviceSums& sums, Parameters& parameters, const Sha
     if (!plan.buckets[g].sparse) plan_runs(plan.buckets[g], runs_[g]);
 }
 
-// Neighbours become one run.
+// Merges neighbouring runs.
 void NcclAllReduce::plan_runs(const Bucket& bucket, std::vector<DeviceSums::Run>& runs) {
   float* const sums = copies_.size() > 0 ? summed_.data() : values_;
   for (std::size_t chunk = bucket.first_chunk; chunk < bucket.end_chunk; ++chunk) {
@@ -38,7 +38,7 @@ NcclAllReduce::Place NcclAllReduce::place(std::size_t chunk) const {
   return {parameters_.offset(p), parameters_.slices[p.slice].rows, p.columns};
 }
 
-// The residuals of owners are disjoint, so every rank adds the whole of its own.
+// Owner residuals are disjoint, so every rank adds all of its own.
 void NcclAllReduce::encode(std::size_t chunk, const Residuals& residuals) {
   assert(!residuals.mask);
   const Place p = place(chunk);

@@ -87,7 +87,7 @@ void RowSparseAllReduce::arm() {
   stage_ = Stage::armed;
 }
 
-// A codec that loses nothing, but has residuals: what another one left behind is to be delivered, wherever it stands.
+// A lossless codec with residuals: those that an earlier codec left must be delivered, wherever they are.
 void RowSparseAllReduce::announce(const Residuals& residuals) {
   assert(stage_ == Stage::armed);
   Peer& mine = peers_[static_cast<std::size_t>(me_)];
@@ -151,7 +151,7 @@ void RowSparseAllReduce::read_list(Peer& peer) const {
   }
 }
 
-// The rows from `at` on that follow each other in one block.
+// Consecutive rows of one block, starting at `at`.
 std::uint32_t RowSparseAllReduce::run_at(const std::vector<std::uint32_t>& list, std::size_t at) const {
   std::size_t end = at + 1;
   while (end < list.size() && list[end] == list[end - 1] + 1 && list[end] % kBlock != 0) ++end;
@@ -178,7 +178,7 @@ void RowSparseAllReduce::scatter(const float* values, std::uint32_t row, std::ui
 void RowSparseAllReduce::encode_run(std::uint32_t row, std::uint32_t n, const float* values, float* residuals,
                                     std::byte* out) {
   if (!residuals) return codec_.encode(row_size_, n, values, nullptr, out);
-  // Either the residuals themselves or a copy of them in our own workspace.
+  // The residuals themselves, or a copy of them in our workspace.
   float* kept = const_cast<float*>(gather(residuals, row, n, residual_workspace_));
   codec_.encode(row_size_, n, values, kept, out);
   scatter(kept, row, n, residuals);
@@ -231,7 +231,7 @@ bool RowSparseAllReduce::lists_are_here() {
   return here;
 }
 
-// All lists are known: who sends how much to whom follows.
+// All lists are known, so the size of every message follows.
 void RowSparseAllReduce::merge() {
   const auto take_mine = [this](const std::vector<std::uint32_t>& list, std::vector<std::uint32_t>& mine) {
     mine.clear();
@@ -257,7 +257,7 @@ void RowSparseAllReduce::merge() {
 
 bool RowSparseAllReduce::advance(const Residuals& residuals) {
   if (stage_ == Stage::armed || stage_ == Stage::launched) {
-    // Before launch() the last sums may still have to be decoded, with the union they belong to.
+    // Before launch() the last sums may not be decoded yet; they need the union that they belong to.
     if (!lists_are_here() || stage_ == Stage::armed) return false;
     merge();
   }
@@ -271,7 +271,7 @@ bool RowSparseAllReduce::advance(const Residuals& residuals) {
   return stage_ == Stage::summed;
 }
 
-// Whether the peer sends all of the rows [row, row + n); `partly` is set when it sends some of them.
+// Whether the peer sends all of the rows [row, row + n); sets `partly` if it sends some of them.
 bool RowSparseAllReduce::present(Peer& peer, std::uint32_t row, std::uint32_t n, bool& partly) const {
   if (peer.next == peer.mine.size() || peer.mine[peer.next] >= row + n) return false;
   const std::size_t last = peer.next + n - 1;
@@ -280,7 +280,7 @@ bool RowSparseAllReduce::present(Peer& peer, std::uint32_t row, std::uint32_t n,
   return all;
 }
 
-// Like the dense exchange, rank by rank; ranks without these rows would have added zeros there.
+// Rank by rank, like the dense exchange; ranks without these rows would have added zeros there.
 void RowSparseAllReduce::sum_run(std::uint32_t row, std::uint32_t n, const Residuals& residuals, std::byte* to) {
   const std::size_t slot = peers_[static_cast<std::size_t>(me_)].section_rows * row_bytes_;
   const std::byte* mine = own_.get() + peers_[static_cast<std::size_t>(me_)].section;

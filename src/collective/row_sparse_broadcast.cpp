@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two messages, because the number of rows must be known before they can come.
+// Two messages, because the receiver must know the number of rows first.
 #include "collective/row_sparse_broadcast.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ void RowSparseBroadcast::store() {
   const Slice& slice = whole_.slices[slice_];
   float* base = whole_.gradients.data() + slice.offset;
   auto& listed = whole_.sparse_rows[slice_];
-  // Of another minibatch perhaps, where sums come one behind.
+  // Perhaps of another minibatch, if sums are delayed.
   clear_sparse_rows(slice, listed, whole_.gradients);
   listed.resize(static_cast<std::size_t>(count_));
   std::memcpy(listed.data(), message_.get(), listed.size() * sizeof(std::uint32_t));

@@ -8,7 +8,7 @@ void add_shards(ShardPlan& plan, std::size_t chunk, std::size_t columns) {
   const auto ranks = static_cast<std::size_t>(plan.ranks);
   std::size_t first = 0;
   for (std::size_t owner = 0; owner < ranks; ++owner) {
-    // The columns left over go to other ranks with every chunk, so that biases do not all end at rank 0.
+    // The remaining columns rotate over the ranks from chunk to chunk, so that not all biases belong to rank 0.
     const bool extra = (owner + ranks - chunk % ranks) % ranks < columns % ranks;
     const std::size_t n = columns / ranks + (extra ? 1 : 0);
     plan.shards.push_back({first, n, 0});

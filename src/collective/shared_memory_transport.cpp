@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Bytes of different ranks share no line of the cache.
+// Bytes of different ranks never share a cache line.
 std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace

@@ -63,7 +63,7 @@ ResolvedTransport resolve_transport(Transport wanted, Communicator& comm) {
 }
 
 ResolvedTransport resolve_device_transport(Transport wanted, bool in_full, Communicator& comm) {
-  // Bytes that a device makes leave it in messages.
+  // Bytes encoded on a device are sent as messages.
   if (wanted == Transport::shared_memory)
     throw ConfigError({}, "transport = sharedMemory needs values in host memory, but these are on a GPU",
                       "transport = auto, or deviceId = cpu");

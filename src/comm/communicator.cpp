@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is the same for every communicator: sums in rank order, and which ranks share a host and its cores.
+// Shared by all communicators: sums in rank order, and which ranks share a host and its cores.
 #include "tutti/communicator.h"
 
 #include <sched.h>

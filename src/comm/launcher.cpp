@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognises MPI launchers by the variables they leave in the environment of every rank.
+// Recognises MPI launchers by the environment variables that they set for every rank.
 #include <cstdlib>
 
 #include "comm/session.h"

@@ -31,7 +31,7 @@ constexpr std::size_t kLargestMessage = std::size_t{1} << 30;
 // To other hosts: messages below Open MPI's eager limit leave at once, without asking the receiver, who computes.
 constexpr std::size_t kLargestToOtherHosts = 61440;
 
-// `doing` is only called on failure: texts cost nothing in the step loop.
+// `doing` is called only on failure, so messages cost nothing in the step loop.
 template <class Doing>
 void check(int code, const Doing& doing) {
   if (code == MPI_SUCCESS) return;
@@ -162,7 +162,7 @@ class MpiTransfer : public Transfer {
     active_ = false;
   }
 
-  // Of the first part that was open.
+  // The status of the first open part.
   void check_length(const MPI_Status& status) {
     if (sending_) return;
     const int expected = (part_only_ ? loose_counts_ : counts_)[arrived_];
@@ -195,7 +195,7 @@ class MpiPoller : public TransferPoller {
   }
 
  private:
-  // Whether a transfer has got on that has further parts.
+  // Whether a transfer that has further parts has advanced.
   bool look_at_next_parts(std::span<Transfer* const> transfers) {
     int open = 0;
     for (Transfer* t : transfers) {
@@ -326,7 +326,7 @@ class MpiCommunicator : public Communicator {
   }
 
  private:
-  // Collective, as the making of every communicator is.
+  // Collective, like the creation of every communicator.
   void find_neighbours() {
     const auto doing = [] { return "asking which ranks share a host"; };
     MPI_Comm host = MPI_COMM_NULL;

@@ -19,9 +19,9 @@
 namespace tutti {
 namespace {
 
-// Open MPI writes long messages over TCP into the receiver's memory, after asking for the place; between two ranks
-// whose messages cross, the line stands still meanwhile. Sent in fragments the same messages fill it. Whoever set it
-// keeps it.
+// Open MPI writes long messages over TCP into the receiver's memory, after asking for the address; between two ranks
+// whose messages cross, the link idles meanwhile. Sent in fragments, the same messages fill it. A value set by the user
+// is kept.
 void choose_transport() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0); }
 
 bool is_up() {
@@ -39,7 +39,7 @@ MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().pres
   }
   choose_transport();
   int provided = 0;
-  // Servers of weights talk beside the main thread; a library that cannot have that runs all other strategies.
+  // Parameter servers communicate outside the main thread. A library that does not support that runs all other methods.
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw Error("MPI failed while starting MPI");
   if (provided < MPI_THREAD_FUNNELED) throw Error("MPI failed while starting: it does not allow threads beside MPI");
@@ -65,7 +65,7 @@ void MpiSession::fail(const std::string& text, int code) {
     MPI_Finalize();
     std::_Exit(code);
   }
-  // What fails on several ranks is said by the first of them: it has ended the others before they speak.
+  // A failure on several ranks is reported by the first of them, which ends the others before they report it.
   std::this_thread::sleep_for(std::chrono::milliseconds(std::min(rank, 20) * 50));
   abort_all(text, code);
 }

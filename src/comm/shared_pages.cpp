@@ -19,7 +19,7 @@
 namespace tutti {
 namespace {
 
-// Parts of ranks begin on pages of their own, wherever a huge page may begin.
+// The part of each rank starts at a multiple of the huge page size.
 constexpr std::size_t kUnit = std::size_t{2} << 20;
 constexpr std::size_t kPage = 4096;
 
@@ -42,7 +42,7 @@ class File {
   int number_ = -1;
 };
 
-// Where the others find the file, and how they know that it is this one: rank 0 may live in another name space.
+// How the other ranks find the file and recognise it: rank 0 may be in another PID name space.
 struct Door {
   std::int64_t process = 0, number = -1;
   std::uint64_t device = 0, node = 0;
@@ -87,8 +87,8 @@ class SharedPages : public SharedMemory {
   SharedPages& operator=(const SharedPages&) = delete;
 
   std::size_t total() const { return total_; }
-  // Maps all, and takes pages for the part of this rank, near to it: later there would be no way to say that there are
-  // none left.
+  // Maps all parts, and allocates the pages of this rank's part near its core. Later there would be no way to report
+  // that there are none left.
   bool map(const File& file, int rank) {
     const auto r = static_cast<std::size_t>(rank);
     if (!file.open()) return false;
@@ -99,7 +99,7 @@ class SharedPages : public SharedMemory {
     return sizes_[r] == 0 ||
            posix_fallocate(file.number(), static_cast<off_t>(begin_[r]), static_cast<off_t>(sizes_[r])) == 0;
   }
-  // Once all have their parts: page faults fall into no training step.
+  // Called when all ranks have their parts, so that no page fault happens in a training step.
   void touch() { madvise(at_, total_, MADV_POPULATE_WRITE); }  // a wish, too
 
   std::span<std::byte> of(int rank) const override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads. All ranks of a run share one mutex and one condition variable: simple enough to be evidently right,
-// and fast enough for tests. Bytes are copied once, from the sender's to the receiver's memory.
+// Ranks as threads. All ranks of a run share one mutex and one condition variable: simple enough to be obviously
+// correct, and fast enough for tests. Bytes are copied once, from the sender's to the receiver's memory.
 #include "comm/threads.h"
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ void Hub::fail(const std::exception_ptr& reason) {
 
 class ThreadTransfer;
 
-// Transfers that wait for their other side, in order of start; linked through the transfers themselves.
+// Transfers that wait for their peer, in order of start; an intrusive list.
 struct Queue {
   ThreadTransfer* first = nullptr;
   ThreadTransfer** end = &first;

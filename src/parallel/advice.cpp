@@ -35,7 +35,7 @@ void about_kept_momentum(const BlockMomentumOptions& o, Lines& lines) {
                       : "outerMomentum = 0.6 or less, or lower learning rates"));
 }
 
-// The result of an exchange is used `overlap` minibatches late; it must be a small part of what a block learns.
+// The result of an exchange is applied `overlap` minibatches late, so that must be a small part of a block.
 void about_overlap(const char* method, const StreamSettings& stream, std::int64_t block, const TrainingLength& t,
                    Lines& lines) {
   if (stream.overlap == 0) return;

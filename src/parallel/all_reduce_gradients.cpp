@@ -33,7 +33,7 @@ std::string name_of_bits(std::int64_t bits, NumberFormat format) {
   return fmt::format("{} bit{}", bits, bits == 1 ? "" : "s");
 }
 
-// 64 bits are those of precision = "double", which computes in 32 here.
+// 64 bits belong to precision = "double", which computes in float32.
 int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::int64_t>(bits, 32)); }
 
 }  // namespace
@@ -71,7 +71,7 @@ void AllReduceGradients::build(int bits) {
   hand_out_residuals();
 }
 
-// A codec that loses nothing still delivers, once, what one before it left behind.
+// A lossless codec still delivers, once, the residuals of an earlier codec.
 void AllReduceGradients::hand_out_residuals() {
   left_over_ = !codec_->lossy() && (any_nonzero(local_residual_) || any_nonzero(owner_residual_));
   const bool used = codec_->lossy() || left_over_;
@@ -98,7 +98,7 @@ void AllReduceGradients::begin_epoch(std::int64_t epoch) {
   hand_out_residuals();
 }
 
-// What the optimizer wants of this step; the same on every rank.
+// The operand that the optimizer wants in this step; equal on all ranks.
 void AllReduceGradients::ask(std::int64_t columns, const ReducedGradientSink& sink) {
   summed_ = sink.summed(columns);
   if (summed_ == Summed::nothing) return;
@@ -107,7 +107,7 @@ void AllReduceGradients::ask(std::int64_t columns, const ReducedGradientSink& si
   if (std::exchange(mask_, mask) != mask) hand_out_residuals();
 }
 
-// One rank and nothing to quantise, or nothing to be done with them: the gradients are global as they are.
+// One rank without quantisation, or nothing to sum: the gradients are final as they are.
 bool AllReduceGradients::passes_through() const {
   return summed_ == Summed::nothing ||
          (comm_.size() == 1 && !codec_->lossy() && !left_over_ && !options_.buffered_async);
@@ -127,7 +127,7 @@ void AllReduceGradients::begin_step(const StepInfo& step, ReducedGradientSink& s
     for (std::size_t g = 0; g < exchange_->buckets(); ++g) exchange_->arm(g);
 }
 
-// Few updates of much are best for a device, those of what is still in its cache for the host.
+// A device prefers few large updates; the host prefers to update what is still in its cache.
 void AllReduceGradients::deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink& sink) {
   const bool together = follows_device();
   for (std::size_t chunk = first; chunk < end; ++chunk) {
@@ -174,11 +174,12 @@ void AllReduceGradients::deliver_what_is_there() {
   deliver(std::exchange(delivered_, end), end, columns_, *sink_);
 }
 
-// The place of the chunk's gradient serves twice: encoded, it makes place for the sum of the minibatch before.
+// The memory of the chunk's gradient is used twice: once it is encoded, it receives the sum of the previous minibatch.
 void AllReduceGradients::ready_behind(std::size_t chunk) {
   const std::size_t bucket = exchange_->bucket_of(chunk);
   if (exchange_->first_of_bucket(chunk)) {
-    // What this bucket carried before must be known before its buffers are filled again; the sums stay until launch.
+    // The previous contents of this bucket must have arrived before its buffers are filled again; its sums stay until
+    // launch.
     if (pending_.any) exchange_->complete(bucket);
     exchange_->arm(bucket);
     exchange_->announce(bucket);
@@ -273,7 +274,7 @@ ParallelMethod DataParallelOptions::make(const MethodContext& context) const {
   m.traits.text = tutti::describe(o, context.transport, comm.size());
   m.traits.sums_contributions = !o.buffered_async;
   m.traits.sums_on_devices = context.transport.device_sums != nullptr;
-  // A residual would take in what the codec lost of gradients that are of no use.
+  // The residual would accumulate quantisation errors of discarded gradients.
   m.traits.overflow = o.buffered_async ? OverflowCheck::zero_local
                       : lossy          ? OverflowCheck::agree
                                        : OverflowCheck::reduced;

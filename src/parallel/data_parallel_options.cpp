@@ -25,7 +25,7 @@ void DataParallelOptions::describe(config::Fields& f) {
   describe_exchange_bits(f);
 }
 
-// The word of all other methods. It has 16-bit floats, where gradientBits = 16 means levels.
+// The key of all other methods. Its 16 bits are float16, while gradientBits = 16 means levels.
 void DataParallelOptions::describe_exchange_bits(config::Fields& f) {
   ExchangeBits bits;
   bits.describe_bits(f);

@@ -20,7 +20,7 @@ void LibraryGradients::start(Parameters& parameters) {
   listed_.resize(rows);
 }
 
-// Sums have entries wherever any rank has one.
+// Sums have a row wherever any rank has one.
 void LibraryGradients::unite_lists() {
   if (listed_.empty()) return;
   std::fill(listed_.begin(), listed_.end(), 0.0f);

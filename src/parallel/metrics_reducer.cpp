@@ -41,7 +41,7 @@ MetricsReducer::Drained MetricsReducer::drain() {
   if (!division_.at_drain) return drained;
   count_last();
   mine_ += drained.pending;
-  // Ranks that add up their metrics in every step all know the same sum, which counts once.
+  // Ranks that sum their metrics in every step all know the same sum, which counts once.
   const bool counts = !division_.per_step || division_.per_step->rank() == 0;
   drained.of_others = metrics_of_others(*division_.at_drain, counts ? mine_ : StepMetrics());
   if (!counts) drained.of_others = without(drained.of_others, mine_);

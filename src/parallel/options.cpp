@@ -57,7 +57,7 @@ void ParallelTrainOptions::describe_start(config::Fields& f) {
   distributed_reading_given = f.given("distributedMBReading");
 }
 
-// Settings of ParallelTrain are about the exchange between groups and mean nothing within them.
+// These settings concern the exchange between groups and have no effect inside groups.
 void ParallelTrainOptions::describe_groups(config::Fields& f) {
   groups.describe(f);
   if (groups.any() && !exchanges())
@@ -98,7 +98,7 @@ void ParallelTrainOptions::describe_transport(config::Fields& f) {
               "leave transport out, or exchange 32 bits");
 }
 
-// The blocks of all methods are read, so that mistakes are found; only that of the block's method has an effect.
+// The blocks of all methods are read, so that mistakes are found; only the block of the selected method has an effect.
 template <class Options>
 void ParallelTrainOptions::describe_method(config::Fields& f) {
   if constexpr (!std::is_same_v<Options, NoExchange>) {

@@ -23,7 +23,7 @@ StepInfo RunningMethod::step_info(const StepSize& size, const StepRates& rates) 
   return info;
 }
 
-// With delayed updates the weights contain the gradients of the step before.
+// With delayed updates, the weights contain the gradients of the previous step.
 WeightChange RunningMethod::exchange_weights(const StepInfo& step) {
   StepInfo applied = step;
   if (method.traits.delayed) applied.samples = last_.samples;

@@ -21,7 +21,7 @@ const AutoAdjustOptions& options(const Training& t) {
   return t.sgd.auto_adjust ? *t.sgd.auto_adjust : none;
 }
 
-// Epochs with a rate of their own in the list; these are never judged or searched.
+// Epochs with a rate of their own in the list; these are never adjusted or searched.
 bool listed(const Training& t) {
   return options(t).method == Method::none ||
          static_cast<std::size_t>(t.progress.epoch) < t.sgd.listed_learning_rates();
@@ -36,7 +36,7 @@ bool improves_too_little(const AutoAdjustOptions& o, double previous, double ave
   return std::isnan(average) || (std::isfinite(previous) && previous - average <= o.reduce_if_improve_less * previous);
 }
 
-// Returns false when the training is to end.
+// Returns false if the training must end.
 bool change_rate(Training& t, double previous, double average) {
   const AutoAdjustOptions& o = options(t);
   const bool little = improves_too_little(o, previous, average);
@@ -72,7 +72,7 @@ EpochSettings current_settings(const Training& t) {
   s.momentum_per_sample = t.sgd.momentum_per_sample(at);
   s.minibatch = t.adjust.minibatch_size > 0 && at >= t.sgd.minibatch_size.size() ? t.adjust.minibatch_size
                                                                                  : t.sgd.minibatch_size.at(at);
-  // After a roll-back an epoch of the list may come again; the rate that was found then holds.
+  // After a roll-back, an epoch of the list may run again; the adjusted rate is used then.
   if (t.adjust.learning_rate > 0 && options(t).method != Method::none)
     s.learning_rate = t.adjust.learning_rate;
   else if (t.sgd.listed_learning_rates() > 0)
@@ -107,12 +107,12 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
   a.rates.push_back(settings.learning_rate);
   if (a.rates.size() > static_cast<std::size_t>(o.num_prev_learn_rates)) a.rates.erase(a.rates.begin());
   if (o.method == Method::none) return Verdict::go_on;
-  // Behind the list the rate itself goes on, also where the minibatch size of a rate per minibatch changes.
+  // Behind the end of the list the rate stays, even if the minibatch size of a rate per minibatch changes.
   if (o.method == Method::after_epoch &&
       static_cast<std::size_t>(t.progress.epoch) + 1 >= t.sgd.listed_learning_rates())
     a.learning_rate = settings.learning_rate;
 
-  // Sums differ in the last digit where a rank adds its own part first.
+  // Sums differ in the last digit, because a rank adds its own part first.
   t.world->broadcast(0, std::as_writable_bytes(std::span(&criterion, 1)));
   a.criterion_sum += criterion;
   ++a.criteria;

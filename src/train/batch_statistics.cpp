@@ -12,14 +12,14 @@
 namespace tutti {
 namespace {
 
-// The weighted means of what the minibatches say about each element or channel.
+// The weighted means of the statistics of each element or channel over the minibatches.
 class Average {
  public:
   explicit Average(std::size_t statistics) : mean_(statistics), variance_(statistics) {}
 
   void add(const Network::Output& x, Communicator& world, bool shared) {
     const std::size_t n = mean_.size(), elements = x.shape.elements();
-    // Channels lie on the last axis: an element belongs to the channel that its index over the image size gives.
+    // Channels are the last axis: the channel of an element is its index divided by the image size.
     const std::size_t image = std::max<std::size_t>(elements / n, 1);
     std::vector<double> sums(2 * n + 1);
     sums[2 * n] = static_cast<double>(x.columns * image);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and loading. The order of the steps in save_epoch() is what makes a kill at any moment harmless.
+// Saves and loads checkpoints. The order of the steps in save_epoch() makes a kill at any moment harmless.
 #include "train/checkpoint.h"
 
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ void remove(const std::string& path) {
 void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
   if (epoch > 0) remove(mid_epoch_name(f.model_path, epoch - 1));
   if (epoch > 1) remove(mid_epoch_name(f.model_path, epoch - 2));
-  // The states before this one stay: it is what a restart falls back on should this one turn out damaged.
+  // The previous states stay: a restart falls back on them if this one turns out to be damaged.
   if (!f.keep_all)
     for (std::int64_t e = epoch - f.keep; e > 0 && e > epoch - f.keep - 3; --e)
       remove(checkpoint_name(model_name(f.model_path, e, f.max_epochs)));
@@ -85,8 +85,8 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointPart
   checkpoint.add("model checksum", std::bit_cast<std::int64_t>(checksum));
   write_state(&checkpoint, state, parts, comm);
   checkpoint.finish();
-  // The state first: a model without its state would be taken for one whose state was deleted on purpose, a state
-  // without its model is looked at by nobody.
+  // The state is written first: a model without a state would be taken for one whose state was deleted on purpose,
+  // while a state without its model is ignored.
   checkpoint.commit();
   model.commit();
   remove_outdated(f, state.epoch);
@@ -94,7 +94,7 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointPart
 
 void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
-  // One file, because two could not be replaced together.
+  // One file, because two could not be replaced atomically.
   ContainerWriter file(mid_epoch_name(f.model_path, state.epoch), "checkpoint");
   write_model(file, parts.model);
   write_state(&file, state, parts, comm);

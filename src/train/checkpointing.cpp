@@ -46,7 +46,7 @@ void archive_common_state(Training& t, Archive& a) {
 
 void archive_rank_state(Training& t, Archive& a) {
   archive_exchange_state(t, a, WeightExchange::Section::per_rank);
-  // Ranks that do not leave the same updates out each seek a scale of their own; new ones begin with rank 0's.
+  // Ranks that skip different updates each adapt a scale of their own; new ranks start with rank 0's.
   t.grad_scaler.archive(a, own_name(""));
   if (!t.parallel->method.traits.own_updates) return;
   t.optimizer->archive(a);
@@ -61,7 +61,7 @@ void store(Training& t) {
   save_checkpoint(files, state_of(t), parts, *t.world);
 }
 
-// Runs a part of resuming; an error of it says what can be done.
+// Runs a part of resuming; its errors say what can be done.
 template <class Part>
 auto or_else(const std::string& other_way, Part part) {
   try {

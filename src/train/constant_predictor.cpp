@@ -28,15 +28,15 @@ std::optional<std::size_t> stream_of(const graph::Graph& graph, const graph::Nod
 
 void ConstantPredictor::watch(const graph::Graph& graph, const std::string& criterion,
                               const std::vector<StreamInfo>& streams) {
-  const auto node = std::find_if(graph.nodes.begin(), graph.nodes.end(),
-                                 [&](const graph::Node& n) { return n.name == criterion; });
+  const auto node =
+      std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& n) { return n.name == criterion; });
   if (node == graph.nodes.end()) return;
   Kind kind = Kind::none;
   if (node->operation == "CrossEntropyWithSoftmax" || node->operation == "CrossEntropy") kind = Kind::categories;
   if (node->operation == "Logistic" && node->inputs.size() == 2) kind = Kind::probabilities;
   if (node->operation == "SquareError") kind = Kind::values;
   auto stream = stream_of(graph, *node, 0, streams);
-  // Of a square error either operand may be the label, but not both.
+  // With a square error, either operand may be the label, but not both.
   if (const auto second = stream_of(graph, *node, 1, streams); kind == Kind::values && second)
     stream = stream ? std::nullopt : second;
   if (kind == Kind::none || !stream) return;

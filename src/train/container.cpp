@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "the file format is li
 
 namespace {
 
-// A byte over 127, both line ends and a control character: damage by text-mode transfers shows in the first bytes.
+// A byte above 127, both line ends and a control character, so that damage by text-mode transfers shows at once.
 constexpr std::array<char, 8> magic = {'\x89', 'T', 'U', 'T', 'T', 'I', '\n', '\x1a'};
 constexpr std::array<char, 8> end_magic = {'T', 'U', 'T', 'T', 'I', 'E', 'N', 'D'};
 constexpr std::uint32_t version = 1, byte_order = 0x01020304;
@@ -66,7 +66,7 @@ class Hash {
   std::unique_ptr<XXH64_state_t, HashFree> state_;
 };
 
-// Whoever takes memory by the shape gets no more than the file holds.
+// A reader that allocates memory by shape gets no more than the size of the file.
 bool fits_shape(const Entry& e) {
   double elements = 1;
   for (const auto d : e.dims) elements *= static_cast<double>(d);

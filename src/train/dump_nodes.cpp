@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of action dumpNode, token for token as the original prints it.
+// The text of action dumpNode, token for token as CNTK prints it.
 #include <fmt/format.h>
 #include <fmt/printf.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation over a data set, spread over the ranks as in training. Used by [Validate], test and cv.
+// Evaluates a data set, divided among the ranks as in training. Used by [Validate], test and cv.
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
@@ -36,7 +36,7 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
   auto since = run.sums;
   std::int64_t samples_since = 0, first = 1;
 
-  // Interval sums are of all ranks, so the ranks meet only where a line is due.
+  // Interval sums are over all ranks, so the ranks communicate only when a line is due.
   const auto close_interval = [&](bool show) {
     if (parallel) sum_over_ranks(world, since, samples_since);
     if (show) log::line(fmt::format("Minibatch[{}-{}]: {}", first, run.minibatches, format_results(names, since)));

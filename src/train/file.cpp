@@ -92,7 +92,7 @@ void rename_durably(const std::string& from, const std::string& to) {
   const int rc = ::fsync(fd);
   const int why = errno;
   ::close(fd);
-  // Some network file systems cannot sync a directory; their rename is as durable as they make it.
+  // Some network file systems cannot sync a directory; renames are as durable as they make them.
   if (rc != 0 && why != EINVAL && why != ENOTSUP) {
     errno = why;
     fail("writing to disk the directory", directory);

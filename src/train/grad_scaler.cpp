@@ -35,7 +35,7 @@ bool GradScaler::skips_step(bool finite) {
   return true;
 }
 
-// A run with another scale or type may go on from a file of one that sought its scale, and the other way round.
+// A run with another scale or type may resume from a file of a run with automatic scaling, and the other way round.
 void GradScaler::archive(Archive& a, const std::string& prefix) {
   const std::string of_value = prefix + "lossScale.value";
   if (a.loading() ? !a.has(of_value) : !seeks_) return;

@@ -15,7 +15,7 @@ GradientReduction::GradientReduction(Training& t, ParallelMethod& method, Weight
 
 GradientSink& GradientReduction::begin_step(const StepInfo& step) {
   OverflowCheck check = method_.traits.overflow;
-  // Contributions are made of gradients that are known to be finite.
+  // Contributions are computed from gradients that are known to be finite.
   if (check == OverflowCheck::reduced && t_.optimizer->wants_contributions()) check = OverflowCheck::agree;
   const bool seeks = t_.grad_scaler.seeks();
   if (seeks) t_.network->scale_gradients(t_.grad_scaler.value(), false);
@@ -28,10 +28,10 @@ GradientSink& GradientReduction::begin_step(const StepInfo& step) {
   return withholds_ ? static_cast<GradientSink&>(withheld_) : *method_.gradients;
 }
 
-// Nobody gets a gradient before all are known to be finite.
+// No gradient is passed on before all are known to be finite.
 void GradientReduction::end_backward() {
   if (!withholds_) return;
-  // The host waits until the device has looked at all gradients, so what the device works on next is sent before.
+  // The host waits until the device has checked all gradients, so the next work of the device is enqueued before.
   bool finite = t_.network->unscale_gradients(t_.reader->ahead());
   if (agrees_ && method_.update_ranks) finite = all_agree(*method_.update_ranks, finite);
   if (skips_step(finite)) {
@@ -50,7 +50,7 @@ void GradientReduction::finish_step() {
   if (!method_.traits.updates_elsewhere) update_.apply_held();
 }
 
-// `finite` says so of all ranks that make one update together.
+// `finite`: on all ranks that make one update together.
 bool GradientReduction::skips_step(bool finite) {
   const double scale = t_.grad_scaler.value();
   if (!t_.grad_scaler.skips_step(finite)) return false;

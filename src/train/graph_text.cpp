@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text is always quoted and the rest never, so that every attribute keeps its type; numbers are printed so that reading
-// them gives the same bits.
+// Strings are always quoted and other values never, so that every attribute keeps its type. Numbers are printed so that
+// they read back bit for bit.
 #include "train/graph_text.h"
 
 #include <fmt/format.h>

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// The host does not wait for a device within a step where nobody wants it to know anything.
+// The host does not wait for a device within a step unless somebody needs a result.
 bool may_defer_metrics(const Training& t, const Phase& phase) {
   const ParallelMethod& method = phase.method->method;
   return !method.data.skipper && method.gradients->follows_device() && !phase.plan.work_queue &&

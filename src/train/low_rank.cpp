@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Singular values through the eigenvalues of the smaller of A'A and AA', in double precision. The factors are a
-// projection of A onto orthogonal eigenvectors, so their product is as exact as those are, also where singular values
-// are small.
+// Computes singular values from the eigenvalues of the smaller of A'A and AA', in double precision. The factors are a
+// projection of A onto orthogonal eigenvectors, so their product is as exact as these are, even if singular values are
+// small.
 #include "train/low_rank.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ struct Tridiagonal {
   std::vector<double> diagonal, below;
 };
 
-// Householder reflections make the matrix tridiagonal. What they are remains in the matrix: the vector of step k stands
-// in row k behind the diagonal, scaled so that the reflection is I - v v'.
+// Householder reflections make the matrix tridiagonal. They are stored in the matrix: the vector of step k is in row k
+// behind the diagonal, scaled so that the reflection is I - v v'.
 Tridiagonal reduce(std::vector<double>& a, std::size_t n) {
   Tridiagonal t{std::vector<double>(n), std::vector<double>(n)};
   std::vector<double> v(n), w(n);
@@ -132,7 +132,7 @@ void diagonalize(Tridiagonal& t, std::vector<double>& z, std::size_t n) {
   }
 }
 
-// A'A, or AA' when that is smaller; A stands column after column.
+// A'A, or AA' if that is smaller; A is column-major.
 std::vector<double> gram(std::span<const float> a, std::size_t rows, std::size_t columns) {
   const std::size_t n = std::min(rows, columns), length = std::max(rows, columns);
   const bool of_columns = columns <= rows;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's record lock (fcntl) decides: it ends with the process, on NFS too, where it excludes other hosts. On
-// file systems without such locks what the file says decides: its process is alive, or it is on another host.
+// The kernel's record lock (fcntl) decides. It ends with the process, also on NFS, where it excludes other hosts. On
+// file systems without such locks the contents of the file decide: the lock is held if its process is alive or on
+// another host.
 #include "train/model_lock.h"
 
 #include <fcntl.h>
@@ -51,13 +52,13 @@ Owner read_owner(const std::string& path) {
 }
 
 void write_owner(int fd, const std::string& path) {
-  const std::string text = fmt::format("host {}\npid {}\nstarted {:%Y-%m-%d %H:%M:%S}\n", this_host(), ::getpid(),
-                                       local_time());
+  const std::string text =
+      fmt::format("host {}\npid {}\nstarted {:%Y-%m-%d %H:%M:%S}\n", this_host(), ::getpid(), local_time());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
     throw Error(fmt::format("writing '{}': {}", path, std::strerror(errno)));
 }
 
-// Without locks of the kernel. A process that cannot be asked for is taken to be alive.
+// Without kernel locks. A process that cannot be queried is assumed to be alive.
 bool seems_to_run(const Owner& owner) {
   pid_t pid = 0;
   const auto [end, error] = std::from_chars(owner.pid.data(), owner.pid.data() + owner.pid.size(), pid);
@@ -75,7 +76,7 @@ bool same_file(int fd, const std::string& path) {
 
 enum class Attempt { locked, held, unsupported };
 
-// Of the open file, not of the process: another file descriptor of this process that is closed does not end it.
+// A lock of the open file, not of the process: closing another descriptor of this process does not release it.
 Attempt lock_whole_file(int fd) {
   struct flock whole {};
   whole.l_type = F_WRLCK, whole.l_whence = SEEK_SET;
@@ -103,7 +104,7 @@ bool ModelLock::try_lock() {
   if (fd < 0) throw Error(fmt::format("creating '{}': {}", path_, std::strerror(errno)));
   const Attempt attempt = lock_whole_file(fd);
   const bool held = attempt == Attempt::held || (attempt == Attempt::unsupported && seems_to_run(read_owner(path_)));
-  // The owner before may have removed the file between open and lock.
+  // The previous owner may have removed the file between open and lock.
   if (held || !same_file(fd, path_)) {
     ::close(fd);
     return false;

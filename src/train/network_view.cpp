@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a Network goes into a model file.
+// The parts of a Network that are saved in a model file.
 #include <algorithm>
 
 #include "train/model_file.h"

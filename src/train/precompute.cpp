@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corpus statistics before the first epoch (semantics 6, 8.5). Rank 0 reads all data, minibatch by minibatch as the
-// original does, so that the numbers are those of a single process whatever the number of ranks.
+// Corpus statistics before the first epoch (semantics 6, 8.5). Rank 0 reads all data, minibatch by minibatch as CNTK
+// does, so the numbers are those of a single process for any number of ranks.
 #include <fmt/format.h>
 
 #include "train/training.h"

@@ -17,7 +17,7 @@ namespace {
 constexpr int tag = 32001;
 constexpr std::size_t portion = 64 << 20;  // bytes in one message
 
-// What goes ahead of each entry; a name length of 0 ends the stream.
+// The header of each entry; a name length of 0 ends the stream.
 struct EntryHeader {
   std::uint32_t type = 0, name = 0;
   std::uint64_t bytes = 0;
@@ -52,7 +52,7 @@ bool receive_head(Communicator& comm, int from, EntryHeader& h, std::string& nam
   return h.name != 0;
 }
 
-// A rank's saving archive: every entry goes straight to rank 0.
+// The saving archive of a rank: every entry is sent to rank 0 at once.
 class SendingArchive final : public Archive {
  public:
   explicit SendingArchive(Communicator& c) : comm_(c) {}
@@ -75,7 +75,7 @@ class SendingArchive final : public Archive {
   Communicator& comm_;
 };
 
-// A rank's loading archive: what it was given, looked up by name.
+// The loading archive of a rank: looks entries up by name.
 class ReceivedArchive final : public Archive {
  public:
   explicit ReceivedArchive(int rank) : rank_(rank) {}
@@ -140,7 +140,7 @@ class ReceivedArchive final : public Archive {
   std::map<std::string, Received, std::less<>> entries_;
 };
 
-// Loads on rank 0 and passes every value on; all ranks ask for the same entries in the same order.
+// Loads on rank 0 and broadcasts every value; all ranks request the same entries in the same order.
 class BroadcastArchive final : public Archive {
  public:
   BroadcastArchive(Communicator& c, LoadingArchive* source) : comm_(c), source_(source) {}

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// A name may stand behind those of the strategies that contain the one it belongs to.
+// A name may follow the prefixes of enclosing methods.
 std::size_t find_kind(std::string_view name, std::string_view kind) {
   for (std::size_t at = name.find(kind); at != name.npos; at = name.find(kind, at + 1))
     if (at == 0 || name[at - 1] == '/') return at;
@@ -51,7 +51,7 @@ class Reshard {
              rank_ + ranks_, ranks_);
   }
 
-  // Of the ranks first, first + step, ...
+  // The ranks first, first + step, ...
   void give_sum(const std::string& name, const std::string& as, int first, int step) {
     std::optional<std::vector<float>> sum;
     for (int r = first; r < old_ranks_; r += step) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of a run's files, and the choice among them when a run starts again.
+// The names of a run's files, and the choice among them when a run starts again.
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
@@ -46,8 +46,8 @@ std::optional<fs::file_time_type> time_of(const std::string& path) {
   return time;
 }
 
-// The epochs of which files may tell: "m.12" is a model after epoch 12, "m.12.mid" lies in the epoch behind the 11th.
-// Asking the directory costs the same however large maxEpochs is.
+// The epochs that file names contain: "m.12" is a model after epoch 12, "m.12.mid" belongs to the epoch after the 11th.
+// Reading the directory costs the same for any maxEpochs.
 std::set<std::int64_t> epochs_with_files(const std::string& model_path) {
   std::set<std::int64_t> epochs;
   const std::string lead = fs::path(model_path).filename().string() + ".";
@@ -87,7 +87,7 @@ class Search {
   }
 
  private:
-  // What the state beside the final model says: fewer than max_epochs_ where the run has become longer since then.
+  // The epochs in the state next to the final model: fewer than max_epochs_ if the run has become longer.
   std::optional<std::int64_t> epochs_of_final_model() const {
     const std::string checkpoint = checkpoint_name(path_);
     if (!exists(path_) || !exists(checkpoint)) return std::nullopt;
@@ -124,7 +124,7 @@ class Search {
         point.checkpoint = checkpoint;
         return point;
       }
-      // No state vouches for this model: as in the original it must not be older than what came before it.
+      // No state belongs to this model; as in CNTK, it must not be older than its predecessors.
       if (older_than_predecessors(epoch)) return std::nullopt;
       if (epoch > 0 && epoch < max_epochs_)
         warnings_.push_back("Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset. (" +
@@ -218,7 +218,7 @@ void check_writable(const std::string& model_path, std::size_t model_bytes) {
   std::error_code ignored;
   if (fs::is_directory(model_path, ignored))
     throw Error(fmt::format("modelPath '{}' is a directory; it must name a file", model_path));
-  // Directories made for the trial go again: a mere check leaves nothing behind.
+  // Removes directories that were created for the test: a check leaves nothing behind.
   std::vector<fs::path> made;
   for (fs::path d = directory_of(model_path); !d.empty() && !fs::exists(d, ignored); d = d.parent_path())
     made.push_back(d);

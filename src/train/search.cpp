@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials: a few samples with another rate or minibatch size, from the state that the run is in, and back to it. The
-// state is kept in memory, on each rank its own.
+// Trials: trains a few samples with another rate or minibatch size and restores the state. The copy of the state is in
+// memory, on each rank its own.
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
@@ -26,7 +26,7 @@ std::int64_t trial_samples(const Training& t) {
   return std::min(samples, t.samples_per_epoch);
 }
 
-// Criterion of a trial; NaN when it came to nothing.
+// The criterion of a trial; NaN if the trial failed.
 class Trials {
  public:
   Trials(Training& t) : t_(t), state_(copy_state(t)), samples_(trial_samples(t)) {}
@@ -49,7 +49,7 @@ class Trials {
   std::int64_t samples_;
 };
 
-// Halfway between a large rate that is too large and a small one that is too slow (in steps of 0.618).
+// Searches between a large rate that is too large and a small one that is too slow, in steps of 0.618.
 double refine(Trials& trials, double rate, double criterion, std::int64_t minibatch) {
   double left = 0.01 / static_cast<double>(minibatch), right = rate;
   double at_left = trials.run("  DetailBaseAdaptiveLearnRateSearch:", left, minibatch), at_right = criterion;
@@ -69,7 +69,7 @@ std::int64_t in_sixty_fours(double size) {
   return std::max<std::int64_t>(64, 64 * (static_cast<std::int64_t>(size + 32) / 64));
 }
 
-// The largest size of the trials that does not cost more than the margin.
+// The largest size whose trial does not exceed the margin.
 std::int64_t largest_good(Training& t, double rate, std::int64_t least, std::int64_t most) {
   if (least > most) return most;
   most = std::max(least, std::min(most, t.samples_per_epoch));  // larger ones are all the same

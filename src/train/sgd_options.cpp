@@ -159,7 +159,7 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   const auto at_least = [&](const char* key, std::int64_t v, std::int64_t least) {
     if (v < least) f.problem(key, fmt::format("{} must be at least {}", key, least));
   };
-  // Far beyond any use; products of these numbers stay below what 64 bits hold.
+  // Far beyond any use; products of these numbers fit into 64 bits.
   const auto at_most = [&](const char* key, std::int64_t v, std::int64_t most) {
     if (v > most) f.problem(key, fmt::format("{} must be at most {}", key, most));
   };
@@ -202,7 +202,7 @@ void SgdOptions::check_rates(config::Fields& f) const {
     f.problem("learningRatesPerSample", "both learningRatesPerMB and learningRatesPerSample are given",
               "keep one of the two");
   const bool searched = auto_adjust && auto_adjust->method == AutoAdjustOptions::Method::before_epoch;
-  // At the key that holds an empty list, if there is one; nothing is said of a key that could not be read.
+  // At the key that holds an empty list, if there is one; a key that could not be read was reported before.
   if (!searched && !per_mb && !per_sample)
     f.problem(f.given("learningRatesPerSample") ? "learningRatesPerSample" : "learningRatesPerMB",
               "no learning rate is given", "add learningRatesPerMB = ... or learningRatesPerSample = ...");
@@ -262,9 +262,9 @@ SgdOptions read_sgd_options(const config::Record& sgd, Problems& problems, confi
   try {
     o.parallel.double_precision = is_double(sgd.string("precision", "float"));
   } catch (const ConfigError&) {
-    // Whoever reads the top level reports it.
+    // Reported by the reader of the top level.
   }
-  // What belongs to AutoAdjust may stand out here, if there is that block: it inherits like any other.
+  // Settings of AutoAdjust may be written outside that block, if it exists: it inherits like any other.
   AutoAdjustOptions adjust;
   const auto adjusting = config::tabulate([&](config::Fields& f) { adjust.describe(f); })->keys();
   config::read_fields(

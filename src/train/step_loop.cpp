@@ -39,7 +39,7 @@ void step(Loop& loop, const Batch& batch) {
   loop.report(batch, metrics);
 }
 
-// Nothing is in flight any more, on no rank.
+// Completes everything in flight on all ranks.
 void drain(Loop& loop) {
   Training& t = loop.t;
   finish_deferred_metrics(loop);
@@ -61,7 +61,7 @@ void checkpoint_common_weights(Training& t) {
   checkpoint(t);
 }
 
-// Ranks that took work units stand at different places; what has been handed out ends where the foremost is.
+// Ranks with work units are at different positions; the range ends at the foremost one.
 void agree_on_progress(Loop& loop) {
   Training& t = loop.t;
   using Place = std::array<std::int64_t, 3>;
@@ -79,7 +79,8 @@ void agree_on_progress(Loop& loop) {
 
 }  // namespace
 
-// With a work queue a checkpoint needs all ranks at one place, so units are handed out as far as the next.
+// With a work queue, a checkpoint needs all ranks at one position, so units are handed out only up to the next
+// checkpoint.
 void run_phase(Training& t, const Phase& phase) {
   const auto start = Clock::now();
   Loop loop(t, phase);

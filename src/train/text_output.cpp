@@ -34,8 +34,8 @@ std::string unescape(const std::string& s) {
   return r;
 }
 
-// The part between % and the conversion letter: flags, width and precision only, since the user's text becomes a
-// format.
+// The part between % and the conversion letter. Only flags, width and precision are allowed, because the user's text
+// becomes part of a format.
 bool is_precision(const std::string& s) { return s.find_first_not_of("0123456789.+-# ") == std::string::npos; }
 
 }  // namespace

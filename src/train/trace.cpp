@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of nodes as text in the log: those that traceNodeNames... names, for every minibatch, and Trace nodes, for the
-// minibatches that they ask for. For finding faults; the forward pass for it is one of its own, with dropout off and
-// the weights from before the step.
+// Prints node values to the log: those that traceNodeNames... names, for every minibatch, and Trace nodes, for the
+// minibatches that they request. Runs its own forward pass, without dropout and with the weights from before the step.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The epochs around the inner loop: resume or start, schedules, validation, checkpoints, the final model.
+// The epochs around the step loop: resume or start, schedules, validation, checkpoints, the final model.
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
@@ -107,7 +107,7 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
 
 void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
   EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch, prefix};
-  // Percentages as the original prints them: from the second epoch on where epochSize is not given.
+  // Percentages as CNTK prints them: from the second epoch on if epochSize is not given.
   if (t.sgd.epoch_size > 0 || t.progress.epoch > 0)
     heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
   t.report->begin_epoch(heading);
@@ -141,7 +141,7 @@ void advise(const Training& t) {
   for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }
 
-// Ranks that trained alone have equal weights, unless their processors differ.
+// Ranks that trained on their own have equal weights, unless their processors differ.
 void begin_parallel(Training& t) {
   if (!std::exchange(t.warm_start.over, true)) broadcast_weights(*t.world, t.network->parameters());
   begin_epoch(t.parallel->method, t.progress.epoch);
@@ -159,8 +159,8 @@ void set_network_mode(Training& t, bool parallel) {
   t.network->set_mode(mode);
 }
 
-// The next phase of the epoch: each rank alone on all data up to the end of the warm start, then all together. Nothing
-// is left when the epoch is done, or `until` samples of it.
+// The next phase of the epoch: each rank on its own with all data up to the end of the warm start, then all together.
+// None when the epoch, or its first `until` samples, are done.
 std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* last) {
   const std::int64_t from = t.warm_start.parallel_from(t.progress.epoch);
   const bool parallel = t.progress.samples_in_epoch >= from;
@@ -171,7 +171,7 @@ std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* l
                parallel ? run.until : std::min(from, run.until)};
 }
 
-// Readers name each sample that they leave out because its data are damaged, on the rank that met it; this is the sum.
+// The number of samples that readers skipped because of damaged data, summed over the ranks that met them.
 void count_left_out(const Training& t) {
   const std::int64_t left_out =
       t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_metrics().samples;
@@ -189,7 +189,7 @@ void warn_if_diverged(Training& t) {
   if (!warning.empty()) log::warning(warning);
 }
 
-// The host's clock does not tell how long a GPU computes.
+// The host's clock cannot measure how long a GPU computes.
 void judge_exchange(Training& t, std::int64_t minibatch) {
   const bool shared = t.warm_start.parallel_throughout(t.progress.epoch);
   if (t.exchange_judged || !shared || !is_host(t.network->parameters().weights.memory())) return;
@@ -199,7 +199,7 @@ void judge_exchange(Training& t, std::int64_t minibatch) {
   if (t.exchange_judged) log::warning(warning);
 }
 
-// What decides on rates: the criterion or the first evaluation, of the validation data if there are any.
+// The value that decides on rates: the criterion or the first evaluation, on the validation data if there are any.
 double control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
   const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
   const StepMetrics& training = t.report->epoch_metrics();
@@ -221,14 +221,14 @@ bool rate_is_too_small(Training& t, double rate) {
   return true;
 }
 
-// The results of the epoch on validation data, if there are any, with the weights that are saved.
+// The results of the epoch on the validation data, if there are any, with the weights that are saved.
 std::vector<StepMetrics::Evaluation> validate_common_weights(Training& t, std::int64_t minibatch) {
   const CommonWeights common(*t.parallel->method.weights);
   share_statistics(t);
   return t.cv_reader ? validate(t, minibatch) : std::vector<StepMetrics::Evaluation>();
 }
 
-// Nothing when the training ends before this epoch.
+// Nothing if the training ends before this epoch.
 std::optional<EpochRun> start_epoch(Training& t) {
   EpochRun run;
   run.settings = settle_settings(t);
@@ -253,7 +253,7 @@ void report_epoch(Training& t, const EpochRun& run) {
   judge_exchange(t, run.settings.minibatch);
 }
 
-// Returns false when the training ends before its last epoch.
+// Returns false if the training ends before its last epoch.
 bool finish_epoch(Training& t, const EpochRun& run) {
   report_epoch(t, run);
   const auto validation = validate_common_weights(t, run.settings.minibatch);
@@ -272,7 +272,7 @@ bool finish_epoch(Training& t, const EpochRun& run) {
   return true;
 }
 
-// Returns false when the run had been finished before.
+// Returns false if the run was already finished.
 bool prepare(Training& t) {
   t.network->make_current();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());

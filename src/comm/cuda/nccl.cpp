@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* variable = "TUTTI_NCCL_LIBRARY";
 
-// Switches that add up themselves (NVLink SHARP) do so in an order that may differ from call to call.
+// Switches that sum (NVLink SHARP) may use an order that differs from call to call.
 void want_a_fixed_order() {
   static std::once_flag once;
   std::call_once(once, [] { setenv("NCCL_NVLS_ENABLE", "0", 0); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums by NCCL, in a stream of their own. A thread looks after the library: what has failed in it would otherwise show
-// as work of the device that never ends.
+// Sums by NCCL, in a stream of their own. A thread polls the library for failures, which would otherwise look like
+// device work that never ends.
 #include <fmt/format.h>
 
 #include <array>
@@ -62,7 +62,7 @@ class NcclSums final : public DeviceSums {
   std::thread guard_;
 };
 
-// After a failure the other ranks may never come to what is queued, nor to an end that all make together.
+// After a failure the other ranks may never reach the enqueued work, nor a collective end.
 NcclSums::~NcclSums() {
   const bool fails = std::uncaught_exceptions() > 0 || !guard_.joinable();
   if (!fails) cudaStreamSynchronize(stream_.get());
@@ -96,7 +96,7 @@ void NcclSums::check_state() const {
   nccl_.check(state, summing);
 }
 
-// Communicator::fail() ends the process, or, where ranks are threads, tells them; these get on once the device does.
+// Communicator::fail() ends the process or, if ranks are threads, notifies them; they continue once the device does.
 void NcclSums::look() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, between_looks, [&] { return over_; })) {
@@ -110,7 +110,7 @@ void NcclSums::look() {
   }
 }
 
-// What the ranks tell each other before any of them begins.
+// What the ranks exchange before any of them begins.
 struct Place {
   std::array<char, 96> host{};
   std::array<char, 32> device{};
@@ -168,7 +168,7 @@ std::unique_ptr<DeviceSums> make_sums(Communicator& comm, std::string& why) {
 }  // namespace
 }  // namespace tutti::cuda
 
-// What comm/device_sums.cpp looks up in the library.
+// The symbol that comm/device_sums.cpp looks up in the library.
 extern "C" tutti::DeviceSums* tutti_cuda_make_device_sums(tutti::Communicator& comm, std::string& why) {
   return tutti::cuda::make_sums(comm, why).release();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a group exchange weights too, they do so before each outer exchange, as at the end of an epoch,
-// and the outer exchange works on what they have in common then.
+// If the ranks of a group exchange weights too, they do so before each outer exchange and at the end of an epoch. The
+// outer exchange then works on their common weights.
 #include "parallel/groups/group_weights.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void GroupWeights::start(Parameters& parameters) {
     before_ = FloatBuffer(parameters.size()), move_ = FloatBuffer(parameters.size());
 }
 
-// All ranks of a group must know whether their leader gets work units.
+// All ranks of a group must know whether their leader uses a work queue.
 void GroupWeights::begin_work_queue() {
   WorkQueue* queue = levels_.outer ? levels_.work_queue() : nullptr;
   std::int64_t has_queue = queue != nullptr;
@@ -49,7 +49,7 @@ void GroupWeights::begin_epoch(std::int64_t epoch) {
   if (levels_.inner) levels_.inner->show(Weights::own, {});
 }
 
-// Collective in the group: the leader knows.
+// Collective in the group; the leader decides.
 bool GroupWeights::is_due(const StepInfo& step) const {
   std::int64_t due = levels_.outer && levels_.outer->is_due(step);
   if (broadcasts()) levels_.group->broadcast(0, std::as_writable_bytes(std::span(&due, 1)));
@@ -138,7 +138,7 @@ WeightChange GroupWeights::end_epoch() {
   {
     CommonWeights common(*levels_.inner);
     WeightChange outer = exchange_outside_from_inner(end);
-    // A method that has everything in common after every minibatch has no exchange at the end of its own.
+    // A method whose weights are equal after every minibatch has no exchange at the end of an epoch.
     if (change.weights_changed && !outer.weights_changed && is_due({}))
       outer = exchange_outside_from_inner([](WeightExchange& o) { return o.after_update({}); });
     if (outer.weights_changed) common.commit(before_.span());
@@ -156,7 +156,7 @@ void GroupWeights::show(Weights which, std::span<const float> changed_from) {
   broadcast_weights();
 }
 
-// The group's common weights stand there again only when the outer exchange has taken back its own: then they move.
+// The group's common weights are back in place only after the outer exchange has restored its own; then they move.
 void GroupWeights::show_own(std::span<const float> changed_from) {
   const bool changed = levels_.inner && !changed_from.empty();
   if (changed) {
@@ -178,12 +178,12 @@ void GroupWeights::archive(Archive& a, Section section) {
   LevelArchive inner(a, "inside/"), outer(a, "between/"), common(a, "inside common/");
   if (section == Section::common) {
     if (levels_.inner) levels_.inner->archive(inner, Section::common);
-    // Only leaders understand the state of the outer exchange.
+    // Only leaders can read the state of the outer exchange.
     archive_packed(a, "between", levels_.outer != nullptr,
                    [&](Archive& p) { levels_.outer->archive(p, Section::common); });
     return;
   }
-  // From the weights of all to those of the groups to those of the ranks.
+  // From the common weights to those of the groups to those of the ranks.
   if (levels_.outer) levels_.outer->archive(outer, Section::per_rank);
   if (a.loading()) broadcast_weights();
   if (!levels_.inner) return;

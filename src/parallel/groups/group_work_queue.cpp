@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// A rank that asks early, beside its work, is to leave the core to it.
+// A rank that asks early, beside its work, must leave the core to that work.
 void wait_for(Transfer& transfer) {
   for (Nap nap; !transfer.done();) nap.nothing_happened(std::chrono::microseconds(100));
 }
@@ -27,8 +27,8 @@ void GroupWorkQueue::start_range() {
   if (queue_) queue_->start_range();
 }
 
-// The others have taken part in the step of the unit before, or will not need this rank for it: messages are on their
-// way without anybody's doing.
+// The others have taken part in the step of the previous unit, or do not need this rank for it: messages progress by
+// themselves.
 std::int64_t GroupWorkQueue::next() {
   if (!queue_) transfers_[0]->start();
   for (auto& t : transfers_) wait_for(*t);

@@ -56,8 +56,7 @@ Groups groups_of(const ParallelTrainOptions& o, Communicator& comm) {
   return groups;
 }
 
-// Two levels of sums by the library of the GPUs would begin in an order that differs from rank to rank: each could wait
-// for the other for ever.
+// With NCCL on both levels, sums could start in an order that differs between ranks, and each could wait for the other.
 void leave_devices_to(const ParallelMethod& inside, ParallelTrainOptions& between, Communicator& comm) {
   std::int64_t groups = inside.traits.sums_on_devices;
   comm.all_reduce_sum(std::span(&groups, 1));
@@ -68,7 +67,7 @@ void leave_devices_to(const ParallelMethod& inside, ParallelTrainOptions& betwee
   between.transport = Transport::messages;
 }
 
-// The texts of two methods; on some ranks one of them takes no part.
+// The texts of two methods; on some ranks one of them is missing.
 void combine_texts(ParallelMethod& m, const ParallelMethod& first, const ParallelMethod* second,
                    const std::string& link = {}) {
   m.loop_text = [a = first.loop_text, b = second ? second->loop_text : nullptr, link](std::int64_t epoch) {
@@ -80,12 +79,12 @@ void combine_texts(ParallelMethod& m, const ParallelMethod& first, const Paralle
   };
 }
 
-// Parts that outlive the method's own, and belong to it from now on.
+// Adds parts that must outlive the method's own.
 void keep(ParallelMethod& m, std::vector<std::unique_ptr<Communicator>> more) {
   std::ranges::move(more, std::back_inserter(m.communicators));
 }
 
-// The first ranks of every group, as many as the smallest has, divide the columns among themselves.
+// The first ranks of every group, as many as the smallest group has, divide the columns among themselves.
 ParallelMethod gradients_between_gradients(const ParallelTrainOptions& o, const GroupLayout& layout,
                                            const MethodContext& context) {
   Communicator& comm = context.comm;
@@ -125,7 +124,7 @@ ParallelMethod gradients_between_gradients(const ParallelTrainOptions& o, const 
   return m;
 }
 
-// The first rank of a group exchanges weights for all of it. Ranks that serve stand alone, behind all groups.
+// The group leader exchanges weights for its group. Serving ranks are groups of one, after all others.
 ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& groups, const MethodContext& context) {
   Communicator& comm = context.comm;
   const GroupLayout& layout = groups.layout;
@@ -172,7 +171,8 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
   return m;
 }
 
-// Peers with the same place in their groups train as one; within a group weights meet. Groups do all the same then.
+// Ranks with the same index in their groups train together, and weights are exchanged inside groups. All groups then do
+// the same.
 ParallelMethod gradients_between_weights(const ParallelTrainOptions& o, const GroupLayout& layout,
                                          const MethodContext& context) {
   if (!layout.even())
@@ -231,7 +231,7 @@ ParallelMethod make_grouped(const ParallelTrainOptions& o, const MethodContext& 
   const GroupLayout& layout = groups.layout;
   const int workers = context.comm.size() - o.traits().serving_ranks;
   if (layout.groups() == workers) return make_method(without_groups(o), context);
-  // One group is one worker of a method that exchanges weights, and its rules (block momentum, a center) still hold.
+  // A single group is one worker of a weight exchange, whose rules (block momentum, a center) still apply.
   if (!o.traits().sums_gradients) return weights_between(o, groups, context);
   if (layout.groups() == 1) return make_method(o.inside(), context);  // the sum over one group is the sum
   return o.inside().sums_gradients() ? gradients_between_gradients(o, layout, context)

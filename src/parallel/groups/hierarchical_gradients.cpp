@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chunk goes through the exchange within the group; the group's sum of the inter-group rank's columns through the one
-// between groups; the result back to all ranks of the group. Each of the two may run a minibatch behind.
+// A chunk passes through the exchange inside the group; then the columns of the inter-group rank pass through the
+// exchange between groups; then the result is broadcast in the group. Each of the two exchanges may be delayed by a
+// minibatch.
 #include "parallel/groups/hierarchical_gradients.h"
 
 #include <cassert>
@@ -15,7 +16,7 @@ void HierarchicalGradients::start(Parameters& parameters) {
   parameters_ = &parameters;
   chunks_ = all_chunks(parameters);
   levels_.inside->start(parameters);
-  // Exchanges keep their buffers when a run begins again.
+  // Exchanges keep their buffers when a run starts again.
   if (!columns_) columns_ = std::make_unique<InterGroupColumns>(*levels_.group, parameters, levels_.inter_group_ranks);
   if (levels_.between) levels_.between->start(columns_->mine());
 }
@@ -25,7 +26,7 @@ Summed HierarchicalGradients::FromInside::summed(std::int64_t columns) const {
   return wanted == Summed::contributions ? Summed::gradients : wanted;
 }
 
-// Stands still from the step on in which contributions begin, unless another state is loaded.
+// Not changed from the step on in which contributions begin, unless another state is loaded.
 const float* HierarchicalGradients::own_mask() {
   const float* const whole = sink_->mask();
   if (!whole) return nullptr;
@@ -101,13 +102,13 @@ void HierarchicalGradients::deliver_run() {
   ++next_run_;
 }
 
-// Sums that come one minibatch delayed may take the place of gradients only once these have been given on.
+// Delayed sums may overwrite gradients only after these have been passed on.
 void HierarchicalGradients::deliver_what_is_there() {
   while (next_run_ < columns_->runs() && columns_->end_chunk(next_run_) <= fed_ && columns_->try_complete(next_run_))
     deliver_run();
 }
 
-// `delivered` is the same on all ranks; those that carry columns have had every sum by now.
+// `delivered` is equal on all ranks; inter-group ranks have every sum by now.
 void HierarchicalGradients::deliver_rest(bool delivered) {
   assert(!levels_.between || sent_ == (delivered ? parameters_->chunks.size() : 0));
   if (!delivered) return;

@@ -37,7 +37,7 @@ std::optional<GroupOptions> parse(const std::string& written) {
   return std::nullopt;
 }
 
-// Whose group a rank belongs to, in words that are equal for the ranks of a group.
+// A name for each rank; ranks with equal names form a group.
 std::vector<std::string> names_of_groups(const GroupOptions& o, Communicator& comm) {
   const std::int64_t ranks = comm.size();
   std::vector<std::string> names(static_cast<std::size_t>(ranks));

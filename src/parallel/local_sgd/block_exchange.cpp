@@ -27,7 +27,7 @@ BlockExchange::BlockExchange(BlockSettings settings, std::unique_ptr<BlockRule> 
 void BlockExchange::start(Parameters& parameters) {
   live_ = &parameters;
   all_reduce_.reset();
-  // Dense, whatever the gradients are: weights move in places that the last minibatch did not touch.
+  // Dense, whatever the gradients are: weights also change in rows that the last minibatch did not use.
   block_.slices = parameters.slices;
   for (Slice& slice : block_.slices) slice.sparse_gradient = false;
   block_.chunks = parameters.chunks;
@@ -37,7 +37,7 @@ void BlockExchange::start(Parameters& parameters) {
   std::copy_n(parameters.weights.data(), parameters.size(), block_.weights.data());
   codec_ = make_codec(settings_.codec, parameters.weights.memory(), comm_.takes_device_memory());
   kernels_ = &weight_kernels_for(parameters.weights.memory());
-  // Fragments are made of buckets, so of small ones where the network is small.
+  // Fragments consist of buckets, so buckets are small if the network is small.
   const std::size_t parts = 4 * static_cast<std::size_t>(settings_.stream.fragments);
   all_reduce_ = std::make_unique<AllReduce>(
       comm_, block_, *codec_,
@@ -47,7 +47,7 @@ void BlockExchange::start(Parameters& parameters) {
   if (codec_->lossy()) residual_ = FloatBuffer(parameters.size(), parameters.weights);
   rule_->bind(parameters, block_, codec_->lossy() ? residual_.data() : nullptr);
   if (codec_->lossy()) {
-    // A rank that keeps in its weights what has not been delivered keeps there what it owes as an owner, too.
+    // A rank that carries its residual in its weights also carries there the residual that it holds as an owner.
     if (!rule_->carries()) owner_residual_ = FloatBuffer(parameters.size(), parameters.weights);
     all_reduce_->use({residual_.data(), rule_->carries() ? residual_.data() : owner_residual_.data()});
   }
@@ -65,13 +65,13 @@ void BlockExchange::start(Parameters& parameters) {
   apart_ = shown_ = false;
 }
 
-// Streaming fragments travel while the network computes.
+// Streaming fragments are exchanged while the network computes.
 void BlockExchange::poll() {
   if (stream_) stream_->advance();
 }
 
 void BlockExchange::begin_epoch(std::int64_t) {
-  // Ranks that have done nothing of their own yet agree with what stands there now, whoever put it there.
+  // Ranks that have not trained yet accept the current weights, whoever wrote them.
   if (!apart_) keep_common();
   if (!std::exchange(announced_, true) && !settings_.once_text.empty()) log::line(settings_.once_text);
   if (!settings_.epoch_text.empty()) log::line(settings_.epoch_text);
@@ -97,7 +97,7 @@ bool BlockExchange::stream_step(const BlockSamples& n) {
 
 void BlockExchange::stream_exchanged(double seconds) {
   ExchangeStats spent = all_reduce_->exchange_stats_and_reset();
-  // Sums made between the steps of training are not in the seconds; the passes over the weights are.
+  // Sums made between training steps are not counted as seconds; passes over the weights are.
   spent.decode = std::max(spent.decode, seconds - spent.encode - spent.wait);
   stats_ += spent;
   lines_.exchanged(seconds, comm_.size());
@@ -196,7 +196,7 @@ void BlockExchange::keep_common() {
   kernels_->run(weights::Copy{live_->weights.data(), block_.weights.data()}, live_->size());
 }
 
-// Whoever lets weights be shown is on the host and will look at them.
+// The caller reads the weights on the host.
 void BlockExchange::change_places() {
   if (apart_) kernels_->run(weights::Swap{live_->weights.data(), block_.weights.data()}, live_->size());
   synchronize();
@@ -214,7 +214,7 @@ void BlockExchange::archive(Archive& a, Section section) {
   section == Section::common ? archive_common(a) : archive_rank(a);
 }
 
-// Saved while the common weights are shown, so that the model is theirs; this rank's own then stand in block_.
+// Saved while the common weights are shown, so that the model consists of them; this rank's own weights are in block_.
 void BlockExchange::archive_rank(Archive& a) {
   assert(a.loading() ? !shown_ : shown_ || !apart_);
   synchronize();
@@ -230,7 +230,7 @@ void BlockExchange::archive_rank(Archive& a) {
     const std::string name = own_name(fmt::format("{}/{}", key("weights"), s.name));
     if (apart_ && a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
   }
-  // What a rank keeps apart because it could not deliver it is inherited.
+  // State that a rank carries because it was not delivered is inherited.
   const bool explores = rule_->keeps_apart() && !rule_->carries();
   const std::string loss = gone_name(explores ? kOwnWeights : kLearnedAlone);
   bool loses = apart_ && (explores || since_.mine > 0);
@@ -239,7 +239,7 @@ void BlockExchange::archive_rank(Archive& a) {
   archive_residuals(a, key("residual"), key("ownerResidual"));
 }
 
-// A run may go on in other numbers of bits; then what an earlier one owes is of no use.
+// A resumed run may use another number of bits; residuals of the earlier one are then discarded.
 void BlockExchange::archive_residuals(Archive& a, const std::string& rank_name, const std::string& owner_name) {
   bool carries = rule_->carries(), lossy = codec_->lossy();
   double carry = rule_->carry();
@@ -259,8 +259,8 @@ void BlockExchange::archive_residuals(Archive& a, const std::string& rank_name, 
   if (a.loading() && owner_residual_.size() > 0) all_reduce_->keep_own_columns(owner_residual_.data());
 }
 
-// Weights that were kept from the common ones by so many units of the residual are kept from them by the rule's own
-// units now, which depend on the number of ranks; what a rank inherits is in its residual from now on.
+// The offset of a rank's weights from the common ones is a residual times the rule's unit, which depends on the number
+// of ranks; it is converted to the new unit. An inherited residual stays in the residual.
 void BlockExchange::take_over(Archive& a, const std::string& rank_name, float carried, std::span<float> residual) {
   const bool inherits = a.has(inherited_name(rank_name));
   const float carry = rule_->carry();

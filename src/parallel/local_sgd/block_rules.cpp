@@ -18,7 +18,7 @@ struct Range {
   std::size_t count;
 };
 
-// All but the elastic rule leave every rank with the common weights, or less the quantisation error of its offers.
+// All rules except the elastic one leave every rank with the common weights, perhaps minus its undelivered residual.
 class CommonRule : public BlockRule {
  public:
   void offer(std::size_t begin, std::size_t end) override {

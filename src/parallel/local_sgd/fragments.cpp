@@ -39,7 +39,7 @@ FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t bloc
   std::size_t values = 0, bucket = 0;
   for (std::size_t f = 0; f < n; ++f) {
     Fragment fragment{bucket, bucket, {}};
-    // About equal numbers of values, at least one bucket each.
+    // Divides the buckets into fragments of about equal size, at least one bucket each.
     while (bucket < buckets && buckets - bucket > n - f - 1 &&
            (fragment.end_bucket == fragment.first_bucket || values * n < live.size() * (f + 1))) {
       for (std::size_t i = all_reduce.first_chunk(bucket); i < all_reduce.end_chunk(bucket); ++i)

@@ -39,7 +39,7 @@ class Bounded final : public AdmissionHandler {
     }
   }
 
-  // The smallest group with `first` that may go; false when somebody who computes forbids it.
+  // The smallest group with `first` that may push; false if a computing worker forbids it.
   bool admit_with(int first) {
     group_.assign(1, first);
     for (std::size_t before = 0; before != group_.size();) {
@@ -86,7 +86,7 @@ class Backup final : public AdmissionHandler {
     const auto all = static_cast<std::int64_t>(workers_.size());
     if (with_samples < wanted_ && with_samples + idle + away < all) return;
     if (queue_.empty()) return;
-    // Idle workers go along: they have nothing that could be late.
+    // Idle workers join: they have nothing that could become stale.
     const std::int64_t size = std::min(with_samples, wanted_) + idle;
     std::int64_t left = wanted_;
     for (const int c : queue_) {

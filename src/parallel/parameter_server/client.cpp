@@ -138,7 +138,7 @@ void ServerClient::begin_epoch(std::int64_t epoch) {
   comm_.barrier();  // all servers have the weights from which workers start
 }
 
-// Where the common weights have just become those of all ranks.
+// The common weights have just become those of all ranks.
 void ServerClient::forget_what_was_pushed() {
   if (worker_) worker_->begin();
   since_mine_ = since_all_ = since_fetch_ = columns_since_ = steps_since_ = 0;
@@ -174,7 +174,7 @@ WeightChange ServerClient::after_update(const StepInfo& step) {
     change = sync(accrues_ ? worker_->take_accrued() : live_->gradients.data(),
                   options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
   } else if (pushes_gradients() && step.samples > 0) {
-    // The worker goes on alone with its own updates; the servers get the sum.
+    // The worker continues with its own updates; the servers get the sum of its gradients.
     worker_->accrue();
     change.apply_gradients = true;
   }
@@ -182,7 +182,7 @@ WeightChange ServerClient::after_update(const StepInfo& step) {
   return change;
 }
 
-// One push, and unless it is pipelined its response. Rounds over the servers begin with this rank's own.
+// One push and, unless it is pipelined, its response. Each round over the servers starts with this rank's own.
 template <class Visit>
 void ServerClient::each_shard(const Visit& visit) {
   const auto servers = static_cast<std::size_t>(servers_), first = static_cast<std::size_t>(comm_.rank()) % servers;
@@ -221,7 +221,7 @@ WeightChange ServerClient::sync(const float* gradients, bool fetches) {
   return {.weights_changed = fetches, .dropped = dropped};
 }
 
-// Whether the push counts, and with which others together.
+// Whether the push counts, and which others it forms a batch with.
 bool ServerClient::admit(PushHead& head) {
   head.apart = 0;
   if (options_.backup_workers > 0) {
@@ -291,7 +291,7 @@ void ServerClient::take(std::size_t shard, const PushHead& head) {
   stats_.decode += seconds_since(start);
 }
 
-// Pipelined: takes the response of the push before and pushes again.
+// Pipelined: takes the response of the previous push and pushes again.
 void ServerClient::turn(std::size_t shard, const PushHead& head, const float* gradients) {
   const std::byte* in = in_flight_ ? wait_for(shard, true).data() : nullptr;
   const auto start = Clock::now();
@@ -327,7 +327,7 @@ void ServerClient::drain() {
   add_up_counts();
 }
 
-// All that this worker has learned goes to the servers.
+// Sends everything that this worker has learned to the servers.
 void ServerClient::finish_pushes() {
   if (std::exchange(in_flight_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
   const bool left = waits_for_all() ? steps_since_ > 0 : since_mine_ > 0;
@@ -400,7 +400,7 @@ void ServerClient::archive(Archive& a, Section section) {
   if (a.loading()) take_over_residuals(of_worker);
 }
 
-// What ranks owe that were workers and only serve now, the first worker owes from here on.
+// Residuals of ranks that were workers and now only serve pass to the first worker.
 void ServerClient::take_over_residuals(FloatBuffer& of_worker) {
   if (!codec_->lossy() || workers_ == comm_.size()) return;
   if (of_worker.size() == 0) of_worker = FloatBuffer(live_->size());

@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-// Seconds since `from`, which becomes now.
+// Seconds since `from`, which is set to now.
 double lap(Clock::time_point& from) {
   const auto now = Clock::now();
   return std::chrono::duration<double>(now - std::exchange(from, now)).count();
@@ -100,7 +100,7 @@ void ElasticClient::build() {
 
 void ElasticClient::begin_epoch(std::int64_t) {
   synchronize();
-  // A rank that has done nothing of its own agrees with what stands there now, whoever put it there.
+  // A rank that has not trained yet accepts the current weights, whoever wrote them.
   if (!apart_) std::copy_n(live_->weights.data(), live_->size(), center_.data());
   if (!std::exchange(announced_, true)) log::line(describe());
   load_center();
@@ -109,7 +109,7 @@ void ElasticClient::begin_epoch(std::int64_t) {
 }
 
 void ElasticClient::load_center() {
-  // What the two sides have told each other lasts as long as both remember it.
+  // The known values of both sides are valid while both remember them.
   const bool anew = std::exchange(strangers_, false);
   const float* center = center_.data();
   server_->exclusively([&] {
@@ -128,7 +128,7 @@ WeightChange ElasticClient::after_update(const StepInfo& step) {
   return {.weights_changed = true};
 }
 
-// All parts travel at once, each when it is encoded; none waits for another rank, only for the threads that serve.
+// Sends all parts, each as soon as it is encoded. Waits only for the serving threads, not for other workers.
 void ElasticClient::exchange() {
   assert(!shown_);
   const auto start = Clock::now();
@@ -167,7 +167,7 @@ void ElasticClient::drain() {
   if (!apart_) std::copy_n(center_.data(), live_->size(), live_->weights.data());
 }
 
-// The center is the model: what the workers have learned since their last exchange goes into it before it is saved.
+// The center is the model: what the workers have learned since their last exchange is added before it is saved.
 WeightChange ElasticClient::end_epoch() {
   const bool exchanges = comm_.rank() < workers_ && steps_ > 0;
   if (exchanges) exchange();
@@ -198,7 +198,7 @@ void ElasticClient::change_places() {
   if (apart_) std::swap_ranges(center_.data(), center_.data() + center_.size(), live_->weights.data());
 }
 
-// Saved while the center is shown; this rank's own weights then stand in center_.
+// Saved while the center is shown; this rank's own weights are in center_.
 void ElasticClient::archive(Archive& a, Section section) {
   if (section == Section::common) return;
   assert(a.loading() ? !shown_ : shown_ || !apart_);
@@ -222,7 +222,7 @@ void ElasticClient::archive(Archive& a, Section section) {
 }
 
 void ElasticClient::count_responses() {
-  // What this rank has served is sent by it as well.
+  // Responses of this rank are also sent by it.
   server_->exclusively([&] {
     for (std::size_t i = 0; i < handlers_.size(); ++i) {
       if (!handlers_[i]) continue;

@@ -8,7 +8,7 @@ namespace {
 
 std::size_t flat_size(const ServerShardPlan& plan) { return plan.runs.back().local + plan.runs.back().size(); }
 
-// The values of `to` - `known` in few bits; afterwards `known` is what the other side makes of them.
+// Encodes `to` - `known` in few bits; afterwards `known` is what the other side decodes.
 void send_difference(const Codec& codec, const WeightKernels& kernels, const ServerShardRun& run, const float* to,
                      float* known, float* values, float* lost, std::byte* message) {
   kernels.run(weights::Difference{to, known, values}, run.size());

@@ -78,9 +78,9 @@ void ServerOptions::check(config::Fields& f) const {
     f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients");
   else if (backup_workers > 0 && !every_minibatch)
     f.problem("backupWorkers", "with backupWorkers gradients are pushed after every minibatch", "leave syncPeriod out");
-  // What one bit leaves out of a long sum is large. The worker goes on from weights that lack it and learns it once
-  // more before it arrives; blocks in few bits behave so (docs/methods). Seen: 16 to 18 % errors on MNIST instead
-  // of 2 %.
+  // In 1 bit, the quantisation error of a sum over several minibatches is large. The worker continues from weights
+  // without it and learns it again before it arrives; blocks in few bits behave the same (docs/methods). Measured: 16
+  // to 18 % errors on MNIST instead of 2 %.
   if (push == Push::gradients && !every_minibatch && bits.kind == ExchangeBits::Kind::one)
     f.problem("exchangeBits",
               "sums of gradients over several minibatches cannot be pushed in 1 bit: their residuals arrive too late",

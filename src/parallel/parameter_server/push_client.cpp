@@ -54,7 +54,7 @@ void PushWorker::write(const ServerShardRun& run, const PushHead& head, float fa
   codec_.encode(run.rows, run.columns, value, residual, message);
 }
 
-// As they are sent, or as differences from the last ones.
+// As values, or as differences from the last ones.
 const float* PushWorker::common(const ServerShardRun& run, const std::byte* message) {
   if (!codec_.lossy()) {
     codec_.decode(run.rows, run.columns, message, common_.data());
@@ -80,7 +80,7 @@ void PushWorker::turn(const ServerShardRun& run, const PushHead& head, float fac
     if (now) copy(now, w, run.size());
     return;
   }
-  // What the servers had not got by then stays.
+  // The residual that the servers have not received stays.
   if (now) kernels_.run(weights::Difference{now, delta_.data(), w}, run.size());
   copy(w, base_.data() + run.offset, run.size());
 }

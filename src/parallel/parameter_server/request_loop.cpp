@@ -85,7 +85,8 @@ void Server::open() {
   for (const Post& p : handlers_) places += p.places.size();
   leaving_.reserve(places);
   if (comm_->size() == 1) return;
-  // Responses on their way out, one request per lane and client, drive_, and the response that a thread waits for.
+  // The messages to poll: responses being sent, one request per lane and client, drive_, and the response that a thread
+  // waits for.
   const std::size_t most = places + lanes_.size() * static_cast<std::size_t>(comm_->size()) + 2;
   poller_ = comm_->plan_poller(most);
   messages_.reserve(most);
@@ -102,7 +103,7 @@ void Server::run() {
       if (look(nullptr))
         nap.woken();
       else
-        // A thread that waits for an response looks by itself, and serves others meanwhile.
+        // A thread that waits for a response polls by itself and serves requests meanwhile.
         nap.nothing_happened(std::chrono::microseconds(asking_ > 0 && waiting_ == 0 ? 100 : 1000));
   } catch (...) {
     {
@@ -113,7 +114,7 @@ void Server::run() {
   }
 }
 
-// Whether there were requests; `response`, if any, is looked at as well.
+// Returns whether there were requests; also polls `response`, if any.
 bool Server::look(Transfer* response) {
   const std::unique_lock looking(looking_, std::try_to_lock);
   if (!looking) {  // another thread serves
@@ -129,7 +130,7 @@ bool Server::look(Transfer* response) {
   return found;
 }
 
-// They stay as they are until the end of the look: only looks take in what has come.
+// They do not change until the poll ends: only polls receive messages.
 void Server::choose_messages(Transfer* response) {
   const std::lock_guard lock(mutex_);
   messages_.clear();
@@ -146,7 +147,7 @@ void Server::choose_messages(Transfer* response) {
   if (response) messages_.push_back(response);
 }
 
-// Request and response share their memory, so the next request is let in when the response has left.
+// Request and response share memory, so the next request may be received only after the response has been sent.
 bool Server::listen_again() {
   const auto left = std::remove_if(leaving_.begin(), leaving_.end(), [&](const std::pair<int, int>& at) {
     Place& place = post(at.first).places[static_cast<std::size_t>(at.second)];
@@ -175,7 +176,7 @@ bool Server::look_at(Lane& lane, int client) {
   }
 }
 
-// In order of arrival, until nobody gets an response any more.
+// In order of arrival, until no waiting request gets a response.
 void Server::respond_to_waiting(int handler) {
   Post& p = post(handler);
   for (std::size_t i = 0; i < p.waiting.size();) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataParallelASGD as a parallel method: its parts, and what is said about them.
+// DataParallelASGD as a parallel method: its parts and its texts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ std::string ServerClient::loop_text(std::int64_t epoch) const {
 
 namespace {
 
-// Settings that do not go with so many ranks.
+// Settings that are impossible with this number of ranks.
 void check_ranks(const ServerOptions& o, const Communicator& comm) {
   if (o.servers > 0 && o.servers >= comm.size())
     throw ConfigError({},

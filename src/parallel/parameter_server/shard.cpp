@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Large enough to be worth a message, small enough that encoding, travelling and updating overlap.
+// Large enough to be worth a message, small enough that encoding, sending and updating overlap.
 constexpr std::size_t kShardValues = 262144;
 constexpr std::size_t kMostShards = 12000;
 
@@ -59,7 +59,7 @@ std::vector<ServerShardPlan> plan_shards(const Parameters& p, const std::vector<
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     const std::size_t rows = p.slices[s].rows, columns = p.slices[s].columns;
     for (std::size_t first = 0; first < columns && rows > 0;) {
-      // Shards end as near as columns allow at multiples of values / shards.
+      // Shards end as close to multiples of values / shards as columns allow.
       const std::size_t end = (plans.size() + 1) * values / shards;
       std::size_t n = columns - first;
       if (!whole_slices && end > done) n = std::min(n, std::max<std::size_t>(1, (end - done + rows / 2) / rows));
@@ -151,7 +151,7 @@ std::size_t ServerShard::handle(int client, std::span<std::byte> message) {
   return message.size();
 }
 
-// A push that belongs to no batch.
+// A push without a batch.
 void ServerShard::arrive(Slot& slot) {
   slot.staleness = pushes_ + gathered_ - (slot.head.late ? slot.seen_before : slot.seen);
   gather_apart(slot);
@@ -189,7 +189,7 @@ void ServerShard::flush() {
   update(gathered_terms_, pushes);
 }
 
-// The update of a batch, once all of it is here and all earlier ones have been made: in the order of clients.
+// Updates with a batch, once all of it has arrived and all earlier ones are done: in the order of clients.
 bool ServerShard::gather(const PushHead& batch) {
   if (batch.batch != batches_) return false;
   std::int64_t samples = 0;
@@ -252,7 +252,7 @@ void ServerShard::write_weights(Slot& slot, std::byte* out) {
     if (!codec_->lossy()) {
       codec_->encode(run.rows, run.columns, from + run.local, nullptr, out);
     } else {
-      // What rounding leaves out is part of the next difference.
+      // The quantisation error is part of the next difference.
       const float* w = p_.weights.data() + run.local;
       float* known = slot.known.data() + run.local;
       for (std::size_t i = 0; i < run.size(); ++i) scratch_.data()[i] = w[i] - known[i];

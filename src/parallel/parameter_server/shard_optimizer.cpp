@@ -15,7 +15,7 @@ namespace {
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<float>>;
 using State = std::map<std::string, Value, std::less<>>;
 
-// An archive in memory. Floats are passed to `floats`: name, kept values, and those of the visitor.
+// An in-memory archive. Passes floats to `floats`: name, stored values, and the visitor's values.
 class StateArchive final : public Archive {
  public:
   using Floats = std::function<void(const std::string& name, std::vector<float>& kept, std::span<float> v)>;
@@ -60,7 +60,7 @@ State state_of(Optimizer& optimizer) {
   return state;
 }
 
-// State of a parameter ends in "/" and its name; the longest name that fits is meant.
+// The state of a parameter has a name that ends in "/" and its name; the longest matching name wins.
 template <class Slices>
 std::size_t slice_of(const std::string& entry, const Slices& slices) {
   std::size_t found = slices.size();
@@ -74,7 +74,7 @@ std::size_t slice_of(const std::string& entry, const Slices& slices) {
 
 Optimizer& optimizer_of(ServerShard& shard) { return static_cast<OptimizerRule&>(shard.rule()).optimizer(); }
 
-// Which part of a parameter's state belongs to the shard.
+// The part of a parameter's state that belongs to the shard.
 std::span<float> part(std::vector<float>& whole, const ServerShard& shard, std::size_t run) {
   const ServerShardRun& r = shard.plan().runs[run];
   return std::span(whole).subspan(r.first_column * r.rows, r.size());
@@ -83,7 +83,7 @@ std::span<float> part(std::vector<float>& whole, const ServerShard& shard, std::
 }  // namespace
 
 void OptimizerRule::apply(Parameters& shard, const UpdateTerms& terms) {
-  // Rows of sparse gradients that nobody sparse_rows are zero, and are left alone.
+  // Rows of a sparse gradient that no push lists are zero and are not updated.
   for (std::size_t s = 0; s < shard.slices.size(); ++s) {
     const Slice& slice = shard.slices[s];
     if (!slice.sparse_gradient) continue;
@@ -129,7 +129,7 @@ void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<Serv
   });
   const auto broadcast = [&](int owner, auto span) { comm.broadcast(owner, std::as_writable_bytes(span)); };
   for (auto& [name, value] : whole) {
-    // Numbers count updates, which are as many for all shards.
+    // Counts of updates, which are equal for all shards.
     if (auto* n = std::get_if<std::int64_t>(&value)) broadcast(plans[0].owner, std::span(n, 1));
     if (auto* x = std::get_if<double>(&value)) broadcast(plans[0].owner, std::span(x, 1));
     auto* floats = std::get_if<std::vector<float>>(&value);
