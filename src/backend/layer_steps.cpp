@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// What stands where in the workspace of a layer.
+// Offsets in the workspace of a layer.
 struct LayerSteps::Places {
   std::size_t total = 0, from_state, carried[2], reset, initial_gates, transposed, spare, state_gradient, work;
   bool has_spare, has_state_gradient, has_work;
@@ -115,8 +115,8 @@ Gemm LayerSteps::state_product(std::size_t rows) const {
   return g;
 }
 
-// A few rows at a time, so that what they share with their neighbours is still in the cache. Products are faster from
-// the transposed weight.
+// A few rows at a time, so that what they share with their neighbours is still in cache. Products are faster with the
+// transposed weight.
 void LayerSteps::transpose_weight() const {
   constexpr std::size_t block = 8;
   for (std::size_t first = 0; first < c_; first += block) {
@@ -155,7 +155,7 @@ void LayerSteps::take_states(float* to) const {
     }
 }
 
-// dH = (states before)' dgates. The gradient of the result is not needed any more; its memory takes the states.
+// dH = (states before)' dgates. The gradient of the result is not needed any more; the states are copied to its memory.
 void LayerSteps::weight_gradients(const RecurrentLayerGradient& g) const {
   const std::size_t columns = l_.time.columns(), direct = direct_gates();
   float* const gradients = state_gradient_ ? state_gradient_ : gates_gradient_;

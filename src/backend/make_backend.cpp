@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device name -> backend; the only file that knows all of them.
+// Creates a backend by device name; the only file that knows all of them.
 #include <fmt/format.h>
 
 #include <charconv>

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::optional<std::uint64_t>;
 
-// Of lines "name value" or "name: value kB".
+// Finds "name value" or "name: value kB".
 Bytes value_in(const fs::path& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -48,7 +48,7 @@ constexpr Version versions[] = {
      "total_active_file", "", ""},
 };
 
-// Pages of files are given up for what asks.
+// Page cache is freed on demand.
 Bytes left_in_group(const fs::path& group, const Version& v, std::uint64_t swap) {
   const Bytes limit = number_in(group / v.limit), usage = number_in(group / v.usage);
   if (!limit || !usage) return {};
@@ -59,8 +59,8 @@ Bytes left_in_group(const fs::path& group, const Version& v, std::uint64_t swap)
   return above(*limit, above(*usage, files)) + swap;
 }
 
-// A line of /proc/self/cgroup is "number:controllers:path". In a container the path may be the host's, of which only
-// the end is to be seen: then the mounted directory itself is the container's group.
+// A line of /proc/self/cgroup is "number:controllers:path". In a container the path may be that of the host, of which
+// only the end is visible: then the mounted directory itself is the container's group.
 Bytes left_in_groups(const fs::path& root, std::uint64_t swap) {
   Bytes least;
   std::ifstream file(root / "proc/self/cgroup");
@@ -81,7 +81,7 @@ Bytes left_in_groups(const fs::path& root, std::uint64_t swap) {
   return least;
 }
 
-// Below ulimit -v. The first number of statm is the pages that the process has mapped.
+// The rest below ulimit -v. The first number of statm is the number of mapped pages.
 Bytes left_in_address_space(const fs::path& root) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};

@@ -40,7 +40,7 @@ void* loaded() {
   return library;
 }
 
-// The driver's own functions, by the signatures of its manual.
+// The driver's functions, declared by the signatures in its manual.
 int count_by_driver(std::string& problem) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!driver) {
@@ -90,7 +90,7 @@ void* cuda_symbol(const char* name) {
 
 CudaDevices cuda_devices() {
   CudaDevices devices;
-  // A library that somebody has named counts for itself.
+  // A library named by the user is asked itself.
   if (named_library().empty()) {
     devices.count = count_by_driver(devices.problem);
     return devices;

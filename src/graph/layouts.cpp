@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses how the images of a program lie in memory. Convolutions with enough channels want blocks of channels; what
-// follows them (pooling, normalisation, elementwise operations, sums, stacks of channels) takes the format of its
-// input. Where a consumer wants the other format a Reorder is inserted, once for each value. Images in blocks are
-// stored as what the backend says, in 16 bits perhaps; everything else is float32 so far (half_values.cpp).
+// Chooses the layout of the images in a program. Convolutions with enough channels need blocks of channels; what
+// follows them (pooling, normalisation, elementwise operations, sums, stacks of channels) takes the layout of its
+// input. If a consumer needs the other layout, a Reorder is inserted, once per value. Blocked images are stored in the
+// backend's type, perhaps 16 bits; everything else is float32 so far (half_values.cpp).
 #include <algorithm>
 #include <set>
 
@@ -44,7 +44,7 @@ class Layouts {
 
  private:
   Format format(const Operand& o) const { return format_.contains(o.tensor) ? Format::blocked : Format::plain; }
-  // Whether the use sees the image itself and not a view of it under another shape.
+  // Whether the use sees the image itself, not a view of it with another shape.
   bool as_made(const Operand& o) const { return o.tensor < shape_.size() && shape_[o.tensor] == o.shape; }
   bool blocked_image(const Operand& o) const { return format(o) == Format::blocked && as_made(o); }
   std::size_t stored(const Shape& s) const {
@@ -53,7 +53,7 @@ class Layouts {
     return s.elements() / channels * ((channels + block_ - 1) / block_ * block_);
   }
 
-  // A use of `o` in the wanted format; through a Reorder that is made once.
+  // A use of `o` in the wanted layout; through a Reorder, made once.
   Operand in_format(Operand o, Format wanted) {
     if (format(o) == wanted) {
       if (wanted == Format::blocked) set_blocked(o);
@@ -108,7 +108,7 @@ class Layouts {
         (i.in.size() <= added_image || as_image(i.in[added_image])))
       return follow(i);
     if (flat_combination(i) || stack_of_blocks(i)) return joined(i);
-    // A sparse input stays what it is; everything else is wanted plain.
+    // A sparse input is not changed; everything else needs plain values.
     for (auto& o : i.in) o = in_format(o, Format::plain);
   }
 
@@ -122,7 +122,7 @@ class Layouts {
       return block_ == all_channels || channels / g.groups % block_ == 0;
     };
     const bool fits = g.groups == 1 || (whole_blocks(g.channels) && whole_blocks(g.maps));
-    // Fewer channels than a block are read, and made, where they are.
+    // Images with fewer channels than a block are read and made in their current layout.
     const bool few = g.channels < least_ && !g.transposed;
     if (!fits || g.maps < least_ || (g.transposed && g.channels < least_)) {
       for (auto& o : i.in) o = in_format(o, Format::plain);
@@ -161,7 +161,7 @@ class Layouts {
   static bool same_pixels(const Shape& a, const Shape& b) {
     return a.rank() == b.rank() && std::equal(a.dims.begin(), a.dims.end() - 1, b.dims.begin());
   }
-  // Operations that need not know where a channel is: the stored values under a shape of their own.
+  // Operations that do not depend on the position of channels: they see the stored values under a shape of their own.
   void joined(Instruction& i) {
     for (auto& o : i.in) o = in_format(o, Format::blocked), o.shape = in_blocks(o.shape);
     make_blocked(i);

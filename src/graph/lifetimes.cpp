@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the values, gradients and workspaces of a program lie: how long each is needed, what may share memory.
+// The memory of the values, gradients and workspaces of a program: how long each is needed, and what may share memory.
 #include <algorithm>
 
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 namespace tutti::graph {
 namespace {
 
-// Whether one may lie where the other does.
+// Whether one may overwrite the other.
 bool alike(const Operand& a, const Operand& b) {
   return a.elements == b.elements && a.element == b.element && a.per_sample == b.per_sample;
 }
@@ -23,7 +23,7 @@ std::size_t Program::new_buffer(const Operand& o, std::size_t begin, std::size_t
   return buffers_.size() - 1;
 }
 
-// Step i is the forward of instruction i, step 2n-1-i its backward; 2n is the end, where roots still stand.
+// Step i is the forward of instruction i, step 2n-1-i its backward; 2n is the end, where roots are still needed.
 void Program::plan_lifetimes() {
   const std::size_t n = kernels_.size(), tensors = code_.tensors.size();
   value_buffer_.assign(tensors, none), gradient_buffer_.assign(tensors, none), work_buffer_.assign(tensors, none);
@@ -60,7 +60,7 @@ void Program::plan_lifetimes() {
 void Program::place_value(std::size_t i, std::vector<std::size_t>& last_use) {
   const Kernel& kernel = *kernels_[i];
   const std::size_t out = kernel.code.out.tensor;
-  // A loop comes back to what it has read, so nothing is overwritten inside of one.
+  // A loop returns to what it has read, so nothing inside one is overwritten.
   if (options_.reuse_memory && kernel.in_place >= 0 && loop_of_[i] == none) {
     const Operand& in = kernel.code.in[static_cast<std::size_t>(kernel.in_place)];
     if (alike(in, kernel.code.out) && value_buffer_[in.tensor] != none && last_use[in.tensor] == i) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t unseen = static_cast<std::size_t>(-1);
 
-// Tarjan's algorithm with a stack of its own: networks can be thousands of nodes deep.
+// Tarjan's algorithm with an explicit stack, because networks can be thousands of nodes deep.
 class Components {
  public:
   Components(std::size_t nodes, const Edges& inputs)
@@ -66,8 +66,8 @@ class Components {
   std::size_t count_ = 0;
 };
 
-// Depth first over the members; `inputs(m, f)` calls f for every member that m waits for. Returns the circle in
-// which the walk ran, if there is one.
+// Depth-first over the members; `inputs(m, f)` calls f for every member that m waits for. Returns a cycle, if there is
+// one.
 template <class Inputs>
 std::vector<std::size_t> sorted(const std::vector<std::size_t>& members, const Inputs& inputs,
                                 std::vector<std::size_t>& circle) {
@@ -144,7 +144,7 @@ std::vector<std::vector<std::size_t>> strong_components(std::size_t nodes, std::
 }
 
 std::vector<std::size_t> order_in_loop(const Graph& graph, const std::vector<std::size_t>& given) {
-  // In the order in which they were made, so that the order does not depend on where the walk entered the loop.
+  // In order of creation, so that the order does not depend on where the walk entered the loop.
   std::vector<std::size_t> members = given;
   std::sort(members.begin(), members.end());
   std::vector<std::size_t> circle;

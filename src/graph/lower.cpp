@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph -> instructions. Composite operations have one small function each, listed in a table.
+// Graph -> instructions. Each composite operation has one small function, listed in a table.
 #include "graph/lowering.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ Operand Lowering::emit(const std::string& operation, std::vector<Operand> in,
   out.tensor = code_.tensors.size();
   code_.tensors.push_back(t);
   if (operation == "Dropout") i.random_index = code_.random_nodes++;
-  // A declared sparse input goes into its product as it is.
+  // A declared sparse input is passed to its product without conversion.
   if ((operation == "Times" || operation == "TransposeTimes") && code_.tensors[in[1].tensor].sparse &&
       !in[0].per_sample && in[1].per_sample && in[0].elements == out.elements * in[1].elements &&
       (operation == "Times" || in[0].shape[0] == in[1].elements))
@@ -126,7 +126,7 @@ Operand khatri_rao(Lowering& l) {
   return Lowering::view(outer, l.shape());
 }
 
-// One or several one-hot vectors in a row, each of which picks a column of the table.
+// One or several one-hot vectors in a row, each of which selects a column of the table.
 Operand lookup_table(Lowering& l) {
   const Operand table = l.input(0), x = l.input(1);
   const std::size_t words = table.shape[1], vectors = x.elements / words;
@@ -159,7 +159,7 @@ Operand cos_distance(Lowering& l) {
   return l.emit("ElementTimes", {dot, l.emit("Reciprocal", {norms})});
 }
 
-// The angle to the own partner, and to those of other samples of the minibatch.
+// The angle to the sample's own partner, and to those of other samples of the minibatch.
 Operand negative_samples(Lowering& l) {
   const Operand a = l.input(0), b = l.input(1);
   const auto shift = number(l.node(), "shift", 1), negatives = number(l.node(), "negatives", 1);
@@ -240,7 +240,7 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
   fuse_images(code, roots);
   if (!options.winograd)
     for (auto& i : code.instructions) i.node.attributes["winograd"] = false;
-  // Layouts are chosen in one walk from inputs to users, which a loop does not have.
+  // Layouts are chosen in one walk from inputs to users, which is impossible with a loop.
   if (options.channel_block > 0 && code.loops.empty())
     choose_layouts(code, roots, options.channel_block, options.half_element);
   if (options.half_element != Element::float32 && code.loops.empty())

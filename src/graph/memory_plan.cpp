@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Largest buffer first, each at the lowest place where nothing alive at the same time lies.
+// Largest buffer first, each at the lowest offset that no buffer alive at the same time uses.
 #include "graph/memory_plan.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace tutti::graph {
 namespace {
 
-// No sum of sizes is to wrap around: it would look as if little were needed.
+// Sums of sizes must not wrap around, because then little memory would seem to be needed.
 void check_sum(const std::vector<Buffer>& buffers, std::size_t columns) {
   double all = 0;
   for (const Buffer& b : buffers)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a graph to something that runs: roots, shapes, where parameters live, streams.
+// From a graph to an executable: roots, shapes, parameters, streams.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -97,7 +97,7 @@ void Network::Impl::infer() {
   adopt_other_nodes();
 }
 
-// Nodes beside the roots that are made of nodes in use only, so that an action may name them without a tag.
+// Nodes besides the roots that depend only on nodes in use, so that an action may name them without a tag.
 void Network::Impl::adopt_other_nodes() {
   std::set<std::size_t> used(order.begin(), order.end());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -112,7 +112,7 @@ void Network::Impl::adopt_other_nodes() {
       values = std::move(found), order = std::move(longer);
       used.insert(i);
     } catch (const ConfigError&) {
-      // Nobody asked for this node; whoever does will hear what is wrong with it.
+      // The node is not used; whoever uses it gets the error.
     }
   }
 }
@@ -161,7 +161,7 @@ void Network::Impl::lay_out_parameters() {
   find_sparse_sources();
 }
 
-// Parameters are more than memory holds: at the place of the largest.
+// The parameters exceed the memory: reported at the largest one.
 void Network::Impl::throw_with_largest_parameter(const std::string& what) const {
   const auto largest = std::max_element(parameters.slices.begin(), parameters.slices.end(),
                                         [](const Slice& a, const Slice& b) { return a.size() < b.size(); });
@@ -199,7 +199,7 @@ void Network::Impl::lay_out_state() {
     if (!(is_statistic(node) || is_parameter(node) || counts) || slice_of[index] != none) continue;
     const Shape shape = counts ? Shape{{2}} : values[index].shape;
     store_of[index] = stored.size();
-    // Counts are the host's business alone: memory that both look at would travel in every step.
+    // Counts are used on the host only; shared memory would be transferred in every step.
     const FloatMemory& memory = counts ? host_memory() : backend->shared_memory();
     stored.push_back({index, FloatBuffer(shape.elements(), memory), node.name, shape});
   }

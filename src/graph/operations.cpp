@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations a graph may hold, with the number of inputs each takes, and the accessors of node attributes.
-// Builders check calls against this table; shapes.cpp and the node makers of the backend have one entry for each.
+// The operations of graphs with their numbers of inputs, and accessors of node attributes. Builders check calls against
+// this table; shapes.cpp and the kernel table have one entry for each.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int any = -1;
 
-// Attributes stand behind the names; everything has a default unless the builder must give it.
+// Attributes follow the names; each has a default unless the builder must give it.
 const std::array operations = {
     // Leaves.
     OperationInfo{"InputValue", 0, 0},  // dims, sparse, dynamicAxis
@@ -70,7 +70,7 @@ const std::array operations = {
     OperationInfo{"BatchNormalization", 5, 5},  // x, scale, bias, running mean, running variance; spatial=false,
                                                 // normalizationTimeConstant=0, blendTimeConstant=0, epsilon=1e-5
     OperationInfo{"LocalResponseNormalization", 1, 1},  // depthRadius, bias=1, alpha=1, beta=0.75
-    // Time. The input of a delay may be made later than the delay itself: that is how loops are written.
+    // Time. The input of a delay may be created after the delay: that is how loops are written.
     OperationInfo{"PastValue", 1, 2},    // dims, timeStep=1, defaultHiddenActivation=0.1; x, initial state
     OperationInfo{"FutureValue", 1, 2},  // the same
     OperationInfo{"LSTM", 2, 4},         // W x + b [4c], H [4c : c], initial h and c if trained; backwards=false,

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The computed values are part of the model, and so is this mark.
+// The computed values are part of the model, and so is this flag.
 constexpr const char* done = "precomputed";
 
 bool open(const graph::Node& node) {
@@ -50,8 +50,8 @@ void Network::precompute_begin() {
   m.statistics = m.make(roots, {.criterion = {}, .training = false, .reuse_memory = m.options.reuse_memory});
 }
 
-// The original's recurrence, in single precision, one step per minibatch: mean and variance are weighted means of what
-// they were and of the new samples. Doing it in double gives statistics that differ by 3e-7, and a run shows it.
+// CNTK's recurrence, in single precision, one step per minibatch: mean and variance are weighted means of their old
+// values and of the new samples. In double the statistics differ by 3e-7, which changes a run visibly.
 void Network::precompute_accumulate(const Batch& batch) {
   Impl& m = *impl_;
   Executable& e = *m.statistics;

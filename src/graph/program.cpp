@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient flow and the two walks over the instructions; where values lie is in lifetimes.cpp.
+// Gradient flow and the two walks over the instructions; memory is planned in lifetimes.cpp.
 #include "graph/program.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ bool depends_on_samples(const Graph& graph, std::size_t node) {
                      [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
 }
 
-// Statistics of a share are not those of its parts, and neither are the neighbours of a sample.
+// Statistics of a share are not those of its parts, and neighbours of a sample may be in another part.
 bool over_whole_share(const Instruction& i) {
   return (i.operation == "BatchNormalization" && flag(i.node, "training", false)) || i.operation == "ShiftSamples";
 }
@@ -157,8 +157,8 @@ void Program::flow_gradients() {
   }
 }
 
-// Steps run in the other direction; what a delay hands to the step before only covers the sequences that go on, so such
-// gradients begin at zero and everybody adds, as do those that sum over the steps.
+// Steps run in the opposite direction; a delay passes gradients to the previous step only for sequences that continue.
+// So these gradients start at zero and all writers add, like those that sum over steps.
 void Program::flow_through(LoopRun& loop, std::vector<bool>& reached, std::vector<bool>& written) {
   std::vector<bool> takes_part(kernels_.size(), false), delayed(code_.tensors.size(), false);
   const auto flows = [&](const Kernel& kernel, std::size_t k) {
@@ -214,7 +214,7 @@ std::size_t Program::chunk_unit(std::size_t tensor) const {
   return code_.tensors[tensor].elements % unit == 0 ? unit : 0;
 }
 
-// Which lines of its weight (as a matrix of the first axis by all others) a product with a sparse input touches.
+// The rows of its weight (as a matrix of the first axis by all others) that a product with a sparse input uses.
 std::optional<Program::Ready> Program::sparse_row_list(const Instruction& i) {
   if (!i.reads_sparse) return {};
   const Operand& weight = i.in[0];
@@ -238,8 +238,8 @@ std::vector<std::size_t> Program::sparse_inputs(std::size_t parameter) const {
   return inputs;
 }
 
-// Parameters whose gradients come from sparse products alone, all of which touch the same kind of lines. Their
-// gradients are kept zero but for what was touched, so these products always add.
+// Parameters whose gradients come only from sparse products that use the same kind of rows. Their gradients are kept
+// zero except for the used rows, so these products always add.
 std::vector<std::optional<Program::Ready>> Program::find_sparse() {
   std::vector<std::optional<Ready>> sparse(code_.tensors.size());
   std::vector<bool> dense(code_.tensors.size(), false);
@@ -365,7 +365,7 @@ std::string Program::first_not_finite(Run& run) const {
   return {};
 }
 
-// Sequences that have been sliced or gathered away leave a result without columns: nothing flows back from it.
+// Sequences that were removed by a slice or gather leave a result without columns, and no gradient flows back from it.
 void Program::backward_one(Run& run, const Kernel& kernel) const {
   if (!kernel.code.out.per_sample || run.rows(kernel.code.out) > 0 || (kernel.synchronized && run.sum_over_ranks))
     return kernel.backward(run);

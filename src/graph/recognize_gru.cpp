@@ -31,7 +31,7 @@ class GruRecognition : Joining {
   }
 
  private:
-  // What a gate adds up: its part from the input, and a matrix times something of the state.
+  // The terms of a gate: its part from the input, and a matrix times a function of the state.
   struct Gate {
     Operand from_input, weight;
     Operand state;
@@ -112,7 +112,7 @@ class GruRecognition : Joining {
     return Gru{*update, *reset, *candidate, delay, {&fresh, &kept, rest, delay, product}};
   }
 
-  // Whether a value goes into `o`: then it is part of a larger loop.
+  // Whether a value is used elsewhere: then it is part of a larger loop.
   bool leads_to(std::size_t tensor, const Operand& o) const {
     std::set<std::size_t> seen;
     std::vector<std::size_t> open = {o.tensor};

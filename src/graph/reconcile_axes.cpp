@@ -13,7 +13,7 @@
 namespace tutti::graph {
 namespace {
 
-// The first place where axes meet that differ, if nothing else is wrong before it.
+// The first place where different axes meet, if nothing else is wrong before it.
 std::optional<MixedAxes> find_mixed_axes(const Graph& graph) {
   Graph copy = graph;  // what is inferred here must not fix dims before the network is whole
   std::vector<std::size_t> all(graph.nodes.size());
@@ -23,7 +23,7 @@ std::optional<MixedAxes> find_mixed_axes(const Graph& graph) {
   } catch (const MixedAxes& e) {
     return e;
   } catch (const ConfigError&) {
-    // Said when the network is made.
+    // Reported when the network is built.
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step says: criteria and evaluations, at once or some steps later, and why a criterion is not a number.
+// The results of a step: criteria and evaluations, at once or deferred, and why a criterion is NaN.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ void Network::Impl::metrics(Executable& e, std::span<const std::size_t> columns,
   }
 }
 
-// Only sums that a device keeps in double can be looked at when the next step has begun.
+// Only sums in double on a device can be read after the next step has begun.
 bool Network::Impl::can_defer_metrics() const {
   if (backend->is_host() || !criterion || !training) return false;
   const auto kept = [&](std::size_t node) {
@@ -122,7 +122,7 @@ void Network::explain_nan(const Batch& batch) {
   }
 }
 
-// The criterion is not a number: look again, slowly, for the first culprit.
+// The criterion is NaN: runs again and checks every value for the first cause.
 void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
   backend->synchronize();
   std::vector<float> workspace;
@@ -145,7 +145,7 @@ void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const P
       fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
   }
   const std::string node = e.program.first_not_finite(e.run);
-  // This step has moved running statistics by whatever came to them, so they are the culprit where they are used first.
+  // This step has updated the running statistics with NaN, so they are the cause where they are used first.
   const auto reads = [&](const graph::Node& n, std::size_t input) {
     return n.name == node && std::find(n.inputs.begin(), n.inputs.end(), input) != n.inputs.end();
   };

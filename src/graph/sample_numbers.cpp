@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of samples: those of an axis that a stream has are known before the part runs, those of other axes follow
-// from the sequences that they are made of.
+// Sample numbers: those of a stream's axis are known before the part runs; those of other axes follow from the
+// sequences that they are made of.
 #include <algorithm>
 
 #include "graph/kernel.h"
@@ -25,7 +25,7 @@ void Run::number_samples(const Operand& o) {
     s.columns.assign(1, position);
   else if (packed)
     number_packed(axis, s.columns);
-  // Workspace for as many as are planned, so that the place stays the same from step to step.
+  // Workspace for the planned number of columns, so that its address stays the same from step to step.
   const std::size_t most = std::max(s.columns.size(), planned_columns);
   float* workspace = s.there.reserve(backend, most * sizeof(std::int64_t) / sizeof(float));
   backend.upload(reinterpret_cast<const float*>(s.columns.data()), workspace,

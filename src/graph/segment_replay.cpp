@@ -14,7 +14,7 @@
 namespace tutti::graph {
 namespace {
 
-// Notes chunks that are announced while nothing has been computed yet.
+// Collects chunks that are announced before anything is computed.
 class Notes final : public GradientSink {
  public:
   explicit Notes(std::vector<std::size_t>& chunks) : chunks_(chunks) {}
@@ -32,7 +32,7 @@ std::set<std::string> words_of(const char* text) {
 
 }  // namespace
 
-// Left out: what sends lists of the host (sparse inputs), makes the columns of an axis or waits for other ranks.
+// Excluded: operations that upload host lists (sparse inputs), create the columns of an axis, or wait for other ranks.
 bool repeats(const Instruction& i) {
   static const std::set<std::string> same = words_of(
       "Times TransposeTimes BiasActivation Plus Minus ElementTimes LogPlus Less Equal Greater GreaterEqual "
@@ -76,7 +76,7 @@ bool SegmentReplay::repeat(std::size_t number, Run& run, const std::function<voi
   const bool fresh = !s.captured;
   if (fresh) record(s, run, work);
   if (!s.captured || !s.captured->launch()) {
-    // What has been given back may have to be made again by what cannot be captured: this time it is told.
+    // Freed memory may have to be allocated again by calls that cannot be captured, so this time the calls are made.
     s.captured.reset();
     s.refused = fresh;
     if (const std::string obstacle = fresh ? capture_->obstacle() : ""; !obstacle.empty())

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels a device may repeat as one, and what they are told before they run.
+// Which kernels a device may replay together, and what is uploaded for them before they run.
 #include <algorithm>
 
 #include "graph/program.h"
 
 namespace tutti::graph {
 
-// Whether its columns are known before the forward pass: on axes that the network opens they depend on values.
+// Whether its columns are known before the forward pass; on axes that the network creates they depend on values.
 bool Program::on_given_axes(const Instruction& i) const {
   const auto given = [&](const Operand& o) {
     return !o.per_sample || std::any_of(code_.tensors.begin(), code_.tensors.end(), [&](const Tensor& t) {
@@ -16,7 +16,7 @@ bool Program::on_given_axes(const Instruction& i) const {
   return given(i.out) && std::all_of(i.in.begin(), i.in.end(), given);
 }
 
-// Alone, or as a member of a loop all of whose members repeat.
+// Alone, or as a member of a loop that can be replayed as a whole.
 bool Program::repeats(std::size_t kernel) const {
   const auto alone = [&](std::size_t k) {
     return graph::repeats(kernels_[k]->code) && on_given_axes(kernels_[k]->code);
@@ -28,8 +28,8 @@ bool Program::repeats(std::size_t kernel) const {
   return true;
 }
 
-// A segment of a few calls is not worth a captured graph; what goes step by step makes many. Backward is cut where much
-// has become complete, so that chunks can travel while the rest is computed.
+// A segment of a few calls is not worth a capture; step-by-step kernels make many calls. Backward is cut where much has
+// become complete, so that chunks can be exchanged while the rest is computed.
 void Program::find_segments() {
   constexpr std::size_t fewest = 4, much = std::size_t{1} << 20;
   const auto cut = [&](std::size_t count, const auto& kernel_at, bool backward) {
@@ -63,7 +63,7 @@ bool Program::repeats(const Run& run, const Segment& s) const {
          std::all_of(s.asked.begin(), s.asked.end(), [&](std::size_t k) { return kernels_[k]->repeats(run); });
 }
 
-// What the kernels [first, last) are told, in one journey.
+// Uploads what the kernels [first, last) need, in one copy.
 void Program::tell(Run& run, std::size_t first, std::size_t last) const {
   std::size_t begin = run.told.size(), end = 0;
   for (std::size_t i = first; i < last; ++i) {

@@ -30,7 +30,7 @@ void SequenceTable::pack() {
   for (std::size_t s = 0; s < n; ++s) stream_begin_[s + 1] = stream_begin_[s] + lengths_[s];
   order_.resize(n), place_.resize(n);
   std::iota(order_.begin(), order_.end(), 0U);
-  // Not stable_sort: it takes memory. The number breaks ties.
+  // Not stable_sort, which allocates memory. The index breaks ties.
   std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
     return lengths_[a] != lengths_[b] ? lengths_[a] > lengths_[b] : a < b;
   });

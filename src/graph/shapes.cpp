@@ -48,7 +48,7 @@ Shape broadcast(const Call& c) {
 Shape same(const Call& c) { return c.in[0]; }
 Shape scalar(const Call&) { return Shape{{1}}; }
 
-// Trailing axes of size 1 do not tell two samples apart.
+// Trailing axes of size 1 do not matter when samples are compared.
 bool alike(const Shape& a, const Shape& b) {
   for (std::size_t axis = 0; axis < std::max(a.rank(), b.rank()); ++axis)
     if (a[axis] != b[axis] && a[axis] != 0 && b[axis] != 0) return false;
@@ -178,7 +178,7 @@ Shape slice(const Call& c) {
 Shape row_stack(const Call& c) {
   const std::size_t rank = rank_of(c.in);
   const double wanted = number(c.node, "axis", 1);
-  // One axis behind the last is allowed: it stacks samples into a new axis.
+  // One axis beyond the last is allowed: it stacks samples into a new axis.
   const std::size_t axis = wanted == static_cast<double>(rank + 1) ? rank : axis_index(c.node, "axis", 1, rank);
   Shape out = c.in[0];
   out.dims.resize(std::max(rank, axis + 1), 1);

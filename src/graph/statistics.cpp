@@ -10,7 +10,7 @@ namespace tutti {
 void Network::average_statistics(const std::function<void(std::span<double>)>& sum) {
   Impl& m = *impl_;
   m.backend->synchronize();
-  // For each node: samples seen, then mean and variance times the samples, then how many ranks there are.
+  // For each node: samples seen, then mean and variance times the samples, then the number of ranks.
   std::vector<double> all;
   const auto visit = [&](const auto& f) {
     for (const auto index : m.order) {

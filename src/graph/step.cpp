@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step: a share of a minibatch forward and backward, whole or in parts. Nothing here allocates once shares of the
+// The step: a share of a minibatch forward and backward, whole or in parts. Allocates nothing once shares of the
 // planned size have been seen.
 #include <fmt/format.h>
 
@@ -39,13 +39,13 @@ std::int64_t position_of(const Batch& batch, std::size_t sequence) {
 
 bool counts_sequences(const graph::Lowered& code) { return code.axes.size() > 1 || code.sequential; }
 
-// Stands between the program and whoever takes the chunks.
+// Passes announced chunks from the program to the receiver.
 class Announcer : public GradientSink {
  public:
   Announcer(GradientSink& to, Backend& backend, std::function<void()> first)
       : to_(to), backend_(backend), first_(first) {}
   bool follows_device() const override { return to_.follows_device(); }
-  // Chunks are multiplied by a number before they are announced.
+  // Multiplies chunks by a factor before they are announced.
   void unscale(Parameters& parameters, float by) { parameters_ = &parameters, by_ = by; }
   void chunk_ready(std::size_t chunk) override {
     prepare(std::span(&chunk, 1));
@@ -106,7 +106,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
     return parts;
   }
   if (!by_sequence) {
-    // Nearly equal parts: a tiny last one would run badly.
+    // Parts of about equal size, because a tiny last one would be inefficient.
     const std::size_t count = (total + capacity - 1) / capacity;
     for (std::size_t p = 0; p < count; ++p) parts.push_back({total * p / count, total * (p + 1) / count});
     return parts;
@@ -161,7 +161,7 @@ void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch&
   e.run.values[tensor] = workspace;
 }
 
-// Where the samples of the epoch stand that this part is of, for what is drawn at random.
+// The positions in the epoch of the samples of this part, for random draws.
 void Network::Impl::number_sequences(Executable& e, const Batch& batch, const Part& part) {
   e.run.position = batch.position;
   for (auto& s : e.run.samples) s.current = false;
@@ -170,7 +170,7 @@ void Network::Impl::number_sequences(Executable& e, const Batch& batch, const Pa
   for (std::size_t s = part.first; s < part.last; ++s) e.run.sequence_positions.push_back(position_of(batch, s));
 }
 
-// The same column by column, of a stream whose columns are used as they come.
+// The same column by column, for a stream whose columns are used in order.
 void Network::Impl::number_columns(Executable& e, std::size_t axis, const StreamData& stream, const Batch& batch,
                                    const Columns& c) {
   if (e.program.code().random_nodes == 0) return;
@@ -267,7 +267,7 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
   e.run.blend_time_constant = mode.blend_time_constant;
 }
 
-// A share without samples: other ranks wait for what this one adds to their statistics, which is nothing.
+// A share without samples: other ranks wait for this rank's contribution to their statistics, which is zero.
 void Network::Impl::join_ranks(Executable& e, const Batch& batch) {
   if (!mode.sum_over_ranks) return;
   attach(e, batch, {});
@@ -276,7 +276,7 @@ void Network::Impl::join_ranks(Executable& e, const Batch& batch) {
   join_backward(e);
 }
 
-// The other ranks go on with their backward pass. This one has no part in it.
+// The other ranks continue with their backward pass; this one has no part in it.
 void Network::Impl::join_backward(Executable& e) {
   if (!e.run.sum_over_ranks) return;
   std::fill(e.run.columns.begin(), e.run.columns.end(), 0);
@@ -291,7 +291,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   StepMetrics metrics;
   metrics.samples = metrics.columns = batch.samples;
   metrics.evaluations.resize(m.evaluations.size());
-  // Unless it is told late the criterion is looked at before the first chunk is announced; by then a device is busy
+  // Unless metrics are deferred, the criterion is read before the first chunk is announced; by then a device is busy
   // with the backward pass.
   struct Untold {
     Part part;
@@ -350,7 +350,7 @@ void Network::scale_gradients(double scale, bool divide) {
   impl_->divides_gradients = divide;
 }
 
-// The sum of their sizes: in double it overflows for no number of finite floats.
+// The sum of the absolute values: in double it cannot overflow for finite floats.
 bool Network::unscale_gradients(const Batch* next) {
   Impl& m = *impl_;
   if (!m.gradient_sum) m.gradient_sum = m.backend->make_sums(1);
@@ -388,7 +388,7 @@ std::vector<Network::Output> Network::forward(const Batch& batch) {
   Impl& m = *impl_;
   assert(m.output && "plan_evaluation with nodes comes first");
   Executable& e = *m.output;
-  // Values must all stand at once, so the share is not split: the plan grows to the largest share seen.
+  // All values must be in memory at once, so the share is not split: the plan grows to the largest share seen.
   const auto& parts = m.parts(e, batch);
   std::vector<Output> outputs;
   e.run.weights_version = m.backend->new_version();

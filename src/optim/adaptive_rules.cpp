@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules with a rate per element: adagrad, rmsProp and fsAdagrad as in the original, adam and textbook RMSProp.
+// Rules with a rate per element: adagrad, rmsProp and fsAdagrad as in CNTK, adam, and textbook RMSProp.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace tutti::optim {
 
 namespace {
 
-// Those that scale a gradient in place, descend by what it is then, and may divide by the mean multiplier.
+// Rules that scale a gradient in place, then descend by it, and may divide by the mean multiplier.
 class ScalingRule : public Rule {
  public:
   ScalingRule(const OptimizerOptions& o, const Kernels& k) : k_(k), averages_(o.norm_with_average) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // 1-bit Adam (Tang et al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
-// ICML 2021): Adam up to the end of the warm-up; then the variance stands still, which leaves momentum SGD with a rate
-// per weight, and it is the momentum that the ranks sum, in as many bits as the exchange has.
+// ICML 2021): Adam up to the end of the warm-up. Then the variance is frozen, which leaves momentum SGD with a rate per
+// weight, and the ranks sum momentum, with the exchange's number of bits.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -62,8 +62,8 @@ class OneBitAdam final : public Rule {
                   epsilon_};
   }
 
-  // All ranks together: beta1 m + (1 - beta1) g/N. Lines of sparse gradients are known to those who touched them, and
-  // the momentum there is everybody's own business.
+  // Summed over all ranks: beta1 m + (1 - beta1) g/N. Rows of sparse gradients are known only to ranks that list them,
+  // while the momentum there concerns all ranks.
   void contribute(const Run& r, int ranks) override {
     const double share = r.sparse ? 0 : beta1_ / ranks;
     k_.contribute(p_->gradients.data() + r.offset, mean_.data() + r.offset, square_.data() + r.offset, r.count,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every update rule shares, in the order of docs/optimizers.md: clip, L2, rule, noise, L1. Element-wise work goes
-// in blocks that stay in the first cache, so options cost no extra memory traffic. What needs a whole parameter (its
-// norm, its mean multiplier) waits for the last of its chunks, so results do not depend on how chunks are cut.
+// Shared by all update rules, in the order of docs/optimizers.md: clip, L2, rule, noise, L1. Elementwise work is done
+// in blocks that stay in the first-level cache, so options cost no extra memory traffic. Work on a whole parameter (its
+// norm, its mean multiplier) waits for the last of its chunks, so results do not depend on chunk sizes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,7 +115,7 @@ class RuleOptimizer final : public Optimizer {
     for_runs(slice, 0, columns, [&](const Run& r) { k_->limit_norm(g + r.offset, r.count, squares, limit_); });
   }
 
-  // Calls body for the runs of elements to be worked on: all columns, or the sparse rows of the step.
+  // Calls body for the runs of elements to update: all columns, or the sparse rows of the step.
   template <class Body>
   void for_runs(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
     const Slice& s = p_->slices[slice];

@@ -48,7 +48,7 @@ class SgdRule final : public Rule {
     bool stored = keeps_;
     a("has momentum", stored);
     if (!stored) return reset_when_loading(a);
-    // A file with momentum read by a run that has none any more: the values are of no further use.
+    // A file with momentum is loaded by a run without: the values are discarded.
     FloatBuffer unused;
     if (!keeps_) unused = FloatBuffer(p_->size());
     archive_buffer(a, "momentum", *p_, keeps_ ? smoothed_ : unused);

@@ -13,9 +13,9 @@ namespace {
 constexpr std::size_t panel = Bfloat16Kernels::panel, left_panel = Bfloat16Kernels::left_panel;
 // A panel of the right operand of this many pairs, 256 KB, stays in the second-level cache.
 constexpr std::size_t most_pairs = 1024;
-// Words of a right operand that would drive everything else out of the second-level cache.
+// A right operand above this number of words would evict everything else from the second-level cache.
 constexpr std::size_t large = std::size_t{1} << 18;
-// Rows of the left operand that pass a panel of the right one before the next panel comes.
+// Rows of the left operand that are multiplied with one panel of the right one before the next panel.
 constexpr std::size_t most_rows = 42 * left_panel;
 
 std::size_t pairs_of(const Gemm& g) { return (g.k + 1) / 2; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross entropy of words through their classes. Only the words of the right class are looked at; their scores are
-// computed anew for the gradient, for keeping them would need memory for the largest class at every column.
+// Cross entropy with word classes. Only the words of the true class are computed. The gradient recomputes their scores,
+// because keeping them would need memory for the largest class in every column.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@
 namespace tutti::cpu {
 namespace {
 
-// What backward needs of a column: logarithms of the sums of exponentials, and the score of the word.
+// Kept for backward, per column: logarithms of the sums of exponentials, and the score of the word.
 struct Kept {
   float of_classes, of_words, score;
 };
@@ -74,7 +74,7 @@ void state_gradient(const Kernels& kernels, const ClassLoss& l, std::size_t colu
                        dx + column * l.hidden, l.hidden);
 }
 
-// Words [begin, end): the columns are added in their order, however many threads there are.
+// Words [begin, end): columns are added in order, for any number of threads.
 void weight_gradient(const Kernels& kernels, const ClassLoss& l, std::size_t begin, std::size_t end, const float* work,
                      float scale, float* dx) {
   for (std::size_t column = 0; column < l.columns; ++column) {

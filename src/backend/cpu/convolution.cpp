@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution by oneDNN. A step is a primitive and, for each tensor that the primitive wants in another layout than the
-// caller's (weights nearly always), a reorder through the shared scratch memory: weights change from step to step, so
-// their copy is made anew each time and is in the cache when the primitive reads it. Convolutions in bfloat16 are the
-// same with operands copied to bfloat16; what they write is float32.
+// Convolution by oneDNN. A step is a primitive and, for each tensor that it needs in another layout than the caller's
+// (nearly always the weights), a reorder through the shared scratch memory. Weights change from step to step, so they
+// are reordered each time and are in cache when the primitive reads them. bfloat16 convolutions are the same with
+// operands copied to bfloat16; their results are float32.
 #include <algorithm>
 #include <optional>
 
@@ -45,8 +45,7 @@ class Step {
     all.emplace_back(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
     used += floats_of(pd.scratchpad_desc());
     dnnl_.reserve(used);
-    // A result that is to be added lies behind all that for a moment; memory for it is allocated when that first
-    // happens.
+    // A result that is added needs temporary memory behind all that; allocated on first use.
     for (auto& a : arguments_)
       if (a.output && !a.copy) a.offset = used, summing_ = used + floats_of(a.inner);
     primitive_ = Prepared(primitive, dnnl_.engine, all);
@@ -95,8 +94,8 @@ class Step {
   std::size_t scratchpad_ = 0, summing_ = 0;
 };
 
-// Where the transform of Winograd (4 x 4 results of a 3 x 3 kernel at a time) saves more than it costs: figures in
-// docs/notes/engine.md. The rule looks at the shape only, so that a run gives the same bits every time.
+// The rule for Winograd's transform (4 x 4 results of a 3 x 3 kernel at a time): figures in docs/notes/engine.md. It
+// depends on the shape alone, so a run gives the same bits every time.
 bool winograd_pays(const ConvolutionShape& s) {
   const ImageWindow& w = s.window;
   return s.winograd && w.rank == 2 && s.groups == 1 && s.in == Format::blocked && s.out == Format::blocked &&
@@ -168,8 +167,8 @@ class CpuConvolution : public ConvolutionPlan {
   using Data = dnnl::convolution_backward_data;
   using Weights = dnnl::convolution_backward_weights;
 
-  // The first of these that is not oneDNN's reference code: the rule's algorithm, the direct one, the direct one in
-  // layouts of the library's choice. `make` takes an algorithm and what to do to the layout of images.
+  // The first of these that is not oneDNN's reference code: the algorithm of the rule, the direct one, the direct one
+  // in layouts that the library chooses. `make` takes an algorithm and a function that changes the layout of images.
   template <class Description, class Make>
   Description choose(const Make& make) const {
     struct Candidate {
@@ -209,7 +208,7 @@ class CpuConvolution : public ConvolutionPlan {
     });
   }
 
-  // The forward pass whose gradient is planned: the library wants to see one, with operands of the type computed in.
+  // The forward pass of the gradient to be planned: the library needs one, with operands of the compute type.
   template <class Layout>
   Forward::primitive_desc forward_hint(dnnl::algorithm algorithm, const Layout& layout) const {
     return plan<Forward>(dnnl_.engine, attributes_, prop_kind::forward_training, algorithm, layout(x_operand_), any_w_,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels this machine runs.
+// Selects the kernels for this processor.
 #include "backend/cpu/kernels.h"
 
 namespace tutti::cpu {

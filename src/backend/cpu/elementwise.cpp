@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t vector_unit = 16;  // keeps whole vectors together, so that splitting changes nothing
 constexpr std::size_t block = 512;       // floats of a row worked on at a time where a scratch row is needed
 
-// Operands of one row as the kernels want them: steps of 0 and 1 pass, others are gathered into `scratch`.
+// Converts the operands of a row for the kernels: steps of 0 and 1 pass, others are gathered into `scratch`.
 struct Gathered {
   Row row;
   std::array<std::array<float, block>, 3> scratch;
@@ -41,7 +41,7 @@ void add_row(const Kernels& kernels, const float* g, std::size_t n, float* targe
   }
 }
 
-// The elements that operand k really has are set to zero before sums are added.
+// Zeroes the elements of operand k before sums are added.
 void clear(const Layout& l, std::size_t k, float* x) {
   Layout own;
   for (std::size_t axis = 0; axis < l.rank; ++axis) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Criteria: sums over everything in double, in a fixed order whatever the number of threads.
+// Criteria: sums over all samples in double, in a fixed order for any number of threads.
 #include <algorithm>
 #include <cmath>
 
@@ -54,7 +54,7 @@ std::size_t argmax(const float* x, std::size_t n, std::size_t step) {
   return best;
 }
 
-// Right if fewer than `top` predictions beat the one at the label's maximum; of equals the first wins.
+// Correct if fewer than `top` predictions exceed the one at the label's maximum; of equal ones the first wins.
 double classification_error(const Loss& loss, const float* label, const float* z) {
   const Lines lines{loss.extent};
   const std::size_t n = loss.extent.size, step = loss.extent.inner;
@@ -76,7 +76,7 @@ float weight_of(const Loss& loss, const float* weight, std::size_t i) {
   return loss.weight_size == sample ? weight[i] : weight[i / sample];
 }
 
-// The softmax that backward needs stands in `work` already.
+// `work` already holds the softmax that backward needs.
 double total_of(const Kernels& kernels, const Loss& loss, std::span<const float* const> in) {
   const Extent& e = loss.extent;
   const std::size_t n = e.count();

@@ -29,8 +29,8 @@ Prepared planned_product(const dnnl::engine& engine, const Gemm& g) {
 
 using Key = std::tuple<bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t>;
 
-// Primitives read a transposed right operand faster than dnnl_sgemm does, but need code for every number of rows;
-// shares of odd size are rare and go the other way.
+// Primitives read a transposed right operand faster than dnnl_sgemm, but need code for every number of rows. Shares of
+// odd size are rare and use dnnl_sgemm.
 bool planned_is_better(const Gemm& g) {
   return g.transpose_b && !g.transpose_a && !g.accumulate && g.m >= 16 && g.m % 16 == 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation over channels and the gradient of bias and ReLU. Sums run in float over the pixels of a column and in
-// double over the columns; groups of channels are distributed to the threads, so their number never changes a result.
+// Normalisation over channels, and the gradient of bias and ReLU. Sums are float over the pixels of a column and double
+// over the columns. Threads take groups of channels, so their number never changes a result.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -23,8 +23,8 @@ struct Kept {
   }
 };
 
-// Mean and variance of the columns, per channel of the group. Summed about the first column's mean, so that squares do
-// not cancel.
+// Mean and variance of the columns, per channel of the group. Summed relative to the mean of the first column, so that
+// squares do not cancel.
 void moments(const ImageKernels& kernels, const Planes& p, const float* x, std::size_t g, Totals& mean,
              Totals& variance) {
   const auto per_column = static_cast<double>(p.pixels);
@@ -50,7 +50,7 @@ void moments(const ImageKernels& kernels, const Planes& p, const float* x, std::
   }
 }
 
-// Sum and sum of squares by channel, then over all ranks; returns how many values they are of.
+// Sum and sum of squares by channel, then over all ranks; returns the number of values.
 double sum_over_ranks(SumOverRanks& ranks, const Planes& p, std::vector<Totals>& first, std::vector<Totals>& second) {
   std::vector<double> sums(2 * p.channels);
   const auto visit = [&](const auto& f) {
@@ -63,7 +63,7 @@ double sum_over_ranks(SumOverRanks& ranks, const Planes& p, std::vector<Totals>&
   return count;
 }
 
-// The same of all ranks, from those of this one. False if no rank has a column.
+// The statistics of all ranks, from those of this one. False if no rank has a column.
 bool moments_of_all(SumOverRanks& ranks, const Planes& p, std::vector<Totals>& mean, std::vector<Totals>& variance) {
   const auto count = static_cast<double>(p.pixels * p.columns);
   for (std::size_t g = 0; g < mean.size(); ++g)
@@ -85,7 +85,7 @@ float mixed(double weight, float running, double fresh) {
   return static_cast<float>(weight * static_cast<double>(running) + (1 - weight) * fresh);
 }
 
-// Finishes what normalises the channels of a group, and the running statistics.
+// Completes the normalisation of a group of channels and its running statistics.
 void finish_statistics(const BatchNormalization& op, const NormalizationParameters& of, const Planes& p, std::size_t g,
                        const Totals& mean, const Totals& variance, const Kept& kept) {
   for (std::size_t i = 0; i < p.in_group(g); ++i) {
@@ -140,7 +140,7 @@ void CpuImages::normalize_gradient(const BatchNormalization& op, const Normaliza
                                    const float* y, float* dy, const float* work, const NormalizationGradients& to) {
   const Planes p(op.extent, channel_block());
   const Kept kept(const_cast<float*>(work), p);
-  // The gradient before ReLU goes where it is wanted anyway, or over dy.
+  // The gradient before ReLU is written where it is wanted anyway, or over dy.
   float* masked = to.added && !to.add_added ? to.added : dy;
   const auto sum = [&](std::size_t g, Totals& sums, Totals& products) {
     const Lanes mean = p.lanes(kept.mean, g);
@@ -151,7 +151,7 @@ void CpuImages::normalize_gradient(const BatchNormalization& op, const Normaliza
       p.fold(sum, sums), p.fold(product, products);
       if (to.added && to.add_added) kernels_.add(masked + at, to.added + at, p.run(g));
     }
-    // Gradients of this rank's columns: they are added up over the ranks like all others.
+    // Gradients of this rank's columns; they are summed over the ranks like all others.
     for (std::size_t i = 0; i < p.in_group(g); ++i) {
       const std::size_t c = g * p.period + i;
       const auto dscale = static_cast<float>(static_cast<double>(kept.inverse[c]) * products[i]);

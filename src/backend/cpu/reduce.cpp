@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Along an axis: reductions and the softmax family. Rows that lie strided (inner > 1) are gathered first.
+// Reductions and the softmax family along an axis. Strided rows (inner > 1) are gathered first.
 #include <algorithm>
 #include <cmath>
 #include <limits>

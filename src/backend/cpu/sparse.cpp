@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse inputs: products with their weight, line by line of the weight, and the dense form for everything else.
+// Sparse inputs: products with their weight, row by row of the weight, and conversion to dense values for everything
+// else.
 #include <algorithm>
 #include <cstring>
 
@@ -25,7 +26,7 @@ void CpuTensors::sparse_times(const SparseView& x, const SparseWeight& s, const 
   });
 }
 
-// Columns of the output are distributed, not samples: several samples may touch the same line of the weight.
+// Threads take columns of the output, not samples, because several samples may use the same row of the weight.
 void CpuTensors::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
   parallel(s.out, 16, x.columns * 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = 0; c < x.columns; ++c) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpooling and the pooling of regions: rare, plain format, written plainly.
+// Unpooling and pooling of regions: rare operations, in plain layout, without optimisation.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ Place place_of(std::size_t index, const ImageWindow::Sizes& sizes) {
   return {index % sizes[0], index / sizes[0] % sizes[1], index / (sizes[0] * sizes[1])};
 }
 
-// Where the largest value under window number `index` lies; the first one of equals.
+// The position of the maximum in window `index`; the first one of equal maxima.
 std::size_t largest(const ImageWindow& w, const float* image, std::size_t index) {
   const Place window = place_of(index, w.out);
   Place begin, end;
@@ -36,7 +36,7 @@ std::size_t largest(const ImageWindow& w, const float* image, std::size_t index)
   return best;
 }
 
-// f(values of a channel, image of the channel), for each channel of each column.
+// Calls f(values of a channel, image of the channel) for each channel of each column.
 template <class F>
 void each_channel(const PoolingShape& s, const F& f) {
   const std::size_t small = ImageWindow::product(s.window.out), large = ImageWindow::product(s.window.in);
@@ -45,7 +45,7 @@ void each_channel(const PoolingShape& s, const F& f) {
   });
 }
 
-// The cells of a region that bin `bin` of `bins` covers.
+// The pixels of a region that bin `bin` of `bins` covers.
 struct Span {
   std::size_t begin, end;
 };
@@ -67,7 +67,7 @@ void CpuImages::unpool(const PoolingShape& s, const float* values, const float* 
   });
 }
 
-// Where windows share a maximum, the last value stands there and alone has a gradient.
+// If windows share a maximum, the last value is stored, and only it has a gradient.
 void CpuImages::unpool_gradient(const PoolingShape& s, const float* image, const float* dy, float* dvalues,
                                 bool accumulate) {
   each_channel(s, [&](std::size_t from, std::size_t to, std::size_t small, std::size_t) {

@@ -18,7 +18,7 @@
 namespace tutti::cuda {
 namespace {
 
-// Of a run in whole minibatches: they and a last, smaller one, in training and in evaluation.
+// The sizes of a run with whole minibatches: they and a last, smaller one, in training and in evaluation.
 constexpr std::ptrdiff_t sizes_with_names = 4;
 
 std::optional<std::filesystem::path> folder() {
@@ -45,7 +45,7 @@ Algorithms::Algorithms(const std::string& device) {
   read();
 }
 
-// Of several lines for a shape the first counts: whoever measured at the same time reads the same.
+// The first line for a shape counts, so processes that measured at the same time read the same choice.
 void Algorithms::read() {
   if (path_.empty()) return;
   std::ifstream file(path_);
@@ -85,7 +85,7 @@ Algorithms::Choice Algorithms::keep(const std::string& shape, const Choice& choi
   if (path_.empty() || !choice.lasts) return choice;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  // One write of a short line at the end of the file: lines of several ranks do not mix.
+  // One short write in append mode, so lines of several ranks do not mix.
   const int file = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) return choice;
   const std::string line =

@@ -36,9 +36,9 @@ cudnnMathType_t math_of(ConvolutionLayout layout, ComputeType type) {
                                                                             : CUDNN_DEFAULT_MATH;
 }
 
-// Results that give the same bits every time and need no more memory than there is, the fastest first. Asked for
-// float32 the library may also measure its default, which rounds to tf32: what was measured so comes behind what was
-// measured as it is run, and in float32 there may be no algorithm of that name.
+// The allowed algorithms (same bits every time, enough memory), fastest first. In float32 the library may also measure
+// its default math, which rounds to tf32. Results measured that way come after those measured as they are run; the
+// algorithm may not exist in float32.
 template <class Performance>
 std::vector<Algorithms::Choice> candidates(const std::vector<Performance>& results, ComputeType type, bool winograd,
                                            const std::vector<int>& of_winograd) {
@@ -74,7 +74,7 @@ class TrialMemory {
   Handle<void*, cudaFree> memory_;
 };
 
-// cuDNN pads both sides of an axis alike. Where a window wants something else, its image gets a frame.
+// cuDNN pads both sides of an axis equally. For any other padding the image is copied into a frame.
 bool wants_frame(const ImageWindow& w) {
   for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis) {
     const std::size_t padded = w.in[axis] + 2 * w.pad[axis];
@@ -90,7 +90,7 @@ LaidOutConvolution::LaidOutConvolution(const ConvolutionShape& s, ConvolutionLay
   const ImageWindow& w = s.window;
   const bool last = layout != ConvolutionLayout::plain;
   const Element element = layout == ConvolutionLayout::last_in_16_bits ? images.element() : Element::float32;
-  // Tensor cores read 16 bytes of channels at a time; where the image has to be copied anyway, it gets so many.
+  // Tensor cores read 16 bytes of channels at a time. If the image is copied anyway, its channels are padded to that.
   const std::size_t whole = 16 / bytes_of(element);
   const bool fills = last && s.in == Format::plain && s.groups == 1;
   const std::size_t stored = fills ? (s.in_channels + whole - 1) / whole * whole : s.in_channels;

@@ -18,7 +18,7 @@ constexpr std::int64_t bytes_at_once = 16;
 
 std::int64_t number_of(std::size_t operand) { return static_cast<std::int64_t>(operand) + 1; }
 
-// How a direction and its attributes are called.
+// The descriptor and attributes of a direction.
 struct Direction {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t alpha, beta, convolution, operands[3];
@@ -67,7 +67,7 @@ bool is_allowed(cudnnBackendNumericalNote_t note, const EngineRules& rules) {
   }
 }
 
-// Empty where the proposal breaks a rule.
+// Empty if the engine is not allowed.
 std::string name_of(const GraphDescriptor& proposal, const EngineRules& rules) {
   const auto engine = proposal.parts(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
   if (engine.empty()) return "";
@@ -104,7 +104,7 @@ ConvolutionPlans::ConvolutionPlans(const Graph& g, cudnnHandle_t handle, cudaStr
   };
   std::vector<const GraphDescriptor*> operations;
   const bool goes_on = g.adds_bias || g.relu;
-  // What one operation hands to the next has no place in memory.
+  // A tensor between two operations, which is never in memory.
   std::int64_t number_within = number_of(Graph::operands);
   const auto within = [&]() -> auto& { return tensor(g.tensors[Graph::y], CUDNN_DATA_FLOAT, number_within++, true); };
 
@@ -136,7 +136,7 @@ ConvolutionPlans::ConvolutionPlans(const Graph& g, cudnnHandle_t handle, cudaStr
   graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle).set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).complete();
 }
 
-// With a plan the kernels may go that the library has made for it, so nothing that is queued or captured may want them.
+// Destroying a plan may free kernels that the library made for it, so nothing enqueued or captured may use them.
 ConvolutionPlans::~ConvolutionPlans() {
   cudaStreamSynchronize(stream_);
   count_giving_back();

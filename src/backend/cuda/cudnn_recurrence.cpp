@@ -12,7 +12,7 @@ namespace {
 constexpr const char* describing = "describing a recurrent layer";
 constexpr std::size_t most_steps = 65535;  // that the library counts
 
-// Operands of products are rounded to what the type says at most; there is no way that rounds to bfloat16.
+// Operands of products are rounded at most to the compute type; there is no algorithm that rounds to bfloat16.
 cudnnMathType_t math_of(ComputeType type) {
   switch (type) {
     case ComputeType::float32:
@@ -26,7 +26,7 @@ cudnnMathType_t math_of(ComputeType type) {
   return CUDNN_FMA_MATH;
 }
 
-// Whatever the library has against it, there is another way; a device that is lost says so at the next call.
+// Any failure status means "use another algorithm"; a lost device is reported by the next call.
 bool can(cudnnStatus_t status) { return status == CUDNN_STATUS_SUCCESS; }
 
 // Blocks of memory begin at multiples of 256 bytes.
@@ -95,7 +95,7 @@ void CudnnRecurrence::tell(CudaTensors& backend, const RecurrentLayer& l) {
   backend.upload(reinterpret_cast<const float*>(turned_.data()), l.workspace + places(l).turned, turned_.size());
 }
 
-// The order of the other direction, into which each of the two goes.
+// The order of the other direction; used to reverse either of the two.
 void CudnnRecurrence::turn(CudaTensors& backend, const RecurrentLayer& l, std::size_t width, const float* x,
                            float* y) const {
   const auto* list = reinterpret_cast<const std::int32_t*>(l.workspace + places(l).turned);
@@ -224,7 +224,7 @@ cudnnStatus_t CudnnRecurrence::data_gradient(CudaTensors& backend, const Recurre
   return status;
 }
 
-// Behind the gradient of the data, which leaves in the reserved memory what this one reads. The library adds.
+// Must follow the gradient of the data, which writes the reserved memory that this call reads. The library accumulates.
 cudnnStatus_t CudnnRecurrence::weight_gradient(CudaTensors& backend, const RecurrentLayer& l,
                                                const RecurrentLayerGradient& g, float* weights, void* workspace) {
   const Operands o = operands(l);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of calls as CUDA graphs: the stream is captured while they are noted.
+// Captures runs of calls as CUDA graphs.
 #include "backend/cuda/cuda_backend.h"
 #include "tutti/error.h"
 
 namespace tutti::cuda {
 namespace {
 
-// By design, and so no obstacle that anybody wants to hear of.
+// Expected, so not worth a message.
 struct CannotBeNoted : Error {
   CannotBeNoted() : Error("a call that waits for the device cannot be captured") {}
 };
@@ -16,8 +16,8 @@ using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
 class CudaGraph final : public CapturedGraph {
  public:
-  // No graph is ever updated to another one: the driver says that it can do so, and keeps the clusters of thread blocks
-  // that the kernels of products had before.
+  // Captured graphs are never updated: the driver accepts an update but keeps the thread block clusters that the
+  // previous product kernels had.
   CudaGraph(const Graph& graph, cudaStream_t stream) : stream_(stream), given_back_(times_given_back()) {
     check(cudaGraphInstantiate(exec_.out(), graph.get(), 0), "making a graph of calls");
   }
@@ -40,7 +40,7 @@ void CudaDevice::not_while_capturing() const {
   if (capturing_) throw CannotBeNoted();
 }
 
-// Whatever goes wrong on the way is met again, and told, when the calls are made.
+// Errors during a capture occur again, and are reported, when the calls are made.
 std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& work) {
   check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "capturing calls");
   capturing_ = true;

@@ -32,7 +32,7 @@ using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Matrix = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-// What tensor cores may round operands of float32 to; those of 16 bits are taken as they are.
+// The type that tensor cores may round float32 operands to; 16-bit operands are used as they are.
 cublasComputeType_t compute(ComputeType type) {
   switch (type) {
     case ComputeType::float32:
@@ -59,15 +59,15 @@ cudaDataType_t stored(Element e) {
   return CUDA_R_32F;
 }
 
-// What lies in memory, row by row.
+// A matrix in memory, row-major.
 struct Stored {
   std::size_t rows, width;
 };
 Stored stored_a(const Gemm& g) { return g.transpose_a ? Stored{g.k, g.m} : Stored{g.m, g.k}; }
 Stored stored_b(const Gemm& g) { return g.transpose_b ? Stored{g.n, g.k} : Stored{g.k, g.n}; }
 
-// The product as the library sees it: where anything has 16 bits, operands of float32 are rounded to them, into rows
-// that begin at multiples of 16 bytes.
+// The product as the library sees it. If anything has 16 bits, float32 operands are rounded to them, into rows aligned
+// to 16 bytes.
 Gemm as_read(Gemm g) {
   const Element half = g.a_element != Element::float32   ? g.a_element
                        : g.b_element != Element::float32 ? g.b_element
@@ -82,7 +82,7 @@ Gemm as_read(Gemm g) {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
-// Column by column, as the library counts: what is stored row by row is the transposed matrix to it.
+// The library is column-major: a row-major matrix is its transpose.
 Matrix matrix(Element element, std::size_t rows, std::size_t columns, std::size_t step) {
   Matrix m;
   check_lt(cublasLtMatrixLayoutCreate(m.out(), stored(element), rows, columns, static_cast<std::int64_t>(step)),
@@ -108,7 +108,7 @@ cublasLtEpilogue_t epilogue(Epilogue what) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// One shape. C' = B' A': the stored operands change places and keep their own transposition.
+// One shape. C' = B' A': the stored operands are exchanged and keep their transposition.
 struct Planned {
   Description description;
   Matrix a, b, c;
@@ -131,7 +131,7 @@ struct Planned {
     rank(library, alignment);
   }
 
-  // Layers of one shape share the plan, so these are told before each product.
+  // Layers of one shape share the plan, so its pointers are set before each product.
   void point_to(const EpilogueOperands& e) const {
     if (e.vector) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, e.vector);
     if (e.mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, e.mask);
@@ -166,7 +166,7 @@ struct Planned {
   }
 };
 
-// Algorithms with wide loads want operands that begin at multiples of 16 bytes; chunks of weights may not.
+// Algorithms with wide loads need operands aligned to 16 bytes; chunks of weights may not be.
 unsigned alignment_of(std::initializer_list<const void*> operands) {
   std::uintptr_t all = 0;
   for (const void* p : operands) all |= reinterpret_cast<std::uintptr_t>(p);
@@ -176,7 +176,8 @@ unsigned alignment_of(std::initializer_list<const void*> operands) {
 using Key = std::tuple<Epilogue, bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t,
                        std::size_t, Element, Element, unsigned>;
 
-// By all but the size that a minibatch has: the rows of a value, which the gradient of a weight sums over.
+// The key contains everything except the size of the minibatch, which is the number of rows of a value, summed over in
+// the gradient of a weight.
 std::size_t size_of(const Gemm& g) { return g.transpose_a ? g.k : g.m; }
 std::string shape_of(const Gemm& g, Epilogue what, ComputeType type, unsigned alignment) {
   const auto bits = [](Element e) { return 8 * bytes_of(e); };
@@ -195,7 +196,7 @@ struct Matmul::Impl {
     check_lt(cublasLtCreate(library.out()), "starting cuBLASLt");
   }
 
-  // What the library reads of an operand of float32, where it wants 16 bits.
+  // The 16-bit copy of a float32 operand, if the library needs one.
   const void* rounded(const Stored& s, const float* x, std::size_t step, Element element, std::size_t to_step,
                       Scratch& buffer) const {
     void* const to = buffer.bytes(s.rows * to_step * bytes_of(element));
@@ -219,7 +220,7 @@ struct Matmul::Impl {
     return e;
   }
 
-  // A product without an epilogue must be possible: where tensor cores cannot read its operands, without them.
+  // A product without an epilogue must always be possible: without tensor cores if they cannot read its operands.
   Planned plan(const Gemm& g, const EpilogueOperands& e, unsigned alignment) {
     Planned p(library.get(), g, e, type, alignment);
     if (e.what != Epilogue::none || !p.algorithms.empty()) return p;
@@ -235,8 +236,8 @@ struct Matmul::Impl {
                           stream) == CUBLAS_STATUS_SUCCESS;
   }
 
-  // Products that are worth it try what the library ranks highest: where the result is to stand, unless it is added to
-  // what stands there.
+  // Large products measure the algorithms that the library ranks highest, on the actual result memory unless the result
+  // is accumulated.
   void choose(Planned& p, const Gemm& g, const EpilogueOperands& e, unsigned alignment, const void* a, const void* b,
               float* c) {
     constexpr double worth_measuring = 1e8;
@@ -250,7 +251,7 @@ struct Matmul::Impl {
       std::optional<float> least;
       for (std::size_t i = 0; i < p.algorithms.size(); ++i) {
         const auto taken = watch.time([&] { return multiply(p, i, false, a, b, result); });
-        // The library's own order decides between those that are as good as equally fast.
+        // The library's order decides between algorithms that are about equally fast.
         if (taken && (!least || *taken < 0.97f * *least)) least = taken, best.algorithm = static_cast<int>(i);
       }
       return best;
@@ -263,7 +264,7 @@ struct Matmul::Impl {
   cudaStream_t stream;
   Algorithms algorithms;
   Scratch workspace, rounded_a, rounded_vector;
-  // By right operand, which products may see as matrices of several widths: its numbers in 16 bits.
+  // By right operand, which products may see as matrices of several widths: its values in 16 bits.
   std::map<std::pair<const float*, std::size_t>, Scratch> made_of;
   std::map<Key, Planned> planned;
 };
@@ -275,7 +276,7 @@ Matmul::~Matmul() = default;
 bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const float* given_a, const float* given_b,
                  float* c) {
   const Gemm g = as_read(given);
-  // What is made here begins at multiples of 16 bytes.
+  // Memory allocated here is aligned to 16 bytes.
   const unsigned alignment = alignment_of({g.a_element == given.a_element ? given_a : nullptr,
                                            g.b_element == given.b_element ? given_b : nullptr, c,
                                            g.c_element != Element::float32 ? nullptr : epilogue.vector, epilogue.mask});

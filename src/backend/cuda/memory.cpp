@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making the backend, memory, and the queue.
+// Creating the backend, memory, and the stream.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace tutti::cuda {
 namespace {
 
-// Devices and what they can do, one step after the other, each with its name in the error.
+// Devices and their capabilities, one step after the other; an error names the step.
 int usable(int device) {
   const auto step = [&](const char* name, cudaError_t status) {
     if (status != cudaSuccess)
@@ -173,7 +173,7 @@ void CudaDevice::download(const float* device, float* host, std::size_t count) {
 
 }  // namespace tutti::cuda
 
-// What the program looks up in the library (backend/make_backend.cpp, base/cuda_library.cpp).
+// The symbols that the program looks up in the library (backend/make_backend.cpp, base/cuda_library.cpp).
 extern "C" tutti::Backend* tutti_cuda_make_backend(int device, tutti::ComputeType type) {
   return new tutti::cuda::CudaBackend(device, type);
 }

@@ -19,7 +19,8 @@ constexpr int by_steps = -1;  // otherwise a cudnnRNNAlgo_t
 
 bool equal_lengths(const PackedSteps& time) { return time.width(time.steps() - 1) == time.rows(); }
 
-// Minibatches of unequal sequences hardly ever have the same shape twice, so those of about the same size share a way.
+// Minibatches of sequences of different lengths rarely have the same shape twice, so those of about the same size share
+// a choice.
 std::string key(const RecurrentLayer& l, ComputeType type) {
   const PackedSteps& time = l.time;
   std::string lengths = fmt::format("{}x{}", time.rows(), time.steps());
@@ -57,7 +58,7 @@ CudnnRecurrence* Recurrence::library(const RecurrentLayer& l) {
   return layers.takes(l) ? &layers : nullptr;
 }
 
-// An algorithm of the library counts if it gives the same bits twice.
+// An algorithm of the library is used only if it gives the same bits twice.
 Algorithms::Choice Recurrence::measured(const RecurrentLayer& shape) {
   std::vector<int> possible;
   std::size_t workspace = recurrent_steps_workspace(shape);
@@ -105,8 +106,8 @@ void Recurrence::tell(const RecurrentLayer& l) {
   if (CudnnRecurrence* layers = library(l)) layers->tell(backend_, l);
 }
 
-// The library has the lengths from an array of the host. When it reads them in a captured graph that is repeated nobody
-// says, and by then they may be those of another minibatch.
+// The library reads the lengths from host memory. It is not documented when it reads them in a captured graph, and on a
+// replay they could be those of another minibatch.
 CudnnRecurrence* Recurrence::library_now(const RecurrentLayer& l) {
   CudnnRecurrence* layers = library(l);
   if (layers && !equal_lengths(l.time)) backend_.not_while_capturing();

@@ -14,12 +14,12 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::size_t staging_block = std::size_t{16} << 20, most_blocks = 64;
-// Fewer bytes than this are on the device before another stream has been told to wait for them.
+// Smaller copies finish before another stream could be told to wait for them.
 constexpr std::size_t worth_a_journey = std::size_t{64} << 10;
 
 std::atomic<std::uint64_t> given_back{0};
 
-// A memory that cannot be had does not spoil what follows.
+// A failed allocation must not affect later calls.
 template <class Take>
 void* taken(std::size_t bytes, const Take& take) {
   void* p = nullptr;
@@ -85,7 +85,7 @@ Scratch::~Scratch() {
 void* Scratch::bytes(std::size_t count) {
   if (count <= bytes_) return data_;
   if (data_) {
-    // cudaFree waits for the device, so nothing that is in flight loses its memory.
+    // cudaFree waits for the device, so no memory in use is freed.
     check(cudaFree(data_), "giving back scratch memory");
     data_ = nullptr, bytes_ = 0;
     count_giving_back();
@@ -102,7 +102,7 @@ Staging::~Staging() {
   cudaStreamSynchronize(journey_.get());
 }
 
-// The oldest block if it is free again, else a new one.
+// The oldest block if it is free again, otherwise a new one.
 void Staging::next_block(cudaStream_t stream) {
   if (!blocks_.empty()) {
     check(cudaEventRecord(blocks_[at_].free.get(), stream), "uploading");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions and the softmax family along an axis of the sample, and the criteria, which sum over all samples.
+// Reductions and the softmax family along an axis of the sample, and criteria, which sum over all samples.
 #include <array>
 #include <map>
 

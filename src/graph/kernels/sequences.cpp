@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on whole sequences. All of them move columns: forward gathers them by a list of numbers, backward adds
-// them back. Where, PackedIndex and slices in time make the list, and the table of the axis that they open.
+// Operations on whole sequences. All of them move columns: forward gathers them by a list of indices, and backward adds
+// them back. Where, PackedIndex and slices in time make the list and the table of the new axis.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void same_sequences(const Instruction& code, const SequenceTable& a, const Seque
          fmt::format("one side has {} sequences in this minibatch and the other {}", a.sequences(), b.sequences()));
 }
 
-// y[c] = x[list[c]] where the list is a function of tables and index values.
+// y[c] = x[list[c]], where the list depends on tables and index values.
 class Columns : public Kernel {
  public:
   // `source` is the input whose columns move.
@@ -62,7 +62,7 @@ class TimeReverse : public Columns {
   }
 };
 
-// y[c] = x[c + by] in the order of the data; behind the last sample of the minibatch comes the first one.
+// y[c] = x[c + by] in the order of the data, cyclic over the minibatch.
 class ShiftSamples : public Columns {
  public:
   explicit ShiftSamples(Instruction i)
@@ -94,7 +94,7 @@ void list_by_step(const SequenceTable& result, const SequenceTable& source, std:
     }
 }
 
-// Slice with axis = -1. What lies outside of a sequence is left out.
+// Slice with axis = -1. Steps outside a sequence are dropped.
 class SliceTime : public Columns {
  public:
   explicit SliceTime(Instruction i)
@@ -159,7 +159,7 @@ class Broadcast : public Columns {
   }
 };
 
-// The columns that an operand of numbers names.
+// The columns that an operand of indices refers to.
 void read_numbers(Run& run, const Instruction& code, std::size_t k, std::size_t limit,
                   std::vector<std::int32_t>& list) {
   const std::size_t count = run.rows(code.in[k]);
@@ -200,7 +200,7 @@ class ScatterPacked : public Columns {
   }
 };
 
-// Operations whose result are step numbers: no gradient.
+// Operations whose results are step numbers: no gradient.
 class Numbers : public Kernel {
  public:
   explicit Numbers(Instruction i) : Kernel(std::move(i)) {

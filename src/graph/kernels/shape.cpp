@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that only move values: slices, stacks, transposed axes. Their gradients move the other way.
+// Operations that only move values: slices, stacks, transposed axes. Their gradients move values back.
 #include <algorithm>
 #include <cstddef>
 
@@ -24,7 +24,7 @@ void fill_strides(Layout& l, std::size_t slot, const Shape& shape, std::size_t r
   l.stride[slot][rank] = sample;
 }
 
-// Copies between `part` and the block of `whole` that begins at `first` along `axis`. On the other axes a part of one
+// Copies between `part` and the block of `whole` that starts at `first` along `axis`. On other axes, a part with one
 // element is repeated.
 Window window(const Run& run, const Operand& whole, const Operand& part, std::size_t axis, std::size_t first,
               bool into_whole) {
@@ -98,7 +98,7 @@ class RowStack : public Kernel {
   }
 
  private:
-  // A part without samples under a stack with samples, or with axes of one element: its gradient is a sum.
+  // A part without samples in a stack with samples, or with axes of one element: its gradient is a sum.
   bool is_broadcast(const Operand& part) const {
     if (code.out.per_sample && !part.per_sample) return true;
     for (std::size_t k = 0; k < code.out.shape.rank(); ++k)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operation name -> kernel. Operations that are missing here are expressed through others in lower.cpp.
+// Operation name -> kernel. Operations that are missing here are lowered to others in lower.cpp.
 #include <cassert>
 #include <functional>
 #include <map>
