@@ -40,7 +40,6 @@ const char* cudaGetErrorString(cudaError_t e) {
   }
   return "unknown error";
 }
-const char* cudaGetErrorName(cudaError_t e) { return e == cudaSuccess ? "cudaSuccess" : "cudaError"; }
 
 using cuda_emulator::enqueue;
 

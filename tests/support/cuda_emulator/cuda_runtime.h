@@ -89,7 +89,6 @@ struct cudaLaunchConfig_t {
 // ---- host calls -----------------------------------------------------------------------------------------------------
 
 const char* cudaGetErrorString(cudaError_t);
-const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaMalloc(void** p, std::size_t bytes);
 cudaError_t cudaFree(void* p);
 cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned flags = cudaMemAttachGlobal);

@@ -57,7 +57,6 @@ inline void __syncthreads() { cuda_emulator::block_barrier(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   cuda_emulator::exchange(cuda_emulator::Collective::barrier, mask, 0);
 }
-inline void __threadfence() {}
 
 template <class T>
 T __shfl_sync(unsigned mask, T v, int source, int width = 32) {
@@ -73,46 +72,17 @@ T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
   const unsigned me = cuda_emulator::lane(), size = static_cast<unsigned>(width);
   return cuda_emulator::from_lane(mask, v, me % size + by < size ? me + by : me);
 }
-template <class T>
-T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
-  const unsigned me = cuda_emulator::lane();
-  return cuda_emulator::from_lane(mask, v, me % static_cast<unsigned>(width) >= by ? me - by : me);
-}
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   const auto& all = cuda_emulator::exchange(cuda_emulator::Collective::vote, mask, predicate != 0);
   unsigned bits = 0;
   for (unsigned i = 0; i < 32; ++i) bits |= static_cast<unsigned>(all.value[i] != 0) << i;
   return bits;
 }
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-inline int __all_sync(unsigned mask, int predicate) {
-  const auto& all = cuda_emulator::exchange(cuda_emulator::Collective::vote, mask, predicate != 0);
-  for (unsigned i = 0; i < 32; ++i)
-    if ((all.present >> i & 1u) && all.value[i] == 0) return 0;
-  return 1;
-}
-
-inline int __popc(unsigned v) { return std::popcount(v); }
-inline int __clz(int v) { return std::countl_zero(static_cast<unsigned>(v)); }
-inline int __ffs(int v) { return v == 0 ? 0 : std::countr_zero(static_cast<unsigned>(v)) + 1; }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>((std::uint64_t{a} * b) >> 32); }
 inline unsigned __float_as_uint(float v) { return std::bit_cast<unsigned>(v); }
 inline float __uint_as_float(unsigned v) { return std::bit_cast<float>(v); }
 inline int __float_as_int(float v) { return std::bit_cast<int>(v); }
 inline float __int_as_float(int v) { return std::bit_cast<float>(v); }
-inline float rsqrtf(float v) { return 1.0f / std::sqrt(v); }
-template <class T>
-T __ldg(const T* p) {
-  return *p;
-}
 template <class T>
 void __stwb(T* p, T v) {
   *p = v;
-}
-// Fibers of a block change at barriers only, and blocks come one after the other.
-template <class T>
-T atomicAdd(T* p, T v) {
-  const T before = *p;
-  *p = before + v;
-  return before;
 }
