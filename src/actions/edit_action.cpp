@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 
 #include "actions/evaluation_network.h"
 #include "actions/model_actions.h"
+#include "base/host.h"
 #include "brainscript/edit_script.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
@@ -38,14 +36,10 @@ brainscript::EditFiles files_of_run(const ActionContext& context) {
   files.dump = [](const std::string& path, graph::Graph graph, const std::vector<std::string>& nodes, bool values) {
     const auto network = initialized(std::move(graph));
     create_directories(directory_of(path));
-    std::ofstream out(path, std::ios::binary);
-    if (!out) throw Error(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
     DumpOptions options;
     options.names = nodes;
     options.print_values = values;
-    dump_nodes(view_model(*network), options, out);
-    out.flush();
-    if (!out) throw Error(fmt::format("writing '{}' failed (disk full?)", path));
+    write_file(path, [&](std::ostream& out) { dump_nodes(view_model(*network), options, out); });
   };
   return files;
 }

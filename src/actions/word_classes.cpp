@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/word_classes.h"
+#include "base/host.h"
 
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -127,13 +126,9 @@ bool up_to_date(const WordClassOptions& o) {
          });
 }
 
-void write_file(const std::string& path, const std::string& text) {
+void write_text(const std::string& path, const std::string& text) {
   create_directories(directory_of(path));
-  std::ofstream out(path, std::ios::binary);
-  if (!out) throw Error(fmt::format("writeWordAndClass: cannot open '{}': {}", path, std::strerror(errno)));
-  out << text;
-  out.flush();
-  if (!out) throw Error(fmt::format("writeWordAndClass: writing '{}' failed (disk full?)", path));
+  write_file(path, [&](std::ostream& out) { out << text; });
 }
 
 void write_files(const WordClasses& c, const WordClassOptions& o) {
@@ -145,11 +140,11 @@ void write_files(const WordClasses& c, const WordClassOptions& o) {
     classes += fmt::format("{}\n", w.cls);
   }
   for (const auto first : c.first_words) firsts += fmt::format("{}\n", first);
-  write_file(o.vocabulary_file, vocabulary);
-  if (!o.mapping_file.empty()) write_file(o.mapping_file, mapping);
+  write_text(o.vocabulary_file, vocabulary);
+  if (!o.mapping_file.empty()) write_text(o.mapping_file, mapping);
   if (o.classes == 0) return;
-  write_file(o.word_to_class_file, classes);
-  write_file(o.class_to_index_file, firsts);
+  write_text(o.word_to_class_file, classes);
+  write_text(o.class_to_index_file, firsts);
 }
 
 class WordClassAction final : public Action {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/write_actions.h"
 #include "actions/compute_type.h"
+#include "base/host.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -152,12 +153,9 @@ class DumpNodeAction final : public Action {
   }
   void run() override {
     const auto network = evaluation_network(context_, options_.model_path, {});
-    std::ofstream out(output_file(), std::ios::binary);
-    if (!out) throw Error(fmt::format("dumpNode: cannot open '{}': {}", output_file(), std::strerror(errno)));
-    dump_nodes(view_model(*network),
-               {options_.node_name, options_.node_name_regex, options_.print_values, options_.print_metadata}, out);
-    out.flush();
-    if (!out) throw Error(fmt::format("dumpNode: writing '{}' failed (disk full?)", output_file()));
+    const DumpOptions options{options_.node_name, options_.node_name_regex, options_.print_values,
+                              options_.print_metadata};
+    write_file(output_file(), [&](std::ostream& out) { dump_nodes(view_model(*network), options, out); });
   }
 
  private:

@@ -5,7 +5,6 @@
 #define MPICH_SKIP_MPICXX 1
 #include <fmt/format.h>
 #include <mpi.h>
-#include <unistd.h>
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
@@ -19,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "base/host.h"
 #include "comm/end_job.h"
 #include "comm/session.h"
 #include "comm/shared_pages.h"
@@ -47,12 +47,6 @@ bool finalized() {
   int flag = 0;
   MPI_Finalized(&flag);
   return flag != 0;
-}
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
 }
 
 // One MPI message per `largest` bytes (an empty transfer is one empty message); calls use(offset, count).

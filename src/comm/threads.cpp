@@ -2,6 +2,7 @@
 // Ranks as threads. All ranks of a run share one mutex and one condition variable: simple enough to be obviously
 // correct, and fast enough for tests. Bytes are copied once, from the sender's to the receiver's memory.
 #include "comm/threads.h"
+#include "base/host.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -189,11 +190,7 @@ class ThreadCommunicator : public Communicator {
   ThreadCommunicator(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return world_->size; }
-  std::string host() const override {
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    return name;
-  }
+  std::string host() const override { return host_name(); }
 
   std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
     assert(to >= 0 && to < size());

@@ -19,16 +19,12 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "train/file.h"
 #include "tutti/error.h"
 
 namespace tutti {
 namespace {
-
-std::string this_host() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
 
 struct Owner {
   std::string host, pid, started;
@@ -53,7 +49,7 @@ Owner read_owner(const std::string& path) {
 
 void write_owner(int fd, const std::string& path) {
   const std::string text =
-      fmt::format("host {}\npid {}\nstarted {:%Y-%m-%d %H:%M:%S}\n", this_host(), ::getpid(), local_time());
+      fmt::format("host {}\npid {}\nstarted {:%Y-%m-%d %H:%M:%S}\n", host_name(), ::getpid(), local_time());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
     throw Error(fmt::format("writing '{}': {}", path, std::strerror(errno)));
 }
@@ -63,7 +59,7 @@ bool seems_to_run(const Owner& owner) {
   pid_t pid = 0;
   const auto [end, error] = std::from_chars(owner.pid.data(), owner.pid.data() + owner.pid.size(), pid);
   if (error != std::errc() || pid <= 0) return false;
-  if (owner.host != this_host()) return true;
+  if (owner.host != host_name()) return true;
   return pid != ::getpid() && (::kill(pid, 0) == 0 || errno == EPERM);
 }
 

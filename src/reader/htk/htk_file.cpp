@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Big-endian frames.
 #include "reader/htk/htk_file.h"
+#include "base/host.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +13,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
 #include "tutti/error.h"
@@ -112,11 +112,7 @@ void write_htk_file(const std::string& path, std::size_t dim, std::span<const fl
   add(__builtin_bswap16(static_cast<std::uint16_t>(dim * sizeof(float))));
   add(__builtin_bswap16(user));
   for (const float v : values) add(__builtin_bswap32(std::bit_cast<std::uint32_t>(v)));
-  std::ofstream out(path, std::ios::binary);
-  if (!out) throw Error(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
-  out << bytes;
-  out.flush();
-  if (!out) throw Error(fmt::format("writing '{}' failed (disk full?)", path));
+  write_file(path, [&](std::ostream& out) { out << bytes; });
 }
 
 HtkFiles::~HtkFiles() {
