@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actions there are. Adding one: a maker, a describe() and a row here.
+// The table of actions. A new action is a maker, a describe() and a row here.
 #include <algorithm>
 
 #include "actions/action.h"

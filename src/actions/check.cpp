@@ -14,7 +14,7 @@
 namespace tutti::actions {
 namespace {
 
-// What all ranks of this host plan to take, in bytes.
+// The memory that all ranks of this host plan to allocate, in bytes.
 double needed_here(Communicator& world, double of_this_rank) {
   const auto hosts = hosts_of(world);
   std::vector<double> needs(static_cast<std::size_t>(world.size()));

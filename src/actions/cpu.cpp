@@ -25,7 +25,7 @@ struct FreeBitmap {
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
 
-// The processing units of the mask, one per physical core first, so that ranks and threads do not share cores
+// The logical processors of the mask, one per physical core first, so that ranks and threads do not share cores
 // needlessly.
 std::vector<unsigned> cores_of(hwloc_topology_t topology, hwloc_const_bitmap_t mask) {
   std::vector<unsigned> first, second;
@@ -50,7 +50,7 @@ std::vector<unsigned> cores_of(hwloc_topology_t topology, hwloc_const_bitmap_t m
 }  // namespace
 
 std::int64_t threads_of_environment() {
-  // OpenMP takes a list for nested regions, "4,2": the first one counts.
+  // OpenMP accepts a list for nested regions, "4,2"; the first one counts.
   const char* const text = std::getenv("OMP_NUM_THREADS");
   const long n = text ? std::strtol(text, nullptr, 10) : 0;
   return n > 0 && n < 1'000'000 ? n : 0;

@@ -49,7 +49,7 @@ std::string function_text(const FunctionHelp& f) {
   return fmt::format("  {}\n{}", f.signature, f.sentence.empty() ? "" : fmt::format("    {}\n", f.sentence));
 }
 
-// "BS.Sequences.First" is also found as First, behind a First of no namespace.
+// "BS.Sequences.First" is also found as First, after a First without a namespace.
 std::string functions_called(const std::vector<FunctionHelp>& all, const std::string& name) {
   const std::string wanted = config::to_lower(name);
   std::string exact, within;

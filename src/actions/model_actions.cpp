@@ -111,7 +111,8 @@ std::unique_ptr<Action> make_edit_action(const ActionContext& context) {
       (*context.graphs_to_come)[options.output_model_path] = std::make_shared<graph::Graph>(network->graph());
     if (network && context.world->rank() == 0) check_writable(options.output_model_path, view_model(*network).bytes());
   } catch (const ModelToCome&) {
-    // An earlier action of this run makes it; this one looks again in its turn. What was built in vain takes no seed.
+    // An earlier action of this run makes it, so this one checks again when its turn comes. The discarded network uses
+    // no seeds.
     *context.seed = seed;
   } catch (const ConfigError& e) {
     context.problems->add(e);

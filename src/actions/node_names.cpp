@@ -15,7 +15,7 @@
 namespace tutti::actions {
 namespace {
 
-// The name where it stands inside the setting's value, else the whole value.
+// The place of the name inside the setting's value, else the whole value.
 SourcePos place_of_name(const config::Record& block, const char* key, const std::string& name) {
   const auto value = block.find(key);
   if (!value) return block.where();
@@ -48,7 +48,7 @@ std::shared_ptr<const graph::Graph> described_graph(const ActionContext& context
   return std::make_shared<graph::Graph>(std::move(graph));
 }
 
-// Null where it is not known before the run.
+// Null if it is not known before the run.
 std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, const std::string& model_path) {
   if (model_path.empty()) return has_network_builder(context.command) ? described_graph(context) : nullptr;
   const std::string stem = model_path.substr(0, model_path.rfind('.'));

@@ -19,7 +19,7 @@ std::vector<std::string> known_actions() {
   return names;
 }
 
-// The blocks at the top that could be commands, to suggest from.
+// The top-level blocks that could be commands, for suggestions.
 std::vector<std::string> blocks_of(const config::Record& top) {
   std::vector<std::string> names;
   for (const auto& key : top.keys())
@@ -61,7 +61,7 @@ void prepare_command(const ActionContext& base, const std::string& name, std::ve
   }
 }
 
-// The blocks of a command whose actions have them, with the options that they know.
+// The blocks of a command that its actions read, with the options that they know.
 std::vector<config::KnownBlock> blocks_of_actions(const config::Record& command) {
   std::vector<config::KnownBlock> blocks;
   auto actions = command.strings("action");

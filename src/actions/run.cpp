@@ -43,7 +43,7 @@ void announce(const Prepared& p) {
 
 std::string now_text() { return fmt::format("{:%Y/%m/%d %H:%M:%S}", local_time()); }
 
-// No two runs work on one model at once. Rank 0 holds the locks to the end.
+// Two runs must not work on one model at once. Rank 0 holds the locks to the end.
 std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communicator& world) {
   std::set<std::string> models;
   for (const auto& p : actions)
@@ -54,7 +54,7 @@ std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communi
   return locks;
 }
 
-// A run that is taken up again adds to the log that it has: on all ranks or on none.
+// A resumed run appends to its log: on all ranks or on none.
 bool appends_to_log(const std::vector<Prepared>& actions, const config::TopLevel& top, Communicator& world) {
   std::int64_t appends = top.append_log;
   if (world.rank() == 0)
@@ -74,7 +74,7 @@ void open_log(const config::TopLevel& top, bool append, int rank) {
   log::line(fmt::format("Log continued at {}; the lines above are from earlier runs.", now_text()));
 }
 
-// What is really on: printed before anything runs, and by --check.
+// The effective settings: printed before anything runs, and by --check.
 std::vector<std::string> settings_lines(const std::vector<Prepared>& actions, const CpuPlan& cpu,
                                         const DevicePlan& device, const HostPlace& place, Communicator& world) {
   std::vector<std::string> lines{"Effective settings:"};
@@ -113,7 +113,7 @@ void write_done_file(const config::TopLevel& top, Communicator& world) {
   if (!out) throw Error(fmt::format("cannot write doneFile '{}'", top.done_file));
 }
 
-// Flags that answer and end. Returns whether one did.
+// Flags that print an answer and end. Returns whether there was one.
 bool answered(const config::CommandLine& line, Communicator& world, int& code) {
   code = 0;
   std::string answer;
@@ -163,7 +163,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   std::vector<Prepared>& actions = run->actions;
   const bool ready = together(world, [&] {
     notices = line.notices;
-    // Whoever starts one rank under mpiexec wants the parallel path too, as a measure of what it costs.
+    // A single rank under mpiexec also takes the parallel path, so that its cost can be measured.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
     top = config::read_top_level(line.config, ranks, problems, notices);
     if (problems.empty()) device = plan_device(top, place, line.check);

@@ -137,7 +137,7 @@ class Factoring {
   std::set<std::string> names_;
 };
 
-// Matrices that may be factored; others are no two-sided products.
+// Parameters that can be factored: matrices, and tensors that only products use.
 bool is_matrix(const graph::Graph& g, std::size_t n) {
   const graph::Node& node = g.nodes[n];
   if (node.operation != "LearnableParameter" || !node.start) return false;
@@ -183,7 +183,7 @@ class SvdAction final : public Action {
   std::vector<SvdRule> rules_;
 };
 
-// Before the run: whether the rules match anything, and whether the result can be written.
+// Before the run: checks that the rules match something and that the result can be written.
 void check_rules(const ActionContext& context, const SvdOptions& options, const std::vector<SvdRule>& rules) {
   if (!file_exists(options.model_path)) return;  // an earlier action of this run makes it
   const graph::Graph graph = load_trained(options.model_path);

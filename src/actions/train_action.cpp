@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// action = "train": puts the parts of a Training together.
+// action = "train": assembles the parts of a Training.
 #include "actions/train_action.h"
 
 #include <fmt/format.h>
@@ -79,7 +79,7 @@ std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
   return std::max<std::int64_t>(share, 1);
 }
 
-// Where the mistake may lie that no single node is to blame for: at the nodes that SGD names, or in the whole network.
+// The place of a mistake without a single node: the nodes that SGD names, or the whole network.
 SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
   for (const auto& [key, name] : {std::pair("trainCriterionNodeName", &sgd.train_criterion_node),
                                   std::pair("evalCriterionNodeName", &sgd.eval_criterion_node)})
@@ -90,7 +90,7 @@ SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
   return context.command.where();
 }
 
-// A model that action edit has saved as modelPath.0 takes the place of the description, as it does in the original.
+// A model that action edit has saved as modelPath.0 replaces the description, as in CNTK.
 std::optional<graph::Graph> edited_start(const ActionContext& context, const Training& t) {
   const std::string start = model_name(t.model_path, 0, t.sgd.max_epochs);
   if (!t.make_mode || t.model_path.empty()) return std::nullopt;
@@ -133,7 +133,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
   }
 }
 
-// traceNodeNames...: a node that is not there is found now, not in the first minibatch.
+// traceNodeNames...: finds a missing node now, not in the first minibatch.
 void plan_trace(const ActionContext& context, Training& t) {
   if (!t.network) return;
   const auto nodes = traced_nodes(t.sgd, t.network->graph());
@@ -176,7 +176,7 @@ void make_readers(const ActionContext& context, Training& t) {
   if (t.reader) bind_streams(context, *t.network, *t.reader, "reader");
 }
 
-// A run must not find out at its first checkpoint that it cannot write.
+// A run must not fail at its first checkpoint because it cannot write.
 void check_model_path(const ActionContext& context, Training& t) {
   const auto inside =
       context.command.is_block("SGD") ? context.command.block("SGD").find_own("modelPath") : std::nullopt;
@@ -215,7 +215,7 @@ void make_fault_hook(const ActionContext& context, Training& t) {
                                                        : "start the trainer with mpiexec -n 2"});
 }
 
-// What stands in the block and does nothing, so that nobody waits for it.
+// Reports settings of the block that have no effect.
 void note_unused_settings(const ActionContext& context, const Training& t) {
   const auto& parallel = t.sgd.parallel;
   const char* const method = name_of(parallel.method);
@@ -230,7 +230,7 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
                     parallel.start_epoch, t.sgd.max_epochs));
 }
 
-// What an optimizer asks of the exchange, it gets in every step or the run does not start.
+// The exchange must support in every step what the optimizer needs, or the run does not start.
 void check_contributions(const ActionContext& context, Training& t) {
   if (!t.optimizer->wants_contributions()) return;
   const SourcePos where = context.command.block("SGD").value("gradUpdateType").where;
@@ -346,7 +346,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
                                      "add SGD = [ maxEpochs = ... ; minibatchSize = ... ; learningRatesPerMB = ... ]"});
   } else {
     t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
-    // An SGD block further out, which several commands share, does not know theirs.
+    // An enclosing SGD block, shared by several commands, does not know the commands' settings.
     if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
   }
   if (options.compute_type == ComputeType::float16)
@@ -369,7 +369,7 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
     *context.seed = seed;
   }
   check_model_path(context, t);
-  // From here on ranks talk; one of them alone may have found that it cannot write or read.
+  // From here on ranks communicate; a single rank may have found that it cannot write or read.
   if (!all_agree(*t.world, context.problems->count() == before)) return nullptr;
   if (awaited)
     return make_later(context, make_train_action, fmt::format("  model      {}", t.model_path), awaited->path,

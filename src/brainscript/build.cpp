@@ -48,7 +48,7 @@ brainscript::NetworkText network_text(const config::Record& command, const char*
   brainscript::NetworkText n;
   auto source = v.where.source;
   std::size_t base = v.where.offset;
-  // A value that is not the very text of its source (built by substitution) is shown as it is, with its origin.
+  // A value that was built by substitution is shown as it is, with its origin.
   if (!source || base + v.text.size() > source->text.size()) {
     source = std::make_shared<Source>(Source{key, v.text, std::make_shared<SourcePos>(v.where)});
     base = 0;

@@ -24,8 +24,8 @@ Signature signature(const Function& f) {
   return s;
 }
 
-// Where arguments without a name go. As many as have no default are for those; more than that are for all parameters
-// as they stand.
+// The parameters of positional arguments. If there are at most as many as parameters without a default, they go to
+// those; otherwise to all parameters in order.
 std::vector<std::size_t> positions(const Signature& s, std::size_t unnamed) {
   std::vector<std::size_t> required, all;
   for (std::size_t k = 0; k < s.names.size(); ++k) {

@@ -46,7 +46,7 @@ std::vector<std::size_t> nodes_of(Evaluator& ev, const Call& c, const Value& v, 
   return all;
 }
 
-// Frozen layers behave in training as they do afterwards: normalisation keeps to its statistics.
+// Frozen layers behave in training as they do afterwards: batch normalisation uses its running statistics.
 void freeze(graph::Node& node) {
   if (node.operation != "BatchNormalization") return;
   node.attributes["normalizationTimeConstant"] = std::numeric_limits<double>::infinity();
@@ -123,7 +123,7 @@ Value apply_clone(Evaluator& ev, const Call& c, const Part& part) {
     if (part.mode == Parameters::constant) freeze(node);
     copies[n] = ev.nodes().add(std::move(node)).index;
   }
-  // In a second walk, because recurrent nodes point forward.
+  // In a second pass, because recurrent nodes refer to later ones.
   for (const auto n : part.inside) {
     std::vector<std::size_t> inputs = ev.nodes().graph.nodes[n].inputs;
     for (auto& in : inputs) in = copies.at(in);

@@ -42,7 +42,7 @@ void* run(void* data) {
   return nullptr;
 }
 
-// Until the work is done, runs the parts that it hands back.
+// Until the work is done, runs the parts that it passes back.
 void serve(Job& job) {
   std::unique_lock lock(job.mutex);
   for (;;) {

@@ -12,7 +12,7 @@ namespace {
 
 using ndl::lower;
 
-// Errors of files, and those of networks that name no place, belong to the statement.
+// Errors of files, and of networks without a place, are reported at the statement.
 template <class Part>
 void at_statement(const Span& where, Part part) {
   try {

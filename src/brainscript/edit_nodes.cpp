@@ -32,7 +32,7 @@ double elements_of(const graph::Node& n) {
   return product;
 }
 
-// What the node would start from, and nothing else of it.
+// The initial values of the node, and nothing else.
 void copy_value(const graph::Node& from, graph::Node& to, const Span& where) {
   const bool holds = is_parameter(from) || from.start;
   if (!holds) return;
@@ -146,7 +146,7 @@ void set_multiplier(const Editor& ed, Model& model, const std::vector<std::size_
   fail(property.where, fmt::format("there is no property '{}'", property.text), "there are: " + known);
 }
 
-// Statistics stay what they are, in training too.
+// The statistics do not change, in training either.
 void freeze_statistics(graph::Node& node, const Argument& node_text, const Argument& value) {
   if (node.operation != "BatchNormalization")
     fail(node_text.where, fmt::format("'{}' ({}) has no statistics to freeze", node.name, node.operation),

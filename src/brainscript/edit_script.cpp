@@ -87,7 +87,7 @@ std::vector<std::string> EditScript::saved_models() const {
 }
 
 void EditScript::run(const EditFiles& files, const BuildContext& context) const {
-  // Files belong to the calling thread, which alone may speak with other ranks.
+  // Files belong to the calling thread, which alone may communicate with other ranks.
   EditFiles on_caller;
   on_caller.load = [&](const std::string& path) {
     graph::Graph graph;

@@ -26,8 +26,8 @@ const Record* Evaluator::enclosing_call(const Record* scope) {
   return scope;
 }
 
-// Walks from an expression in the library to the user's expression that led there, and tells which function the user
-// has called. A layer's `apply` belongs to where the layer was written, not to where the network was applied.
+// Walks from an expression in the library to the user's expression that led there, and finds the function that the user
+// called. A layer's `apply` belongs to where the layer was written, not to where the network was applied.
 const Expr* Evaluator::users_expression(const Expr& e, const Record* scope, std::string* function) {
   const Expr* here = &e;
   while (here->where.text->library) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sentence for each function of the network languages. What a name, its arguments and defaults say is not repeated.
+// A sentence for each function of the network languages. It does not repeat what name, arguments and defaults say.
 #include <algorithm>
 #include <iterator>
 

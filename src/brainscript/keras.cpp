@@ -66,7 +66,7 @@ bool has_recurrent(const Model& m) {
   });
 }
 
-// The layers of one model, each application worked off when something asks for it.
+// The layers of one model; an application is processed when something needs it.
 class Translation {
  public:
   Translation(Writer& writer, const Model& model, std::map<std::string, Tensor> inputs)
@@ -130,7 +130,7 @@ class Description {
   }
 
  private:
-  // The Embedding that reads this input, if one does: what comes in are then indices.
+  // The Embedding that reads this input, if there is one: the inputs are then indices.
   const Layer* embedding(const Layer& in) const {
     for (const auto& l : model_.layers)
       for (const auto& a : l.applications)
@@ -176,7 +176,7 @@ class Description {
     return shape_of(l, shape, batch + (sequence ? 1 : 0));
   }
 
-  // Whether images come with the axes in Keras' order is the reader's choice.
+  // The reader decides whether images have the axes in Keras' order.
   void arrange(const Layer& l, Tensor& t) const {
     bool last = true;
     for (const auto& layer : model_.layers)

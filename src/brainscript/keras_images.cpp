@@ -59,7 +59,7 @@ Sizes keras_shape(const Sizes& image, std::size_t channels, bool last) {
   return shape;
 }
 
-// 'same' puts the odd cell of the padding behind the image.
+// 'same' puts the odd pixel of the padding behind the image.
 Window window(const Layer& l, const Tensor& x, Sizes kernel, Sizes stride, bool last) {
   Window v{std::move(kernel), std::move(stride), {}, {}, {}};
   const std::string padding = text(l, {"padding", "border_mode"}, "valid");

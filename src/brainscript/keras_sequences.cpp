@@ -112,7 +112,7 @@ Tensor recurrent(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
   Tensor h = named(x, w.define(l.name + "_states", fmt::format("{} ({})", r.function, x.name)));
   h.shape = {r.units};
   if (!r.sequences) return last_state(w, l, h, r.backwards);
-  // Keras gives the states of a reversed layer in the order in which it made them.
+  // Keras returns the states of a reversed layer in the order in which it computed them.
   if (r.backwards) h.name = w.define(l.name + "_output", fmt::format("TimeReverse ({})", h.name));
   return h;
 }

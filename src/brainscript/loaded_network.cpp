@@ -76,7 +76,7 @@ NodeRef bring_in(LoadedNetwork& net, std::size_t root, NodeTable& nodes) {
     net.place[n] = nodes.add_loaded(std::move(node)).index;
     fresh.push_back(n);
   }
-  // In a second walk, because recurrent nodes point forward.
+  // In a second pass, because recurrent nodes refer to later ones.
   for (const auto n : fresh)
     for (const auto in : net.graph.nodes[n].inputs) nodes.graph.nodes[*net.place[n]].inputs.push_back(*net.place[in]);
   for (const auto& [tag, set] : {std::pair("feature", &net.graph.features), std::pair("label", &net.graph.labels)})
@@ -113,7 +113,7 @@ Value load_network(Evaluator& ev, const Call& c) {
 
 namespace {
 
-// What `name` means in the model: a node, the beginning of longer names, or nothing.
+// The meaning of `name` in the model: a node, the beginning of longer names, or nothing.
 std::optional<Value> find(Evaluator& ev, const NetworkView& view, const std::string& name) {
   LoadedNetwork& net = *view.network;
   const auto& all = net.graph.nodes;
@@ -158,8 +158,8 @@ Value network_element(Evaluator& ev, const NetworkView& view, const Value& index
   no_such(view, name, e, scope);
 }
 
-// Every edit function sees each node of the network. Where it gives another one back, all links to the node within the
-// network lead to that one from then on; links of nodes that the function itself has made stay as they were written.
+// Every edit function is called with each node of the network. If it returns another node, all links to the old one
+// within the network are redirected to it; links of nodes that the function itself created are not changed.
 Value edit_network(Evaluator& ev, const Call& c) {
   const auto argument = [&](std::size_t i) { return ev.force(c.args[i], c.site, c.scope); };
   const Value model = argument(0);
@@ -226,7 +226,7 @@ void NodeTable::drop_unused() {
   for (const auto set : {&graph::Graph::criteria, &graph::Graph::evaluations, &graph::Graph::outputs})
     for (const auto n : graph.*set) kept[n] = true;
   const auto moves = select_nodes(graph, kept);
-  // A node that bears a number because a loaded one held its name gets the name once that is free.
+  // A node with a numbered name, because a loaded node had its name, gets the name once that is free.
   std::set<std::string> taken;
   for (const auto& node : graph.nodes) taken.insert(node.name);
   for (const auto n : moves) {

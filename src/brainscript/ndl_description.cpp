@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an NDLNetworkBuilder block says: the file, its macros, which sections make the network.
+// The NDLNetworkBuilder block: the file, its macros, and the sections that make the network.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -25,7 +25,7 @@ SourceText source_of(const config::Value& v, const std::string& name) {
   return {v.text, source, base, false};
 }
 
-// What the builder block says, its scripts kept as long as the graph is being made.
+// The contents of the builder block. Keeps its scripts while the graph is built.
 class Description {
  public:
   explicit Description(const config::Record& block) : block_(block) {}

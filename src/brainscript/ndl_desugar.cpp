@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements are worked off in their order, which numbers the seeds. A name that is used before its line makes its
-// line come first; delays may point to names that come later.
+// Statements are processed in order, which numbers the seeds. A name used before its line makes that line come first;
+// delays may refer to later names.
 #include "brainscript/ndl_desugar.h"
 
 #include <fmt/format.h>

@@ -81,8 +81,8 @@ class Builder {
   }
 
  private:
-  // The mistakes of one definition are reported with those of the others; a definition that fails because another one
-  // did repeats that one's message and is left out.
+  // Reports the mistakes of one definition together with those of others. A definition that fails because of another
+  // one repeats its message, which is dropped.
   template <class F>
   void guarded(F&& work) {
     try {
@@ -94,7 +94,7 @@ class Builder {
     }
   }
 
-  // Null where the network is a loaded one, or wrong.
+  // Null if the network is a loaded one, or wrong.
   Record* network_record() {
     Record* network = nullptr;
     guarded([&] {
@@ -125,7 +125,7 @@ class Builder {
     return special;
   }
 
-  // A node that belongs to a top-level member bears that member's name, wherever inside it was made.
+  // A node that is the value of a top-level member has that member's name, wherever inside it was created.
   void name_top_level(const std::map<std::string, Value>& values) {
     for (const auto& [name, value] : values) {
       auto* node = std::get_if<NodeRef>(&value);

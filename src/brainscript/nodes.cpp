@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// new Type { ... }: makes nodes from settings, checks their attributes, and answers questions about nodes (x.dim).
+// new Type { ... }: creates nodes from settings, checks their attributes, and answers queries about nodes (x.dim).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ NodeRef NodeTable::add(graph::Node node) {
   wanted_.push_back(node.name);
   int& last = names_[node.name];
   if (last++ > 0) {
-    // Two expressions can stand under one path (a function's body and its argument); the later one gets a number.
+    // Two expressions can have the same path (a function's body and its argument); the later one gets a number.
     const std::string wanted = node.name;
     do node.name = fmt::format("{}_{}", wanted, last++);
     while (names_.contains(node.name));
@@ -297,7 +297,7 @@ Value Evaluator::node_member(NodeRef ref, const Expr& e, Record* scope) {
     return a;
   };
   if (e.name == "dim" || e.name == "dims") {
-    // On a copy: what is inferred for the question must not fix dims before the network is whole.
+    // On a copy: inference for the query must not fix dims before the network is complete.
     graph::Graph copy = nodes_.graph;
     // A delay whose input comes later has the dims it was given.
     for (const auto& d : delays_) {

@@ -40,7 +40,7 @@ class Settings {
   double number(std::string_view name, double otherwise) const {
     return ev_.number(value(name, otherwise), what(name), e_, record_);
   }
-  // What a float holds: all values of the parameter would not be numbers from the beginning.
+  // Rejects values beyond the range of a float, because all values of the parameter would be infinite.
   double checked(std::string_view name, double v) const {
     if (!std::isfinite(static_cast<float>(v)))
       fail(fmt::format("{} cannot be {}", what(name), v), "write a finite number");

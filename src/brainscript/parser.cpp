@@ -20,8 +20,8 @@ constexpr std::array<Operator, 21> operators = {{
     {"with", 9}, {"==", 8}, {"!=", 8},  {"<", 8},   {"<=", 8}, {">", 8},  {">=", 8},
     {"&&", 7},   {"||", 6}, {">>", 5},  {"<<", 5},  {":", 4},  {"=>", 0}, {"", -1},
 }};
-// What the end of a line means to an expression: nothing within parentheses, the end of an element of [| |]. In a
-// record a member begins with a name, so a line that begins with an operator or a bracket goes on with the one before.
+// The meaning of a line end for an expression: nothing within parentheses, the end of an element of [| |]. In a record
+// a member begins with a name, so a line that begins with an operator or a bracket continues the previous one.
 enum class LineEnd { nothing, ends_element, ends_member };
 constexpr int deepest = 2000;  // nested brackets and the like; keeps broken input away from the end of the stack
 

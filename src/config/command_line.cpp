@@ -21,7 +21,7 @@ struct Flags {
   bool help = false, version = false, check = false, verbose = false, dump_config = false, strict = false;
 };
 
-// One visible table of flags: parsing, usage and suggestions all come from here.
+// The table of flags, for parsing, usage and suggestions.
 void add_flags(CLI::App& app, Flags& flags) {
   app.set_help_flag();
   app.add_flag("-h,--help", flags.help, "print this text");
@@ -123,8 +123,8 @@ class WordReader {
     texts_.push_back(whole);
   }
 
-  // Without any config file a misspelt configFile= is the reason for everything that would follow; beside one, it is a
-  // variable such as ConfigDir unless it names a file.
+  // Without any config file, a misspelt configFile= would cause all later errors; beside one, it is a variable such as
+  // ConfigDir unless it names a file.
   void judge_near_miss() {
     const std::string_view text = near_config_file_.view();
     const std::size_t equals = text.find('=');
@@ -255,7 +255,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   result.help = flags.help, result.version = flags.version, result.check = flags.check,
   result.dump_config = flags.dump_config, result.strict = flags.strict, result.verbose = flags.verbose;
   if (result.verbose && !result.check) result.notices.lines.push_back("-v has no effect without --check");
-  // What CLI11 did not take keeps its order; the other words are flags.
+  // Words that CLI11 did not take keep their order; the others are flags.
   std::vector<bool> is_flag;
   std::size_t next = 0;
   for (const auto& w : words) {

@@ -47,7 +47,7 @@ void dump_level(const StatePtr& level, int indent, std::string& out) {
         continue;
       }
     } catch (const ConfigError&) {
-      // Nobody may ever ask for it: a value with an unknown variable, a block in a language of its own.
+      // A value that may never be read: with an unknown variable, or a block in another language.
       r = Resolved{false, false, {entry.written.back().value}};
     }
     out += fmt::format("{}{} = {}\n", lead, entry.key, tidy(scalar_text(r)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a block into an option struct through its describe(). Values may be inherited from further out; a block is only
-// taken where a block is meant, a value only where a value is meant. What is wrong is collected, not thrown.
+// Reads a block into an option struct through its describe(). Values may be inherited from enclosing blocks; a block is
+// accepted only where a block is expected, a value only where a value is. Mistakes are collected, not thrown.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ class Reading : public Fields, public Inheriting {
     for (const Entry& entry : state_->entries) {
       const bool known = table_->knows(entry.key) || described_.contains(to_lower(entry.key)) ||
                          std::any_of(also.begin(), also.end(), [&](const auto& a) { return equal_keys(a, entry.key); });
-      // Users define variables wherever they like: a name used as $name$ inside the block is one.
+      // Users may define variables anywhere: a name used as $name$ inside the block is one.
       if (known || variables.contains(to_lower(entry.key))) continue;
       open ? near_miss(entry, also) : unknown(entry, also);
     }
@@ -224,7 +224,7 @@ class Reading : public Fields, public Inheriting {
   void read_elements(const Scalar& s, bool numeric, std::vector<T>& v, const Convert& convert) {
     std::vector<T> elements;
     for (const Value& e : to_elements(s.range, s.key, numeric)) elements.push_back(convert(e, s.key));
-    // Where a list of numbers has a default, whoever uses it counts on a first element.
+    // A list of numbers with a default always has a first element.
     if (numeric && elements.empty() && !v.empty())
       throw ConfigError(s.value.where, fmt::format("'{}' has no elements", s.key),
                         "write one value, or several with ':' between them; for the default leave the key out");
@@ -299,7 +299,7 @@ class Reading : public Fields, public Inheriting {
     add_once(notices_, std::move(line));
   }
 
-  // a.b.c names no setting within blocks, though other programs would take it so.
+  // a.b.c is not a setting inside blocks, although other programs accept it.
   void dotted(const Entry& entry) {
     std::string nested = entry.key, ends;
     for (std::size_t dot; (dot = nested.find('.')) != std::string::npos; ends += ']') nested.replace(dot, 1, "=[");
@@ -307,7 +307,7 @@ class Reading : public Fields, public Inheriting {
          fmt::format("write {}=...{}", nested, ends));
   }
 
-  // Among user variables only a slip of a letter or two is worth a word.
+  // Among user variables, only near misses of one or two letters are reported.
   void near_miss(const Entry& entry, const std::vector<std::string>& also) {
     if (is_override(entry)) return;  // unused_overrides() looks at those
     if (entry.key.find('.') != std::string::npos) return dotted(entry);

@@ -27,7 +27,7 @@ std::string value_text(const Entry& entry) {
   return is_block(written.value) ? "[...]" : "...";
 }
 
-// A place for a key: the names of the blocks around it, from the outside, and the key as it is written there.
+// The place of a key: the names of the enclosing blocks, outermost first, and the key as written there.
 struct Place {
   std::vector<std::string> blocks;
   std::string key;
@@ -115,7 +115,7 @@ class OverrideSearch {
     return key + "=" + value + ends;
   }
 
-  // Where commands that run have such a setting; where none has it, where it may be written.
+  // The places where running commands have such a setting; if none has it, where it may be written.
   std::vector<Place> places_of(std::string_view key, bool block, const RunningCommand* inside) const {
     std::vector<Place> places;
     const VisitSetting add = [&](const Place& p, bool is_block) {
@@ -130,7 +130,7 @@ class OverrideSearch {
     return places;
   }
 
-  // The same for the name that is nearest to a slip.
+  // The same for the nearest name.
   std::vector<Place> near_places(const std::string& key, bool block, const RunningCommand* inside) const {
     std::vector<Place> all;
     const VisitSetting add = [&](const Place& p, bool is_block) {

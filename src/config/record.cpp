@@ -25,7 +25,7 @@ std::optional<Value> value_of(const Record::State& level, const Entry& entry) {
   return v;
 }
 
-// Whether there is a value at all. The variables of a block are not looked at: some are known only inside of it.
+// Whether there is a value. The variables of a block are not checked, because some are defined only inside it.
 bool is_given(const Record::State& level, const Entry& entry) {
   const Resolved r = level.resolve(entry);
   return r.block || r.value().text != "default";
@@ -36,8 +36,8 @@ struct Scalar {
   Value value;
 };
 
-// The nearest value that is no block; a block of that name in the record itself is a mistake, one further out is not
-// meant.
+// The nearest value that is not a block. A block of that name in the record itself is a mistake; one in an enclosing
+// record is skipped.
 std::optional<Scalar> scalar(const Record::State& from, std::string_view key) {
   for (const Record::State* s = &from; s; s = s->parent.get()) {
     const Entry* e = s->own(key);

@@ -10,8 +10,8 @@
 namespace tutti::config {
 namespace {
 
-// What would close everything that is open at the end of the text; `first` is the place of the first of them. Text with
-// a bracket too many, or the wrong one, is none of the shell's doing.
+// The closing characters of everything that is open at the end of the text; `first` is the place of the first opening.
+// Text with a surplus or wrong bracket was not split by the shell.
 std::string missing_at_end(std::string_view text, std::size_t& first) {
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -49,7 +49,7 @@ std::vector<bool> check_arguments(const std::vector<std::string>& words, const s
     std::size_t first = 0, ignored = 0, end = i + 1;
     const std::string missing = is_flag[i] || cut[i] ? "" : missing_at_end(words[i], first);
     if (missing.empty()) continue;
-    // Where a blank has cut it, the rest stands in the words behind.
+    // After a split at a blank, the rest is in the following words.
     std::string whole = words[i], still = missing;
     while (end < words.size() && !still.empty()) {
       whole += " " + words[end++];

@@ -22,7 +22,7 @@ class LevelBuilder {
 
   void run() {
     for (const Inside& body : state_.bodies) collect(body);
-    // Settings that come out of variables need the level's variables first.
+    // Settings from variables need the variables of the level first.
     if (std::any_of(found_.begin(), found_.end(),
                     [](const Statement& s) { return s.kind == Statement::Kind::expansion; }))
       expand();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits config texts into settings and arrays, and says which bracket lacks its partner.
+// Splits config texts into settings and arrays, and reports unmatched brackets.
 #include "config/syntax.h"
 
 #include <fmt/format.h>
@@ -88,7 +88,7 @@ class BracketCheck {
 
   bool string(std::size_t& i) {
     const std::size_t close = text_.find('"', i + 1);
-    // When a quote is missing, the first string that runs over a line end is the likely culprit.
+    // If a quote is missing, the first string that extends over a line end is the likely cause.
     if (torn_string_ == none && close > text_.find('\n', i)) torn_string_ = i;
     if (close >= s_.end)
       return fail(torn_string_ == none ? i : torn_string_, "no closing \" found for this string", "add the missing \"");
@@ -116,7 +116,7 @@ class BracketCheck {
     return true;
   }
 
-  // Strictly it is an outer bracket that stays open; indentation tells which one the user forgot.
+  // Formally an outer bracket stays open; the indentation shows which one the user forgot.
   bool unclosed() {
     const std::size_t at = suspect_ == none ? open_.back() : suspect_;
     const char c = text_[at];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The visitor that writes a describe() down, and what is printed from it: help=NAME and the effective settings.
+// The visitor that records a describe(), and the output made from it: help=NAME and the effective settings.
 #include "config/table.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads config texts: reads files, refuses what is no text, blanks comments, follows `include=a+b` lines.
+// Loads config texts: reads files, rejects files that are not text, blanks comments, follows `include=a+b` lines.
 #include "config/text.h"
 
 #include <fmt/format.h>

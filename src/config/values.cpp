@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict reading of bools, integers, numbers and arrays, with the fix for common slips; and the way back.
+// Strict parsing of bools, integers, numbers and arrays, with a fix for common slips; and formatting.
 #include "config/values.h"
 
 #include <fmt/format.h>

@@ -31,8 +31,8 @@ std::optional<Use> next_use(const TextRange& s, std::size_t from) {
   return std::nullopt;
 }
 
-// Entries whose values are being put together right now: a variable among them refers to itself. Chains of variables
-// that double at each step would outgrow any memory, so the work for one value is limited.
+// Entries that are being resolved: a variable among them refers to itself. Variables that double at each step could
+// exceed any memory, so the work for one value is limited.
 class Chain {
  public:
   explicit Chain(const Entry* entry) {

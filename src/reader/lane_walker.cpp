@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane that has too little left takes the next sequence of the global order. Lanes run empty at the end of the epoch
+// A lane with too little data left takes the next sequence of the global order. Lanes run empty at the end of the epoch
 // and of the sweep, so that no state crosses it and an epoch can start anywhere.
 #include "reader/lane_walker.h"
 
@@ -21,7 +21,7 @@ void LaneWalker::start(const EpochPlan& plan) {
   cursor_.seek(epoch.begin);
   epoch_end_ = epoch.end;
   done_ = 0;
-  // What the lanes hold in the middle of an epoch is known only by going there; no data are read on the way.
+  // The contents of lanes within an epoch are found by walking there; no data are read.
   for (LaneStep step; done_ < plan.start && next(step);) {
   }
   minibatches_ = 0;

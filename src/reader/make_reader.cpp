@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader table: what readerType can be, and what a block without one is. A new reader is a SequenceSource, an
-// options struct and a row here.
+// The reader table: the values of readerType, and the default. A new reader is a SequenceSource, an options struct and
+// a row here.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -112,7 +112,7 @@ const std::vector<Row>& table() {
   return rows;
 }
 
-// The other readers of the original.
+// The other readers of CNTK.
 const std::vector<std::string>& absent() {
   static const std::vector<std::string> names = {"BinaryReader", "CNTKBinaryReader", "SparsePCReader", "DSSMReader",
                                                  "Kaldi2Reader"};
@@ -125,7 +125,7 @@ const Row* find_row(const std::string& name) {
   return nullptr;
 }
 
-// What the block says, or else what its contents tell: only a CompositeDataReader has deserializers.
+// The setting, or else the contents of the block: only a CompositeDataReader has deserializers.
 std::string type_of(const Record& block) {
   if (const auto type = block.find("readerType")) return type->text;
   return block.has_own("deserializers") ? "CompositeDataReader" : "CNTKTextFormatReader";

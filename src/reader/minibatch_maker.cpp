@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the walk over the global order with the data of the source.
+// Combines the walk over the global order with the data of the source.
 #include "reader/minibatch_maker.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sequence belongs to the epoch in which its first sample lies; a minibatch takes whole sequences while they fit, at
+// A sequence belongs to the epoch that contains its first sample. A minibatch takes whole sequences while they fit, at
 // least one, and ends with the sweep and with the epoch.
 #include "reader/minibatch_walker.h"
 
@@ -60,7 +60,7 @@ bool MinibatchWalker::cut(Step& step) {
   return true;
 }
 
-// A sequence belongs to the share, and to the part of it, that its place in the sweep says.
+// The position of a sequence in the sweep decides the share, and the part of it, that it belongs to.
 bool MinibatchWalker::keep(int share, Step& step) {
   const auto ranks = static_cast<std::size_t>(plan_.ranks), mine = static_cast<std::size_t>(share);
   const auto parts = static_cast<std::size_t>(plan_.parts), part = static_cast<std::size_t>(plan_.part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the older readers mean by randomize.
+// The meaning of randomize in the older readers.
 #include "reader/order_options.h"
 
 #include <fmt/format.h>

@@ -20,7 +20,7 @@ PrefetchReader::~PrefetchReader() {
   if (worker_.joinable()) worker_.join();
 }
 
-// Leaves the maker to the caller: nothing is being made and nothing more will be.
+// Stops: nothing is being made, and the caller owns the maker.
 void PrefetchReader::halt(std::unique_lock<std::mutex>& lock) {
   running_ = false;
   wake_caller_.wait(lock, [&] { return !busy_; });
@@ -48,8 +48,8 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
 
 const Batch* PrefetchReader::next() {
   std::unique_lock lock(mutex_);
-  // The share given out last is free again once its successor is asked for: it is the ring's spare place.
-  // A twentieth of the time is worth having units that the others must wait for when this rank is held up.
+  // The last share is free once its successor is requested; it becomes the spare place of the ring. Work units are taken
+  // early only if making a minibatch takes more than a twentieth of a step: others wait for the units of a late rank.
   early_ = taken_ > 0 && making_ * 20 > Clock::now() - given_;
   waits_ = true;
   if (from_queue_) wake_worker_.notify_one();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Appending to a share, and its view as a Batch.
+// Appends to a share, and views it as a Batch.
 #include "reader/share.h"
 
 #include <algorithm>

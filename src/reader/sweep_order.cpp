@@ -101,7 +101,7 @@ void SweepOrder::shuffle_in_windows(std::uint64_t seed) {
     for (std::uint32_t t = own.first_place; t < own.first_place + own.chunk.sequences; ++t)
       for (;;) {
         const std::uint32_t j = low + static_cast<std::uint32_t>(engine() % range);
-        // A sequence may only go where its own chunk is in reach; the draw t itself always passes in the end.
+        // A sequence may only move to where its chunk is in the window; the draw t itself is always valid in the end.
         if (!in_window(home_[j], own) || !in_window(home_[t], placed_[chunk_at(j)])) continue;
         std::swap(order_[t], order_[j]);
         std::swap(home_[t], home_[j]);

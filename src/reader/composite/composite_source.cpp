@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The join is made once; reading asks each part for its sequences and puts the streams side by side.
+// The join is built once. Reading requests the sequences from each part and combines the streams.
 #include "reader/composite/composite_source.h"
 
 #include <fmt/format.h>
@@ -127,7 +127,7 @@ void CompositeSource::begin_sweep(std::int64_t sweep) {
 }
 
 void CompositeSource::read(std::span<const std::uint32_t> sequences, Share& share) {
-  // A part that leaves out a sequence does so again and again: the second round has none of it.
+  // A part that skips a sequence will skip it again, so the second round contains none of them.
   do {
     kept_.clear();
     for (const std::uint32_t s : sequences)

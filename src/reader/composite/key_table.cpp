@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys themselves stay in their files: a hash finds the sequence, whose key is then looked at.
+// Keys stay in their files: a hash finds the sequence, and its key is then compared.
 #include "reader/composite/key_table.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hyperslabs of HDF5 datasets. The library may be built without locks of its own, and every reader has a thread: one
-// lock of ours around all calls.
+// Hyperslabs of HDF5 datasets. The library may be built without thread safety, and every reader has a thread, so one
+// lock of ours protects all calls.
 #include "reader/hdf5/hdf5_file.h"
 
 #include <fmt/format.h>
@@ -150,7 +150,7 @@ Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
   d.shape.axes.assign(axes.begin(), axes.end());
   for (int a = 1; a < rank; ++a)
     if (axes[static_cast<std::size_t>(a)] == 0) fail("has an axis of length 0");
-  // A damaged shape can claim any size, and the library would go looking for it.
+  // A damaged shape can claim any size, and the library would search for the data.
   double bytes = static_cast<double>(H5Tget_size(type.get()));
   for (const hsize_t a : axes) bytes *= static_cast<double>(a);
   const auto stored = static_cast<double>(H5Dget_storage_size(d.handle.get()));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of neighbouring rows are read in one go; a run that cannot be read is read row by row, to find which ones
-// cannot.
+// Neighbouring rows are read together; if that fails, row by row, to find the damaged ones.
 #include "reader/hdf5/hdf5_rows.h"
 
 #include <fmt/format.h>

@@ -106,7 +106,7 @@ const float* HtkFeatures::rows(Utterance& u, std::uint32_t first, std::uint32_t 
 void HtkFeatures::append(std::size_t utterance, std::uint32_t first, std::uint32_t count, StreamBuffer& to) {
   Utterance& u = utterances_[utterance];
   const std::int64_t last = options_.expands ? 0 : std::int64_t{u.frames} - 1;
-  // The frames that are needed, context included; edge frames stand for neighbours that are not there.
+  // The required frames, including context; edge frames replace missing neighbours.
   const std::int64_t low = std::clamp<std::int64_t>(std::int64_t{first} - options_.left, 0, last);
   const std::int64_t high = std::clamp<std::int64_t>(std::int64_t{first} + count - 1 + options_.right, 0, last);
   const float* data = rows(u, static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(high - low + 1));

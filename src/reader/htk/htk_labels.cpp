@@ -20,7 +20,7 @@ constexpr std::uint64_t frame_time = 100'000;  // 10 ms in units of 100 ns
 
 bool blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
 
-// The next word of the line, which loses it.
+// Removes and returns the next word of the line.
 std::string_view word(std::string_view& rest) {
   std::size_t begin = 0;
   while (begin < rest.size() && blank(rest[begin])) ++begin;
@@ -44,7 +44,7 @@ std::string_view base_name(std::string_view key) {
 
 }  // namespace
 
-// One file, line by line. An utterance with an error is read to its end and left out.
+// One file, line by line. An utterance with an error is read to its end and skipped.
 class HtkLabels::Parser {
  public:
   Parser(HtkLabels& labels, std::uint32_t file, FaultBudget& budget)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joining, and the frames of an utterance as a sequence or as sequences.
+// Joins the streams, and delivers the frames of an utterance as a sequence or as single samples.
 #include "reader/htk/htk_source.h"
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ const SequenceIndex& HtkSource::index() {
                    [&](const HtkLabelOptions& o) { streams.push_back(std::make_unique<HtkLabels>(o, budget_)); }},
         s);
   streams_ = std::move(streams);
-  // The first stream decides which utterances there are, and in which order.
+  // The first stream defines the utterances and their order.
   while (primary_ + 1 < streams_.size() && streams_[primary_]->expands()) ++primary_;
   for (std::size_t u = 0; u < streams_[primary_]->utterances(); ++u) join(u, primary_);
   if (too_long_ > 0 && options_.trace_level >= 1)

@@ -29,7 +29,7 @@ class GzipFile {
   [[noreturn]] void fail(const std::string& why) const {
     throw Error(fmt::format("reading the IDX file '{}': {}", path_, why));
   }
-  // As many bytes as there are, up to n.
+  // Reads up to n bytes.
   std::size_t read(unsigned char* to, std::size_t n) {
     std::size_t got = 0;
     while (got < n) {
@@ -161,7 +161,7 @@ IdxArray read_idx(const std::string& path) {
   array.header = header_of(file);
   const std::size_t size = size_of(array.header.type);
   const std::size_t expected = array.header.items() * array.header.item_size() * size;
-  // Memory follows what the file really has, whatever its header claims.
+  // Memory follows the size of the file, whatever its header claims.
   constexpr std::size_t block = std::size_t{16} << 20;
   std::size_t got = 0;
   while (got < expected) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that the files belong together, and hands out their items.
+// Checks that the files belong together, and delivers their items.
 #include "reader/idx/idx_source.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out what kind of file it is by its first bytes; names of files are not trusted.
+// Detects the format of a file by its first bytes; file names are not trusted.
 #include "reader/image/decoder.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefetch thread hands the images of its share to the loaders, of which it is one. Each writes into its own places
-// of the share; what failed is dealt with afterwards, in order, so that messages do not depend on timing.
+// The prefetch thread distributes the images of its share to the loaders, of which it is one. Each writes to its own
+// part of the share. Failures are handled afterwards, in order, so that messages do not depend on timing.
 #include "reader/image/image_source.h"
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ const SequenceIndex& ImageSource::index() {
   return *index_;
 }
 
-// In the thread that trains, which alone knows how many cores that takes.
+// On the training thread, which alone knows how many cores training uses.
 void ImageSource::begin_epoch() {
   list_.begin_epoch();
   const std::size_t wanted = options_.loaders > 0 ? static_cast<std::size_t>(options_.loaders) : default_loaders();
@@ -58,7 +58,7 @@ std::string ImageSource::place(std::uint32_t sequence) {
   return fmt::format("{}:{}", list_.path(), list_.line_of(image_of(sequence)));
 }
 
-// Looks at every image, several at a time, and leaves out those of which `problem` has something to say.
+// Checks every image, several at a time, and removes those with a `problem`.
 void ImageSource::check_all(const std::function<std::string(std::uint32_t image, std::size_t loader)>& problem) {
   std::mutex mutex;
   std::map<std::uint32_t, std::string> problems;
@@ -157,7 +157,7 @@ void ImageSource::deliver(const Image& image, float* to) const {
               : spread<float>(image, to, options_.channels_first);
 }
 
-// Views of one image that follow each other are one job: it is decoded once for all of them.
+// Consecutive views of one image are one job, so that it is decoded once.
 void ImageSource::make_jobs(std::span<const std::uint32_t> sequences, Share& share) {
   kept_.clear();
   std::size_t jobs = 0;

@@ -109,7 +109,7 @@ class JpegCodec final : public Codec {
   }
 
  private:
-  // Whatever happens, the state is ready for the next file.
+  // The state is ready for the next file in any case.
   struct Rest {
     jpeg_decompress_struct& info;
     ~Rest() { jpeg_abort_decompress(&info); }

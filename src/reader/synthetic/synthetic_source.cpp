@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digits are drawn when first asked for and kept as bytes; random numbers are copied out of a pool.
+// Digits are drawn on first use and kept as bytes; random numbers are copied from a pool.
 #include "reader/synthetic/synthetic_source.h"
 
 #include <algorithm>
@@ -109,13 +109,13 @@ void RandomSource::read_single_samples(std::span<const std::uint32_t> sequences,
   share.end_single_samples(sequences.size());
 }
 
-// In the thread that trains, which alone knows how many cores that takes.
+// On the training thread, which alone knows how many cores training uses.
 void RandomSource::begin_epoch() {
   if (const std::size_t wanted = default_loaders(); !loaders_ || loaders_->size() != wanted)
     loaders_ = std::make_unique<ThreadPool>(wanted);
 }
 
-// Large samples, which one thread would not copy as fast as a GPU takes them.
+// Large samples, which one thread cannot copy as fast as a GPU consumes them.
 void RandomSource::copy_together(std::size_t stream, std::span<const std::uint32_t> sequences, StreamBuffer& to) {
   const std::size_t dim = infos_[stream].dim, before = to.columns;
   for (std::size_t n = 0; n < sequences.size(); ++n) to.add_dense();

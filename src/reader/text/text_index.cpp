@@ -53,7 +53,7 @@ const char* Scan::find_start() {
   return p;
 }
 
-// A last line without its newline may be cut off anywhere, so nothing of it can be trusted.
+// A last line without its newline may be cut off anywhere, so none of it can be trusted.
 const char* Scan::find_end(const char* begin) {
   const std::size_t last = text_.rfind('\n');
   const char* const end = last == std::string_view::npos ? begin : std::max(begin, text_.data() + last + 1);
@@ -108,7 +108,7 @@ void Scan::check_sequence(const char* at, const char* behind, std::uint32_t rows
   for (std::size_t s = 0; s < samples_.size(); ++s) {
     const auto& stream = layout_.streams[s];
     if (samples_[s] == 0) {
-      // When an error took the sample away, the budget has paid for it.
+      // If an error removed the sample, it was counted already.
       if (faults_.errors() > errors_before_) {
         ++dropped_;
         return;
@@ -154,7 +154,7 @@ void Scan::add_sequence(const char* at, const char* behind, std::uint32_t longes
     if (!layout_.streams[s].sparse) index_.parsed_bytes += sizeof(float) * samples_[s] * layout_.streams[s].dim;
 }
 
-// The pages behind the scan leave this process, whatever the size of the file.
+// Releases the pages behind the scan, whatever the size of the file.
 void Scan::release_read(const char* to) {
   constexpr std::ptrdiff_t range = 64 << 20;
   if (to - released_ < range) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the sequences of this rank's share, straight into the share.
+// Parses the sequences of this rank's share directly into the share.
 #include "reader/text/text_source.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ const TextIndex& TextSource::text_index() {
     index_ = scan_text(file_, layout_, options_.index);
     layout_.ids = index_->ids;
     if (options_.keep_always || index_->parsed_bytes <= options_.keep_bytes) cache_.emplace(index_->offsets.size());
-    // Reading ahead of a place to which nobody returns would fill memory with pages that are not wanted.
+    // Read-ahead at random places would fill memory with unused pages.
     if (options_.scattered && !cache_) file_.expect(MappedFile::Access::random);
   }
   return *index_;
@@ -38,7 +38,7 @@ void TextSource::read(std::span<const std::uint32_t> sequences, Share& share) {
     sparse_rows_ += std::max(static_cast<std::size_t>(behind - at), neighbourhood);
     if (cache_) cache_->keep(sequence, share);
   }
-  // Pages of the file that were read stay mapped otherwise, which looks like memory of ours and is counted against
+  // Pages of the file that were read would otherwise stay mapped, look like memory of this process, and count against
   // limits.
   constexpr std::size_t range = 256 << 20;
   if (sparse_rows_ >= range) {

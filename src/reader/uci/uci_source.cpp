@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole file is parsed once to find what is wrong with it; the numbers stay in memory when they fit.
+// The whole file is parsed once to find faults; the numbers stay in memory if they fit.
 #include "reader/uci/uci_source.h"
 
 #include <fmt/format.h>

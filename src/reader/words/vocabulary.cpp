@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Word lists. Their mistakes end the run: nothing that is read with a wrong list can be right.
+// Word lists. Faults in them end the run, because nothing read with a wrong list can be right.
 #include "reader/words/vocabulary.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the readers of words. Their blocks are known by what stands in them: those with labelType, labelDim or
+// Options of the readers of words. Blocks are recognised by their contents: those with labelType, labelDim or
 // labelMappingFile are the input words and the labels, in alphabetical order; the other one is the features.
 #include "reader/words/word_options.h"
 
@@ -133,7 +133,7 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
   }
 }
 
-// A text may be licensed, or still be prepared elsewhere, while everything else is checked.
+// A text may be licensed, or still be in preparation, while everything else is checked.
 bool is_absent(const std::string& path, const config::Record& block, const ReaderContext& context) {
   auto absent = context.only_check ? unreadable_file(block, "file", path) : std::nullopt;
   if (!absent) return false;

@@ -76,7 +76,8 @@ const SequenceIndex& WordSource::index() {
   file_.expect(MappedFile::Access::unknown);
   file_.release(file_.bytes().data(), file_.bytes().data() + file_.bytes().size());
   if (index_.sequences() == 0)
-    throw ConfigError({}, fmt::format("{}: the file has no usable sentence", options_.path), "see docs/readers/words.md");
+    throw ConfigError({}, fmt::format("{}: the file has no usable sentence", options_.path),
+                      "see docs/readers/words.md");
   budget_.summarize(dropped_);
   return index_;
 }
@@ -85,7 +86,7 @@ void WordSource::keep(const Sentence& s) {
   const std::size_t steps = s.begin.empty() ? s.words.size() : s.begin.size() - 1;
   if (index_.sequences() + 1 == SequenceIndex::most_sequences)
     throw Error(fmt::format("reading '{}': too many sentences", options_.path));
-  // Once a step has several words, all have places.
+  // Once a step has several words, all of them have positions.
   if (!s.begin.empty() && step_begin_.empty())
     for (std::size_t i = 0; i <= begin_.back(); ++i) step_begin_.push_back(i);
   if (!step_begin_.empty())
@@ -154,7 +155,7 @@ std::string WordSource::place(std::uint32_t sequence) { return fmt::format("{}:{
 LanguageModelSource::LanguageModelSource(WordSourceOptions options, std::string begin, std::string end)
     : WordSource(std::move(options)), begin_(std::move(begin)), end_(std::move(end)) {}
 
-// The original takes the text as it is; who forgot the symbols will want to know.
+// CNTK uses the text as it is; a user who forgot the symbols should know.
 void LanguageModelSource::check_ends(const std::vector<std::string_view>& words, std::size_t number) const {
   if (options_.trace_level < 1) return;
   if (!begin_.empty() && words.front() != begin_)
