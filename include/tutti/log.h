@@ -8,7 +8,9 @@
 
 namespace tutti::log {
 
-void line(std::string_view text);             // one line, '\n' added; time-stamped if so configured
+void line(std::string_view text);  // one line, '\n' added; time-stamped if so configured
+// "Warning: ..." and the like. A diagnostic with a place ("a.cntk:5:1: warning: ...") needs no title.
+std::string titled(std::string_view title, std::string_view text);
 void warning(std::string_view text);          // "Warning: ..." once per distinct text
 void warning_of_rank(std::string_view text);  // about this rank alone: shown even if the rank is quiet
 void progress(std::string_view text);         // replaces the last progress line; on terminals only

@@ -68,7 +68,7 @@ void print_check(Communicator& world, const Check& check) {
   const auto mine = static_cast<double>(planned_memory());
   const double here = needed_here(world, mine);
   if (world.rank() != 0) return;
-  for (const auto& n : check.notices) log::result(fmt::format("Note: {}", n));
+  for (const auto& n : check.notices) log::result(log::titled("Note", n));
   print_options(check);
   for (const auto& l : check.settings) log::result(l);
   log::result(memory_line(mine, here, check.place.local_ranks, check.device));

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -60,13 +61,22 @@ void line(std::string_view text) {
   std::fflush(w.target());
 }
 
+std::string titled(std::string_view title, std::string_view text) {
+  const std::string_view first = text.substr(0, text.find('\n'));
+  for (const std::string_view kind : {": note: ", ": warning: "})
+    if (const auto at = first.find(kind);
+        at != first.npos && at > 0 && std::isdigit(static_cast<unsigned char>(first[at - 1])))
+      return std::string(text);
+  return fmt::format("{}: {}", title, text);
+}
+
 void warning(std::string_view text) {
   {
     Writer& w = writer();
     const std::lock_guard lock(w.mutex);
     if (!w.warned.emplace(text).second) return;
   }
-  line(fmt::format("Warning: {}", text));
+  line(titled("Warning", text));
 }
 
 void warning_of_rank(std::string_view text) {
@@ -80,7 +90,7 @@ void warning_of_rank(std::string_view text) {
     if (quiet && !w.warned.emplace(text).second) return;
   }
   if (!quiet) return warning(text);
-  const std::string out = fmt::format("[rank {}] Warning: {}\n", rank, text);
+  const std::string out = fmt::format("[rank {}] {}\n", rank, titled("Warning", text));
   std::fwrite(out.data(), 1, out.size(), stderr);
   std::fflush(stderr);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tutti/error.h"
+#include "tutti/log.h"
 
 #include <gtest/gtest.h>
 
@@ -54,6 +55,13 @@ TEST(Nearest, FindsSlipsAndKeepsQuietOtherwise) {
   EXPECT_EQ(nearest("zebra", keys), "");
   EXPECT_EQ(nearest("feature", {"features", "featureTransformation"}), "features");
   EXPECT_EQ(nearest("feature", {"featureTransformation", "features"}), "features");
+}
+
+TEST(Titled, DiagnosticsWithAPlaceNeedNoTitle) {
+  EXPECT_EQ(log::titled("Note", "2 ranks share a core"), "Note: 2 ranks share a core");
+  EXPECT_EQ(log::titled("Note", "a.cntk:5:1: note: unknown setting"), "a.cntk:5:1: note: unknown setting");
+  EXPECT_EQ(log::titled("Warning", "a.cntk:5:1: warning: far\n  1 | x"), "a.cntk:5:1: warning: far\n  1 | x");
+  EXPECT_EQ(log::titled("Note", "take note: this\na.cntk:5:1: note: x"), "Note: take note: this\na.cntk:5:1: note: x");
 }
 
 }  // namespace
