@@ -80,6 +80,8 @@ struct MethodTraits {
   OverflowCheck overflow = OverflowCheck::reduced;
 };
 
+class ServedWeights;  // of src/parallel/parameter_server/
+
 // The optimizer of the run, for methods that update elsewhere: the one whose state is saved, and a factory for more.
 struct RunOptimizer {
   Optimizer* now = nullptr;
@@ -90,6 +92,8 @@ struct ParallelMethod {
   std::vector<std::unique_ptr<Communicator>> communicators;  // of the parts below, which end first
   std::unique_ptr<GradientExchange> gradients;
   std::unique_ptr<WeightExchange> weights = std::make_unique<KeepWeights>();
+  // The weights at the servers, for their master (MethodContext::has_master); after the weight exchange has started.
+  std::function<ServedWeights*()> served_weights;
   DataDivision data;
   MetricsDivision metrics;
   Communicator* update_ranks = nullptr;  // ranks that make one update together; null = each its own

@@ -246,8 +246,7 @@ void check_contributions(const ActionContext& context, Training& t) {
 
 // Statistics over all ranks need every rank in every step.
 void check_synchronized(const ActionContext& context, const Training& t) {
-  const MethodTraits traits = t.sgd.parallel.traits();
-  if (t.world->size() == 1 || (!traits.work_queue && !traits.backup_workers)) return;
+  if (t.world->size() == 1 || t.sgd.parallel.keeps_step()) return;
   for (const graph::Node& node : t.network->graph().nodes)
     if (node.operation == "BatchNormalization" && graph::flag(node, "synchronized", false))
       return context.problems->add(

@@ -16,6 +16,8 @@ struct MethodContext {
   std::shared_ptr<RunOptimizer> optimizer = std::make_shared<RunOptimizer>();
   ResolvedTransport transport = Transport::messages;
   std::int64_t print_every = 0;  // syncPerfStats
+  // A master, rank 0, reads and moves the weights at the servers: a hierarchy of masters (groups).
+  bool has_master = false;
 };
 
 }  // namespace tutti

@@ -14,6 +14,8 @@ namespace tutti {
 
 namespace {
 
+constexpr const char* kBackupBetween = "backupWorkers cannot work between groups: it drops gradients of single ranks";
+
 ParallelTrainOptions default_inside(int depth) {
   ParallelTrainOptions o;
   o.method = DataParallelOptions();
@@ -122,12 +124,37 @@ void ParallelTrainOptions::describe_method(config::Fields& f) {
   }
 }
 
+// Groups with servers of their own, each with a master that is a worker of the servers between the groups.
+void ParallelTrainOptions::check_masters(config::Fields& f) const {
+  const ParallelTrainOptions in = inside();
+  if (!traits().at_servers)
+    return f.problem("insideGroups",
+                     "methods with parameter servers do not keep ranks in step, so only parameter servers can work "
+                     "between their groups",
+                     "DataParallelASGD or EASGD with policy = async between the groups, or DataParallelSGD in "
+                     "insideGroups");
+  if (in.groups.any())
+    f.problem("insideGroups", "a hierarchy of parameter servers has two levels, so its groups are not divided again",
+              "remove groups from insideGroups");
+  const auto* servers = std::get_if<ServerOptions>(&method);
+  if (!servers) return;
+  constexpr const char* kMaster = "the master of a group pushes the changes of its group's weights";
+  if (servers->push == ServerOptions::Push::gradients)
+    f.problem("groups", fmt::format("{}, so push = gradients cannot work between groups of parameter servers", kMaster),
+              "push = deltas here; push = gradients may stand in insideGroups");
+  if (servers->average)
+    f.problem("groups", fmt::format("{}, so SimModelAverage cannot work between groups of parameter servers", kMaster),
+              "remove SimModelAverage");
+  if (servers->backup_workers > 0) f.problem("groups", kBackupBetween, "backupWorkers in insideGroups");
+  if (servers->waits_for_all() && in.traits().work_queue)
+    f.problem("groups",
+              "groups can wait for each other only if the ranks within them do, and those of insideGroups do not",
+              "policy = async between the groups, or policy = sync in insideGroups too");
+}
+
 // Groups that push and fetch as one worker each.
 void ParallelTrainOptions::check_servers(config::Fields& f) const {
-  if (inside().traits().at_servers)
-    f.problem("insideGroups",
-              "methods with parameter servers do not keep ranks in step, so they cannot work inside a group",
-              "use the servers between the groups, and DataParallelSGD in insideGroups");
+  if (inside().traits().at_servers) return check_masters(f);
   if (!traits().at_servers) return;
   if (!inside().sums_gradients())
     f.problem("insideGroups", "a group acts as one worker of the parameter servers, so its ranks must sum gradients",
@@ -135,8 +162,8 @@ void ParallelTrainOptions::check_servers(config::Fields& f) const {
   const auto* servers = std::get_if<ServerOptions>(&method);
   if (!servers) return;
   if (servers->backup_workers > 0)
-    f.problem("groups", "backupWorkers cannot be combined with groups: it drops gradients of single ranks",
-              "remove backupWorkers or groups");
+    f.problem("groups", kBackupBetween,
+              "remove backupWorkers or groups, or use DataParallelASGD with backupWorkers in insideGroups");
   if (servers->push != ServerOptions::Push::gradients) return;
   if (!servers->every_minibatch)
     f.problem("groups", "groups push gradients after every minibatch", "leave syncPeriod out, or push = deltas");

@@ -48,6 +48,10 @@ struct ParallelTrainOptions {
   // The same, including the methods inside groups.
   bool sums_gradients() const { return traits().sums_gradients && (!groups.any() || inside().sums_gradients()); }
   bool delayed() const { return traits().delayed || (groups.any() && inside().delayed()); }
+  // All ranks take part in every step; likewise.
+  bool keeps_step() const {
+    return !traits().work_queue && !traits().backup_workers && (!groups.any() || inside().keeps_step());
+  }
   // The options of method T; selects the method if another one is set.
   template <class Options>
   Options& as() {
@@ -61,6 +65,7 @@ struct ParallelTrainOptions {
   void describe_groups(config::Fields& f);
   void describe_transport(config::Fields& f);
   void check_servers(config::Fields& f) const;
+  void check_masters(config::Fields& f) const;
 };
 
 // Makes the method of the block, including groups. The options must have been read without problems. Collective.

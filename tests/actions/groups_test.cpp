@@ -115,5 +115,59 @@ TEST_F(TrainRun, GroupsGoOnWithAnotherNumberOfRanks) {
   }
 }
 
+// Servers between groups over servers within them.
+std::vector<Level> hierarchies() {
+  const std::vector<Level> between{{"servers", servers("syncPeriod=20")},
+                                   {"servers-sync", servers("policy=sync;syncPeriod=20")},
+                                   {"elastic", "parallelizationMethod=EASGD;EASGD=[period=2;policy=async]"}};
+  const std::vector<Level> inside{
+      {"servers", servers("syncPeriod=6"), false, true, false},
+      {"gradients", servers("push=gradients;policy=sync")},
+      {"backup", servers("push=gradients;policy=sync;backupWorkers=1"), false, true, false},
+      {"apart", servers("push=gradients;servers=1"), false, true, false},
+      {"elastic", "parallelizationMethod=EASGD;EASGD=[period=1;policy=async]", false, true, false}};
+  std::vector<Level> all;
+  for (const Level& b : between)
+    for (const Level& i : inside) {
+      const bool in_step = i.name == "gradients" || i.name == "backup";
+      if (b.name == "servers-sync" && !in_step) continue;
+      all.push_back({b.name + "-" + i.name, b.settings + ";groups=n:2;insideGroups=[" + i.settings + "]", false, true,
+                     b.name == "servers-sync" && i.name == "gradients"});
+    }
+  return all;
+}
+
+TEST_F(TrainRun, EverySampleCountsOnceAnEpochWithMasters) {
+  for (const Level& h : hierarchies())
+    for (const int ranks : {4, 5})
+      for (const int samples : {2, 7, 40}) {
+        if (h.name.find("backup") != std::string::npos) continue;  // they drop samples
+        const std::string model = fmt::format("{}-{}-{}", h.name, ranks, samples);
+        log::open({path(model + ".log"), false, 0, false});
+        train(ranks, model,
+              in_parallel_block(h.settings) +
+                  fmt::format("\nTrain=[SGD=[minibatchSize=4;epochSize=0;maxEpochs=1];reader=[samples={}]]", samples));
+        log::close();
+        const std::string text = bytes(model + ".log");
+        const auto line = text.find("Finished Epoch[ 1 of 1]");
+        ASSERT_NE(line, std::string::npos) << model;
+        EXPECT_NE(text.substr(line, 400).find(fmt::format(" * {}; ", samples)), std::string::npos) << model << text;
+      }
+}
+
+TEST_F(TrainRun, MastersResumeOnAnyNumberOfRanks) {
+  for (const Level& h : hierarchies()) {
+    const std::string settings = in_parallel_block(h.settings) + "\nTrain=[SGD=[checkpointEverySamples=40]]";
+    train(4, h.name, settings);
+    const std::string undisturbed = bytes(h.name);
+    forget_after_second_epoch(path(h.name));
+    train(4, h.name, settings);
+    EXPECT_TRUE(!h.repeats || bytes(h.name) == undisturbed) << h.name;
+    forget_after_second_epoch(path(h.name));
+    train(6, h.name, settings);
+    EXPECT_FALSE(bytes(h.name).empty());
+  }
+}
+
 }  // namespace
 }  // namespace tutti::actions::groups_test

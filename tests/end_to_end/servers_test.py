@@ -80,6 +80,28 @@ class ServersTest(support.TrainerTest):
             self.assertGreaterEqual(int(samples), 12)
         self.assertNotIn('damaged', result.text)
 
+    def test_masters_of_groups_are_workers_of_a_super_master(self):
+        inside = ('DataParallelASGD=[syncPeriod=4]', 'DataParallelASGD=[push=gradients]', 'DataParallelASGD=[push=gradients;servers=1]',
+                  'DataParallelASGD=[push=gradients;policy=sync]', 'EASGD=[policy=async;period=2]')
+        for between in ('parallelizationMethod=asgd;DataParallelASGD=[syncPeriod=8]', 'parallelizationMethod=EASGD;EASGD=[policy=async;period=2]'):
+            for block in inside:
+                for samples in (2, 50):
+                    with self.subTest(between=between, inside=block, samples=samples):
+                        method = block.split('=')[0]
+                        text = self.train(4, f'{between};groups=size:2;insideGroups=[parallelizationMethod={method};{block}]', samples).text
+                        found = support.epochs(text)
+                        self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in found], [samples, samples], text)
+                        self.assertIn('2 groups of 2 ranks', text)
+
+    def test_backup_workers_within_groups(self):
+        result = self.train(6, 'parallelizationMethod=asgd;faultHook=[rank=5;sleep=0.1];DataParallelASGD=[syncPeriod=8];groups=n:2;'
+                            'insideGroups=[parallelizationMethod=asgd;DataParallelASGD=[policy=sync;push=gradients;backupWorkers=1]]')
+        found = support.epochs(result.text)
+        self.assertEqual([e['epoch'] for e in found], [1, 2], str(result))
+        for number, epoch in enumerate(found, 1):
+            self.assertLessEqual(epoch['CrossEntropyWithSoftmax'][1], 50, epoch['line'])
+            self.assertGreater(epoch['CrossEntropyWithSoftmax'][1], 0, epoch['line'])
+
     def test_ranks_that_do_not_suffice(self):
         result = self.train(2, 'parallelizationMethod=asgd;DataParallelASGD=[servers=2]', expect=None)
         self.assertIn('servers = 2 leaves no worker among 2 ranks', result.text)

@@ -13,6 +13,7 @@
 #include "parallel/groups/chained_gradients.h"
 #include "parallel/groups/group_weights.h"
 #include "parallel/groups/hierarchical_gradients.h"
+#include "parallel/groups/master_weights.h"
 #include "parallel/local_gradients.h"
 #include "tutti/error.h"
 
@@ -54,6 +55,15 @@ Groups groups_of(const ParallelTrainOptions& o, Communicator& comm) {
   comm.broadcast(0, std::as_writable_bytes(std::span(groups.layout.sizes)));
   if (!works) groups.layout.group = static_cast<int>(sizes) + comm.rank() - workers;
   return groups;
+}
+
+// Every rank checks the same.
+void check_workers(const GroupLayout& layout, int serving) {
+  if (layout.smallest() > serving) return;
+  throw ConfigError({},
+                    fmt::format("insideGroups: servers = {} leaves no worker in a group of {} rank{}", serving,
+                                layout.smallest(), layout.smallest() == 1 ? "" : "s"),
+                    "larger groups, or servers = 0, where ranks serve beside their work");
 }
 
 // With NCCL on both levels, sums could start in an order that differs between ranks, and each could wait for the other.
@@ -171,6 +181,67 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
   return m;
 }
 
+// A hierarchy of masters. Serving ranks between the groups are groups of one, after all others.
+ParallelMethod servers_between_servers(const ParallelTrainOptions& o, const Groups& groups,
+                                       const MethodContext& context) {
+  Communicator& comm = context.comm;
+  const GroupLayout& layout = groups.layout;
+  const ParallelTrainOptions in = o.inside();
+  const int serving = in.traits().serving_ranks;
+  if (groups.works) check_workers(layout, serving);
+  std::vector<std::unique_ptr<Communicator>> owned;
+  owned.push_back(comm.split(layout.group));
+  owned.push_back(comm.split(layout.local == 0 ? 0 : 1));
+  Communicator &group = *owned[0], &leaders = *owned[1];
+  MethodContext of_group{group, context.optimizer};
+  of_group.has_master = true;
+  ParallelMethod m = groups.works ? make_method(in, of_group) : NoExchange().make({group});
+  std::optional<ParallelMethod> outer;
+  if (layout.local == 0) outer = make_method(without_groups(o), {leaders, context.optimizer});
+
+  m.traits.text = describe(layout, outer ? &*outer : nullptr, &m) + "; the leader of a group is its master";
+  combine_texts(m, m, outer ? &*outer : nullptr);
+  m.traits.state_name = "masters: " + o.name();
+  m.traits.own_updates = true;
+  m.traits.sums_contributions = false;
+  const auto* const asgd = std::get_if<ServerOptions>(&in.method);
+  if (asgd && asgd->push == ServerOptions::Push::gradients)
+    m.traits.updates_elsewhere = true, m.traits.overflow = OverflowCheck::zero_local;
+
+  MasterLevels levels;
+  levels.all = &comm, levels.group = &group;
+  levels.group_weights = m.served_weights;
+  levels.skipper = m.data.skipper;
+  levels.works = groups.works && layout.local < layout.size() - serving;
+  levels.workers = groups.works ? layout.size() - serving : 1;
+  const auto* const between = std::get_if<ServerOptions>(&o.method);
+  levels.outer_waits = between && between->waits_for_all();
+  if (o.traits().work_queue)
+    levels.units = in.traits().work_queue ? MasterLevels::Units::of_workers : MasterLevels::Units::of_groups;
+  const int working_groups = layout.groups() - o.traits().serving_ranks;
+  int first = 0, workers = 0;  // number of the group's first worker, and of all
+  for (int g = 0; g < working_groups; ++g) {
+    if (g == layout.group) first = workers;
+    workers += layout.sizes[static_cast<std::size_t>(g)] - serving;
+  }
+  m.data = {};
+  m.data.share = {levels.works ? first + layout.local : -1, workers};
+  m.data.unit_share = m.data.share;
+  if (levels.units == MasterLevels::Units::of_groups && levels.works)
+    m.data.unit_share = {0, working_groups, layout.local, levels.workers};
+  m.metrics = {.at_drain = &comm};
+  m.update_ranks = nullptr;
+  keep(m, std::move(owned));
+  levels.inner = std::move(m.weights);
+  if (outer) levels.outer = std::move(outer->weights), keep(m, std::move(outer->communicators));
+  auto weights = std::make_unique<MasterWeights>(std::move(levels));
+  m.data.work_queue = [w = weights.get()] { return w->work_queue(); };
+  m.data.skipper = weights.get();
+  m.served_weights = nullptr;
+  m.weights = std::move(weights);
+  return m;
+}
+
 // Ranks with the same index in their groups train together, and weights are exchanged inside groups. All groups then do
 // the same.
 ParallelMethod gradients_between_weights(const ParallelTrainOptions& o, const GroupLayout& layout,
@@ -231,6 +302,7 @@ ParallelMethod make_grouped(const ParallelTrainOptions& o, const MethodContext& 
   const GroupLayout& layout = groups.layout;
   const int workers = context.comm.size() - o.traits().serving_ranks;
   if (layout.groups() == workers) return make_method(without_groups(o), context);
+  if (o.inside().traits().at_servers) return servers_between_servers(o, groups, context);
   // A single group is one worker of a weight exchange, whose rules (block momentum, a center) still apply.
   if (!o.traits().sums_gradients) return weights_between(o, groups, context);
   if (layout.groups() == 1) return make_method(o.inside(), context);  // the sum over one group is the sum

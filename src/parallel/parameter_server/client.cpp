@@ -18,17 +18,17 @@
 
 namespace tutti {
 
-ServerClient::ServerClient(const ServerOptions& options, std::int64_t print_every,
-                           std::shared_ptr<RunOptimizer> optimizer, Communicator& comm)
+ServerClient::ServerClient(const ServerOptions& options, const MethodContext& context)
     : options_(options),
-      print_every_(print_every),
-      comm_(comm),
-      servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm.size()),
-      workers_(options.servers > 0 ? comm.size() - servers_ : comm.size()),
-      optimizer_(std::move(optimizer)),
+      print_every_(context.print_every),
+      comm_(context.comm),
+      has_master_(context.has_master),
+      servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm_.size()),
+      workers_(options.servers > 0 ? comm_.size() - servers_ : comm_.size()),
+      optimizer_(context.optimizer),
       accrues_(options.push == ServerOptions::Push::gradients && !options.every_minibatch),
       pipelined_(options.pipeline && workers_ > 1),
-      alone_(workers_ == 1 && options.bits.kind == ExchangeBits::Kind::full && !accrues_ &&
+      alone_(workers_ == 1 && !has_master_ && options.bits.kind == ExchangeBits::Kind::full && !accrues_ &&
              options.push == ServerOptions::Push::deltas) {}
 
 ServerClient::~ServerClient() = default;
@@ -61,12 +61,14 @@ void ServerClient::make_worker() {
 void ServerClient::build() {
   barrier_.reset();
   work_queue_.reset();
+  served_weights_.reset();
   server_ = std::make_unique<Server>(comm_);
   add_shards();
   add_admission();
   const int owner = workers_ < comm_.size() ? workers_ : 0;
   barrier_ = std::make_unique<ServedBarrier>(*server_, owner);
-  if (!waits_for_all() && workers_ > 1) work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owner, workers_);
+  if (!options_.waits_for_all() && workers_ > 1)
+    work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owner, works());
   server_->open();
 }
 
@@ -94,6 +96,10 @@ void ServerClient::add_shards() {
                                       .memory = &codec_->memory()},
                                      std::move(shard)));
   }
+  if (!has_master_) return;
+  std::vector<FloatBuffer*> local;
+  for (ServerShard* shard : shards_) local.push_back(shard ? &shard->parameters().weights : nullptr);
+  served_weights_ = std::make_unique<ServedWeights>(*server_, plans_, local);
 }
 
 void ServerClient::add_admission() {
@@ -154,12 +160,15 @@ bool ServerClient::joins_step(std::int64_t samples) {
   return false;
 }
 
-bool ServerClient::due() const {
-  if (waits_for_all()) return period_ == 0 || since_all_ >= period_ * workers_;
-  return since_mine_ > 0 && since_mine_ >= period_;
+bool ServerClient::is_due(const StepInfo& step) const {
+  if (options_.backup_workers > 0) return true;
+  if (options_.waits_for_all()) return period_ == 0 || since_all_ + step.global_samples >= period_ * workers_;
+  const std::int64_t mine = since_mine_ + step.samples;
+  return mine > 0 && mine >= period_;
 }
 
 WeightChange ServerClient::after_update(const StepInfo& step) {
+  const bool due = is_due(step);
   rates_ = step.rates;
   since_mine_ += step.samples;
   since_fetch_ += step.samples;
@@ -169,7 +178,7 @@ WeightChange ServerClient::after_update(const StepInfo& step) {
   WeightChange change;
   if (options_.backup_workers > 0) {
     change = sync(live_->gradients.data(), true);
-  } else if (due()) {
+  } else if (due) {
     if (accrues_) worker_->accrue();
     change = sync(accrues_ ? worker_->take_accrued() : live_->gradients.data(),
                   options_.fetch_period == 0 || since_fetch_ >= options_.fetch_period);
@@ -236,7 +245,7 @@ bool ServerClient::admit(PushHead& head) {
     counts_.add(a.staleness);
     head.batch = a.batch;
     head.batch_size = static_cast<std::int32_t>(a.size);
-  } else if (waits_for_all()) {
+  } else if (options_.waits_for_all()) {
     head.batch = batch_++;
     head.batch_size = workers_;
   } else {
@@ -330,7 +339,7 @@ void ServerClient::drain() {
 // Sends everything that this worker has learned to the servers.
 void ServerClient::finish_pushes() {
   if (std::exchange(in_flight_, false)) each_shard([&](std::size_t s) { wait_for(s, true); });
-  const bool left = waits_for_all() ? steps_since_ > 0 : since_mine_ > 0;
+  const bool left = options_.waits_for_all() ? steps_since_ > 0 : since_mine_ > 0;
   if (left && options_.backup_workers == 0) sync(worker_->take_accrued(), false);
   if (options_.max_staleness >= 0) request_admission({0, 0, 1});
 }
@@ -371,7 +380,7 @@ void ServerClient::log_push(const ExchangeStats& before) const {
 std::int64_t ServerClient::dropped_samples_and_reset() { return std::exchange(dropped_, 0); }
 
 WeightChange ServerClient::end_epoch() {
-  if (!waits_for_all() || options_.max_staleness >= 0)
+  if (!options_.waits_for_all() || options_.max_staleness >= 0)
     log::line(fmt::format("Staleness in epoch {}: {}", epoch_ + 1, all_counts_.text()));
   if (options_.backup_workers > 0)
     log::line(fmt::format("Dropped in epoch {}: {} samples whose gradients would have come too late", epoch_ + 1,

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "parallel/method_context.h"
 #include "parallel/parameter_server/admission.h"
 #include "parallel/parameter_server/options.h"
 #include "parallel/parameter_server/pending_pushes.h"
 #include "parallel/parameter_server/push_client.h"
+#include "parallel/parameter_server/served_weights.h"
 #include "parallel/parameter_server/shard.h"
 #include "parallel/parameter_server/staleness_counts.h"
 #include "tutti/codec.h"
@@ -22,11 +24,12 @@ namespace tutti {
 
 class ServerClient final : public WeightExchange, public StepSkipper {
  public:
-  ServerClient(const ServerOptions&, std::int64_t print_every, std::shared_ptr<RunOptimizer>, Communicator&);
+  ServerClient(const ServerOptions&, const MethodContext&);
   ~ServerClient() override;
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
+  bool is_due(const StepInfo&) const override;
   WeightChange after_update(const StepInfo&) override;
   void drain() override;
   WeightChange end_epoch() override;
@@ -36,17 +39,14 @@ class ServerClient final : public WeightExchange, public StepSkipper {
   std::int64_t dropped_samples_and_reset() override;
 
   int workers() const { return workers_; }
-  bool works() const { return comm_.rank() < workers_; }       // otherwise this rank only serves
-  WorkQueue* work_queue() const { return work_queue_.get(); }  // set by start()
+  bool works() const { return comm_.rank() < workers_; }                   // otherwise this rank only serves
+  WorkQueue* work_queue() const { return work_queue_.get(); }              // set by start()
+  ServedWeights* served_weights() const { return served_weights_.get(); }  // likewise, if there is a master
   std::string describe() const;
   std::string loop_text(std::int64_t epoch) const;
 
  private:
   bool pushes_gradients() const { return options_.push == ServerOptions::Push::gradients; }
-  bool waits_for_all() const {
-    return options_.policy == ServerOptions::Policy::sync ||
-           (options_.max_staleness == 0 && options_.fetch_period == 0);
-  }
   void synchronize() const { live_->weights.memory().synchronize(); }
   void build();
   void add_shards();
@@ -56,7 +56,6 @@ class ServerClient final : public WeightExchange, public StepSkipper {
   void take_over_residuals(FloatBuffer& of_worker);
   void load_shards();
 
-  bool due() const;
   WeightChange sync(const float* gradients, bool fetches);
   bool admit(PushHead&);
   AdmissionResponse request_admission(const AdmissionRequest&);
@@ -77,6 +76,7 @@ class ServerClient final : public WeightExchange, public StepSkipper {
   ServerOptions options_;
   const std::int64_t print_every_;
   Communicator& comm_;
+  const bool has_master_;
   const int servers_, workers_;
   const std::shared_ptr<RunOptimizer> optimizer_;
   Parameters* live_ = nullptr;
@@ -90,6 +90,7 @@ class ServerClient final : public WeightExchange, public StepSkipper {
   std::unique_ptr<Server> server_;
   std::unique_ptr<PendingPushes> pending_;
   std::unique_ptr<ServedBarrier> barrier_;
+  std::unique_ptr<ServedWeights> served_weights_;
   std::unique_ptr<ServedWorkQueue> work_queue_;  // for asynchronous policies
 
   std::unique_ptr<PushWorker> worker_;  // if this rank is a worker

@@ -35,22 +35,24 @@ ParallelMethod make_asynchronous_easgd(const EasgdOptions& o, const MethodContex
   if (comm.size() > 1 && !comm.threads_may_talk())
     throw ConfigError({}, "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE)",
                       "policy = sync, or another library");
-  auto client = std::make_unique<ElasticClient>(o, context.print_every, comm);
+  auto client = std::make_unique<ElasticClient>(o, context);
   const ElasticClient& c = *client;
   ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
   m.traits.state_name = "asynchronous EASGD";
   m.data.share = m.data.unit_share = {comm.rank() < c.workers() ? comm.rank() : -1, c.workers()};
   m.data.work_queue = [&c] { return c.work_queue(); };
+  m.served_weights = [&c] { return c.served_weights(); };
   return m;
 }
 
-ElasticClient::ElasticClient(const EasgdOptions& options, std::int64_t print_every, Communicator& comm)
+ElasticClient::ElasticClient(const EasgdOptions& options, const MethodContext& context)
     : options_(options),
-      comm_(comm),
-      workers_(comm.size() - static_cast<int>(options.servers)),
-      servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm.size()),
+      comm_(context.comm),
+      has_master_(context.has_master),
+      workers_(comm_.size() - static_cast<int>(options.servers)),
+      servers_(options.servers > 0 ? static_cast<int>(options.servers) : comm_.size()),
       rate_(options.rate(workers_)),
-      lines_(false, print_every) {}
+      lines_(false, context.print_every) {}
 
 ElasticClient::~ElasticClient() = default;
 
@@ -67,6 +69,7 @@ void ElasticClient::start(Parameters& parameters) {
 
 void ElasticClient::build() {
   work_queue_.reset();
+  served_weights_.reset();
   barrier_.reset();
   pending_.reset();
   server_ = std::make_unique<Server>(comm_);
@@ -91,9 +94,14 @@ void ElasticClient::build() {
                                     std::move(handler)));
     largest = std::max(largest, plan.largest_run);
   }
+  if (has_master_) {
+    std::vector<FloatBuffer*> local;
+    for (ElasticHandler* handler : handlers_) local.push_back(handler ? &handler->center() : nullptr);
+    served_weights_ = std::make_unique<ServedWeights>(*server_, plans_, local);
+  }
   barrier_ = std::make_unique<ServedBarrier>(*server_, owners[0]);
   if (options_.division == EasgdOptions::Division::work_queue)
-    work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owners[0], workers_);
+    work_queue_ = std::make_unique<ServedWorkQueue>(*server_, owners[0], comm_.rank() < workers_);
   server_->open();
   worker_ = std::make_unique<ElasticWorker>(codec_, rate_, live_->weights, largest);
 }
@@ -121,9 +129,11 @@ void ElasticClient::load_center() {
 
 WeightChange ElasticClient::after_update(const StepInfo& step) {
   if (comm_.rank() >= workers_) return {};
+  const bool due = is_due(step);
   lines_.add(step.samples, step.samples);
   apart_ = true;
-  if (++steps_ < options_.period) return {};
+  ++steps_;
+  if (!due) return {};
   exchange();
   return {.weights_changed = true};
 }

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "parallel/local_sgd/asa_options.h"
+#include "parallel/method_context.h"
 #include "parallel/parameter_server/elastic_handler.h"
 #include "parallel/parameter_server/pending_pushes.h"
 #include "parallel/parameter_server/request_loop.h"
+#include "parallel/parameter_server/served_weights.h"
 #include "parallel/sync_point_lines.h"
 #include "tutti/parallel_method.h"
 
@@ -20,11 +22,12 @@ namespace tutti {
 
 class ElasticClient final : public WeightExchange {
  public:
-  ElasticClient(const EasgdOptions&, std::int64_t print_every, Communicator&);
+  ElasticClient(const EasgdOptions&, const MethodContext&);
   ~ElasticClient() override;
 
   void start(Parameters&) override;
   void begin_epoch(std::int64_t epoch) override;
+  bool is_due(const StepInfo&) const override { return comm_.rank() < workers_ && steps_ + 1 >= options_.period; }
   WeightChange after_update(const StepInfo&) override;
   void drain() override;
   WeightChange end_epoch() override;
@@ -32,7 +35,8 @@ class ElasticClient final : public WeightExchange {
   void archive(Archive&, Section) override;
 
   int workers() const { return workers_; }
-  WorkQueue* work_queue() const { return work_queue_.get(); }  // from start() on
+  WorkQueue* work_queue() const { return work_queue_.get(); }              // set by start()
+  ServedWeights* served_weights() const { return served_weights_.get(); }  // likewise, if there is a master
   std::string describe() const;
 
  private:
@@ -47,6 +51,7 @@ class ElasticClient final : public WeightExchange {
 
   const EasgdOptions options_;
   Communicator& comm_;
+  const bool has_master_;
   const int workers_;  // ranks 0 to workers_ - 1; those behind serve
   const int servers_;
   const double rate_;
@@ -59,6 +64,7 @@ class ElasticClient final : public WeightExchange {
   std::unique_ptr<Server> server_;
   std::unique_ptr<PendingPushes> pending_;
   std::unique_ptr<ServedBarrier> barrier_;
+  std::unique_ptr<ServedWeights> served_weights_;
   std::unique_ptr<ServedWorkQueue> work_queue_;
   std::unique_ptr<ElasticWorker> worker_;
 

@@ -6,8 +6,6 @@
 namespace tutti {
 namespace {
 
-std::size_t flat_size(const ServerShardPlan& plan) { return plan.runs.back().local + plan.runs.back().size(); }
-
 // Encodes `to` - `known` in few bits; afterwards `known` is what the other side decodes.
 void send_difference(const Codec& codec, const WeightKernels& kernels, const ServerShardRun& run, const float* to,
                      float* known, float* values, float* lost, std::byte* message) {
@@ -28,7 +26,7 @@ std::size_t elastic_bytes(const ServerShardPlan& plan, const Codec& codec) {
 ElasticHandler::ElasticHandler(const ServerShardPlan& plan, std::shared_ptr<const Codec> codec, double moving_rate,
                                int clients)
     : plan_(plan), codec_(std::move(codec)), rate_(static_cast<float>(moving_rate)) {
-  center_ = FloatBuffer(flat_size(plan_));
+  center_ = FloatBuffer(plan_.local_size());
   values_ = FloatBuffer(plan_.largest_run);
   if (!codec_->lossy()) return;
   lost_ = FloatBuffer(plan_.largest_run);

@@ -30,6 +30,7 @@ class ElasticHandler final : public RequestHandler {
   void load(const float* flat);   // sets the center, which every worker knows
   void start(const float* flat);  // sets the center and the known weights of all workers
   void store(float* flat) const;
+  FloatBuffer& center() { return center_; }
   std::int64_t responses_to_others_and_reset() { return std::exchange(responses_, 0); }
 
  private:

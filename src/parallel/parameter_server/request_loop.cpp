@@ -336,8 +336,8 @@ void ServedBarrier::wait() {
   server_.wait(number_);
 }
 
-ServedWorkQueue::ServedWorkQueue(Server& server, int owner, int workers)
-    : next_unit_(server, owner), barrier_(server, owner), works_(server.rank() < workers) {}
+ServedWorkQueue::ServedWorkQueue(Server& server, int owner, bool works)
+    : next_unit_(server, owner), barrier_(server, owner), works_(works) {}
 
 void ServedWorkQueue::start_range() {
   barrier_.wait();

@@ -176,10 +176,10 @@ class ServedBarrier {
   int number_;
 };
 
-// Hands out work units to the first `workers` ranks on request; the other ranks get a unit beyond all data.
+// Hands out work units on request to the ranks that work; the others get a unit beyond all data.
 class ServedWorkQueue : public WorkQueue {
  public:
-  ServedWorkQueue(Server&, int owner, int workers);  // adds handlers; call before Server::open()
+  ServedWorkQueue(Server&, int owner, bool works);  // adds handlers; call before Server::open()
   void start_range() override;
   std::int64_t next() override;
 

@@ -19,7 +19,7 @@ std::string ServerClient::describe() const {
   text += options_.every_minibatch
               ? " after every minibatch"
               : fmt::format(" every {} samples of {}", options_.sync_period.at(static_cast<std::size_t>(epoch_)),
-                            waits_for_all() ? "each worker" : "a worker");
+                            options_.waits_for_all() ? "each worker" : "a worker");
   text += fmt::format(" in {}", make_codec(options_.bits.codec())->name());
   switch (options_.policy) {
     case ServerOptions::Policy::async:
@@ -78,7 +78,7 @@ MethodTraits ServerOptions::traits() const {
   MethodTraits t;
   t.at_servers = true;
   t.serving_ranks = static_cast<int>(servers);
-  t.work_queue = policy != Policy::sync;
+  t.work_queue = !waits_for_all();
   t.backup_workers = backup_workers > 0;
   return t;
 }
@@ -87,7 +87,7 @@ ParallelMethod ServerOptions::make(const MethodContext& context) const {
   const ServerOptions& o = *this;
   Communicator& comm = context.comm;
   check_ranks(o, comm);
-  auto client = std::make_unique<ServerClient>(o, context.print_every, context.optimizer, comm);
+  auto client = std::make_unique<ServerClient>(o, context);
   ServerClient& c = *client;
   ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
   if (o.push == ServerOptions::Push::gradients) {
@@ -97,6 +97,7 @@ ParallelMethod ServerOptions::make(const MethodContext& context) const {
   m.data.share = m.data.unit_share = {comm.rank() < c.workers() ? comm.rank() : -1, c.workers()};
   m.data.work_queue = [&c] { return c.work_queue(); };
   m.data.skipper = &c;
+  m.served_weights = [&c] { return c.served_weights(); };
   m.loop_text = [&c](std::int64_t epoch) { return c.loop_text(epoch); };
   return m;
 }

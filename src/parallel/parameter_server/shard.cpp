@@ -105,7 +105,7 @@ ServerShard::ServerShard(const ServerShardPlan& plan, const Parameters& flat, st
     p_.chunks.push_back({p_.slices.size(), 0, run.columns});
     p_.slices.push_back(std::move(slice));
   }
-  const std::size_t size = round_up(plan_.runs.back().local + plan_.runs.back().size());
+  const std::size_t size = round_up(plan_.local_size());
   p_.weights = FloatBuffer(size);
   p_.gradients = FloatBuffer(size);
   p_.sparse_rows.resize(p_.slices.size());
@@ -247,13 +247,12 @@ void ServerShard::update(const UpdateTerms& terms, std::int64_t pushes) {
 }
 
 void ServerShard::write_weights(Slot& slot, std::byte* out) {
-  const float* from = rule_->responds_to_push() ? p_.gradients.data() : p_.weights.data();
   for (const ServerShardRun& run : plan_.runs) {
+    const float* w = p_.weights.data() + run.local;
     if (!codec_->lossy()) {
-      codec_->encode(run.rows, run.columns, from + run.local, nullptr, out);
+      codec_->encode(run.rows, run.columns, w, nullptr, out);
     } else {
       // The quantisation error is part of the next difference.
-      const float* w = p_.weights.data() + run.local;
       float* known = slot.known.data() + run.local;
       for (std::size_t i = 0; i < run.size(); ++i) scratch_.data()[i] = w[i] - known[i];
       std::fill_n(residual_.data(), run.size(), 0.0f);

@@ -26,6 +26,7 @@ struct ServerShardPlan {
   std::vector<ServerShardRun> runs;
   std::size_t values = 0, largest_run = 0;
   std::size_t bytes(const Codec&) const;  // of a message: head and encoded values
+  std::size_t local_size() const { return runs.back().local + runs.back().size(); }  // of the shard's buffers
   // Copies between all weights and the shard's buffers.
   void gather(const float* flat, float* local) const;
   void scatter(const float* local, float* flat) const;
@@ -69,9 +70,6 @@ class ShardRule {
   virtual void apply(Parameters& shard, const UpdateTerms&) = 0;
   // Whether pushes are weighted by their share of the samples (a mean) instead of added (a sum).
   virtual bool means() const { return false; }
-  // Whether responses carry what apply() left in `shard.gradients` instead of the weights. Only with 32 bits and
-  // batches of one push.
-  virtual bool responds_to_push() const { return false; }
 };
 std::unique_ptr<ShardRule> make_sum_rule();   // W -= sum
 std::unique_ptr<ShardRule> make_mean_rule();  // W -= mean weighted by samples
