@@ -146,10 +146,11 @@ void ParallelTrainOptions::check_masters(config::Fields& f) const {
     f.problem("groups", fmt::format("{}, so SimModelAverage cannot work between groups of parameter servers", kMaster),
               "remove SimModelAverage");
   if (servers->backup_workers > 0) f.problem("groups", kBackupBetween, "backupWorkers in insideGroups");
-  if (servers->waits_for_all() && in.traits().work_queue)
-    f.problem("groups",
-              "groups can wait for each other only if the ranks within them do, and those of insideGroups do not",
-              "policy = async between the groups, or policy = sync in insideGroups too");
+  if (servers->waits_for_all() && !in.keeps_step())
+    f.problem(
+        "groups",
+        "groups can wait for each other only if the ranks within them keep step, and those of insideGroups do not",
+        "policy = async between the groups, or policy = sync without backupWorkers in insideGroups");
 }
 
 // Groups that push and fetch as one worker each.

@@ -129,8 +129,7 @@ std::vector<Level> hierarchies() {
   std::vector<Level> all;
   for (const Level& b : between)
     for (const Level& i : inside) {
-      const bool in_step = i.name == "gradients" || i.name == "backup";
-      if (b.name == "servers-sync" && !in_step) continue;
+      if (b.name == "servers-sync" && i.name != "gradients") continue;
       all.push_back({b.name + "-" + i.name, b.settings + ";groups=n:2;insideGroups=[" + i.settings + "]", false, true,
                      b.name == "servers-sync" && i.name == "gradients"});
     }

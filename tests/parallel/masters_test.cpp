@@ -247,6 +247,8 @@ TEST(Masters, SayWhatDoesNotGo) {
                   "drops gradients of single ranks"),
         std::pair(hierarchy(asgd("policy=sync"), "n:2", inside), "groups can wait for each other only if"),
         std::pair(hierarchy(asgd("maxStaleness=0"), "n:2", inside), "groups can wait for each other only if"),
+        std::pair(hierarchy(asgd("policy=sync"), "n:2", asgd("policy=sync;push=gradients;backupWorkers=1")),
+                  "groups can wait for each other only if"),
         std::pair(hierarchy(asgd(""), "n:2", hierarchy(asgd(""), "n:2", asgd(""))), "has two levels")})
     EXPECT_THAT(errors_of(text), HasSubstr(words)) << text;
   EXPECT_THROW(
