@@ -166,7 +166,7 @@ struct Notices {
 };
 
 // Reads a block through its describe(). Unknown keys, bad values and broken rules are all added to `problems`. `name`
-// is the name of the table in messages ("SGD", "DataParallelSGD"). Keys listed in `also` are accepted unread.
+// is the name of the table in messages ("SGD", "DataParallelSGD"). Keys listed in `also` are accepted but not read.
 void read_fields(const Record&, std::string_view name, const std::function<void(Fields&)>& describe, Problems& problems,
                  Notices& notices, const std::vector<std::string>& also = {});
 

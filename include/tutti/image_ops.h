@@ -27,7 +27,7 @@ inline const float* advanced(const float* p, Element e, std::size_t count) {
   return reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(p) + count * bytes_of(e));
 }
 
-// The columns of images as operations on channels see them.
+// A minibatch of images as operations on channels see it.
 struct ImageExtent {
   std::size_t columns = 0, channels = 1, pixels = 1;
   Format format = Format::plain;
@@ -55,7 +55,7 @@ struct ConvolutionShape {
 };
 
 // Weights are stored as [kernel..., in_channels / groups, out_channels], first index fastest. `same_weights`: the
-// weights are those of this plan's last call without it, so what was derived from them is reused.
+// weights are those of this plan's last call without this flag, so data derived from them are reused.
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
@@ -85,7 +85,8 @@ class PoolingPlan {
   virtual void backward(const float* dy, const float* work, float* dx, bool accumulate) = 0;
 };
 
-// Changes from step to step, so it is in device memory: replayed calls read the values of the current step.
+// Changes from step to step, so kernels read it from device memory: replayed calls then use the values of the current
+// step.
 struct NormalizationWeights {
   double running = 0;  // share of the running statistics in the statistics used
   double update = 0;   // weight of these columns in the running statistics
