@@ -18,7 +18,7 @@ enum class Format { plain, blocked };
 constexpr std::size_t all_channels = ~std::size_t{0};
 
 // Storage type of values of images and between dense layers. All operations compute in float32 and round once when they
-// store. A float pointer stands for all types: two 16-bit values share a float.
+// store. All types use float pointers: two 16-bit values share a float.
 enum class Element { float32, bfloat16, float16 };
 constexpr std::size_t bytes_of(Element e) { return e == Element::float32 ? 4 : 2; }
 constexpr std::size_t floats_of(Element e, std::size_t count) { return (count * bytes_of(e) + 3) / 4; }
@@ -40,7 +40,7 @@ struct ImageWindow {
   using Sizes = std::array<std::size_t, max_rank>;
   std::size_t rank = 1;
   Sizes in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1};
-  Sizes pad{0, 0, 0};  // padding before the first pixel; the padding behind the last one follows from the sizes
+  Sizes pad{0, 0, 0};  // padding before the first pixel; the padding after the last one follows from the sizes
 
   static std::size_t product(const Sizes& s) { return s[0] * s[1] * s[2]; }
 };

@@ -53,7 +53,7 @@ struct MetricsDivision {
 enum class OverflowCheck {
   reduced,    // reduced gradients are checked before the update, so all ranks see the same and skip the step
   agree,      // ranks check their local gradients before encoding, agree, and skip the step together
-  zero_local  // as `agree`, but the rank goes on with zero gradients
+  zero_local  // as `agree`, but the rank continues with zero gradients
 };
 
 // Facts about a method. The first group is known from its options alone.
