@@ -130,7 +130,7 @@ class Record {
   Record(const Record&);
   Record& operator=(const Record&);
 
-  bool has(std::string_view key) const;      // here or further out
+  bool has(std::string_view key) const;      // here or in an enclosing block
   bool has_own(std::string_view key) const;  // in this block itself
   Value value(std::string_view key) const;   // throws ConfigError when absent
   std::optional<Value> find(std::string_view key) const;

@@ -34,8 +34,8 @@ struct StreamData {
   std::span<const std::int64_t> sequence_begin;  // sequences + 1 column offsets
 };
 
-// A segment of a sequence, with truncated sequences. A segment that does not begin its sequence continues the previous
-// segment of the same lane, with the state that the network kept for it.
+// A segment of a truncated sequence. A segment that does not begin its sequence continues the previous segment of the
+// same lane, with the state that the network kept for it.
 struct Fragment {
   std::int32_t lane = 0;
   bool begins = true, ends = true;
