@@ -29,8 +29,8 @@ class Codec {
   virtual void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
   virtual void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const = 0;
 
-  // A device codec enqueues its work and returns. The bytes are complete, and buffers may be reused, after an event
-  // recorded behind the call. Host codecs finish before they return.
+  // A device codec enqueues its work and returns. The bytes are complete, and buffers may be reused, once an event
+  // recorded after the call has been reached. Host codecs finish before they return.
   virtual std::uint64_t record_event() const { return 0; }
   virtual bool query(std::uint64_t event) const {
     (void)event;

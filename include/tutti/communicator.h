@@ -43,7 +43,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string host() const = 0;
-  // Whether messages may be in GPU memory. Asked of the MPI library at run time.
+  // Whether messages may be in GPU memory. The MPI library is queried at run time.
   virtual bool takes_device_memory() const { return false; }
 
   // Point-to-point transfers. Tags are 0..32767. Messages of one pair and tag arrive in the order in which they were
@@ -72,7 +72,7 @@ class Communicator {
   virtual std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) = 0;
 
   // Whether several threads of a rank may use communicators at the same time, each transfer by one thread at a time.
-  // Methods with threads of their own must check this when they start.
+  // Methods that start threads must check this first.
   virtual bool threads_may_talk() const { return true; }
   // For a background thread that fails: ends all ranks, with the name of this rank and the reason.
   virtual void fail(std::exception_ptr reason) noexcept = 0;

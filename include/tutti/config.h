@@ -130,7 +130,7 @@ class Record {
   Record(const Record&);
   Record& operator=(const Record&);
 
-  bool has(std::string_view key) const;      // here or further out
+  bool has(std::string_view key) const;      // here or in an enclosing block
   bool has_own(std::string_view key) const;  // in this block itself
   Value value(std::string_view key) const;   // throws ConfigError when absent
   std::optional<Value> find(std::string_view key) const;
@@ -166,7 +166,7 @@ struct Notices {
 };
 
 // Reads a block through its describe(). Unknown keys, bad values and broken rules are all added to `problems`. `name`
-// is the name of the table in messages ("SGD", "DataParallelSGD"). Keys listed in `also` are accepted unread.
+// is the name of the table in messages ("SGD", "DataParallelSGD"). Keys listed in `also` are accepted but not read.
 void read_fields(const Record&, std::string_view name, const std::function<void(Fields&)>& describe, Problems& problems,
                  Notices& notices, const std::vector<std::string>& also = {});
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // error.h -- the three kinds of failure and how they are shown.
-//   ConfigError  the user edits a file or the command line: place, offending line with a caret, fix
-//   Error        the outside world (files, MPI, memory): says what was being done
+//   ConfigError  a mistake in a file or on the command line: place, offending line with a caret, fix
+//   Error        a failure outside the program (files, MPI, memory): says what was being done
 //   assert       our own bug; never reachable from input
-// Leaves throw; the one catch stands in main, inside the MPI session.
+// Any function may throw; the only catch is in main, inside the MPI session.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@ struct GradientMismatch {
   double analytic = 0, numeric = 0;
 };
 
-// Leaves the gradients of this minibatch; restores everything else.
+// Afterwards the gradients are those of this minibatch; everything else is restored.
 std::vector<GradientMismatch> check_gradients(Network&, const Batch&, const GradientCheckOptions& = {});
 
 }  // namespace tutti

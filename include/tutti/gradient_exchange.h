@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_exchange.h -- the first seam of a parallel method: turns the gradients of this rank into the sum over all
+// gradient_exchange.h -- the gradient part of a parallel method: turns the gradients of this rank into the sum over all
 // ranks that make one update together. Called by src/train/step_loop.cpp.
-// Every rank must call every function equally often, except where a work queue divides the data. A collective that
-// misses a rank never returns.
+// Every rank must call every function equally often, except where a work queue divides the data. A collective that one
+// rank does not call never returns.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct StepRates {
   double learning_rate = 0, momentum_per_sample = 0;
 };
 
-// One step, as both seams see it.
+// One step, as the gradient and the weight exchange see it.
 struct StepInfo {
   std::int64_t own_samples = 0;     // of this rank
   std::int64_t samples = 0;         // of the ranks that make one update together
@@ -40,8 +40,8 @@ class ReducedGradientSink {
   virtual void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) {
     for (const std::size_t chunk : chunks) on_reduced(chunk, columns);
   }
-  // What the optimizer wants summed in this step of `columns` columns. An exchange that can sum contributions asks in
-  // begin_step() and calls contribute() for each chunk before it encodes or delivers it.
+  // The operand to sum in this step of `columns` columns. An exchange that can sum contributions queries it in
+  // begin_step() and calls contribute() for each chunk before it encodes or delivers the chunk.
   virtual Summed summed(std::int64_t columns) const {
     (void)columns;
     return Summed::gradients;

@@ -18,7 +18,7 @@ enum class Format { plain, blocked };
 constexpr std::size_t all_channels = ~std::size_t{0};
 
 // Storage type of values of images and between dense layers. All operations compute in float32 and round once when they
-// store. A float pointer stands for all types: two 16-bit values share a float.
+// store. All types use float pointers: two 16-bit values share a float.
 enum class Element { float32, bfloat16, float16 };
 constexpr std::size_t bytes_of(Element e) { return e == Element::float32 ? 4 : 2; }
 constexpr std::size_t floats_of(Element e, std::size_t count) { return (count * bytes_of(e) + 3) / 4; }
@@ -27,7 +27,7 @@ inline const float* advanced(const float* p, Element e, std::size_t count) {
   return reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(p) + count * bytes_of(e));
 }
 
-// The columns of images as operations on channels see them.
+// A minibatch of images as operations on channels see it.
 struct ImageExtent {
   std::size_t columns = 0, channels = 1, pixels = 1;
   Format format = Format::plain;
@@ -40,7 +40,7 @@ struct ImageWindow {
   using Sizes = std::array<std::size_t, max_rank>;
   std::size_t rank = 1;
   Sizes in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1};
-  Sizes pad{0, 0, 0};  // padding before the first pixel; the padding behind the last one follows from the sizes
+  Sizes pad{0, 0, 0};  // padding before the first pixel; the padding after the last one follows from the sizes
 
   static std::size_t product(const Sizes& s) { return s[0] * s[1] * s[2]; }
 };
@@ -55,7 +55,7 @@ struct ConvolutionShape {
 };
 
 // Weights are stored as [kernel..., in_channels / groups, out_channels], first index fastest. `same_weights`: the
-// weights are those of this plan's last call without it, so what was derived from them is reused.
+// weights are those of this plan's last call without this flag, so data derived from them are reused.
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
@@ -85,7 +85,8 @@ class PoolingPlan {
   virtual void backward(const float* dy, const float* work, float* dx, bool accumulate) = 0;
 };
 
-// Changes from step to step, so it is in device memory: replayed calls read the values of the current step.
+// Changes from step to step, so kernels read it from device memory: replayed calls then use the values of the current
+// step.
 struct NormalizationWeights {
   double running = 0;  // share of the running statistics in the statistics used
   double update = 0;   // weight of these columns in the running statistics

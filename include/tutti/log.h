@@ -20,7 +20,7 @@ struct Settings {
   std::string path = {};  // empty = stderr
   bool timestamps = false;
   int rank = 0;
-  bool quiet = false;   // drop lines and warnings, on ranks other than 0 without a log file of their own
+  bool quiet = false;   // drop lines and warnings, on ranks other than 0 that have no log file
   bool append = false;  // append to the file instead of truncating it
 };
 void open(const Settings&);  // throws Error when the file cannot be written

@@ -96,7 +96,7 @@ class Network {
   void keep_states(bool);
   std::size_t random_nodes() const;  // nodes that draw random numbers, for the seed rule of semantics 6
   // Computes the gradients of this rank's share (sums, not means) in parameters().gradients. Announces each chunk once
-  // it is complete and its weights are not needed any more in this step. An empty share gives zeros. Shares larger than
+  // it is complete and its weights are no longer needed in this step. An empty share gives zeros. Shares larger than
   // the plan are computed in parts, with the same result. Throws NumericError if the criterion is NaN.
   StepMetrics forward_backward(const Batch&, GradientSink& chunks);
   // Lets steps run ahead of their results on a device. Afterwards forward_backward() returns the criterion and
@@ -109,8 +109,8 @@ class Network {
   std::int64_t measured_minibatch() const;  // Batch::minibatch of the step whose results were returned last
   // Throws NumericError if the criterion of this share is NaN. May change running statistics.
   void explain_nan(const Batch&);
-  // Scales gradients by `scale`, a power of two, during backward, and divides them before they are announced, unless
-  // unscale_gradients() is to do that.
+  // Scales gradients by `scale`, a power of two, during backward, and divides them before they are announced if
+  // `divide` is true; otherwise unscale_gradients() divides them.
   void scale_gradients(double scale, bool divide = true);
   // Divides all of parameters().gradients. Returns whether all are finite; waits for the device. Meanwhile the inputs
   // of `next`, the batch of the next forward_backward(), may be uploaded.
@@ -135,8 +135,8 @@ class Network {
   std::vector<std::string> precompute_nodes() const;
   void precompute_begin();
   void precompute_accumulate(const Batch&);
-  // `share` broadcasts rank 0's numbers, which alone has read the data, so statistics do not depend on the number of
-  // ranks. A single process passes a function that does nothing.
+  // `share` broadcasts the statistics of rank 0, the only rank that has read the data, so they do not depend on the
+  // number of ranks. A single process passes a function that does nothing.
   void precompute_end(const std::function<void(std::span<float>)>& share);
   // Call after the weights of a model have been loaded. Statistics that `loaded`, the graph of that model, marks as
   // computed are not computed again.

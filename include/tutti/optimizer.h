@@ -38,9 +38,9 @@ class Optimizer {
     for (const std::size_t chunk : chunks) update(chunk);
   }
   virtual void reset_momentum() = 0;
-  // The operand of the next step. All ranks compute the same answer.
+  // The operand to sum in the next step, equal on all ranks.
   virtual Summed summed() const { return Summed::gradients; }
-  // Whether it ever asks for contributions.
+  // Whether summed() ever returns `contributions`.
   virtual bool wants_contributions() const { return false; }
   // Turns this rank's gradient of a chunk into its part of a sum over `ranks` ranks, after begin_step(). update() then
   // finds the sum in place of the gradient.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_method.h -- a parallel method as a value: what happens to gradients, what happens to weights, how the data
-// are divided, and facts about the method. Made by src/parallel/method_table.h, used by src/train.
+// parallel_method.h -- a parallel method: how gradients are exchanged, how weights are exchanged, how the data are
+// divided, and facts about the method. Made by src/parallel/method_table.h, used by src/train.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct MetricsDivision {
 enum class OverflowCheck {
   reduced,    // reduced gradients are checked before the update, so all ranks see the same and skip the step
   agree,      // ranks check their local gradients before encoding, agree, and skip the step together
-  zero_local  // as `agree`, but the rank goes on with zero gradients
+  zero_local  // as `agree`, but the rank continues with zero gradients
 };
 
 // Facts about a method. The first group is known from its options alone.
@@ -89,14 +89,14 @@ struct RunOptimizer {
 };
 
 struct ParallelMethod {
-  std::vector<std::unique_ptr<Communicator>> communicators;  // of the parts below, which end first
+  std::vector<std::unique_ptr<Communicator>> communicators;  // used by the parts below, which are destroyed first
   std::unique_ptr<GradientExchange> gradients;
   std::unique_ptr<WeightExchange> weights = std::make_unique<KeepWeights>();
   // The weights at the servers, for their master (MethodContext::has_master); after the weight exchange has started.
   std::function<ServedWeights*()> served_weights;
   DataDivision data;
   MetricsDivision metrics;
-  Communicator* update_ranks = nullptr;  // ranks that make one update together; null = each its own
+  Communicator* update_ranks = nullptr;  // ranks that make one update together; null = each rank alone
   MethodTraits traits;
   // The addition to the line "Starting minibatch loop" of this epoch, with a leading comma; "" without an exchange.
   std::function<std::string(std::int64_t epoch)> loop_text = [](std::int64_t) { return std::string(); };

@@ -20,7 +20,7 @@ struct FloatMemory {
   const char* name;
   float* (*allocate)(std::size_t count);  // null when out of memory
   void (*release)(float*);
-  void (*synchronize)();  // waits for the device's queued work of this thread on it; call before the host reads
+  void (*synchronize)();  // waits for device work that this thread has queued on the memory; call before the host reads
 };
 const FloatMemory& host_memory();
 inline bool is_host(const FloatMemory& m) { return &m == &host_memory(); }
@@ -30,7 +30,7 @@ class FloatBuffer {
  public:
   FloatBuffer() = default;
   explicit FloatBuffer(std::size_t count, const FloatMemory& memory = host_memory());
-  // Creates a buffer from the same allocator as another one, for state beside weights.
+  // Creates a buffer from the same allocator as another one, for state that belongs to weights.
   FloatBuffer(std::size_t count, const FloatBuffer& like) : FloatBuffer(count, like.memory()) {}
   const FloatMemory& memory() const { return data_.get_deleter().memory ? *data_.get_deleter().memory : host_memory(); }
   float* data() { return data_.get(); }

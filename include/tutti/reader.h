@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reader.h -- delivers minibatches. All ranks walk the same global order of minibatches and take their share of each,
-// perhaps an empty one. So all ranks make the same number of steps, and the end of the data needs no protocol. With a
-// work queue (work_queue.h), ranks walk the same order in different numbers of steps.
+// reader.h -- delivers minibatches. All ranks go through the same global order of minibatches and take their share of
+// each, which may be empty. So all ranks make the same number of steps, and the end of the data needs no protocol. With
+// a work queue (work_queue.h), ranks go through the same order in different numbers of steps.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct StreamData {
   std::span<const std::int64_t> sequence_begin;  // sequences + 1 column offsets
 };
 
-// A segment of a sequence, with truncated sequences. A segment that does not begin its sequence continues the previous
-// segment of the same lane, with the state that the network kept for it.
+// A segment of a truncated sequence. A segment that does not begin its sequence continues the previous segment of the
+// same lane, with the state that the network kept for it.
 struct Fragment {
   std::int32_t lane = 0;
   bool begins = true, ends = true;
@@ -43,7 +43,7 @@ struct Fragment {
 
 struct Batch {
   std::vector<StreamData> streams;      // in the order of Reader::streams()
-  std::span<const Fragment> fragments;  // one per sequence of the share; empty when sequences come whole
+  std::span<const Fragment> fragments;  // one per sequence of the share; empty if sequences are not truncated
   std::int64_t sequences = 0;           // of this rank's share
   std::int64_t samples = 0;             // of this rank's share: steps of the longest stream, summed over sequences
   std::int64_t columns = 0;             // of this rank's share, including packing gaps
@@ -88,7 +88,7 @@ class Reader {
   virtual bool takes_work_units() const = 0;
 };
 
-// What a reader needs beside its own block.
+// What a reader needs in addition to its own block.
 struct ReaderContext {
   std::string action = "train";  // with "test", "write", "cv", randomize defaults to none
   int trace_level = 0;

@@ -96,7 +96,7 @@ struct RecurrentLayer {
   bool gates_gradient_apart = false;
   std::size_t cells = 0;
 
-  const float* projected = nullptr;  // columns x gates() cells; null: x and w make it
+  const float* projected = nullptr;  // columns x gates() cells; null: computed from x and w
   const float* x = nullptr;          // columns x inputs
   std::size_t inputs = 0;
   const float* w = nullptr;     // inputs x gates() cells
@@ -148,10 +148,10 @@ class RecurrentOps {
   virtual void gru_reset_gradient(const GruRowsGradient&) = 0;
   // Whether layers are faster if they compute W x + b themselves.
   virtual bool fuses_recurrent_inputs() const { return false; }
-  // Looks only at which pointers are null.
+  // Does not follow pointers; checks only which are null.
   virtual std::size_t recurrent_layer_workspace(const RecurrentLayer&) = 0;
-  // Call before recurrent_layer(), which may be replayed from a captured graph while the layer stays the same: the work
-  // on the host.
+  // Does the host's part of the work. Call it before recurrent_layer(), which may be replayed from a captured graph
+  // while the layer stays the same.
   virtual void describe_recurrent_layer(const RecurrentLayer&) {}
   virtual void recurrent_layer(const RecurrentLayer&) = 0;
   virtual void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) = 0;

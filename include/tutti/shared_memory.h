@@ -19,8 +19,8 @@ class SharedMemory {
   virtual void poll() = 0;
 };
 
-// A counter that one rank raises and others read. A rank that reads a value sees everything the writer wrote before it
-// stored that value. Each counter has its own cache line. Must be in zeroed memory.
+// A counter that one rank increases and others read. A rank that reads a value sees everything the writer wrote before
+// it stored that value. Each counter has its own cache line. Must be in zeroed memory.
 struct alignas(64) SharedCounter {
   std::uint64_t value;
 

@@ -68,7 +68,7 @@ struct Gemm {
   std::uint64_t b_version = 0;
   // Storage types; 16-bit types are those of images(). If any operand has 16 bits, both are rounded to them.
   Element a_element = Element::float32, b_element = Element::float32, c_element = Element::float32;
-  // B has not changed since the last call without this flag; what was derived from it is reused.
+  // B has not changed since the last call without this flag; data derived from it are reused.
   bool same_b = false;
 };
 

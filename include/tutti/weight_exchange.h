@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_exchange.h -- the second seam of a parallel method: exchanges the weights of this rank with those of others.
-// Called by src/train/step_loop.cpp after an update, and around everything that saves or evaluates weights.
-// Every rank must call every function equally often, except where a work queue divides the data: ranks then make
-// different numbers of steps and meet in drain().
+// weight_exchange.h -- the weight part of a parallel method: exchanges the weights of this rank with those of others.
+// Called by src/train/step_loop.cpp after an update, and before and after weights are saved or evaluated. Every rank
+// must call every function equally often, except where a work queue divides the data: ranks then make different numbers
+// of steps and meet in drain().
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct WeightChange {
   bool dropped = false;  // this step's gradients came too late and are discarded
 };
 
-// Has messages in flight that need regular polling.
+// An object with messages in flight that must be polled regularly.
 class Pollable {
  public:
   virtual ~Pollable() = default;
@@ -47,9 +47,9 @@ class WeightExchange {
   // The epoch has no more steps: makes the last exchange, if the method has one. Call after drain().
   virtual WeightChange end_epoch() { return {}; }
   // Swaps the common weights (those that are saved and evaluated: a center variable, or the weights of the last
-  // exchange) with this rank's own; see CommonWeights. `changed_from` is used with `own`: it is empty, or the common
-  // weights before all ranks changed those shown in the same way. The change then stays, and this rank's own weights
-  // move by the same amount.
+  // exchange) with this rank's own; see CommonWeights. `changed_from` is used with `own`: if all ranks have changed the
+  // shown common weights in the same way, it has the common weights before the change. The change is then kept, and
+  // this rank's own weights move by the same amount. Otherwise it is empty.
   enum class Weights { common, own };
   virtual void show(Weights which, std::span<const float> changed_from = {}) { (void)which, (void)changed_from; }
   enum class Section {
@@ -71,8 +71,8 @@ class WeightExchange {
   ExchangeStats stats_;
 };
 
-// While it lives, Parameters::weights are the common ones. After an error they stay, because nothing is exchanged any
-// more.
+// While it lives, Parameters::weights are the common ones. After an error they are not swapped back, because nothing is
+// exchanged any more.
 class CommonWeights {
  public:
   explicit CommonWeights(WeightExchange& exchange) : exchange_(exchange) {
