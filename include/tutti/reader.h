@@ -95,7 +95,7 @@ struct ReaderContext {
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
   bool only_check =
-      false;  // nothing will be read: a missing file that a later action writes is a warning, not a mistake
+      false;  // nothing will be read: a missing file that an earlier action writes is a warning, not a mistake
 };
 
 // Creates the reader of the block from the table in src/reader/make_reader.cpp and checks that its files exist. Adds
