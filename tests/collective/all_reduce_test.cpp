@@ -10,6 +10,7 @@
 #include <random>
 
 #include "../support/run_ranks.h"
+#include "collective/inter_group_columns.h"
 #include "tutti/codec.h"
 #include "tutti/parameters.h"
 
@@ -95,6 +96,67 @@ void step(AllReduce& all_reduce, const Parameters& p) {
   all_reduce.flush();
 }
 
+// The groups' sums are summed between the groups by the first ranks of each, which divide the columns, and broadcast
+// within: the bits of as many ranks as there are groups, for any number of ranks that divide the columns.
+void hierarchical_step(InterGroupColumns& columns, AllReduce* between, const Parameters& p) {
+  for (std::size_t c = 0; c < p.chunks.size(); ++c) columns.load(c);
+  if (between) step(*between, columns.mine());
+  columns.arm();
+  for (std::size_t c = 0; between && c < p.chunks.size(); ++c) columns.send(c);
+  for (std::size_t r = 0; r < columns.runs(); ++r) columns.complete(r), columns.store(r);
+  columns.flush();
+}
+
+void expect_bits(const std::vector<float>& expected, const Parameters& p, int rank, int t) {
+  for (std::size_t i = 0; i < p.size(); ++i)
+    ASSERT_EQ(std::memcmp(&expected[i], p.gradients.data() + i, sizeof(float)), 0)
+        << "rank " << rank << ", step " << t << ", value " << i << ": " << expected[i] << " and "
+        << p.gradients.data()[i];
+}
+
+TEST(HierarchicalAllReduce, HasTheBitsOfAsManyRanksAsGroups) {
+  const std::vector<std::vector<int>> layouts{{0, 0, 1, 1}, {0, 0, 0, 1, 1}, {0, 1, 2, 2}, {0, 0, 0}};  // group by rank
+  const std::vector<Size> network{{5, 3, 2}, {1, 7, 7}, {64, 33, 10}, {200, 1, 1}, {7, 1000, 300}};
+  for (const std::vector<int>& groups : layouts)
+    for (const Transport transport : {Transport::messages, Transport::shared_memory})
+      for (const int bits : {32, 16, 4, 2, 1}) {
+        const int n = groups.back() + 1, ranks = static_cast<int>(groups.size());
+        int smallest = ranks;
+        for (int g = 0; g < n; ++g) smallest = std::min(smallest, static_cast<int>(std::ranges::count(groups, g)));
+        for (int dividing = 1; dividing <= smallest; ++dividing) {
+          SCOPED_TRACE(testing::Message()
+                       << ranks << " ranks, " << n << " groups, " << dividing << " divide, " << bits);
+          run_ranks(ranks, [&](Communicator& comm) {
+            const int mine = groups[static_cast<std::size_t>(comm.rank())];
+            const auto group = comm.split(mine);
+            const auto peers = comm.split(std::min(group->rank(), dividing));
+            Parameters p = parameters_of(network);
+            const auto codec = make_codec(CodecOptions{.bits = bits});
+            InterGroupColumns columns(*group, p, dividing);
+            FloatBuffer local, owner;
+            std::unique_ptr<AllReduce> between;
+            if (columns.is_inter_group_rank()) {
+              const std::size_t size = columns.mine().size();
+              between = std::make_unique<AllReduce>(*peers, columns.mine(), *codec,
+                                                    AllReduceSettings{.transport = transport, .bucket_values = 40});
+              if (codec->lossy()) {
+                local = FloatBuffer(size), owner = FloatBuffer(size);
+                between->use({local.data(), owner.data()});
+              }
+            }
+            Reference reference(p, *codec, n);
+            for (int t = 0; t < 3; ++t) {
+              std::vector<std::vector<float>> sums;
+              for (int g = 0; g < n; ++g) sums.push_back(gradient(p, g, t));
+              std::ranges::copy(sums[static_cast<std::size_t>(mine)], p.gradients.data());
+              hierarchical_step(columns, between.get(), p);
+              expect_bits(reference.sum(sums), p, comm.rank(), t);
+            }
+          });
+        }
+      }
+}
+
 struct Case {
   Transport transport = Transport::messages;
   int ranks = 1, bits = 32;
@@ -126,11 +188,7 @@ TEST_P(AllReduceTest, HasTheBitsOfAPlainLoop) {
           for (int r = 0; r < ranks; ++r) gradients.push_back(gradient(p, r, t));
           std::ranges::copy(gradients[static_cast<std::size_t>(comm.rank())], p.gradients.data());
           step(all_reduce, p);
-          const std::vector<float> expected = reference.sum(gradients);
-          for (std::size_t i = 0; i < p.size(); ++i)
-            ASSERT_EQ(std::memcmp(&expected[i], p.gradients.data() + i, sizeof(float)), 0)
-                << "rank " << comm.rank() << ", step " << t << ", value " << i << ": " << expected[i] << " and "
-                << p.gradients.data()[i];
+          expect_bits(reference.sum(gradients), p, comm.rank(), t);
         }
       });
     }

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/groups/inter_group_columns.h"
+#include "collective/inter_group_columns.h"
 #include "tutti/gradient_exchange.h"
 
 namespace tutti {

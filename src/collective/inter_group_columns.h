@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// inter_group_columns.h -- the part of the gradients that a rank exchanges between groups. The columns of every chunk
-// are divided among the first ranks of a group, the inter_group_ranks. Each exchanges its columns with its peers in
-// other groups and broadcasts the sums in its group. Columns are never split, so results do not depend on the number of
-// inter_group_ranks. Gradients on a device are copied in its stream, and the bytes sent are those of a codec; sparse
-// gradients go through the host.
+// inter_group_columns.h -- hierarchical all-reduce: the part of the gradients that a rank exchanges between groups. The
+// columns of every chunk are divided among the first ranks of a group, the inter_group_ranks. Each exchanges its
+// columns with its peers in other groups and broadcasts the sums in its group. Columns are never split, so results do
+// not depend on the number of inter_group_ranks. Gradients on a device are copied in its stream, and the bytes sent are
+// those of a codec; sparse gradients go through the host.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,6 @@
 
 #include "collective/row_sparse_broadcast.h"
 #include "collective/shard_plan.h"
-#include "parallel/local_sgd/weight_kernels.h"
 #include "tutti/codec.h"
 #include "tutti/communicator.h"
 #include "tutti/parameters.h"
@@ -62,7 +61,10 @@ class InterGroupColumns {
   bool in_flight(std::size_t run);
   float* place(Parameters&, std::size_t chunk) const;
   void synchronize() const { whole_.gradients.memory().synchronize(); }
-  void copy(const float* from, float* to, std::size_t count) const { kernels_.run(weights::Copy{from, to}, count); }
+  // In the stream of the codec: 32 bits are the floats themselves.
+  void copy(const float* from, float* to, std::size_t rows, std::size_t columns) const {
+    floats_->encode(rows, columns, from, nullptr, reinterpret_cast<std::byte*>(to));
+  }
   std::size_t section(std::size_t run, int owner) const {
     return plan_.buckets[run].section_begin[static_cast<std::size_t>(owner)];
   }
@@ -71,7 +73,6 @@ class InterGroupColumns {
   Parameters& whole_;
   const int me_, inter_group_ranks_;
   std::unique_ptr<Codec> floats_;
-  const WeightKernels& kernels_;
   ShardPlan plan_;
   Parameters mine_;
   std::size_t lists_known_at_ = 0;

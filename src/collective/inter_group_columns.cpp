@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/groups/inter_group_columns.h"
+#include "collective/inter_group_columns.h"
 
 #include <algorithm>
 #include <cassert>
@@ -25,7 +25,6 @@ InterGroupColumns::InterGroupColumns(Communicator& group, Parameters& whole, int
       me_(group.rank()),
       inter_group_ranks_(inter_group_ranks),
       floats_(make_codec({}, whole.gradients.memory(), group.takes_device_memory())),
-      kernels_(weight_kernels_for(whole.gradients.memory())),
       plan_(plan_shards(whole, *floats_, inter_group_ranks, std::max(kRunValues, whole.size() / kMostRuns))),
       run_(plan_.buckets.size()) {
   assert(inter_group_ranks >= 1 && inter_group_ranks <= group.size());
@@ -105,7 +104,7 @@ void InterGroupColumns::load(std::size_t chunk) {
   const Slice& slice = mine_.slices[own.slice];
   if (!slice.sparse_gradient) {
     const float* from = place(whole_, chunk) + plan_.shard(chunk, me_).first * slice.rows;
-    copy(from, place(mine_, chunk), own.columns * slice.rows);
+    copy(from, place(mine_, chunk), slice.rows, own.columns);
     return;
   }
   synchronize();
@@ -193,7 +192,7 @@ void InterGroupColumns::store(std::size_t r) {
       const Shard& shard = plan_.shard(p, c);
       float* const to = place(whole_, p) + shard.first * rows;
       if (c == me_)
-        copy(place(mine_, p), to, shard.columns * rows);
+        copy(place(mine_, p), to, rows, shard.columns);
       else
         floats_->decode(rows, shard.columns, run.bytes.data() + section(r, c) + shard.bytes_before, to);
     }
