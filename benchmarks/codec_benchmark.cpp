@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "codec/make_codec.h"
+#include "codec/kernels.h"
+#include "tutti/codec.h"
 #include "tutti/parameters.h"
 
 namespace tutti {
@@ -83,15 +84,15 @@ void add(const codec::Kernels* kernels, Direction direction, const std::string& 
 
 int main(int argc, char** argv) {
   using tutti::Direction;
-  for (const auto* kernels :
-       {&tutti::codec::best_kernels(), tutti::codec::avx2_kernels(), tutti::codec::portable_kernels()})
+  std::vector<const tutti::codec::Kernels*> sets;
+  tutti::for_each_set([&]<tutti::InstructionSet set>() { sets.push_back(&tutti::codec::kernels<set>()); });
+  for (const auto* kernels : sets)
     for (const Direction direction : {Direction::encode, Direction::decode_add, Direction::decode})
       tutti::add(kernels, direction, "1_bit", {.bits = 1});
   for (const int bits : {2, 8, 16, 32})
     for (const Direction direction : {Direction::encode, Direction::decode_add})
       tutti::add(&tutti::codec::best_kernels(), direction, std::to_string(bits) + "_bit", {.bits = bits});
-  for (const auto* kernels :
-       {&tutti::codec::best_kernels(), tutti::codec::avx2_kernels(), tutti::codec::portable_kernels()})
+  for (const auto* kernels : sets)
     for (const Direction direction : {Direction::encode, Direction::decode_add}) {
       tutti::add(kernels, direction, "float16", {.bits = 16, .format = tutti::NumberFormat::half});
       tutti::add(kernels, direction, "bfloat16", {.bits = 16, .format = tutti::NumberFormat::brain});

@@ -14,8 +14,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "reader/direct_reader.h"
 #include "reader/image/image_source.h"
+#include "reader/minibatch_maker.h"
 
 namespace tutti::reader {
 namespace {
@@ -88,7 +88,7 @@ void transform(benchmark::State& state, const Transform& t, std::int64_t width, 
   std::uint64_t i = 0;
   for (auto _ : state) {
     Work work{CounterRandom(1, ++i), 0, scratch, resizer};
-    benchmark::DoNotOptimize(t.apply(image, work).size.width);
+    benchmark::DoNotOptimize(t(image, work).size.width);
   }
   per_second(state, state.iterations());
 }
@@ -96,7 +96,7 @@ void scale(benchmark::State& state, Interpolation interpolation) {
   ScaleSettings s;
   s.width = s.height = 224;
   s.interpolation = interpolation;
-  transform(state, *make_scale(s), 320, 320);
+  transform(state, make_scale(s), 320, 320);
 }
 BENCHMARK_CAPTURE(scale, linear, Interpolation::linear)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(scale, cubic, Interpolation::cubic)->Unit(benchmark::kMicrosecond);
@@ -106,13 +106,13 @@ void crop_and_mirror(benchmark::State& state) {
   s.width = s.height = 320;
   s.type = CropType::random_side;
   s.flip = true;
-  transform(state, *make_crop(s), 500, 375);
+  transform(state, make_crop(s), 500, 375);
 }
 BENCHMARK(crop_and_mirror)->Unit(benchmark::kMicrosecond);
-void color(benchmark::State& state) { transform(state, *make_color({0.2, 0.2, 0.4}), 224, 224); }
+void color(benchmark::State& state) { transform(state, make_color({0.2, 0.2, 0.4}), 224, 224); }
 BENCHMARK(color)->Unit(benchmark::kMicrosecond);
 void mean(benchmark::State& state) {
-  transform(state, *make_mean({224, 224, 3}, std::vector<float>(224 * 224 * 3, 100)), 224, 224);
+  transform(state, make_mean({224, 224, 3}, std::vector<float>(224 * 224 * 3, 100)), 224, 224);
 }
 BENCHMARK(mean)->Unit(benchmark::kMicrosecond);
 
@@ -140,7 +140,7 @@ class Files {
 
 void read(benchmark::State& state, const std::string& path, std::int64_t side) {
   ImageSourceOptions o;
-  o.path = path;
+  o.file = path;
   o.size = {side, side, 3};
   o.features = {"features", static_cast<std::size_t>(side * side * 3), false};
   o.labels = {"labels", 10, false};

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <random>
 
-#include "reader/synthetic/synthetic_options.h"
+#include "reader/synthetic/synthetic_source.h"
 #include "reader/text/text_source.h"
 
 namespace {
@@ -47,24 +47,23 @@ struct File {
   explicit File(Kind kind)
       : path(std::filesystem::temp_directory_path() / fmt::format("tutti_parsing_{}", static_cast<int>(kind))) {
     std::ofstream(path, std::ios::binary) << sample_text(kind);
-    options.path = path.string();
+    options.file = path.string();
     options.keep_bytes = 0;
     if (kind == sparse) {
-      options.streams = {{"words", "words", 50000, true}, {"label", "label", 10, true}};
+      options.input = {{"words", {"words", 50000, true}}, {"label", {"label", 10, true}}};
     } else {
-      options.streams = {{"features", "features", 784, false}, {"labels", "labels", 10, false}};
+      options.input = {{"features", {"features", 784, false}}, {"labels", {"labels", 10, false}}};
     }
   }
   ~File() { std::filesystem::remove(path); }
   std::filesystem::path path;
-  TextSourceOptions options;
+  TextReaderOptions options;
 };
 
 void scan(benchmark::State& state, Kind kind) {
   const File file(kind);
-  const MappedFile mapped(file.options.path);
-  for (auto _ : state)
-    benchmark::DoNotOptimize(scan_text(mapped, {file.options.streams, true}, file.options.index).end);
+  const MappedFile mapped(file.options.file);
+  for (auto _ : state) benchmark::DoNotOptimize(scan_text(mapped, file.options).end);
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * mapped.bytes().size()));
 }
 

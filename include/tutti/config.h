@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "tutti/error.h"
@@ -34,14 +35,14 @@ class Fields {
  public:
   virtual ~Fields() = default;
 
-  void operator()(std::string_view key, bool& v, std::string_view doc) { boolean(key, v, doc); }
-  void operator()(std::string_view key, std::int64_t& v, std::string_view doc) { integer(key, v, doc); }
-  void operator()(std::string_view key, double& v, std::string_view doc) { number(key, v, doc); }
-  void operator()(std::string_view key, std::string& v, std::string_view doc) { text(key, v, doc); }
-  void operator()(std::string_view key, std::vector<std::string>& v, std::string_view doc) { texts(key, v, doc); }
-  void operator()(std::string_view key, Schedule<double>& v, std::string_view doc) { numbers(key, v.values, doc); }
-  void operator()(std::string_view key, Schedule<std::int64_t>& v, std::string_view doc) {
-    integers(key, v.values, doc);
+  // A bool, integer, number or text, or a list of one of the latter three.
+  template <class T>
+  void operator()(std::string_view key, T& v, std::string_view doc) {
+    setting(key, &v, doc);
+  }
+  template <class T>
+  void operator()(std::string_view key, Schedule<T>& v, std::string_view doc) {
+    setting(key, &v.values, doc);
   }
 
   // One of several words, case-insensitive. To add an alias, list a second word with the same value; the first is
@@ -94,18 +95,16 @@ class Fields {
   virtual void required(std::string_view key) = 0;
   // Whether the user wrote the key, in this block or, for inherited keys, in an enclosing one.
   virtual bool given(std::string_view key) const = 0;
+  // To be called before the keys are named: only what stands in the block itself counts.
+  virtual void inherit_nothing() {}
   // Reports values that break a rule, at the place of the key or, if it is absent, of the block. Only the reading
   // visitor reports.
   virtual void problem(std::string_view key, std::string message, std::string fix = {}) = 0;
 
  protected:
-  virtual void boolean(std::string_view, bool&, std::string_view) = 0;
-  virtual void integer(std::string_view, std::int64_t&, std::string_view) = 0;
-  virtual void number(std::string_view, double&, std::string_view) = 0;
-  virtual void text(std::string_view, std::string&, std::string_view) = 0;
-  virtual void texts(std::string_view, std::vector<std::string>&, std::string_view) = 0;
-  virtual void integers(std::string_view, std::vector<std::int64_t>&, std::string_view) = 0;
-  virtual void numbers(std::string_view, std::vector<double>&, std::string_view) = 0;
+  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
+                              std::vector<std::int64_t>*, std::vector<double>*>;
+  virtual void setting(std::string_view key, Target, std::string_view doc) = 0;
   virtual void word(std::string_view, std::size_t& index, const std::vector<std::string>&, std::string_view) = 0;
   virtual void nested(std::string_view, std::string_view, bool* present, const std::function<void(Fields&)>&) = 0;
   using With = std::function<void(const std::function<void(Fields&)>&)>;
@@ -162,7 +161,8 @@ std::vector<std::string> include_paths(const Record&);
 // Notices that the user should see once (aliases, keys without effect, near misses). Rank 0 prints them.
 struct Notices {
   std::vector<std::string> lines;
-  void add(const Diagnostic&);  // with its place, the source line and the fix
+  // With its place, the source line and the fix. `once`: not if it is among them already.
+  void add(const Diagnostic&, std::string_view kind = "note", bool once = false);
 };
 
 // Reads a block through its describe(). Unknown keys, bad values and broken rules are all added to `problems`. `name`

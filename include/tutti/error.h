@@ -77,5 +77,7 @@ class Error : public std::runtime_error {
 
 // Returns the known name nearest to `name` (by case-insensitive edit distance), or "" if none is near enough.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
+// The fix "did you mean 'x'?" with that name, or another fix.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known, std::string otherwise = {});
 
 }  // namespace tutti

@@ -18,7 +18,7 @@ namespace tutti::graph {
 using Attribute = std::variant<bool, double, std::string, std::vector<double>>;
 
 // One operation. `operation` is CNTK's class name: "InputValue", "LearnableParameter", "Times", "Plus", ... The table
-// in src/graph/operations.cpp lists them with their attributes.
+// in src/graph/shapes.cpp lists them with their attributes.
 struct Node {
   std::string name;  // unique in the graph; see semantics 2.4
   std::string operation;
@@ -41,7 +41,7 @@ double number(const Node&, const std::string& name, double otherwise);
 std::string text(const Node&, const std::string& name, const std::string& otherwise = {});
 std::vector<double> numbers(const Node&, const std::string& name);
 
-// What builders need to know about an operation. The table is in src/graph/operations.cpp.
+// What builders need to know about an operation. The table is in src/graph/shapes.cpp.
 struct OperationInfo {
   std::string name;
   int min_inputs = 0, max_inputs = 0;  // max -1 = any number

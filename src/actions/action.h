@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,16 +35,24 @@ OptionsText options_text(const std::string& name, const Options& options) {
       name, [&](config::Fields& f) { now.describe(f); }, [&](config::Fields& f) { usual.describe(f); });
 }
 
-class Action {
- public:
-  virtual ~Action() = default;
-  virtual std::string settings() const = 0;  // the effective settings, one per line
-  virtual OptionsText options() const { return {}; }
-  // The model path that a training locks; empty for other actions.
-  virtual std::string trained_model() const { return {}; }
-  virtual bool resumes() const { return false; }  // continues from files of an earlier run; for rank 0
-  virtual void run() = 0;
+// A checked action of a command block.
+struct Action {
+  std::string settings;  // the effective settings, one per line
+  std::function<void()> run;
+  OptionsText options = {};
+  std::string trained_model = {};  // the model path that a training locks; empty for other actions
+  bool make_mode = false;          // continues from files of an earlier run of that model
 };
+
+// Thrown when an action is created: a network description or a reader needs a file that an earlier action of this run
+// writes. The action is created again when its turn comes.
+struct ModelToCome {
+  std::string path;
+  Action known = {};  // what can be said of the action already
+};
+
+// The place of the key, or of the block if the key is absent.
+SourcePos place_of(const config::Record& block, const char* key);
 
 struct ActionContext {
   config::Record command;  // the block
@@ -54,7 +63,8 @@ struct ActionContext {
   bool constant_seed = false;
   std::string device = "cpu";  // of make_backend
   bool progress_tracing = false;
-  bool only_check = false;  // --check: nothing will run
+  bool only_check = false;          // --check: nothing will run
+  std::size_t problems_before = 0;  // when the creation of this action began
   // Used only to create actions; the pointers are invalid when actions run.
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
@@ -68,6 +78,15 @@ struct ActionContext {
   bool is_model_to_come(const std::string& model) const {
     return is_to_come(model) || is_to_come(model.substr(0, model.rfind('.')));
   }
+  bool flawless() const { return problems->count() == problems_before; }
+  void problem(const SourcePos& where, std::string message, std::string fix = {}) const {
+    problems->add(Diagnostic{where, std::move(message), std::move(fix)});
+  }
+  // At the place of the key, or of the command block if it is absent.
+  void problem(const char* key, std::string message, std::string fix = {}) const {
+    problem(place_of(command, key), std::move(message), std::move(fix));
+  }
+  void notice(std::string line) const { notices->lines.push_back(std::move(line)); }
 
   // What an action may keep.
   ActionContext for_running() const {
@@ -78,11 +97,11 @@ struct ActionContext {
   }
 };
 
-// Creates the action. Adds mistakes to context.problems; the action is then not run, or nullptr is returned.
 struct ActionEntry {
   std::vector<std::string> names;
   bool on_all_ranks;  // otherwise on rank 0 only
-  std::function<std::unique_ptr<Action>(const ActionContext&)> make;
+  // Creates the action. Adds mistakes to context.problems; the action is then not run, or there is none.
+  std::function<std::optional<Action>(const ActionContext&)> make;
   // The action's own keys of the command block: for help and for near misses.
   std::function<void(config::Fields&)> describe;
   std::string help;
@@ -100,6 +119,28 @@ Options read_command(const ActionContext& context) {
                             "NDLNetworkBuilder", "KerasNetworkBuilder"});
   return options;
 }
+
+template <class Options>
+ActionEntry action_entry(std::vector<std::string> names, bool on_all_ranks,
+                         std::optional<Action> (*make)(const ActionContext&, Options), std::string help) {
+  const auto read_and_make = [make](ActionContext context) {
+    context.problems_before = context.problems->count();
+    return make(context, read_command<Options>(context));
+  };
+  return {std::move(names), on_all_ranks, read_and_make, [](config::Fields& f) { Options().describe(f); },
+          std::move(help)};
+}
+
+// The rows of the table, each in the file of its action.
+ActionEntry train_action();
+ActionEntry test_action();
+ActionEntry cv_action();
+ActionEntry write_action();
+ActionEntry edit_action();
+ActionEntry batch_statistics_action();
+ActionEntry svd_action();
+ActionEntry word_class_action();
+ActionEntry dump_node_action();
 
 // Runs `part` and collects the problems it throws.
 template <class Part>

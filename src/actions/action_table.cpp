@@ -3,70 +3,15 @@
 #include <algorithm>
 
 #include "actions/action.h"
-#include "actions/model_actions.h"
-#include "actions/svd_action.h"
-#include "actions/test_actions.h"
-#include "actions/train_action.h"
-#include "actions/word_classes.h"
-#include "actions/write_actions.h"
+#include "config/table.h"
 #include "config/text.h"
 
 namespace tutti::actions {
-namespace {
-
-template <class Options>
-std::function<void(config::Fields&)> described() {
-  return [](config::Fields& f) {
-    Options options;
-    options.describe(f);
-  };
-}
-
-}  // namespace
 
 const std::vector<ActionEntry>& action_table() {
   static const std::vector<ActionEntry> table = {
-      {{"train", "trainRNN"},
-       true,
-       make_train_action,
-       described<TrainOptions>(),
-       "trains a network; needs SGD, reader, modelPath and a network"},
-      {{"test", "eval"}, true, make_test_action, described<EvaluateOptions>(), "evaluates a model over a data set"},
-      {{"cv"},
-       true,
-       make_cv_action,
-       described<CvOptions>(),
-       "evaluates the models of several epochs and reports the best one"},
-      {{"write"},
-       false,
-       make_write_action,
-       described<WriteOptions>(),
-       "writes node values per sample, as text or as HTK files"},
-      {{"edit"},
-       false,
-       make_edit_action,
-       described<EditOptions>(),
-       "writes the model that a network description or an editing script (editPath) produces"},
-      {{"bnstat"},
-       true,
-       make_batch_statistics_action,
-       described<BatchStatisticsOptions>(),
-       "recomputes the statistics of batch normalisation"},
-      {{"SVD"},
-       false,
-       make_svd_action,
-       described<SvdOptions>(),
-       "replaces weight matrices of a model with products of two smaller matrices"},
-      {{"writeWordAndClass"},
-       false,
-       make_word_class_action,
-       described<WordClassOptions>(),
-       "writes the vocabulary and the word classes of a text"},
-      {{"dumpNode", "dumpNodes"},
-       false,
-       make_dump_node_action,
-       described<DumpNodeOptions>(),
-       "prints a model's nodes and parameters"},
+      train_action(), test_action(),       cv_action(),        write_action(), edit_action(), batch_statistics_action(),
+      svd_action(),   word_class_action(), dump_node_action(),
   };
   return table;
 }
@@ -76,6 +21,16 @@ const ActionEntry* find_action(const std::string& name) {
   for (const auto& entry : action_table())
     if (std::any_of(entry.names.begin(), entry.names.end(), same)) return &entry;
   return nullptr;
+}
+
+SourcePos place_of(const config::Record& block, const char* key) {
+  const auto value = block.find(key);
+  return value ? value->where : block.where();
+}
+
+OptionsText options_text(const std::string& name, const std::function<void(config::Fields&)>& now,
+                         const std::function<void(config::Fields&)>& usual) {
+  return {config::dump_changes(name, now, usual, 2), config::dump_fields(name, now, 2)};
 }
 
 }  // namespace tutti::actions

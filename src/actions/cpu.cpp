@@ -17,13 +17,8 @@
 namespace tutti::actions {
 namespace {
 
-struct DestroyTopology {
-  void operator()(hwloc_topology* t) const { hwloc_topology_destroy(t); }
-};
-struct FreeBitmap {
-  void operator()(hwloc_bitmap_s* b) const { hwloc_bitmap_free(b); }
-};
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
+using Topology = std::unique_ptr<hwloc_topology, decltype([](hwloc_topology* t) { hwloc_topology_destroy(t); })>;
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, decltype([](hwloc_bitmap_s* b) { hwloc_bitmap_free(b); })>;
 
 // The logical processors of the mask, one per physical core first, so that ranks and threads do not share cores
 // needlessly.
@@ -63,7 +58,7 @@ std::int64_t wanted_threads(const config::Record& block) {
 CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool deterministic) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw Error("reading the processor topology failed");
-  const std::unique_ptr<hwloc_topology, DestroyTopology> topology(raw);
+  const Topology topology(raw);
   if (hwloc_topology_load(raw) != 0) throw Error("reading the processor topology failed");
   const Bitmap mask(hwloc_bitmap_alloc());
   if (hwloc_get_cpubind(raw, mask.get(), HWLOC_CPUBIND_PROCESS) != 0)
@@ -71,36 +66,31 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool dete
   std::vector<unsigned> cores = cores_of(raw, mask.get());
 
   CpuPlan plan;
-  plan.cores_allowed = static_cast<int>(cores.size());
-  const bool whole_machine =
-      plan.cores_allowed == static_cast<int>(cores_of(raw, hwloc_topology_get_allowed_cpuset(raw)).size());
+  const std::size_t n = cores.size();  // in the affinity mask from the launcher
+  const bool whole_machine = n == cores_of(raw, hwloc_topology_get_allowed_cpuset(raw)).size();
+  bool bound_here = false;  // this program divided the mask among the ranks of the host
   std::string how = whole_machine ? "all of this machine" : "bound by the launcher";
-  if (place.local_ranks > 1 && whole_machine && plan.cores_allowed > 1) {
-    const auto n = cores.size(), ranks = static_cast<std::size_t>(place.local_ranks),
-               r = static_cast<std::size_t>(place.local_rank);
+  if (place.local_ranks > 1 && whole_machine && n > 1) {
+    const auto ranks = static_cast<std::size_t>(place.local_ranks), r = static_cast<std::size_t>(place.local_rank);
     if (n >= ranks) {
       cores = std::vector<unsigned>(cores.begin() + static_cast<long>(n * r / ranks),
                                     cores.begin() + static_cast<long>(n * (r + 1) / ranks));
-      plan.bound_here = true;
       how = "the launcher left the ranks unbound";
     } else {
       cores = {cores[r % n]};
-      plan.bound_here = true;
       how = "more ranks than cores";
       plan.advice =
           fmt::format("{} ranks share {} cores of this host: steps will be slower than with one rank per core",
-                      place.local_ranks, plan.cores_allowed);
+                      place.local_ranks, n);
     }
     const Bitmap mine(hwloc_bitmap_alloc());
     for (unsigned pu : cores) hwloc_bitmap_set(mine.get(), pu);
-    if (hwloc_set_cpubind(raw, mine.get(), HWLOC_CPUBIND_PROCESS) != 0) {
-      plan.bound_here = false;
-      how = "binding failed";
-    }
+    bound_here = hwloc_set_cpubind(raw, mine.get(), HWLOC_CPUBIND_PROCESS) == 0;
+    if (!bound_here) how = "binding failed";
   }
 
   int available = static_cast<int>(std::max<std::size_t>(cores.size(), 1));
-  if (!plan.bound_here && place.shares_cores) {
+  if (!bound_here && place.shares_cores) {
     available = std::min(available, std::max(place.fair_cores, 1));
     how += ", shared with other ranks";
   }

@@ -18,10 +18,8 @@ std::int64_t wanted_threads(const config::Record&);
 
 struct CpuPlan {
   int threads = 1;
-  int cores_allowed = 1;    // in the affinity mask from the launcher
-  bool bound_here = false;  // this program divided the mask among the ranks of the host
-  std::string text;         // "1 thread on core 0 (bound by the launcher)"
-  std::string advice;       // non-empty when ranks share cores
+  std::string text;    // "1 thread on core 0 (bound by the launcher)"
+  std::string advice;  // non-empty when ranks share cores
 };
 
 // numCPUThreads of semantics 1.6: 0 = all cores of this rank, n > 0 = n, n < 0 = cores + n. Unbound ranks of one host

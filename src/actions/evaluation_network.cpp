@@ -2,46 +2,17 @@
 #include "actions/evaluation_network.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
+#include <functional>
+#include <regex>
 
-#include "actions/compute_type.h"
-#include "actions/node_names.h"
-#include "reader/stream_dims.h"
+#include "reader/fault_budget.h"
 #include "train/model_file.h"
 #include "tutti/builder.h"
 
 namespace tutti::actions {
-
-bool file_exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored);
-}
-
-void check_minibatch_sizes(config::Fields& f, const config::Schedule<std::int64_t>& sizes) {
-  for (const auto m : sizes.values)
-    if (m < 1 || m > 2'147'483'647)
-      f.problem("minibatchSize", fmt::format("{} samples at a time", m), "from 1 to 2147483647");
-}
-
-std::int64_t last_model_epoch(const std::string& model_path) {
-  const std::filesystem::path path(model_path);
-  const std::string stem = path.filename().string() + ".";
-  std::int64_t last = -1;
-  std::error_code ignored;
-  const auto directory = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(stem)) continue;
-    std::int64_t epoch = -1;
-    const auto [end, error] = std::from_chars(name.data() + stem.size(), name.data() + name.size(), epoch);
-    if (error == std::errc() && end == name.data() + name.size()) last = std::max(last, epoch);
-  }
-  return last;
-}
-
 namespace {
 
 // The block names a file, such as a vocabulary, that an earlier action of this run writes.
@@ -54,14 +25,93 @@ void await_files(const config::Record& block, const std::set<std::string>& to_co
   }
 }
 
+// The ranks for which rank 0 reads models during the run.
+Communicator* readers(const ActionContext& context) { return context.all_ranks ? context.world : nullptr; }
+
+// Of a block that was checked before.
+ComputeType compute_type_of(const config::Record& command) {
+  ComputeType type = ComputeType::float32;
+  Problems said_already;
+  config::Notices ignored;
+  config::read_open_fields(
+      command, "", [&](config::Fields& f) { describe_compute_type(f, type); }, said_already, ignored);
+  return type;
+}
+
+// Of the block's builder, which was checked before.
+graph::Graph described_graph(const ActionContext& context) {
+  Problems problems;
+  config::Notices said_already;
+  auto graph =
+      build_network(context.command, {&problems, &said_already, context.constant_seed, nullptr, model_loader(context)});
+  problems.throw_if_any();
+  return graph;
+}
+
+// The place of the name inside the setting's value, else the whole value.
+SourcePos place_of_name(const config::Record& block, const char* key, const std::string& name) {
+  const auto value = block.find(key);
+  if (!value) return block.where();
+  SourcePos where = value->where;
+  if (!where.source) return where;
+  const std::string_view text = std::string_view(where.source->text).substr(where.offset, where.length);
+  if (const auto at = text.find(name); at != std::string_view::npos) where.offset += at, where.length = name.size();
+  return where;
+}
+
+std::string suggest_node(const std::string& name, const graph::Graph& graph) {
+  std::vector<std::string> all, special;
+  for (const auto& n : graph.nodes) all.push_back(n.name);
+  if (const std::string near = nearest(name, all); !near.empty()) return fmt::format("did you mean '{}'?", near);
+  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs})
+    for (const auto n : *set)
+      if (std::find(special.begin(), special.end(), graph.nodes[n].name) == special.end())
+        special.push_back(graph.nodes[n].name);
+  return special.empty()
+             ? "action = dumpNode prints all nodes"
+             : fmt::format("criteria, evaluations and outputs of the network: {}", fmt::join(special, ", "));
+}
+
+// Null if it is not known before the run.
+std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, const std::string& model_path) {
+  if (model_path.empty())
+    return has_network_builder(context.command) ? std::make_shared<graph::Graph>(described_graph(context)) : nullptr;
+  const std::string stem = model_path.substr(0, model_path.rfind('.'));
+  for (const std::string& path : {model_path, stem})
+    if (const auto at = context.graphs_to_come->find(path); at != context.graphs_to_come->end()) return at->second;
+  if (context.is_model_to_come(model_path)) return nullptr;
+  std::string path = model_path;
+  if (const auto last = last_model_epoch(model_path); !file_exists(path) && last >= 0)
+    path = fmt::format("{}.{}", model_path, last);
+  return file_exists(path) ? std::make_shared<graph::Graph>(load_graph(path)) : nullptr;
+}
+
+void with_graph(const ActionContext& context, const std::string& model_path,
+                const std::function<void(const graph::Graph&)>& use) {
+  try {
+    if (const auto graph = graph_to_read(context, model_path)) use(*graph);
+  } catch (const ModelToCome&) {
+    // the network begins with a model that this run makes first: the action looks again in its turn
+  } catch (const ConfigError& e) {
+    context.problems->add(e);
+  } catch (const Error& e) {
+    context.problem("modelPath", e.what());
+  }
+}
+
 }  // namespace
+
+void check_minibatch_sizes(config::Fields& f, const config::Schedule<std::int64_t>& sizes) {
+  for (const auto m : sizes.values)
+    if (m < 1 || m > 2'147'483'647)
+      f.problem("minibatchSize", fmt::format("{} samples at a time", m), "from 1 to 2147483647");
+}
 
 std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* block, const char* action,
                                     int trace_level) {
   if (!context.command.is_block(block)) {
-    context.problems->add(Diagnostic{context.command.where(),
-                                     fmt::format("'{}' has no {}", context.command_name, block),
-                                     fmt::format("add {} = [ readerType = \"CNTKTextFormatReader\" ... ]", block)});
+    context.problem(context.command.where(), fmt::format("'{}' has no {}", context.command_name, block),
+                    fmt::format("add {} = [ readerType = \"CNTKTextFormatReader\" ... ]", block));
     return nullptr;
   }
   if (context.models_to_come) await_files(context.command.block(block), *context.models_to_come);
@@ -99,20 +149,35 @@ std::string model_to_read(const ActionContext& context, std::string model_path) 
 void check_model_to_read(const ActionContext& context, const std::string& model_path, bool exact) {
   if (model_path.empty()) {
     if (!has_network_builder(context.command))
-      context.problems->add(Diagnostic{context.command.where(),
-                                       fmt::format("'{}' names no model", context.command_name),
-                                       "add modelPath = \"...\""});
+      context.problem(context.command.where(), fmt::format("'{}' names no model", context.command_name),
+                      "add modelPath = \"...\"");
     return;
   }
   if (file_exists(model_path) || context.is_model_to_come(model_path)) return;
-  if (!exact && last_model_epoch(model_path) >= 0) return;
-  const auto where = context.command.find("modelPath");
-  std::string fix = "train first, or correct modelPath";
   const auto last = last_model_epoch(model_path);
+  if (!exact && last >= 0) return;
+  std::string fix = "train first, or correct modelPath";
   if (last >= 0)
     fix = fmt::format("training is not finished; the model after epoch {} is {}.{}", last, model_path, last);
-  context.problems->add(
-      Diagnostic{where ? where->where : SourcePos{}, fmt::format("there is no model '{}'", model_path), fix});
+  context.problem("modelPath", fmt::format("there is no model '{}'", model_path), fix);
+}
+
+void describe_compute_type(config::Fields& f, ComputeType& type) {
+  f.choice("computeType", type,
+           {{"float32", ComputeType::float32},
+            {"tf32", ComputeType::tf32},
+            {"bfloat16", ComputeType::bfloat16},
+            {"float16", ComputeType::float16}},
+           "number type of matrix products and convolutions; weights, sums and all other operations are float32");
+}
+
+void check_compute_type(const ActionContext& context, ComputeType type) {
+  if (supports(context.device, type)) return;
+  context.problem("computeType",
+                  type == ComputeType::bfloat16
+                      ? "this processor cannot compute in bfloat16, which needs AVX-512 with BF16"
+                      : "the CPU computes in float32 and bfloat16 only; tf32 and float16 need a GPU",
+                  "write computeType = float32, or leave the key out");
 }
 
 std::function<graph::Graph(const std::string&)> model_loader(const ActionContext& context) {
@@ -121,21 +186,82 @@ std::function<graph::Graph(const std::string&)> model_loader(const ActionContext
       if (context.is_model_to_come(path)) throw ModelToCome{path};
       return load_trained(path);
     };
-  if (!context.all_ranks) return [](const std::string& path) { return load_trained(path); };
-  return [world = context.world](const std::string& path) { return load_trained(path, *world); };
+  return [comm = readers(context)](const std::string& path) { return load_trained(path, comm); };
+}
+
+std::vector<std::string> node_list(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& text : names)
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(',', at), text.size());
+      const std::size_t first = text.find_first_not_of(" \t", at), last = text.find_last_not_of(" \t", end - 1);
+      if (first < end) all.push_back(text.substr(first, last - first + 1));
+      at = end + 1;
+    }
+  return all;
+}
+
+std::vector<Diagnostic> unknown_nodes(const config::Record& block, const char* key,
+                                      const std::vector<std::string>& names, const graph::Graph& graph) {
+  std::vector<Diagnostic> found;
+  for (const auto& name : names) {
+    const auto is = [&](const graph::Node& n) { return n.name == name; };
+    if (std::any_of(graph.nodes.begin(), graph.nodes.end(), is)) continue;
+    found.push_back({place_of_name(block, key, name), fmt::format("{}: the network has no node '{}'", key, name),
+                     suggest_node(name, graph)});
+  }
+  return found;
+}
+
+void check_node_names(const ActionContext& context, const char* key, const std::vector<std::string>& names,
+                      const std::string& model_path) {
+  if (names.empty()) return;
+  with_graph(context, model_path, [&](const graph::Graph& graph) {
+    for (auto& d : unknown_nodes(context.command, key, names, graph)) context.problems->add(std::move(d));
+  });
+}
+
+void check_regex(const SourcePos& where, const std::string& pattern) {
+  try {
+    const std::regex compiled(pattern);
+  } catch (const std::regex_error& e) {
+    throw ConfigError(where, fmt::format("'{}' is not a regular expression: {}", pattern, e.what()));
+  }
+}
+
+void check_node_pattern(const ActionContext& context, const char* key, const std::string& pattern,
+                        const std::string& model_path) {
+  if (pattern.empty()) return;
+  with_graph(context, model_path, [&](const graph::Graph& graph) {
+    const std::regex compiled(pattern);
+    const auto matches = [&](const graph::Node& n) { return std::regex_match(n.name, compiled); };
+    if (std::any_of(graph.nodes.begin(), graph.nodes.end(), matches)) return;
+    context.problem(key, fmt::format("{}: no node of the network matches '{}'", key, pattern),
+                    "the whole name must match: write .*name.*; action = dumpNode prints all nodes");
+  });
+}
+
+bool check_sgd_nodes(const ActionContext& context, const SgdOptions& sgd, const graph::Graph& graph) {
+  const auto block = context.command.block("SGD");
+  const auto before = context.problems->count();
+  const auto check = [&](const char* key, const std::vector<std::string>& names) {
+    for (auto& d : unknown_nodes(block, key, names, graph)) context.problems->add(std::move(d));
+  };
+  if (!sgd.train_criterion_node.empty()) check("trainCriterionNodeName", {sgd.train_criterion_node});
+  if (!sgd.eval_criterion_node.empty()) check("evalCriterionNodeName", {sgd.eval_criterion_node});
+  check("traceNodeNamesReal", sgd.trace_real);
+  check("traceNodeNamesCategory", sgd.trace_category);
+  check("traceNodeNamesSparse", sgd.trace_sparse);
+  return context.problems->count() == before;
 }
 
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
                                             std::vector<std::string> nodes) {
   graph::Graph graph;
   if (model_path.empty()) {
-    Problems problems;
-    config::Notices said_already;
-    graph = build_network(context.command,
-                          {&problems, &said_already, context.constant_seed, nullptr, model_loader(context)});
-    problems.throw_if_any();
+    graph = described_graph(context);
   } else {
-    graph = context.all_ranks ? load_graph(model_path, *context.world) : load_graph(model_path);
+    graph = load_graph(model_path, readers(context));
   }
   if (auto unknown = unknown_nodes(context.command, "evalNodeNames", nodes, graph); !unknown.empty())
     throw ConfigError(std::move(unknown));
@@ -153,10 +279,7 @@ std::unique_ptr<Network> evaluation_network(const ActionContext& context, const 
     return network;
   }
   auto view = view_model(*network);
-  if (context.all_ranks)
-    load_values(model_path, view, *context.world);
-  else
-    load_values(model_path, view);
+  load_values(model_path, view, readers(context));
   return network;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// evaluation_network.h -- shared by the actions that only read a model: its file, its network, its reader.
+// evaluation_network.h -- shared by the actions that only read a model: its file, its network, its reader, and the
+// names of its nodes in settings.
 #pragma once
 
 #include <functional>
@@ -8,14 +9,15 @@
 #include <vector>
 
 #include "actions/action.h"
+#include "train/checkpoint.h"
+#include "train/file.h"
+#include "train/sgd_options.h"
+#include "tutti/backend.h"
 #include "tutti/graph.h"
 #include "tutti/network.h"
 #include "tutti/reader.h"
 
 namespace tutti::actions {
-
-bool file_exists(const std::string& path);
-std::int64_t last_model_epoch(const std::string& model_path);  // the largest e of modelPath.<e>, -1 if there is none
 
 void check_minibatch_sizes(config::Fields&, const config::Schedule<std::int64_t>&);
 
@@ -34,10 +36,10 @@ std::string model_to_read(const ActionContext&, std::string model_path);
 // this very file, not a numbered one.
 void check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);
 
-// A network description or a reader needs a file that an earlier action of this run writes.
-struct ModelToCome {
-  std::string path;
-};
+// computeType of a command block or of an enclosing one, the number type of products: one key of an action's table.
+void describe_compute_type(config::Fields&, ComputeType&);
+// A type that the device does not support is a mistake.
+void check_compute_type(const ActionContext&, ComputeType);
 
 // How network descriptions load models. Before the run every rank reads the file itself, and a file still to come
 // throws ModelToCome. During the run, rank 0 reads for all.
@@ -47,5 +49,27 @@ std::function<graph::Graph(const std::string&)> model_loader(const ActionContext
 // evaluation nodes, then its criteria.
 std::unique_ptr<Network> evaluation_network(const ActionContext&, const std::string& model_path,
                                             std::vector<std::string> nodes);
+
+// Checks of node names in settings (evalNodeNames, outputNodeNames, nodeName, ...) before anything runs.
+
+// Names may also be separated by commas: (z, ce).
+std::vector<std::string> node_list(const std::vector<std::string>& names);
+
+// Reports a name that is no node at its place in the setting, with a suggestion.
+std::vector<Diagnostic> unknown_nodes(const config::Record& block, const char* key,
+                                      const std::vector<std::string>& names, const graph::Graph& graph);
+
+// Checks against the model that the action will read, or the network that an earlier action of this run trains, or the
+// block's network builder if model_path is empty. Adds to context.problems.
+void check_node_names(const ActionContext& context, const char* key, const std::vector<std::string>& names,
+                      const std::string& model_path);
+
+void check_regex(const SourcePos&, const std::string& pattern);  // throws ConfigError
+// A regular expression without a match is a problem, too.
+void check_node_pattern(const ActionContext& context, const char* key, const std::string& pattern,
+                        const std::string& model_path);
+
+// Checks the settings of the SGD block that name nodes. Returns whether all exist.
+bool check_sgd_nodes(const ActionContext&, const SgdOptions&, const graph::Graph&);
 
 }  // namespace tutti::actions

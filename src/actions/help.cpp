@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "actions/device.h"
-#include "actions/help_topics.h"
 #include "brainscript/function_help.h"
 #include "comm/session.h"
+#include "config/command_line.h"
 #include "config/text.h"
 #include "tutti/backend.h"
 #include "tutti/reader.h"

@@ -2,10 +2,11 @@
 // help.h -- help texts: version, usage, and every option block by name.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
-#include "config/command_line.h"
-#include "config/top_level.h"
+#include "tutti/config.h"
 
 namespace tutti::actions {
 
@@ -15,5 +16,21 @@ std::string compute_text();  // instruction set and library of the kernels
 // Explains a name: a block with its options, a function or layer of a network language, or a key with its block. "list"
 // lists all names. An unknown name throws, with suggestions.
 std::string help_text(const std::string& topic);
+
+// The option blocks that help=NAME explains, and their keys.
+struct Topic {
+  std::string name, help;
+  std::string place;  // how a setting of the block is written on the command line, {} for "key=value"
+  std::function<void(config::Fields&)> describe;
+};
+const std::vector<Topic>& topics();
+
+// A key of a block: its place and its help.
+struct KeyHelp {
+  std::string key;
+  std::string block;  // "DataParallelSGD"
+  std::string text;   // "Train=[SGD=[...gradientBits=...]]" and the line of the block's help, on lines
+};
+std::vector<KeyHelp> all_keys();
 
 }  // namespace tutti::actions

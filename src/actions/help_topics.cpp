@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actions/help_topics.h"
+#include "actions/help.h"
 
 #include <fmt/format.h>
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/prepare.h"
 
-#include "actions/evaluation_network.h"
-#include "actions/later.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "config/overrides.h"
 #include "train/sgd_options.h"
+#include "tutti/log.h"
 
 namespace tutti::actions {
 namespace {
@@ -33,28 +31,50 @@ std::string suggestion(const std::string& name, const std::vector<std::string>& 
   return known.empty() ? "" : fmt::format("there are: {}", fmt::join(known, ", "));
 }
 
-void prepare_command(const ActionContext& base, const std::string& name, std::vector<Prepared>& prepared) {
-  const config::Record& command = base.command;
+// Created when its turn comes, as the file that it needs is there then.
+Action make_later(const ActionContext& context, const ActionEntry& entry, ModelToCome awaited) {
+  Action later = std::move(awaited.known);
+  later.settings += fmt::format("{}  begins     with '{}', which this run makes first",
+                                later.settings.empty() ? "" : "\n", awaited.path);
+  later.run = [context = context.for_running(), make = entry.make, seed = *context.seed]() mutable {
+    Problems problems;
+    config::Notices notices;
+    ActionContext now = context;
+    now.problems = &problems, now.notices = &notices, now.seed = &seed;
+    const auto action = make(now);
+    problems.throw_if_any();
+    if (!action) throw Error("another rank failed to start this action");
+    for (const auto& line : notices.lines) log::warning(line);
+    log::line(action->settings);
+    action->run();
+  };
+  return later;
+}
+
+std::vector<std::string> actions_of(const config::Record& command) {
   auto actions = command.strings("action");
   if (actions.empty()) actions = {"train"};
-  for (const auto& action : actions) {
+  return actions;
+}
+
+void prepare_command(const ActionContext& base, const std::string& name, std::vector<Prepared>& prepared) {
+  const config::Record& command = base.command;
+  for (const auto& action : actions_of(command)) {
     const ActionEntry* entry = find_action(action);
     if (!entry) {
-      const auto where = command.find("action");
-      base.problems->add(Diagnostic{where ? where->where : command.where(),
-                                    fmt::format("unknown action: {}  in command set: {}", action, name),
-                                    suggestion(action, known_actions())});
+      base.problem("action", fmt::format("unknown action: {}  in command set: {}", action, name),
+                   suggestion(action, known_actions()));
       continue;
     }
     ActionContext context = base;
     context.all_ranks = entry->on_all_ranks;
     config::check_truncated(command, *context.problems);
     check(context, [&] {
-      std::unique_ptr<Action> made;
+      std::optional<Action> made;
       try {
         made = entry->make(context);
       } catch (const ModelToCome& file) {
-        made = make_later(context, entry->make, "", file.path);
+        made = make_later(context, *entry, file);
       }
       prepared.push_back({name, entry->names[0], entry->on_all_ranks, std::move(made)});
     });
@@ -64,9 +84,7 @@ void prepare_command(const ActionContext& base, const std::string& name, std::ve
 // The blocks of a command that its actions read, with the options that they know.
 std::vector<config::KnownBlock> blocks_of_actions(const config::Record& command) {
   std::vector<config::KnownBlock> blocks;
-  auto actions = command.strings("action");
-  if (actions.empty()) actions = {"train"};
-  for (const auto& action : actions)
+  for (const auto& action : actions_of(command))
     if (const ActionEntry* entry = find_action(action); entry && entry->names[0] == "train") {
       blocks.push_back({"SGD", [](config::Fields& f) { SgdOptions().describe(f); }});
       blocks.push_back({"cvReader", [](config::Fields&) {}});
@@ -80,11 +98,10 @@ void note_unused_overrides(const config::CommandLine& line, const std::vector<co
   if (!problems.empty()) return;  // not everything has been read
   for (auto& found :
        config::unused_overrides(line.config, commands, [](config::Fields& f) { config::TopLevel().describe(f); })) {
-    if (line.strict) {
+    if (line.strict)
       problems.add(std::move(found));
-      continue;
-    }
-    notices.add(found);
+    else
+      notices.add(found);
   }
 }
 
@@ -111,9 +128,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   base.seed = &seed;
   for (const auto& name : top.command) {
     if (!line.config.is_block(name)) {
-      const auto where = line.config.find("command");
-      problems.add(Diagnostic{where ? where->where : line.config.where(),
-                              fmt::format("there is no command block '{}'", name),
+      problems.add(Diagnostic{place_of(line.config, "command"), fmt::format("there is no command block '{}'", name),
                               suggestion(name, blocks_of(line.config))});
       continue;
     }

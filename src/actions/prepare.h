@@ -2,7 +2,7 @@
 // prepare.h -- finds all mistakes before anything runs.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace tutti::actions {
 struct Prepared {
   std::string command, action;
   bool on_all_ranks = true;
-  std::unique_ptr<Action> what;
+  std::optional<Action> what;  // none if there are mistakes
 };
 
 // Creates all actions of all commands on this device. Adds mistakes to `problems` and notices to `notices`.

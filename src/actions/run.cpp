@@ -13,7 +13,6 @@
 #include <set>
 #include <span>
 
-#include "actions/check.h"
 #include "actions/cpu.h"
 #include "actions/device.h"
 #include "actions/help.h"
@@ -22,6 +21,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/session.h"
+#include "train/checkpoint.h"
 #include "train/model_lock.h"
 #include "tutti/log.h"
 
@@ -47,7 +47,7 @@ std::string now_text() { return fmt::format("{:%Y/%m/%d %H:%M:%S}", local_time()
 std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communicator& world) {
   std::set<std::string> models;
   for (const auto& p : actions)
-    if (p.what && !p.what->trained_model().empty()) models.insert(p.what->trained_model());
+    if (!p.what->trained_model.empty()) models.insert(p.what->trained_model);
   std::vector<ModelLock> locks;
   if (world.rank() != 0) return locks;
   for (const auto& model : models) locks.emplace_back(model);
@@ -58,7 +58,8 @@ std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communi
 bool appends_to_log(const std::vector<Prepared>& actions, const config::TopLevel& top, Communicator& world) {
   std::int64_t appends = top.append_log;
   if (world.rank() == 0)
-    for (const auto& p : actions) appends = appends || (p.what && p.what->resumes());
+    for (const auto& p : actions)
+      appends = appends || (p.what->make_mode && earlier_run_left_files(p.what->trained_model));
   world.broadcast(0, std::as_writable_bytes(std::span(&appends, 1)));
   return appends != 0;
 }
@@ -83,15 +84,10 @@ std::vector<std::string> settings_lines(const std::vector<Prepared>& actions, co
   lines.push_back(fmt::format("  processor  {}, {}", cpu.text, compute_text()));
   if (!device.text.empty()) lines.push_back(fmt::format("  device     {}", device.text));
   for (const auto& p : actions) {
-    if (!p.what) continue;
     lines.push_back(fmt::format("{}, action {}", p.command, p.action));
-    lines.push_back(p.what->settings());
+    lines.push_back(p.what->settings);
   }
   return lines;
-}
-
-void print_notices(const config::Notices& notices) {
-  for (const auto& n : notices.lines) log::warning(n);
 }
 
 void print_configuration(const config::CommandLine& line, const config::TopLevel& top) {
@@ -103,6 +99,66 @@ void print_configuration(const config::CommandLine& line, const config::TopLevel
   log::line(fmt::format("Commands: {}", fmt::join(top.command, " ")));
   log::line(
       fmt::format("precision = \"{}\"", top.precision == config::TopLevel::Precision::float64 ? "double" : "float"));
+}
+
+// The memory that all ranks of this host plan to allocate, in bytes.
+double needed_here(Communicator& world, double of_this_rank) {
+  const auto hosts = hosts_of(world);
+  std::vector<double> needs(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&of_this_rank, 1)), std::as_writable_bytes(std::span(needs)));
+  double sum = 0;
+  for (std::size_t r = 0; r < needs.size(); ++r)
+    if (hosts[r] == hosts[static_cast<std::size_t>(world.rank())]) sum += needs[r];
+  return sum;
+}
+
+std::string memory_line(double of_this_rank, double of_host, int ranks, const std::string& device) {
+  std::string line = fmt::format("  memory     {} for weights, gradients, optimizer and the values of a minibatch",
+                                 bytes_text(of_this_rank));
+  if (ranks > 1) line += fmt::format(" on this rank, {} on the {} ranks of this host", bytes_text(of_host), ranks);
+  if (device != "cpu") line += "; GPU memory was allocated as a trial and is not counted";
+  if (const auto left = available_memory())
+    line += fmt::format("; {} are free", bytes_text(static_cast<double>(*left)));
+  return line;
+}
+
+std::string memory_warning(double of_host) {
+  const auto left = available_memory();
+  if (!left || of_host <= static_cast<double>(*left)) return {};
+  return fmt::format(
+      "the run needs {} of memory on this host and {} are free: it would be refused. fix: lower minibatchSize, split "
+      "minibatches with numSubminibatches or maxSamplesInRAM, or use a host with more memory",
+      bytes_text(of_host), bytes_text(static_cast<double>(*left)));
+}
+
+// For --check: what the user has set, or with `all` every option.
+void print_options(const Run& run, bool all) {
+  const auto print = [&](const std::string& heading, std::string OptionsText::*part) {
+    log::result(heading);
+    const std::string top = options_text("top", run.top).*part;
+    if (!top.empty()) log::result(top);
+    for (const auto& p : run.actions)
+      if (const std::string& text = p.what->options.*part; !text.empty())
+        log::result(fmt::format("{}, action {}:\n{}", p.command, p.action, text));
+  };
+  print("What differs from the defaults:", &OptionsText::changed);
+  if (all) print("All effective options:", &OptionsText::all);
+}
+
+// The output of --check: also what a run would do, and the memory it would need. Collective: the ranks add up their
+// memory. Rank 0 prints.
+void print_check(Communicator& world, const Run& run, const config::Notices& notices,
+                 const std::vector<std::string>& settings, int local_ranks, const std::string& device, bool all) {
+  const auto mine = static_cast<double>(planned_memory());
+  const double here = needed_here(world, mine);
+  if (world.rank() != 0) return;
+  for (const auto& n : notices.lines) log::result(log::titled("Note", n));
+  print_options(run, all);
+  for (const auto& l : settings) log::result(l);
+  log::result(memory_line(mine, here, local_ranks, device));
+  if (const std::string warning = memory_warning(here); !warning.empty()) log::result("Warning: " + warning);
+  if (!all) log::result("(-v prints every option as it holds)");
+  log::result("Checked: the configuration is fine. Nothing was trained.");
 }
 
 void write_done_file(const config::TopLevel& top, Communicator& world) {
@@ -176,8 +232,8 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   if (!ready) return refuse();
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check) {
-    print_check(world, {top, actions, notices.lines, settings_lines(actions, cpu, device, place, world), place,
-                        device.device, line.verbose});
+    print_check(world, *run, notices, settings_lines(actions, cpu, device, place, world), place.local_ranks,
+                device.device, line.verbose);
     return nullptr;
   }
   if (!together(world, [&] { run->locks = lock_models(actions, world); })) return refuse();
@@ -187,7 +243,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   log::line("");
   print_configuration(line, top);
   if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));
-  print_notices(notices);
+  for (const auto& n : notices.lines) log::warning(n);
   if (!cpu.advice.empty()) log::warning(cpu.advice);
   for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::line(l);
   return run;

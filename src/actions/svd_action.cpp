@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actions/svd_action.h"
-
+// action = "SVD": replaces weight matrices of a trained model with products of two smaller ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +16,21 @@
 #include "tutti/log.h"
 
 namespace tutti::actions {
+
+namespace {
+
+struct SvdOptions {
+  std::string model_path, output_model_path, node_name_regex, config_file;
+  double keep_ratio = 0.4;
+  std::int64_t aligned_size = 8;
+  void describe(config::Fields&);
+};
+
+// The parameters whose whole names match `pattern`; each once, in the order of the rules.
+struct SvdRule {
+  std::string pattern;
+  double keep_ratio = 0.4;
+};
 
 void SvdOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the trained model");
@@ -36,19 +50,9 @@ void SvdOptions::describe(config::Fields& f) {
     f.problem("nodeNameRegex", "give exactly one of nodeNameRegex and SVDConfig", "nodeNameRegex = \"W.*\"");
 }
 
-namespace {
-
-void check_pattern(const SourcePos& where, const std::string& pattern) {
-  try {
-    const std::regex compiled(pattern);
-  } catch (const std::regex_error& e) {
-    throw ConfigError(where, fmt::format("'{}' is not a regular expression: {}", pattern, e.what()));
-  }
-}
-
 std::vector<SvdRule> rules_of(const ActionContext& context, const SvdOptions& o) {
   if (!o.node_name_regex.empty()) {
-    check_pattern(context.command.value("nodeNameRegex").where, o.node_name_regex);
+    check_regex(context.command.value("nodeNameRegex").where, o.node_name_regex);
     return {{o.node_name_regex, o.keep_ratio}};
   }
   const SourcePos where = context.command.value("SVDConfig").where;
@@ -65,7 +69,7 @@ std::vector<SvdRule> rules_of(const ActionContext& context, const SvdOptions& o)
     if (!(words >> rule.keep_ratio) || words >> rest || rule.keep_ratio <= 0 || rule.keep_ratio > 1)
       throw ConfigError(where, fmt::format("line {} of '{}' is not a rule: '{}'", number, o.config_file, line),
                         "write a regular expression, a blank and a ratio up to 1: W[1-5] 0.4");
-    check_pattern(where, rule.pattern);
+    check_regex(where, rule.pattern);
     rules.push_back(rule);
   }
   if (rules.empty()) throw ConfigError(where, fmt::format("'{}' holds no rule", o.config_file), "W.* 0.4");
@@ -158,31 +162,6 @@ void drop_node(graph::Graph& g, std::size_t dropped) {
   for (auto* set : {&g.features, &g.labels, &g.criteria, &g.evaluations, &g.outputs}) shift(*set);
 }
 
-class SvdAction final : public Action {
- public:
-  SvdAction(ActionContext context, SvdOptions options, std::vector<SvdRule> rules)
-      : context_(std::move(context)), options_(std::move(options)), rules_(std::move(rules)) {}
-
-  std::string settings() const override {
-    return fmt::format("  model      {}\n  new model  {}", options_.model_path, options_.output_model_path);
-  }
-  void run() override {
-    graph::Graph graph = load_trained(options_.model_path);
-    for (const auto& line : factor_matrices(graph, rules_, static_cast<std::size_t>(options_.aligned_size)))
-      log::line(line);
-    Network network(std::move(graph), NetworkOptions{});
-    network.initialize_parameters();
-    create_directories(directory_of(options_.output_model_path));
-    save_edited_model(options_.output_model_path, view_model(network));
-    log::line(fmt::format("Factored model saved to '{}'.", options_.output_model_path));
-  }
-
- private:
-  ActionContext context_;
-  SvdOptions options_;
-  std::vector<SvdRule> rules_;
-};
-
 // Before the run: checks that the rules match something and that the result can be written.
 void check_rules(const ActionContext& context, const SvdOptions& options, const std::vector<SvdRule>& rules) {
   if (!file_exists(options.model_path)) return;  // an earlier action of this run makes it
@@ -201,8 +180,8 @@ void check_rules(const ActionContext& context, const SvdOptions& options, const 
   }
 }
 
-}  // namespace
-
+// Factors the matrices of a trained graph (Node::start) that the rules select into W-U and W-V. Products W * x become
+// W-U * (W-V * x). Returns a line per matrix. Throws Error if no parameter matches.
 std::vector<std::string> factor_matrices(graph::Graph& graph, const std::vector<SvdRule>& rules, std::size_t aligned) {
   std::vector<std::pair<std::string, double>> chosen;  // before the factors join the graph
   std::set<std::string> seen;
@@ -225,19 +204,36 @@ std::vector<std::string> factor_matrices(graph::Graph& graph, const std::vector<
   return lines;
 }
 
-std::unique_ptr<Action> make_svd_action(const ActionContext& context) {
-  const auto before = context.problems->count();
-  auto options = read_command<SvdOptions>(context);
+void run_svd(const SvdOptions& options, const std::vector<SvdRule>& rules) {
+  graph::Graph graph = load_trained(options.model_path);
+  for (const auto& line : factor_matrices(graph, rules, static_cast<std::size_t>(options.aligned_size)))
+    log::line(line);
+  Network network(std::move(graph), NetworkOptions{});
+  network.initialize_parameters();
+  create_directories(directory_of(options.output_model_path));
+  save_model(options.output_model_path, view_model(network), true);
+  log::line(fmt::format("Factored model saved to '{}'.", options.output_model_path));
+}
+
+std::optional<Action> make_svd(const ActionContext& context, SvdOptions options) {
   if (!options.model_path.empty()) check_model_to_read(context, options.model_path, true);
   std::vector<SvdRule> rules;
-  if (context.problems->count() == before)
+  if (context.flawless())
     check(context, [&] {
       rules = rules_of(context, options);
       check_rules(context, options, rules);
     });
   context.models_to_come->insert(options.output_model_path);
-  if (context.problems->count() > before) return nullptr;
-  return std::make_unique<SvdAction>(context.for_running(), std::move(options), std::move(rules));
+  return Action{
+      .settings = fmt::format("  model      {}\n  new model  {}", options.model_path, options.output_model_path),
+      .run = [options, rules] { run_svd(options, rules); }};
+}
+
+}  // namespace
+
+ActionEntry svd_action() {
+  return action_entry({"SVD"}, false, make_svd,
+                      "replaces weight matrices of a model with products of two smaller matrices");
 }
 
 }  // namespace tutti::actions

@@ -8,16 +8,35 @@
 #include <limits>
 #include <thread>
 
-#include "actions/compute_type.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
-#include "actions/node_names.h"
-#include "actions/test_actions.h"
 #include "train/training.h"
 #include "tutti/log.h"
 #include "tutti/reader.h"
 
 namespace tutti::actions {
+
+namespace {
+
+// Larger minibatches would only need more memory: the products are large enough.
+constexpr std::int64_t largest_evaluation_part = 1024;
+
+struct EvaluateOptions {
+  ComputeType compute_type = ComputeType::float32;
+  std::string model_path;
+  config::Schedule<std::int64_t> minibatch_size = 40960;
+  std::int64_t epoch_size = 0;
+  std::vector<std::string> eval_node_names;
+  std::int64_t num_mbs_to_show_result = 100, first_mbs_to_show_result = 0;
+  std::int64_t trace_level = 0;
+  bool distributed_reading = true;
+  void describe(config::Fields&);
+};
+struct CvOptions : EvaluateOptions {
+  config::Schedule<std::int64_t> interval;
+  std::int64_t sleep_time = 0;
+  void describe(config::Fields&);
+};
 
 void EvaluateOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the model to evaluate");
@@ -44,8 +63,6 @@ void CvOptions::describe(config::Fields& f) {
   if (interval.size() == 3 && interval.values[1] < 1)
     f.problem("crossValidationInterval", "has a step below 1", "first:step:last");
 }
-
-namespace {
 
 bool shows_perplexity(const std::string& operation) {
   return operation == "CrossEntropyWithSoftmax" || operation == "CrossEntropy" ||
@@ -85,103 +102,85 @@ EvaluationRun evaluate_model(Network& network, Reader& reader, const ActionConte
   return evaluate(network, reader, *context.world, plan, lines, EvaluationOf::listed_nodes, context.parallel);
 }
 
-class TestAction final : public Action {
- public:
-  TestAction(ActionContext context, EvaluateOptions options, std::unique_ptr<Reader> reader)
-      : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
+// The numbered models of crossValidationInterval, and the final one.
+std::vector<std::string> models_to_compare(const CvOptions& options) {
+  const auto& v = options.interval.values;
+  const std::int64_t first = v.empty() ? 0 : v[0], step = v.size() == 3 ? v[1] : 1;
+  const std::int64_t last = v.empty() ? last_model_epoch(options.model_path) : v.back();
+  std::vector<std::string> found;
+  for (std::int64_t e = first; e <= last; e += step)
+    if (std::string path = fmt::format("{}.{}", options.model_path, e); file_exists(path)) found.push_back(path);
+  if (file_exists(options.model_path)) found.push_back(options.model_path);
+  return found;
+}
 
-  std::string settings() const override {
-    return fmt::format("  model      {}",
-                       options_.model_path.empty() ? "from the network builder" : options_.model_path);
-  }
-  OptionsText options() const override {
-    return options_text("test", options_) += reader_options(context_, "reader", "test");
-  }
-  void run() override {
-    const auto network = evaluation_network(context_, options_.model_path, options_.eval_node_names);
-    const auto run = evaluate_model(*network, *reader_, context_, options_);
-    log::line(final_line(network->evaluations(), run));
-  }
-
- private:
-  ActionContext context_;
-  EvaluateOptions options_;
-  std::unique_ptr<Reader> reader_;
-};
-
-class CvAction final : public Action {
- public:
-  CvAction(ActionContext context, CvOptions options, std::unique_ptr<Reader> reader)
-      : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
-
-  std::string settings() const override { return fmt::format("  models     {}.*", options_.model_path); }
-
-  void run() override {
-    struct Best {
-      double value = std::numeric_limits<double>::infinity();
-      std::string model;
-    };
-    std::vector<Best> best;
-    std::vector<NodeResult> names;
-    for (const auto& path : models()) {
-      if (!best.empty()) std::this_thread::sleep_for(std::chrono::seconds(options_.sleep_time));
-      const auto network = evaluation_network(context_, path, options_.eval_node_names);
-      const auto run = evaluate_model(*network, *reader_, context_, options_);
-      names = network->evaluations();
-      best.resize(names.size());
-      log::line(fmt::format("Model {} --> {}", path, final_line(names, run)));
-      for (std::size_t i = 0; i < names.size(); ++i) {
-        const double average = run.sums[i].count > 0 ? run.sums[i].sum / run.sums[i].count : 0;
-        if (average < best[i].value) best[i] = {average, path};
-      }
+void compare_models(const ActionContext& context, const CvOptions& options, Reader& reader) {
+  struct Best {
+    double value = std::numeric_limits<double>::infinity();
+    std::string model;
+  };
+  std::vector<Best> best;
+  for (const auto& path : models_to_compare(options)) {
+    if (!best.empty()) std::this_thread::sleep_for(std::chrono::seconds(options.sleep_time));
+    const auto network = evaluation_network(context, path, options.eval_node_names);
+    const auto run = evaluate_model(*network, reader, context, options);
+    const auto names = network->evaluations();
+    best.resize(names.size());
+    log::line(fmt::format("Model {} --> {}", path, final_line(names, run)));
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const double average = run.sums[i].count > 0 ? run.sums[i].sum / run.sums[i].count : 0;
+      if (average < best[i].value) best[i] = {average, path};
     }
-    if (best.empty())
-      throw Error(fmt::format("cv: no model '{}.<epoch>' of crossValidationInterval exists", options_.model_path));
-    log::line("");
-    log::line("Best models:");
-    log::line("------------");
-    for (std::size_t i = 0; i < best.size(); ++i)
-      log::line(fmt::sprintf("Based on Err[%d]: Best model = %s with min err %.8g", i, best[i].model, best[i].value));
   }
+  if (best.empty())
+    throw Error(fmt::format("cv: no model '{}.<epoch>' of crossValidationInterval exists", options.model_path));
+  log::line("");
+  log::line("Best models:");
+  log::line("------------");
+  for (std::size_t i = 0; i < best.size(); ++i)
+    log::line(fmt::sprintf("Based on Err[%d]: Best model = %s with min err %.8g", i, best[i].model, best[i].value));
+}
 
- private:
-  std::vector<std::string> models() const {
-    const auto& v = options_.interval.values;
-    const std::int64_t first = v.empty() ? 0 : v[0], step = v.size() == 3 ? v[1] : 1;
-    const std::int64_t last = v.empty() ? last_model_epoch(options_.model_path) : v.back();
-    std::vector<std::string> found;
-    for (std::int64_t e = first; e <= last; e += step)
-      if (std::string path = fmt::format("{}.{}", options_.model_path, e); file_exists(path)) found.push_back(path);
-    if (file_exists(options_.model_path)) found.push_back(options_.model_path);
-    return found;
-  }
-
-  ActionContext context_;
-  CvOptions options_;
-  std::unique_ptr<Reader> reader_;
-};
-
-template <class Options, class Made>
-std::unique_ptr<Action> make(const ActionContext& context, const char* action, bool needs_numbered_models) {
-  const auto before = context.problems->count();
-  auto options = read_command<Options>(context);
-  if (!needs_numbered_models) options.model_path = model_to_read(context, options.model_path);
+// Null if something is wrong.
+std::shared_ptr<Reader> check_evaluation(const ActionContext& context, EvaluateOptions& options, const char* action,
+                                         bool exact) {
   options.eval_node_names = node_list(options.eval_node_names);
   check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", action, static_cast<int>(options.trace_level));
-  check_model_to_read(context, options.model_path, !needs_numbered_models);
+  check_model_to_read(context, options.model_path, exact);
   check_node_names(context, "evalNodeNames", options.eval_node_names, options.model_path);
-  if (context.problems->count() > before) return nullptr;
-  return std::make_unique<Made>(context.for_running(), std::move(options), std::move(reader));
+  return reader;
+}
+
+std::optional<Action> make_test(const ActionContext& context, EvaluateOptions options) {
+  options.model_path = model_to_read(context, options.model_path);
+  const auto reader = check_evaluation(context, options, "test", true);
+  if (!reader) return std::nullopt;
+  return Action{.settings = fmt::format("  model      {}",
+                                        options.model_path.empty() ? "from the network builder" : options.model_path),
+                .run =
+                    [context = context.for_running(), options, reader] {
+                      const auto network = evaluation_network(context, options.model_path, options.eval_node_names);
+                      const auto run = evaluate_model(*network, *reader, context, options);
+                      log::line(final_line(network->evaluations(), run));
+                    },
+                .options = options_text("test", options) += reader_options(context, "reader", "test")};
+}
+
+std::optional<Action> make_cv(const ActionContext& context, CvOptions options) {
+  const auto reader = check_evaluation(context, options, "cv", false);
+  return Action{
+      .settings = fmt::format("  models     {}.*", options.model_path),
+      .run = [context = context.for_running(), options, reader] { compare_models(context, options, *reader); }};
 }
 
 }  // namespace
 
-std::unique_ptr<Action> make_test_action(const ActionContext& context) {
-  return make<EvaluateOptions, TestAction>(context, "test", false);
+ActionEntry test_action() {
+  return action_entry({"test", "eval"}, true, make_test, "evaluates a model over a data set");
 }
-std::unique_ptr<Action> make_cv_action(const ActionContext& context) {
-  return make<CvOptions, CvAction>(context, "cv", true);
+ActionEntry cv_action() {
+  return action_entry({"cv"}, true, make_cv, "evaluates the models of several epochs and reports the best one");
 }
 
 }  // namespace tutti::actions

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // action = "train": assembles the parts of a Training.
-#include "actions/train_action.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "actions/compute_type.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
-#include "actions/later.h"
-#include "actions/node_names.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "parallel/groups/groups.h"
@@ -23,6 +18,18 @@
 #include "tutti/log.h"
 
 namespace tutti::actions {
+
+namespace {
+
+struct TrainOptions {
+  std::string model_path;
+  bool make_mode = true;
+  std::int64_t trace_level = 0;
+  ComputeType compute_type = ComputeType::float32;
+  std::string loss_scale = "auto";
+  bool cuda_graphs = true;
+  void describe(config::Fields&);
+};
 
 void TrainOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "path of the model; checkpoints are written beside it");
@@ -37,8 +44,6 @@ void TrainOptions::describe(config::Fields& f) {
               "write auto, or a power of two: lossScale = 1024");
 }
 
-namespace {
-
 std::string exchange_text(const Training& t) {
   const std::string& text = t.parallel->method.traits.text;
   if (t.warm_start.parallel_throughout(0) || t.warm_start.epoch == WarmStart::never) return text;
@@ -47,28 +52,10 @@ std::string exchange_text(const Training& t) {
   return fmt::format("{} before {}, then {}", t.alone->method.traits.text, place, text);
 }
 
-class TrainAction final : public Action {
- public:
-  TrainAction(Training training, OptionsText options) : t_(std::move(training)), options_(std::move(options)) {}
-
-  std::string settings() const override {
-    std::string out = fmt::format("  model      {}\n  network    {}\n", t_.model_path, t_.network->describe());
-    out += fmt::format("  optimizer  {}\n  exchange   {}", t_.optimizer->describe(), exchange_text(t_));
-    out += fmt::format("\n  threads    {}", t_.threads);
-    return out;
-  }
-  std::string trained_model() const override { return t_.model_path; }
-  bool resumes() const override { return t_.make_mode && earlier_run_left_files(t_.model_path); }
-  OptionsText options() const override { return options_; }
-  void run() override {
-    const ThreadLimit limit(t_.threads);
-    train(t_);
-  }
-
- private:
-  Training t_;
-  OptionsText options_;
-};
+std::string settings_text(const Training& t) {
+  return fmt::format("  model      {}\n  network    {}\n  optimizer  {}\n  exchange   {}\n  threads    {}",
+                     t.model_path, t.network->describe(), t.optimizer->describe(), exchange_text(t), t.threads);
+}
 
 std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
   std::int64_t largest = 0;
@@ -80,7 +67,7 @@ std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
 }
 
 // The place of a mistake without a single node: the nodes that SGD names, or the whole network.
-SourcePos place_of(const ActionContext& context, const SgdOptions& sgd) {
+SourcePos place_of_network(const ActionContext& context, const SgdOptions& sgd) {
   for (const auto& [key, name] : {std::pair("trainCriterionNodeName", &sgd.train_criterion_node),
                                   std::pair("evalCriterionNodeName", &sgd.eval_criterion_node)})
     if (!name->empty()) return context.command.block("SGD").value(key).where;
@@ -95,8 +82,8 @@ std::optional<graph::Graph> edited_start(const ActionContext& context, const Tra
   const std::string start = model_name(t.model_path, 0, t.sgd.max_epochs);
   if (!t.make_mode || t.model_path.empty()) return std::nullopt;
   if (context.is_to_come(start)) throw ModelToCome{start};
-  if (context.models_to_come ? !is_edited_model(start) : !is_edited_model(start, *context.world)) return std::nullopt;
-  context.notices->lines.push_back(fmt::format(
+  if (!is_edited_model(start, context.models_to_come ? nullptr : context.world)) return std::nullopt;
+  context.notice(fmt::format(
       "the network is that of '{}', which action edit made; the description in '{}' is not used (makeMode = false "
       "uses it)",
       start, context.command_name));
@@ -126,10 +113,8 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
                         "name one: criterionNodes = (ce), or tag = 'criterion' on the node");
     t.network = std::move(network);
   } catch (const ConfigError& e) {
-    for (Diagnostic d : e.diagnostics()) {
-      if (!d.where.source) d.where = place_of(context, t.sgd);
-      context.problems->add(std::move(d));
-    }
+    for (const Diagnostic& d : e.diagnostics())
+      context.problem(d.where.source ? d.where : place_of_network(context, t.sgd), d.message, d.fix);
   }
 }
 
@@ -142,10 +127,7 @@ void plan_trace(const ActionContext& context, Training& t) {
   try {
     t.network->plan_evaluation(1, nodes);
   } catch (const ConfigError& e) {
-    for (Diagnostic d : e.diagnostics()) {
-      d.where = context.command.block("SGD").where();
-      context.problems->add(std::move(d));
-    }
+    for (const Diagnostic& d : e.diagnostics()) context.problem(context.command.block("SGD").where(), d.message, d.fix);
   }
 }
 
@@ -156,15 +138,14 @@ void bind_streams(const ActionContext& context, Network& network, const Reader& 
   for (const auto& input : network.inputs_for_training()) {
     if (std::find(streams.begin(), streams.end(), input.name) != streams.end()) continue;
     const std::string near = nearest(input.name, streams);
-    context.problems->add(
-        Diagnostic{where, fmt::format("the reader has no stream for the network's input '{}'", input.name),
-                   near.empty() ? fmt::format("the reader has: {}", fmt::join(streams, ", "))
-                                : fmt::format("streams and inputs are matched by name: is '{}' meant for it?", near)});
+    context.problem(where, fmt::format("the reader has no stream for the network's input '{}'", input.name),
+                    near.empty() ? fmt::format("the reader has: {}", fmt::join(streams, ", "))
+                                 : fmt::format("streams and inputs are matched by name: is '{}' meant for it?", near));
   }
   try {
     network.bind(reader.streams());
   } catch (const Error& e) {
-    context.problems->add(Diagnostic{where, e.what(), {}});
+    context.problem(where, e.what(), {});
   }
 }
 
@@ -181,16 +162,11 @@ void check_model_path(const ActionContext& context, Training& t) {
   const auto inside =
       context.command.is_block("SGD") ? context.command.block("SGD").find_own("modelPath") : std::nullopt;
   const auto given = inside ? inside : context.command.find("modelPath");
-  if (!given) {
-    context.problems->add(Diagnostic{context.command.where(), fmt::format("{} needs 'modelPath'", context.command_name),
-                                     "add modelPath = ..."});
-    return;
-  }
+  if (!given)
+    return context.problem(context.command.where(), fmt::format("{} needs 'modelPath'", context.command_name),
+                           "add modelPath = ...");
   const SourcePos where = given->where;
-  if (t.model_path.empty()) {
-    context.problems->add(Diagnostic{where, "modelPath is empty", "write modelPath = \"models/net.dnn\""});
-    return;
-  }
+  if (t.model_path.empty()) return context.problem(where, "modelPath is empty", "write modelPath = \"models/net.dnn\"");
   if (context.models_to_come) context.models_to_come->insert(t.model_path);
   if (context.graphs_to_come && t.network)
     (*context.graphs_to_come)[t.model_path] = std::make_shared<graph::Graph>(t.network->graph());
@@ -198,7 +174,7 @@ void check_model_path(const ActionContext& context, Training& t) {
   try {
     check_writable(t.model_path, view_model(*t.network).bytes());
   } catch (const Error& e) {
-    context.problems->add(Diagnostic{where, e.what(), "choose another modelPath"});
+    context.problem(where, e.what(), "choose another modelPath");
   }
 }
 
@@ -206,13 +182,13 @@ void make_fault_hook(const ActionContext& context, Training& t) {
   const auto& hook = t.sgd.parallel.fault_hook;
   if (!hook) return;
   t.fault_hook = FaultHook(*hook, t.world->rank());
-  if (hook->rank < t.world->size()) return context.notices->lines.push_back("faultHook: " + hook->text());
+  if (hook->rank < t.world->size()) return context.notice("faultHook: " + hook->text());
   const auto block = context.command.block("SGD").block("ParallelTrain").block("faultHook");
-  context.problems->add(Diagnostic{block.has_own("rank") ? block.value("rank").where : block.where(),
-                                   fmt::format("faultHook names rank {}, but this run has {} rank{}", hook->rank,
-                                               t.world->size(), t.world->size() == 1 ? "" : "s"),
-                                   t.world->size() > 1 ? fmt::format("rank = 0 to {}", t.world->size() - 1)
-                                                       : "start the trainer with mpiexec -n 2"});
+  context.problem(
+      block.has_own("rank") ? block.value("rank").where : block.where(),
+      fmt::format("faultHook names rank {}, but this run has {} rank{}", hook->rank, t.world->size(),
+                  t.world->size() == 1 ? "" : "s"),
+      t.world->size() > 1 ? fmt::format("rank = 0 to {}", t.world->size() - 1) : "start the trainer with mpiexec -n 2");
 }
 
 // Reports settings of the block that have no effect.
@@ -220,12 +196,11 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
   const auto& parallel = t.sgd.parallel;
   const char* const method = name_of(parallel.method);
   if (!parallel.unused_blocks.empty())
-    context.notices->lines.push_back(
-        fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
-                    parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
-                    parallel.unused_blocks.size() == 1 ? "has" : "have", method));
+    context.notice(fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
+                               parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
+                               parallel.unused_blocks.size() == 1 ? "has" : "have", method));
   if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
-    context.notices->lines.push_back(
+    context.notice(
         fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: every rank trains alone throughout",
                     parallel.start_epoch, t.sgd.max_epochs));
 }
@@ -235,13 +210,11 @@ void check_contributions(const ActionContext& context, Training& t) {
   if (!t.optimizer->wants_contributions()) return;
   const SourcePos where = context.command.block("SGD").value("gradUpdateType").where;
   if (!t.parallel->method.traits.sums_contributions)
-    context.problems->add(
-        Diagnostic{where, "oneBitAdam needs an exchange that sums over all ranks in every step",
-                   "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or with ASA (exchange = "
-                   "gradients, allReduce = sharded), the same within groups, or choose gradUpdateType = adam"});
+    context.problem(where, "oneBitAdam needs an exchange that sums over all ranks in every step",
+                    "use it with DataParallelSGD (without useBufferedAsyncGradientAggregation) or with ASA (exchange = "
+                    "gradients, allReduce = sharded), the same within groups, or choose gradUpdateType = adam");
   if (!is_host(t.network->parameters().weights.memory()))
-    context.problems->add(
-        Diagnostic{where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam"});
+    context.problem(where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam");
 }
 
 // Statistics over all ranks need every rank in every step.
@@ -249,13 +222,13 @@ void check_synchronized(const ActionContext& context, const Training& t) {
   if (t.world->size() == 1 || t.sgd.parallel.keeps_step()) return;
   for (const graph::Node& node : t.network->graph().nodes)
     if (node.operation == "BatchNormalization" && graph::flag(node, "synchronized", false))
-      return context.problems->add(
-          Diagnostic{node.where,
-                     fmt::format("BatchNormalization '{}': synchronized = true needs all ranks in every step, but this "
-                                 "method does not keep ranks in step",
-                                 node.name),
-                     "use a synchronous method (DataParallelSGD, ASA, ModelAveragingSGD, BlockMomentumSGD, EASGD, "
-                     "policy = sync), or set synchronized = false"});
+      return context.problem(
+          node.where,
+          fmt::format("BatchNormalization '{}': synchronized = true needs all ranks in every step, but this "
+                      "method does not keep ranks in step",
+                      node.name),
+          "use a synchronous method (DataParallelSGD, ASA, ModelAveragingSGD, BlockMomentumSGD, EASGD, "
+          "policy = sync), or set synchronized = false");
 }
 
 // This rank's largest share of a minibatch decides.
@@ -271,11 +244,10 @@ void plan_memory(const ActionContext& context, Training& t) {
     t.network->plan_training(share);
   } catch (const Error& e) {
     const auto sgd = context.command.block("SGD");
-    const auto size = sgd.find("minibatchSize");
-    context.problems->add(Diagnostic{size ? size->where : sgd.where(), e.what(),
-                                     fmt::format("this rank computes up to {} samples at once: lower minibatchSize, or "
-                                                 "split minibatches with numSubminibatches or maxSamplesInRAM",
-                                                 share)});
+    context.problem(place_of(sgd, "minibatchSize"), e.what(),
+                    fmt::format("this rank computes up to {} samples at once: lower minibatchSize, or "
+                                "split minibatches with numSubminibatches or maxSamplesInRAM",
+                                share));
     t.parallel.reset();
   }
 }
@@ -286,9 +258,9 @@ void make_exchange(const ActionContext& context, Training& t) {
   if (!is_host(t.network->parameters().weights.memory())) parallel.put_on_device();
   const bool together = context.parallel && parallel.exchanges();
   if (!context.parallel && parallel.exchanges())
-    context.notices->lines.push_back("parallelTrain option is not enabled. ParallelTrain config will be ignored.");
+    context.notice("parallelTrain option is not enabled. ParallelTrain config will be ignored.");
   if (ranks > 1 && !together)
-    context.notices->lines.push_back(
+    context.notice(
         fmt::format("{} ranks were started, but every rank trains on its own with all data (set ParallelTrain = [ "
                     "parallelizationMethod = DataParallelSGD ] in SGD)",
                     ranks));
@@ -300,15 +272,11 @@ void make_exchange(const ActionContext& context, Training& t) {
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
     const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";
-    for (Diagnostic d : e.diagnostics()) {
-      d.where = block.has_own(about) ? block.value(about).where : block.where();
-      context.problems->add(std::move(d));
-    }
+    for (const Diagnostic& d : e.diagnostics())
+      context.problem(block.has_own(about) ? block.value(about).where : block.where(), d.message, d.fix);
     return;
   } catch (const Error& e) {  // these settings do not go with this run's ranks
-    const auto sgd = context.command.block("SGD");
-    context.problems->add(Diagnostic{sgd.block("ParallelTrain").where(), e.what(), {}});
-    return;
+    return context.problem(context.command.block("SGD").block("ParallelTrain").where(), e.what());
   }
   check_contributions(context, t);
   if (together) check_synchronized(context, t);
@@ -321,16 +289,23 @@ void make_exchange(const ActionContext& context, Training& t) {
   // Which ranks have which state depends on who forms a group.
   if (grouped) t.method_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
   if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())
-    context.notices->lines.push_back(std::move(warning));
+    context.notice(std::move(warning));
   if (together) make_fault_hook(context, t);
   plan_memory(context, t);
 }
 
-}  // namespace
+void read_sgd(const ActionContext& context, Training& t) {
+  if (!context.command.is_block("SGD"))
+    return context.problem(context.command.where(), fmt::format("'{}' has no SGD block", context.command_name),
+                           "add SGD = [ maxEpochs = ... ; minibatchSize = ... ; learningRatesPerMB = ... ]");
+  t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
+  // An enclosing SGD block, shared by several commands, does not know the commands' settings.
+  if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
+}
 
-std::unique_ptr<Action> make_train_action(const ActionContext& context) {
-  Training t;
-  const auto options = read_command<TrainOptions>(context);
+std::optional<Action> make_train(const ActionContext& context, TrainOptions options) {
+  const auto training = std::make_shared<Training>();
+  Training& t = *training;
   check_compute_type(context, options.compute_type);
   t.world = context.world;
   t.command = context.command_name;
@@ -339,52 +314,56 @@ std::unique_ptr<Action> make_train_action(const ActionContext& context) {
   t.trace_level = static_cast<int>(options.trace_level);
   t.progress_tracing = context.progress_tracing;
   const auto before = context.problems->count();
-  if (!context.command.is_block("SGD")) {
-    context.problems->add(Diagnostic{context.command.where(),
-                                     fmt::format("'{}' has no SGD block", context.command_name),
-                                     "add SGD = [ maxEpochs = ... ; minibatchSize = ... ; learningRatesPerMB = ... ]"});
-  } else {
-    t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
-    // An enclosing SGD block, shared by several commands, does not know the commands' settings.
-    if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
-  }
+  read_sgd(context, t);
   if (options.compute_type == ComputeType::float16)
     t.grad_scaler = GradScaler::parse(options.loss_scale).value_or(GradScaler());
   else if (context.command.find("lossScale"))
-    context.notices->lines.push_back("lossScale has no effect without computeType = float16");
+    context.notice("lossScale has no effect without computeType = float16");
   std::optional<ModelToCome> awaited;
   const std::int64_t seed = *context.seed;
-  try {
-    make_network(context, options, t);
-  } catch (const ModelToCome& model) {
-    awaited = model;
-    *context.seed = seed;  // what was built in vain takes none
-  }
+  const auto unless_awaited = [&](const auto& part) {
+    try {
+      part();
+    } catch (const ModelToCome& file) {
+      awaited = file;
+      *context.seed = seed;  // what was built in vain takes none
+    }
+  };
+  unless_awaited([&] { make_network(context, options, t); });
   plan_trace(context, t);
-  try {
-    make_readers(context, t);
-  } catch (const ModelToCome& file) {
-    awaited = file;
-    *context.seed = seed;
-  }
+  unless_awaited([&] { make_readers(context, t); });
   check_model_path(context, t);
   // From here on ranks communicate; a single rank may have found that it cannot write or read.
-  if (!all_agree(*t.world, context.problems->count() == before)) return nullptr;
-  if (awaited)
-    return make_later(context, make_train_action, fmt::format("  model      {}", t.model_path), awaited->path,
-                      {t.model_path, t.make_mode && earlier_run_left_files(t.model_path)});
+  if (!all_agree(*t.world, context.problems->count() == before)) return std::nullopt;
+  Action action{.settings = fmt::format("  model      {}", t.model_path),
+                .run = {},
+                .trained_model = t.model_path,
+                .make_mode = t.make_mode};
+  if (awaited) throw ModelToCome{awaited->path, action};
 
   t.optimizer = make_optimizer(t.sgd.optimizer);
   if (memory_is_only_planned()) t.optimizer->bind(t.network->parameters());  // its state counts, too
   make_exchange(context, t);
-  if (!t.parallel) return nullptr;
+  if (!t.parallel) return std::nullopt;
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
-  OptionsText text = options_text("train", options);
-  text += options_text("SGD", t.sgd);
-  text += reader_options(context, "reader", "train");
-  if (t.cv_reader) text += reader_options(context, "cvReader", "cv");
-  return std::make_unique<TrainAction>(std::move(t), std::move(text));
+  action.settings = settings_text(t);
+  action.options = options_text("train", options);
+  action.options += options_text("SGD", t.sgd);
+  action.options += reader_options(context, "reader", "train");
+  if (t.cv_reader) action.options += reader_options(context, "cvReader", "cv");
+  action.run = [training] {
+    const ThreadLimit limit(training->threads);
+    train(*training);
+  };
+  return action;
+}
+
+}  // namespace
+
+ActionEntry train_action() {
+  return action_entry({"train", "trainRNN"}, true, make_train,
+                      "trains a network; needs SGD, reader, modelPath and a network");
 }
 
 }  // namespace tutti::actions

@@ -147,30 +147,36 @@ void write_files(const WordClasses& c, const WordClassOptions& o) {
   write_text(o.class_to_index_file, firsts);
 }
 
-class WordClassAction final : public Action {
- public:
-  explicit WordClassAction(WordClassOptions options) : options_(std::move(options)) {}
-  std::string settings() const override {
-    return fmt::format("  text       {}\n  vocabulary {}", options_.input_file, options_.vocabulary_file);
-  }
-  void run() override {
-    if (up_to_date(options_)) return log::line("All output files up to date.");
-    std::ifstream text(options_.input_file);
-    if (!text) throw Error(fmt::format("writeWordAndClass: cannot read '{}'", options_.input_file));
-    log::line(fmt::format("Reading input file inputFile: {}", options_.input_file));
-    const WordClasses c = make_word_classes(text, options_);
-    log::line(fmt::format("Vocabulary size {}.", c.found));
-    if (static_cast<std::int64_t>(c.words.size()) < options_.vocabulary_size)
-      log::warning(
-          fmt::format("the text has {} words more frequent than cutoff = {}: the vocabulary has {} words, not {}",
-                      c.words.size(), options_.cutoff, c.words.size(), options_.vocabulary_size));
-    write_files(c, options_);
-    for (const auto& path : outputs_of(options_)) log::line(fmt::format("Written to {}", path));
-  }
+void run_word_classes(const WordClassOptions& options) {
+  if (up_to_date(options)) return log::line("All output files up to date.");
+  std::ifstream text(options.input_file);
+  if (!text) throw Error(fmt::format("writeWordAndClass: cannot read '{}'", options.input_file));
+  log::line(fmt::format("Reading input file inputFile: {}", options.input_file));
+  const WordClasses c = make_word_classes(text, options);
+  log::line(fmt::format("Vocabulary size {}.", c.found));
+  if (static_cast<std::int64_t>(c.words.size()) < options.vocabulary_size)
+    log::warning(
+        fmt::format("the text has {} words more frequent than cutoff = {}: the vocabulary has {} words, not {}",
+                    c.words.size(), options.cutoff, c.words.size(), options.vocabulary_size));
+  write_files(c, options);
+  for (const auto& path : outputs_of(options)) log::line(fmt::format("Written to {}", path));
+}
 
- private:
-  WordClassOptions options_;
-};
+std::optional<Action> make_word_class_action(const ActionContext& context, WordClassOptions options) {
+  if (!context.flawless()) return std::nullopt;
+  const bool absent = !file_exists(options.input_file);
+  if (absent) {
+    Diagnostic d{context.command.value("inputFile").where,
+                 fmt::format("the data file '{}' cannot be read", options.input_file),
+                 "check the path; a run would stop here"};
+    context.only_check ? context.notices->add(d) : context.problems->add(std::move(d));
+  }
+  if (absent || !up_to_date(options))
+    for (const auto& path : outputs_of(options)) context.models_to_come->insert(path);
+  return Action{
+      .settings = fmt::format("  text       {}\n  vocabulary {}", options.input_file, options.vocabulary_file),
+      .run = [options] { run_word_classes(options); }};
+}
 
 }  // namespace
 
@@ -188,21 +194,9 @@ WordClasses make_word_classes(std::istream& text, const WordClassOptions& o) {
   return c;
 }
 
-std::unique_ptr<Action> make_word_class_action(const ActionContext& context) {
-  const auto before = context.problems->count();
-  auto options = read_command<WordClassOptions>(context);
-  if (context.problems->count() > before) return nullptr;
-  const bool absent = !file_exists(options.input_file);
-  if (absent) {
-    Diagnostic d{context.command.value("inputFile").where,
-                 fmt::format("the data file '{}' cannot be read", options.input_file),
-                 "check the path; a run would stop here"};
-    context.only_check ? context.notices->add(d) : context.problems->add(std::move(d));
-  }
-  if (absent || !up_to_date(options))
-    for (const auto& path : outputs_of(options)) context.models_to_come->insert(path);
-  if (context.problems->count() > before) return nullptr;
-  return std::make_unique<WordClassAction>(std::move(options));
+ActionEntry word_class_action() {
+  return action_entry({"writeWordAndClass"}, false, make_word_class_action,
+                      "writes the vocabulary and the word classes of a text");
 }
 
 }  // namespace tutti::actions

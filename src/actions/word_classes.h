@@ -16,7 +16,6 @@ struct WordClassOptions {
   bool make_mode = true;
   void describe(config::Fields&);
 };
-std::unique_ptr<Action> make_word_class_action(const ActionContext&);
 
 struct WordClasses {
   struct Word {

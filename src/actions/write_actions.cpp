@@ -1,23 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actions/write_actions.h"
-#include "actions/compute_type.h"
-#include "base/host.h"
-
+// The actions that write on rank 0: write (node values per sample) and dumpNode (parameters).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <regex>
 
 #include "actions/evaluation_network.h"
-#include "actions/node_names.h"
+#include "base/host.h"
+#include "config/text.h"
+#include "reader/htk/htk_file.h"
+#include "train/file.h"
 #include "train/model_file.h"
+#include "train/text_output.h"
 #include "tutti/log.h"
 
 namespace tutti::actions {
+namespace {
+
+// The block of one node.
+struct HtkOutputOptions {
+  std::int64_t dim = 0;
+  std::string list, type = "Real";
+  void describe(config::Fields& f);
+};
+
+struct WriteOptions {
+  ComputeType compute_type = ComputeType::float32;
+  std::string model_path;
+  std::vector<std::string> output_node_names;
+  std::string output_path;
+  config::Schedule<std::int64_t> minibatch_size = 2048;
+  std::int64_t epoch_size = 0;
+  std::int64_t trace_level = 0;
+  OutputFormat format;
+  std::map<std::string, HtkOutputOptions> writers;  // by node; empty for text
+  void describe(config::Fields&);
+};
+struct DumpNodeOptions : DumpOptions {
+  std::string model_path, output_file;
+  void describe(config::Fields&);
+};
 
 void WriteOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "the model whose nodes are written");
@@ -41,173 +69,266 @@ void DumpNodeOptions::describe(config::Fields& f) {
   f("printMetadata", print_metadata, "print operations, inputs and shapes");
 }
 
-namespace {
+void HtkOutputOptions::describe(config::Fields& f) {
+  f("dim", dim, "values per frame");
+  f.required("dim");
+  f("scpFile", list, "a list of the files to write, one per utterance, in the order of the reader");
+  f.alias("file", "scpFile");
+  f.required("scpFile");
+  f("type", type, "Real");
+  if (f.given("dim") && (dim < 1 || dim > reader::most_htk_numbers))
+    f.problem("dim", fmt::format("a frame of {} numbers does not fit into an HTK file", dim),
+              fmt::format("1 to {}; outputPath writes text", reader::most_htk_numbers));
+  if (type != "Real" && type != "real") f.problem("type", fmt::format("there is no type '{}'", type), "type = Real");
+}
+
+// Reads a list of output files. Throws Error.
+std::vector<std::string> read_output_list(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw Error(fmt::format("the file '{}' cannot be read: {}", path, std::strerror(errno)));
+  std::vector<std::string> files;
+  for (std::string line; std::getline(in, line);) {
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
+    if (!line.empty()) files.push_back(line);
+  }
+  return files;
+}
+
+// Writes utterance i to the file in line i of the list.
+class HtkOutput final : public NodeWriter {
+ public:
+  HtkOutput(std::string node, const HtkOutputOptions& options)
+      : node_(std::move(node)), options_(options), files_(read_output_list(options.list)) {}
+  void write(const Network::Output& output, std::span<const std::int64_t> sequence_begin, std::int64_t) override {
+    const std::size_t n = output.shape.elements();
+    if (n != static_cast<std::size_t>(options_.dim))
+      throw Error(fmt::format("write: the node '{}' has {} values per frame, its writer says dim = {}", node_, n,
+                              options_.dim));
+    if (!output.per_sample)
+      throw Error(fmt::format("write: the node '{}' has one value for all data, not one per frame", node_));
+    for (std::size_t s = 0; s + 1 < sequence_begin.size(); ++s) {
+      const auto first = static_cast<std::size_t>(sequence_begin[s]),
+                 last = static_cast<std::size_t>(sequence_begin[s + 1]);
+      if (next_ == files_.size())
+        throw Error(fmt::format("write: '{}' lists {} files, and the data have more utterances", options_.list, next_));
+      const std::string& path = files_[next_++];
+      const auto values = output.values.subspan(first * n, (last - first) * n);
+      const auto wrong = std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+      if (wrong > 0) log::warning(fmt::format("{} values in '{}' are not finite", wrong, path));
+      create_directories(directory_of(path));
+      reader::write_htk_file(path, n, values);
+      log::line(fmt::format("evaluate: writing {} frames of {}", last - first, path));
+    }
+  }
+
+  void finish() override {
+    if (next_ < files_.size())
+      log::warning(fmt::format("'{}' lists {} files, and the data have {} utterances: the others were not written",
+                               options_.list, files_.size(), next_));
+  }
+
+ private:
+  std::string node_;
+  HtkOutputOptions options_;
+  std::vector<std::string> files_;
+  std::size_t next_ = 0;
+};
+
+// The utterances that the reader's list names, 0 when that is not known.
+std::size_t utterances_of_reader(const ActionContext& context) {
+  if (!context.command.is_block("reader")) return 0;
+  const config::Record reader = context.command.block("reader");
+  for (const auto& key : reader.keys())
+    if (reader.is_block(key) && reader.block(key).has_own("scpFile"))
+      return read_output_list(reader.block(key).value("scpFile").text).size();
+  return 0;
+}
+
+void check_list(const ActionContext& context, const config::Record& block, const HtkOutputOptions& o,
+                std::size_t utterances) {
+  const SourcePos where = block.value(block.has_own("scpFile") ? "scpFile" : "file").where;
+  try {
+    const std::size_t files = read_output_list(o.list).size();
+    if (utterances > files)
+      context.problem(where,
+                      fmt::format("'{}' lists {} files, but the reader has {} utterances", o.list, files, utterances),
+                      "one output file per utterance, in the same order");
+  } catch (const Error& e) {
+    context.problem(where, e.what(), "the list holds one path of an output file per line");
+  }
+}
+
+// Reads the block writer = [ writerType = ... ] for these nodes. Mistakes: an unknown writerType, a node without a
+// block, lists whose lengths differ from each other or from the reader's.
+std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext& context,
+                                                          const std::vector<std::string>& nodes) {
+  std::map<std::string, HtkOutputOptions> outputs;
+  const config::Record writer = context.command.block("writer");
+  const std::string type = writer.string("writerType", "");
+  if (!config::equal_keys(type, "HTKMLFWriter")) {
+    const SourcePos where = writer.has_own("writerType") ? writer.value("writerType").where : writer.where();
+    context.problem(where,
+                    type.empty() ? "the writer block has no writerType" : fmt::format("there is no writer '{}'", type),
+                    "writerType = HTKMLFWriter, or outputPath instead of the writer block writes text");
+    return outputs;
+  }
+  if (nodes.empty()) {
+    context.problem(writer.where(), "a writer needs outputNodeNames",
+                    "outputNodeNames = node, and a block of that name in the writer");
+    return outputs;
+  }
+  std::size_t utterances = 0;
+  try {
+    utterances = utterances_of_reader(context);
+  } catch (const Error&) {
+    // The reader reports its list.
+  }
+  for (const auto& key : writer.keys()) {
+    const bool node =
+        std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) { return config::equal_keys(n, key); });
+    if (!node && !config::equal_keys(key, "writerType"))
+      context.notice(fmt::format("'{}' in the writer block has no effect", key));
+  }
+  for (const auto& node : nodes) {
+    if (!writer.has_own(node) || !writer.is_block(node)) {
+      context.problem(writer.where(), fmt::format("the writer has no block for the node '{}'", node),
+                      fmt::format("{} = [ dim = ... ; scpFile = ... ]", node));
+      continue;
+    }
+    const config::Record block = writer.block(node);
+    const auto before = context.problems->count();
+    outputs[node] = config::read<HtkOutputOptions>(block, node, *context.problems, *context.notices);
+    if (context.problems->count() == before) check_list(context, block, outputs[node], utterances);
+  }
+  return outputs;
+}
 
 struct OpenOutput {
   std::unique_ptr<std::ofstream> file;  // none for stdout and for writers that open files of their own
   std::unique_ptr<NodeWriter> writer;
 };
 
-class WriteAction final : public Action {
- public:
-  WriteAction(ActionContext context, WriteOptions options, std::unique_ptr<Reader> reader)
-      : context_(std::move(context)), options_(std::move(options)), reader_(std::move(reader)) {}
+std::string name_of_model(const WriteOptions& options) {
+  return options.model_path.empty() ? "from the network builder" : options.model_path;
+}
 
-  std::string settings() const override {
-    return fmt::format("  model      {}\n  output     {}", model(),
-                       options_.writers.empty() ? options_.output_path : "HTK files, as the writer block lists them");
+std::vector<std::string> nodes_to_write(const ActionContext& context, const WriteOptions& options,
+                                        const graph::Graph& graph) {
+  if (!options.output_node_names.empty()) {
+    auto unknown = unknown_nodes(context.command, "outputNodeNames", options.output_node_names, graph);
+    if (!unknown.empty()) throw ConfigError(std::move(unknown));
+    return options.output_node_names;
   }
+  log::line("OutputNodeNames are not specified, using the default outputnodes.");
+  std::vector<std::string> names;
+  for (auto n : graph.outputs) names.push_back(graph.nodes[n].name);
+  if (names.empty())
+    throw Error(
+        fmt::format("write: the model '{}' has no output nodes; name some in outputNodeNames", name_of_model(options)));
+  return names;
+}
 
-  void run() override {
-    const auto network = evaluation_network(context_, options_.model_path, {});
-    const auto nodes = nodes_to_write(*network);
-    network->bind(reader_->streams());
-    const auto minibatch = options_.minibatch_size.at(0);
-    network->plan_evaluation(minibatch, nodes);
-    open(nodes);
-    EpochPlan plan;
-    plan.samples = options_.epoch_size;
-    plan.minibatch = minibatch;
-    reader_->start_epoch(plan);
-    std::int64_t minibatches = 0, samples = 0;
-    while (const Batch* batch = reader_->next()) {
-      const auto values = network->forward(*batch);
-      for (std::size_t i = 0; i < values.size(); ++i)
-        outputs_[i].writer->write(values[i], sequences(*batch, values[i]), minibatches);
-      log::line(fmt::format("Minibatch[{}]: ActualMBSize = {}", minibatches, batch->samples));
-      ++minibatches;
-      samples += batch->samples;
-    }
-    for (auto& o : outputs_) finish(o);
-    if (options_.writers.empty()) log::line(fmt::format("Written to {}*", options_.output_path));
-    log::line(fmt::format("Total Samples Evaluated = {}", samples));
+OpenOutput open_output(const WriteOptions& options, const std::string& node, const std::vector<std::string>& labels) {
+  OpenOutput o;
+  if (!options.writers.empty()) {
+    o.writer = std::make_unique<HtkOutput>(node, options.writers.at(node));
+    return o;
   }
-
- private:
-  std::string model() const { return options_.model_path.empty() ? "from the network builder" : options_.model_path; }
-
-  std::vector<std::string> nodes_to_write(const Network& network) const {
-    if (!options_.output_node_names.empty()) {
-      auto unknown = unknown_nodes(context_.command, "outputNodeNames", options_.output_node_names, network.graph());
-      if (!unknown.empty()) throw ConfigError(std::move(unknown));
-      return options_.output_node_names;
-    }
-    log::line("OutputNodeNames are not specified, using the default outputnodes.");
-    std::vector<std::string> names;
-    for (auto n : network.graph().outputs) names.push_back(network.graph().nodes[n].name);
-    if (names.empty())
-      throw Error(fmt::format("write: the model '{}' has no output nodes; name some in outputNodeNames", model()));
-    return names;
+  if (options.output_path != "-") {
+    const std::filesystem::path path(options.output_path + "." + node);
+    std::error_code ignored;
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+    o.file = std::make_unique<std::ofstream>(path, std::ios::binary);
+    if (!*o.file) throw Error(fmt::format("write: cannot open '{}': {}", path.string(), std::strerror(errno)));
   }
+  std::ostream& stream = o.file ? static_cast<std::ostream&>(*o.file) : std::cout;
+  o.writer = std::make_unique<TextOutput>(stream, options.format, node, labels);
+  return o;
+}
 
-  void open(const std::vector<std::string>& nodes) {
-    std::vector<std::string> labels;
-    if (!options_.format.label_mapping_file.empty()) labels = read_label_mapping(options_.format.label_mapping_file);
-    for (const auto& node : nodes) {
-      OpenOutput o;
-      if (!options_.writers.empty()) {
-        o.writer = std::make_unique<HtkOutput>(node, options_.writers.at(node));
-        outputs_.push_back(std::move(o));
-        continue;
-      }
-      if (options_.output_path != "-") {
-        const std::filesystem::path path(options_.output_path + "." + node);
-        std::error_code ignored;
-        if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
-        o.file = std::make_unique<std::ofstream>(path, std::ios::binary);
-        if (!*o.file) throw Error(fmt::format("write: cannot open '{}': {}", path.string(), std::strerror(errno)));
-      }
-      std::ostream& stream = o.file ? static_cast<std::ostream&>(*o.file) : std::cout;
-      o.writer = std::make_unique<TextOutput>(stream, options_.format, node, labels);
-      outputs_.push_back(std::move(o));
-    }
+// The sequences of the stream that has as many samples as the node's value.
+std::span<const std::int64_t> sequences(const Batch& batch, const Network::Output& output) {
+  if (!output.sequence_begin.empty()) return output.sequence_begin;
+  for (const auto& s : batch.streams)
+    if (s.columns == output.columns) return s.sequence_begin;
+  return batch.streams.at(0).sequence_begin;
+}
+
+void write(const ActionContext& context, const WriteOptions& options, Reader& reader) {
+  const auto network = evaluation_network(context, options.model_path, {});
+  const auto nodes = nodes_to_write(context, options, network->graph());
+  network->bind(reader.streams());
+  const auto minibatch = options.minibatch_size.at(0);
+  network->plan_evaluation(minibatch, nodes);
+  std::vector<std::string> labels;
+  if (!options.format.label_mapping_file.empty()) labels = read_label_mapping(options.format.label_mapping_file);
+  std::vector<OpenOutput> outputs;
+  for (const auto& node : nodes) outputs.push_back(open_output(options, node, labels));
+  EpochPlan plan;
+  plan.samples = options.epoch_size;
+  plan.minibatch = minibatch;
+  reader.start_epoch(plan);
+  std::int64_t minibatches = 0, samples = 0;
+  while (const Batch* batch = reader.next()) {
+    const auto values = network->forward(*batch);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      outputs[i].writer->write(values[i], sequences(*batch, values[i]), minibatches);
+    log::line(fmt::format("Minibatch[{}]: ActualMBSize = {}", minibatches, batch->samples));
+    ++minibatches;
+    samples += batch->samples;
   }
-
-  void finish(OpenOutput& o) const {
+  for (auto& o : outputs) {
     o.writer->finish();
     if (o.file && !*o.file)
-      throw Error(fmt::format("write: writing to '{}*' failed (disk full?)", options_.output_path));
+      throw Error(fmt::format("write: writing to '{}*' failed (disk full?)", options.output_path));
   }
+  if (options.writers.empty()) log::line(fmt::format("Written to {}*", options.output_path));
+  log::line(fmt::format("Total Samples Evaluated = {}", samples));
+}
 
-  // The sequences of the stream that has as many samples as the node's value.
-  static std::span<const std::int64_t> sequences(const Batch& batch, const Network::Output& output) {
-    if (!output.sequence_begin.empty()) return output.sequence_begin;
-    for (const auto& s : batch.streams)
-      if (s.columns == output.columns) return s.sequence_begin;
-    return batch.streams.at(0).sequence_begin;
-  }
-
-  ActionContext context_;
-  WriteOptions options_;
-  std::unique_ptr<Reader> reader_;
-  std::vector<OpenOutput> outputs_;
-};
-
-class DumpNodeAction final : public Action {
- public:
-  DumpNodeAction(ActionContext context, DumpNodeOptions options)
-      : context_(std::move(context)), options_(std::move(options)) {}
-
-  std::string settings() const override {
-    return fmt::format("  model      {}\n  output     {}", options_.model_path, output_file());
-  }
-  void run() override {
-    const auto network = evaluation_network(context_, options_.model_path, {});
-    const DumpOptions options{options_.node_name, options_.node_name_regex, options_.print_values,
-                              options_.print_metadata};
-    write_file(output_file(), [&](std::ostream& out) { dump_nodes(view_model(*network), options, out); });
-  }
-
- private:
-  std::string output_file() const {
-    return options_.output_file.empty() ? fmt::format("{}.{}.txt", options_.model_path, options_.node_name)
-                                        : options_.output_file;
-  }
-
-  ActionContext context_;
-  DumpNodeOptions options_;
-};
-
-}  // namespace
-
-std::unique_ptr<Action> make_write_action(const ActionContext& context) {
-  const auto before = context.problems->count();
-  auto options = read_command<WriteOptions>(context);
+std::optional<Action> make_write(const ActionContext& context, WriteOptions options) {
   options.model_path = model_to_read(context, options.model_path);
   options.output_node_names = node_list(options.output_node_names);
   check_compute_type(context, options.compute_type);
   if (context.command.is_block("writer") && options.output_path.empty())
     options.writers = read_writer_block(context, options.output_node_names);
   else if (options.output_path.empty())
-    context.problems->add(Diagnostic{context.command.where(), fmt::format("'{}' names no output", context.command_name),
-                                     "outputPath = \"...\" for text, or writer = [ writerType = HTKMLFWriter ... ]"});
+    context.problem(context.command.where(), fmt::format("'{}' names no output", context.command_name),
+                    "outputPath = \"...\" for text, or writer = [ writerType = HTKMLFWriter ... ]");
   else if (context.command.is_block("writer"))
-    context.notices->lines.push_back("the writer block has no effect: outputPath writes text");
-  auto reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
+    context.notice("the writer block has no effect: outputPath writes text");
+  const std::shared_ptr<Reader> reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);
   check_node_names(context, "outputNodeNames", options.output_node_names, options.model_path);
-  if (context.problems->count() > before) return nullptr;
-  return std::make_unique<WriteAction>(context.for_running(), std::move(options), std::move(reader));
+  return Action{.settings = fmt::format(
+                    "  model      {}\n  output     {}", name_of_model(options),
+                    options.writers.empty() ? options.output_path : "HTK files, as the writer block lists them"),
+                .run = [context = context.for_running(), options, reader] { write(context, options, *reader); }};
 }
 
-std::unique_ptr<Action> make_dump_node_action(const ActionContext& context) {
-  const auto before = context.problems->count();
-  auto options = read_command<DumpNodeOptions>(context);
+std::optional<Action> make_dump_node(const ActionContext& context, DumpNodeOptions options) {
   check_model_to_read(context, options.model_path, true);
-  check(context, [&] {
-    try {
-      const std::regex compiled(options.node_name_regex);
-    } catch (const std::regex_error& e) {
-      throw ConfigError(context.command.value("nodeNameRegex").where,
-                        fmt::format("not a regular expression: {}", e.what()));
-    }
-  });
-  if (context.problems->count() > before) return nullptr;
+  check(context, [&] { check_regex(place_of(context.command, "nodeNameRegex"), options.node_name_regex); });
+  if (!context.flawless()) return std::nullopt;
   check_node_pattern(context, "nodeNameRegex", options.node_name_regex, options.model_path);
   if (options.node_name_regex.empty() && options.node_name != "__AllNodes__")
     check_node_names(context, "nodeName", {options.node_name}, options.model_path);
-  if (context.problems->count() > before) return nullptr;
-  return std::make_unique<DumpNodeAction>(context.for_running(), std::move(options));
+  const std::string file = options.output_file.empty() ? fmt::format("{}.{}.txt", options.model_path, options.node_name)
+                                                       : options.output_file;
+  return Action{.settings = fmt::format("  model      {}\n  output     {}", options.model_path, file),
+                .run = [context = context.for_running(), options, file] {
+                  const auto network = evaluation_network(context, options.model_path, {});
+                  write_file(file, [&](std::ostream& out) { dump_nodes(view_model(*network), options, out); });
+                }};
+}
+
+}  // namespace
+
+ActionEntry write_action() {
+  return action_entry({"write"}, false, make_write, "writes node values per sample, as text or as HTK files");
+}
+ActionEntry dump_node_action() {
+  return action_entry({"dumpNode", "dumpNodes"}, false, make_dump_node, "prints a model's nodes and parameters");
 }
 
 }  // namespace tutti::actions

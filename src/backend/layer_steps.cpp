@@ -8,47 +8,40 @@
 
 namespace tutti {
 
-// Offsets in the workspace of a layer.
-struct LayerSteps::Places {
-  std::size_t total = 0, from_state, carried[2], reset, initial_gates, transposed, spare, state_gradient, work;
-  bool has_spare, has_state_gradient, has_work;
+LayerMemory::LayerMemory(const RecurrentLayer& l) {
+  const std::size_t n = l.time.rows(), columns = l.time.columns(), c = l.cells, width = l.gates() * c;
+  const auto take = [&](std::size_t count, bool wanted = true) -> float* {
+    const std::size_t at = std::exchange(total_, total_ + (wanted ? count : 0));
+    return wanted && l.workspace ? l.workspace + at : nullptr;
+  };
+  from_state_ = take(n * width);
+  for (float*& carried : carried_) carried = take(n * c);
+  reset_gradient_ = take(l.kind == CellKind::gru_reset_before ? n * c : 0);
+  initial_gates_ = take(width);
+  transposed_ = take(width * c);
+  spare_ = take(columns * width, !l.projected || l.gates_gradient_apart);
+  state_gradient_ = take(columns * width, l.kind == CellKind::gru_reset_after && l.training);
+  kept_ = l.work ? l.work : take(columns * kept_of(l.kind) * c);
+}
 
-  explicit Places(const RecurrentLayer& l)
-      : has_spare(!l.projected || l.gates_gradient_apart),
-        has_state_gradient(l.kind == CellKind::gru_reset_after && l.training),
-        has_work(!l.work) {
-    const std::size_t n = l.time.rows(), columns = l.time.columns(), c = l.cells, width = l.gates() * c;
-    const auto take = [&](std::size_t count) { return std::exchange(total, total + count); };
-    from_state = take(n * width);
-    for (std::size_t& place : carried) place = take(n * c);
-    reset = take(l.kind == CellKind::gru_reset_before ? n * c : 0);
-    initial_gates = take(width);
-    transposed = take(width * c);
-    spare = take(has_spare ? columns * width : 0);
-    state_gradient = take(has_state_gradient ? columns * width : 0);
-    work = take(has_work ? columns * kept_of(l.kind) * c : 0);
-  }
-};
-
-std::size_t LayerSteps::workspace(const RecurrentLayer& l) { return Places(l).total; }
-
-LayerSteps::LayerSteps(Backend& backend, const RecurrentLayer& l) : backend_(backend), l_(l), c_(l.cells) {
-  const Places p(l);
-  from_state_ = l.workspace + p.from_state;
-  for (std::size_t k = 0; k < 2; ++k) carried_[k] = l.workspace + p.carried[k];
-  reset_gradient_ = l.workspace + p.reset;
-  initial_gates_ = l.workspace + p.initial_gates;
-  transposed_ = l.workspace + p.transposed;
-  if (p.has_spare) spare_ = l.workspace + p.spare;
-  if (p.has_state_gradient) state_gradient_ = l.workspace + p.state_gradient;
-  kept_ = p.has_work ? l.workspace + p.work : l.work;
+// Rows that continue come first.
+template <class Use>
+void LayerSteps::each_part(std::size_t t, const Use& use) const {
+  const auto [step, going_on] = step_before(t);
+  const std::size_t column = l_.time.begin(t), count = l_.time.width(t);
+  if (going_on > 0) use(Part{false, 0, going_on, column, l_.time.begin(step)});
+  if (count > going_on) use(Part{true, going_on, count - going_on, column + going_on, 0});
 }
 
 void LayerSteps::forward() {
   if (!l_.projected) project();
   if (!own_states()) backend_.gemm(state_product(1), l_.initial_output, l_.h, initial_gates_);
   const std::size_t steps = l_.time.steps();
-  for (std::size_t s = 0; s < steps; ++s) forward_step(l_.backwards ? steps - 1 - s : s);
+  for (std::size_t s = 0; s < steps; ++s)
+    each_part(l_.backwards ? steps - 1 - s : s, [&](const Part& p) {
+      multiply(p);
+      forward_part(p);
+    });
   finish_forward();
 }
 
@@ -60,7 +53,7 @@ void LayerSteps::backward(const RecurrentLayerGradient& g) {
   for (std::size_t s = 0; s < steps; ++s) {
     const std::size_t t = l_.backwards ? s : steps - 1 - s, n = l_.time.width(t);
     if (known < n) backend_.fill(0, carried_[0] + known * c_, (n - known) * c_);
-    backward_step(g, t);
+    each_part(t, [&](const Part& p) { backward_part(g, p); });
     std::swap(carried_[0], carried_[1]);
     known = step_before(t).rows;
   }
@@ -74,12 +67,6 @@ void LayerSteps::backward(const RecurrentLayerGradient& g) {
 LayerSteps::Before LayerSteps::step_before(std::size_t t) const {
   if (l_.backwards) return {t + 1, l_.time.width(t + 1)};
   return t == 0 ? Before{0, 0} : Before{t - 1, l_.time.width(t)};
-}
-
-std::array<LayerSteps::Part, 2> LayerSteps::parts(std::size_t t) const {
-  const auto [step, going_on] = step_before(t);
-  return {Part{false, 0, going_on, going_on > 0 ? l_.time.begin(step) : 0},
-          Part{true, going_on, l_.time.width(t) - going_on, 0}};
 }
 
 LayerSteps::Rows LayerSteps::before(const Part& p, const float* initial, const float* columns) const {
@@ -142,17 +129,16 @@ void LayerSteps::add_initial_gradient(const RecurrentLayerGradient& g, const Par
 
 void LayerSteps::take_states(float* to) const {
   for (std::size_t t = 0; t < l_.time.steps(); ++t)
-    for (const Part& p : parts(t)) {
-      if (p.count == 0) continue;
-      const auto [at, step] = outputs_before(p);
+    each_part(t, [&](const Part& p) {
+      const Rows from = outputs_before(p);
       Layout l;
-      l.rank = 2, l.size = {c_, p.count}, l.stride[0] = {1, step}, l.stride[3] = {1, c_};
-      float* const place = to + (l_.time.begin(t) + p.first) * c_;
-      if (step == c_)
-        backend_.map(UnaryOp::copy, at, place, p.count * c_, Element::float32);
+      l.rank = 2, l.size = {c_, p.count}, l.stride[0] = {1, from.step}, l.stride[3] = {1, c_};
+      float* const place = to + p.column * c_;
+      if (from.step == c_)
+        backend_.map(UnaryOp::copy, from.at, place, p.count * c_, Element::float32);
       else
-        backend_.copy(l, at, place, false);
-    }
+        backend_.copy(l, from.at, place, false);
+    });
 }
 
 // dH = (states before)' dgates. The gradient of the result is not needed any more; the states are copied to its memory.

@@ -4,18 +4,30 @@
 // gradient of the gates to the input, and computes that of H as a product over all steps.
 #pragma once
 
-#include <array>
 #include <cstddef>
 
 #include "tutti/backend.h"
 
 namespace tutti {
 
-class LayerSteps {
+// The workspace of a layer, divided. Null: not needed, or the layer has no workspace yet.
+struct LayerMemory {
+  explicit LayerMemory(const RecurrentLayer&);
+  std::size_t total_ = 0;  // floats
+  float* from_state_;      // rows x width
+  float* carried_[2];      // rows x cells
+  float* reset_gradient_;  // rows x cells
+  float* initial_gates_;   // one row: H times the common initial state
+  float* transposed_;      // H', for all steps of backward
+  float* spare_;           // columns x width: the input part, later the gradient of the gates
+  float* state_gradient_;  // columns x width, for the product with the state, if that has its own gradients
+  float* kept_;            // activated gates, then what is kept besides them; perhaps RecurrentLayer::work
+};
+
+class LayerSteps : protected LayerMemory {
  public:
-  LayerSteps(Backend&, const RecurrentLayer&);
+  LayerSteps(Backend& backend, const RecurrentLayer& l) : LayerMemory(l), backend_(backend), l_(l), c_(l.cells) {}
   virtual ~LayerSteps() = default;
-  static std::size_t workspace(const RecurrentLayer&);
 
   void forward();
   void backward(const RecurrentLayerGradient&);
@@ -25,30 +37,28 @@ class LayerSteps {
   struct Part {
     bool begins;
     std::size_t first, count;
-    std::size_t column_before;  // of the first row that continues
+    std::size_t column, column_before;  // of the first row, and of the one that it continues
   };
   struct Rows {
     const float* at;
     std::size_t step;
   };
 
-  virtual void forward_step(std::size_t t) = 0;
+  // After multiply().
+  virtual void forward_part(const Part&) = 0;
   virtual void finish_forward() const {}
   // carried_[0] receives the gradient from the following step, carried_[1] the one for the step before.
-  virtual void backward_step(const RecurrentLayerGradient&, std::size_t t) = 0;
+  virtual void backward_part(const RecurrentLayerGradient&, const Part&) = 0;
 
-  // Rows that continue come first.
-  std::array<Part, 2> parts(std::size_t t) const;
   // What the rows of a part read from the step before.
   Rows before(const Part&, const float* initial, const float* columns) const;
   Rows outputs_before(const Part& p) const { return before(p, l_.initial_output, l_.output); }
-  // H times that, after multiply().
+  // H times that.
   Rows from_state(const Part&) const;
-  void multiply(const Part&) const;
 
   // Adds the contribution of gate gradients, `rows` of them, to the gradients of the outputs before.
   void add_state_gradient(std::size_t rows, const float* gates, float* to) const;
-  // The same, summed, for a common initial state.
+  // What add_state_gradient() adds, summed for a common initial state.
   void add_initial_gradient(const RecurrentLayerGradient&, const Part&, const float* gates) const;
 
   std::size_t width() const { return l_.gates() * c_; }
@@ -62,20 +72,17 @@ class LayerSteps {
   Backend& backend_;
   const RecurrentLayer& l_;
   const std::size_t c_;
-  float* from_state_;                // rows x width
-  float* carried_[2];                // rows x cells
-  float* reset_gradient_;            // rows x cells
-  float* transposed_;                // H', for all steps of backward
   float* gates_gradient_ = nullptr;  // columns x width
-  float* state_gradient_ = nullptr;  // the same for the product with the state, if that has its own gradients
 
  private:
-  struct Places;
   // The step that step t continues from, and for how many rows.
   struct Before {
     std::size_t step, rows;
   };
   Before step_before(std::size_t t) const;
+  template <class Use>
+  void each_part(std::size_t t, const Use&) const;
+  void multiply(const Part&) const;
   bool own_states() const { return l_.initial_step != 0; }
   Gemm input_product() const;
   Gemm state_product(std::size_t rows) const;
@@ -84,35 +91,6 @@ class LayerSteps {
   void take_states(float* to) const;
   void weight_gradients(const RecurrentLayerGradient&) const;
   void input_gradients(const RecurrentLayerGradient&) const;
-
-  float* initial_gates_;    // one row: H times the common initial state
-  float* spare_ = nullptr;  // columns x width: the input part, later the gradient of the gates
-  float* kept_;             // activated gates, then what is kept besides them
-};
-
-// An LSTM also keeps its cells.
-class LstmSteps final : public LayerSteps {
- public:
-  using LayerSteps::LayerSteps;
-
- private:
-  void forward_step(std::size_t t) override;
-  void finish_forward() const override;
-  void backward_step(const RecurrentLayerGradient&, std::size_t t) override;
-  Rows cells_before(const Part&) const;
-};
-
-// A GRU also keeps GruRows::inner.
-class GruSteps final : public LayerSteps {
- public:
-  using LayerSteps::LayerSteps;
-
- private:
-  void forward_step(std::size_t t) override;
-  void backward_step(const RecurrentLayerGradient&, std::size_t t) override;
-  bool reset_before() const { return l_.kind == CellKind::gru_reset_before; }
-  GruRows rows_of(std::size_t t, const Part&) const;
-  GruRowsGradient gradients_of(const RecurrentLayerGradient&, std::size_t t, const Part&) const;
 };
 
 }  // namespace tutti

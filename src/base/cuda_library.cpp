@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <system_error>
 
 #include "tutti/error.h"
@@ -29,14 +28,6 @@ void* load() {
         fmt::format("loading the GPU part: there is no {} beside the program: this build has no CUDA", library_name));
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Error(fmt::format("loading the GPU part: {}", dlerror()));
-  return library;
-}
-
-void* loaded() {
-  static std::mutex mutex;
-  static void* library = nullptr;
-  const std::lock_guard lock(mutex);
-  if (!library) library = load();
   return library;
 }
 
@@ -80,8 +71,9 @@ std::string cuda_library_path() {
 }
 
 void* cuda_symbol(const char* name) {
+  static void* const library = load();  // once more by the next call, if it throws
   dlerror();
-  void* symbol = dlsym(loaded(), name);
+  void* symbol = dlsym(library, name);
   if (!symbol)
     throw Error(fmt::format("loading the GPU part: {} has no '{}': it belongs to another version of the program",
                             cuda_library_path(), name));

@@ -72,15 +72,6 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
-std::string join(const std::vector<Diagnostic>& diagnostics) {
-  std::string all;
-  for (const auto& d : diagnostics) {
-    if (!all.empty()) all += '\n';
-    all += render(d);
-  }
-  return all;
-}
-
 // One mistake is met as often as its value is looked at.
 std::vector<Diagnostic> without_repetitions(std::vector<Diagnostic> diagnostics) {
   std::set<std::string> seen;
@@ -113,7 +104,9 @@ ConfigError::ConfigError(SourcePos where, std::string message, std::string fix)
     : ConfigError(std::vector<Diagnostic>{{std::move(where), std::move(message), std::move(fix)}}) {}
 
 ConfigError::ConfigError(std::vector<Diagnostic> diagnostics)
-    : diagnostics_(without_repetitions(std::move(diagnostics))), rendered_(join(diagnostics_)) {}
+    : diagnostics_(without_repetitions(std::move(diagnostics))) {
+  for (const Diagnostic& d : diagnostics_) rendered_.append(rendered_.empty() ? "" : "\n").append(render(d));
+}
 
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
   const std::string wanted = lower(name);
@@ -129,6 +122,11 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
     if (d < best_distance) best = k, best_distance = d;
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known, std::string otherwise) {
+  const std::string near = nearest(name, known);
+  return near.empty() ? otherwise : fmt::format("did you mean '{}'?", near);
 }
 
 }  // namespace tutti

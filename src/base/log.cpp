@@ -39,26 +39,30 @@ struct Writer {
   }
 };
 
-Writer& writer() {
+// The one writer, locked.
+struct Held {
+  Writer& w;
+  std::lock_guard<std::mutex> lock{w.mutex};
+};
+Held writer() {
   static Writer w;
-  return w;
+  return {w};
+}
+
+// One call per line: lines of several ranks do not mix.
+void put(std::FILE* file, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fflush(file);
 }
 
 }  // namespace
 
 void line(std::string_view text) {
-  Writer& w = writer();
-  const std::lock_guard lock(w.mutex);
+  const auto& [w, lock] = writer();
   if (w.settings.quiet) return;
   w.clear_progress();
-  std::string out;
-  if (w.settings.timestamps && !text.empty()) {
-    out = fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local_time());
-  }
-  out += text;
-  out += '\n';
-  std::fwrite(out.data(), 1, out.size(), w.target());  // one call per line: lines of several ranks do not mix
-  std::fflush(w.target());
+  const bool timed = w.settings.timestamps && !text.empty();
+  put(w.target(), fmt::format("{}{}\n", timed ? fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local_time()) : "", text));
 }
 
 std::string titled(std::string_view title, std::string_view text) {
@@ -71,54 +75,34 @@ std::string titled(std::string_view title, std::string_view text) {
 }
 
 void warning(std::string_view text) {
-  {
-    Writer& w = writer();
-    const std::lock_guard lock(w.mutex);
-    if (!w.warned.emplace(text).second) return;
-  }
-  line(titled("Warning", text));
+  if (writer().w.warned.emplace(text).second) line(titled("Warning", text));
 }
 
 void warning_of_rank(std::string_view text) {
-  Writer& w = writer();
-  bool quiet = false;
-  int rank = 0;
-  {
-    const std::lock_guard lock(w.mutex);
-    quiet = w.settings.quiet;
-    rank = w.settings.rank;
-    if (quiet && !w.warned.emplace(text).second) return;
-  }
-  if (!quiet) return warning(text);
-  const std::string out = fmt::format("[rank {}] {}\n", rank, titled("Warning", text));
-  std::fwrite(out.data(), 1, out.size(), stderr);
-  std::fflush(stderr);
+  const Settings settings = writer().w.settings;
+  if (!settings.quiet) return warning(text);
+  if (writer().w.warned.emplace(text).second)
+    put(stderr, fmt::format("[rank {}] {}\n", settings.rank, titled("Warning", text)));
 }
 
 void progress(std::string_view text) {
-  Writer& w = writer();
-  const std::lock_guard lock(w.mutex);
+  const auto& [w, lock] = writer();
   static const bool terminal = isatty(STDERR_FILENO) == 1;
   if (!terminal || w.settings.rank != 0) return;
   w.clear_progress();
   if (text.empty()) return;
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fflush(stderr);
+  put(stderr, text);
   w.progress_drawn = true;
 }
 
 void result(std::string_view text) {
-  Writer& w = writer();
-  const std::lock_guard lock(w.mutex);
+  const auto& [w, lock] = writer();
   w.clear_progress();
-  const std::string out = fmt::format("{}\n", text);
-  std::fwrite(out.data(), 1, out.size(), stdout);
-  std::fflush(stdout);
+  put(stdout, fmt::format("{}\n", text));
 }
 
 void open(const Settings& settings) {
-  Writer& w = writer();
-  const std::lock_guard lock(w.mutex);
+  const auto& [w, lock] = writer();
   w.settings = settings;
   w.file.reset();
   if (settings.path.empty()) return;
@@ -130,8 +114,7 @@ void open(const Settings& settings) {
 }
 
 void close() {
-  Writer& w = writer();
-  const std::lock_guard lock(w.mutex);
+  const auto& [w, lock] = writer();
   w.clear_progress();
   w.file.reset();
 }

@@ -8,8 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/available_memory.h"
-
 namespace tutti {
 namespace {
 

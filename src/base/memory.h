@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory.h -- large aligned blocks of floats, on huge pages if the system has them. Matrix products access weights with
-// strides of kilobytes, and with small pages each row costs an address translation.
+// strides of kilobytes, and with small pages each row costs an address translation. And the memory that this process
+// may still allocate: of the host, of its own limit (ulimit -v), and of the control groups (1 and 2) of a batch system
+// or container. Linux overcommits memory and kills a process that uses too much of it.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
 
 namespace tutti {
 
@@ -16,5 +22,13 @@ void only_plan_memory();
 bool memory_is_only_planned();
 void count_planned_memory(std::size_t bytes);  // of memory that is not even reserved
 std::size_t planned_memory();                  // bytes, since only_plan_memory()
+
+// In bytes, including what can be swapped; nullopt if the system does not tell. `root`: the parent of /proc and /sys,
+// for tests.
+std::optional<std::uint64_t> available_memory(const std::filesystem::path& root = "/");
+// Text for the error about a failed allocation of `needed` bytes: ", 1.50 GB are left to this process". Empty if more
+// than that is left: another process has freed memory meanwhile, and the figure would contradict the error.
+std::string available_text(std::uint64_t needed);
+std::string bytes_text(double bytes);  // "20.71 GB"
 
 }  // namespace tutti

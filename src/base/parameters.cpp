@@ -2,15 +2,17 @@
 #include "tutti/parameters.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/available_memory.h"
 #include "base/memory.h"
 #include "tutti/error.h"
 
 namespace tutti {
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.dims, " x ")); }
 
 const FloatMemory& host_memory() {
   static constexpr FloatMemory memory{"host", allocate_floats, [](float* p) { std::free(p); }, [] {}};

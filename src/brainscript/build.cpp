@@ -11,30 +11,11 @@
 #include "brainscript/ndl.h"
 #include "brainscript/network.h"
 #include "brainscript/simple_network.h"
-#include "graph/reconcile_axes.h"
+#include "graph/shapes.h"
 #include "tutti/builder.h"
 
 namespace tutti {
 namespace {
-
-enum class BuilderKind { create_network, simple, ndl, brain_script, keras };
-struct BuilderKey {
-  const char* key;
-  BuilderKind kind;
-};
-// The first one present wins.
-constexpr std::array<BuilderKey, 6> builders = {{{"createNetwork", BuilderKind::create_network},
-                                                 {"SimpleNetworkBuilder", BuilderKind::simple},
-                                                 {"NDLNetworkBuilder", BuilderKind::ndl},
-                                                 {"BrainScriptNetworkBuilder", BuilderKind::brain_script},
-                                                 {"ExperimentalNetworkBuilder", BuilderKind::brain_script},
-                                                 {"KerasNetworkBuilder", BuilderKind::keras}}};
-
-const BuilderKey* find_builder(const config::Record& command) {
-  for (const auto& b : builders)
-    if (command.has(b.key)) return &b;
-  return nullptr;
-}
 
 brainscript::Value number_or_text(const std::string& s) {
   double n = 0;
@@ -46,14 +27,7 @@ brainscript::Value number_or_text(const std::string& s) {
 brainscript::NetworkText network_text(const config::Record& command, const char* key) {
   const config::Value v = command.value(key);
   brainscript::NetworkText n;
-  auto source = v.where.source;
-  std::size_t base = v.where.offset;
-  // A value that was built by substitution is shown as it is, with its origin.
-  if (!source || base + v.text.size() > source->text.size()) {
-    source = std::make_shared<Source>(Source{key, v.text, std::make_shared<SourcePos>(v.where)});
-    base = 0;
-  }
-  n.text = {v.text, source, base, false};
+  n.text = brainscript::ndl::text_of_value(v, key);
   const std::size_t first = v.text.find_first_not_of(" \t\r\n");
   const char opening = first == std::string::npos ? '\0' : v.text[first];
   if (opening != '{' && opening != '[' && opening != '(')
@@ -67,30 +41,46 @@ brainscript::NetworkText network_text(const config::Record& command, const char*
   return n;
 }
 
-graph::Graph build(const config::Record& command, const BuildContext& context, const BuilderKey& b) {
-  switch (b.kind) {
-    case BuilderKind::keras:
-      return brainscript::keras::build(command, context);
-    case BuilderKind::ndl:
-      return brainscript::ndl::build(command, context);
-    case BuilderKind::create_network:
-      throw ConfigError(command.value(b.key).where, fmt::format("{} is not part of this version", b.key),
-                        "describe the network by BrainScriptNetworkBuilder or SimpleNetworkBuilder");
-    case BuilderKind::simple: {
-      if (!command.is_block(b.key))
-        throw ConfigError(command.value(b.key).where, "SimpleNetworkBuilder must be a block",
-                          "write [ layerSizes = ... ]");
-      const config::Record block = command.block(b.key);
-      Problems mistakes;
-      const auto options =
-          config::read<brainscript::SimpleNetworkOptions>(block, "SimpleNetworkBuilder", mistakes, *context.notices);
-      mistakes.throw_if_any();
-      return brainscript::build_simple_network(options, block.where(), context);
-    }
-    case BuilderKind::brain_script:
-      return brainscript::build_network(network_text(command, b.key), context);
-  }
-  return {};
+template <class Options, graph::Graph (*build)(const Options&, const config::Record& command, const BuildContext&)>
+graph::Graph from_options(const config::Record& command, const BuildContext& context, const char* key) {
+  Problems mistakes;
+  const auto options = config::read<Options>(command.block(key), key, mistakes, *context.notices);
+  mistakes.throw_if_any();
+  return build(options, command, context);
+}
+
+graph::Graph from_text(const config::Record& command, const BuildContext& context, const char* key) {
+  return brainscript::build_network(network_text(command, key), context);
+}
+
+graph::Graph from_script(const config::Record& command, const BuildContext& context, const char* key) {
+  return brainscript::ndl::build(command.block(key), context);
+}
+
+graph::Graph from_function(const config::Record& command, const BuildContext&, const char* key) {
+  throw ConfigError(command.value(key).where, fmt::format("{} is not part of this version", key),
+                    "describe the network by BrainScriptNetworkBuilder or SimpleNetworkBuilder");
+}
+
+struct BuilderKey {
+  const char* key;
+  graph::Graph (*build)(const config::Record& command, const BuildContext&, const char* key);
+  const char* example = nullptr;  // of those that must be blocks
+};
+// The first one present wins.
+constexpr std::array<BuilderKey, 6> builders = {
+    {{"createNetwork", from_function},
+     {"SimpleNetworkBuilder", from_options<brainscript::SimpleNetworkOptions, brainscript::build_simple_network>,
+      "write [ layerSizes = ... ]"},
+     {"NDLNetworkBuilder", from_script, "write [ networkDescription = \"net.ndl\" ]"},
+     {"BrainScriptNetworkBuilder", from_text},
+     {"ExperimentalNetworkBuilder", from_text},
+     {"KerasNetworkBuilder", from_options<brainscript::keras::Options, brainscript::keras::build>,
+      "write [ file = \"model.json\" ]"}}};
+
+const BuilderKey* find_builder(const config::Record& command) {
+  const auto found = std::ranges::find_if(builders, [&](const auto& b) { return command.has(b.key); });
+  return found == builders.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -113,7 +103,9 @@ graph::Graph build_network(const config::Record& command, const BuildContext& gi
     if (!b)
       throw ConfigError(command.where(), fmt::format("{} names no network", command.path()),
                         "add a BrainScriptNetworkBuilder = { ... } or SimpleNetworkBuilder = [ ... ] block");
-    graph = build(command, context, *b);
+    if (b->example && !command.is_block(b->key))
+      throw ConfigError(command.value(b->key).where, fmt::format("{} must be a block", b->key), b->example);
+    graph = b->build(command, context, b->key);
     for (const Diagnostic& warning : graph::reconcile_axes(graph))
       context.notices->lines.push_back(render(warning, "warning"));
   } catch (const ConfigError& e) {

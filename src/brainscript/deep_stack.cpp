@@ -6,6 +6,7 @@
 
 #include <cassert>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <utility>
 
@@ -18,12 +19,10 @@ namespace {
 constexpr std::size_t stack_bytes = deep_stack_bytes + (std::size_t{4} << 20);
 
 struct Job {
-  const std::function<void()>* work = nullptr;
-  std::exception_ptr failure;
+  std::packaged_task<void()> work;
   std::mutex mutex;
   std::condition_variable changed;
-  const std::function<void()>* part = nullptr;  // for the starting thread
-  std::exception_ptr part_failure;
+  std::packaged_task<void()>* part = nullptr;  // for the starting thread
   bool finished = false;
 };
 thread_local Job* running = nullptr;
@@ -31,11 +30,7 @@ thread_local Job* running = nullptr;
 void* run(void* data) {
   auto* job = static_cast<Job*>(data);
   running = job;
-  try {
-    (*job->work)();
-  } catch (...) {
-    job->failure = std::current_exception();
-  }
+  job->work();
   const std::scoped_lock lock(job->mutex);
   job->finished = true;
   job->changed.notify_all();
@@ -48,11 +43,7 @@ void serve(Job& job) {
   for (;;) {
     job.changed.wait(lock, [&] { return job.part || job.finished; });
     if (job.finished) return;
-    try {
-      (*job.part)();
-    } catch (...) {
-      job.part_failure = std::current_exception();
-    }
+    (*job.part)();
     job.part = nullptr;
     job.changed.notify_all();
   }
@@ -68,8 +59,8 @@ struct Attributes {
 }  // namespace
 
 void on_deep_stack(const std::function<void()>& work) {
-  Job job;
-  job.work = &work;
+  Job job{std::packaged_task<void()>(work), {}, {}};
+  std::future<void> done = job.work.get_future();
   Attributes attributes;
   pthread_t thread;
   if (pthread_attr_setstacksize(&attributes.value, stack_bytes) != 0 ||
@@ -77,17 +68,18 @@ void on_deep_stack(const std::function<void()>& work) {
     throw Error("cannot start the thread that evaluates the network description (address space is short)");
   serve(job);
   pthread_join(thread, nullptr);
-  if (job.failure) std::rethrow_exception(job.failure);
+  done.get();
 }
 
 void on_starting_thread(const std::function<void()>& part) {
   assert(running && "on_starting_thread() must be called on a deep stack");
-  Job& job = *running;
-  std::unique_lock lock(job.mutex);
-  job.part = &part;
-  job.changed.notify_all();
-  job.changed.wait(lock, [&] { return !job.part; });
-  if (job.part_failure) std::rethrow_exception(std::exchange(job.part_failure, nullptr));
+  std::packaged_task<void()> task(part);
+  std::future<void> done = task.get_future();
+  std::unique_lock lock(running->mutex);
+  running->part = &task;
+  running->changed.notify_all();
+  running->changed.wait(lock, [&] { return !running->part; });
+  done.get();
 }
 
 }  // namespace tutti::brainscript

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// edit_script.h -- runs a script of the model editing language (action = edit with editPath). The caller provides the
-// file operations, so that a script can be checked without changing files.
+// edit_script.h -- a script of the model editing language (action = edit with editPath): commands, statements of the
+// older network language between them, and whole networks in brackets. The caller provides the file operations, so that
+// a script can be checked without changing files.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,45 @@
 #include <string>
 #include <vector>
 
+#include "brainscript/ndl.h"
+#include "brainscript/syntax.h"
 #include "tutti/builder.h"
+
+namespace tutti::brainscript::mel {
+
+// An argument: a name (perhaps with *), a path, a number; or option=value.
+struct Argument {
+  std::string option;  // empty for positional ones
+  std::string text;    // without quotes
+  Span where;
+};
+
+struct Statement {
+  enum class Kind {
+    command,     // Copy (L1.*, L2.*, copy=all), m = LoadModel ("a.dnn")
+    network,     // m = [ statements of the older network language ]
+    definitions  // consecutive statements of the older network language, for the default model
+  };
+  Kind kind = Kind::command;
+  std::string target;   // what stands before =, of commands and networks
+  std::string command;  // as it was written
+  std::vector<Argument> arguments;
+  Span where;
+  ndl::ScriptPtr script;  // of networks and definitions
+};
+
+bool truth_of(const Argument&);  // true, false, 1, 0; throws ConfigError
+
+struct Script {
+  std::shared_ptr<const SourceText> text;  // variables substituted, comments removed
+  std::vector<Statement> statements;
+  std::vector<ndl::ScriptPtr> macros;  // of the sections that `load` names
+};
+
+// Parses a file. `edit = a:b` in it names the sections to run; without it, the whole file is the script.
+Script parse(const SourceText& file, const ndl::Variables&);
+
+}  // namespace tutti::brainscript::mel
 
 namespace tutti::brainscript {
 
@@ -23,15 +62,13 @@ class EditScript {
  public:
   // Reads the file that `editPath` of the command names, and its ndlMacros. Throws ConfigError.
   explicit EditScript(const config::Record& command);
-  ~EditScript();
-  EditScript(EditScript&&) noexcept;
   // The paths of SaveModel and SaveDefaultModel, known before anything runs.
   std::vector<std::string> saved_models() const;
   void run(const EditFiles&, const BuildContext&) const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  mel::Script script_;
+  std::vector<ndl::ScriptPtr> macros_;
 };
 
 }  // namespace tutti::brainscript

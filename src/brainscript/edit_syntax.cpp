@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text of the model editing language -> statements. Variables are substituted first, as text: L$n$ = SBFF (L$n$.S, 3,
 // 3).
-#include "brainscript/edit_syntax.h"
+#include "brainscript/edit_script.h"
 
 #include <fmt/format.h>
 
@@ -147,24 +147,16 @@ class Parser {
   }
 
   Statement ndl_statement(Statement::Kind kind, Range r) const {
-    struct Parsed {
-      std::shared_ptr<const Source> source;
-      SourceText text;
-      ndl::Script script;
-    };
-    auto parsed = std::make_shared<Parsed>();
-    parsed->text = {text(r), text_->source, r.begin, false};
-    parsed->script = ndl::parse(parsed->text, [](const std::string&) { return std::nullopt; });
     Statement s;
     s.kind = kind;
     s.where = span(r);
-    s.script = std::shared_ptr<const ndl::Script>(parsed, &parsed->script);
+    s.script = ndl::parse({text(r), text_->source, r.begin, false});
     return s;
   }
 
  private:
   bool makes_model(Range name) const {
-    const std::string f = ndl::lower(text(name));
+    const std::string f = config::to_lower(text(name));
     return f == "loadmodel" || f == "createmodel";
   }
 
@@ -214,19 +206,15 @@ std::vector<Entry> entries(const Parser& parser) {
     const std::string rest = parser.text({value, r.end});
     if (rest.empty() || (rest[0] != '=' && rest[0] != '[')) continue;
     if (rest[0] == '=') value = parser.skip(value + 1, r.end);
-    all.push_back({ndl::lower(parser.text(name)), {value, r.end}});
+    all.push_back({config::to_lower(parser.text(name)), {value, r.end}});
   }
   return all;
 }
 
 }  // namespace
 
-void fail(const Span& where, std::string message, std::string fix) {
-  throw ConfigError(where.pos(), std::move(message), std::move(fix));
-}
-
 bool truth_of(const Argument& a) {
-  const std::string w = ndl::lower(a.text);
+  const std::string w = config::to_lower(a.text);
   if (w == "true" || w == "t" || w == "1") return true;
   if (w == "false" || w == "f" || w == "0") return false;
   fail(a.where, fmt::format("'{}' is neither true nor false", a.text));
@@ -240,7 +228,8 @@ Script parse(const SourceText& file, const ndl::Variables& variable) {
   Parser parser(script.text);
   const auto all = entries(parser);
   const auto section = [&](const std::string& name, const Span& where) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Entry& e) { return e.name == ndl::lower(name); });
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Entry& e) { return e.name == config::to_lower(name); });
     if (found == all.end() || script.text->text[found->value.begin] != '[')
       fail(where, fmt::format("there is no section '{}'", name), fmt::format("write {} = [ ... ]", name));
     return found->value;

@@ -4,15 +4,68 @@
 #include "brainscript/evaluator.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "brainscript/deep_stack.h"
-#include "brainscript/loaded_network.h"
-#include "brainscript/not_available.h"
+#include "brainscript/network.h"
 
 namespace tutti::brainscript {
+std::string kind_of(const Value& v) {
+  static constexpr const char* kinds[] = {"None",     "a number",   "a boolean", "a string",        "an array",
+                                          "a record", "a function", "a node",    "a loaded network"};
+  auto* record = std::get_if<Record*>(&v);
+  return record && !(*record)->type.empty() ? "a " + (*record)->type : kinds[v.index()];
+}
+
+std::string Path::str() const {
+  std::vector<const Path*> chain;
+  for (const Path* p = this; p; p = p->parent) chain.push_back(p);
+  std::string all;
+  for (auto p = chain.rbegin(); p != chain.rend(); ++p) {
+    const std::string& part = (*p)->part;
+    if (part.empty()) continue;
+    if (!all.empty() && part.front() != '[') all += '.';
+    all += part;
+  }
+  return all;
+}
+
+Thunk* Record::own(std::string_view name) const {
+  if (!index.empty()) {
+    const auto found = index.find(name);
+    return found == index.end() ? nullptr : found->second;
+  }
+  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.first == name; });
+  return found == members.end() ? nullptr : found->second;
+}
+
+void Record::build_index() {
+  index.clear();
+  if (members.size() <= 16) return;
+  for (const auto& [name, value] : members) index.emplace(name, value);
+}
+
+Thunk* Heap::ready(Value v, std::string name) {
+  Thunk t;
+  t.state = Thunk::State::done;
+  t.value = std::move(v);
+  t.name = std::move(name);
+  return thunk(std::move(t));
+}
+
+Thunk* Heap::lazy(const Expr* expr, Record* scope, const Path* path, std::string name) {
+  Thunk t;
+  t.expr = expr;
+  t.scope = scope;
+  t.path = path;
+  t.name = std::move(name);
+  return thunk(std::move(t));
+}
+
 namespace {
 
 constexpr int deepest = 40'000;                 // expressions inside each other
@@ -94,13 +147,8 @@ Value Evaluator::evaluate(const Expr& e, Record* scope, const Path* path) {
       return member(e, scope, path);
     case ExprKind::index:
       return index(e, scope, path);
-    case ExprKind::lambda: {
-      Function f;
-      f.lambda = &e;
-      f.scope = scope;
-      f.name = e.name;
-      return heap_.function(std::move(f));
-    }
+    case ExprKind::lambda:
+      return heap_.function({&e, scope, nullptr, e.name});
     case ExprKind::conditional:
       return conditional(e, scope, path);
     case ExprKind::construct:
@@ -151,9 +199,7 @@ void Evaluator::count(std::size_t elements, const Expr& e, const Record* scope) 
 }
 
 void Evaluator::notice(const Diagnostic& d) {
-  std::string text = render(d, "warning");
-  while (text.ends_with('\n')) text.pop_back();
-  notice(std::move(text));
+  if (notices_) notices_->add(d, "warning");
 }
 
 void Evaluator::notice(std::string line) {
@@ -174,10 +220,9 @@ Value Evaluator::identifier(const Expr& e, Record* scope) {
       if (m.first.front() != '_') known.push_back(m.first);
   if (const NotAvailable* n = find_not_available(e.name))
     fail(e, scope, fmt::format("the operation '{}' is not part of this version", n->name), n->instead);
-  const std::string near = nearest(e.name, known);
   fail(e, scope, fmt::format("'{}' is not defined, and there is no operation of that name", e.name),
-       near.empty() ? "define it in this record or an enclosing one; docs/brainscript.md lists all operations"
-                    : fmt::format("did you mean '{}'?", near));
+       did_you_mean(e.name, known,
+                    "define it in this record or an enclosing one; docs/brainscript.md lists all operations"));
 }
 
 Record* Evaluator::make_record(const Expr& e, Record* outer, const Path* path) {
@@ -185,29 +230,27 @@ Record* Evaluator::make_record(const Expr& e, Record* outer, const Path* path) {
   r->outer = outer;
   r->written = &e;
   r->members.reserve(e.members.size());
-  for (const auto& m : e.members) {
-    Thunk t;
-    t.expr = m.value;
-    t.scope = r;
-    t.path = heap_.path(path, m.name);
-    t.name = m.name;
-    r->add(m.name, heap_.thunk(std::move(t)));
-  }
+  for (const auto& m : e.members) r->add(m.name, heap_.lazy(m.value, r, heap_.path(path, m.name), m.name));
   r->build_index();
   return r;
 }
 
-void Evaluator::append(Array& a, const Value& v, Heap& heap) {
-  if (auto* inner = std::get_if<Array*>(&v))
-    a.elements.insert(a.elements.end(), (*inner)->elements.begin(), (*inner)->elements.end());
-  else
-    a.elements.push_back(heap.ready(v));
+std::vector<Value> Evaluator::elements(const Value& v, const Expr* site, const Record* scope) {
+  auto* a = std::get_if<Array*>(&v);
+  if (!a) return {v};
+  std::vector<Value> all;
+  for (Thunk* t : (*a)->elements) all.push_back(force(t, site, scope));
+  return all;
 }
 
 Value Evaluator::array(const Expr& e, Record* scope, const Path* path) {
   Array* a = heap_.array();
   for (std::size_t i = 0; i < e.args.size(); ++i) {
-    append(*a, evaluate(*e.args[i], scope, heap_.path(path, fmt::format("[{}]", i))), heap_);
+    const Value v = evaluate(*e.args[i], scope, heap_.path(path, fmt::format("[{}]", i)));
+    if (auto* inner = std::get_if<Array*>(&v))
+      a->elements.insert(a->elements.end(), (*inner)->elements.begin(), (*inner)->elements.end());
+    else
+      a->elements.push_back(heap_.ready(v));
   }
   count(a->elements.size(), e, scope);
   return a;
@@ -219,21 +262,13 @@ Value Evaluator::generator(const Expr& e, Record* scope, const Path* path) {
   if (hi >= lo) count(static_cast<std::size_t>(hi) - static_cast<std::size_t>(lo) + 1, e, scope);
   Array* a = heap_.array();
   a->first = lo;
-  Thunk function;
-  function.expr = e.args[2];
-  function.scope = scope;
-  function.path = path;
-  Thunk* shared = heap_.thunk(std::move(function));
+  Thunk* function = heap_.lazy(e.args[2], scope, path);
   for (std::int64_t i = lo; i <= hi; ++i) {
     Record* r = heap_.record();
     r->outer = scope;
-    r->add("_function", shared);
+    r->add("_function", function);
     r->add("_index", heap_.ready(static_cast<double>(i)));
-    Thunk t;
-    t.expr = e.args[3];
-    t.scope = r;
-    t.path = heap_.path(path, fmt::format("[{}]", i));
-    a->elements.push_back(heap_.thunk(std::move(t)));
+    a->elements.push_back(heap_.lazy(e.args[3], r, heap_.path(path, fmt::format("[{}]", i))));
   }
   return a;
 }
@@ -241,16 +276,12 @@ Value Evaluator::generator(const Expr& e, Record* scope, const Path* path) {
 Value Evaluator::conditional(const Expr& e, Record* scope, const Path* path) {
   const Value c = evaluate(*e.args[0], scope, operand_path(path, "If", 0));
   if (std::holds_alternative<NodeRef>(c)) {
-    graph::Node node;
-    node.operation = "If";
-    node.inputs.push_back(std::get<NodeRef>(c).index);
+    std::vector<std::size_t> inputs = {std::get<NodeRef>(c).index};
     for (std::size_t i : {1, 2}) {
       const Path* p = operand_path(path, "If", i);
-      node.inputs.push_back(as_node(evaluate(*e.args[i], scope, p), "a branch of 'if'", *e.args[i], scope, p).index);
+      inputs.push_back(as_node(evaluate(*e.args[i], scope, p), "a branch of 'if'", *e.args[i], scope, p).index);
     }
-    node.name = path->str();
-    node.where = place(e, scope);
-    return nodes_.add(std::move(node));
+    return add_node("If", std::move(inputs), e, scope, path);
   }
   return evaluate(*e.args[boolean(c, "the condition of 'if'", *e.args[0], scope) ? 1 : 2], scope, path);
 }
@@ -267,11 +298,9 @@ Value Evaluator::member(const Expr& e, Record* scope, const Path* path) {
   std::vector<std::string> known;
   for (const auto& m : (*record)->members)
     if (m.first.front() != '_') known.push_back(m.first);
-  const std::string near = nearest(e.name, known);
-  std::string fix = near.empty() ? "it has: " : fmt::format("did you mean '{}'?", near);
-  if (near.empty())
-    for (std::size_t i = 0; i < known.size() && i < 12; ++i) fix += (i ? ", " : "") + known[i];
-  fail(e, scope, fmt::format("this record has no member '{}'", e.name), known.empty() ? "it is empty" : fix);
+  const auto some = std::span(known).first(std::min<std::size_t>(known.size(), 12));
+  const std::string has = known.empty() ? "it is empty" : fmt::format("it has: {}", fmt::join(some, ", "));
+  fail(e, scope, fmt::format("this record has no member '{}'", e.name), did_you_mean(e.name, known, has));
 }
 
 Value Evaluator::index(const Expr& e, Record* scope, const Path* path) {

@@ -49,11 +49,8 @@ std::string Writer::function(const Layer& layer, const std::string& expression) 
 }
 
 void Writer::notice(const Layer& layer, const std::string& what) {
-  if (!notices_) return;
-  std::string line = render({layer.where, fmt::format("{} '{}': {}", layer.kind, layer.name, what), ""}, "warning");
-  while (line.ends_with('\n')) line.pop_back();
-  if (std::find(notices_->lines.begin(), notices_->lines.end(), line) == notices_->lines.end())
-    notices_->lines.push_back(std::move(line));
+  if (notices_)
+    notices_->add({layer.where, fmt::format("{} '{}': {}", layer.kind, layer.name, what), ""}, "warning", true);
 }
 
 namespace {
@@ -201,7 +198,7 @@ class Description {
   }
 
   void criteria() {
-    std::string losses, errors, label_names, all;
+    std::vector<std::string> losses, errors, label_names, all;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       Tensor& y = outputs_[i];
       const Layer& last = model_.layer(model_.outputs[i].layer);
@@ -211,40 +208,34 @@ class Description {
       const std::string labels =
           writer_.define(own, fmt::format("Input {{{}{}}}", y.shape[0], y.sequence ? ", dynamicAxis=_time" : ""));
       if (i == 0) writer_.text() += fmt::format("  _labels = {}\n", labels);
-      const auto add = [](std::string& list, const std::string& name) { list += (list.empty() ? "" : " : ") + name; };
-      add(label_names, labels), add(all, y.name);
+      label_names.push_back(labels), all.push_back(y.name);
       const std::string suffix = outputs_.size() == 1 ? "" : "_" + last.name;
       const std::string loss = loss_of(y);
       if (loss == "categorical_crossentropy") {
         const bool raw = !y.before_softmax.empty();
         const std::string& z = raw ? y.before_softmax : y.name;
-        add(losses,
-            writer_.define("loss" + suffix,
-                           fmt::format("{} ({}, {})", raw ? "CrossEntropyWithSoftmax" : "CrossEntropy", labels, z)));
-        add(errors, writer_.define("errs" + suffix, fmt::format("ClassificationError ({}, {})", labels, z)));
+        losses.push_back(writer_.define(
+            "loss" + suffix, fmt::format("{} ({}, {})", raw ? "CrossEntropyWithSoftmax" : "CrossEntropy", labels, z)));
+        errors.push_back(writer_.define("errs" + suffix, fmt::format("ClassificationError ({}, {})", labels, z)));
       } else if (loss == "binary_crossentropy") {
-        add(losses, writer_.define("loss" + suffix, fmt::format("Logistic ({}, {})", labels, y.name)));
-        add(errors,
+        losses.push_back(writer_.define("loss" + suffix, fmt::format("Logistic ({}, {})", labels, y.name)));
+        errors.push_back(
             writer_.define("errs" + suffix, fmt::format("SquareError ({}, Greater ({}, 0.5))", labels, y.name)));
       } else if (loss == "mse") {
         const double scale = 1 / std::sqrt(static_cast<double>(y.shape[0]));
-        add(losses, writer_.define("loss" + suffix,
-                                   fmt::format("SquareError ({} .* {}, {} .* {})", scale, labels, scale, y.name)));
+        losses.push_back(writer_.define("loss" + suffix,
+                                        fmt::format("SquareError ({0} .* {1}, {0} .* {2})", scale, labels, y.name)));
       } else {
         fail(last, fmt::format("the loss '{}' is not known here", loss),
              "there are categorical_crossentropy, binary_crossentropy and mse");
       }
     }
-    std::string sum = losses;
-    if (outputs_.size() > 1) {
-      for (std::size_t at; (at = sum.find(" : ")) != std::string::npos;) sum.replace(at, 3, " + ");
-      sum = writer_.define("loss", sum);
-      losses = sum + " : " + losses;
-    }
+    const std::string sum =
+        outputs_.size() > 1 ? writer_.define("loss", fmt::format("{}", fmt::join(losses, " + "))) : losses[0];
     writer_.text() +=
         fmt::format("  featureNodes = ({})\n  labelNodes = ({})\n  criterionNodes = ({})\n  outputNodes = ({})\n",
-                    fmt::join(features_, " : "), label_names, sum, all);
-    if (!errors.empty()) writer_.text() += fmt::format("  evaluationNodes = ({})\n", errors);
+                    fmt::join(features_, " : "), fmt::join(label_names, " : "), sum, fmt::join(all, " : "));
+    if (!errors.empty()) writer_.text() += fmt::format("  evaluationNodes = ({})\n", fmt::join(errors, " : "));
   }
 
   const Model& model_;
@@ -265,15 +256,8 @@ std::int64_t minibatch_of(const config::Record& command) {
 
 }  // namespace
 
-graph::Graph build(const config::Record& command, const BuildContext& context) {
-  if (!command.is_block("KerasNetworkBuilder"))
-    throw ConfigError(command.value("KerasNetworkBuilder").where, "KerasNetworkBuilder must be a block",
-                      "write [ file = \"model.json\" ]");
-  const config::Record block = command.block("KerasNetworkBuilder");
-  Problems mistakes;
-  const auto options = config::read<Options>(block, "KerasNetworkBuilder", mistakes, *context.notices);
-  mistakes.throw_if_any();
-  const Model model = read_model(options.file, block.value("file").where);
+graph::Graph build(const Options& options, const config::Record& command, const BuildContext& context) {
+  const Model model = read_model(command.block("KerasNetworkBuilder").value("file"));
   std::string text;
   try {
     text = Description(model, options, minibatch_of(command), context).text();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // keras.h -- KerasNetworkBuilder: builds a network from the architecture of a Keras model in JSON. The file is parsed
-// (keras_model.cpp), every layer is written as definitions of BrainScript (keras_layers.cpp, with library_keras.cpp),
-// and inputs, labels and criteria are added (keras.cpp).
+// (keras_model.cpp), every layer is written as definitions of BrainScript (keras_layers.cpp, keras_axes.cpp, with
+// library_builders.cpp), and inputs, labels and criteria are added (keras.cpp).
 #pragma once
 
 #include <yaml-cpp/yaml.h>
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,7 @@ struct Model {
   const Layer& layer(const std::string& name) const;
 };
 
-// `file` may be named in the config, at `named_at`.
-Model read_model(const std::string& file, const SourcePos& named_at);
+Model read_model(const config::Value& file);
 // A model used as a layer of another one.
 Model inner_model(const Layer&, const std::shared_ptr<const Source>&);
 
@@ -86,7 +86,9 @@ class Writer {
 };
 
 // A setting of a layer under one of its names (Keras 1 and later differ), or a null node.
-YAML::Node setting(const Layer&, std::initializer_list<const char*> names);
+using Names = std::initializer_list<const char*>;
+using Sizes = std::vector<std::size_t>;
+YAML::Node setting(const Layer&, Names);
 [[noreturn]] void fail(const Layer&, std::string message, std::string fix = {});
 std::vector<std::size_t> shape_of(const Layer&, const YAML::Node& shape, std::size_t leave_out);
 bool is_recurrent(const std::string& kind);
@@ -98,6 +100,49 @@ Tensor as_image(Writer&, const Layer&, Tensor, bool channels_last);
 Tensor as_in_keras(Writer&, const Tensor&);
 std::string dims_text(const Tensor&);  // of the definition
 
-graph::Graph build(const config::Record& command, const BuildContext&);
+// Settings under the first of the names that is there; an error without one, unless `otherwise` stands in.
+double number(const Layer&, Names, std::optional<double> otherwise = {});
+std::size_t count(const Layer&, Names, std::optional<double> otherwise = {});
+bool flag(const Layer&, Names, bool otherwise);
+std::string text(const Layer&, Names, const std::string& otherwise);
+// "ReLU" or { class_name: "ReLU", ... } or { class_name: "function", config: "relu" }, in small letters without '_'.
+std::string plain_name(const YAML::Node&);
+
+struct Initial {
+  std::string init;
+  double scale = 1, value = 0;
+  std::string text(const Layer&) const;  // as arguments of a layer
+};
+Initial initial(const Layer&, Names, const std::string& otherwise);
+double constant_initial(const Layer&, Names);
+
+// Keras' name of an activation, and the function of the network language.
+std::string activation_name(const Layer&, Names, const std::string& otherwise);
+const std::string& activation_function(const std::string& name);
+Tensor activate(Writer&, const Layer&, Tensor, const std::string& name);
+
+// Everything that Keras can add to a layer's loss or gradient and that is not done here is said.
+void note_ignored(Writer&, const Layer&);
+using Inputs = std::vector<Tensor>;
+// The value `expression` in the shape of x. `suffix` is that of the definition's name.
+Tensor made(Writer&, const Layer&, const Tensor& x, const std::string& expression, const char* suffix = "_output");
+void need_no_padding(const Layer&, const Tensor&);
+const Tensor& only(const Layer&, const Inputs&);
+const Tensor& unpadded(const Layer&, const Inputs&);  // the only input
+Tensor one_vector(Writer&, const Layer&, const Inputs&);
+
+Tensor merged(Writer&, const Layer&, Inputs, const std::string& mode, long axis);
+// keras_images.cpp
+Tensor convolution(Writer&, const Layer&, const Inputs&);
+Tensor pooling(Writer&, const Layer&, const Inputs&);
+Tensor global_pooling(Writer&, const Layer&, const Inputs&);
+Tensor zero_padding(Writer&, const Layer&, const Inputs&);
+// keras_sequences.cpp
+Tensor embedding(Writer&, const Layer&, const Inputs&);
+Tensor recurrent(Writer&, const Layer&, const Inputs&);
+Tensor bidirectional(Writer&, const Layer&, const Inputs&);
+Tensor time_distributed(Writer&, const Layer&, const Inputs&);
+
+graph::Graph build(const Options&, const config::Record& command, const BuildContext&);
 
 }  // namespace tutti::brainscript::keras

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "brainscript/keras_layer.h"
+#include "brainscript/keras.h"
 
 namespace tutti::brainscript::keras {
 
@@ -20,19 +20,19 @@ Tensor merged(Writer& w, const Layer& l, std::vector<Tensor> in, const std::stri
   }
   for (auto& t : in)
     if (t.reordered != in[0].reordered) t = as_in_keras(w, t);
-  Tensor y = named(in[0], "");
+  std::vector<std::size_t> shape = in[0].shape;
   std::string expression = in[0].name;
   if (mode == "concat") {
-    const auto rank = static_cast<long>(y.shape.size());
-    if (y.sequence && axis > 0) --axis;
+    const auto rank = static_cast<long>(shape.size());
+    if (in[0].sequence && axis > 0) --axis;
     if (axis < 0) axis += rank + 1;
     if (axis < 1 || axis > rank) fail(l, fmt::format("cannot join along axis {}", axis));
-    auto& size = y.shape[static_cast<std::size_t>(axis - 1)];
+    auto& size = shape[static_cast<std::size_t>(axis - 1)];
     for (std::size_t i = 1; i < in.size(); ++i)
       size += in[i].shape[static_cast<std::size_t>(axis - 1)], expression += " : " + in[i].name;
     // Axes of a definition run the other way; a reordered image has its channels last.
     const long from_front = rank - axis + 1;
-    const long place = !y.reordered ? from_front : from_front == 1 ? rank : from_front - 1;
+    const long place = !in[0].reordered ? from_front : from_front == 1 ? rank : from_front - 1;
     expression = fmt::format("Splice (({}), axis={})", expression, place);
   } else {
     static const std::map<std::string, std::string> operations = {
@@ -43,13 +43,14 @@ Tensor merged(Writer& w, const Layer& l, std::vector<Tensor> in, const std::stri
       expression = fmt::format("{} ({}, {})", found->second, expression, in[i].name);
     if (mode == "ave") expression = fmt::format("({}) * {}", expression, 1.0 / static_cast<double>(in.size()));
   }
-  y.name = w.define(l.name + "_output", expression);
+  Tensor y = made(w, l, in[0], expression);
+  y.shape = shape;
   return y;
 }
 
 namespace {
 
-Tensor dense(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
+Tensor dense(Writer& w, const Layer& l, const Inputs& in) {
   const Tensor x = one_vector(w, l, in);
   note_ignored(w, l);
   const std::size_t units = count(l, {"units", "output_dim"});
@@ -58,31 +59,28 @@ Tensor dense(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
       w.function(l, fmt::format("LinearLayer {{{}, bias={}, {}, inputRank=1, initBias={}}}", units, bias,
                                 initial(l, {"kernel_initializer", "init"}, "glorot_uniform").text(l),
                                 constant_initial(l, {"bias_initializer"})));
-  Tensor y = named(x, w.define(l.name + "_sum", fmt::format("{} ({})", f, x.name)));
+  Tensor y = made(w, l, x, fmt::format("{} ({})", f, x.name), "_sum");
   y.shape.back() = units;
   return activate(w, l, y, activation_name(l, {"activation"}, "linear"));
 }
 
-Tensor activation(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  need_no_padding(l, only(l, in));
-  return activate(w, l, in[0], activation_name(l, {"activation"}, "linear"));
+Tensor activation(Writer& w, const Layer& l, const Inputs& in) {
+  return activate(w, l, unpadded(l, in), activation_name(l, {"activation"}, "linear"));
 }
 
-Tensor dropout(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  const Tensor& x = only(l, in);
-  need_no_padding(l, x);
+Tensor dropout(Writer& w, const Layer& l, const Inputs& in) {
+  const Tensor& x = unpadded(l, in);
   const double rate = number(l, {"rate", "p"});
   if (!(rate >= 0 && rate < 1)) fail(l, fmt::format("rate cannot be {}", rate), "a rate is in [0, 1)");
   if (rate == 0) return x;
-  Tensor y = x;
-  y.name = w.define(l.name + "_output", fmt::format("Dropout ({}, rate={})", x.name, rate));
-  y.before_softmax.clear(), y.before_sigmoid.clear();
+  Tensor y = made(w, l, x, fmt::format("Dropout ({}, rate={})", x.name, rate));
+  y.not_negative = x.not_negative;
   return y;
 }
 
-Tensor pass(Writer&, const Layer& l, const std::vector<Tensor>& in) { return only(l, in); }
+Tensor pass(Writer&, const Layer& l, const Inputs& in) { return only(l, in); }
 
-Tensor flatten(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
+Tensor flatten(Writer& w, const Layer& l, const Inputs& in) {
   Tensor x = one_vector(w, l, in);
   if (x.sequence)
     fail(l, "sequences have any length here and cannot be flattened", "let a recurrent layer give its last state");
@@ -94,7 +92,7 @@ Tensor flatten(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
   return x;
 }
 
-Tensor reshape(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
+Tensor reshape(Writer& w, const Layer& l, const Inputs& in) {
   Tensor x = one_vector(w, l, in);
   const YAML::Node target = setting(l, {"target_shape"});
   if (!target || !target.IsSequence()) fail(l, "has no target_shape");
@@ -114,33 +112,30 @@ Tensor reshape(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
   return x;
 }
 
-Tensor leaky(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  const Tensor& x = only(l, in);
-  need_no_padding(l, x);
-  return named(x, w.define(l.name + "_output",
-                           fmt::format("_Keras.Leaky ({}, {})", x.name, number(l, {"alpha", "negative_slope"}, 0.3))));
+Tensor leaky(Writer& w, const Layer& l, const Inputs& in) {
+  const Tensor& x = unpadded(l, in);
+  return made(w, l, x, fmt::format("_Keras.Leaky ({}, {})", x.name, number(l, {"alpha", "negative_slope"}, 0.3)));
 }
 
-Tensor elu(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  const Tensor& x = only(l, in);
-  need_no_padding(l, x);
-  return named(x, w.define(l.name + "_output", fmt::format("_Keras.Elu ({}, {})", x.name, number(l, {"alpha"}, 1))));
+Tensor elu(Writer& w, const Layer& l, const Inputs& in) {
+  const Tensor& x = unpadded(l, in);
+  return made(w, l, x, fmt::format("_Keras.Elu ({}, {})", x.name, number(l, {"alpha"}, 1)));
 }
 
-Tensor relu(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  const Tensor& x = only(l, in);
-  need_no_padding(l, x);
+Tensor relu(Writer& w, const Layer& l, const Inputs& in) {
+  const Tensor& x = unpadded(l, in);
   if (number(l, {"threshold"}, 0) != 0) fail(l, "a threshold is not known here");
   const double slope = number(l, {"negative_slope"}, 0), most = number(l, {"max_value"}, -1);
   if (slope != 0 && most >= 0) fail(l, "negative_slope together with max_value is not known here");
-  Tensor y = named(x, w.define(l.name + "_output", most >= 0    ? fmt::format("_Keras.Capped ({}, {})", x.name, most)
-                                                   : slope != 0 ? fmt::format("_Keras.Leaky ({}, {})", x.name, slope)
-                                                                : fmt::format("ReLU ({})", x.name)));
+  Tensor y = made(w, l, x,
+                  most >= 0    ? fmt::format("_Keras.Capped ({}, {})", x.name, most)
+                  : slope != 0 ? fmt::format("_Keras.Leaky ({}, {})", x.name, slope)
+                               : fmt::format("ReLU ({})", x.name));
   y.not_negative = slope == 0;
   return y;
 }
 
-Tensor prelu(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
+Tensor prelu(Writer& w, const Layer& l, const Inputs& in) {
   const Tensor x = one_vector(w, l, in);
   note_ignored(w, l);
   Tensor alpha = x;
@@ -150,17 +145,13 @@ Tensor prelu(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
   const Initial i = initial(l, {"alpha_initializer", "init"}, "zeros");
   const std::string f =
       w.function(l, fmt::format("_Keras.Prelu {{({}), '{}', {}, {}}}", dims_text(alpha), i.init, i.scale, i.value));
-  return named(x, w.define(l.name + "_output", fmt::format("{} ({})", f, x.name)));
+  return made(w, l, x, fmt::format("{} ({})", f, x.name));
 }
 
-Tensor softmax(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  need_no_padding(l, only(l, in));
-  return activate(w, l, in[0], "softmax");
-}
+Tensor softmax(Writer& w, const Layer& l, const Inputs& in) { return activate(w, l, unpadded(l, in), "softmax"); }
 
-Tensor normalization(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  Tensor x = only(l, in);
-  need_no_padding(l, x);
+Tensor normalization(Writer& w, const Layer& l, const Inputs& in) {
+  Tensor x = unpadded(l, in);
   note_ignored(w, l);
   if (number(l, {"mode"}, 0) == 1) fail(l, "mode 1 is not known here", "use mode 0 or 2");
   const YAML::Node named_axis = setting(l, {"axis"});
@@ -178,72 +169,51 @@ Tensor normalization(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
   const std::string f = w.function(l, fmt::format("_Keras.Normalization {{{}, {}, {}, {}, {}, {}, {}}}", dims, rank > 1,
                                                   flag(l, {"scale"}, true), flag(l, {"center"}, true), constant,
                                                   number(l, {"epsilon"}, 1e-3), flag(l, {"synchronized"}, false)));
-  return named(x, w.define(l.name + "_output", fmt::format("{} ({})", f, x.name)));
+  return made(w, l, x, fmt::format("{} ({})", f, x.name));
 }
 
-Tensor merge(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
-  static const std::map<std::string, std::string> modes = {{"Add", "sum"},      {"Concatenate", "concat"},
-                                                           {"Multiply", "mul"}, {"Average", "ave"},
-                                                           {"Maximum", "max"},  {"Subtract", "sub"}};
-  const auto found = modes.find(l.kind);
-  const std::string mode = found != modes.end() ? found->second : text(l, {"mode"}, "sum");
+const std::map<std::string, std::string> merge_modes = {{"Add", "sum"},      {"Concatenate", "concat"},
+                                                        {"Multiply", "mul"}, {"Average", "ave"},
+                                                        {"Maximum", "max"},  {"Subtract", "sub"}};
+
+Tensor merge(Writer& w, const Layer& l, const Inputs& in) {
+  const auto found = merge_modes.find(l.kind);
+  const std::string mode = found != merge_modes.end() ? found->second : text(l, {"mode"}, "sum");
   return merged(w, l, in, mode, static_cast<long>(number(l, {"axis", "concat_axis"}, -1)));
 }
 
-using Apply = Tensor (*)(Writer&, const Layer&, const std::vector<Tensor>&);
+using Apply = Tensor (*)(Writer&, const Layer&, const Inputs&);
+// Layers of 1 to 3 axes have their number as a suffix.
 const std::map<std::string, Apply>& table() {
-  static const std::map<std::string, Apply> all = {
-      {"Dense", dense},
-      {"Activation", activation},
-      {"Dropout", dropout},
-      {"Flatten", flatten},
-      {"Reshape", reshape},
-      {"Masking", pass},
-      {"ActivityRegularization", pass},
-      {"LeakyReLU", leaky},
-      {"ELU", elu},
-      {"ReLU", relu},
-      {"PReLU", prelu},
-      {"Softmax", softmax},
-      {"BatchNormalization", normalization},
-      {"Conv1D", convolution},
-      {"Conv2D", convolution},
-      {"Conv3D", convolution},
-      {"DepthwiseConv2D", convolution},
-      {"Convolution1D", convolution},
-      {"Convolution2D", convolution},
-      {"Convolution3D", convolution},
-      {"MaxPooling1D", pooling},
-      {"MaxPooling2D", pooling},
-      {"MaxPooling3D", pooling},
-      {"AveragePooling1D", pooling},
-      {"AveragePooling2D", pooling},
-      {"AveragePooling3D", pooling},
-      {"GlobalMaxPooling1D", global_pooling},
-      {"GlobalMaxPooling2D", global_pooling},
-      {"GlobalMaxPooling3D", global_pooling},
-      {"GlobalAveragePooling1D", global_pooling},
-      {"GlobalAveragePooling2D", global_pooling},
-      {"GlobalAveragePooling3D", global_pooling},
-      {"ZeroPadding1D", zero_padding},
-      {"ZeroPadding2D", zero_padding},
-      {"ZeroPadding3D", zero_padding},
-      {"Add", merge},
-      {"Concatenate", merge},
-      {"Multiply", merge},
-      {"Average", merge},
-      {"Maximum", merge},
-      {"Subtract", merge},
-      {"Merge", merge},
-      {"Embedding", embedding},
-      {"LSTM", recurrent},
-      {"GRU", recurrent},
-      {"SimpleRNN", recurrent},
-      {"CuDNNLSTM", recurrent},
-      {"CuDNNGRU", recurrent},
-      {"Bidirectional", bidirectional},
-      {"TimeDistributed", time_distributed},
-  };
+  static const std::map<std::string, Apply> all = [] {
+    std::map<std::string, Apply> layers = {{"Dense", dense},
+                                           {"Activation", activation},
+                                           {"Dropout", dropout},
+                                           {"Flatten", flatten},
+                                           {"Reshape", reshape},
+                                           {"Masking", pass},
+                                           {"ActivityRegularization", pass},
+                                           {"LeakyReLU", leaky},
+                                           {"ELU", elu},
+                                           {"ReLU", relu},
+                                           {"PReLU", prelu},
+                                           {"Softmax", softmax},
+                                           {"BatchNormalization", normalization},
+                                           {"DepthwiseConv2D", convolution},
+                                           {"Merge", merge},
+                                           {"Embedding", embedding},
+                                           {"Bidirectional", bidirectional},
+                                           {"TimeDistributed", time_distributed}};
+    for (const auto& [kind, mode] : merge_modes) layers[kind] = merge;
+    for (const char* kind : {"LSTM", "GRU", "SimpleRNN", "CuDNNLSTM", "CuDNNGRU"}) layers[kind] = recurrent;
+    const std::pair<const char*, Apply> of_images[] = {
+        {"Conv", convolution},        {"Convolution", convolution},         {"MaxPooling", pooling},
+        {"AveragePooling", pooling},  {"GlobalMaxPooling", global_pooling}, {"GlobalAveragePooling", global_pooling},
+        {"ZeroPadding", zero_padding}};
+    for (const auto& [kind, apply] : of_images)
+      for (const char* axes : {"1D", "2D", "3D"}) layers[kind + std::string(axes)] = apply;
+    return layers;
+  }();
   return all;
 }
 
@@ -255,12 +225,11 @@ bool is_recurrent(const std::string& kind) {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
-Tensor apply(Writer& w, const Layer& l, const std::vector<Tensor>& in) {
+Tensor apply(Writer& w, const Layer& l, const Inputs& in) {
   const auto found = table().find(l.kind);
   if (found == table().end()) {
     std::vector<std::string> known;
-    for (const auto& [name, f] : table())
-      if (f) known.push_back(name);
+    for (const auto& [name, f] : table()) known.push_back(name);
     const std::string near = nearest(l.kind, known);
     fail(l, "this layer is not known here",
          near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("there is {}", near));

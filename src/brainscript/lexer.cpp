@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text -> tokens of the network language (semantics 2.2).
+// Text -> tokens of the network language (semantics 2.2), and the file that an include names.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "brainscript/syntax.h"
@@ -45,7 +48,7 @@ class Lexer {
   char peek(std::size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
 
   [[noreturn]] void fail(std::size_t length, std::string message, std::string fix) const {
-    throw ConfigError(Span{&source_, at_, length}.pos(), std::move(message), std::move(fix));
+    brainscript::fail({&source_, at_, length}, std::move(message), std::move(fix));
   }
 
   void skip_blanks() {
@@ -161,8 +164,49 @@ class Lexer {
   std::vector<Token> tokens_;
 };
 
+namespace fs = std::filesystem;
+
+std::optional<fs::path> find_include(const Program& program, const SourceText& from, const std::string& wanted) {
+  std::error_code ignored;
+  std::vector<fs::path> places = {fs::path(wanted)};
+  if (!fs::path(wanted).is_absolute()) {
+    places.push_back(fs::path(from.source->name).parent_path() / wanted);
+    for (const auto& p : program.include_path) places.push_back(p / wanted);
+    const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
+    if (!self.empty()) places.push_back(self.parent_path() / wanted);
+  }
+  for (const auto& p : places)
+    if (fs::is_regular_file(p, ignored)) return p.lexically_normal();
+  return std::nullopt;
+}
+
 }  // namespace
 
+void fail(const Span& where, std::string message, std::string fix) {
+  throw ConfigError(where.pos(), std::move(message), std::move(fix));
+}
+
 std::vector<Token> tokenize(const SourceText& source) { return Lexer(source).run(); }
+
+const SourceText* open_include(Program& program, const SourceText& from, const Token& name,
+                               std::vector<std::string>& including) {
+  const auto fail = [&](std::string message, std::string fix) {
+    throw ConfigError(name.where.pos(), std::move(message), std::move(fix));
+  };
+  const auto path = find_include(program, from, name.text);
+  if (!path)
+    fail(fmt::format("cannot find '{}'", name.text),
+         "give its path from here, from the directory of the config file, or in full");
+  if (std::ranges::count(including, path->string()) > 0)
+    fail(fmt::format("'{}' includes itself", name.text), "remove this include");
+  if (including.size() > 50) fail("includes are nested more than 50 deep", "remove this include");
+  including.push_back(path->string());
+  std::ifstream file(*path, std::ios::binary);
+  std::string contents{std::istreambuf_iterator<char>(file), {}};
+  if (!file) fail(fmt::format("cannot read '{}'", path->string()), "check its permissions");
+  auto origin = std::make_shared<SourcePos>(name.where.pos());
+  auto source = std::make_shared<Source>(Source{path->string(), std::move(contents), origin});
+  return program.add_text({source->text, source, 0, from.library});
+}
 
 }  // namespace tutti::brainscript

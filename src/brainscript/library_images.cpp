@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the standard library that image networks use (semantics 3, 4): convolution, pooling, normalisation.
 // Lists in attributes (kernelDims, stride, ...) name the axes of the image first: width, height, ..., channels last.
-#include "brainscript/library.h"
+#include <string_view>
 
 namespace tutti::brainscript {
 
@@ -9,7 +9,7 @@ extern constexpr std::string_view image_library = R"BS(
 # ---- operations on images
 
 Convolution (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
-             transpose=false, deconv=false, imageLayout='CHW', maxTempMemSizeInSamples=0, groups=1, outputShape=None, tag='') =
+             transpose=false, deconv=false, imageLayout='CHW', maxTempMemSizeInSamples=0, groups=1, outputShape=None, tag='') =  ## convolution of an image with the filters of weightNode
   _Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, transpose || deconv,
                 outputShape, imageLayout, maxTempMemSizeInSamples, groups, tag)
 ConvolutionTranspose (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
@@ -19,27 +19,27 @@ ConvolutionTranspose (weightNode, inputValueNode, kernelDims, mapDims=0, stride=
 _Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, transpose,
               outputShape, imageLayout, maxTempMemSizeInSamples, groups, tag) =
   new ComputationNode { operation = 'Convolution'; inputs = weightNode : inputValueNode }
-Pooling (x, poolingType, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
-  new ComputationNode { operation = 'Pooling'; inputs = x }
-MaxPooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =
+Pooling (x, poolingType, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =  ## the largest or mean value of each window
+  new ComputationNode { inputs = x }
+MaxPooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =  ## the largest value of each window
   Pooling (x, 'max', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample), autoPadding=false,
            imageLayout=imageLayout, tag=tag)
-AveragePooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =
+AveragePooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =  ## the mean of each window
   Pooling (x, 'average', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample), autoPadding=false,
            imageLayout=imageLayout, tag=tag)
-MaxUnpooling (unpoolInput, poolInput, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
-  new ComputationNode { operation = 'MaxUnpooling'; inputs = unpoolInput : poolInput; poolingType = 'max' }
-ROIPooling (x, rois, shape, tag='') = new ComputationNode { operation = 'ROIPooling'; inputs = x : rois }
+MaxUnpooling (unpoolInput, poolInput, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =  ## puts values back to the places that MaxPooling took them from
+  new ComputationNode { inputs = unpoolInput : poolInput; poolingType = 'max' }
+ROIPooling (x, rois, shape, tag='') = new ComputationNode { inputs = x : rois }  ## the largest value of each cell of regions of an image
 BatchNormalization (input, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=0, blendTimeConstant=0,
-                    epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', synchronized=false, tag='') =
-  new ComputationNode { operation = 'BatchNormalization'; inputs = input : scale : bias : runMean : runVariance }
-LocalResponseNormalization (x, depthRadius, bias, alpha, beta, tag='') =
-  new ComputationNode { operation = 'LocalResponseNormalization'; inputs = x }
+                    epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', synchronized=false, tag='') =  ## normalises by mean and variance of the minibatch
+  new ComputationNode { inputs = input : scale : bias : runMean : runVariance }
+LocalResponseNormalization (x, depthRadius, bias, alpha, beta, tag='') =  ## divides by the activity of neighbouring channels
+  new ComputationNode { inputs = x }
 
 # ---- layers
 
 ConvolutionalLayer {numOutputChannels, filterShape, bias=true, activation=(x => x), init='glorotUniform', initValueScale=1,
-                    initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, maxTempMemSizeInSamples=0, groups=1} = {
+                    initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, maxTempMemSizeInSamples=0, groups=1} = {  ## convolution with bias and activation
   rank = Length (filterShape)
   W = ParameterTensor {filterShape : Inferred : numOutputChannels, init=init, initValueScale=initValueScale,
                        initFilterRank=rank, initOutputRank=-1}
@@ -51,7 +51,7 @@ ConvolutionalLayer {numOutputChannels, filterShape, bias=true, activation=(x => 
 
 DeconvLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activation=(x => x), init='glorotUniform',
              initValueScale=0.001, initBias=0, stride=1, sharing=true, autoPadding=false, lowerPad=0, upperPad=0,
-             maxTempMemSizeInSamples=0} = {
+             maxTempMemSizeInSamples=0} = {  ## transposed convolution with bias and activation
   rank = Length (filterShape)
   W = ParameterTensor {filterShape : numOutputChannels : numInputChannels, init=init, initValueScale=initValueScale,
                        initFilterRank=rank, initOutputRank=-1}
@@ -73,21 +73,21 @@ ConvolutionTransposeLayer {numOutputChannels, filterShape, numInputChannels, bia
   apply (x) = activation (if bias then maps (x) + b else maps (x))
 }.apply
 
-MaxPoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {
+MaxPoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {  ## the largest value of each window
   apply (x) = Pooling (x, 'max', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
 }.apply
-AveragePoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {
+AveragePoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {  ## the mean of each window
   apply (x) = Pooling (x, 'average', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
 }.apply
-MaxUnpoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {
+MaxUnpoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {  ## puts values back to the places that a pooling took them from
   apply (unpoolInput, poolInput) =
     MaxUnpooling (unpoolInput, poolInput, filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
 }.apply
 # One window over the whole image, a value for each channel.
-GlobalMaxPoolingLayer {} = {
+GlobalMaxPoolingLayer {} = {  ## the largest value of each channel
   apply (x) = Pooling (x, 'max', _ImageAxes (x.dims), autoPadding=false)
 }.apply
-GlobalAveragePoolingLayer {} = {
+GlobalAveragePoolingLayer {} = {  ## the mean of each channel
   apply (x) = Pooling (x, 'average', _ImageAxes (x.dims), autoPadding=false)
 }.apply
 _ImageAxes (dims) =
@@ -96,7 +96,7 @@ _ImageAxes (dims) =
 
 # The time constant counts samples. synchronized: statistics of the whole minibatch instead of each rank's share. With spatialRank=2 there is one mean for each channel of an image, with 0 one for each element.
 BatchNormalizationLayer {spatialRank=0, initialScale=1, normalizationTimeConstant=5000, blendTimeConstant=0, epsilon=0.00001,
-                         useCntkEngine=false, synchronized=false} = {
+                         useCntkEngine=false, synchronized=false} = {  ## normalises by mean and variance of the minibatch, then scales and shifts
   shape = if spatialRank == 0 then Inferred else Repeat (spatialRank, 1) : Inferred
   scale = ParameterTensor {shape, init='fixedValue', value=initialScale}
   bias = ParameterTensor {shape, init='fixedValue', value=0}
@@ -108,7 +108,7 @@ BatchNormalizationLayer {spatialRank=0, initialScale=1, normalizationTimeConstan
 }.apply
 
 # x / (k + alpha/(2n+1) * sum of the squares of n channels on both sides and the channel itself) ** beta
-LocalResponseNormalizationLayer {k, n, alpha, beta} = {
+LocalResponseNormalizationLayer {k, n, alpha, beta} = {  ## divides by the activity of n channels on both sides
   apply (x) = LocalResponseNormalization (x, n, k, alpha / (2 * n + 1), beta)
 }.apply
 )BS";

@@ -2,37 +2,37 @@
 // The part of the standard library that works in time (semantics 2.7, 3, 4): delays, dynamic axes, BS.Sequences,
 // BS.Loop, BS.RNNs and the recurrent layers. A delay is made before its input is evaluated, so definitions may refer to
 // each other through it.
-#include "brainscript/library.h"
+#include <string_view>
 
 namespace tutti::brainscript {
 
 extern constexpr std::string_view recurrent_library = R"BS(
 # ---- time and dynamic axes
 
-PastValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =
-  new ComputationNode { operation = 'PastValue'; inputs = if _IsNone (initialState) then x else x : initialState }
-FutureValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =
-  new ComputationNode { operation = 'FutureValue'; inputs = if _IsNone (initialState) then x else x : initialState }
+PastValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =  ## the value timeStep steps earlier in the sequence
+  new ComputationNode { inputs = if _IsNone (initialState) then x else x : initialState }
+FutureValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =  ## the value timeStep steps later in the sequence
+  new ComputationNode { inputs = if _IsNone (initialState) then x else x : initialState }
 Delay = PastValue
-Shift (x, fromOffset, boundaryValue, boundaryMode=-1, dim=-1, tag='') =
+Shift (x, fromOffset, boundaryValue, boundaryMode=-1, dim=-1, tag='') =  ## the value at another step of the sequence, boundaryValue beyond its ends
   if dim != -1 then Fail ("Shift works along the time axis only: dim = -1")
   else if fromOffset < 0 then PastValue (0, x, timeStep=-fromOffset, initialState=boundaryValue, tag=tag)
   else if fromOffset > 0 then FutureValue (0, x, timeStep=fromOffset, initialState=boundaryValue, tag=tag)
   else x
-TimeReverse (vectorSequence, tag='') = new ComputationNode { operation = 'TimeReverse'; inputs = vectorSequence }
-Where (cond, tag='') = new ComputationNode { operation = 'Where'; inputs = cond }
-PackedIndex (nodeWithLayoutToPackFor, indexSequence, tag='') =
-  new ComputationNode { operation = 'PackedIndex'; inputs = nodeWithLayoutToPackFor : indexSequence }
-GatherPacked (indexSequence, sourceData, tag='') =
-  new ComputationNode { operation = 'GatherPacked'; inputs = indexSequence : sourceData }
-ScatterPacked (cond, indexSequence, sourceData, tag='') =
-  new ComputationNode { operation = 'ScatterPacked'; inputs = cond : indexSequence : sourceData }
-ReconcileDynamicAxis (dataInput, layoutInput, tag='') =
-  new ComputationNode { operation = 'ReconcileDynamicAxis'; inputs = dataInput : layoutInput }
+TimeReverse (vectorSequence, tag='') = new ComputationNode { inputs = vectorSequence }  ## the sequence backwards
+Where (cond, tag='') = new ComputationNode { inputs = cond }  ## indices of the steps at which the condition is not 0, on a new axis
+PackedIndex (nodeWithLayoutToPackFor, indexSequence, tag='') =  ## indices into the steps that a condition has chosen
+  new ComputationNode { inputs = nodeWithLayoutToPackFor : indexSequence }
+GatherPacked (indexSequence, sourceData, tag='') =  ## the chosen steps of a sequence
+  new ComputationNode { inputs = indexSequence : sourceData }
+ScatterPacked (cond, indexSequence, sourceData, tag='') =  ## puts steps back into a sequence, zeros elsewhere
+  new ComputationNode { inputs = cond : indexSequence : sourceData }
+ReconcileDynamicAxis (dataInput, layoutInput, tag='') =  ## a value on the sequence axis of another one
+  new ComputationNode { inputs = dataInput : layoutInput }
 ReconcileMBLayout = ReconcileDynamicAxis
 _ZeroSequence (x) = new ComputationNode { operation = 'ZeroSequence'; inputs = x }
 
-DelayLayer {T=1, defaultHiddenActivation=0} =
+DelayLayer {T=1, defaultHiddenActivation=0} =  ## the value T steps earlier, or later where T is negative
   if T > 0 then (x => PastValue (0, x, timeStep=T, defaultHiddenActivation=defaultHiddenActivation))
   else if T < 0 then (x => FutureValue (0, x, timeStep=-T, defaultHiddenActivation=defaultHiddenActivation))
   else (x => x)
@@ -84,7 +84,7 @@ _TrainedState {shape, cellShape} = {
 }
 
 RecurrentLSTMLayer {outputDim, cellShape=None, goBackwards=false, usePeepholes=false, trainInitialState=false,
-                    init='glorotUniform', initValueScale=1, enableSelfStabilization=false, allowOptimizedEngine=false} = {
+                    init='glorotUniform', initValueScale=1, enableSelfStabilization=false, allowOptimizedEngine=false} = {  ## a layer of LSTM cells over the sequence
   initial = if trainInitialState then _TrainedState {outputDim, if _IsNone (cellShape) then outputDim else cellShape} else None
   lstm = _LSTMCell (outputDim, cellShape=cellShape, usePeepholes=usePeepholes, init=init, initValueScale=initValueScale,
                     enableSelfStabilization=enableSelfStabilization)
@@ -105,7 +105,7 @@ RecurrentLSTMLayer {outputDim, cellShape=None, goBackwards=false, usePeepholes=f
 }.apply
 
 RecurrentLSTMLayerStack {layerDims, cellShapes=None, usePeepholes=false, init='glorotUniform', initValueScale=1,
-                         enableSelfStabilization=false, allowOptimizedEngine=false} = {
+                         enableSelfStabilization=false, allowOptimizedEngine=false} = {  ## several layers of LSTM cells
   dims = if IsArray (layerDims) then layerDims else [| layerDims |]
   cells = if _IsNone (cellShapes) || IsArray (cellShapes) then cellShapes else [| cellShapes |]
   layers = array[0..Length (dims)-1] (i =>
@@ -131,8 +131,7 @@ _Sequences = {
     acc = binaryOp (x, FutureValue (0, acc, initialState=x0))
     out = First (acc)
   }.out
-  BroadcastSequenceAs (type, data1) =
-    new ComputationNode { operation = 'BroadcastSequenceAs'; inputs = type : data1 }
+  BroadcastSequenceAs (type, data1) = new ComputationNode { inputs = type : data1 }
   PastValueWindow (N, in, axis=2) = {
     ones = _ZeroSequence (in) + 1
     index = PackedIndex (in, Where (_Loop.IsLast (in)))
@@ -173,14 +172,11 @@ _RNNs = {
     _LSTMCell (outputDim, cellShape=cellShape, usePeepholes=usePeepholes, init=init, initValueScale=initValueScale,
                enableSelfStabilization=enableSelfStabilization).apply
 
-  PreviousHC (lstmState, initialState=None, layerIndex=0) = {
-    h = PastValue (0, lstmState.h, initialState=if _IsNone (initialState) then None else initialState.h)
-    c = PastValue (0, lstmState.c, initialState=if _IsNone (initialState) then None else initialState.c)
-    dim = lstmState.dim
-  }
-  NextHC (lstmState, initialState=None, layerIndex=0) = {
-    h = FutureValue (0, lstmState.h, initialState=if _IsNone (initialState) then None else initialState.h)
-    c = FutureValue (0, lstmState.c, initialState=if _IsNone (initialState) then None else initialState.c)
+  PreviousHC (lstmState, initialState=None, layerIndex=0) = _Neighbour (PastValue, lstmState, initialState)
+  NextHC (lstmState, initialState=None, layerIndex=0) = _Neighbour (FutureValue, lstmState, initialState)
+  _Neighbour (delay, lstmState, initialState) = {
+    h = delay (0, lstmState.h, initialState=if _IsNone (initialState) then None else initialState.h)
+    c = delay (0, lstmState.c, initialState=if _IsNone (initialState) then None else initialState.c)
     dim = lstmState.dim
   }
   PreviousHCWithTrainedInitialState {shape=0, cellShape=None} = {
@@ -286,6 +282,94 @@ _RNNs = {
                                   enableSelfStabilization=false) =
     _BidirectionalStack (RecurrentGRU, _Listed (layerDims), None, input, previousHook, nextHook, enableSelfStabilization)
   RecurrentBirectionalGRUStack = RecurrentBidirectionalGRUStack
+}
+)BS";
+
+// The part of the standard library for sequence-to-sequence models: BS.Seq2Seq. Attention is an additional input of
+// the decoder's recurrence; the decoders are edits of a trained model, whose nodes z, inputSequence, labelSequence,
+// decoderHistoryHook, ... they know by name.
+extern constexpr std::string_view seq2seq_library = R"BS(
+# ---- BS.Seq2Seq
+
+_Seq2Seq = {
+  # An augmentInputHook: a weighted average of the encoder's last attentionSpan outputs, for each step of the decoder. Values of the
+  # window are [dim x 1 x attentionSpan]; beam search has its hypotheses on the axis in the middle.
+  CreateAugmentWithFixedWindowAttentionHook (attentionDim, attentionSpan, decoderDynamicAxis, encoderOutput,
+                                             enableSelfStabilization=false) = {
+    S (x) = BS.Parameters.Stabilize (x, enabled=enableSelfStabilization)
+    atEachStep (x) = BS.Sequences.BroadcastSequenceAs (decoderDynamicAxis, SplitDimension (x, 1, 1))
+    window = BS.Sequences.PastValueWindow (attentionSpan, encoderOutput.h)
+    encoder = {
+      W = BS.Parameters.WeightParam (attentionDim, encoderOutput.dim)
+      # A sequence can be shorter than the window: what is not there must not count for the stabilizer.
+      projected = atEachStep (W * (if enableSelfStabilization then S (window.value .* window.valid) else window.value))
+      value = atEachStep (window.value)
+      valid = atEachStep (window.valid)
+    }
+    hook (input, prevState) = {
+      W = BS.Parameters.WeightParam (attentionDim, prevState.dim)
+      v = BS.Parameters.WeightParam (1, attentionDim)
+      agreement = Tanh (encoder.projected + W * S (prevState.h))
+      score = v * S (agreement .* encoder.valid) + Log (encoder.valid)
+      weights = Softmax (score, axis=3)
+      average = S (Times (encoder.value .* weights, BS.Constants.OnesTensor (attentionSpan), outputRank=2))
+    }.average
+  }.hook
+
+  # The model as a decoder that feeds back its own best word. Outputs: decodeOut, inputsOut, labelsOut.
+  GreedySequenceDecoderFrom (modelAsTrained) = {
+    decodeOut = Pass (Hardmax (modelAsTrained.z), tag='output')
+    inputsOut = Pass (modelAsTrained.inputSequence, tag='output')
+    labelsOut = Pass (modelAsTrained.labelSequence, tag='output')
+    model = BS.Network.Edit (modelAsTrained,
+                             BS.Network.Editing.ReplaceLinksToNode (modelAsTrained.decoderHistoryHook, modelAsTrained.decoderHistoryFromOutput),
+                             decodeOut : inputsOut : labelsOut)
+  }.model
+
+  # scores [V x D]: the D largest, one after the other, each as a 1 in a matrix of zeros; together [V x D x D].
+  GetTopNTensor (D, scores) = {
+    picked[n:0..D-1] = {
+      left = if n == 0 then scores else picked[n-1].rest
+      best = Hardmax (left)
+      rest = left - 1e30 .* best
+    }
+    all = Splice (array[0..D-1] (n => picked[n].best), axis=3)
+  }.all
+
+  # The model as a decoder that follows the beamDepth best histories. State and history of the model get an axis of hypotheses; at each
+  # step the D best of all continuations become the new ones, and the state is reordered accordingly through
+  # beamSearchReorderHook. From the end of the sequence backwards the words on the path to the best one are read off.
+  BeamSearchSequenceDecoderFrom (modelAsTrained, beamDepth) = {
+    z = modelAsTrained.z
+    start = modelAsTrained.labelSentenceStartEmbeddedScattered
+    ones (n) = BS.Constants.OnesTensor (n)
+    # [first other other ...] as a column, or as a row
+    oneAndOthers (first, other) =
+      if beamDepth == 1 then ConstantTensor {first, 1}
+      else RowStack (ConstantTensor {first, 1} : ConstantTensor {other, beamDepth - 1})
+    none = -1e30
+    # z of one hypothesis at a time, whatever the rank of z
+    column (d) = LogSoftmax (Slice (d, d + 1, z, axis=2))
+    logProbabilities = if beamDepth == 1 then LogSoftmax (z) else Splice (array[0..beamDepth-1] (column), axis=2)
+    # At the beginning there is one history; the others must not win.
+    firstScores = Transpose (oneAndOthers (0, none))
+    paths = logProbabilities + BS.Boolean.If (BS.Loop.IsFirst (start), firstScores, BS.Loop.Previous (score))
+    best = GetTopNTensor (beamDepth, paths)                                                  # [V x from x to]
+    vocabulary = z.dim
+    from = Times (ones (vocabulary), best, outputRank=0)                                     # [from x to]
+    word = Times (ones (beamDepth), TransposeDimensions (best, 1, 2), outputRank=0)          # [V x to]
+    score = ones (1 : vocabulary : beamDepth) * (best .* paths)                              # [1 x to]
+    # one-hot [to]: which hypothesis of each step is on the best path
+    traceback = BS.Boolean.If (BS.Loop.IsLast (start), oneAndOthers (1, 0), BS.Loop.Next (from * traceback))
+    onPath = Times (best, traceback, outputRank=2) * ones (beamDepth)                        # [V]
+    decodeOut = Pass (onPath, tag='output')
+    inputsOut = Pass (modelAsTrained.inputSequence, tag='output')
+    labelsOut = Pass (modelAsTrained.labelSequence, tag='output')
+    model = BS.Network.Edit (modelAsTrained,
+                             BS.Network.Editing.ReplaceLinksToNode (modelAsTrained.beamSearchReorderHook, from) :
+                             BS.Network.Editing.ReplaceLinksToNode (modelAsTrained.decoderHistoryHook, word),
+                             inputsOut : labelsOut : decodeOut)
+  }.model
 }
 )BS";
 

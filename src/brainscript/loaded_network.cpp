@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trained models inside a description: loading, naming their nodes, editing. Clones are in clone.cpp.
-#include "brainscript/loaded_network.h"
+// Trained models inside a description: loading, naming their nodes, editing, cloning.
+#include "brainscript/evaluator.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
+#include <span>
 
 #include "brainscript/deep_stack.h"
-#include "brainscript/node_order.h"
+#include "brainscript/node_sets.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -23,52 +26,20 @@ std::string as_identifier(const std::string& name) {
   return id;
 }
 
-std::vector<std::size_t> with_inputs(const graph::Graph& graph, std::size_t root) {
-  std::vector<bool> seen(graph.nodes.size(), false);
-  std::vector<std::size_t> open = {root}, found;
-  seen[root] = true;
-  while (!open.empty()) {
-    const std::size_t node = open.back();
-    open.pop_back();
-    found.push_back(node);
-    for (const auto in : graph.nodes[node].inputs)
-      if (!seen[in]) seen[in] = true, open.push_back(in);
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-Array* node_array(Heap& heap, const std::vector<NodeRef>& nodes) {
-  Array* a = heap.array();
-  for (const auto n : nodes) a->elements.push_back(heap.ready(n));
-  return a;
-}
-
-std::vector<NodeRef> set_nodes(LoadedNetwork& net, std::size_t set, NodeTable& nodes) {
-  std::vector<NodeRef> all;
-  if (net.edited)
-    for (const auto n : (*net.edited)[set]) all.push_back({n});
-  else
-    for (const auto n : net.graph.*node_sets[set]) all.push_back(bring_in(net, n, nodes));
+// The nodes of a set, as those of the new network.
+std::vector<std::size_t> set_nodes(LoadedNetwork& net, NodeSet set, NodeTable& nodes) {
+  if (net.edited) return *net.edited.*set;
+  std::vector<std::size_t> all;
+  for (const auto n : net.graph.*set) all.push_back(bring_in(net, n, nodes).index);
   return all;
 }
 
 }  // namespace
 
-NodeSets sets_of(const graph::Graph& graph) {
-  NodeSets all;
-  for (std::size_t s = 0; s < node_sets.size(); ++s) all[s] = graph.*node_sets[s];
-  return all;
-}
-
-void set_sets(graph::Graph& graph, NodeSets all) {
-  for (std::size_t s = 0; s < node_sets.size(); ++s) graph.*node_sets[s] = std::move(all[s]);
-}
-
 NodeRef bring_in(LoadedNetwork& net, std::size_t root, NodeTable& nodes) {
   if (net.place[root]) return {*net.place[root]};
   std::vector<std::size_t> fresh;
-  for (const auto n : with_inputs(net.graph, root)) {
+  for (const auto n : with_inputs(net.graph, {root})) {
     if (net.place[n]) continue;
     graph::Node node = net.graph.nodes[n];
     node.inputs.clear();
@@ -79,36 +50,31 @@ NodeRef bring_in(LoadedNetwork& net, std::size_t root, NodeTable& nodes) {
   // In a second pass, because recurrent nodes refer to later ones.
   for (const auto n : fresh)
     for (const auto in : net.graph.nodes[n].inputs) nodes.graph.nodes[*net.place[n]].inputs.push_back(*net.place[in]);
-  for (const auto& [tag, set] : {std::pair("feature", &net.graph.features), std::pair("label", &net.graph.labels)})
+  for (const auto set : {&graph::Graph::features, &graph::Graph::labels})
     for (const auto n : fresh)
-      if (std::find(set->begin(), set->end(), n) != set->end()) nodes.tags[tag].push_back(*net.place[n]);
+      if (std::ranges::count(net.graph.*set, n) > 0) (nodes.tags.*set).push_back(*net.place[n]);
   return {*net.place[root]};
 }
 
 void adopt_whole(LoadedNetwork& net, NodeTable& nodes) {
   for (std::size_t n = 0; n < net.graph.nodes.size(); ++n) bring_in(net, n, nodes);
-  nodes.tags.clear();
-  NodeSets all;
-  for (std::size_t s = 0; s < all.size(); ++s)
-    for (const auto n : set_nodes(net, s, nodes)) all[s].push_back(n.index);
-  set_sets(nodes.graph, std::move(all));
+  nodes.tags = {};
+  for (const auto set : node_sets) nodes.graph.*set = set_nodes(net, set, nodes);
   nodes.keep_loaded = !net.edited;
 }
 
-Value load_network(Evaluator& ev, const Call& c) {
-  const std::string path = ev.text(ev.force(c.args[0], c.site, c.scope), "the path of the model", *c.site, c.scope);
-  if (!ev.load_model()) Evaluator::fail(*c.site, c.scope, "models cannot be loaded here");
+Value load_network(const Call& c) {
   auto net = std::make_shared<LoadedNetwork>();
-  net->path = path;
-  net->where = Evaluator::place(*c.site, c.scope);
+  net->path = c.ev.text(c[0], "the path of the model", c.site, c.scope);
+  net->where = Evaluator::place(c.site, c.scope);
+  if (!c.ev.load_model()) c.fail("models cannot be loaded here");
   try {
-    on_starting_thread([&] { net->graph = ev.load_model()(path); });
+    on_starting_thread([&] { net->graph = c.ev.load_model()(net->path); });
   } catch (const Error& e) {
-    Evaluator::fail(*c.site, c.scope, e.what(),
-                    "check the path of the model; a relative one starts at the current directory");
+    c.fail(e.what(), "check the path of the model; a relative one starts at the current directory");
   }
   net->place.resize(net->graph.nodes.size());
-  return ev.heap().view({std::move(net), ""});
+  return c.ev.heap().view({std::move(net), ""});
 }
 
 namespace {
@@ -129,24 +95,25 @@ std::optional<Value> find(Evaluator& ev, const NetworkView& view, const std::str
 
 [[noreturn]] void no_such(const NetworkView& view, const std::string& name, const Expr& e, Record* scope) {
   std::vector<std::string> known;
-  std::string some;
-  for (const auto& n : view.network->graph.nodes) {
-    known.push_back(n.name);
-    if (known.size() <= 12) some += (some.empty() ? "" : ", ") + n.name;
-  }
-  const std::string near = nearest(name, known);
+  for (const auto& n : view.network->graph.nodes) known.push_back(n.name);
+  const auto some = std::span(known).first(std::min<std::size_t>(known.size(), 12));
+  const std::string has = fmt::format("it has: {}{}", fmt::join(some, ", "), known.size() > 12 ? ", ..." : "");
   Evaluator::fail(e, scope, fmt::format("the model '{}' has no node '{}'", view.network->path, name),
-                  near.empty() ? fmt::format("it has: {}{}", some, known.size() > 12 ? ", ..." : "")
-                               : fmt::format("did you mean '{}'?", near));
+                  did_you_mean(name, known, has));
 }
 
 }  // namespace
 
 Value network_member(Evaluator& ev, const NetworkView& view, const Expr& e, Record* scope) {
   const std::string name = view.prefix.empty() ? e.name : view.prefix + "." + e.name;
-  if (view.prefix.empty())
-    for (std::size_t s = 0; s < set_members.size(); ++s)
-      if (set_members[s] == e.name) return node_array(ev.heap(), set_nodes(*view.network, s, ev.nodes()));
+  const auto set = std::ranges::find(set_members, e.name);
+  if (view.prefix.empty() && set != set_members.end()) {
+    Array* a = ev.heap().array();
+    for (const auto n :
+         set_nodes(*view.network, node_sets[static_cast<std::size_t>(set - set_members.begin())], ev.nodes()))
+      a->elements.push_back(ev.heap().ready(NodeRef{n}));
+    return a;
+  }
   if (auto found = find(ev, view, name)) return *found;
   no_such(view, name, e, scope);
 }
@@ -160,34 +127,26 @@ Value network_element(Evaluator& ev, const NetworkView& view, const Value& index
 
 // Every edit function is called with each node of the network. If it returns another node, all links to the old one
 // within the network are redirected to it; links of nodes that the function itself created are not changed.
-Value edit_network(Evaluator& ev, const Call& c) {
-  const auto argument = [&](std::size_t i) { return ev.force(c.args[i], c.site, c.scope); };
-  const Value model = argument(0);
-  auto* view = std::get_if<NetworkView*>(&model);
+Value edit_network(const Call& c) {
+  Evaluator& ev = c.ev;
+  auto* view = std::get_if<NetworkView*>(&c[0]);
   if (!view || !(*view)->prefix.empty())
-    Evaluator::fail(*c.site, c.scope, fmt::format("inputModel must be a loaded network, not {}", ev.describe(model)),
-                    "BS.Network.Edit (BS.Network.Load (path), functions, roots)");
+    c.fail(fmt::format("inputModel must be a loaded network, not {}", ev.describe(c[0])),
+           "BS.Network.Edit (BS.Network.Load (path), functions, roots)");
   std::vector<std::size_t> members;
   for (std::size_t n = 0; n < (*view)->network->graph.nodes.size(); ++n)
     members.push_back(bring_in(*(*view)->network, n, ev.nodes()).index);
   auto net = std::make_shared<LoadedNetwork>(*(*view)->network);
-  NodeSets roots;
-  for (std::size_t s = 0; s < roots.size(); ++s)
-    for (const auto n : set_nodes(*net, s, ev.nodes())) roots[s].push_back(n.index);
+  graph::Graph roots;
+  for (const auto set : node_sets) roots.*set = set_nodes(*net, set, ev.nodes());
 
-  const Value functions = argument(1);
-  std::vector<Value> all = {functions};
-  if (auto* a = std::get_if<Array*>(&functions)) {
-    all.clear();
-    for (Thunk* t : (*a)->elements) all.push_back(ev.force(t, c.site, c.scope));
-  }
-  for (const auto& f : all) {
+  for (const auto& f : c.elements(c[1])) {
     std::map<std::size_t, std::size_t> instead;
     const std::size_t before = ev.nodes().graph.nodes.size();
     for (const auto n : members) {
       const Path* path = ev.heap().path(c.path, ev.nodes().graph.nodes[n].name);
-      const Value v = ev.apply(f, {ev.heap().ready(NodeRef{n})}, *c.site, c.scope, path);
-      const NodeRef given = ev.as_node(v, "what an edit function gives back", *c.site, c.scope, path);
+      const Value v = ev.apply(f, {ev.heap().ready(NodeRef{n})}, c.site, c.scope, path);
+      const NodeRef given = ev.as_node(v, "what an edit function gives back", c.site, c.scope, path);
       if (given.index != n) instead[n] = given.index;
     }
     const auto redirect = [&](std::size_t& n) {
@@ -195,21 +154,158 @@ Value edit_network(Evaluator& ev, const Call& c) {
     };
     for (const auto n : members)
       for (auto& in : ev.nodes().graph.nodes[n].inputs) redirect(in);
-    for (auto& set : roots)
-      for (auto& n : set) redirect(n);
+    for (const auto set : node_sets)
+      for (auto& n : roots.*set) redirect(n);
     for (std::size_t n = before; n < ev.nodes().graph.nodes.size(); ++n) members.push_back(n);
   }
-  const Value additional = argument(2);
-  std::vector<Thunk*> more = {c.args[2]};
-  if (auto* a = std::get_if<Array*>(&additional)) more = (*a)->elements;
-  for (Thunk* t : more) {
-    const NodeRef n = ev.as_node(ev.force(t, c.site, c.scope), "an additional root", *c.site, c.scope, c.path);
-    if (std::none_of(roots.begin(), roots.end(),
-                     [&](const auto& s) { return std::count(s.begin(), s.end(), n.index); }))
-      roots.back().push_back(n.index);
+  for (const auto& root : c.elements(c[2])) {
+    const NodeRef n = ev.as_node(root, "an additional root", c.site, c.scope, c.path);
+    if (std::ranges::none_of(node_sets, [&](NodeSet s) { return std::ranges::count(roots.*s, n.index) > 0; }))
+      roots.outputs.push_back(n.index);
   }
   net->edited = std::move(roots);
   return ev.heap().view({std::move(net), ""});
+}
+
+// ---- BS.Network.CloneFunction: the part of a network between some nodes as a function that can be applied to others
+
+namespace {
+
+enum class Parameters { learnable, constant, shared };
+
+struct Part {
+  std::vector<std::size_t> inputs;
+  Value outputs;                                  // a node, an array or a record of nodes
+  std::vector<std::size_t> inside;                // what is copied for each application, in the order of the network
+  std::map<std::size_t, std::size_t> parameters;  // the part's own ones, made once
+  Parameters mode = Parameters::learnable;
+};
+
+std::vector<std::size_t> nodes_of(const Call& c, const Value& v, const char* what) {
+  std::vector<Value> values;
+  if (auto* r = std::get_if<Record*>(&v))
+    for (const auto& [name, t] : (*r)->members) values.push_back(c.ev.force(t, &c.site, c.scope));
+  else
+    values = c.elements(v);
+  std::vector<std::size_t> all;
+  for (const auto& e : values) {
+    if (!std::holds_alternative<NodeRef>(e))
+      c.fail(fmt::format("{} must be nodes, not {}", what, c.ev.describe(e)),
+             "BS.Network.CloneFunction (net.features, net.z, parameters='constant')");
+    all.push_back(std::get<NodeRef>(e).index);
+  }
+  return all;
+}
+
+// Frozen layers behave in training as they do afterwards: batch normalisation uses its running statistics.
+void freeze(graph::Node& node) {
+  if (node.operation != "BatchNormalization") return;
+  node.attributes["normalizationTimeConstant"] = std::numeric_limits<double>::infinity();
+  node.attributes["blendTimeConstant"] = std::numeric_limits<double>::infinity();
+}
+
+void find_inside(const Call& c, Part& part) {
+  const auto& all = c.ev.nodes().graph.nodes;
+  std::vector<bool> seen(all.size(), false);
+  std::vector<std::size_t> open;
+  const auto visit = [&](std::size_t n) {
+    if (seen[n] || std::find(part.inputs.begin(), part.inputs.end(), n) != part.inputs.end()) return;
+    seen[n] = true;
+    open.push_back(n);
+  };
+  for (const auto n : nodes_of(c, part.outputs, "the outputs")) visit(n);
+  while (!open.empty()) {
+    const std::size_t n = open.back();
+    open.pop_back();
+    if (all[n].operation == "InputValue")
+      c.fail(fmt::format("the outputs depend on '{}', which is not one of the inputs", all[n].name),
+             "name every input that the part reads");
+    if (all[n].operation == "LearnableParameter")
+      part.parameters[n] = n;
+    else
+      part.inside.push_back(n);
+    for (const auto in : all[n].inputs) visit(in);
+  }
+  std::sort(part.inside.begin(), part.inside.end());
+}
+
+// A copy of the node, under a name of this call.
+graph::Node copied(const Call& c, std::size_t original) {
+  graph::Node node = c.ev.nodes().graph.nodes[original];
+  node.name = c.ev.heap().path(c.path, node.name)->str();
+  node.where = Evaluator::place(c.site, c.scope);
+  return node;
+}
+
+void copy_parameters(const Call& c, Part& part) {
+  if (part.mode == Parameters::shared) return;
+  for (auto& [original, copy] : part.parameters) {
+    graph::Node node = copied(c, original);
+    if (part.mode == Parameters::constant) node.attributes["learningRateMultiplier"] = 0.0;
+    copy = c.ev.nodes().add(std::move(node)).index;
+  }
+}
+
+Value mapped(const Call& c, const Value& outputs, const std::map<std::size_t, std::size_t>& copies) {
+  Heap& heap = c.ev.heap();
+  const auto ready = [&](Thunk* t) {
+    return heap.ready(NodeRef{copies.at(std::get<NodeRef>(c.ev.force(t, &c.site, c.scope)).index)}, t->name);
+  };
+  if (auto* a = std::get_if<Array*>(&outputs)) {
+    Array* results = heap.array();
+    results->first = (*a)->first;
+    for (Thunk* t : (*a)->elements) results->elements.push_back(ready(t));
+    return results;
+  }
+  if (auto* r = std::get_if<Record*>(&outputs)) {
+    Record* results = heap.record();
+    for (const auto& [name, t] : (*r)->members) results->add(name, ready(t));
+    results->build_index();
+    return results;
+  }
+  return NodeRef{copies.at(std::get<NodeRef>(outputs).index)};
+}
+
+Value apply_clone(const Call& c, const Part& part) {
+  std::map<std::size_t, std::size_t> copies = part.parameters;
+  for (std::size_t i = 0; i < part.inputs.size(); ++i) {
+    const Path* path = c.ev.heap().path(c.path, "input");
+    copies[part.inputs[i]] = c.ev.as_node(c[i], fmt::format("input {}", i + 1), c.site, c.scope, path).index;
+  }
+  const auto* only = std::get_if<NodeRef>(&part.outputs);
+  for (const auto n : part.inside) {
+    graph::Node node = copied(c, n);
+    node.inputs.clear();
+    if (only && only->index == n) node.name = c.path->str();
+    if (part.mode == Parameters::constant) freeze(node);
+    copies[n] = c.ev.nodes().add(std::move(node)).index;
+  }
+  // In a second pass, because recurrent nodes refer to later ones.
+  auto& nodes = c.ev.nodes().graph.nodes;
+  for (const auto n : part.inside)
+    for (const auto in : nodes[n].inputs) nodes[copies.at(n)].inputs.push_back(copies.at(in));
+  return mapped(c, part.outputs, copies);
+}
+
+}  // namespace
+
+Value clone_function(const Call& c) {
+  static const std::map<std::string, Parameters> modes = {
+      {"learnable", Parameters::learnable}, {"constant", Parameters::constant}, {"shared", Parameters::shared}};
+  auto part = std::make_shared<Part>();
+  const auto found = modes.find(c.text(2));
+  if (found == modes.end()) c.fail(fmt::format("parameters='{}' is none of learnable, constant, shared", c.text(2)));
+  part->mode = found->second;
+  part->inputs = nodes_of(c, c[0], "the inputs");
+  part->outputs = c[1];
+  find_inside(c, *part);
+  copy_parameters(c, *part);
+  Native native;
+  native.name = "cloned function";
+  for (const auto n : part->inputs) native.params.push_back({c.ev.nodes().graph.nodes[n].name, {}});
+  native.run = [part](const Call& call) { return apply_clone(call, *part); };
+  const Native* made = c.ev.heap().native(std::move(native));
+  return c.ev.heap().function({nullptr, nullptr, made, made->name});
 }
 
 NodeRef NodeTable::add_loaded(graph::Node node) {
@@ -220,11 +316,11 @@ NodeRef NodeTable::add_loaded(graph::Node node) {
 
 void NodeTable::drop_unused() {
   if (loaded_.empty()) return;
-  std::vector<bool> kept(graph.nodes.size(), keep_loaded);
-  for (std::size_t n = 0; n < kept.size(); ++n)
-    if (!loaded_.contains(n)) kept[n] = true;
-  for (const auto set : {&graph::Graph::criteria, &graph::Graph::evaluations, &graph::Graph::outputs})
-    for (const auto n : graph.*set) kept[n] = true;
+  std::vector<std::size_t> kept;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    if (keep_loaded || !loaded_.contains(n)) kept.push_back(n);
+  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs})
+    kept.insert(kept.end(), set->begin(), set->end());
   const auto moves = select_nodes(graph, kept);
   // A node with a numbered name, because a loaded node had its name, gets the name once that is free.
   std::set<std::string> taken;

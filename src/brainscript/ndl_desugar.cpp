@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statements are processed in order, which numbers the seeds. A name used before its line makes that line come first;
 // delays may refer to later names.
-#include "brainscript/ndl_desugar.h"
+#include "brainscript/ndl.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
-#include "brainscript/node_names.h"
-#include "brainscript/node_table.h"
+#include "brainscript/evaluator.h"
+#include "brainscript/network.h"
 
 namespace tutti::brainscript::ndl {
 namespace {
 
 struct Scope;
 struct Result {
-  Expr* value = nullptr;          // a number, a text, an array of numbers; an identifier that stands for a node
-  Expr* constant = nullptr;       // the number of a node that Constant makes
-  std::shared_ptr<Scope> inside;  // of a macro: the names in it
+  Expr* value = nullptr;     // a number, a text, an array of numbers; an identifier that stands for a node
+  Expr* constant = nullptr;  // the number of a node that Constant makes
+  std::shared_ptr<Scope> inside = nullptr;  // of a macro: the names in it
 };
 
 struct Symbol {
@@ -35,14 +36,8 @@ struct Scope {
   std::map<std::string, Symbol> symbols;
 };
 
-const std::map<std::string, NodeSet> tags = {
-    {"feature", &graph::Graph::features},  {"label", &graph::Graph::labels},
-    {"criteria", &graph::Graph::criteria}, {"criterion", &graph::Graph::criteria},
-    {"eval", &graph::Graph::evaluations},  {"evaluation", &graph::Graph::evaluations},
-    {"output", &graph::Graph::outputs}};
-
 std::optional<bool> truth(const std::string& word) {
-  const std::string w = lower(word);
+  const std::string w = to_lower(word);
   if (w == "true" || w == "t") return true;
   if (w == "false" || w == "f") return false;
   return std::nullopt;
@@ -56,7 +51,7 @@ void check_variables(const Expression& e) {
 }
 
 bool uses_name(const Expression& e, const std::string& lower_name) {
-  if (e.kind == Expression::Kind::name && lower(e.text.substr(0, e.text.find('.'))) == lower_name) return true;
+  if (e.kind == Expression::Kind::name && to_lower(e.text.substr(0, e.text.find('.'))) == lower_name) return true;
   return std::any_of(e.arguments.begin(), e.arguments.end(),
                      [&](const Argument& a) { return uses_name(a.value, lower_name); });
 }
@@ -70,9 +65,10 @@ std::string known_parts(const Scope& scope) {
 
 }  // namespace
 
-class Desugarer::Impl {
+class Desugarer {
  public:
-  Impl(Program& program, const FunctionTable& functions, const graph::Graph* model, config::Notices* notices)
+  // `model`: nodes that scripts may use, by name; the identifier of node 5 is "#5". Scripts have to live as long.
+  Desugarer(Program& program, const FunctionTable& functions, const graph::Graph& model, config::Notices* notices)
       : program_(program), functions_(functions), model_(model), notices_(notices) {}
 
   void add_macros(const Script& script) {
@@ -84,15 +80,15 @@ class Desugarer::Impl {
     out_ = {};
     out_.record = make(ExprKind::record, {});
     taken_.clear();
-    if (model_)
-      for (const auto& n : model_->nodes) taken_.insert(n.name);
+    for (const auto& n : model_.nodes) taken_.insert(n.name);
     add_macros(network);
     for (const auto& s : network.statements) execute(s, globals_);
-    for (const auto& p : pending_) *p.input = *node_of(eval_name(*p.expression, *p.scope), *p.expression);
+    for (const auto& [input, e, scope] : pending_) *input = *node_of(eval_name(*e, *scope), *e);
     pending_.clear();
     return std::move(out_);
   }
 
+  // The identifier of the node that a name of an earlier statement stands for, or null.
   const Expr* find_node(const std::string& name) {
     const Symbol* symbol = find(name.substr(0, name.find('.')), globals_).first;
     if (!symbol || symbol->state != Symbol::State::done) return nullptr;
@@ -113,10 +109,10 @@ class Desugarer::Impl {
   void declare(const std::vector<Statement>& statements, Scope& scope) {
     std::set<std::string> here;
     for (const auto& s : statements) {
-      if (s.name.empty() || find_node_set(s.name)) continue;
-      Symbol& symbol = scope.symbols[lower(s.name)];
+      if (s.name.empty() || set_of_member(s.name)) continue;
+      Symbol& symbol = scope.symbols[to_lower(s.name)];
       if (symbol.statement == &s) continue;
-      if (!here.insert(lower(s.name)).second)
+      if (!here.insert(to_lower(s.name)).second)
         fail(s.where, fmt::format("'{}' is defined twice", s.name), "give the second one another name");
       symbol = {&s, Symbol::State::fresh, {}};
     }
@@ -124,12 +120,12 @@ class Desugarer::Impl {
 
   // The value of the statement; of a set, nothing.
   Result execute(const Statement& s, Scope& scope) {
-    if (const auto set = find_node_set(s.name)) {
+    if (const auto set = set_of_member(s.name)) {
       add_to_set(set, s.value, scope);
       return {};
     }
     if (s.name.empty()) return evaluate(s.value, scope, {});
-    return symbol(scope.symbols.at(lower(s.name)), scope);
+    return symbol(scope.symbols.at(to_lower(s.name)), scope);
   }
 
   const Result& symbol(Symbol& symbol, Scope& scope) {
@@ -156,9 +152,9 @@ class Desugarer::Impl {
     check_variables(e);
     switch (e.kind) {
       case Expression::Kind::number:
-        return {make(ExprKind::number, e.where, {}, e.number), nullptr, nullptr};
+        return {make(ExprKind::number, e.where, {}, e.number)};
       case Expression::Kind::text:
-        return {make(ExprKind::text, e.where, e.text), nullptr, nullptr};
+        return {make(ExprKind::text, e.where, e.text)};
       case Expression::Kind::name:
         return eval_name(e, scope);
       case Expression::Kind::list:
@@ -166,7 +162,7 @@ class Desugarer::Impl {
       case Expression::Kind::call:
         break;
     }
-    const auto macro = macros_.find(lower(e.text));
+    const auto macro = macros_.find(to_lower(e.text));
     if (macro != macros_.end()) return call_macro(*macro->second, e, scope, name);
     return call(e, scope, name);
   }
@@ -182,12 +178,12 @@ class Desugarer::Impl {
       if (!value || value->kind != ExprKind::number) fail(a.value.where, "a list holds numbers", "write {3, 3} or 3:3");
       array->args.push_back(value);
     }
-    return {array, nullptr, nullptr};
+    return {array};
   }
 
   std::pair<Symbol*, Scope*> find(const std::string& name, Scope& scope) {
     for (Scope* s = &scope; s; s = s->outer)
-      if (const auto found = s->symbols.find(lower(name)); found != s->symbols.end()) return {&found->second, s};
+      if (const auto found = s->symbols.find(to_lower(name)); found != s->symbols.end()) return {&found->second, s};
     return {nullptr, nullptr};
   }
 
@@ -197,9 +193,9 @@ class Desugarer::Impl {
     const auto [found, where] = find(first, scope);
     const std::optional<Result> r = found ? part_of(symbol(*found, *where), e.text) : std::nullopt;
     if (r) return *r;
-    if (const auto node = model_ ? brainscript::find_node(*model_, e.text) : std::nullopt)
-      return {make(ExprKind::identifier, e.where, fmt::format("#{}", *node)), nullptr, nullptr};
-    if (!found) return {make(ExprKind::text, e.where, e.text), nullptr, nullptr};
+    if (const auto node = brainscript::find_node(model_, e.text))
+      return {make(ExprKind::identifier, e.where, fmt::format("#{}", *node))};
+    if (!found) return {make(ExprKind::text, e.where, e.text)};
     const auto& inside = found->result.inside;
     fail(e.where, fmt::format("'{}' has no part '{}'", first, e.text.substr(first.size() + 1)),
          inside ? known_parts(*inside) : "only the result of a macro has parts");
@@ -211,7 +207,7 @@ class Desugarer::Impl {
       const std::size_t next = name.find('.', dot + 1);
       const std::string part = name.substr(dot + 1, next == std::string::npos ? next : next - dot - 1);
       if (!whole.inside) return std::nullopt;
-      const auto inner = whole.inside->symbols.find(lower(part));
+      const auto inner = whole.inside->symbols.find(to_lower(part));
       if (inner == whole.inside->symbols.end()) return std::nullopt;
       const auto keep = whole.inside;
       whole = symbol(inner->second, *keep);
@@ -228,11 +224,12 @@ class Desugarer::Impl {
     scope->prefix = caller.prefix + (name.empty() ? fresh(m.name) : name);
     const Argument* tag = bind_arguments(m, call, caller, *scope);
     for (std::size_t k = 0; k < m.parameters.size(); ++k) {
-      if (scope->symbols.contains(lower(m.parameters[k]))) continue;
+      if (scope->symbols.contains(to_lower(m.parameters[k]))) continue;
       if (!m.defaults[k])
         fail(call.where, fmt::format("'{}' lacks the argument '{}'", m.name, m.parameters[k]),
              fmt::format("it is {} ({})", m.name, fmt::join(m.parameters, ", ")));
-      scope->symbols[lower(m.parameters[k])] = {nullptr, Symbol::State::done, evaluate(*m.defaults[k], globals_, {})};
+      scope->symbols[to_lower(m.parameters[k])] = {nullptr, Symbol::State::done,
+                                                   evaluate(*m.defaults[k], globals_, {})};
     }
     declare(m.body, *scope);
     Result last;
@@ -244,7 +241,8 @@ class Desugarer::Impl {
     } else {
       scope->prefix += ".";
       for (const auto& s : m.body) last = execute(s, *scope);
-      if (const auto same = scope->symbols.find(lower(m.name)); same != scope->symbols.end() && same->second.statement)
+      if (const auto same = scope->symbols.find(to_lower(m.name));
+          same != scope->symbols.end() && same->second.statement)
         last = same->second.result;
     }
     --depth_;
@@ -262,9 +260,9 @@ class Desugarer::Impl {
       if (a.name.empty())
         ++position;
       else
-        for (k = 0; k < m.parameters.size() && lower(m.parameters[k]) != lower(a.name); ++k) {
+        for (k = 0; k < m.parameters.size() && to_lower(m.parameters[k]) != to_lower(a.name); ++k) {
         }
-      if (k == m.parameters.size() && lower(a.name) == "tag") {
+      if (k == m.parameters.size() && to_lower(a.name) == "tag") {
         tag = &a;
         continue;
       }
@@ -272,11 +270,11 @@ class Desugarer::Impl {
         fail(a.value.where, fmt::format("'{}' takes {} arguments", m.name, m.parameters.size()),
              fmt::format("it is {} ({})", m.name, fmt::join(m.parameters, ", ")));
       if (k >= m.parameters.size() && std::none_of(m.body.begin(), m.body.end(), [&](const Statement& s) {
-            return uses_name(s.value, lower(a.name));
+            return uses_name(s.value, to_lower(a.name));
           }))
         warn_unused(a, m.name, "the macro does not use it");
       const std::string& known_as = k < m.parameters.size() ? m.parameters[k] : a.name;
-      inside.symbols[lower(known_as)] = {nullptr, Symbol::State::done, evaluate(a.value, caller, {})};
+      inside.symbols[to_lower(known_as)] = {nullptr, Symbol::State::done, evaluate(a.value, caller, {})};
     }
     return tag;
   }
@@ -286,13 +284,13 @@ class Desugarer::Impl {
     if (notices_ && warned_.insert(line).second) notices_->lines.push_back(std::move(line));
   }
 
-  std::string fresh(const std::string& what) { return fmt::format("{}{}", what, ++unnamed_[lower(what)]); }
+  std::string fresh(const std::string& what) { return fmt::format("{}{}", what, ++unnamed_[to_lower(what)]); }
 
   // The identifier of the node. A number becomes a constant.
   Expr* node_of(const Result& r, const Expression& e) {
     const ExprKind kind = r.value ? r.value->kind : ExprKind::record;
     if (kind == ExprKind::identifier) {
-      if (r.value->name[0] == '#' && model_->nodes[std::stoul(r.value->name.substr(1))].operation.empty())
+      if (r.value->name[0] == '#' && model_.nodes[std::stoul(r.value->name.substr(1))].operation.empty())
         fail(e.where, fmt::format("the node '{}' was deleted", e.text), "name one that is still there");
       return r.value;
     }
@@ -305,16 +303,14 @@ class Desugarer::Impl {
       std::vector<std::string> known;
       for (const auto& [name, s] : globals_.symbols)
         if (s.statement) known.push_back(s.statement->name);
-      const std::string near = nearest(r.value->name, known);
-      fail(e.where, fmt::format("'{}' is not defined", r.value->name),
-           near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+      fail(e.where, fmt::format("'{}' is not defined", r.value->name), did_you_mean(r.value->name, known));
     }
     fail(e.where, "a node is needed here, not a string or a list");
   }
 
   // A member that makes the node; returns the identifier that stands for it. `given`: the user chose the name.
   Expr* add(Expr* call, const std::string& name, bool given) {
-    if (model_ && given && brainscript::find_node(*model_, name))
+    if (given && brainscript::find_node(model_, name))
       fail(call->where, fmt::format("the model has a node '{}' already", name),
            "give the new one another name, or delete or rename the node first");
     std::string own = name;
@@ -358,14 +354,14 @@ class Desugarer::Impl {
       Expr* value = nullptr;
       if (f.nodes.contains(p.name) && f.is_delay() && points_ahead(a->value, scope)) {
         value = make(ExprKind::identifier, a->value.where);
-        pending_.push_back({value, &a->value, &scope});
+        pending_.emplace_back(value, &a->value, &scope);
       } else {
         value =
             f.nodes.contains(p.name) ? node_of(evaluate(a->value, scope, {}), a->value) : setting(p, *a, e.text, scope);
       }
       made->arguments.push_back({p.name, value, a->value.where});
     }
-    Result r{add(made, scope.prefix + (name.empty() ? fresh(f.operation) : name), !name.empty()), nullptr, nullptr};
+    Result r{add(made, scope.prefix + (name.empty() ? fresh(f.operation) : name), !name.empty())};
     if (f.name == "Constant" || f.name == "Const") r.constant = made->arguments[0].value;
     if (m.tag) add_tag(r.value, *m.tag, scope);
     return r;
@@ -380,7 +376,7 @@ class Desugarer::Impl {
   // The value of a parameter that is no node. A constant stands for its number; for Const (5), no node is made.
   Expr* setting(const Param& p, const Argument& a, const std::string& call, Scope& scope) {
     const Expression* e = &a.value;
-    if (e->kind == Expression::Kind::call && (lower(e->text) == "const" || lower(e->text) == "constant") &&
+    if (e->kind == Expression::Kind::call && (to_lower(e->text) == "const" || to_lower(e->text) == "constant") &&
         e->arguments.size() == 1)
       e = &e->arguments[0].value;
     const Result r = evaluate(*e, scope, {});
@@ -406,26 +402,19 @@ class Desugarer::Impl {
 
   void add_tag(Expr* node, const Argument& a, Scope& scope) {
     const Expr* word = evaluate(a.value, scope, {}).value;
-    const auto found = word && word->kind == ExprKind::text ? tags.find(lower(word->name)) : tags.end();
-    if (found == tags.end())
-      fail(a.value.where, "there is no such tag", "tags are feature, label, criteria, eval, output");
-    out_.in_sets.emplace_back(found->second, node);
+    const NodeSet set = word && word->kind == ExprKind::text ? set_of_word(to_lower(word->name)) : nullptr;
+    if (!set) fail(a.value.where, "there is no such tag", "tags are feature, label, criteria, eval, output");
+    out_.in_sets.emplace_back(set, node);
   }
-
-  struct Pending {
-    Expr* input;
-    const Expression* expression;
-    Scope* scope;
-  };
 
   Program& program_;
   const FunctionTable& functions_;
-  const graph::Graph* model_;
+  const graph::Graph& model_;
   config::Notices* notices_;
   std::map<std::string, const Macro*> macros_;
   Scope globals_;
   std::vector<std::shared_ptr<Scope>> scopes_;
-  std::vector<Pending> pending_;
+  std::vector<std::tuple<Expr*, const Expression*, Scope*>> pending_;  // inputs that stand further down
   std::map<std::string, int> unnamed_;
   std::set<std::string> taken_;
   std::set<std::string> warned_;
@@ -434,12 +423,24 @@ class Desugarer::Impl {
   Desugared out_;
 };
 
-Desugarer::Desugarer(Program& program, const FunctionTable& functions, const graph::Graph* model,
-                     config::Notices* notices)
-    : impl_(std::make_unique<Impl>(program, functions, model, notices)) {}
-Desugarer::~Desugarer() = default;
-void Desugarer::add_macros(const Script& script) { impl_->add_macros(script); }
-Desugared Desugarer::run(const Script& script) { return impl_->run(script); }
-const Expr* Desugarer::find_node(const std::string& name) { return impl_->find_node(name); }
+GrowingNetwork::GrowingNetwork(graph::Graph model, const BuildContext& context, std::int64_t first_seed)
+    : graph(std::move(model)),
+      context_(context),
+      seed_(first_seed),
+      library_(parse_library(program_)),
+      functions_(*library_),
+      desugarer_(std::make_unique<Desugarer>(program_, functions_, graph, context.notices)) {}
+GrowingNetwork::~GrowingNetwork() = default;
+
+void GrowingNetwork::add_macros(ScriptPtr script) { desugarer_->add_macros(*scripts_.emplace_back(std::move(script))); }
+Desugared GrowingNetwork::desugared(ScriptPtr script) {
+  return desugarer_->run(*scripts_.emplace_back(std::move(script)));
+}
+
+std::optional<std::size_t> GrowingNetwork::find(const std::string& name) const {
+  if (const auto node = find_node(graph, name)) return node;
+  const Expr* use = desugarer_->find_node(name);
+  return use ? std::optional(std::stoul(use->name.substr(1))) : std::nullopt;
+}
 
 }  // namespace tutti::brainscript::ndl

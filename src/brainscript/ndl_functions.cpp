@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "brainscript/ndl_functions.h"
+#include "brainscript/ndl.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "brainscript/not_available.h"
+#include "brainscript/network.h"
 
 namespace tutti::brainscript::ndl {
 namespace {
@@ -48,9 +48,8 @@ const std::map<std::string, std::string> other_names = {{"rows", "dims"},
                                                         {"x", "_"}};
 
 const Member* member(const Expr& record, const std::string& name) {
-  for (const Member& m : record.members)
-    if (m.name == name) return &m;
-  return nullptr;
+  const auto found = std::ranges::find(record.members, name, &Member::name);
+  return found == record.members.end() ? nullptr : &*found;
 }
 
 // The first `new ComputationNode { ... }` of an expression.
@@ -78,7 +77,8 @@ const Expr* definition(const Expr& own, const Expr& library, const std::string& 
 Function function(const std::string& name, bool own, const Expr* lambda) {
   Function f{name, own, lambda, {}, {}, false};
   const Expr* node = construct_in(lambda->args[0]);
-  f.operation = member(*node, "operation")->value->name;
+  const Member* operation = member(*node, "operation");
+  f.operation = operation ? operation->value->name : lambda->name;
   if (const Member* inputs = member(*node, "inputs"))
     add_names(inputs->value, f.nodes);
   else
@@ -91,7 +91,7 @@ Function function(const std::string& name, bool own, const Expr* lambda) {
 FunctionTable::FunctionTable(const Expr& library) {
   const Expr& own = *member(library, "_Ndl")->value;
   const auto add = [&](const std::string& name, bool is_own) {
-    functions_[lower(name)] = function(name, is_own, definition(own, library, name));
+    functions_[to_lower(name)] = function(name, is_own, definition(own, library, name));
   };
   std::istringstream names{shared};
   for (std::string name; names >> name;) add(name, false);
@@ -99,7 +99,7 @@ FunctionTable::FunctionTable(const Expr& library) {
 }
 
 const Function* FunctionTable::find(const std::string& name) const {
-  const auto found = functions_.find(lower(name));
+  const auto found = functions_.find(to_lower(name));
   return found == functions_.end() ? nullptr : &found->second;
 }
 
@@ -123,26 +123,25 @@ const Function& FunctionTable::of_call(const Expression& e, const std::vector<st
     fail(e.where, fmt::format("the operation '{}' is not part of this version", n->name), n->instead);
   std::vector<std::string> known = macros;
   for (const Function* f : all()) known.push_back(f->name);
-  const std::string near = nearest(e.text, known);
   fail(e.where, fmt::format("there is no function or macro '{}'", e.text),
-       near.empty() ? "docs/ndl.md lists the functions" : fmt::format("did you mean '{}'?", near));
+       did_you_mean(e.text, known, "docs/ndl.md lists the functions"));
 }
 
 Matched match(const Function& f, const Expression& e) {
   std::vector<Param> params = f.lambda->params;
   std::erase_if(params, [](const Param& p) { return p.name == "tag"; });  // stands last
   const auto position = [&](const std::string& name) {
-    const auto other = other_names.find(lower(name));
-    for (const std::string& n : {lower(name), other == other_names.end() ? lower(name) : lower(other->second)})
+    const auto other = other_names.find(to_lower(name));
+    for (const std::string& n : {to_lower(name), other == other_names.end() ? to_lower(name) : to_lower(other->second)})
       for (std::size_t k = 0; k < params.size(); ++k)
-        if (lower(params[k].name) == n) return k;
+        if (to_lower(params[k].name) == n) return k;
     return params.size();
   };
   Matched m;
   m.by_parameter.assign(params.size(), nullptr);
   std::size_t next = 0;
   for (const Argument& a : e.arguments) {
-    if (lower(a.name) == "tag") {
+    if (to_lower(a.name) == "tag") {
       m.tag = &a;
       continue;
     }
@@ -151,11 +150,10 @@ Matched match(const Function& f, const Expression& e) {
     if (k >= params.size()) {
       std::vector<std::string> known;
       for (const Param& p : params) known.push_back(p.name);
-      const std::string near = nearest(a.name, known);
       fail(a.value.where,
            a.name.empty() ? fmt::format("{} takes at most {} arguments", e.text, params.size())
                           : fmt::format("{} has no option '{}'", e.text, a.name),
-           near.empty() ? "it is " + signature(f) : fmt::format("did you mean '{}'?", near));
+           did_you_mean(a.name, known, "it is " + signature(f)));
     }
     if (m.by_parameter[k]) fail(a.value.where, fmt::format("'{}' of {} is given twice", params[k].name, e.text));
     m.by_parameter[k] = &a;

@@ -14,13 +14,7 @@ namespace {
 
 constexpr int deepest = 200;  // brackets in brackets
 
-struct Lexeme {
-  TokenKind kind = TokenKind::end;  // a line break is the symbol "\n"
-  std::string text;
-  double number = 0;
-  Span where;
-};
-
+// A line break is the symbol "\n".
 bool word_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool word_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 
@@ -28,7 +22,7 @@ class Lexer {
  public:
   Lexer(const SourceText& text, const Variables& variable) : text_(text), variable_(variable) {}
 
-  std::vector<Lexeme> run() {
+  std::vector<Token> run() {
     const std::string& s = text_.text;
     while (at_ < s.size()) {
       const char c = s[at_];
@@ -56,10 +50,10 @@ class Lexer {
  private:
   Span span(std::size_t at, std::size_t length) const { return {&text_, at, length}; }
   [[noreturn]] void fail(std::size_t at, std::size_t length, std::string message, std::string fix) const {
-    throw ConfigError(span(at, length).pos(), std::move(message), std::move(fix));
+    brainscript::fail(span(at, length), std::move(message), std::move(fix));
   }
-  void add(TokenKind kind, std::size_t length, std::string text) {
-    lexemes_.push_back({kind, std::move(text), 0, span(at_, length)});
+  void add(TokenKind kind, std::size_t length, std::string text, double number = 0) {
+    lexemes_.push_back({kind, std::move(text), number, span(at_, length)});
     at_ += length;
   }
   void string(char quote) {
@@ -81,7 +75,7 @@ class Lexer {
     const SourceText inner{substituted(at_, end), text_.source, text_.base + at_, false};
     // A variable that nobody has defined stays as it is: an error where its statement is used.
     if (plain || inner.text.find('$') != std::string::npos) return add(TokenKind::identifier, end - at_, inner.text);
-    for (Lexeme& l : Lexer(inner, [](const std::string&) { return std::nullopt; }).run()) {
+    for (Token& l : Lexer(inner, no_variables).run()) {
       if (l.kind == TokenKind::end) break;
       l.where = span(at_, end - at_);
       lexemes_.push_back(std::move(l));
@@ -98,8 +92,7 @@ class Lexer {
       value = std::numeric_limits<double>::infinity(), length += 4;
     else if (at_ + length < text_.text.size() && word_start(text_.text[at_ + length]))
       fail(at_, length + 1, "a name cannot begin with a digit", "put a letter in front");
-    add(TokenKind::number, length, text_.text.substr(at_, length));
-    lexemes_.back().number = value;
+    add(TokenKind::number, length, text_.text.substr(at_, length), value);
   }
   // The second '$' of a variable that begins at `at`.
   std::size_t variable_end(std::size_t at) const {
@@ -126,12 +119,12 @@ class Lexer {
   const SourceText& text_;
   const Variables& variable_;
   std::size_t at_ = 0;
-  std::vector<Lexeme> lexemes_;
+  std::vector<Token> lexemes_;
 };
 
 class Parser {
  public:
-  explicit Parser(std::vector<Lexeme> lexemes) : all_(std::move(lexemes)) {}
+  explicit Parser(std::vector<Token> lexemes) : all_(std::move(lexemes)) {}
 
   Script whole() {
     if (is("[") || is("{")) {  // the text of a section
@@ -145,8 +138,8 @@ class Parser {
   }
 
  private:
-  const Lexeme& peek(std::size_t ahead = 0) const { return all_[std::min(at_ + ahead, all_.size() - 1)]; }
-  const Lexeme& next() { return all_[std::min(at_++, all_.size() - 1)]; }
+  const Token& peek(std::size_t ahead = 0) const { return all_[std::min(at_ + ahead, all_.size() - 1)]; }
+  const Token& next() { return all_[std::min(at_++, all_.size() - 1)]; }
   bool is(std::string_view symbol, std::size_t ahead = 0) const {
     return peek(ahead).kind == TokenKind::symbol && peek(ahead).text == symbol;
   }
@@ -162,11 +155,11 @@ class Parser {
     while (is("\n")) ++at_;
   }
   [[noreturn]] void unexpected(const std::string& wanted) const {
-    const Lexeme& l = peek();
+    const Token& l = peek();
     const std::string found = l.kind == TokenKind::end ? "the end"
                               : l.text == "\n"         ? "the end of the line"
                                                        : "'" + l.text + "'";
-    throw ConfigError(l.where.pos(), fmt::format("expected {}, found {}", wanted, found));
+    fail(l.where, fmt::format("expected {}, found {}", wanted, found));
   }
 
   Script statements(const std::string& close) {
@@ -184,20 +177,11 @@ class Parser {
   void statement(Script& s) {
     if (peek().kind != TokenKind::identifier) unexpected("a name");
     if (is("(", 1) && defines_macro()) return macro(s);
-    const Lexeme name = peek();
+    const Token name = peek();
     if (is("=", 1)) {
       at_ += 2;
       if (is("[") || is("{")) return section(s, name);
-      s.statements.push_back({name.text, name.where, expression()});
-      // a = b : c, as in the sets of nodes.
-      if (is(":")) {
-        Expression list;
-        list.kind = Expression::Kind::list;
-        list.where = s.statements.back().value.where;
-        list.arguments.push_back({"", std::move(s.statements.back().value)});
-        while (accept(":")) list.arguments.push_back({"", expression()});
-        s.statements.back().value = std::move(list);
-      }
+      s.statements.push_back({name.text, name.where, with_rest(expression())});  // a = b : c, as in the sets of nodes
     } else if (is("[", 1) || is("{", 1)) {
       ++at_;
       section(s, name);
@@ -207,14 +191,14 @@ class Parser {
   }
 
   // name = [ statements ]; a list of numbers in braces is a value.
-  void section(Script& s, const Lexeme& name) {
+  void section(Script& s, const Token& name) {
     if (is("{") && peek(1).kind == TokenKind::number) {
       s.statements.push_back({name.text, name.where, expression()});
       return;
     }
     const std::string close = next().text == "[" ? "]" : "}";
     const Nesting guard(*this);
-    s.sections[lower(name.text)] = statements(close);
+    s.sections[to_lower(name.text)] = statements(close);
   }
 
   // Name (a, b) followed by a body or '='.
@@ -254,8 +238,7 @@ class Parser {
       const Nesting guard(*this);
       Script body = statements(close);
       if (!body.macros.empty() || !body.sections.empty())
-        throw ConfigError(m.where.pos(), fmt::format("the macro '{}' holds another macro or section", m.name),
-                          "define it outside");
+        fail(m.where, fmt::format("the macro '{}' holds another macro or section", m.name), "define it outside");
       m.body = std::move(body.statements);
     } else {
       at_ = before;
@@ -263,15 +246,15 @@ class Parser {
       m.single = true;
       m.body.push_back({"", peek().where, expression()});
     }
-    if (m.body.empty()) throw ConfigError(m.where.pos(), fmt::format("the macro '{}' is empty", m.name));
-    s.macros[lower(m.name)] = std::move(m);
+    if (m.body.empty()) fail(m.where, fmt::format("the macro '{}' is empty", m.name));
+    s.macros[to_lower(m.name)] = std::move(m);
   }
 
   Expression expression() {
     const Nesting guard(*this);
     Expression e;
     e.where = peek().where;
-    const Lexeme& first = peek();
+    const Token& first = peek();
     if (first.kind == TokenKind::number || first.kind == TokenKind::text) {
       e.kind = first.kind == TokenKind::number ? Expression::Kind::number : Expression::Kind::text;
       e.number = first.number;
@@ -293,6 +276,17 @@ class Parser {
     return e;
   }
 
+  // a, or the list a:b:c that begins with it.
+  Expression with_rest(Expression first) {
+    if (!is(":")) return first;
+    Expression list;
+    list.kind = Expression::Kind::list;
+    list.where = first.where;
+    list.arguments.push_back({"", std::move(first)});
+    while (accept(":")) list.arguments.push_back({"", expression()});
+    return list;
+  }
+
   void arguments(Expression& e, std::string_view close) {
     skip_lines();
     while (!accept(close)) {
@@ -303,14 +297,7 @@ class Parser {
         skip_lines();
       }
       a.value = expression();
-      if (is(":") && e.kind == Expression::Kind::call) {  // a:b as the value of one argument
-        Expression list;
-        list.kind = Expression::Kind::list;
-        list.where = a.value.where;
-        list.arguments.push_back({"", std::move(a.value)});
-        while (accept(":")) list.arguments.push_back({"", expression()});
-        a.value = std::move(list);
-      }
+      if (e.kind == Expression::Kind::call) a.value = with_rest(std::move(a.value));
       e.arguments.push_back(std::move(a));
       skip_lines();
       if (!accept(",") && !accept(":") && !is(close)) unexpected(fmt::format("',' or '{}'", close));
@@ -321,26 +308,35 @@ class Parser {
   struct Nesting {
     explicit Nesting(Parser& p) : p(p) {
       if (++p.depth_ > deepest)
-        throw ConfigError(p.peek().where.pos(), fmt::format("brackets stand {} deep", deepest),
-                          "give inner parts names");
+        fail(p.peek().where, fmt::format("brackets stand {} deep", deepest), "give inner parts names");
     }
     ~Nesting() { --p.depth_; }
     Nesting(const Nesting&) = delete;
     Parser& p;
   };
 
-  std::vector<Lexeme> all_;
+  std::vector<Token> all_;
   std::size_t at_ = 0;
   int depth_ = 0;
 };
 
 }  // namespace
 
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return s;
+ScriptPtr parse(SourceText source, const Variables& variable) {
+  const auto text = std::make_shared<const SourceText>(std::move(source));
+  auto script = std::make_shared<Script>(Parser(Lexer(*text, variable).run()).whole());
+  script->text = text;
+  return script;
 }
 
-Script parse(const SourceText& text, const Variables& variable) { return Parser(Lexer(text, variable).run()).whole(); }
+ScriptPtr only_macros(const ScriptPtr& script) {
+  return std::make_shared<const Script>(Script{script->text, {}, script->macros, {}});
+}
+
+std::vector<ScriptPtr> sections_of(const ScriptPtr& script) {
+  std::vector<ScriptPtr> all;
+  for (const auto& [name, section] : script->sections) all.emplace_back(script, &section);
+  return all;
+}
 
 }  // namespace tutti::brainscript::ndl

@@ -6,31 +6,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 
 #include "brainscript/deep_stack.h"
 #include "brainscript/evaluator.h"
-#include "brainscript/library.h"
-#include "brainscript/loaded_network.h"
+#include "brainscript/node_sets.h"
 
 namespace tutti::brainscript {
 namespace {
 
-struct SpecialSet {
-  std::string_view member, tag;
-  std::vector<std::size_t> graph::Graph::*nodes;
-};
-constexpr std::array<SpecialSet, 5> special_sets = {{{"criterionNodes", "criterion", &graph::Graph::criteria},
-                                                     {"evaluationNodes", "evaluation", &graph::Graph::evaluations},
-                                                     {"featureNodes", "feature", &graph::Graph::features},
-                                                     {"labelNodes", "label", &graph::Graph::labels},
-                                                     {"outputNodes", "output", &graph::Graph::outputs}}};
-
-bool is_special(std::string_view name) {
-  return std::any_of(special_sets.begin(), special_sets.end(), [&](const auto& s) { return s.member == name; });
-}
+bool is_special(std::string_view name) { return std::ranges::find(set_members, name) != set_members.end(); }
 
 class Builder {
  public:
@@ -49,22 +35,9 @@ class Builder {
 
   graph::Graph run() {
     Record* network = network_record();
-    if (problems_ > 0) return {};
-    if (!network) {                                   // a loaded one
-      guarded([&] { evaluator_.resolve_delays(); });  // that edits have made
-      if (problems_ > 0) return {};
-      nodes_.drop_unused();
-      return std::move(nodes_.graph);
-    }
-    const std::vector<std::string> order = evaluation_order(*network);
-    std::map<std::string, Value> values;
-    for (const auto& name : order) guarded([&] { values[name] = evaluator_.force(network->own(name)); });
-    guarded([&] { evaluator_.resolve_delays(); });
-    if (problems_ > 0) return {};
-    name_top_level(values);
-    for (const auto& set : special_sets) guarded([&] { fill(set, *network, values); });
-    name_special(values);
-    warn_near_misses(*network);
+    if (problems_ == 0 && network) evaluate(*network);
+    if (problems_ == 0 && !network)
+      guarded([&] { evaluator_.resolve_delays(); });  // that edits of a loaded one have made
     if (problems_ > 0) return {};
     nodes_.drop_unused();
     return std::move(nodes_.graph);
@@ -116,13 +89,23 @@ class Builder {
     return network;
   }
 
+  void evaluate(const Record& network) {
+    std::map<std::string, Value> values;
+    for (const auto& name : evaluation_order(network))
+      guarded([&] { values[name] = evaluator_.force(network.own(name)); });
+    guarded([&] { evaluator_.resolve_delays(); });
+    if (problems_ > 0) return;
+    name_top_level(values);
+    for (const auto set : node_sets) guarded([&] { fill(set, network, values); });
+    name_special(values);
+    warn_near_misses(network);
+  }
+
   static std::vector<std::string> evaluation_order(const Record& network) {
-    std::vector<std::string> special, others;
-    for (const auto& [name, thunk] : network.members) (is_special(name) ? special : others).push_back(name);
-    std::sort(special.begin(), special.end());
-    std::sort(others.begin(), others.end());
-    special.insert(special.end(), others.begin(), others.end());
-    return special;
+    std::vector<std::string> names;
+    for (const auto& [name, thunk] : network.members) names.push_back(name);
+    std::ranges::sort(names, {}, [](const std::string& n) { return std::pair(!is_special(n), n); });
+    return names;
   }
 
   // A node that is the value of a top-level member has that member's name, wherever inside it was created.
@@ -155,52 +138,41 @@ class Builder {
     }
   }
 
-  void fill(const SpecialSet& set, const Record& network, const std::map<std::string, Value>& values) {
-    std::vector<std::size_t>& nodes = nodes_.graph.*set.nodes;
+  void fill(NodeSet set, const Record& network, const std::map<std::string, Value>& values) {
+    std::vector<std::size_t>& nodes = nodes_.graph.*set;
     const auto add = [&](std::size_t node) {
       if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
     };
-    if (const auto found = values.find(std::string(set.member)); found != values.end()) {
-      const Expr& e = *network.own(set.member)->expr;
-      std::vector<Value> all = {found->second};
-      if (auto* a = std::get_if<Array*>(&found->second)) {
-        all.clear();
-        for (Thunk* t : (*a)->elements) all.push_back(evaluator_.force(t));
-      }
-      for (const auto& v : all) {
+    const std::string_view member = member_of(set);
+    if (const auto found = values.find(std::string(member)); found != values.end()) {
+      const Expr& e = *network.own(member)->expr;
+      for (const auto& v : evaluator_.elements(found->second)) {
         if (!std::holds_alternative<NodeRef>(v))
-          Evaluator::fail(e, &network, fmt::format("{} holds nodes, not {}", set.member, evaluator_.describe(v)),
+          Evaluator::fail(e, &network, fmt::format("{} holds nodes, not {}", member, evaluator_.describe(v)),
                           std::holds_alternative<Function*>(v) ? "apply the function or layer to its input: f (x)"
                                                                : "write (node) or (node1 : node2)");
         add(std::get<NodeRef>(v).index);
       }
     }
-    for (const std::size_t node : nodes_.tags[std::string(set.tag)]) {
+    for (const std::size_t node : nodes_.tags.*set) {
       // Input's tag says feature unless told otherwise; labelNodes is such a word.
-      if (set.tag == "feature" && nodes_.default_features.contains(node) && is_label(node, values)) continue;
+      if (set == &graph::Graph::features && nodes_.default_features.contains(node) && is_label(node, values)) continue;
       add(node);
     }
   }
 
   bool is_label(std::size_t node, const std::map<std::string, Value>& values) {
     const auto found = values.find("labelNodes");
-    if (found == values.end()) return false;
-    if (auto* ref = std::get_if<NodeRef>(&found->second)) return ref->index == node;
-    auto* a = std::get_if<Array*>(&found->second);
-    return a && std::any_of((*a)->elements.begin(), (*a)->elements.end(),
-                            [&](Thunk* t) { return evaluator_.force(t) == Value(NodeRef{node}); });
+    return found != values.end() && std::ranges::count(evaluator_.elements(found->second), Value(NodeRef{node})) > 0;
   }
 
   void warn_near_misses(const Record& network) {
     if (!context_.notices) return;
-    std::vector<std::string> known;
-    for (const auto& set : special_sets) known.emplace_back(set.member);
-    const std::map<std::string, std::string> old = {{"evalNodes", "evaluationNodes"},
-                                                    {"criteriaNodes", "criterionNodes"}};
+    const std::vector<std::string> known(set_members.begin(), set_members.end());
     for (const auto& m : network.written->members) {
       if (is_special(m.name) || !m.name.ends_with("odes")) continue;
-      const auto renamed = old.find(m.name);
-      const std::string near = renamed != old.end() ? renamed->second : nearest(m.name, known);
+      const NodeSet meant = set_of_member(m.name);  // evalNodes, criteriaNodes
+      const std::string near = meant ? std::string(member_of(meant)) : nearest(m.name, known);
       if (!near.empty())
         evaluator_.notice({m.where.pos(), fmt::format("'{}' is no special node set", m.name),
                            fmt::format("did you mean '{}'?", near)});
@@ -228,12 +200,8 @@ const Expr* parse_library(Program& program) {
 
 Record* library_record(Evaluator& evaluator, const Expr& library, const Path* root) {
   Record* r = evaluator.make_record(library, nullptr, root);
-  for (const auto& n : natives()) {
-    Function f;
-    f.native = &n;
-    f.name = n.name;
-    r->add(n.name, evaluator.heap().ready(evaluator.heap().function(std::move(f)), n.name));
-  }
+  for (const auto& n : natives())
+    r->add(n.name, evaluator.heap().ready(evaluator.heap().function({nullptr, nullptr, &n, n.name}), n.name));
   r->add("_None", evaluator.heap().ready(None{}, "None"));
   r->build_index();
   return r;

@@ -19,7 +19,9 @@ struct NetworkText {
   std::vector<std::pair<std::string, Value>> variables;  // deviceId, traceLevel, precision
 };
 
-// The standard library: its syntax tree, and the record of its functions, natives included.
+// The standard library, written in the network language itself: its text, its syntax tree, and the record of its
+// functions, natives included.
+std::string library_text();
 const Expr* parse_library(Program&);
 Record* library_record(Evaluator&, const Expr& library, const Path* root);
 
@@ -28,5 +30,14 @@ graph::Graph build_network(const NetworkText&, const BuildContext&);
 
 // The value of one expression as Print shows it, library included; for tests.
 std::string evaluate_to_text(const std::string& expression);
+
+// Names that the original's network languages have and these do not, so that a config that uses one is told what to do
+// instead. docs/compatibility/networks.md lists them.
+struct NotAvailable {
+  std::string name;
+  std::string instead;  // the fix
+};
+// By name, whatever its case; null when the original has no such operation either.
+const NotAvailable* find_not_available(const std::string& name);
 
 }  // namespace tutti::brainscript

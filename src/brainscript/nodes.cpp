@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // new Type { ... }: creates nodes from settings, checks their attributes, and answers queries about nodes (x.dim).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "brainscript/evaluator.h"
+#include "brainscript/node_sets.h"
 #include "graph/loops.h"
 #include "graph/shapes.h"
 
@@ -14,10 +16,18 @@ namespace tutti::brainscript {
 
 namespace {
 
+// How an attribute is written in the language and stored in the graph. A value of None leaves the attribute away.
+// Lists take one value or an array of them; flags are stored as 0 and 1.
+enum class AttributeKind { integer, number, flag, text, dims, flags };
+struct AttributeSpec {
+  std::string name;
+  AttributeKind kind;
+};
 using enum AttributeKind;
 const std::vector<AttributeSpec> pooling = {{"poolingType", text},  {"kernelDims", dims}, {"stride", dims},
                                             {"autoPadding", flags}, {"lowerPad", dims},   {"upperPad", dims},
                                             {"imageLayout", text}};
+// Of an operation, parameters excepted.
 const std::map<std::string, std::vector<AttributeSpec>> attributes = {
     {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
     {"PastValue", {{"dims", dims}, {"timeStep", integer}, {"defaultHiddenActivation", number}}},
@@ -73,12 +83,6 @@ const std::map<std::string, std::vector<AttributeSpec>> attributes = {
 
 }  // namespace
 
-const std::vector<AttributeSpec>& attributes_of(const std::string& operation) {
-  static const std::vector<AttributeSpec> none;
-  const auto found = attributes.find(operation);
-  return found == attributes.end() ? none : found->second;
-}
-
 NodeRef NodeTable::add(graph::Node node) {
   if (node.name.empty()) node.name = "_";
   wanted_.push_back(node.name);
@@ -122,34 +126,22 @@ Thunk* find_setting(const Record* settings, std::string_view name) {
 std::vector<double> dims_value(Evaluator& ev, const Value& v, const std::string& what, const Expr& e,
                                const Record* scope) {
   std::vector<double> dims;
-  const auto add = [&](const Value& d) {
+  for (const Value& d : ev.elements(v, &e, scope)) {
     const std::int64_t n = ev.integer(d, what, e, scope);
     if (n < 0)
       Evaluator::fail(e, scope, fmt::format("{} must not be negative ({})", what, n),
                       "0 means: find out from the input");
     dims.push_back(static_cast<double>(n));
-  };
-  if (auto* a = std::get_if<Array*>(&v))
-    for (Thunk* t : (*a)->elements) add(ev.force(t, &e, scope));
-  else
-    add(v);
+  }
   return dims;
 }
 
-namespace {
-
-std::vector<double> flags_value(Evaluator& ev, const Value& v, const std::string& what, const Expr& e,
-                                const Record* scope) {
+std::vector<double> Evaluator::flags_value(const Value& v, const std::string& what, const Expr& e,
+                                           const Record* scope) {
   std::vector<double> flags;
-  const auto add = [&](const Value& f) { flags.push_back(ev.boolean(f, what, e, scope) ? 1 : 0); };
-  if (auto* a = std::get_if<Array*>(&v))
-    for (Thunk* t : (*a)->elements) add(ev.force(t, &e, scope));
-  else
-    add(v);
+  for (const Value& f : elements(v, &e, scope)) flags.push_back(boolean(f, what, e, scope) ? 1 : 0);
   return flags;
 }
-
-}  // namespace
 
 NodeRef Evaluator::as_node(const Value& v, const std::string& what, const Expr& e, const Record* scope,
                            const Path* path) {
@@ -164,11 +156,9 @@ NodeRef Evaluator::as_node(const Value& v, const std::string& what, const Expr& 
 
 Value Evaluator::construct(const Expr& e, Record* scope, const Path* path) {
   static const std::vector<std::string> known = {"ComputationNetwork", "ComputationNode"};
-  if (std::find(known.begin(), known.end(), e.name) == known.end()) {
-    const std::string near = nearest(e.name, known);
+  if (std::find(known.begin(), known.end(), e.name) == known.end())
     fail(e, scope, fmt::format("this version has no type '{}'", e.name),
-         near.empty() ? "there are ComputationNetwork and ComputationNode" : fmt::format("did you mean '{}'?", near));
-  }
+         did_you_mean(e.name, known, "there are ComputationNetwork and ComputationNode"));
   Record* record = make_record(*e.args[0], scope, path);
   record->type = e.name;
   if (e.name == "ComputationNode") return make_node(e, record, path);
@@ -177,16 +167,14 @@ Value Evaluator::construct(const Expr& e, Record* scope, const Path* path) {
 
 NodeRef Evaluator::make_node(const Expr& e, Record* settings, const Path* path) {
   Thunk* named = find_setting(settings, "operation");
-  if (!named) fail(e, settings, "a ComputationNode needs its 'operation'", "operation = 'Times', for example");
+  if (!named && !e.where.text->library)
+    fail(e, settings, "a ComputationNode needs its 'operation'", "operation = 'Times', for example");
   graph::Node node;
-  node.operation = text(force(named, &e, settings), "'operation'", e, settings);
-  const graph::OperationInfo* info = graph::find_operation(node.operation);
-  if (!info) {
-    const std::string near = nearest(node.operation, graph::operation_names());
-    fail(
-        e, settings, fmt::format("this version has no operation '{}'", node.operation),
-        near.empty() ? "docs/brainscript/operations.md lists the operations" : fmt::format("did you mean '{}'?", near));
-  }
+  node.operation = named ? text(force(named, &e, settings), "'operation'", e, settings)  //
+                         : enclosing_call(settings)->function;
+  if (!graph::find_operation(node.operation))
+    fail(e, settings, fmt::format("this version has no operation '{}'", node.operation),
+         did_you_mean(node.operation, graph::operation_names(), "docs/brainscript/operations.md lists the operations"));
   const bool delay = graph::is_delay(node.operation);
   if (!delay) node.inputs = input_nodes(node.operation, e, settings, path);
   node.name = path->str();
@@ -234,51 +222,32 @@ void Evaluator::resolve_delays() {
 }
 
 void Evaluator::set_attributes(graph::Node& node, const Expr& e, Record* settings) {
-  for (const auto& a : attributes_of(node.operation)) {
+  const auto found = attributes.find(node.operation);
+  if (found == attributes.end()) return;
+  for (const auto& a : found->second) {
     Thunk* t = find_setting(settings, a.name);
     if (!t) continue;
     const Value v = force(t, &e, settings);
     const std::string what = fmt::format("'{}' of {} '{}'", a.name, node.operation, node.name);
     if (std::holds_alternative<None>(v)) continue;
-    switch (a.kind) {
-      case AttributeKind::integer:
-        node.attributes[a.name] = static_cast<double>(integer(v, what, e, settings));
-        break;
-      case AttributeKind::flag:
-        node.attributes[a.name] = boolean(v, what, e, settings);
-        break;
-      case AttributeKind::text:
-        node.attributes[a.name] = text(v, what, e, settings);
-        break;
-      case AttributeKind::dims:
-        node.attributes[a.name] = dims_value(*this, v, what, e, settings);
-        break;
-      case AttributeKind::number:
-        node.attributes[a.name] = number(v, what, e, settings);
-        break;
-      case AttributeKind::flags:
-        node.attributes[a.name] = flags_value(*this, v, what, e, settings);
-        break;
-    }
+    graph::Attribute& stored = node.attributes[a.name];
+    if (a.kind == AttributeKind::integer) stored = static_cast<double>(integer(v, what, e, settings));
+    if (a.kind == AttributeKind::number) stored = number(v, what, e, settings);
+    if (a.kind == AttributeKind::flag) stored = boolean(v, what, e, settings);
+    if (a.kind == AttributeKind::text) stored = text(v, what, e, settings);
+    if (a.kind == AttributeKind::dims) stored = dims_value(*this, v, what, e, settings);
+    if (a.kind == AttributeKind::flags) stored = flags_value(v, what, e, settings);
   }
 }
 
 void Evaluator::add_tag(NodeRef node, const std::string& operation, Thunk* t, const Expr& e, Record* settings) {
-  static const std::map<std::string, std::string> sets = {
-      {"feature", "feature"}, {"label", "label"},           {"criterion", "criterion"}, {"criteria", "criterion"},
-      {"eval", "evaluation"}, {"evaluation", "evaluation"}, {"output", "output"}};
   const std::string tag = text(force(t, &e, settings), "'tag'", e, settings);
   if (tag.empty()) return;
-  const auto found = sets.find(tag);
-  if (found == sets.end()) {
-    std::vector<std::string> known;
-    for (const auto& [name, set] : sets) known.push_back(name);
-    const std::string near = nearest(tag, known);
+  const NodeSet set = set_of_word(tag);
+  if (!set)
     fail(e, settings, fmt::format("there is no tag '{}'", tag),
-         near.empty() ? "tags are feature, label, criterion, evaluation, output"
-                      : fmt::format("did you mean '{}'?", near));
-  }
-  nodes_.tags[found->second].push_back(node.index);
+         did_you_mean(tag, set_words(), "tags are feature, label, criterion, evaluation, output"));
+  (nodes_.tags.*set).push_back(node.index);
   if (operation == "InputValue" && t->is_default) nodes_.default_features.insert(node.index);
 }
 
@@ -320,11 +289,8 @@ Value Evaluator::node_member(NodeRef ref, const Expr& e, Record* scope) {
   }
   std::vector<std::string> known = {"name", "operation", "dim", "dims", "inputs"};
   for (const auto& [name, value] : node.attributes) known.push_back(name);
-  std::string all;
-  for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
-  const std::string near = nearest(e.name, known);
   fail(e, scope, fmt::format("{} '{}' has no member '{}'", node.operation, node.name, e.name),
-       near.empty() ? "it has: " + all : fmt::format("did you mean '{}'?", near));
+       did_you_mean(e.name, known, fmt::format("it has: {}", fmt::join(known, ", "))));
 }
 
 }  // namespace tutti::brainscript

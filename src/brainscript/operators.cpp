@@ -2,6 +2,7 @@
 // The meaning of an operator, by the types of its operands (the table in semantics 2.3).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -14,9 +15,10 @@ namespace {
 struct NodeOperator {
   std::string_view symbol, operation;
 };
-constexpr std::array<NodeOperator, 11> node_operators = {{{"+", "Plus"},
+constexpr std::array<NodeOperator, 12> node_operators = {{{"+", "Plus"},
                                                           {"-", "Minus"},
                                                           {"*", "Times"},
+                                                          {"/", "ElementDivide"},
                                                           {".*", "ElementTimes"},
                                                           {"&&", "ElementTimes"},
                                                           {"<", "Less"},
@@ -27,9 +29,8 @@ constexpr std::array<NodeOperator, 11> node_operators = {{{"+", "Plus"},
                                                           {"<=", "LessEqual"}}};
 
 std::string_view node_operation(std::string_view symbol) {
-  for (const auto& o : node_operators)
-    if (o.symbol == symbol) return o.operation;
-  return symbol == "/" ? "ElementDivide" : std::string_view();
+  const auto found = std::ranges::find(node_operators, symbol, &NodeOperator::symbol);
+  return found == node_operators.end() ? std::string_view() : found->operation;
 }
 
 std::optional<Value> on_numbers(std::string_view op, double a, double b) {
@@ -152,15 +153,17 @@ std::optional<Value> Evaluator::on_nodes(const Expr& e, const Value& left, const
     }
   }
   if (operation == "Times" && !both) operation = "ElementTimes";
-  graph::Node node;
+  std::vector<std::size_t> inputs;
   for (std::size_t i = 0; i < operands.size(); ++i)
-    node.inputs.push_back(
-        as_node(operands[i], "an operand", e, scope, operand_path(path, node_operation(e.name), i)).index);
-  if (operation == "Times") node.attributes["outputRank"] = 1.0;
-  node.operation = std::move(operation);
-  node.name = path->str();
-  node.where = place(e, scope);
-  return nodes_.add(std::move(node));
+    inputs.push_back(as_node(operands[i], "an operand", e, scope, operand_path(path, node_operation(e.name), i)).index);
+  const NodeRef made = add_node(operation, std::move(inputs), e, scope, path);
+  if (operation == "Times") nodes_.graph.nodes[made.index].attributes["outputRank"] = 1.0;
+  return made;
+}
+
+NodeRef Evaluator::add_node(std::string operation, std::vector<std::size_t> inputs, const Expr& e, Record* scope,
+                            const Path* path) {
+  return nodes_.add({path->str(), std::move(operation), std::move(inputs), {}, place(e, scope)});
 }
 
 Value Evaluator::unary(const Expr& e, const Value& operand, Record* scope, const Path* path) {
@@ -168,14 +171,9 @@ Value Evaluator::unary(const Expr& e, const Value& operand, Record* scope, const
   if (auto* b = std::get_if<bool>(&operand); b && e.name == "!") return !*b;
   if (auto* x = std::get_if<NodeRef>(&operand)) {
     if (e.name == "+") return operand;
-    graph::Node node;
-    node.operation = e.name == "-" ? "Negate" : "Minus";
-    const SourcePos where = place(e, scope);
-    if (e.name == "!") node.inputs.push_back(nodes_.constant(1, operand_path(path, "Minus", 0)->str(), where).index);
-    node.inputs.push_back(x->index);
-    node.name = path->str();
-    node.where = where;
-    return nodes_.add(std::move(node));
+    if (e.name == "-") return add_node("Negate", {x->index}, e, scope, path);
+    const NodeRef one = nodes_.constant(1, operand_path(path, "Minus", 0)->str(), place(e, scope));
+    return add_node("Minus", {one.index, x->index}, e, scope, path);
   }
   fail(e, scope, fmt::format("'{}' does not go with {}", e.name, describe(operand)),
        e.name == "!" ? "'!' negates true and false" : advice(e.name, operand, operand));

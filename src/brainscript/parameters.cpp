@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "brainscript/evaluator.h"
-#include "brainscript/ndl.h"
-#include "graph/text_matrix.h"
+#include "config/text.h"
+#include "graph/initialize.h"
 
 namespace tutti::brainscript {
 namespace {
@@ -20,25 +20,26 @@ const std::vector<std::string> random_inits = {"uniform",      "gaussian",  "nor
 const std::vector<std::string>& all_inits() {
   static const std::vector<std::string> known = [] {
     std::vector<std::string> all = random_inits;
-    for (const char* name : {"fixedValue", "zero", "bilinear", "fromFile", "fromLiteral"}) all.emplace_back(name);
+    all.insert(all.end(), {"fixedValue", "zero", "bilinear", "fromFile", "fromLiteral"});
     return all;
   }();
   return known;
 }
 
-class Settings {
- public:
-  Settings(Evaluator& ev, const graph::Node& node, const Expr& e, Record* record)
-      : ev_(ev), node_(node), e_(e), record_(record) {}
+struct Settings {
+  Evaluator& ev;
+  const graph::Node& node;
+  const Expr& expr;
+  Record* record;
 
-  Thunk* find(std::string_view name) const { return find_setting(record_, name); }
+  Thunk* find(std::string_view name) const { return find_setting(record, name); }
   Value value(std::string_view name, Value otherwise) const {
     Thunk* t = find(name);
-    return t ? ev_.force(t, &e_, record_) : std::move(otherwise);
+    return t ? ev.force(t, &expr, record) : std::move(otherwise);
   }
-  std::string what(std::string_view name) const { return fmt::format("'{}' of the parameter '{}'", name, node_.name); }
+  std::string what(std::string_view name) const { return fmt::format("'{}' of the parameter '{}'", name, node.name); }
   double number(std::string_view name, double otherwise) const {
-    return ev_.number(value(name, otherwise), what(name), e_, record_);
+    return ev.number(value(name, otherwise), what(name), expr, record);
   }
   // Rejects values beyond the range of a float, because all values of the parameter would be infinite.
   double checked(std::string_view name, double v) const {
@@ -48,42 +49,30 @@ class Settings {
   }
   double finite(std::string_view name, double otherwise) const { return checked(name, number(name, otherwise)); }
   double integer(std::string_view name, double otherwise) const {
-    return static_cast<double>(ev_.integer(value(name, otherwise), what(name), e_, record_));
+    return static_cast<double>(ev.integer(value(name, otherwise), what(name), expr, record));
   }
   std::string text(std::string_view name) const {
-    return ev_.text(value(name, std::string()), what(name), e_, record_);
+    return ev.text(value(name, std::string()), what(name), expr, record);
   }
   std::vector<double> dims() const {
     if (!find("dims")) fail("a LearnableParameter needs its 'dims'");
-    return dims_value(ev_, value("dims", None{}), what("dims"), e_, record_);
+    return dims_value(ev, value("dims", None{}), what("dims"), expr, record);
   }
   [[noreturn]] void fail(std::string message, std::string fix = {}) const {
-    Evaluator::fail(e_, record_, std::move(message), std::move(fix));
+    Evaluator::fail(expr, record, std::move(message), std::move(fix));
   }
-  Evaluator& evaluator() const { return ev_; }
-  const Expr& expr() const { return e_; }
-  Record* record() const { return record_; }
-
- private:
-  Evaluator& ev_;
-  const graph::Node& node_;
-  const Expr& e_;
-  Record* record_;
 };
 
 // initValue as numbers; empty when it is not given.
 std::vector<double> init_values(const Settings& s) {
   const Value v = s.value("initValue", std::string());
+  if (v == Value(None{}) || v == Value(std::string())) return {};
+  if (!std::holds_alternative<double>(v) &&
+      !(std::holds_alternative<Array*>(v) && !std::get<Array*>(v)->elements.empty()))
+    s.fail(fmt::format("{} must be a number or an array of numbers", s.what("initValue")));
   std::vector<double> values;
-  if (auto* n = std::get_if<double>(&v)) values.push_back(*n);
-  if (auto* a = std::get_if<Array*>(&v))
-    for (Thunk* t : (*a)->elements)
-      values.push_back(s.evaluator().number(s.evaluator().force(t, &s.expr(), s.record()), s.what("initValue"),
-                                            s.expr(), s.record()));
-  for (const double value : values) s.checked("initValue", value);
-  const bool absent =
-      std::holds_alternative<None>(v) || (std::holds_alternative<std::string>(v) && std::get<std::string>(v).empty());
-  if (values.empty() && !absent) s.fail(fmt::format("{} must be a number or an array of numbers", s.what("initValue")));
+  for (const Value& value : s.ev.elements(v, &s.expr, s.record))
+    values.push_back(s.checked("initValue", s.ev.number(value, s.what("initValue"), s.expr, s.record)));
   return values;
 }
 
@@ -113,7 +102,7 @@ std::string literal(const Settings& s, const std::vector<double>& values, std::v
 void warn_value_without_init(const Settings& s, const graph::Node& node) {
   Thunk* value = s.find("value");
   if (!value || value->is_default) return;
-  s.evaluator().notice(
+  s.ev.notice(
       {node.where,
        fmt::format("value= has no effect on the parameter '{}', which starts from uniform random numbers", node.name),
        "add init='fixedValue' if every element should start from that value"});
@@ -138,11 +127,9 @@ void choose_init(const Settings& s, graph::Node& node) {
     else
       init = "uniform", warn_value_without_init(s, node);
   }
-  if (std::find(known.begin(), known.end(), init) == known.end()) {
-    const std::string near = nearest(init, known);
+  if (std::find(known.begin(), known.end(), init) == known.end())
     s.fail(fmt::format("the parameter '{}' has the unknown init '{}'", node.name, init),
-           near.empty() ? fmt::format("known: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
-  }
+           did_you_mean(init, known, fmt::format("known: {}", fmt::join(known, ", "))));
   if (init == "zero") init = "fixedValue", at["value"] = 0.0;
   if (init == "fixedValue" && !at.contains("value")) at["value"] = s.finite("value", 0);
   if (init == "fromFile") {
@@ -168,12 +155,12 @@ void choose_init(const Settings& s, graph::Node& node) {
 
 std::string known_init(const std::string& name) {
   for (const std::string& known : all_inits())
-    if (ndl::lower(known) == ndl::lower(name)) return known;
+    if (config::equal_keys(known, name)) return known;
   return name;
 }
 
 void set_parameter_attributes(Evaluator& ev, graph::Node& node, const Expr& e, Record* record) {
-  const Settings s(ev, node, e, record);
+  const Settings s{ev, node, e, record};
   auto& at = node.attributes;
   choose_init(s, node);
   const bool frozen =

@@ -60,10 +60,6 @@ class Parser {
     return found;
   }
 
-  [[noreturn]] static void fail(const Span& where, std::string message, std::string fix = {}) {
-    throw ConfigError(where.pos(), std::move(message), std::move(fix));
-  }
-
   static std::string shown(const Token& t) {
     if (t.kind == TokenKind::end) return "the end of the text";
     if (t.kind == TokenKind::text) return fmt::format("the string '{}'", t.text);
@@ -327,7 +323,7 @@ class Parser {
     const std::string_view close = open.text == "(" ? ")" : "}";
     Expr* e = make(ExprKind::call, function->where, {}, {function});
     while (!at(close)) {
-      Argument a;
+      Member a;
       a.where = peek().where;
       if (peek().kind == TokenKind::identifier && at("=", 1)) {
         a.name = next().text;

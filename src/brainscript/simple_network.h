@@ -33,6 +33,6 @@ struct SimpleNetworkOptions {
   void describe(config::Fields&);
 };
 
-graph::Graph build_simple_network(const SimpleNetworkOptions&, const SourcePos& where, const BuildContext&);
+graph::Graph build_simple_network(const SimpleNetworkOptions&, const config::Record& command, const BuildContext&);
 
 }  // namespace tutti::brainscript

@@ -28,6 +28,8 @@ struct Span {
   SourcePos pos() const { return {text->source, text->base + offset, length}; }
 };
 
+[[noreturn]] void fail(const Span&, std::string message, std::string fix = {});
+
 enum class TokenKind { number, text, identifier, keyword, symbol, end };
 
 struct Token {
@@ -42,8 +44,9 @@ std::vector<Token> tokenize(const SourceText&);
 
 struct Expr;
 
-struct Argument {
-  std::string name;  // empty when positional
+// A member of a record, or an argument, whose name is empty when it is positional.
+struct Member {
+  std::string name;
   Expr* value = nullptr;
   Span where;
 };
@@ -51,12 +54,6 @@ struct Argument {
 struct Param {
   std::string name;
   Expr* otherwise = nullptr;  // the default, if there is one
-  Span where;
-};
-
-struct Member {
-  std::string name;
-  Expr* value = nullptr;
   Span where;
 };
 
@@ -84,7 +81,7 @@ struct Expr {
   std::string name;
   double number = 0;
   std::vector<Expr*> args;
-  std::vector<Argument> arguments;
+  std::vector<Member> arguments;
   std::vector<Param> params;
   std::vector<Member> members;
 };

@@ -80,12 +80,7 @@ struct Record {
 };
 
 class Evaluator;
-struct Call {
-  std::vector<Thunk*> args;  // one for each parameter
-  const Expr* site = nullptr;
-  Record* scope = nullptr;
-  const Path* path = nullptr;
-};
+struct Call;
 
 // A function written in C++.
 struct Native {
@@ -95,7 +90,8 @@ struct Native {
     std::optional<Value> otherwise;
   };
   std::vector<Param> params;
-  std::function<Value(Evaluator&, const Call&)> run;
+  std::function<Value(const Call&)> run;
+  std::string_view sentence = {};  // for help=NAME
 };
 const std::vector<Native>& natives();
 
@@ -110,6 +106,7 @@ class Heap {
  public:
   Thunk* thunk(Thunk t = {}) { return &thunks_.emplace_back(std::move(t)); }
   Thunk* ready(Value v, std::string name = {});
+  Thunk* lazy(const Expr* expr, Record* scope, const Path* path, std::string name = {});
   Array* array() { return &arrays_.emplace_back(); }
   Record* record() { return &records_.emplace_back(); }
   Native* native(Native n) { return &natives_.emplace_back(std::move(n)); }

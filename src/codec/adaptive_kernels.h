@@ -43,8 +43,7 @@ struct Sides {
           ones > 0 ? fold(above) / static_cast<float>(ones) : 0.0f};
 }
 
-// ---- the levels of a column
-// -------------------------------------------------------------------------------------------
+// ---- the levels of a column -----------------------------------------------------------------------------------------
 
 // The negative values have half of the levels, the others the other half; each half is spaced evenly between two
 // floats.
@@ -123,8 +122,7 @@ struct Parts {
   return {range(below, minus_below), range(above, minus_above)};
 }
 
-// ---- from values to levels and back
-// -----------------------------------------------------------------------------------
+// ---- from values to levels and back ---------------------------------------------------------------------------------
 
 // Level q of a side decodes to low + q * step, limited to `high`. The step is slightly more than its share of the
 // range, so the last level is `high` itself.
@@ -193,8 +191,7 @@ struct EvenLevels {
   }
 };
 
-// ---- columns that are sent as they are
-// --------------------------------------------------------------------------------
+// ---- columns that are sent as they are ------------------------------------------------------------------------------
 
 // Sets the whole column to NaN if one of its values is not finite.
 static void encode_whole(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {

@@ -4,31 +4,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
 #include "base/cuda_library.h"
 #include "codec/kernels.h"
-#include "codec/make_codec.h"
 #include "tutti/error.h"
 
 namespace tutti {
 namespace codec {
 
-#if !defined(__x86_64__)
-const Kernels* avx2_kernels() { return nullptr; }
-const Kernels* avx512_kernels() { return nullptr; }
-#endif
-
 const Kernels& best_kernels() {
-  static const Kernels* const best = avx512_kernels() ? avx512_kernels()
-                                     : avx2_kernels() ? avx2_kernels()
-                                                      : portable_kernels();
-  return *best;
+  return *of_widest_set([]<InstructionSet set>() { return &kernels<set>(); });
 }
 
 Format format_of(const CodecOptions& options) {
-  return {options.bits, options.bits > 1 && options.quantizer == Quantizer::adaptive};
+  return {options.bits, options.bits > 1 && options.quantizer == Quantizer::adaptive,
+          options.zero_threshold ? Threshold::zero : Threshold::mean};
 }
 
 }  // namespace codec
@@ -37,12 +30,11 @@ namespace {
 
 class QuantizingCodec : public Codec {
  public:
-  QuantizingCodec(codec::Format format, codec::Threshold threshold, const codec::Kernels& kernels)
-      : format_(format), threshold_(threshold), kernels_(kernels) {}
+  QuantizingCodec(codec::Format format, const codec::Kernels& kernels) : format_(format), kernels_(kernels) {}
 
   std::string name() const override {
     if (format_.bits > 1) return fmt::format("{} bits{}", format_.bits, format_.adaptive ? "" : ", original levels");
-    return threshold_ == codec::Threshold::zero ? "1 bit, zero threshold" : "1 bit, mean threshold";
+    return format_.threshold == codec::Threshold::zero ? "1 bit, zero threshold" : "1 bit, mean threshold";
   }
   bool lossy() const override { return true; }
   std::size_t bytes(std::size_t rows, std::size_t columns) const override {
@@ -52,10 +44,7 @@ class QuantizingCodec : public Codec {
               std::byte* out) const override {
     if (rows == 0 || columns == 0) return;
     assert(residual);
-    if (format_.bits == 1)
-      kernels_.encode_one_bit(threshold_, rows, columns, values, residual, out);
-    else
-      kernels_.encode_levels(format_, rows, columns, values, residual, out);
+    kernels_.encode(format_, rows, columns, values, residual, out);
   }
   void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
     if (rows > 0) kernels_.decode(format_, false, rows, columns, in, values);
@@ -66,7 +55,6 @@ class QuantizingCodec : public Codec {
 
  private:
   codec::Format format_;
-  codec::Threshold threshold_;
   const codec::Kernels& kernels_;
 };
 
@@ -115,11 +103,8 @@ class FloatCodec : public Codec {
     if (rows * columns > 0) std::memcpy(values, in, rows * columns * sizeof(float));
   }
   void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    for (std::size_t i = 0; i < rows * columns; ++i) {
-      float v;
-      std::memcpy(&v, in + i * sizeof(float), sizeof v);
-      values[i] += v;
-    }
+    const auto* const from = reinterpret_cast<const float*>(in);
+    for (std::size_t i = 0; i < rows * columns; ++i) values[i] += from[i];
   }
 };
 
@@ -129,19 +114,11 @@ std::unique_ptr<Codec> make_codec(const CodecOptions& options, const codec::Kern
   if (options.bits == 16 && options.format != NumberFormat::levels)
     return std::make_unique<HalfCodec>(options.format == NumberFormat::half ? codec::Half::ieee : codec::Half::brain,
                                        kernels);
-  switch (options.bits) {
-    case 1:
-    case 2:
-    case 4:
-    case 8:
-    case 16:
-      return std::make_unique<QuantizingCodec>(
-          codec::format_of(options), options.zero_threshold ? codec::Threshold::zero : codec::Threshold::mean, kernels);
-    case 32:
-      return std::make_unique<FloatCodec>();
-    default:
-      throw Error(fmt::format("there is no codec of {} bits: 1, 2, 4, 8, 16 or 32 are possible", options.bits));
-  }
+  if (options.bits == 32) return std::make_unique<FloatCodec>();
+  const auto possible = {1, 2, 4, 8, 16};
+  if (std::find(possible.begin(), possible.end(), options.bits) == possible.end())
+    throw Error(fmt::format("there is no codec of {} bits: 1, 2, 4, 8, 16 or 32 are possible", options.bits));
+  return std::make_unique<QuantizingCodec>(codec::format_of(options), kernels);
 }
 
 std::unique_ptr<Codec> make_codec(const CodecOptions& options) { return make_codec(options, codec::best_kernels()); }

@@ -165,12 +165,12 @@ template <class Quantizer>
   memcpy(out, &back, rows * sizeof(float));
 }
 
-template <int B, class Quantizer>
+template <int B, class Head, class Quantizer>
 [[gnu::always_inline]] static inline void write_column(size_t rows, const float* g, float* residual, std::byte* out,
-                                                       Pair pair, const Quantizer& quantize) {
+                                                       const Head& head, const Quantizer& quantize) {
   if (tutti::codec::travels_raw({B, false}, rows)) return write_raw(rows, g, residual, out, quantize);
-  memcpy(out, &pair, sizeof pair);
-  write_words<B>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof pair), quantize);
+  memcpy(out, &head, sizeof head);
+  write_words<B>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof head), quantize);
 }
 
 // ---- columns of few rows --------------------------------------------------------------------------------------------
@@ -240,6 +240,16 @@ struct ShortGroup {
   }
 };
 
+// The two decoded values of up to 16 columns of one bit.
+struct ShortGrids {
+  float low[kWidth], high[kWidth];
+  [[gnu::always_inline]] ShortGrids(Floats lower, Floats upper) {
+    const Floats range = upper - lower, step = pick(range < all(kFlat), all(0.0f), range / all(2.0f));
+    store(low, lower + all(0.5f) * step), store(high, lower + all(1.5f) * step);
+  }
+  [[gnu::always_inline]] Floats at(Ints ones, size_t c) const { return pick(ones, all(high[c]), all(low[c])); }
+};
+
 [[gnu::always_inline]] static inline void encode_short_group(size_t rows, size_t columns, const float* g,
                                                              float* residual, std::byte* out) {
   const ShortGroup group(rows, columns);
@@ -259,13 +269,12 @@ struct ShortGroup {
   const Floats positive =
       fold_each([&](int c) __attribute__((always_inline)) { return pick(v[c] >= zero, v[c], zero); });
   const Floats m0 = pick(zeros > zero, negative / zeros, zero), m1 = pick(ones > zero, positive / ones, zero);
-  const Floats mid = (m0 + m1) * all(0.5f), d = m1 - m0, lower = mid - d, upper = mid + d, range = upper - lower;
-  const Floats step = pick(range < all(kFlat), zero, range / all(2.0f));
-  float lowers[kWidth], uppers[kWidth], low[kWidth], high[kWidth];
+  const Floats mid = (m0 + m1) * all(0.5f), d = m1 - m0, lower = mid - d, upper = mid + d;
+  float lowers[kWidth], uppers[kWidth];
   store(lowers, lower), store(uppers, upper);
-  store(low, lower + all(0.5f) * step), store(high, lower + all(1.5f) * step);
+  const ShortGrids grids(lower, upper);
   for (size_t c = 0; c < columns; ++c) {
-    group.put(residual, c, v[c] - pick(v[c] >= zero, all(high[c]), all(low[c])));
+    group.put(residual, c, v[c] - grids.at(v[c] >= zero, c));
     const Pair pair{lowers[c], uppers[c]};
     memcpy(out + 12 * c, &pair, sizeof pair);
     memcpy(out + 12 * c + sizeof pair, &word[c], sizeof word[c]);
@@ -305,48 +314,40 @@ static void encode_one_bit(Threshold threshold, size_t rows, size_t columns, con
   }
 }
 
-template <int B>
-static void encode_original(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
-  const size_t step = tutti::codec::column_bytes({B, false}, rows);
+template <int B, bool Adaptive>
+static void encode_columns(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  const size_t step = tutti::codec::column_bytes({B, Adaptive}, rows);
   for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
-    const Pair pair = pair_levels(rows, g, residual);
-    write_column<B>(rows, g, residual, out, pair, Levels(pair, B));
+    if constexpr (!Adaptive) {
+      const Pair pair = pair_levels(rows, g, residual);
+      write_column<B>(rows, g, residual, out, pair, Levels(pair, B));
+    } else if constexpr (B == 2) {
+      const Sides inner = side_means(rows, g, residual);
+      const Ranges ranges = means_of_parts(rows, g, residual, inner);
+      write_column<B>(rows, g, residual, out, ranges, QuarterLevels(ranges, inner));
+    } else {
+      const Ranges ranges = ends_of_sides(rows, g, residual);
+      write_column<B>(rows, g, residual, out, ranges, EvenLevels<B>(ranges));
+    }
   }
 }
 
-template <int B>
-static void encode_even(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
-  const size_t step = tutti::codec::column_bytes({B, true}, rows);
-  for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
-    const Ranges ranges = ends_of_sides(rows, g, residual);
-    memcpy(out, &ranges, sizeof ranges);
-    write_words<B>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof ranges), EvenLevels<B>(ranges));
-  }
+// Calls use<bits>().
+template <class Use>
+[[gnu::always_inline]] static inline void with_bits(int bits, const Use& use) {
+  if (bits == 2) return use.template operator()<2>();
+  if (bits == 4) return use.template operator()<4>();
+  if (bits == 8) return use.template operator()<8>();
+  use.template operator()<16>();
 }
 
-static void encode_quarters(size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
-  const size_t step = tutti::codec::column_bytes({2, true}, rows);
-  for (size_t c = 0; c < columns; ++c, g += rows, residual += rows, out += step) {
-    const Sides inner = side_means(rows, g, residual);
-    const Ranges ranges = means_of_parts(rows, g, residual, inner);
-    memcpy(out, &ranges, sizeof ranges);
-    write_words<2>(rows, g, residual, reinterpret_cast<std::uint32_t*>(out + sizeof ranges),
-                   QuarterLevels(ranges, inner));
-  }
-}
-
-static void encode_levels(Format format, size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
-  if (!format.adaptive) {
-    if (format.bits == 2) return encode_original<2>(rows, columns, g, residual, out);
-    if (format.bits == 4) return encode_original<4>(rows, columns, g, residual, out);
-    if (format.bits == 8) return encode_original<8>(rows, columns, g, residual, out);
-    return encode_original<16>(rows, columns, g, residual, out);
-  }
-  if (tutti::codec::travels_raw(format, rows)) return encode_whole(rows, columns, g, residual, out);
-  if (format.bits == 2) return encode_quarters(rows, columns, g, residual, out);
-  if (format.bits == 4) return encode_even<4>(rows, columns, g, residual, out);
-  if (format.bits == 8) return encode_even<8>(rows, columns, g, residual, out);
-  encode_even<16>(rows, columns, g, residual, out);
+static void encode(Format format, size_t rows, size_t columns, const float* g, float* residual, std::byte* out) {
+  if (format.bits == 1) return encode_one_bit(format.threshold, rows, columns, g, residual, out);
+  if (format.adaptive && tutti::codec::travels_raw(format, rows)) return encode_whole(rows, columns, g, residual, out);
+  with_bits(format.bits, [&]<int B>() {
+    format.adaptive ? encode_columns<B, true>(rows, columns, g, residual, out)
+                    : encode_columns<B, false>(rows, columns, g, residual, out);
+  });
 }
 
 }  // namespace

@@ -5,8 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
-namespace tutti::codec {
+#include "base/instruction_set.h"
+
+namespace tutti {
+
+class Codec;
+struct CodecOptions;
+
+namespace codec {
 
 enum class Threshold { zero, mean };
 enum class Half { ieee, brain };  // 16 bits: half precision, bfloat16
@@ -14,27 +22,24 @@ enum class Half { ieee, brain };  // 16 bits: half precision, bfloat16
 // The wire format of columns.
 struct Format {
   int bits = 1;
-  bool adaptive = false;  // levels fitted to each column; never with 1 bit
+  bool adaptive = false;                  // levels fitted to each column; never with 1 bit
+  Threshold threshold = Threshold::zero;  // of 1 bit
 };
 
 struct Kernels {
   const char* name;
   // Whole columns; `residual` is added to the values and receives the quantisation error.
-  void (*encode_one_bit)(Threshold, std::size_t rows, std::size_t columns, const float* values, float* residual,
-                         std::byte* out);
-  void (*encode_levels)(Format, std::size_t rows, std::size_t columns, const float* values, float* residual,
-                        std::byte* out);
+  void (*encode)(Format, std::size_t rows, std::size_t columns, const float* values, float* residual, std::byte* out);
   void (*decode)(Format, bool add, std::size_t rows, std::size_t columns, const std::byte* in, float* values);
   // Value by value; `residual` may be null.
   void (*encode_halves)(Half, std::size_t count, const float* values, float* residual, std::byte* out);
   void (*decode_halves)(Half, bool add, std::size_t count, const std::byte* in, float* values);
 };
 
-// Null if the processor or the build lacks the instructions.
-const Kernels* portable_kernels();
-const Kernels* avx2_kernels();
-const Kernels* avx512_kernels();
+template <InstructionSet>
+const Kernels& kernels();
 const Kernels& best_kernels();
+Format format_of(const CodecOptions&);  // of the levels of 1, 2, 4, 8 and 16 bits
 
 // A column takes a head of two or four floats and words of 32 bits. Where that is no less than the values themselves,
 // these travel: with adaptive levels as they are, with the others as they would be reconstructed. Always inlined: the
@@ -57,4 +62,9 @@ const Kernels& best_kernels();
   return 4 * (travels_raw(f, rows) ? rows : head_floats(f) + words_per_column(f.bits, rows));
 }
 
-}  // namespace tutti::codec
+}  // namespace codec
+
+// Over given kernels, for tests and benchmarks that compare instruction sets.
+std::unique_ptr<Codec> make_codec(const CodecOptions&, const codec::Kernels&);
+
+}  // namespace tutti

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "collective/nccl_all_reduce.h"
 
 namespace tutti {
 namespace {
@@ -31,17 +32,6 @@ std::size_t block_columns(std::size_t rows, const Codec& codec) {
 void clear_masked(float* values, const float* mask, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) values[i] = mask[i] == 0.0f ? 0.0f : values[i];
 }
-
-// Waiting ranks may share a core with the rank they wait for.
-class Patience {
- public:
-  void nothing_happened() {
-    if (++idle_ > 100) sched_yield();
-  }
-
- private:
-  int idle_ = 0;
-};
 
 }  // namespace
 
@@ -116,30 +106,35 @@ void AllReduce::announce(std::size_t g) {
   buckets_[g].sparse->announce(residuals_);
 }
 
+template <class Use>
+void AllReduce::each_message(std::size_t chunk, const Use& use) const {
+  if (!transport_ || buckets_[bucket_of(chunk)].sparse) return;
+  const GradientChunk& p = parameters_.chunks[chunk];
+  const std::size_t rows = parameters_.slices[p.slice].rows;
+  for (int owner = 0; owner < ranks_; ++owner) {
+    const Shard& shard = plan_.shard(chunk, owner);
+    if (owner != me_ || !in_place()) use(owner, shard, rows, parameters_.offset(p) + shard.first * rows);
+  }
+}
+
 void AllReduce::encode(std::size_t chunk) {
   const auto start = Clock::now();
-  const GradientChunk& p = parameters_.chunks[chunk];
-  const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
   BucketState& bucket = buckets_[bucket_of(chunk)];
   assert(bucket.state == State::armed);
   if (bucket.sparse) synchronize(), bucket.sparse->encode(residuals_);
   if (by_library(bucket_of(chunk))) sums_->encode(chunk, residuals_);
-  for (int owner = 0; owner < ranks_ && transport_ && !bucket.sparse; ++owner) {
-    if (owner == me_ && in_place()) continue;
-    const Shard& shard = plan_.shard(chunk, owner);
-    const std::size_t at = offset + shard.first * rows;
+  each_message(chunk, [&](int owner, const Shard& shard, std::size_t rows, std::size_t at) {
     codec_.encode(rows, shard.columns, parameters_.gradients.data() + at,
                   residuals_.local ? residuals_.local + at : nullptr,
                   transport_->version_for(bucket_of(chunk), owner) + shard.bytes_before);
     if (residuals_.mask && residuals_.local)
       clear_masked(residuals_.local + at, residuals_.mask + at, rows * shard.columns);
-  }
+  });
   const double seconds = seconds_since(start);
   stats_.encode += seconds, worked_ += seconds;
 }
 
 void AllReduce::launch(std::size_t g) {
-  const Bucket& plan = plan_.buckets[g];
   BucketState& bucket = buckets_[g];
   assert(bucket.state == State::armed);
   ++stats_.exchanges;
@@ -150,16 +145,19 @@ void AllReduce::launch(std::size_t g) {
     bucket.state = State::summed;
     return;
   }
-  for (int owner = 0; owner < ranks_; ++owner) {
-    if (owner == me_) continue;
-    stats_.bytes_sent += static_cast<std::int64_t>(plan.section_bytes(owner));
-    stats_.values_sent += static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(owner)]);
-  }
+  for (int owner = 0; owner < ranks_; ++owner)
+    if (owner != me_) count_sent(g, owner, 1);
   launched_[(launched_head_ + launched_count_++) % launched_.size()] = g;
   ++unsent_;
   bucket.state = State::encoding;
   if (!bucket.sparse) bucket.event = codec_.record_event();
   send_when_encoded();
+}
+
+void AllReduce::count_sent(std::size_t g, int owner, int copies) {
+  const Bucket& plan = plan_.buckets[g];
+  stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(owner));
+  stats_.values_sent += copies * static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(owner)]);
 }
 
 void AllReduce::launch_library(std::size_t g) {
@@ -220,9 +218,7 @@ void AllReduce::sum(std::size_t g) {
   BucketState& bucket = buckets_[g];
   for (std::size_t p = plan.first_chunk; p < plan.end_chunk; ++p) sum_shard(p, g);
   bucket.event = codec_.record_event();
-  const auto copies = static_cast<std::int64_t>(ranks_ - 1);
-  stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.section_bytes(me_));
-  stats_.values_sent += copies * static_cast<std::int64_t>(plan.section_values[static_cast<std::size_t>(me_)]);
+  count_sent(g, me_, ranks_ - 1);
   bucket.state = State::summing;
   const double seconds = seconds_since(start);
   stats_.decode += seconds, worked_ += seconds;
@@ -273,25 +269,23 @@ void AllReduce::complete(std::size_t g) {
     sums_->follow(g);
     buckets_[g].state = State::idle;
   }
-  for (Patience patience; !try_complete(g); patience.nothing_happened())
+  for (int looks = 0; !try_complete(g); ++looks) {
     if (transport_) transport_->poll();
+    if (looks >= 100) sched_yield();  // this rank may share a core with the one that it waits for
+  }
   const double seconds = seconds_since(start) - (worked_ - worked);  // sums made while waiting are work
   stats_.wait += seconds, waited_ += seconds;
 }
 
 void AllReduce::decode(std::size_t chunk) {
   const auto start = Clock::now();
-  const GradientChunk& p = parameters_.chunks[chunk];
-  const std::size_t rows = parameters_.slices[p.slice].rows, offset = parameters_.offset(p);
   const BucketState& bucket = buckets_[bucket_of(chunk)];
   if (bucket.sparse) synchronize(), bucket.sparse->decode();
   if (by_library(bucket_of(chunk))) sums_->decode(chunk);
-  for (int owner = 0; owner < ranks_ && transport_ && !bucket.sparse; ++owner) {
-    if (owner == me_ && in_place()) continue;
-    const Shard& shard = plan_.shard(chunk, owner);
+  each_message(chunk, [&](int owner, const Shard& shard, std::size_t rows, std::size_t at) {
     codec_.decode(rows, shard.columns, transport_->sum_of(bucket_of(chunk), owner) + shard.bytes_before,
-                  parameters_.gradients.data() + offset + shard.first * rows);
-  }
+                  parameters_.gradients.data() + at);
+  });
   const double seconds = seconds_since(start);
   stats_.decode += seconds, worked_ += seconds;
 }

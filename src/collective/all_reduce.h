@@ -12,7 +12,6 @@
 #include <memory>
 #include <vector>
 
-#include "collective/nccl_all_reduce.h"
 #include "collective/row_sparse_all_reduce.h"
 #include "collective/shard_plan.h"
 #include "collective/transport.h"
@@ -20,6 +19,8 @@
 #include "tutti/exchange_stats.h"
 
 namespace tutti {
+
+class NcclAllReduce;
 
 struct AllReduceSettings {
   Transport transport = Transport::messages;  // the result of resolve_transport()
@@ -77,8 +78,12 @@ class AllReduce {
   bool by_library(std::size_t bucket) const { return sums_ && !buckets_[bucket].sparse; }
   // The encoded bytes are the values themselves, so a rank need not copy its own.
   bool in_place() const { return plain_ && ranks_ > 1 && !residuals_.local; }
+  // Calls use(owner, shard, rows, its place in the parameters) for the shards of a chunk that travel encoded.
+  template <class Use>
+  void each_message(std::size_t chunk, const Use&) const;
   std::size_t largest_block() const;  // values summed at a time
   void synchronize() const { parameters_.gradients.memory().synchronize(); }
+  void count_sent(std::size_t bucket, int owner, int copies);  // a section
   void launch_library(std::size_t bucket);
   void send_when_encoded();
   bool sum_when_here(std::size_t bucket);

@@ -87,15 +87,15 @@ void MetricsAllReduce::send(const StepMetrics& metrics) {
   bytes_ += static_cast<std::int64_t>(words_ * sizeof(std::int64_t)) * (comm_.size() - 1);
 }
 
-StepMetrics& MetricsAllReduce::finish() {
+StepMetrics& MetricsAllReduce::finish(int except) {
   assert(pending_);
   ensure_sent();
   for (auto& t : transfers_) t->wait();
   pending_ = false;
-  sum_.samples = sum_.columns = 0;
-  sum_.criterion = sum_.criterion_count = 0;
-  sum_.evaluations.assign(evaluations_, {});
-  for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) add(r);
+  sum_.evaluations.resize(except < 0 ? evaluations_ : 0);
+  clear(sum_);
+  for (int r = 0; r < comm_.size(); ++r)
+    if (r != except) add(static_cast<std::size_t>(r));
   return sum_;
 }
 
@@ -115,6 +115,7 @@ void MetricsAllReduce::add(std::size_t rank) {
   sum_.samples += *at++;
   sum_.columns += *at++;
   const auto evaluations = static_cast<std::size_t>(*at++);
+  sum_.evaluations.resize(std::max(sum_.evaluations.size(), evaluations));
   sum_.criterion += std::bit_cast<double>(*at++);
   sum_.criterion_count += std::bit_cast<double>(*at++);
   for (std::size_t i = 0; i < evaluations; ++i) {
@@ -126,28 +127,9 @@ void MetricsAllReduce::add(std::size_t rank) {
 std::int64_t MetricsAllReduce::bytes_and_reset() { return std::exchange(bytes_, 0); }
 
 StepMetrics metrics_of_others(Communicator& comm, const StepMetrics& mine) {
-  const auto ranks = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());
-  auto evaluations = static_cast<std::int64_t>(mine.evaluations.size());
-  std::vector<std::int64_t> counts(ranks);
-  comm.all_gather(std::as_bytes(std::span(&evaluations, 1)), std::as_writable_bytes(std::span(counts)));
-  evaluations = *std::max_element(counts.begin(), counts.end());
-
-  const std::size_t words = 4 + 2 * static_cast<std::size_t>(evaluations);
-  std::vector<double> own{static_cast<double>(mine.samples), static_cast<double>(mine.columns), mine.criterion,
-                          mine.criterion_count};
-  for (const auto& e : mine.evaluations) own.insert(own.end(), {e.sum, e.count});
-  own.resize(words);
-  std::vector<double> all(words * ranks);
-  comm.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-  StepMetrics sum;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (r == me) continue;
-    const double* at = all.data() + words * r;
-    StepMetrics theirs{static_cast<std::int64_t>(at[0]), static_cast<std::int64_t>(at[1]), at[2], at[3], {}};
-    for (at += 4; at < all.data() + words * (r + 1); at += 2) theirs.evaluations.push_back({at[0], at[1]});
-    sum += theirs;
-  }
-  return sum;
+  MetricsAllReduce all(comm);
+  all.begin(mine);
+  return all.finish(comm.rank());
 }
 
 }  // namespace tutti

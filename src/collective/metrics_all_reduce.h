@@ -25,7 +25,7 @@ class MetricsAllReduce {
   void begin(const StepMetrics&);
   void ensure_sent();
   bool pending() const { return pending_; }
-  StepMetrics& finish();  // valid until the next finish()
+  StepMetrics& finish(int except = -1);  // the sum without that rank; valid until the next finish()
   std::int64_t bytes_and_reset();
 
  private:

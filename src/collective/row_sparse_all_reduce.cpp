@@ -21,23 +21,20 @@ RowSparseAllReduce::RowSparseAllReduce(Communicator& comm, Parameters& parameter
       me_(comm.rank()),
       ranks_(comm.size()),
       stats_(stats),
-      peers_(static_cast<std::size_t>(ranks_)),
-      encoded_(static_cast<std::size_t>(ranks_)),
-      count_(static_cast<std::size_t>(ranks_)) {
+      peers_(static_cast<std::size_t>(ranks_)) {
   if (parameters.sparse_rows.size() < parameters.slices.size()) parameters.sparse_rows.resize(parameters.slices.size());
   parameters.sparse_rows[slice].reserve(rows_);
   set_.plan(rows_);
   union_.reserve(rows_);
   union_mine_.reserve(rows_);
   for (std::uint32_t block = 0; block * kBlock < rows_; ++block)
-    peers_[static_cast<std::size_t>(owner(block * kBlock))].section_rows +=
-        std::min<std::size_t>(kBlock, rows_ - block * kBlock);
+    peer(owner(block * kBlock)).section_rows += std::min<std::size_t>(kBlock, rows_ - block * kBlock);
   std::size_t at = 0;
   for (Peer& peer : peers_) {
     peer.section = at;
     at += peer.section_rows * row_bytes_;
     peer.list.reserve(rows_);
-    peer.mine.reserve(peers_[static_cast<std::size_t>(me_)].section_rows);
+    peer.mine.reserve(own().section_rows);
   }
   own_ = std::make_unique_for_overwrite<std::byte[]>(at);
   sums_ = std::make_unique_for_overwrite<std::byte[]>(at);
@@ -54,26 +51,25 @@ std::size_t RowSparseAllReduce::rest_words(Form form, std::size_t count, std::si
 }
 
 void RowSparseAllReduce::plan_messages(int tag) {
-  const auto at = [](int rank) { return static_cast<std::size_t>(rank); };
-  const std::size_t slot = peers_[at(me_)].section_rows * row_bytes_;
-  others_ = std::make_unique_for_overwrite<std::byte[]>(slot * at(ranks_));
+  const std::size_t slot = own().section_rows * row_bytes_;
+  others_ = std::make_unique_for_overwrite<std::byte[]>(slot * static_cast<std::size_t>(ranks_));
   for (Peer& peer : peers_) peer.head.resize(head_words()), peer.rest.resize((rows_ + 31) / 32);
-  for (auto* sends : {&send_heads_, &send_rests_, &send_values_, &send_sums_}) sends->resize(at(ranks_));
-  const auto section = [&](Bytes& bytes, int owner) {
-    return std::span<std::byte>(bytes.get() + peers_[at(owner)].section, peers_[at(owner)].section_rows * row_bytes_);
+  const auto section = [&](Bytes& bytes, const Peer& owner) {
+    return std::span<std::byte>(bytes.get() + owner.section, owner.section_rows * row_bytes_);
   };
-  Peer& mine = peers_[at(me_)];
+  Peer& mine = own();
   for (int r = 0; r < ranks_; ++r) {
     if (r == me_) continue;
-    Peer& peer = peers_[at(r)];
-    send_heads_[at(r)] = comm_.plan_send(r, tag, std::as_bytes(std::span(mine.head)));
-    send_rests_[at(r)] = comm_.plan_send(r, tag, std::as_bytes(std::span(mine.rest)));
-    send_values_[at(r)] = comm_.plan_send(r, tag, section(own_, r));
-    send_sums_[at(r)] = comm_.plan_send(r, tag + 1, section(sums_, me_));
-    peer.head_transfer = comm_.plan_receive(r, tag, std::as_writable_bytes(std::span(peer.head)));
-    peer.rest_transfer = comm_.plan_receive(r, tag, std::as_writable_bytes(std::span(peer.rest)));
-    peer.values = comm_.plan_receive(r, tag, std::span<std::byte>(others_.get() + at(r) * slot, slot));
-    peer.sums = comm_.plan_receive(r, tag + 1, section(sums_, r));
+    Peer& other = peer(r);
+    other.send_head = comm_.plan_send(r, tag, std::as_bytes(std::span(mine.head)));
+    other.send_rest = comm_.plan_send(r, tag, std::as_bytes(std::span(mine.rest)));
+    other.send_values = comm_.plan_send(r, tag, section(own_, other));
+    other.send_sums = comm_.plan_send(r, tag + 1, section(sums_, mine));
+    other.head_transfer = comm_.plan_receive(r, tag, std::as_writable_bytes(std::span(other.head)));
+    other.rest_transfer = comm_.plan_receive(r, tag, std::as_writable_bytes(std::span(other.rest)));
+    std::byte* const from = others_.get() + static_cast<std::size_t>(r) * slot;
+    other.values = comm_.plan_receive(r, tag, std::span<std::byte>(from, slot));
+    other.sums = comm_.plan_receive(r, tag + 1, section(sums_, other));
   }
 }
 
@@ -90,7 +86,7 @@ void RowSparseAllReduce::arm() {
 // A lossless codec with residuals: those that an earlier codec left must be delivered, wherever they are.
 void RowSparseAllReduce::announce(const Residuals& residuals) {
   assert(stage_ == Stage::armed);
-  Peer& mine = peers_[static_cast<std::size_t>(me_)];
+  Peer& mine = own();
   const auto& sparse_rows = parameters_.sparse_rows[slice_];
   set_.add(sparse_rows);
   if (!codec_.lossy() && residuals.local) {
@@ -106,7 +102,7 @@ void RowSparseAllReduce::announce(const Residuals& residuals) {
 }
 
 void RowSparseAllReduce::write_list() {
-  Peer& mine = peers_[static_cast<std::size_t>(me_)];
+  Peer& mine = own();
   const std::size_t count = mine.list.size();
   const Form form = count == rows_ ? Form::all : count > kFirstRows + rows_ / 32 ? Form::bitmap : Form::list;
   mine.head[0] = static_cast<std::uint32_t>(count);
@@ -120,12 +116,11 @@ void RowSparseAllReduce::write_list() {
     for (const auto row : mine.list) mine.rest[row / 32] |= 1u << (row % 32);
   }
   const std::size_t rest = rest_words(form, count, rows_) * sizeof(std::uint32_t);
-  for (int step = 1; step < ranks_; ++step) {
-    const auto to = static_cast<std::size_t>((me_ + step) % ranks_);
-    send_heads_[to]->start();
-    if (rest > 0) send_rests_[to]->start(rest);
+  each_other([&](Peer& to) {
+    to.send_head->start();
+    if (rest > 0) to.send_rest->start(rest);
     stats_.bytes_sent += static_cast<std::int64_t>(mine.head.size() * sizeof(std::uint32_t) + rest);
-  }
+  });
 }
 
 void RowSparseAllReduce::read_list(Peer& peer) const {
@@ -186,14 +181,14 @@ void RowSparseAllReduce::encode_run(std::uint32_t row, std::uint32_t n, const fl
 
 void RowSparseAllReduce::encode(const Residuals& residuals) {
   assert(stage_ == Stage::armed);
-  const auto& list = peers_[static_cast<std::size_t>(me_)].list;
-  std::fill(encoded_.begin(), encoded_.end(), 0);
+  const auto& list = own().list;
+  for (Peer& peer : peers_) peer.encoded = 0;
   for (std::size_t i = 0; i < list.size();) {
     const std::uint32_t n = run_at(list, i);
-    const auto to = static_cast<std::size_t>(owner(list[i]));
+    Peer& to = peer(owner(list[i]));
     encode_run(list[i], n, gather(parameters_.gradients.data(), list[i], n, values_workspace_), residuals.local,
-               own_.get() + peers_[to].section + encoded_[to] * row_bytes_);
-    encoded_[to] += n;
+               own_.get() + to.section + to.encoded * row_bytes_);
+    to.encoded += n;
     i += n;
   }
 }
@@ -207,13 +202,10 @@ void RowSparseAllReduce::launch() {
     stage_ = Stage::summed;
     return;
   }
-  for (int step = 1; step < ranks_; ++step) {
-    const auto to = static_cast<std::size_t>((me_ + step) % ranks_);
-    if (encoded_[to] == 0) continue;
-    send_values_[to]->start(encoded_[to] * row_bytes_);
-    stats_.bytes_sent += static_cast<std::int64_t>(encoded_[to] * row_bytes_);
-    stats_.values_sent += static_cast<std::int64_t>(encoded_[to] * row_size_);
-  }
+  each_other([&](Peer& to) {
+    if (to.encoded > 0) to.send_values->start(to.encoded * row_bytes_);
+    count_sent(to.encoded);
+  });
 }
 
 bool RowSparseAllReduce::lists_are_here() {
@@ -238,20 +230,18 @@ void RowSparseAllReduce::merge() {
     for (const auto row : list)
       if (owner(row) == me_) mine.push_back(row);
   };
-  for (std::size_t r = 0; r < peers_.size(); ++r) {
-    Peer& peer = peers_[r];
+  for (Peer& peer : peers_) {
     if (peer.head_transfer) read_list(peer);
     take_mine(peer.list, peer.mine);
-    peer.next = 0;
+    peer.next = peer.count = 0;
     set_.add(peer.list);
     if (peer.values && !peer.mine.empty()) peer.values->start(peer.mine.size() * row_bytes_);
   }
   set_.take(union_);
   take_mine(union_, union_mine_);
-  std::fill(count_.begin(), count_.end(), 0);
-  for (const auto row : union_) ++count_[static_cast<std::size_t>(owner(row))];
-  for (std::size_t r = 0; r < peers_.size(); ++r)
-    if (peers_[r].sums && count_[r] > 0) peers_[r].sums->start(count_[r] * row_bytes_);
+  for (const auto row : union_) ++peer(owner(row)).count;
+  for (Peer& peer : peers_)
+    if (peer.sums && peer.count > 0) peer.sums->start(peer.count * row_bytes_);
   stage_ = Stage::merged;
 }
 
@@ -282,8 +272,8 @@ bool RowSparseAllReduce::present(Peer& peer, std::uint32_t row, std::uint32_t n,
 
 // Rank by rank, like the dense exchange; ranks without these rows would have added zeros there.
 void RowSparseAllReduce::sum_run(std::uint32_t row, std::uint32_t n, const Residuals& residuals, std::byte* to) {
-  const std::size_t slot = peers_[static_cast<std::size_t>(me_)].section_rows * row_bytes_;
-  const std::byte* mine = own_.get() + peers_[static_cast<std::size_t>(me_)].section;
+  const std::size_t slot = own().section_rows * row_bytes_;
+  const std::byte* mine = own_.get() + own().section;
   bool first = true, missing = false, partly = false;
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
@@ -305,7 +295,7 @@ void RowSparseAllReduce::sum_run(std::uint32_t row, std::uint32_t n, const Resid
 }
 
 void RowSparseAllReduce::sum(const Residuals& residuals) {
-  std::byte* to = sums_.get() + peers_[static_cast<std::size_t>(me_)].section;
+  std::byte* to = sums_.get() + own().section;
   for (std::size_t i = 0; i < union_mine_.size();) {
     std::uint32_t n = run_at(union_mine_, i);
     bool partly = false;
@@ -315,12 +305,10 @@ void RowSparseAllReduce::sum(const Residuals& residuals) {
     to += n * row_bytes_;
     i += n;
   }
-  const std::size_t bytes = union_mine_.size() * row_bytes_;
-  for (int step = 1; step < ranks_ && bytes > 0; ++step) {
-    send_sums_[static_cast<std::size_t>((me_ + step) % ranks_)]->start(bytes);
-    stats_.bytes_sent += static_cast<std::int64_t>(bytes);
-    stats_.values_sent += static_cast<std::int64_t>(union_mine_.size() * row_size_);
-  }
+  each_other([&](Peer& other) {
+    if (!union_mine_.empty()) other.send_sums->start(union_mine_.size() * row_bytes_);
+    count_sent(union_mine_.size());
+  });
   stage_ = Stage::summed;
 }
 
@@ -338,23 +326,23 @@ void RowSparseAllReduce::decode() {
   float* gradients = parameters_.gradients.data();
   clear_sparse_rows(s, sparse_rows,
                     parameters_.gradients);  // one step behind, other rows were sparse_rows than those of the sums
-  std::fill(count_.begin(), count_.end(), 0);
+  for (Peer& peer : peers_) peer.count = 0;
   for (std::size_t i = 0; i < union_.size();) {
     const std::uint32_t row = union_[i], n = run_at(union_, i);
-    const auto from = static_cast<std::size_t>(owner(row));
+    Peer& from = peer(owner(row));
     float* to = s.sparse_by_row ? values_workspace_.data() : gradients + offset_ + row * s.rows;
-    codec_.decode(row_size_, n, sums_.get() + peers_[from].section + count_[from] * row_bytes_, to);
+    codec_.decode(row_size_, n, sums_.get() + from.section + from.count * row_bytes_, to);
     scatter(to, row, n, gradients);
-    count_[from] += n;
+    from.count += n;
     i += n;
   }
   sparse_rows.assign(union_.begin(), union_.end());
 }
 
 void RowSparseAllReduce::flush() {
-  for (auto* sends : {&send_heads_, &send_rests_, &send_values_, &send_sums_})
-    for (auto& t : *sends)
-      if (t) t->wait();
+  each_other([](Peer& to) {
+    for (auto* sent : {&to.send_head, &to.send_rest, &to.send_values, &to.send_sums}) (*sent)->wait();
+  });
 }
 
 void RowSparseAllReduce::keep_own_rows(float* owner_residual) const {

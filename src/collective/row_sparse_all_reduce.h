@@ -50,21 +50,35 @@ class RowSparseAllReduce {
   static constexpr std::size_t kFirstRows = 254;
   enum class Form : std::uint32_t { list, bitmap, all };
 
-  // The data of one rank; index me_ is this rank.
+  // The data of one rank; index me_ is this rank, which has no transfers.
   struct Peer {
-    std::vector<std::uint32_t> head, rest;  // messages
-    std::unique_ptr<Transfer> head_transfer, rest_transfer, values, sums;
+    std::vector<std::uint32_t> head, rest;                                 // messages
+    std::unique_ptr<Transfer> head_transfer, rest_transfer, values, sums;  // received
+    std::unique_ptr<Transfer> send_head, send_rest, send_values, send_sums;
     bool rest_started = false;
     std::vector<std::uint32_t> list;  // what the messages say
     std::vector<std::uint32_t> mine;  // the part of it that this rank owns
     std::size_t next = 0;             // in `mine`, while summing
     std::size_t section = 0;          // byte offset of the part that this peer owns
     std::size_t section_rows = 0;
+    std::size_t encoded = 0;  // rows of this rank that the peer owns
+    std::size_t count = 0;    // of the union, rows that the peer owns; scratch
   };
   // Encoded rows. Pages that are never written use no memory.
   using Bytes = std::unique_ptr<std::byte[]>;
 
   int owner(std::uint32_t row) const { return static_cast<int>(row / kBlock) % ranks_; }
+  Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  Peer& own() { return peer(me_); }
+  // Calls use(peer) for the other ranks. Rank r starts with r + 1, so that not all send to the same rank at once.
+  template <class Use>
+  void each_other(const Use& use) {
+    for (int step = 1; step < ranks_; ++step) use(peer((me_ + step) % ranks_));
+  }
+  void count_sent(std::size_t rows) {
+    stats_.bytes_sent += static_cast<std::int64_t>(rows * row_bytes_);
+    stats_.values_sent += static_cast<std::int64_t>(rows * row_size_);
+  }
   std::size_t head_words() const;
   static std::size_t rest_words(Form, std::size_t count, std::size_t rows);
   void plan_messages(int tag);
@@ -90,15 +104,11 @@ class RowSparseAllReduce {
   ExchangeStats& stats_;
 
   std::vector<Peer> peers_;
-  std::vector<std::unique_ptr<Transfer>> send_heads_, send_rests_, send_values_,
-      send_sums_;  // by rank, null for this rank
-  Bytes own_;      // this rank's version, a section per owner
-  Bytes others_;   // the other ranks' versions of this rank's section, a slot per rank
-  Bytes sums_;     // encoded sums, a section per owner
+  Bytes own_;     // this rank's version, a section per owner
+  Bytes others_;  // the other ranks' versions of this rank's section, a slot per rank
+  Bytes sums_;    // encoded sums, a section per owner
   RowSet set_;
   std::vector<std::uint32_t> union_, union_mine_;
-  std::vector<std::size_t> encoded_;  // by owner, rows of this rank
-  std::vector<std::size_t> count_;    // by owner, scratch
   FloatBuffer values_workspace_, residual_workspace_, sum_workspace_;
   enum class Stage { idle, armed, launched, merged, summed } stage_ = Stage::idle;
 };

@@ -8,6 +8,18 @@
 #include <utility>
 
 namespace tutti {
+namespace {
+
+// Calls use(value of the gradients) for the values of the rows, in the order of a message.
+template <class Float, class Use>
+void each_value(const Slice& slice, const std::vector<std::uint32_t>& rows, Float* gradients, const Use& use) {
+  const std::size_t size = slice.sparse_row_size();
+  for (const std::uint32_t row : rows)
+    for (std::size_t i = 0; i < size; ++i)
+      use(gradients[slice.offset + (slice.sparse_by_row ? row + i * slice.rows : row * size + i)]);
+}
+
+}  // namespace
 
 RowSparseBroadcast::RowSparseBroadcast(Communicator& group, Parameters& whole, std::size_t slice, int root, int tag)
     : comm_(group),
@@ -37,23 +49,17 @@ void RowSparseBroadcast::arm() {
   heads_[0]->start();
 }
 
-void RowSparseBroadcast::pack(const Slice& slice, const Parameters& from) {
-  const auto& rows = from.sparse_rows[slice_];
-  const float* base = from.gradients.data() + slice.offset;
-  std::memcpy(message_.get(), rows.data(), rows.size() * sizeof(std::uint32_t));
-  std::byte* to = message_.get() + rows.size() * sizeof(std::uint32_t);
-  for (const std::uint32_t row : rows)
-    for (std::size_t i = 0; i < row_size_; ++i, to += sizeof(float)) {
-      const std::size_t at = slice.sparse_by_row ? row + i * slice.rows : row * row_size_ + i;
-      std::memcpy(to, base + at, sizeof(float));
-    }
-}
-
 void RowSparseBroadcast::send(const Parameters& from) {
   assert(comm_.rank() == root_);
-  count_ = static_cast<std::int64_t>(from.sparse_rows[slice_].size());
-  pack(from.slices[slice_], from);
-  const std::size_t bytes = bytes_for(from.sparse_rows[slice_].size());
+  const auto& rows = from.sparse_rows[slice_];
+  count_ = static_cast<std::int64_t>(rows.size());
+  std::memcpy(message_.get(), rows.data(), rows.size() * sizeof(std::uint32_t));
+  std::byte* to = message_.get() + rows.size() * sizeof(std::uint32_t);
+  each_value(from.slices[slice_], rows, from.gradients.data(), [&](const float& value) {
+    std::memcpy(to, &value, sizeof value);
+    to += sizeof value;
+  });
+  const std::size_t bytes = bytes_for(rows.size());
   for (auto& t : heads_) t->start();
   for (auto& t : bodies_) t->start(bytes);
   bytes_ += static_cast<std::int64_t>((bytes + sizeof count_) * heads_.size());
@@ -88,18 +94,16 @@ void RowSparseBroadcast::store() {
   assert(here_);
   here_ = false;
   const Slice& slice = whole_.slices[slice_];
-  float* base = whole_.gradients.data() + slice.offset;
   auto& listed = whole_.sparse_rows[slice_];
   // Perhaps of another minibatch, if sums are delayed.
   clear_sparse_rows(slice, listed, whole_.gradients);
   listed.resize(static_cast<std::size_t>(count_));
   std::memcpy(listed.data(), message_.get(), listed.size() * sizeof(std::uint32_t));
   const std::byte* from = message_.get() + listed.size() * sizeof(std::uint32_t);
-  for (const std::uint32_t row : listed)
-    for (std::size_t i = 0; i < row_size_; ++i, from += sizeof(float)) {
-      const std::size_t at = slice.sparse_by_row ? row + i * slice.rows : row * row_size_ + i;
-      std::memcpy(base + at, from, sizeof(float));
-    }
+  each_value(slice, listed, whole_.gradients.data(), [&](float& value) {
+    std::memcpy(&value, from, sizeof value);
+    from += sizeof value;
+  });
 }
 
 void RowSparseBroadcast::flush() {

@@ -26,7 +26,6 @@ class RowSparseBroadcast {
 
  private:
   std::size_t bytes_for(std::size_t rows) const;
-  void pack(const Slice& slice, const Parameters& from);
   void receive_rows();
 
   Communicator& comm_;

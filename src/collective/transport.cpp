@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "collective/message_transport.h"
-#include "collective/shared_memory_transport.h"
 #include "tutti/error.h"
 #include "tutti/shared_memory.h"
 
@@ -22,16 +20,11 @@ struct Entry {
   std::unique_ptr<ShardTransport> (*make)(Communicator&, const ShardPlan&, const Codec&);
 };
 
-template <class Made>
-std::unique_ptr<ShardTransport> make(Communicator& comm, const ShardPlan& plan, const Codec& codec) {
-  return std::make_unique<Made>(comm, plan, codec);
-}
-
 constexpr Entry kTransports[] = {
     {Transport::automatic, "auto", "", nullptr},
-    {Transport::messages, "messages", "", make<MessageTransport>},
-    {Transport::shared_memory, "sharedMemory", " through shared memory", make<SharedMemoryTransport>},
-    {Transport::nccl, "nccl", " summed by NCCL", make<MessageTransport>},
+    {Transport::messages, "messages", "", make_message_transport},
+    {Transport::shared_memory, "sharedMemory", " through shared memory", make_shared_memory_transport},
+    {Transport::nccl, "nccl", " summed by NCCL", make_message_transport},
 };
 
 const Entry& entry(Transport transport) { return kTransports[static_cast<std::size_t>(transport)]; }

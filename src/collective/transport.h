@@ -50,6 +50,9 @@ class ShardTransport {
   virtual void poll() {}                       // call while waiting
 };
 
+// Communicator and plan must outlive them. Collective.
+std::unique_ptr<ShardTransport> make_message_transport(Communicator&, const ShardPlan&, const Codec&);
+std::unique_ptr<ShardTransport> make_shared_memory_transport(Communicator&, const ShardPlan&, const Codec&);
 // The result of resolve_transport(). Output of device codecs always travels in messages.
 std::unique_ptr<ShardTransport> make_transport(Transport transport, Communicator&, const ShardPlan&, const Codec&);
 // Returns the transport to use. Throws ConfigError if these ranks cannot use the requested one. Collective.

@@ -5,12 +5,14 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cassert>
-#include <cstring>
+#include <array>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "base/cuda_library.h"
 #include "comm/agreement.h"
+#include "comm/device_sums.h"
 
 namespace tutti {
 namespace {
@@ -26,11 +28,6 @@ void sum_in_rank_order(Communicator& comm, std::span<T> values) {
     values[i] = sum;
   }
 }
-
-struct Seat {
-  char host[256];
-  cpu_set_t cores;
-};
 
 }  // namespace
 
@@ -57,32 +54,27 @@ bool all_agree(Communicator& comm, bool mine) {
 }
 
 HostPlace find_place(Communicator& comm) {
-  Seat mine{};
-  const std::string host = comm.host();
-  std::memcpy(mine.host, host.data(), std::min(host.size(), sizeof mine.host - 1));
-  if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0) CPU_SET(0, &mine.cores);
-
-  std::vector<Seat> seats(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(std::as_bytes(std::span<Seat>(&mine, 1)), std::as_writable_bytes(std::span<Seat>(seats)));
+  cpu_set_t mine{};
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine);
+  const std::vector<cpu_set_t> cores = from_all(comm, mine);
+  const std::vector<std::string> hosts = hosts_of(comm);
+  const auto me = static_cast<std::size_t>(comm.rank());
 
   HostPlace place;
   place.local_ranks = 0;
-  std::set<std::string> hosts;
   cpu_set_t together;
   CPU_ZERO(&together);
-  for (int r = 0; r < comm.size(); ++r) {
-    const Seat& seat = seats[static_cast<std::size_t>(r)];
-    hosts.insert(seat.host);
-    if (std::strcmp(seat.host, mine.host) != 0) continue;
-    if (r == comm.rank()) place.local_rank = place.local_ranks;
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
+    if (hosts[r] != hosts[me]) continue;
+    if (r == me) place.local_rank = place.local_ranks;
     ++place.local_ranks;
-    CPU_OR(&together, &together, &seat.cores);
+    CPU_OR(&together, &together, &cores[r]);
     cpu_set_t both;
-    CPU_AND(&both, &seat.cores, &mine.cores);
-    if (r != comm.rank() && CPU_COUNT(&both) > 0) place.shares_cores = true;
+    CPU_AND(&both, &cores[r], &mine);
+    if (r != me && CPU_COUNT(&both) > 0) place.shares_cores = true;
   }
-  place.hosts = static_cast<int>(hosts.size());
-  place.allowed_cores = std::max(1, CPU_COUNT(&mine.cores));
+  place.hosts = static_cast<int>(std::set(hosts.begin(), hosts.end()).size());
+  place.allowed_cores = std::max(1, CPU_COUNT(&mine));
   place.fair_cores = place.shares_cores
                          ? std::max(1, std::min(place.allowed_cores, CPU_COUNT(&together) / place.local_ranks))
                          : place.allowed_cores;
@@ -90,16 +82,16 @@ HostPlace find_place(Communicator& comm) {
 }
 
 std::vector<std::string> hosts_of(Communicator& comm) {
-  struct Name {
-    char text[256];
-  } mine{};
-  const std::string host = comm.host();
-  std::memcpy(mine.text, host.data(), std::min(host.size(), sizeof mine.text - 1));
-  std::vector<Name> all(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(std::as_bytes(std::span<Name>(&mine, 1)), std::as_writable_bytes(std::span<Name>(all)));
+  std::array<char, 256> mine{};
+  comm.host().copy(mine.data(), mine.size() - 1);
   std::vector<std::string> names;
-  for (const Name& name : all) names.emplace_back(name.text);
+  for (const auto& name : from_all(comm, mine)) names.emplace_back(name.data());
   return names;
+}
+
+std::unique_ptr<DeviceSums> make_device_sums(Communicator& comm, std::string& why) {
+  return std::unique_ptr<DeviceSums>(
+      cuda_function<DeviceSums*(Communicator&, std::string&)>("tutti_cuda_make_device_sums")(comm, why));
 }
 
 }  // namespace tutti

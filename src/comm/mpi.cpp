@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/host.h"
-#include "comm/end_job.h"
 #include "comm/session.h"
 #include "comm/shared_pages.h"
 #include "tutti/error.h"
@@ -27,7 +26,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kLargestMessage = std::size_t{1} << 30;
 // To other hosts: messages below Open MPI's eager limit leave at once, without asking the receiver, who computes.
 constexpr std::size_t kLargestToOtherHosts = 61440;
 
@@ -66,14 +64,12 @@ class MpiTransfer : public Transfer {
       : sending_(sending), peer_(peer), tag_(tag), data_(data), bytes_(bytes), largest_(largest), comm_(comm) {
     for_each_part(bytes, largest_, [&](std::size_t at, int count) {
       parts_.push_back(MPI_REQUEST_NULL);
-      counts_.push_back(count);
       check(sending_ ? MPI_Send_init(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &parts_.back())
                      : MPI_Recv_init(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &parts_.back()),
             [&] { return "planning " + doing(); });
     });
     statuses_.resize(parts_.size());
     loose_.reserve(parts_.size());
-    loose_counts_.reserve(parts_.size());
   }
   ~MpiTransfer() override {
     if (finalized()) return;
@@ -91,7 +87,7 @@ class MpiTransfer : public Transfer {
 
   void start() override {
     assert(!active_);
-    active_ = true, part_only_ = false, arrived_ = 0;
+    active_ = true, part_only_ = false, arrived_ = 0, started_bytes_ = bytes_;
     check(MPI_Startall(static_cast<int>(parts_.size()), parts_.data()), [&] { return doing(); });
   }
 
@@ -99,12 +95,10 @@ class MpiTransfer : public Transfer {
   void start(std::size_t bytes) override {
     if (bytes == bytes_) return start();
     assert(!active_ && bytes < bytes_);
-    active_ = true, part_only_ = true, arrived_ = 0;
+    active_ = true, part_only_ = true, arrived_ = 0, started_bytes_ = bytes;
     loose_.clear();
-    loose_counts_.clear();
     for_each_part(bytes, largest_, [&](std::size_t at, int count) {
       loose_.push_back(MPI_REQUEST_NULL);
-      loose_counts_.push_back(count);
       check(sending_ ? MPI_Isend(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &loose_.back())
                      : MPI_Irecv(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &loose_.back()),
             [&] { return doing(); });
@@ -159,7 +153,7 @@ class MpiTransfer : public Transfer {
   // The status of the first open part.
   void check_length(const MPI_Status& status) {
     if (sending_) return;
-    const int expected = (part_only_ ? loose_counts_ : counts_)[arrived_];
+    const int expected = static_cast<int>(std::min(largest_, started_bytes_ - arrived_ * largest_));
     int count = 0;
     check(MPI_Get_count(&status, MPI_BYTE, &count), [&] { return doing(); });
     if (count != expected)
@@ -169,12 +163,11 @@ class MpiTransfer : public Transfer {
   bool sending_;
   int peer_, tag_;
   std::byte* data_;
-  std::size_t bytes_, largest_;
+  std::size_t bytes_, largest_, started_bytes_ = 0;
   MPI_Comm comm_;
   bool active_ = false, part_only_ = false;
   std::size_t arrived_ = 0;  // parts that are complete, the first ones
   std::vector<MPI_Request> parts_, loose_;
-  std::vector<int> counts_, loose_counts_;
   std::vector<MPI_Status> statuses_;
 };
 
@@ -349,8 +342,6 @@ class MpiCommunicator : public Communicator {
 };
 
 }  // namespace
-
-std::unique_ptr<Communicator> make_world_communicator() { return make_world_communicator(kLargestMessage); }
 
 std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message) {
   return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, largest_message);

@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// What the environment tells before MPI is initialised. `present`: an MPI launcher (mpiexec, srun with PMI) started
-// this process.
+// What the environment variables that launchers set for every rank tell before MPI is initialised. `present`: an MPI
+// launcher (mpiexec, srun with PMI) started this process.
 struct Launcher {
   bool present = false;
   int ranks = 1;  // 1 when the launcher does not say
@@ -41,9 +41,12 @@ class MpiSession {
   std::unique_ptr<Communicator> world_;
 };
 
-// The whole of MPI_COMM_WORLD.
-std::unique_ptr<Communicator> make_world_communicator();
-// The same, with messages split into parts of at most `largest_message` bytes; for tests of long messages.
-std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message);
+// The whole of MPI_COMM_WORLD. Messages are split into parts of at most `largest_message` bytes; tests of long messages
+// pass less.
+std::unique_ptr<Communicator> make_world_communicator(std::size_t largest_message = std::size_t{1} << 30);
+
+// Called by one failing rank: prints "[rank R on HOST] text" and ends every rank, whatever it does. MPI must be
+// initialised.
+[[noreturn]] void abort_all(const std::string& text, int code);
 
 }  // namespace tutti

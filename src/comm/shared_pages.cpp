@@ -118,10 +118,7 @@ class SharedPages : public SharedMemory {
 }  // namespace
 
 std::unique_ptr<SharedMemory> share_pages(Communicator& comm, std::size_t bytes, std::function<void()> poll) {
-  std::vector<std::size_t> sizes(static_cast<std::size_t>(comm.size()));
-  bytes = std::max<std::size_t>(bytes, 1);
-  comm.all_gather(std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
-  auto memory = std::make_unique<SharedPages>(std::move(sizes), std::move(poll));
+  auto memory = std::make_unique<SharedPages>(from_all(comm, std::max<std::size_t>(bytes, 1)), std::move(poll));
   Door door;
   File file;
   if (comm.rank() == 0) file = make_file(memory->total(), door);

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -54,11 +55,9 @@ void Hub::fail(const std::exception_ptr& reason) {
 
 class ThreadTransfer;
 
-// Transfers that wait for their peer, in order of start; an intrusive list.
-struct Queue {
-  ThreadTransfer* first = nullptr;
-  ThreadTransfer** end = &first;
-};
+// Transfers that wait for their peer, in order of start. A transfer brings its own element, so that starting one
+// allocates nothing.
+using Queue = std::list<ThreadTransfer*>;
 
 // A group of ranks.
 struct World {
@@ -92,7 +91,7 @@ class ThreadTransfer : public Transfer {
         bytes_(bytes) {}
   ~ThreadTransfer() override {
     const std::lock_guard lock(world_->hub->mutex);
-    if (waiting_) unlink();
+    if (waiting_) leave();
   }
   ThreadTransfer(const ThreadTransfer&) = delete;
   ThreadTransfer& operator=(const ThreadTransfer&) = delete;
@@ -104,21 +103,18 @@ class ThreadTransfer : public Transfer {
     assert(!waiting_ && bytes <= planned_);
     bytes_ = bytes;
     if (hub.failed) throw PeerFailed();
-    for (ThreadTransfer* other = queue().first; other; other = other->next_) {
+    for (ThreadTransfer* const other : queue()) {
       if (other->tag_ != tag_ || (other->source_ != nullptr) == (source_ != nullptr)) continue;
       if (other->bytes_ != bytes_)
         throw Error(fmt::format("a message of tag {} has {} bytes on one side and {} on the other", tag_, other->bytes_,
                                 bytes_));
       if (bytes_ > 0) std::memcpy(target_ ? target_ : other->target_, source_ ? source_ : other->source_, bytes_);
-      other->unlink();
+      other->leave();
       hub.changed.notify_all();
       return;
     }
     waiting_ = true;
-    next_ = nullptr;
-    previous_ = queue().end;
-    *queue().end = this;
-    queue().end = &next_;
+    queue().splice(queue().end(), element_);
   }
 
   bool done() override {
@@ -141,12 +137,8 @@ class ThreadTransfer : public Transfer {
 
  private:
   Queue& queue() { return world_->pairs[pair_]; }
-  void unlink() {
-    *previous_ = next_;
-    if (next_)
-      next_->previous_ = previous_;
-    else
-      queue().end = previous_;
+  void leave() {
+    element_.splice(element_.end(), queue(), place_);
     waiting_ = false;
   }
 
@@ -157,8 +149,8 @@ class ThreadTransfer : public Transfer {
   std::byte* target_;
   std::size_t planned_, bytes_;
   bool waiting_ = false;
-  ThreadTransfer* next_ = nullptr;
-  ThreadTransfer** previous_ = nullptr;
+  Queue element_{this};  // empty while it waits
+  const Queue::iterator place_ = element_.begin();
 };
 
 class ThreadPoller : public TransferPoller {

@@ -3,6 +3,7 @@
 #include "config/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,19 +11,14 @@
 #include <set>
 
 #include "config/load.h"
-#include "config/shell.h"
 #include "config/state.h"
 
 namespace tutti::config {
 namespace fs = std::filesystem;
 namespace {
 
-struct Flags {
-  bool help = false, version = false, check = false, verbose = false, dump_config = false, strict = false;
-};
-
 // The table of flags, for parsing, usage and suggestions.
-void add_flags(CLI::App& app, Flags& flags) {
+void add_flags(CLI::App& app, CommandLine& flags) {
   app.set_help_flag();
   app.add_flag("-h,--help", flags.help, "print this text");
   app.add_flag("--version", flags.version, "print the version and what is built in");
@@ -36,7 +32,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 std::vector<std::string> flag_names() {
   CLI::App app;
-  Flags flags;
+  CommandLine flags;
   add_flags(app, flags);
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -45,29 +41,10 @@ std::vector<std::string> flag_names() {
 }
 
 bool belongs_to_mpiexec(std::string_view word) {
-  constexpr std::string_view theirs[] = {"-n",
-                                         "-np",
-                                         "-c",
-                                         "-H",
-                                         "-x",
-                                         "--np",
-                                         "--n",
-                                         "--hostfile",
-                                         "-hostfile",
-                                         "--machinefile",
-                                         "-machinefile",
-                                         "--host",
-                                         "-host",
-                                         "--bind-to",
-                                         "--map-by",
-                                         "--rankfile",
-                                         "--mca",
-                                         "--prtemca",
-                                         "--pmixmca",
-                                         "-mca",
-                                         "--oversubscribe",
-                                         "--allow-run-as-root"};
-  return std::find(std::begin(theirs), std::end(theirs), word) != std::end(theirs);
+  constexpr std::string_view theirs =
+      " -n -np -c -H -x --np --n --hostfile -hostfile --machinefile -machinefile --host -host --bind-to --map-by "
+      "--rankfile --mca --prtemca --pmixmca -mca --oversubscribe --allow-run-as-root ";
+  return theirs.find(fmt::format(" {} ", word)) != std::string_view::npos;
 }
 
 // `word` is key=rest, whatever the case of the key; gives where the rest begins.
@@ -77,6 +54,73 @@ std::size_t value_of_word(std::string_view word, std::string_view key) {
   std::string_view name = word.substr(0, equals);
   while (!name.empty() && is_blank(name.back())) name.remove_suffix(1);
   return equal_keys(name, key) ? equals + 1 : 0;
+}
+
+// ---- arguments that the shell has split: without quotes it ends a command at ';' and an argument at a blank
+
+// The closing characters of everything that is open at the end of the text; `first` is the place of the first opening.
+// Text with a surplus or wrong bracket was not split by the shell.
+std::string missing_at_end(std::string_view text, std::size_t& first) {
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      const std::size_t end = text.find('"', i + 1);
+      if (end == std::string_view::npos) {
+        open.push_back(i);
+        break;
+      }
+      i = end;
+    } else if (c == '[' || c == '{' || c == '(') {
+      open.push_back(i);
+    } else if (c == ']' || c == '}' || c == ')') {
+      if (open.empty()) return {};
+      open.pop_back();
+    }
+  }
+  std::string missing;
+  for (auto at = open.rbegin(); at != open.rend(); ++at) {
+    const char c = text[*at];
+    missing += c == '[' ? ']' : c == '{' ? '}' : c == '(' ? ')' : '"';
+  }
+  if (!open.empty()) first = open.front();
+  return missing;
+}
+
+// Finds arguments with open brackets or quotes and reports how to write them. Ignores flags. Returns, for each word,
+// whether it is such an argument or a part of one.
+std::vector<bool> check_arguments(const std::vector<std::string>& words, const std::vector<bool>& is_flag,
+                                  Problems& problems) {
+  std::vector<bool> cut(words.size(), false);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < words.size(); at += words[i++].size() + 1) {
+    std::size_t first = 0, ignored = 0, end = i + 1;
+    const std::string missing = is_flag[i] || cut[i] ? "" : missing_at_end(words[i], first);
+    if (missing.empty()) continue;
+    // After a split at a blank, the rest is in the following words.
+    std::string whole = words[i], still = missing;
+    while (end < words.size() && !still.empty()) {
+      whole += " " + words[end++];
+      still = missing_at_end(whole, ignored);
+    }
+    std::string fix = fmt::format("the shell splits arguments at blanks; quote the argument: '{}'", whole);
+    if (!still.empty()) {
+      end = i + 1;
+      fix = fmt::format(
+          "the shell ends a command at ';' unless the argument stands in quotes: write '{0};...{1}' with the quotes; "
+          "if "
+          "nothing was cut off, add the missing {1}",
+          words[i], missing);
+    }
+    std::fill(cut.begin() + static_cast<long>(i), cut.begin() + static_cast<long>(end), true);
+    const auto source =
+        std::make_shared<Source>(Source{"<command line>", fmt::format("{}", fmt::join(words, "\n")), nullptr});
+    problems.add(Diagnostic{
+        {source, at + first, 1},
+        fmt::format("no closing '{}' found: the argument '{}' ends within its brackets", missing.back(), words[i]),
+        std::move(fix)});
+  }
+  return cut;
 }
 
 class WordReader {
@@ -165,11 +209,7 @@ class WordReader {
   void config_files(TextRange list) {
     list = trim(list);
     if (is_quoted(list)) list = list.part(list.begin + 1, list.end - 1);
-    std::size_t from = list.begin;
-    while (from <= list.end) {
-      const std::size_t to = std::min(text_->clean.find('+', from), list.end);
-      const TextRange name = trim(list.part(from, to));
-      from = to + 1;
+    for (const TextRange& name : split_files(list)) {
       const std::string path(name.view());
       if (path.empty()) {
         problem(name, "configFile= names no file", "write configFile=path, or configFile=a+b for several");
@@ -207,10 +247,6 @@ class WordReader {
   bool after_unknown_flag_ = false;
 };
 
-}  // namespace
-
-namespace {
-
 // help=NAME, --help=NAME, or one of these words and NAME behind it. Nothing when the words do not ask for a topic.
 std::string help_topic_in(const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -240,8 +276,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (result.help || !result.help_topic.empty()) return result;
 
   CLI::App app;
-  Flags flags;
-  add_flags(app, flags);
+  add_flags(app, result);
   std::vector<std::string> rest;
   try {
     std::vector<std::string> reversed(words.rbegin(), words.rend());
@@ -252,8 +287,6 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
         std::make_shared<Source>(Source{"<command line>", fmt::format("{}", fmt::join(words, " ")), nullptr});
     throw ConfigError({source, 0, source->text.size()}, e.what(), "see --help");
   }
-  result.help = flags.help, result.version = flags.version, result.check = flags.check,
-  result.dump_config = flags.dump_config, result.strict = flags.strict, result.verbose = flags.verbose;
   if (result.verbose && !result.check) result.notices.lines.push_back("-v has no effect without --check");
   // Words that CLI11 did not take keep their order; the others are flags.
   std::vector<bool> is_flag;
@@ -269,7 +302,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
 
 std::string usage() {
   CLI::App app("Trains neural networks on many workers at once.");
-  Flags flags;
+  CommandLine flags;
   add_flags(app, flags);
   std::string text =
       "usage: [mpiexec -n RANKS] trainer configFile=FILE[+FILE...] [KEY=VALUE | BLOCK=[KEY=VALUE;...]]... [FLAG]...\n";

@@ -7,7 +7,6 @@
 
 #include "config/command_line.h"
 #include "config/state.h"
-#include "config/values.h"
 
 namespace tutti::config {
 namespace {

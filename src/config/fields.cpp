@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <set>
 
-#include "config/inheritance.h"
 #include "config/overrides.h"
 #include "config/state.h"
 #include "config/table.h"
-#include "config/values.h"
 
 namespace tutti::config {
 namespace {
@@ -46,7 +44,7 @@ bool one_slip(std::string a, std::string b) {
   return i + 1 < a.size() && a[i] == b[i + 1] && a[i + 1] == b[i] && a.substr(i + 2) == b.substr(i + 2);
 }
 
-class Reading : public Fields, public Inheriting {
+class Reading : public Fields {
  public:
   Reading(StatePtr state, std::string name, std::shared_ptr<const Table> table, Problems& problems, Notices& notices)
       : state_(std::move(state)),
@@ -97,35 +95,16 @@ class Reading : public Fields, public Inheriting {
   }
 
  protected:
-  void boolean(std::string_view key, bool& v, std::string_view) override {
-    read(key, [&](const Scalar& s) { v = to_boolean(s.value, s.key); });
-  }
-  void integer(std::string_view key, std::int64_t& v, std::string_view) override {
-    read(key, [&](const Scalar& s) { v = to_integer(s.value, s.key); });
-  }
-  void number(std::string_view key, double& v, std::string_view) override {
-    read(key, [&](const Scalar& s) { v = to_number(s.value, s.key); });
-  }
-  void text(std::string_view key, std::string& v, std::string_view) override {
-    read(key, [&](const Scalar& s) { v = s.value.text; });
-  }
-  void texts(std::string_view key, std::vector<std::string>& v, std::string_view) override {
-    read(key, [&](const Scalar& s) { read_elements(s, false, v, [](const Value& e, const auto&) { return e.text; }); });
-  }
-  void integers(std::string_view key, std::vector<std::int64_t>& v, std::string_view) override {
-    read(key, [&](const Scalar& s) { read_elements(s, true, v, to_integer); });
-  }
-  void numbers(std::string_view key, std::vector<double>& v, std::string_view) override {
-    read(key, [&](const Scalar& s) { read_elements(s, true, v, to_number); });
+  void setting(std::string_view key, Target target, std::string_view) override {
+    read(key, [&](const FoundValue& s) { std::visit([&](auto* v) { convert(s, *v); }, target); });
   }
   void word(std::string_view key, std::size_t& index, const std::vector<std::string>& words,
             std::string_view) override {
-    read(key, [&](const Scalar& s) {
-      const auto at =
-          std::find_if(words.begin(), words.end(), [&](const auto& w) { return equal_keys(w, s.value.text); });
+    read(key, [&](const FoundValue& s) {
+      const auto at = std::ranges::find_if(words, [&](const auto& w) { return equal_keys(w, s.value.text); });
       if (at == words.end()) {
         const std::string near = nearest(s.value.text, words);
-        throw ConfigError(s.value.where, fmt::format("'{}' cannot be '{}'", s.key, s.value.text),
+        throw ConfigError(s.value.where, fmt::format("'{}' cannot be '{}'", s.entry->key, s.value.text),
                           near.empty() ? "choices: " + list_keys(words)
                                        : fmt::format("did you mean '{}'? (choices: {})", near, list_keys(words)));
       }
@@ -162,41 +141,14 @@ class Reading : public Fields, public Inheriting {
   }
 
  private:
-  struct Scalar {
-    std::string key;  // as the user wrote it
-    TextRange range;
-    Value value;
-  };
-
-  const Entry* latest(const Record::State& level, std::string_view key) const {
-    const Entry* found = nullptr;
-    for (const std::string& name : table_->names_of(key)) {
-      const Entry* e = level.own(name);
-      if (e && (!found || e->order > found->order)) found = e;
-    }
-    return found;
-  }
-
   std::optional<FoundBlock> nearest_block(std::string_view key) const {
     auto found = find_block(state_, table_->names_of(key));
     if (alone_ && found && found->level != state_) found.reset();
     return found;
   }
 
-  std::optional<Scalar> find_scalar(std::string_view key) const {
-    for (const Record::State* s = state_.get(); s; s = alone_ ? nullptr : s->parent.get()) {
-      const Entry* e = latest(*s, key);
-      if (!e) continue;
-      const Resolved r = s->resolve(*e);
-      if (r.block && s != state_.get()) continue;
-      if (r.block)
-        throw ConfigError(e->written.back().key.where(),
-                          fmt::format("'{}' in {} takes a value, not a block", e->key, name_),
-                          fmt::format("write {} = value", e->key));
-      if (r.value().text == "default") return std::nullopt;
-      return Scalar{e->key, r.parts.back(), r.value()};
-    }
-    return std::nullopt;
+  std::optional<FoundValue> find_scalar(std::string_view key) const {
+    return find_value(*state_, table_->names_of(key), alone_, name_);
   }
 
   template <class Use>
@@ -215,18 +167,24 @@ class Reading : public Fields, public Inheriting {
     guarded(key, [&] {
       const auto found = find_scalar(key);
       if (!found) return;
-      note_alias(found->key, key);
+      note_alias(found->entry->key, key);
       use(*found);
     });
   }
 
-  template <class T, class Convert>
-  void read_elements(const Scalar& s, bool numeric, std::vector<T>& v, const Convert& convert) {
+  static void convert(const FoundValue& s, bool& v) { v = to_boolean(s.value, s.entry->key); }
+  static void convert(const FoundValue& s, std::int64_t& v) { v = to_integer(s.value, s.entry->key); }
+  static void convert(const FoundValue& s, double& v) { v = to_number(s.value, s.entry->key); }
+  static void convert(const FoundValue& s, std::string& v) { v = s.value.text; }
+  template <class T>
+  static void convert(const FoundValue& s, std::vector<T>& v) {
+    constexpr bool numeric = !std::is_same_v<T, std::string>;
     std::vector<T> elements;
-    for (const Value& e : to_elements(s.range, s.key, numeric)) elements.push_back(convert(e, s.key));
+    for (const Value& e : to_elements(s.range, s.entry->key, numeric))
+      convert({s.entry, s.range, e}, elements.emplace_back());
     // A list of numbers with a default always has a first element.
     if (numeric && elements.empty() && !v.empty())
-      throw ConfigError(s.value.where, fmt::format("'{}' has no elements", s.key),
+      throw ConfigError(s.value.where, fmt::format("'{}' has no elements", s.entry->key),
                         "write one value, or several with ':' between them; for the default leave the key out");
     v = std::move(elements);
   }
@@ -266,7 +224,7 @@ class Reading : public Fields, public Inheriting {
       if (const auto s = find_scalar(key)) return s->value.where;
     } catch (const ConfigError&) {
     }
-    const Entry* e = latest(*state_, key);
+    const Entry* e = latest(*state_, table_->names_of(key));
     return e ? e->written.back().key.where() : state_->where;
   }
 
@@ -294,17 +252,13 @@ class Reading : public Fields, public Inheriting {
   }
 
   void note(const Entry& entry, std::string message, std::string fix) {
-    std::string line = render(Diagnostic{entry.written.back().key.where(), std::move(message), std::move(fix)}, "note");
-    while (!line.empty() && line.back() == '\n') line.pop_back();
-    add_once(notices_, std::move(line));
+    notices_.add({entry.written.back().key.where(), std::move(message), std::move(fix)}, "note", true);
   }
 
   // a.b.c is not a setting inside blocks, although other programs accept it.
   void dotted(const Entry& entry) {
-    std::string nested = entry.key, ends;
-    for (std::size_t dot; (dot = nested.find('.')) != std::string::npos; ends += ']') nested.replace(dot, 1, "=[");
     note(entry, fmt::format("'{}' only defines a variable of that name and has no effect in a block", entry.key),
-         fmt::format("write {}=...{}", nested, ends));
+         "write " + nested_setting(entry.key, "..."));
   }
 
   // Among user variables, only near misses of one or two letters are reported.
@@ -336,10 +290,10 @@ void read_block(const Record& record, std::string_view name, const std::function
 
 }  // namespace
 
-void Notices::add(const Diagnostic& d) {
-  std::string text = render(d, "note");
+void Notices::add(const Diagnostic& d, std::string_view kind, bool once) {
+  std::string text = render(d, kind);
   while (text.ends_with('\n')) text.pop_back();
-  lines.push_back(std::move(text));
+  if (!once || std::ranges::count(lines, text) == 0) lines.push_back(std::move(text));
 }
 
 void read_fields(const Record& record, std::string_view name, const std::function<void(Fields&)>& describe,

@@ -94,7 +94,7 @@ class OverrideSearch {
   }
 
   std::string fix(const Entry& entry, std::vector<Place> places, bool block, const RunningCommand* inside) const {
-    if (entry.key.find('.') != std::string::npos) return "write " + nested(entry.key, value_text(entry));
+    if (entry.key.find('.') != std::string::npos) return "write " + nested_setting(entry.key, value_text(entry));
     const bool known = !places.empty();
     if (!known) places = near_places(entry.key, block, inside);
     if (places.empty()) return "remove it, or use it as $" + entry.key + "$";
@@ -108,13 +108,6 @@ class OverrideSearch {
     return known ? "write " + all : "did you mean " + all + "?";
   }
 
-  // a.b=1 as other programs would take it.
-  static std::string nested(std::string key, const std::string& value) {
-    std::string ends;
-    for (std::size_t dot; (dot = key.find('.')) != std::string::npos; ends += ']') key.replace(dot, 1, "=[");
-    return key + "=" + value + ends;
-  }
-
   // The places where running commands have such a setting; if none has it, where it may be written.
   std::vector<Place> places_of(std::string_view key, bool block, const RunningCommand* inside) const {
     std::vector<Place> places;
@@ -122,10 +115,7 @@ class OverrideSearch {
       if (is_block == block && equal_keys(p.key, key) && p.blocks.size() > 1) places.push_back(p);
       if (is_block && block && equal_keys(p.key, key) && p.blocks.size() == 1 && !inside) places.push_back(p);
     };
-    for_commands(inside, [&](const RunningCommand& c) {
-      std::vector<std::string> blocks{c.name};
-      visit_written(c.record.shared_state(), blocks, add);
-    });
+    visit_commands(inside, add);
     if (places.empty()) visit_known(inside, add);
     return places;
   }
@@ -140,10 +130,7 @@ class OverrideSearch {
       for (const Row& row : top_table_.rows) add({{}, row.key}, row.nested != nullptr);
       for (const Entry& e : top_.state().entries) add({{}, e.key}, is_block_entry(e));
     }
-    for_commands(inside, [&](const RunningCommand& c) {
-      std::vector<std::string> blocks{c.name};
-      visit_written(c.record.shared_state(), blocks, add);
-    });
+    visit_commands(inside, add);
     visit_known(inside, add);
     std::vector<std::string> names;
     for (const Place& p : all) names.push_back(p.key);
@@ -156,19 +143,22 @@ class OverrideSearch {
 
   static bool is_block_entry(const Entry& e) { return is_block(e.written.back().value); }
 
+  // Of `inside`, or of all commands.
+  void visit_commands(const RunningCommand* inside, const VisitSetting& visit) const {
+    for (const auto& c : commands_) {
+      std::vector<std::string> blocks{c.name};
+      if (!inside || inside == &c) visit_written(c.record.shared_state(), blocks, visit);
+    }
+  }
+
   void visit_known(const RunningCommand* inside, const VisitSetting& visit) const {
-    for_commands(inside, [&](const RunningCommand& c) {
+    for (const auto& c : commands_)
       for (const KnownBlock& known : c.blocks) {
+        if (inside && inside != &c) break;
         visit({{c.name}, known.name}, true);
         std::vector<std::string> blocks{c.name, known.name};
         visit_table(*tabulate(known.describe), blocks, visit);
       }
-    });
-  }
-
-  void for_commands(const RunningCommand* inside, const std::function<void(const RunningCommand&)>& use) const {
-    for (const auto& c : commands_)
-      if (!inside || inside == &c) use(c);
   }
 
   const Record& top_;
@@ -178,6 +168,12 @@ class OverrideSearch {
 };
 
 }  // namespace
+
+std::string nested_setting(std::string key, const std::string& value) {
+  std::string ends;
+  for (std::size_t dot; (dot = key.find('.')) != std::string::npos; ends += ']') key.replace(dot, 1, "=[");
+  return key + "=" + value + ends;
+}
 
 bool is_override(const Entry& entry) { return on_command_line(entry.written.back()); }
 

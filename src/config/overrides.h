@@ -12,6 +12,8 @@ namespace tutti::config {
 
 struct Entry;
 bool is_override(const Entry&);  // its last word stands on the command line
+// a.b=1 as other programs take it: a=[b=1].
+std::string nested_setting(std::string key, const std::string& value);
 
 // A block that commands accept, present in the config or not. Used to suggest where a key belongs.
 struct KnownBlock {

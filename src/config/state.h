@@ -75,4 +75,16 @@ struct FoundBlock {
 };
 std::optional<FoundBlock> find_block(const StatePtr& from, const std::vector<std::string>& names);
 
+// The nearest value under one of these names, unless it is the word default. In an enclosing level blocks are skipped;
+// in `from` a block is a mistake. `alone`: looks in `from` only. `name` is that of the block in the message, or empty.
+struct FoundValue {
+  const Entry* entry = nullptr;
+  TextRange range;
+  Value value;
+};
+std::optional<FoundValue> find_value(const Record::State& from, const std::vector<std::string>& names,
+                                     bool alone = false, const std::string& name = {});
+// What was written last under one of these names; null if nothing was.
+const Entry* latest(const Record::State& level, const std::vector<std::string>& names);
+
 }  // namespace tutti::config

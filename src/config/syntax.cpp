@@ -43,10 +43,6 @@ bool is_custom_separator(std::string_view rest) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Walks over a text's brackets and says what is wrong first.
 class BracketCheck {
  public:

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "config/syntax.h"
 #include "config/text.h"
-#include "config/values.h"
 
 namespace tutti::config {
 namespace {
@@ -30,37 +30,9 @@ class Tabulating : public Fields {
   void problem(std::string_view, std::string, std::string) override {}
 
  protected:
-  void boolean(std::string_view key, bool& v, std::string_view doc) override {
-    add(key, "bool", v ? "true" : "false", doc);
-  }
-  void integer(std::string_view key, std::int64_t& v, std::string_view doc) override {
-    add(key, "integer", std::to_string(v), doc);
-  }
-  void number(std::string_view key, double& v, std::string_view doc) override {
-    add(key, "number", from_number(v), doc);
-  }
-  void text(std::string_view key, std::string& v, std::string_view doc) override {
-    add(key, "text", quoted_if_needed(v), doc);
-  }
-  void texts(std::string_view key, std::vector<std::string>& v, std::string_view doc) override {
-    std::vector<std::string> elements;
-    bool quoted = v.size() == 1 && v[0].empty();
-    for (const auto& e : v) {
-      const bool special = e.find_first_of(":*") != std::string::npos && e.find('"') == std::string::npos;
-      elements.push_back(special ? '"' + e + '"' : quoted_if_needed(e));
-      quoted |= elements.back() != e;
-    }
-    add(key, "texts", quoted ? "(" + from_elements(elements) + ")" : array(elements), doc);
-  }
-  void integers(std::string_view key, std::vector<std::int64_t>& v, std::string_view doc) override {
-    std::vector<std::string> elements;
-    for (const auto e : v) elements.push_back(std::to_string(e));
-    add(key, "integers", array(elements), doc);
-  }
-  void numbers(std::string_view key, std::vector<double>& v, std::string_view doc) override {
-    std::vector<std::string> elements;
-    for (const auto e : v) elements.push_back(from_number(e));
-    add(key, "numbers", array(elements), doc);
+  void setting(std::string_view key, Target target, std::string_view doc) override {
+    static constexpr const char* types[] = {"bool", "integer", "number", "text", "texts", "integers", "numbers"};
+    add(key, types[target.index()], std::visit([](auto* v) { return written(*v); }, target), doc);
   }
   void word(std::string_view key, std::size_t& index, const std::vector<std::string>& words,
             std::string_view doc) override {
@@ -82,8 +54,25 @@ class Tabulating : public Fields {
   }
 
  private:
-  static std::string array(const std::vector<std::string>& elements) {
+  static std::string written(bool v) { return v ? "true" : "false"; }
+  static std::string written(std::int64_t v) { return std::to_string(v); }
+  static std::string written(double v) { return from_number(v); }
+  static std::string written(const std::string& v) { return quoted_if_needed(v); }
+  template <class T>
+  static std::string written(const std::vector<T>& v) {
+    std::vector<std::string> elements;
+    for (const T& e : v) elements.push_back(written(e));
     return elements.empty() ? "\"\"" : from_elements(elements);
+  }
+  static std::string written(const std::vector<std::string>& v) {
+    std::vector<std::string> elements;
+    bool quoted = v.size() == 1 && v[0].empty();
+    for (const auto& e : v) {
+      const bool special = e.find_first_of(":*") != std::string::npos && e.find('"') == std::string::npos;
+      elements.push_back(special ? '"' + e + '"' : quoted_if_needed(e));
+      quoted |= elements.back() != e;
+    }
+    return quoted ? "(" + from_elements(elements) + ")" : elements.empty() ? "\"\"" : from_elements(elements);
   }
   Row& add(std::string_view key, std::string type, std::string value, std::string_view doc) {
     Row row;
@@ -98,23 +87,30 @@ class Tabulating : public Fields {
   Table& table_;
 };
 
-void print_values(const Table& table, int indent, std::string& out) {
+// The values of `now`; if `usual` is given, only those that differ from it.
+std::string values(const Table& now, const Table* usual, int indent) {
   const std::string lead(static_cast<std::size_t>(indent), ' ');
-  for (const Row& r : table.rows) {
+  const auto in_brackets = [&](std::string_view name, int deeper, const std::string& inside) {
+    const std::string here(static_cast<std::size_t>(indent + deeper), ' ');
+    if (usual && inside.empty()) return fmt::format("{}{} = [ ]\n", here, name);
+    return fmt::format("{0}{1} = [\n{2}{0}]\n", here, name, inside);
+  };
+  const Table none;
+  std::string out;
+  for (const Row& r : now.rows) {
+    const Row* const u = usual ? usual->row(r.key) : nullptr;
     if (!r.present) continue;
     if (!r.nested) {
-      out += fmt::format("{}{} = {}\n", lead, r.key, r.value);
+      if (!u || u->value != r.value) out += fmt::format("{}{} = {}\n", lead, r.key, r.value);
       continue;
     }
-    out += fmt::format("{}{} = [\n", lead, r.key);
-    if (!r.named) print_values(*r.nested, indent + 2, out);
-    for (const auto& [name, member] : r.members) {
-      out += fmt::format("{}  {} = [\n", lead, name);
-      print_values(*member, indent + 4, out);
-      out += fmt::format("{}  ]\n", lead);
-    }
-    out += fmt::format("{}]\n", lead);
+    const Table* const inner = u && u->nested ? u->nested.get() : usual ? &none : nullptr;
+    std::string inside;
+    if (!r.named) inside = values(*r.nested, inner, indent + 2);
+    for (const auto& [name, member] : r.members) inside += in_brackets(name, 2, values(*member, inner, indent + 4));
+    if (!usual || !inside.empty() || (u && !u->present)) out += in_brackets(r.key, 0, inside);
   }
+  return out;
 }
 
 void print_help(const Table& table, int indent, std::string& out) {
@@ -136,9 +132,9 @@ void print_help(const Table& table, int indent, std::string& out) {
     if (r.nested) print_help(*r.nested, indent + (r.named ? 4 : 2), out);
   }
   if (table.no_effect.empty()) return;
-  out += lead + "accepted without effect:";
-  for (std::size_t i = 0; i < table.no_effect.size(); ++i) out += (i ? ", " : " ") + table.no_effect[i].first;
-  out += '\n';
+  std::vector<std::string> keys;
+  for (const auto& [key, because] : table.no_effect) keys.push_back(key);
+  out += fmt::format("{}accepted without effect: {}\n", lead, fmt::join(keys, ", "));
 }
 
 }  // namespace
@@ -182,10 +178,15 @@ std::shared_ptr<Table> tabulate(const std::function<void(Fields&)>& describe) {
 
 std::string dump_fields(std::string_view name, const std::function<void(Fields&)>& describe, int indent) {
   const std::string lead(static_cast<std::size_t>(indent), ' ');
-  std::string out = name.empty() ? "" : fmt::format("{}{} = [\n", lead, name);
-  print_values(*tabulate(describe), name.empty() ? indent : indent + 2, out);
-  if (!name.empty()) out += lead + "]\n";
-  return out;
+  if (name.empty()) return values(*tabulate(describe), nullptr, indent);
+  return fmt::format("{0}{1} = [\n{2}{0}]\n", lead, name, values(*tabulate(describe), nullptr, indent + 2));
+}
+
+std::string dump_changes(std::string_view name, const std::function<void(Fields&)>& now,
+                         const std::function<void(Fields&)>& usual, int indent) {
+  const std::string lead(static_cast<std::size_t>(indent), ' ');
+  const std::string inside = values(*tabulate(now), tabulate(usual).get(), indent + 2);
+  return inside.empty() ? "" : fmt::format("{0}{1} = [\n{2}{0}]\n", lead, name, inside);
 }
 
 std::string help_fields(std::string_view name, const std::function<void(Fields&)>& describe) {

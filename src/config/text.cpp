@@ -68,6 +68,16 @@ TextRange trim(TextRange s) {
   return s;
 }
 
+std::vector<TextRange> split_files(const TextRange& list) {
+  std::vector<TextRange> files;
+  for (std::size_t from = list.begin; from <= list.end;) {
+    const std::size_t to = std::min(list.text->clean.find('+', from), list.end);
+    files.push_back(trim(list.part(from, to)));
+    from = to + 1;
+  }
+  return files;
+}
+
 std::string to_lower(std::string_view s) {
   std::string r(s);
   std::transform(r.begin(), r.end(), r.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -97,8 +107,6 @@ std::string blank_comments(std::string text) {
   }
   return text;
 }
-
-bool Loader::has_read(const std::string& path) const { return read_.contains(canonical(path)); }
 
 TextPtr Loader::text(std::string name, std::string content) { return finish(std::move(name), std::move(content), "."); }
 

@@ -37,6 +37,7 @@ struct TextRange {
 
 bool is_blank(char c);  // blank, tab or line end
 TextRange trim(TextRange);
+std::vector<TextRange> split_files(const TextRange&);  // of a+b, trimmed
 std::string to_lower(std::string_view);
 bool equal_keys(std::string_view a, std::string_view b);  // keys are case-insensitive
 std::string blank_comments(std::string text);
@@ -48,7 +49,6 @@ class Loader {
 
   TextPtr file(const std::string& path, const SourcePos& named_at);  // null if it cannot be read
   TextPtr text(std::string name, std::string content);               // also resolves the text's includes
-  bool has_read(const std::string& path) const;
   const std::vector<std::string>& directories() const { return directories_; }
 
  private:

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <sstream>
 
 #include "config/text.h"
 
@@ -13,25 +15,13 @@ namespace tutti::config {
 namespace {
 
 // Keys of inner blocks that users write at the top for all of them, and words the command line takes.
-const std::vector<std::string> inherited_keys = {"configFile",
-                                                 "currentDirectory",
-                                                 "action",
-                                                 "modelPath",
-                                                 "minibatchSize",
-                                                 "epochSize",
-                                                 "SGD",
-                                                 "reader",
-                                                 "cvReader",
-                                                 "BrainScriptNetworkBuilder",
-                                                 "SimpleNetworkBuilder",
-                                                 "outputPath",
-                                                 "outputNodeNames",
-                                                 "evalNodeNames",
-                                                 "truncated",
-                                                 "lossScale",
-                                                 "cudaGraphs",
-                                                 "maxEpochs",
-                                                 "randomize"};
+const std::vector<std::string> inherited_keys = [] {
+  std::istringstream words(
+      "configFile currentDirectory action modelPath minibatchSize epochSize SGD reader cvReader "
+      "BrainScriptNetworkBuilder SimpleNetworkBuilder outputPath outputNodeNames evalNodeNames truncated lossScale "
+      "cudaGraphs maxEpochs randomize");
+  return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
+}();
 
 bool parse_index(const std::string& text, int& index) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);

@@ -9,10 +9,6 @@
 namespace tutti::graph {
 namespace {
 
-[[noreturn]] void fail(const Node& node, const std::string& what, const std::string& fix) {
-  throw ConfigError(node.where, fmt::format("{} '{}': {}", node.operation, node.name, what), fix);
-}
-
 // An attribute by axis: a list of one element stands for all axes, missing ones are `otherwise`.
 class PerAxis {
  public:

@@ -83,10 +83,8 @@ Operand lower_unpooling(Lowering& l) {
   const Operand values = turned ? channels_last(l, l.input(0)) : l.input(0);
   const Operand image = turned ? channels_last(l, l.input(1)) : l.input(1);
   if (pooling_geometry(l.node(), image.shape).skips())
-    throw ConfigError(
-        l.node().where,
-        fmt::format("MaxUnpooling '{}': these strides leave out the first cells of the image", l.node().name),
-        "use a stride that is not larger than the window");
+    fail(l.node(), "these strides leave out the first cells of the image",
+         "use a stride that is not larger than the window");
   const Operand y = l.emit("MaxUnpooling", {values, image}, attributes_of(l.node()));
   return turned ? channels_first_again(l, y) : y;
 }
@@ -98,11 +96,8 @@ Operand lower_roi_pooling(Lowering& l) {
 Operand lower_batch_normalization(Lowering& l) {
   for (std::size_t k = 3; k < 5; ++k)
     if (!l.stored(l.input(k)) || l.trained(l.input(k)))
-      throw ConfigError(l.node().where,
-                        fmt::format("BatchNormalization '{}': the running statistics must be parameters that are not "
-                                    "trained",
-                                    l.node().name),
-                        "declare them with learningRateMultiplier = 0");
+      fail(l.node(), "the running statistics must be parameters that are not trained",
+           "declare them with learningRateMultiplier = 0");
   const bool turned = channels_first(l.node()) && flag(l.node(), "spatial", false);
   const Operand x = turned ? channels_last(l, l.input(0)) : l.input(0);
   auto attributes = attributes_of(l.node());

@@ -11,8 +11,6 @@
 namespace tutti::graph {
 namespace {
 
-bool unknown(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) != s.dims.end(); }
-
 Shape with_channels_last(const Node& node, const Shape& image) {
   return channels_first(node) ? channels_to_back(image) : image;
 }
@@ -40,10 +38,7 @@ Shape infer_weight(const Node& node, const Shape& weight, const Shape& image) {
     if (g.own[axis]) full.dims.push_back(g.window.out[axis]);
   full.dims.push_back(g.transposed ? g.channels : g.maps);
   if (weight.rank() != full.rank()) return completed(weight, full.elements());
-  Shape s = weight;
-  for (std::size_t axis = 0; axis < s.rank(); ++axis)
-    if (s.dims[axis] == 0) s.dims[axis] = full[axis];
-  return s;
+  return filled(weight, full);
 }
 
 std::size_t normalized_channels(const Node& node, const Shape& image) {
@@ -52,24 +47,19 @@ std::size_t normalized_channels(const Node& node, const Shape& image) {
 }
 
 Shape infer_normalizer(const Node& node, const Shape& parameter, const Shape& image) {
-  if (unknown(image)) return parameter;
-  Shape s = parameter;
-  if (s.rank() == image.rank() && !flag(node, "spatial", false)) {
-    for (std::size_t axis = 0; axis < s.rank(); ++axis)
-      if (s.dims[axis] == 0) s.dims[axis] = image[axis];
-    return s;
-  }
-  return completed(s, normalized_channels(node, image));
+  if (has_unknown(image)) return parameter;
+  if (parameter.rank() == image.rank() && !flag(node, "spatial", false)) return filled(parameter, image);
+  return completed(parameter, normalized_channels(node, image));
 }
 
 }  // namespace
 
 Shape convolution_shape(const ShapeCall& c) {
   const Shape& image = c.in[1];
-  if (unknown(image)) return image;
+  if (has_unknown(image)) return image;
   const ImageGeometry g = convolution_geometry(c.node, with_channels_last(c.node, image), c.in[0]);
   const std::size_t wanted = g.weights_per_map() * (g.transposed ? g.channels : g.maps);
-  if (!unknown(c.in[0]) && c.in[0].elements() != wanted)
+  if (!has_unknown(c.in[0]) && c.in[0].elements() != wanted)
     c.fail(fmt::format("the weight {} has {} elements, but {} {} over {} channels in {} maps has {}", c.operand(0),
                        c.in[0].elements(),
                        g.kernels() > 1 ? fmt::format("for {} windows a kernel", g.kernels()) : "a kernel",
@@ -85,16 +75,16 @@ Shape pooling_shape(const ShapeCall& c) {
   const std::string type = text(c.node, "poolingType", "max");
   if (type != "max" && type != "average")
     c.fail(fmt::format("there is no poolingType '{}'", type), "use \"max\" or \"average\"");
-  if (unknown(c.in[0])) return c.in[0];
+  if (has_unknown(c.in[0])) return c.in[0];
   const ImageGeometry g = pooling_geometry(c.node, with_channels_last(c.node, c.in[0]));
   return as_written(c.node, g.result());
 }
 
 Shape unpooling_shape(const ShapeCall& c) {
-  if (unknown(c.in[1])) return c.in[1];
+  if (has_unknown(c.in[1])) return c.in[1];
   const ImageGeometry g = pooling_geometry(c.node, with_channels_last(c.node, c.in[1]));
   const Shape small = as_written(c.node, g.result());
-  if (!unknown(c.in[0]) && c.in[0] != small)
+  if (!has_unknown(c.in[0]) && c.in[0] != small)
     c.fail(fmt::format("{} is not the result of pooling {}, which is {}", c.operand(0), c.operand(1), to_string(small)),
            "unpooling undoes a max pooling of its second operand with the same window");
   return c.in[1];
@@ -105,7 +95,7 @@ Shape roi_pooling_shape(const ShapeCall& c) {
   if (shape.size() != 2 || !(shape[0] >= 1) || !(shape[1] >= 1))
     c.fail("shape must have two sizes", "give the size of the result of a region, such as shape = (6:6)");
   const Shape &image = c.in[0], &regions = c.in[1];
-  if (unknown(image) || unknown(regions)) return image;
+  if (has_unknown(image) || has_unknown(regions)) return image;
   if (image.rank() != 3) c.fail(fmt::format("{} is not an image [W, H, C]", c.operand(0)), "pool images");
   if (regions[0] != 4 || regions.rank() > 2)
     c.fail(fmt::format("{} does not hold regions", c.operand(1)), "regions are [4, number]: x, y, width, height");
@@ -113,11 +103,11 @@ Shape roi_pooling_shape(const ShapeCall& c) {
 }
 
 Shape batch_normalization_shape(const ShapeCall& c) {
-  if (unknown(c.in[0])) return c.in[0];
+  if (has_unknown(c.in[0])) return c.in[0];
   const std::size_t channels = normalized_channels(c.node, c.in[0]);
   static constexpr const char* parts[] = {"", "scale", "bias", "running mean", "running variance"};
   for (std::size_t k = 1; k < c.in.size(); ++k)
-    if (!unknown(c.in[k]) && c.in[k].elements() != channels)
+    if (!has_unknown(c.in[k]) && c.in[k].elements() != channels)
       c.fail(
           fmt::format("the {} {} has {} elements where {} {} to be normalised", parts[k], c.operand(k),
                       c.in[k].elements(), channels, flag(c.node, "spatial", false) ? "channels are" : "elements are"),
@@ -142,7 +132,7 @@ Shape response_normalization_shape(const ShapeCall& c) {
 
 std::optional<Shape> infer_image_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs) {
   if (node.operation == "Convolution") {
-    if (operand != 0 || inputs.size() < 2 || unknown(inputs[1])) return inputs[operand];
+    if (operand != 0 || inputs.size() < 2 || has_unknown(inputs[1])) return inputs[operand];
     return infer_weight(node, inputs[0], inputs[1]);
   }
   if (node.operation == "BatchNormalization")

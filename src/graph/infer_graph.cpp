@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <optional>
+#include <set>
 
+#include "graph/initialize.h"
 #include "graph/loops.h"
 #include "graph/shapes.h"
-#include "graph/text_matrix.h"
 
 namespace tutti::graph {
 namespace {
@@ -22,8 +25,6 @@ void check_size(const Node& node, const Shape& shape) {
                       fmt::format("{} '{}' has {} elements: {}", node.operation, node.name, elements, to_string(shape)),
                       fmt::format("no value can have more than {:.0f}", most));
 }
-
-bool complete(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) == s.dims.end(); }
 
 void store_dims(Node& node, const Shape& shape) {
   node.attributes["dims"] = std::vector<double>(shape.dims.begin(), shape.dims.end());
@@ -73,10 +74,8 @@ std::string result_axis(const Graph& graph, const Node& node, const std::vector<
   if (from < 0) return joint_axis(graph, node, values);
   const Value& giver = values[node.inputs[static_cast<std::size_t>(from)]];
   if (!giver.per_sample)
-    throw ConfigError(node.where,
-                      fmt::format("{} '{}': '{}' is no sequence", node.operation, node.name,
-                                  graph.nodes[node.inputs[static_cast<std::size_t>(from)]].name),
-                      "it needs a value that depends on an input");
+    fail(node, fmt::format("'{}' is no sequence", graph.nodes[node.inputs[static_cast<std::size_t>(from)]].name),
+         "it needs a value that depends on an input");
   return makes_axis(node) ? node.name : giver.axis;
 }
 
@@ -85,11 +84,11 @@ void infer_leaf(Node& node, Value& value) {
   check_size(node, value.shape);
   value.per_sample = node.operation == "InputValue";
   if (value.per_sample) value.axis = text(node, "dynamicAxis");
-  if (value.per_sample && !complete(value.shape))
+  if (value.per_sample && has_unknown(value.shape))
     throw ConfigError(node.where, fmt::format("InputValue '{}' has a dimension of 0", node.name),
                       "an input needs its dimensions; only those of parameters are inferred");
   const std::string file = text(node, "initFromFilePath");
-  if (node.operation == "LearnableParameter" && !file.empty() && !complete(value.shape) && value.shape.rank() <= 2) {
+  if (node.operation == "LearnableParameter" && !file.empty() && has_unknown(value.shape) && value.shape.rank() <= 2) {
     const TextMatrix matrix = read_text_matrix(file, node);
     value.shape.dims.resize(2, 1);
     if (value.shape.dims[0] == 0) value.shape.dims[0] = matrix.rows;
@@ -128,8 +127,7 @@ std::vector<std::size_t> ordered(const Graph& graph, const std::vector<std::size
   };
   std::vector<std::size_t> order;
   for (const auto& component : strong_components(graph.nodes.size(), roots, inputs)) {
-    const auto in = inputs(component[0]);
-    if (component.size() == 1 && std::find(in.begin(), in.end(), component[0]) == in.end()) {
+    if (!is_cycle(component, inputs(component[0]))) {
       order.push_back(component[0]);
       continue;
     }
@@ -157,32 +155,21 @@ void check_criterion(const Graph& graph, const Node& node, const std::vector<Val
   const std::size_t first = node.inputs[0];
   for (const auto i : node.inputs)
     if (values[i].per_sample != values[first].per_sample)
-      throw ConfigError(
-          node.where,
-          fmt::format("{} '{}': one of '{}' and '{}' has a value per sample, the other one value for all samples",
-                      node.operation, node.name, graph.nodes[first].name, graph.nodes[i].name),
-          "both must depend on an input; Minus and ElementTimes take a constant for all samples");
-}
-
-bool is_criterion(const Node& node) {
-  static const std::array<const char*, 8> names = {
-      "CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SquareError", "Logistic",
-      "WeightedLogistic",        "LambdaRank",          "NDCG1Eval"};
-  return std::find(names.begin(), names.end(), node.operation) != names.end();
+      fail(node,
+           fmt::format("one of '{}' and '{}' has a value per sample, the other one value for all samples",
+                       graph.nodes[first].name, graph.nodes[i].name),
+           "both must depend on an input; Minus and ElementTimes take a constant for all samples");
 }
 
 // Of words in classes: one label, one state and one vector of class scores at each step.
 void check_class_criterion(const Graph& graph, const Node& node, const std::vector<Value>& values) {
   for (const std::size_t k : {0, 1, 3})
     if (const std::size_t i = node.inputs[k]; !values[i].per_sample)
-      throw ConfigError(node.where,
-                        fmt::format("{} '{}': '{}' has no samples", node.operation, node.name, graph.nodes[i].name),
-                        "labels, layer and class scores depend on an input");
+      fail(node, fmt::format("'{}' has no samples", graph.nodes[i].name),
+           "labels, layer and class scores depend on an input");
   if (const std::size_t w = node.inputs[2]; values[w].per_sample)
-    throw ConfigError(
-        node.where,
-        fmt::format("{} '{}': '{}' has a value for each sample", node.operation, node.name, graph.nodes[w].name),
-        "the weight is one matrix for all samples");
+    fail(node, fmt::format("'{}' has a value for each sample", graph.nodes[w].name),
+         "the weight is one matrix for all samples");
 }
 
 // Shape, axis and completed parameters of one node; whether a parameter was completed, so that users before that place
@@ -211,7 +198,7 @@ bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, boo
       shapes[0].dims[k] = 0;
   values[index].shape = infer_shape(node, shapes, names);
   check_size(node, values[index].shape);
-  if (!partial && is_criterion(node)) check_criterion(graph, node, values);
+  if (!partial && goes_side_by_side(node)) check_criterion(graph, node, values);
   if (!partial && node.operation == "ClassBasedCrossEntropyWithSoftmax") check_class_criterion(graph, node, values);
   values[index].axis = result_axis(graph, node, values);
   values[index].per_sample = sampled && keeps_sample_axis(node);
@@ -306,13 +293,64 @@ class Inference {
 std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& order) {
   std::vector<Value> values = Inference(graph, order).run();
   for (const auto index : order)
-    if (!complete(values[index].shape))
+    if (has_unknown(values[index].shape))
       throw ConfigError(
           graph.nodes[index].where,
           fmt::format("the dimensions {} of {} '{}' could not be inferred", to_string(values[index].shape),
                       graph.nodes[index].operation, graph.nodes[index].name),
           "write the dimensions out instead of 0");
   return values;
+}
+
+namespace {
+
+// The first place where different axes meet, if nothing else is wrong before it.
+std::optional<MixedAxes> find_mixed_axes(const Graph& graph) {
+  Graph copy = graph;  // what is inferred here must not fix dims before the network is whole
+  std::vector<std::size_t> all(graph.nodes.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  try {
+    infer_graph(copy, evaluation_order(copy, all));
+  } catch (const MixedAxes& e) {
+    return e;
+  } catch (const ConfigError&) {
+    // Reported when the network is built.
+  }
+  return std::nullopt;
+}
+
+std::string free_name(const Graph& graph, const std::string& wanted) {
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.name == name; });
+  };
+  std::string name = wanted;
+  for (int n = 2; taken(name); ++n) name = fmt::format("{}_{}", wanted, n);
+  return name;
+}
+
+}  // namespace
+
+std::vector<Diagnostic> reconcile_axes(Graph& graph) {
+  std::vector<Diagnostic> warnings;
+  std::set<std::string> made;  // axes that operations open bear the names of those
+  for (const Node& n : graph.nodes)
+    if (makes_axis(n)) made.insert(n.name);
+  if (made.empty()) return warnings;
+  while (const auto mixed = find_mixed_axes(graph)) {
+    if (!made.contains(mixed->first_axis) && !made.contains(mixed->second_axis)) break;
+    Node equal;
+    equal.operation = "ReconcileDynamicAxis";
+    equal.inputs = {mixed->second, mixed->first};
+    equal.where = graph.nodes[mixed->node].where;
+    equal.name = free_name(graph, graph.nodes[mixed->second].name + ".reconciled");
+    auto& inputs = graph.nodes[mixed->node].inputs;
+    std::replace(inputs.begin(), inputs.end(), mixed->second, graph.nodes.size());
+    graph.nodes.push_back(std::move(equal));
+    warnings.push_back({graph.nodes[mixed->node].where, mixed->diagnostics()[0].message,
+                        "use ReconcileDynamicAxis (value, layout) to state that their sequences have equal lengths; "
+                        "without it the run stops at the first minibatch where they differ"});
+  }
+  return warnings;
 }
 
 }  // namespace tutti::graph

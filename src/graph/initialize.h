@@ -3,6 +3,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "tutti/graph.h"
 
@@ -16,5 +18,15 @@ void start_from(const Node& node, const Shape& shape, std::span<float> values);
 
 // Throws ConfigError if the attributes are invalid; only checks that files exist.
 void check_initializer(const Node& parameter);
+
+// A matrix written as text, with one row per line and numbers separated by blanks.
+struct TextMatrix {
+  std::size_t rows = 0, columns = 0;
+  std::vector<float> values;  // column-major
+};
+
+// Errors are placed at `node`, which names the file or holds the literal.
+TextMatrix read_text_matrix(const std::string& path, const Node& node);
+TextMatrix parse_text_matrix(const std::string& text, const std::string& origin, const Node& node);
 
 }  // namespace tutti::graph

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel.h -- an executable operation and the data it sees while it runs. A new operation is a Kernel (kernels/*.cpp),
-// a line in kernels/table.cpp, a shape rule in shapes.cpp and a line in operations.cpp.
+// a line in the list at its end, and a row with its shape rule in shapes.cpp.
 #pragma once
 
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "graph/carried_state.h"
 #include "graph/sequences.h"
 #include "tutti/backend.h"
 #include "tutti/graph.h"
@@ -168,6 +169,9 @@ class Kernel {
   bool sums_in_double = false;                      // also writes its result to Run::sums
   bool announces = false;  // backward itself announces the chunks of input 0 if `finishes` is set
   bool finishes = false;
+  // Makes the same calls in every step of the same sizes, without host state for the next step. False for operations
+  // that upload host lists (sparse inputs) or create the columns of an axis.
+  bool replayable = true;
   bool synchronized = false;                // sums over the ranks in both directions, also without columns
   std::size_t told_bytes = 0, told_at = 0;  // bytes that tell() writes; the program sets the offset
 
@@ -177,7 +181,18 @@ class Kernel {
   }
 
  protected:
+  // Backward needs neither the inputs nor the result.
+  void reads_no_values() {
+    reads_input.assign(code.in.size(), false);
+    reads_output = false;
+  }
   const float* in(const Run& run, std::size_t k) const { return run.value(code.in[k]); }
+  // All inputs, up to three. Values that backward does not read may be gone by then, but a pointer is there.
+  std::array<const float*, 3> operands(const Run& run) const {
+    std::array<const float*, 3> values{};
+    for (std::size_t k = 0; k < code.in.size(); ++k) values[k] = in(run, k);
+    return values;
+  }
   float* out(const Run& run) const { return run.value(code.out); }
   float* out_gradient(const Run& run) const { return run.gradient(code.out); }
   float* in_gradient(const Run& run, std::size_t k) const { return run.gradient(code.in[k]); }
@@ -186,7 +201,18 @@ class Kernel {
   }
 };
 
-// Creates a kernel from the table in kernels/table.cpp.
+// The sample count of batch normalisation beside its running statistics, stored in two floats of the model so that it
+// is exact beyond 2^24.
+constexpr double count_of_upper_half = 16777216;
+inline double samples_seen(const float* count) {
+  return static_cast<double>(count[1]) * count_of_upper_half + static_cast<double>(count[0]);
+}
+inline void set_samples_seen(float* count, double seen) {
+  count[1] = static_cast<float>(std::floor(seen / count_of_upper_half));
+  count[0] = static_cast<float>(seen - static_cast<double>(count[1]) * count_of_upper_half);
+}
+
+// Creates a kernel from the lists in kernels/.
 std::unique_ptr<Kernel> make_kernel(Instruction);
 bool has_kernel(const std::string& operation);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/loop_run.h"
-
 #include <algorithm>
+
+#include "graph/program.h"
 
 namespace tutti::graph {
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -66,47 +67,31 @@ class Components {
   std::size_t count_ = 0;
 };
 
-// Depth-first over the members; `inputs(m, f)` calls f for every member that m waits for. Returns a cycle, if there is
-// one.
-template <class Inputs>
-std::vector<std::size_t> sorted(const std::vector<std::size_t>& members, const Inputs& inputs,
+// The members (ascending) in the order of a step; `inputs` lists what a node waits for. Stops at the first cycle, whose
+// nodes `circle` gets.
+std::vector<std::size_t> sorted(const std::vector<std::size_t>& members, std::size_t nodes,
+                                const std::function<std::vector<std::size_t>(std::size_t)>& inputs,
                                 std::vector<std::size_t>& circle) {
-  std::map<std::size_t, int> marks;  // 0 unseen, 1 open, 2 done
-  for (const auto m : members) marks[m] = 0;
-  std::vector<std::size_t> order, path;
-  struct Frame {
-    std::size_t node, next;
-    std::vector<std::size_t> in;
-  };
-  std::vector<Frame> stack;
-  const auto enter = [&](std::size_t m) {
-    Frame f{m, 0, {}};
-    inputs(m, [&](std::size_t i) {
-      if (marks.contains(i)) f.in.push_back(i);
-    });
-    marks[m] = 1;
-    stack.push_back(std::move(f));
-  };
-  for (const auto m : members) {
-    if (marks[m] != 0) continue;
-    enter(m);
-    while (!stack.empty()) {
-      Frame& f = stack.back();
-      if (f.next == f.in.size()) {
-        marks[f.node] = 2;
-        order.push_back(f.node);
-        stack.pop_back();
+  std::vector<std::vector<std::size_t>> within(nodes);
+  for (const auto m : members)
+    for (const auto i : inputs(m))
+      if (std::binary_search(members.begin(), members.end(), i)) within[m].push_back(i);
+  const auto edges = [&](std::size_t i) { return std::span(std::as_const(within[i])); };
+  std::vector<std::size_t> order;
+  for (const auto& component : strong_components(nodes, members, edges)) {
+    order.push_back(component[0]);
+    if (!is_cycle(component, within[component[0]])) continue;
+    // Back along inputs in the component: sooner or later a node comes again.
+    for (std::vector<std::size_t> path = {component[0]};;) {
+      const auto& in = within[path.back()];
+      const std::size_t next = *std::find_first_of(in.begin(), in.end(), component.begin(), component.end());
+      const auto again = std::find(path.begin(), path.end(), next);
+      if (again == path.end()) {
+        path.push_back(next);
         continue;
       }
-      const std::size_t input = f.in[f.next++];
-      if (marks[input] == 1) {
-        for (auto s = stack.rbegin(); s != stack.rend(); ++s) {
-          circle.push_back(s->node);
-          if (s->node == input) break;
-        }
-        return order;
-      }
-      if (marks[input] == 0) enter(input);
+      circle.assign(path.rbegin(), std::make_reverse_iterator(again));
+      return order;
     }
   }
   return order;
@@ -136,6 +121,10 @@ bool only_layout(const std::string& operation, std::size_t k) {
 
 bool needs_sequences(const std::string& operation) { return is_delay(operation) || !runs_by_step(operation); }
 
+bool is_cycle(std::span<const std::size_t> component, std::span<const std::size_t> inputs) {
+  return component.size() > 1 || std::find(inputs.begin(), inputs.end(), component[0]) != inputs.end();
+}
+
 std::vector<std::vector<std::size_t>> strong_components(std::size_t nodes, std::span<const std::size_t> roots,
                                                         const Edges& inputs) {
   Components components(nodes, inputs);
@@ -148,13 +137,11 @@ std::vector<std::size_t> order_in_loop(const Graph& graph, const std::vector<std
   std::vector<std::size_t> members = given;
   std::sort(members.begin(), members.end());
   std::vector<std::size_t> circle;
-  const auto order = sorted(
-      members,
-      [&](std::size_t m, const auto& use) {
-        const Node& node = graph.nodes[m];
-        for (std::size_t k = is_delay(node.operation) ? 1 : 0; k < node.inputs.size(); ++k) use(node.inputs[k]);
-      },
-      circle);
+  const auto inputs = [&](std::size_t m) {
+    const auto& in = graph.nodes[m].inputs;
+    return std::vector(in.begin() + is_delay(graph.nodes[m].operation), in.end());
+  };
+  const auto order = sorted(members, graph.nodes.size(), inputs, circle);
   if (!circle.empty()) {
     std::string chain;
     for (const auto m : circle) chain += fmt::format("'{}' <- ", graph.nodes[m].name);
@@ -210,21 +197,19 @@ void group_loops(Lowered& code) {
 
   std::vector<Instruction> result;
   for (auto group : groups) {
-    const bool loop = group.size() > 1 ||
-                      std::find(inputs[group[0]].begin(), inputs[group[0]].end(), group[0]) != inputs[group[0]].end();
-    if (!loop) {
+    if (!is_cycle(group, inputs[group[0]])) {
       result.push_back(std::move(all[group[0]]));
       continue;
     }
     std::sort(group.begin(), group.end());
     std::vector<std::size_t> circle;
-    const auto order = sorted(
-        group,
-        [&](std::size_t m, const auto& use) {
-          for (std::size_t k = is_delay(all[m].operation) ? 1 : 0; k < all[m].in.size(); ++k)
-            if (const auto maker = makers.find(all[m].in[k].tensor); maker != makers.end()) use(maker->second);
-        },
-        circle);
+    const auto waits_for = [&](std::size_t m) {
+      std::vector<std::size_t> in;
+      for (std::size_t k = is_delay(all[m].operation); k < all[m].in.size(); ++k)
+        if (const auto maker = makers.find(all[m].in[k].tensor); maker != makers.end()) in.push_back(maker->second);
+      return in;
+    };
+    const auto order = sorted(group, all.size(), waits_for, circle);
     Loop l{result.size(), result.size() + order.size(), all[order[0]].out.axis, false};
     for (const auto i : order) {
       const Instruction& instruction = all[i];

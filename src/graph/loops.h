@@ -23,6 +23,9 @@ using Edges = std::function<std::span<const std::size_t>(std::size_t)>;
 std::vector<std::vector<std::size_t>> strong_components(std::size_t nodes, std::span<const std::size_t> roots,
                                                         const Edges& inputs);
 
+// Whether a component is a loop; `inputs` are those of its first member.
+bool is_cycle(std::span<const std::size_t> component, std::span<const std::size_t> inputs);
+
 // The members of a loop in the order of a step: delays do not wait for their input 0. Throws ConfigError for a cycle
 // without a delay and for a loop with both directions in time.
 std::vector<std::size_t> order_in_loop(const Graph& graph, const std::vector<std::size_t>& members);

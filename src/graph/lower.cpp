@@ -17,25 +17,30 @@ std::size_t Lowering::axis(const std::string& name) {
   return code_.axes.size() - 1;
 }
 
+Operand Lowering::made(Tensor t, Shape shape) {
+  t.name = node().name, t.node = current_, t.elements = shape.elements();
+  const Operand o{code_.tensors.size(), std::move(shape), t.elements, t.per_sample, t.axis};
+  code_.tensors.push_back(std::move(t));
+  return o;
+}
+
 Operand Lowering::leaf(Tensor::Kind kind) {
   const Value& value = values_[current_];
   Tensor t;
-  t.name = node().name, t.kind = kind, t.node = current_;
-  t.elements = value.shape.elements(), t.per_sample = value.per_sample;
+  t.kind = kind;
+  t.per_sample = value.per_sample;
   if (t.per_sample) t.axis = axis(value.axis);
   t.sparse = flag(node(), "sparse", false);
   t.trained = kind == Tensor::Kind::parameter && number(node(), "learningRateMultiplier", 1) != 0;
-  code_.tensors.push_back(t);
-  Operand o{code_.tensors.size() - 1, value.shape, t.elements, t.per_sample, t.axis};
+  Operand o = made(std::move(t), value.shape);
   o.lasting = kind == Tensor::Kind::parameter;
   return o;
 }
 
 Operand Lowering::state(std::size_t elements) {
   Tensor t;
-  t.name = node().name, t.kind = Tensor::Kind::statistic, t.node = current_, t.elements = elements;
-  code_.tensors.push_back(t);
-  return {code_.tensors.size() - 1, Shape{{elements}}, elements, false, 0};
+  t.kind = Tensor::Kind::statistic;
+  return made(std::move(t), Shape{{elements}});
 }
 
 // An instruction that belongs to the current node; its shape follows from the rule of its operation.
@@ -47,18 +52,13 @@ Operand Lowering::emit(const std::string& operation, std::vector<Operand> in,
   std::vector<Shape> shapes;
   for (const auto& o : in) shapes.push_back(o.shape);
   Tensor t;
-  t.name = node().name, t.node = current_;
-  Operand out;
-  out.shape = infer_shape(i.node, shapes);
-  if (out.shape.rank() >= Layout::max_rank)
+  Shape shape = infer_shape(i.node, shapes);
+  if (shape.rank() >= Layout::max_rank)
     throw ConfigError(node().where, fmt::format("'{}' has {} axes, more than the {} that are possible", node().name,
-                                                out.shape.rank(), Layout::max_rank - 1));
+                                                shape.rank(), Layout::max_rank - 1));
   for (const auto& o : in)
-    if (o.per_sample && keeps_sample_axis(i.node)) out.per_sample = true, out.axis = o.axis;
-  t.elements = out.elements = out.shape.elements();
-  t.per_sample = out.per_sample, t.axis = out.axis;
-  out.tensor = code_.tensors.size();
-  code_.tensors.push_back(t);
+    if (o.per_sample && keeps_sample_axis(i.node)) t.per_sample = true, t.axis = o.axis;
+  const Operand out = made(std::move(t), std::move(shape));
   if (operation == "Dropout") i.random_index = code_.random_nodes++;
   // A declared sparse input is passed to its product without conversion.
   if ((operation == "Times" || operation == "TransposeTimes") && code_.tensors[in[1].tensor].sparse &&
@@ -94,10 +94,8 @@ Operand Lowering::delay() {
     i.in.emplace_back(), open_.emplace_back(code_.instructions.size(), input);
   for (std::size_t k = 1; k < node().inputs.size(); ++k) i.in.push_back(this->input(k));
   Tensor t;
-  t.name = node().name, t.node = current_, t.elements = shape().elements(), t.per_sample = true;
-  t.axis = axis(values_[current_].axis);
-  code_.tensors.push_back(t);
-  i.out = {code_.tensors.size() - 1, shape(), t.elements, true, t.axis};
+  t.per_sample = true, t.axis = axis(values_[current_].axis);
+  i.out = made(std::move(t), shape());
   const Operand out = i.out;
   code_.instructions.push_back(std::move(i));
   return out;

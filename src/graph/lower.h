@@ -42,14 +42,13 @@ Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const s
 void recognize_grus(const Graph& graph, Lowered& code, const std::vector<std::size_t>& roots);
 // Fuses product, plus and activation into the product and one pass over it. Part of lower().
 void fuse_bias_and_activation(Lowered& code, const std::vector<std::size_t>& roots);
-// Fuses the product that makes the input of a recurrent layer into it, if the backend prefers that
-// (fuse_recurrence.cpp).
+// Fuses the product that makes the input of a recurrent layer into it, if the backend prefers that (fuse.cpp).
 void fuse_recurrent_inputs(Lowered& code, const std::vector<std::size_t>& roots);
 // A product with one row per sample and one weight for all samples.
 bool plain_product(const Instruction&);
 // Fuses what follows a product into it, if the backend can (fuse.cpp).
 void fuse_into_products(Lowered& code, const std::vector<std::size_t>& roots);
-// The same for convolutions and batch normalisation (image_fusion.cpp).
+// The same for convolutions and batch normalisation (fuse.cpp).
 void fuse_images(Lowered& code, const std::vector<std::size_t>& roots);
 // Chooses layouts and types of images and inserts reorders between them (layouts.cpp).
 void choose_layouts(Lowered& code, const std::vector<std::size_t>& roots, std::size_t block, Element element);

@@ -36,6 +36,7 @@ class Lowering {
   bool training() const { return training_; }
 
  private:
+  Operand made(Tensor, Shape);  // a new value of the current node
   Operand leaf(Tensor::Kind kind);
   std::size_t axis(const std::string& name);
   Operand as_written();

@@ -44,12 +44,7 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
   backend = make_backend(options.device, options.compute_type);
   slice_of.assign(graph.nodes.size(), none), store_of.assign(graph.nodes.size(), none);
   if (criterion) {
-    training = make(criterion_roots(), {.criterion = criterion,
-                                        .training = true,
-                                        .reuse_memory = options.reuse_memory,
-                                        .winograd = options.winograd,
-                                        .image_layouts = options.image_layouts,
-                                        .half_values = options.half_values});
+    training = make(criterion_roots(), program_options(criterion));
     if (auto* capture = dynamic_cast<GraphCapture*>(backend.get()); capture && options.repeat_steps)
       training->replay.use(*capture);
     lay_out_parameters();
@@ -124,6 +119,15 @@ std::unique_ptr<Executable> Network::Impl::make(const std::vector<std::size_t>& 
   e->dense.resize(e->program.code().tensors.size());
   e->host.resize(graph.nodes.size());
   return e;
+}
+
+graph::Program::Options Network::Impl::program_options(std::optional<std::size_t> trained) const {
+  return {.criterion = trained,
+          .training = trained.has_value(),
+          .reuse_memory = options.reuse_memory,
+          .winograd = options.winograd,
+          .image_layouts = options.image_layouts,
+          .half_values = options.half_values};
 }
 
 void Network::Impl::lay_out_parameters() {
@@ -305,13 +309,7 @@ void Network::plan_training(std::int64_t max_columns) {
 }
 
 Executable& Network::Impl::evaluating() {
-  if (!evaluation)
-    evaluation = make(criterion_roots(), {.criterion = {},
-                                          .training = false,
-                                          .reuse_memory = options.reuse_memory,
-                                          .winograd = options.winograd,
-                                          .image_layouts = options.image_layouts,
-                                          .half_values = options.half_values});
+  if (!evaluation) evaluation = make(criterion_roots(), program_options({}));
   return *evaluation;
 }
 
@@ -330,12 +328,7 @@ void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::s
           fmt::format("'{}' depends on nodes that the network's criteria, evaluations and outputs do not use", name),
           "tag the node: tag = 'output'");
   }
-  m.output = m.make(roots, {.criterion = {},
-                            .training = false,
-                            .reuse_memory = m.options.reuse_memory,
-                            .winograd = m.options.winograd,
-                            .image_layouts = m.options.image_layouts,
-                            .half_values = m.options.half_values});
+  m.output = m.make(roots, m.program_options({}));
   m.output->plan_parts(static_cast<std::size_t>(max_columns));
 }
 

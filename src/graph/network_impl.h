@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "graph/deferred_results.h"
-#include "graph/packed_inputs.h"
 #include "graph/program.h"
 #include "graph/sparse_rows.h"
 #include "tutti/network.h"
@@ -113,6 +112,8 @@ struct Network::Impl {
   [[noreturn]] void throw_with_largest_parameter(const std::string& what) const;
   void find_sparse_sources();
   std::unique_ptr<Executable> make(const std::vector<std::size_t>& roots, const graph::Program::Options& options);
+  // For training of a criterion, or forward only.
+  graph::Program::Options program_options(std::optional<std::size_t> trained) const;
   std::vector<std::size_t> criterion_roots() const;
   Executable& evaluating();
   std::vector<Network::Input> inputs_of(const std::vector<std::size_t>& roots) const;

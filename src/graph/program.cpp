@@ -65,17 +65,8 @@ Program::~Program() {
 bool Program::sums_over_samples(const Graph& graph, std::size_t index, const std::vector<Value>& values) const {
   const Node& node = graph.nodes[index];
   if (values[index].per_sample) return true;
-  static const std::set<std::string> sums = {"CrossEntropyWithSoftmax",
-                                             "ClassificationError",
-                                             "CrossEntropy",
-                                             "SquareError",
-                                             "Logistic",
-                                             "WeightedLogistic",
-                                             "MatrixL1Reg",
-                                             "SumElements",
-                                             "ClassBasedCrossEntropyWithSoftmax"};
   static const std::set<std::string> linear = {"Plus", "Minus", "Negate", "Pass", "Trace", "Reshape"};
-  if (sums.contains(node.operation))
+  if (graph::sums_over_samples(node))
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](std::size_t i) { return values[i].per_sample; });
   if (node.operation == "ElementTimes") {
     const std::size_t a = node.inputs[0], b = node.inputs[1];
@@ -94,14 +85,10 @@ void Program::make_kernels() {
     if (enters)
       for (std::size_t k = loop->first; k < loop->last; ++k) add_deferred(k);
     const std::size_t first = kernels_.size();
-    kernels_.push_back(make_kernel(code_.instructions[i]));
+    add_kernel(make_kernel(code_.instructions[i]), false);
     double_sums_[kernels_.back()->code.out.tensor] = kernels_.back()->sums_in_double;
-    loop_of_.push_back(none), backward_only_.push_back(false);
     if (!enters) continue;
-    for (; i + 1 < loop->last; ++i) {
-      kernels_.push_back(make_kernel(code_.instructions[i + 1]));
-      loop_of_.push_back(none), backward_only_.push_back(false);
-    }
+    for (; i + 1 < loop->last; ++i) add_kernel(make_kernel(code_.instructions[i + 1]), false);
     Loop over_kernels = *loop++;
     over_kernels.first = first, over_kernels.last = kernels_.size();
     for (std::size_t k = first; k < kernels_.size(); ++k) {
@@ -117,8 +104,22 @@ void Program::add_deferred(std::size_t instruction) {
   auto kernel = make_kernel(code_.instructions[instruction]);
   if (!kernel->announces) return;
   std::fill(kernel->differentiable.begin() + 1, kernel->differentiable.end(), false);
+  add_kernel(std::move(kernel), true);
+}
+
+void Program::add_kernel(std::unique_ptr<Kernel> kernel, bool backward_only) {
   kernels_.push_back(std::move(kernel));
-  loop_of_.push_back(none), backward_only_.push_back(true);
+  loop_of_.push_back(none), backward_only_.push_back(backward_only);
+}
+
+// Calls f for the inputs that a gradient flows to, in the order in which backward writes.
+template <class F>
+void Program::each_flow(const Kernel& kernel, const F& f) const {
+  const std::size_t n = kernel.code.in.size();
+  for (std::size_t j = 0; j < n; ++j)
+    if (const std::size_t k = kernel.last_input_first ? n - 1 - j : j;
+        kernel.differentiable[k] && needs_gradient_[kernel.code.in[k].tensor])
+      f(k);
 }
 
 void Program::flow_gradients() {
@@ -146,14 +147,11 @@ void Program::flow_gradients() {
     Kernel& kernel = *kernels_[i];
     if (!reached[kernel.code.out.tensor] || !needs_gradient_[kernel.code.out.tensor]) continue;
     active_.push_back(i);
-    const std::size_t n = kernel.code.in.size();
-    for (std::size_t j = 0; j < n; ++j) {
-      const std::size_t k = kernel.last_input_first ? n - 1 - j : j;
+    each_flow(kernel, [&](std::size_t k) {
       const std::size_t t = kernel.code.in[k].tensor;
-      if (!kernel.differentiable[k] || !needs_gradient_[t]) continue;
       kernel.write[k] = written[t] ? Write::add : Write::set;
       reached[t] = written[t] = true;
-    }
+    });
   }
 }
 
@@ -161,17 +159,13 @@ void Program::flow_gradients() {
 // So these gradients start at zero and all writers add, like those that sum over steps.
 void Program::flow_through(LoopRun& loop, std::vector<bool>& reached, std::vector<bool>& written) {
   std::vector<bool> takes_part(kernels_.size(), false), delayed(code_.tensors.size(), false);
-  const auto flows = [&](const Kernel& kernel, std::size_t k) {
-    return kernel.differentiable[k] && needs_gradient_[kernel.code.in[k].tensor];
-  };
   for (bool changed = true; changed;) {
     changed = false;
     for (std::size_t i = loop.last(); i-- > loop.first();) {
       const Kernel& kernel = *kernels_[i];
       if (takes_part[i] || !reached[kernel.code.out.tensor] || !needs_gradient_[kernel.code.out.tensor]) continue;
       takes_part[i] = changed = true;
-      for (std::size_t k = 0; k < kernel.code.in.size(); ++k)
-        if (flows(kernel, k)) reached[kernel.code.in[k].tensor] = true;
+      each_flow(kernel, [&](std::size_t k) { reached[kernel.code.in[k].tensor] = true; });
       if (is_delay(kernel.code.operation)) delayed[kernel.code.in[0].tensor] = true;
     }
   }
@@ -179,16 +173,13 @@ void Program::flow_through(LoopRun& loop, std::vector<bool>& reached, std::vecto
     Kernel& kernel = *kernels_[i];
     if (!takes_part[i]) continue;
     loop.active.push_back(i);
-    const std::size_t n = kernel.code.in.size();
-    for (std::size_t j = 0; j < n; ++j) {
-      const std::size_t k = kernel.last_input_first ? n - 1 - j : j;
+    each_flow(kernel, [&](std::size_t k) {
       const Operand& in = kernel.code.in[k];
-      if (!flows(kernel, k)) continue;
       const bool sums = delayed[in.tensor] || !in.per_sample || in.axis != loop.axis();
       if (sums && !written[in.tensor]) loop.cleared.push_back(in);
       kernel.write[k] = sums || written[in.tensor] ? Write::add : Write::set;
       written[in.tensor] = true;
-    }
+    });
   }
 }
 
@@ -374,8 +365,13 @@ void Program::backward_one(Run& run, const Kernel& kernel) const {
     const bool keeps = !run.first_part && !run.chunks[in.tensor].empty();
     if (kernel.write[k] == Write::set && !keeps) run.backend.fill(0, run.gradient(in), run.rows(in) * in.floats());
   }
-  if (kernel.finishes && run.last_part && run.sink)
-    for (const auto& chunk : run.chunks[kernel.code.in[0].tensor]) run.sink->chunk_ready(chunk.index);
+  if (kernel.finishes) announce(run, kernel.code.in[0].tensor);
+}
+
+// Once all parts of a share have added to a parameter's gradient.
+void Program::announce(const Run& run, std::size_t tensor) {
+  if (!run.last_part || !run.sink) return;
+  for (const auto& chunk : run.chunks[tensor]) run.sink->chunk_ready(chunk.index);
 }
 
 void Program::backward_segment(Run& run, const Segment& s) const {
@@ -388,10 +384,8 @@ void Program::backward_segment(Run& run, const Segment& s) const {
       done = loop_of_[i];
       loops_[done].backward(run, kernels_);
     }
-    if (!run.last_part || !run.sink) continue;
     for (const auto tensor : completes_[i])
-      if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor))
-        for (const auto& chunk : run.chunks[tensor]) run.sink->chunk_ready(chunk.index);
+      if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor)) announce(run, tensor);
   }
 }
 
@@ -410,8 +404,7 @@ void Program::backward(Run& run, SegmentReplay* replay) const {
   for (const auto& tensors : completes_) flowing += tensors.size();
   for (std::size_t r = flowing; r < ready_.size(); ++r) {
     run.backend.fill(0, run.gradients[ready_[r].tensor], code_.tensors[ready_[r].tensor].elements);
-    if (!run.last_part || !run.sink) continue;
-    for (const auto& chunk : run.chunks[ready_[r].tensor]) run.sink->chunk_ready(chunk.index);
+    announce(run, ready_[r].tensor);
   }
 }
 

@@ -8,12 +8,38 @@
 #include <string>
 #include <vector>
 
-#include "graph/loop_run.h"
 #include "graph/lower.h"
 #include "graph/memory_plan.h"
 #include "graph/segment_replay.h"
 
 namespace tutti::graph {
+
+// Runs a loop: its kernels one step after the other, on the block of columns of the step (loop_run.cpp).
+class LoopRun {
+ public:
+  // [first, last) of the kernels.
+  LoopRun(const Loop& loop, const std::vector<std::unique_ptr<Kernel>>& kernels);
+
+  std::size_t first() const { return loop_.first; }
+  std::size_t last() const { return loop_.last; }
+  std::size_t axis() const { return loop_.axis; }
+
+  void forward(Run&, const std::vector<std::unique_ptr<Kernel>>& kernels) const;
+  void backward(Run&, const std::vector<std::unique_ptr<Kernel>>& kernels) const;
+
+  std::vector<std::size_t> active;  // members with a part in backward, last first
+  std::vector<Operand> cleared;     // gradients that steps add to and that nothing outside writes first
+
+ private:
+  // A tensor with a block per step, and the floats per column of its workspace.
+  struct Moving {
+    std::size_t tensor, elements, work;
+  };
+  class Position;
+
+  Loop loop_;
+  std::vector<Moving> moving_;
+};
 
 class Program {
  public:
@@ -82,6 +108,10 @@ class Program {
   void find_ready();
   void make_kernels();
   void add_deferred(std::size_t instruction);
+  void add_kernel(std::unique_ptr<Kernel> kernel, bool backward_only);
+  template <class F>
+  void each_flow(const Kernel& kernel, const F& f) const;
+  static void announce(const Run& run, std::size_t tensor);
   void flow_through(LoopRun& loop, std::vector<bool>& reached, std::vector<bool>& written);
   void plan_lifetimes();
   std::size_t new_buffer(const Operand& o, std::size_t begin, std::size_t end);

@@ -19,15 +19,7 @@ class GruRecognition : Joining {
   void run() {
     for (std::size_t i = 0; i < code_.instructions.size(); ++i)
       if (const auto gru = recognized(i)) replace(i, *gru);
-    if (joined_.empty()) return;
-    std::vector<Instruction> rest;
-    for (std::size_t i = 0; i < code_.instructions.size(); ++i) {
-      if (const auto joint = joined_.find(i); joint != joined_.end())
-        std::move(joint->second.begin(), joint->second.end(), std::back_inserter(rest));
-      else if (!gone_.contains(i))
-        rest.push_back(std::move(code_.instructions[i]));
-    }
-    code_.instructions = std::move(rest);
+    take_out();
   }
 
  private:
@@ -141,11 +133,12 @@ class GruRecognition : Joining {
       for (const Instruction* i : g->made_of) gone_.insert(makers_.at(i->out.tensor));
     }
     for (const Instruction* i : gru.others) gone_.insert(makers_.at(i->out.tensor));
-    std::vector<Instruction>& made = joined_[at];
+    std::vector<Instruction>& made = in_front_[at];
     made.push_back(stacked(h, std::move(inputs), Shape{{3 * c}}));
     made.push_back(stacked(h, std::move(weights), Shape{{3 * c, c}}));
     joint.in = {made[0].out, made[1].out};
     made.push_back(std::move(joint));
+    gone_.insert(at);
   }
 
   Instruction stacked(const Instruction& h, std::vector<Operand> in, Shape shape) {
@@ -161,7 +154,6 @@ class GruRecognition : Joining {
   }
 
   const Graph& graph_;
-  std::map<std::size_t, std::vector<Instruction>> joined_;  // by instruction: what takes its place
 };
 
 }  // namespace

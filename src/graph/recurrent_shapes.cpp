@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape rules of operations in time: delays, dynamic axes, recurrent cells.
+// Shape rules of operations in time (delays, dynamic axes, recurrent cells), and of criteria over several samples at
+// once (rankings of queries, negative samples).
 #include <algorithm>
 #include <cmath>
 
@@ -8,8 +9,6 @@
 
 namespace tutti::graph {
 namespace {
-
-bool has_unknown(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) != s.dims.end(); }
 
 // `gates` blocks of c rows from the input, [gates * c : c] for the state.
 Shape cells_shape(const ShapeCall& c, std::size_t gates) {
@@ -29,10 +28,7 @@ void need_elements(const ShapeCall& c, std::size_t k, std::size_t count) {
 }  // namespace
 
 Shape delay_shape(const ShapeCall& c) {
-  const double step = number(c.node, "timeStep", 1);
-  if (step < 1 || step != std::floor(step))
-    c.fail(fmt::format("timeStep cannot be {}", step),
-           "timeStep is 1, 2, ...; use FutureValue for the other direction");
+  whole_number(c, "timeStep", 1, std::numeric_limits<double>::infinity(), "; use FutureValue for the other direction");
   const Shape declared = declared_shape(c.node);
   const bool given = declared.rank() > 0 && !has_unknown(declared);
   if (has_unknown(c.in[0])) return given ? declared : Shape{{0}};
@@ -72,6 +68,27 @@ Shape gru_shape(const ShapeCall& c) {
     c.fail("a bias of the product with the state without resetAfter", "add it to the input");
   if (c.in.size() == 3) need_elements(c, 2, c.in[0].elements());
   return out;
+}
+
+Shape ranking_shape(const ShapeCall& c) {
+  static constexpr const char* parts[] = {"gain", "score", "query"};
+  for (std::size_t k = 0; k < c.in.size(); ++k)
+    if (c.in[k].elements() > 1)
+      c.fail(fmt::format("the {} {} has {} elements", parts[k], c.operand(k), c.in[k].elements()),
+             "a sample is one document: one gain, one score, and the number of its query");
+  return Shape{{1}};
+}
+
+Shape negative_samples_shape(const ShapeCall& c) {
+  if (!alike(c.in[0], c.in[1]))
+    c.fail(fmt::format("{} and {} do not fit", c.operand(0), c.operand(1)),
+           "the angle between two vectors needs equal dimensions");
+  constexpr double most = 10000;
+  for (const char* name : {"shift", "negatives"})
+    if (const double n = number(c.node, name, 1); !(n >= 0 && n <= most) || n != std::floor(n))
+      c.fail(fmt::format("{} = {} is not a number of samples", name, n),
+             fmt::format("give a whole number from 0 to {}", most));
+  return Shape{{static_cast<std::size_t>(number(c.node, "negatives", 1)) + 1}};
 }
 
 }  // namespace tutti::graph

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
-#include <set>
-#include <sstream>
+#include <utility>
 
 #include "tutti/log.h"
 
@@ -25,25 +23,7 @@ class Notes final : public GradientSink {
   std::vector<std::size_t>& chunks_;
 };
 
-std::set<std::string> words_of(const char* text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
 }  // namespace
-
-// Excluded: operations that upload host lists (sparse inputs), create the columns of an axis, or wait for other ranks.
-bool repeats(const Instruction& i) {
-  static const std::set<std::string> same = words_of(
-      "Times TransposeTimes BiasActivation Plus Minus ElementTimes LogPlus Less Equal Greater GreaterEqual "
-      "NotEqual LessEqual If Clip PerDimMeanVarNormalization PerDimMeanVarDeNormalization Negate Reciprocal "
-      "Sigmoid Tanh RectifiedLinear Exp Log Sqrt Abs Floor Ceil Round Sin Cosine Dropout Softmax LogSoftmax "
-      "Hardmax ReduceElements CrossEntropyWithSoftmax ClassificationError CrossEntropy SquareError Logistic "
-      "WeightedLogistic ClassBasedCrossEntropyWithSoftmax SumElements MatrixL1Reg Slice RowStack "
-      "TransposeDimensions Convolution LocalConvolution Pooling MaxUnpooling Reorder ROIPooling "
-      "BatchNormalization LocalResponseNormalization PastValue FutureValue LSTM GRU");
-  return !i.reads_sparse && same.contains(i.operation) && !flag(i.node, "synchronized", false);
-}
 
 void SegmentReplay::begin(const Run& run) {
   if (!capture_) return;

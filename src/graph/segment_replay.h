@@ -13,9 +13,6 @@
 
 namespace tutti::graph {
 
-// Whether an operation makes the same calls in every step of the same sizes, without host state for the next step.
-bool repeats(const Instruction&);
-
 class SegmentReplay {
  public:
   void use(GraphCapture& capture) { capture_ = &capture; }

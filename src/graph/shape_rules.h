@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,10 +22,16 @@ struct ShapeCall {
     return i < names.size() && !names[i].empty() ? fmt::format("'{}' {}", names[i], to_string(in[i]))
                                                  : to_string(in[i]);
   }
-  [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
-    throw ConfigError(node.where, fmt::format("{} '{}': {}", node.operation, node.name, what), fix);
-  }
+  [[noreturn]] void fail(const std::string& what, const std::string& fix) const { graph::fail(node, what, fix); }
 };
+
+// An attribute with the default 1 that is a whole number from `least` to `most`.
+std::size_t whole_number(const ShapeCall&, const char* name, double least = 1,
+                         double most = std::numeric_limits<double>::infinity(), const char* advice = "");
+// The same dims, where both are known. Trailing axes of size 1 do not matter when samples are compared.
+bool alike(const Shape&, const Shape&);
+// With the dims of another shape where they are 0.
+Shape filled(Shape, const Shape& from);
 
 // recurrent_shapes.cpp
 Shape delay_shape(const ShapeCall&);
@@ -34,8 +41,6 @@ Shape gather_shape(const ShapeCall&);
 Shape scatter_shape(const ShapeCall&);
 Shape lstm_shape(const ShapeCall&);
 Shape gru_shape(const ShapeCall&);
-
-// criterion_shapes.cpp
 Shape ranking_shape(const ShapeCall&);
 Shape negative_samples_shape(const ShapeCall&);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One shape rule per operation, in a table. Inference over a whole graph is in infer_graph.cpp.
+// The operations of graphs in a table: numbers of inputs, attributes, shape rule, sample axis. Builders check calls
+// against it; the kernel lists have one entry for each operation that is not lowered to others. Inference over a whole
+// graph is in infer_graph.cpp.
 #include "graph/shapes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -48,13 +50,6 @@ Shape broadcast(const Call& c) {
 Shape same(const Call& c) { return c.in[0]; }
 Shape scalar(const Call&) { return Shape{{1}}; }
 
-// Trailing axes of size 1 do not matter when samples are compared.
-bool alike(const Shape& a, const Shape& b) {
-  for (std::size_t axis = 0; axis < std::max(a.rank(), b.rank()); ++axis)
-    if (a[axis] != b[axis] && a[axis] != 0 && b[axis] != 0) return false;
-  return true;
-}
-
 Shape criterion(const Call& c) {
   for (std::size_t i = 1; i < c.in.size(); ++i) {
     const bool weight = i == 2;  // WeightedLogistic: one weight per sample will do
@@ -66,12 +61,7 @@ Shape criterion(const Call& c) {
   return Shape{{1}};
 }
 
-std::size_t output_rank(const Call& c) {
-  const double rank = number(c.node, "outputRank", 1);
-  if (rank < 0 || rank > 8 || rank != std::floor(rank))
-    c.fail(fmt::format("outputRank cannot be {}", rank), "outputRank is 1, 2, ...");
-  return static_cast<std::size_t>(rank);
-}
+std::size_t output_rank(const Call& c) { return whole_number(c, "outputRank", 0, 8); }
 
 Shape times(const Call& c) {
   const std::size_t out_rank = output_rank(c);
@@ -123,8 +113,7 @@ Shape softmax(const Call& c) {
 
 Shape softmax_criterion(const Call& c) {
   if (number(c.node, "axis", 0) != 0) axis_index(c.node, "axis", 0, c.in[1].rank());
-  const double top = number(c.node, "topN", 1);
-  if (top < 1 || top != std::floor(top)) c.fail(fmt::format("topN cannot be {}", top), "topN is 1, 2, ...");
+  whole_number(c, "topN");
   return criterion(c);
 }
 
@@ -150,16 +139,13 @@ Shape lookup_table(const Call& c) {
   return Shape{{w[0] * (x.elements() / w[1])}};
 }
 
-Shape cos_distance(const Call& c) {
-  criterion(c);
-  return Shape{{1}};
-}
+// As criteria, but nothing is inferred from the other operand.
+Shape cos_distance(const Call& c) { return criterion(c); }
 
 Shape reduce(const Call& c) {
-  static const std::vector<std::string> known = {"Sum", "LogSum", "Mean", "Min", "Max"};
+  static const std::set<std::string> known = {"Sum", "LogSum", "Mean", "Min", "Max"};
   const std::string op = text(c.node, "op", "Sum");
-  if (std::find(known.begin(), known.end(), op) == known.end())
-    c.fail(fmt::format("there is no reduction '{}'", op), "use Sum, LogSum, Mean, Min or Max");
+  if (!known.contains(op)) c.fail(fmt::format("there is no reduction '{}'", op), "use Sum, LogSum, Mean, Min or Max");
   if (number(c.node, "axis", 0) == 0) return Shape{{1}};
   Shape out = c.in[0];
   out.dims[axis_index(c.node, "axis", 0, out.rank())] = 1;
@@ -200,12 +186,10 @@ Shape row_stack(const Call& c) {
 }
 
 Shape row_repeat(const Call& c) {
-  const double repeats = number(c.node, "numRepeats", 1);
-  if (repeats < 1 || repeats != std::floor(repeats))
-    c.fail(fmt::format("numRepeats cannot be {}", repeats), "numRepeats is 1, 2, ...");
+  const std::size_t repeats = whole_number(c, "numRepeats");
   Shape out = c.in[0];
   if (out.dims.empty()) out.dims.push_back(1);
-  out.dims.back() *= static_cast<std::size_t>(repeats);
+  out.dims.back() *= repeats;
   return out;
 }
 
@@ -263,126 +247,152 @@ Shape dropout(const Call& c) {
 
 Shape leaf(const Call& c) { return declared_shape(c.node); }
 
-// Each rule with its operations.
-const std::map<std::string, Rule> rules = [] {
-  const std::pair<Rule, const char*> table[] = {
-      {leaf, "InputValue LearnableParameter"},
-      {times, "Times"},
-      {transpose_times, "TransposeTimes"},
-      {diag_times, "DiagTimes"},
-      {broadcast, "ElementTimes Plus Minus LogPlus Less Equal Greater GreaterEqual NotEqual LessEqual If Clip"},
-      {khatri_rao, "KhatriRaoProduct"},
-      {lookup_table, "LookupTable"},
-      {same,
-       "Negate Reciprocal Sigmoid Tanh RectifiedLinear Exp Log Sqrt Abs Floor Ceil Round Sin Cosine Pass "
-       "Trace TimeReverse ReconcileDynamicAxis Mean InvStdDev"},
-      {softmax, "Softmax LogSoftmax Hardmax"},
-      {softmax_criterion, "CrossEntropyWithSoftmax ClassificationError"},
-      {criterion, "CrossEntropy SquareError Logistic WeightedLogistic"},
-      {class_criterion, "ClassBasedCrossEntropyWithSoftmax"},
-      {scalar, "MatrixL1Reg MatrixL2Reg SumElements SumColumnElements ZeroSequence"},
-      {cos_distance, "CosDistance"},
-      {negative_samples_shape, "CosDistanceWithNegativeSamples"},
-      {ranking_shape, "LambdaRank NDCG1Eval"},
-      {reduce, "ReduceElements"},
-      {slice, "Slice"},
-      {row_stack, "RowStack"},
-      {row_repeat, "RowRepeat"},
-      {reshape, "Reshape"},
-      {transpose, "TransposeDimensions"},
-      {delay_shape, "PastValue FutureValue"},
-      {lstm_shape, "LSTM"},
-      {gru_shape, "GRU"},
-      {where_shape, "Where"},
-      {packed_index_shape, "PackedIndex"},
-      {gather_shape, "GatherPacked BroadcastSequenceAs"},
-      {scatter_shape, "ScatterPacked"},
-      {dropout, "Dropout"},
-      {normalization, "PerDimMeanVarNormalization PerDimMeanVarDeNormalization"},
-      {convolution_shape, "Convolution"},
-      {pooling_shape, "Pooling"},
-      {unpooling_shape, "MaxUnpooling"},
-      {roi_pooling_shape, "ROIPooling"},
-      {batch_normalization_shape, "BatchNormalization"},
-      {response_normalization_shape, "LocalResponseNormalization"},
-  };
-  std::map<std::string, Rule> by_operation;
-  for (const auto& [rule, operations] : table) {
-    std::istringstream in(operations);
-    for (std::string operation; in >> operation;) by_operation[operation] = rule;
+// What results have besides their shape.
+enum Facts : unsigned {
+  over_samples = 1,  // criteria and corpus statistics: no sample axis
+  side_by_side = 2,  // walks through its operands together: all or none of them have a value per sample
+  sums = 4           // a sum over samples
+};
+constexpr unsigned of_criterion = over_samples | side_by_side | sums;
+constexpr int any = -1, all_share = -1;
+
+struct Operation : OperationInfo {
+  Rule rule;
+  unsigned facts;
+  int axis_giver;  // the input that determines the dynamic axis of the result; all_share = all inputs share one
+};
+
+struct Row {
+  const char* names;
+  int min_inputs, max_inputs;
+  Rule rule;
+  unsigned facts = 0;
+  int axis_giver = all_share;
+};
+
+// Attributes follow the names; each has a default unless the builder must give it.
+const Row rows[] = {
+    // Leaves.
+    {"InputValue", 0, 0, leaf},  // dims, sparse, dynamicAxis
+    // dims, init, initValueScale, value, randomSeed, learningRateMultiplier, ...
+    {"LearnableParameter", 0, 0, leaf, over_samples},
+    // Products.
+    {"Times", 2, 2, times},  // outputRank=1, inferInputRankToMap=-1
+    {"TransposeTimes", 2, 2, transpose_times},
+    {"DiagTimes", 2, 2, diag_times},
+    {"ElementTimes", 2, 2, broadcast},
+    {"KhatriRaoProduct", 2, 2, khatri_rao},
+    {"LookupTable", 2, 2, lookup_table},  // W, one or several one-hot vectors
+    // Elementwise with broadcasting.
+    {"Plus Minus LogPlus Less Equal Greater GreaterEqual NotEqual LessEqual", 2, 2, broadcast},
+    {"If", 3, 3, broadcast},    // condition, then, else
+    {"Clip", 3, 3, broadcast},  // minimum, maximum, value
+    // Pointwise.
+    {"Negate Reciprocal Sigmoid Tanh RectifiedLinear Exp Log Sqrt Abs Floor Ceil Round Sin Cosine Pass", 1, 1, same},
+    {"Trace", 1, 1, same},  // Pass whose values the log shows; say, logFrequency, logFirst, onlyUpToRow, onlyUpToT
+    // Softmax family; axis=0 is the whole sample.
+    {"Softmax LogSoftmax Hardmax", 1, 1, softmax},
+    // Criteria.
+    {"CrossEntropyWithSoftmax", 2, 2, softmax_criterion, of_criterion},  // labels, z; axis=0
+    {"ClassificationError", 2, 2, softmax_criterion, of_criterion},      // labels, z; topN=1, axis=0
+    {"CrossEntropy", 2, 2, criterion, of_criterion},                     // labels, probabilities
+    {"SquareError", 2, 2, criterion, of_criterion},
+    {"Logistic", 2, 2, criterion, of_criterion},          // label, probability
+    {"WeightedLogistic", 3, 3, criterion, of_criterion},  // label, probability, weight
+    // [word; class; class's words], z, W, class scores
+    {"ClassBasedCrossEntropyWithSoftmax", 4, 4, class_criterion, over_samples | sums},
+    {"MatrixL1Reg", 1, 1, scalar, over_samples | sums},
+    {"MatrixL2Reg", 1, 1, scalar, over_samples},
+    {"CosDistance", 2, 2, cos_distance},
+    {"CosDistanceWithNegativeSamples", 2, 2, negative_samples_shape},            // a, b; shift=1, negatives=1
+    {"LambdaRank NDCG1Eval", 3, 3, ranking_shape, over_samples | side_by_side},  // gain, score, query
+    // Reductions.
+    {"SumElements", 1, 1, scalar, over_samples | sums},  // over everything, also the samples
+    {"SumColumnElements", 1, 1, scalar},
+    {"ReduceElements", 1, 1, reduce},  // op, axis=0
+    // Shape.
+    {"Slice", 1, 1, slice},                    // begin, end, axis=1
+    {"RowStack", 1, any, row_stack},           // axis=1
+    {"RowRepeat", 1, 1, row_repeat},           // numRepeats
+    {"Reshape", 1, 1, reshape},                // dims, beginAxis=0, endAxis=0
+    {"TransposeDimensions", 1, 1, transpose},  // axis1, axis2
+    // Images [W, H, C]; lists of one element stand for all axes.
+    // W, x; kernelDims, mapDims, stride=1, sharing=true, autoPadding=0, lowerPad=0, upperPad=0, transpose=false,
+    // outputShape, groups=1, imageLayout="CHW"
+    {"Convolution", 2, 2, convolution_shape},
+    {"Pooling", 1, 1, pooling_shape},         // poolingType="max", kernelDims, stride=1, autoPadding=0, lowerPad=0, ...
+    {"MaxUnpooling", 2, 2, unpooling_shape},  // values, pooled image; the window as for Pooling
+    {"ROIPooling", 2, 2, roi_pooling_shape},  // image, regions [4, number]; shape
+    // x, scale, bias, running mean, running variance; spatial=false, normalizationTimeConstant=0, blendTimeConstant=0,
+    // epsilon=1e-5
+    {"BatchNormalization", 5, 5, batch_normalization_shape},
+    {"LocalResponseNormalization", 1, 1, response_normalization_shape},  // depthRadius, bias=1, alpha=1, beta=0.75
+    // Time. The input of a delay may be created after the delay: that is how loops are written.
+    // dims, timeStep=1, defaultHiddenActivation=0.1; x, initial state
+    {"PastValue FutureValue", 1, 2, delay_shape, 0, 0},
+    // W x + b [4c], H [4c : c], initial h and c if trained; backwards=false, defaultHiddenActivation=0.1
+    {"LSTM", 2, 4, lstm_shape},
+    // W x + b [3c], H [3c : c], a bias of H's product with resetAfter=true; resetAfter=false, backwards=false,
+    // defaultHiddenActivation=0.1
+    {"GRU", 2, 3, gru_shape},
+    {"TimeReverse", 1, 1, same, 0, 0},
+    // Dynamic axes.
+    {"Where", 1, 1, where_shape},                       // frames where the condition is not 0; a new axis
+    {"PackedIndex", 2, 2, packed_index_shape, 0, 1},    // layout of, frames from Where
+    {"GatherPacked", 2, 2, gather_shape, 0, 0},         // index, source
+    {"ScatterPacked", 3, 3, scatter_shape, 0, 0},       // layout of, index, source
+    {"ReconcileDynamicAxis", 2, 2, same, 0, 1},         // data, layout of
+    {"ZeroSequence", 1, 1, scalar},                     // 0 for every step of the input's axis
+    {"BroadcastSequenceAs", 2, 2, gather_shape, 0, 0},  // layout of, sequences of length 1
+    // Training and corpus statistics.
+    {"Dropout", 1, 1, dropout},  // rate: instead of the epoch's
+    {"Mean InvStdDev", 1, 1, same, over_samples},
+    {"PerDimMeanVarNormalization PerDimMeanVarDeNormalization", 3, 3, normalization},  // x, mean, 1/deviation
+};
+
+const std::vector<Operation> operations = [] {
+  std::vector<Operation> all;
+  for (const Row& r : rows) {
+    std::istringstream in(r.names);
+    for (std::string name; in >> name;)
+      all.push_back({{name, r.min_inputs, r.max_inputs}, r.rule, r.facts, r.axis_giver});
   }
-  return by_operation;
+  return all;
 }();
+
+const Operation* find(const std::string& name) {
+  const auto found = std::find_if(operations.begin(), operations.end(), [&](const auto& o) { return o.name == name; });
+  return found == operations.end() ? nullptr : &*found;
+}
+bool has(const Node& node, Facts fact) {
+  const Operation* o = find(node.operation);
+  return o && (o->facts & fact) != 0;
+}
 
 }  // namespace
 
-Shape declared_shape(const Node& node) {
-  Shape shape;
-  for (const double d : numbers(node, "dims")) {
-    if (d < 0 || d != std::floor(d) || d > 1e12)
-      throw ConfigError(node.where, fmt::format("{} '{}': a dimension cannot be {}", node.operation, node.name, d),
-                        "dimensions are whole numbers from 1, or 0 to infer them");
-    shape.dims.push_back(static_cast<std::size_t>(d));
-  }
-  return shape;
-}
+const OperationInfo* find_operation(const std::string& name) { return find(name); }
 
-std::size_t axis_index(const Node& node, const std::string& attribute, double otherwise, std::size_t rank) {
-  const double axis = number(node, attribute, otherwise);
-  const double index = axis > 0 ? axis - 1 : static_cast<double>(rank) + axis;
-  if (axis == 0 || index < 0 || index >= static_cast<double>(rank) || axis != std::floor(axis))
-    throw ConfigError(node.where,
-                      fmt::format("{} '{}': {} = {} is not one of the {} axes of the input", node.operation, node.name,
-                                  attribute, axis, rank),
-                      "axes count from 1, negative ones from the end");
-  return static_cast<std::size_t>(index);
-}
-
-Range slice_range(const Node& node, std::size_t dim) {
-  const auto n = static_cast<double>(dim);
-  const double begin = number(node, "begin", 0), end = number(node, "end", 0);
-  const double first = begin < 0 ? begin + n : begin;
-  const double last = end <= 0 ? end + n : end;
-  if (first < 0 || last > n || first >= last)
-    throw ConfigError(
-        node.where,
-        fmt::format("Slice '{}': [{}, {}) is not a part of an axis with {} elements", node.name, begin, end, dim),
-        "begin counts from 0, end is the element behind the last; negative values count from the end");
-  return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
+std::vector<std::string> operation_names() {
+  std::vector<std::string> names;
+  for (const auto& o : operations) names.push_back(o.name);
+  return names;
 }
 
 int axis_giver(const std::string& operation) {
-  static const std::map<std::string, int> givers = {
-      {"PastValue", 0},   {"FutureValue", 0},   {"PackedIndex", 1},          {"GatherPacked", 0},
-      {"TimeReverse", 0}, {"ScatterPacked", 0}, {"ReconcileDynamicAxis", 1}, {"BroadcastSequenceAs", 0}};
-  const auto found = givers.find(operation);
-  return found == givers.end() ? -1 : found->second;
+  const Operation* o = find(operation);
+  return o ? o->axis_giver : all_share;
 }
 
 bool is_time_slice(const Node& node) { return node.operation == "Slice" && number(node, "axis", 1) == -1; }
 bool makes_axis(const Node& node) { return node.operation == "Where" || is_time_slice(node); }
 
-bool keeps_sample_axis(const Node& node) {
-  static const std::vector<std::string> over_samples = {"LearnableParameter",
-                                                        "CrossEntropyWithSoftmax",
-                                                        "ClassificationError",
-                                                        "CrossEntropy",
-                                                        "SquareError",
-                                                        "Logistic",
-                                                        "WeightedLogistic",
-                                                        "LambdaRank",
-                                                        "NDCG1Eval",
-                                                        "ClassBasedCrossEntropyWithSoftmax",
-                                                        "MatrixL1Reg",
-                                                        "MatrixL2Reg",
-                                                        "SumElements",
-                                                        "Mean",
-                                                        "InvStdDev"};
-  return std::find(over_samples.begin(), over_samples.end(), node.operation) == over_samples.end();
-}
+bool keeps_sample_axis(const Node& node) { return !has(node, over_samples); }
+bool goes_side_by_side(const Node& node) { return has(node, side_by_side); }
+bool sums_over_samples(const Node& node) { return has(node, sums); }
 
 Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<const std::string> names) {
-  const OperationInfo* info = find_operation(node.operation);
+  const Operation* info = find(node.operation);
   if (!info) {
     const std::string near = nearest(node.operation, operation_names());
     throw ConfigError(node.where, fmt::format("there is no operation '{}' (node '{}')", node.operation, node.name),
@@ -394,13 +404,12 @@ Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<con
                       fmt::format("{} '{}' has {} inputs but takes {}{}", node.operation, node.name, count,
                                   info->min_inputs, info->max_inputs < 0 ? " or more" : ""),
                       "");
-  return rules.at(node.operation)(Call{node, inputs, names});
+  return info->rule(Call{node, inputs, names});
 }
 
 Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape> inputs) {
   Shape shape = inputs[operand];
-  const bool unknown = std::find(shape.dims.begin(), shape.dims.end(), std::size_t{0}) != shape.dims.end();
-  if (!unknown || inputs.size() < 2) return shape;
+  if (!has_unknown(shape) || inputs.size() < 2) return shape;
   if (const auto image = infer_image_operand(node, operand, inputs)) return *image;
   const Shape& other = inputs[1 - std::min<std::size_t>(operand, 1)];
   if (node.operation == "Times" && operand == 0) {
@@ -412,15 +421,12 @@ Shape infer_operand(const Node& node, std::size_t operand, std::span<const Shape
         shape.dims.push_back(0);
     for (std::size_t k = out_rank; k < shape.rank(); ++k)
       if (shape.dims[k] == 0) shape.dims[k] = other[k - out_rank];
-  } else if (node.operation == "TransposeTimes" && operand == 0) {
+  } else if ((node.operation == "TransposeTimes" || node.operation == "DiagTimes") && operand == 0) {
     if (shape.dims[0] == 0) shape.dims[0] = other[0];
-  } else if ((node.operation == "PastValue" || node.operation == "FutureValue") && operand == 1) {
+  } else if (find(node.operation)->rule == delay_shape && operand == 1) {
     if (shape.rank() == 1 && other.elements() != 0) shape.dims[0] = other.elements();
-  } else if (node.operation == "DiagTimes" && operand == 0) {
-    if (shape.dims[0] == 0) shape.dims[0] = other[0];
-  } else if (rules.at(node.operation) == broadcast || rules.at(node.operation) == criterion) {
-    for (std::size_t k = 0; k < shape.rank(); ++k)
-      if (shape.dims[k] == 0) shape.dims[k] = other[k];
+  } else if (const Rule rule = find(node.operation)->rule; rule == broadcast || rule == criterion) {
+    return filled(shape, other);
   }
   return shape;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tutti/error.h"
 #include "tutti/graph.h"
 
 namespace tutti::graph {
@@ -24,6 +25,11 @@ Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<con
 
 // Whether the result has a sample axis if any of its inputs has one (criteria and corpus statistics have none).
 bool keeps_sample_axis(const Node& node);
+
+// A criterion that goes through its operands side by side.
+bool goes_side_by_side(const Node& node);
+// A sum over samples, so that the results of parts add up.
+bool sums_over_samples(const Node& node);
 
 // The input that determines the dynamic axis of the result; -1 = all inputs share one.
 int axis_giver(const std::string& operation);
@@ -55,6 +61,16 @@ class MixedAxes : public ConfigError {
 
 // Shapes of all nodes in `order`; completes the dims of parameters in the graph. Entries of other nodes are empty.
 std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& order);
+
+// Operands on different dynamic axes of which one was made by First, Last, Gather or a similar operation may have equal
+// sequences. Adds a ReconcileDynamicAxis there, which compares them in each minibatch, and returns a warning for each.
+// Axes that the user declared differently are not reconciled; shape inference rejects mixing them.
+std::vector<Diagnostic> reconcile_axes(Graph&);
+
+// Throws ConfigError at the node: what is wrong with it, and what helps.
+[[noreturn]] void fail(const Node& node, const std::string& what, const std::string& fix);
+
+bool has_unknown(const Shape&);  // a dim of 0
 
 // Attribute `dims` as a shape.
 Shape declared_shape(const Node& node);

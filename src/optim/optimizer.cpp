@@ -9,9 +9,19 @@
 #include <cmath>
 #include <vector>
 
+#include "base/cuda_library.h"
 #include "optim/rules.h"
 
 namespace tutti::optim {
+
+const Kernels& best_kernels() {
+  return *of_widest_set([]<InstructionSet set>() { return &kernels<set>(); });
+}
+
+const Kernels& kernels_for(const FloatMemory& memory) {
+  if (is_host(memory)) return best_kernels();
+  return *cuda_function<const Kernels*()>("tutti_cuda_optim_kernels")();
+}
 
 namespace {
 
@@ -111,8 +121,8 @@ class RuleOptimizer final : public Optimizer {
     float* g = p_->gradients.data();
     double* const squares = squares_of(slice);
     const std::size_t columns = p_->slices[slice].columns;
-    for_runs(slice, 0, columns, [&](const Run& r) { k_->add_squares(g + r.offset, r.count, squares); });
-    for_runs(slice, 0, columns, [&](const Run& r) { k_->limit_norm(g + r.offset, r.count, squares, limit_); });
+    for_runs(slice, 0, columns, [&](const Run& r) { k_->run(Squares{g + r.offset}, r.count, squares); });
+    for_runs(slice, 0, columns, [&](const Run& r) { k_->run(LimitNorm{g + r.offset, squares, limit_}, r.count); });
   }
 
   // Calls body for the runs of elements to update: all columns, or the sparse rows of the step.
@@ -140,17 +150,17 @@ class RuleOptimizer final : public Optimizer {
 
   void before_rule(const Slice& s, const Run& r) {
     float* g = p_->gradients.data() + r.offset;
-    if (clips() && options_.clip_by_truncation) k_->truncate(g, r.count, static_cast<float>(limit_));
+    if (clips() && options_.clip_by_truncation) k_->run(Truncate{g, static_cast<float>(limit_)}, r.count);
     const double l2 = options_.l2 * s.regularization_multiplier * static_cast<double>(step_.columns) * rule_->unit();
-    if (l2 > 0) k_->add_scaled(g, p_->weights.data() + r.offset, r.count, static_cast<float>(l2));
+    if (l2 > 0) k_->run(AddScaled{g, p_->weights.data() + r.offset, static_cast<float>(l2)}, r.count);
   }
 
   void after_rule(const Slice& s, const Run& r) {
     float* w = p_->weights.data() + r.offset;
-    if (options_.noise > 0) k_->add_noise(w, r.count, options_.noise, static_cast<std::uint64_t>(updates_), r.offset);
+    if (options_.noise > 0) k_->run(Noise{w, options_.noise, static_cast<std::uint64_t>(updates_), r.offset}, r.count);
     const double l1 = step_.learning_rate * s.learning_rate_multiplier * options_.l1 * s.regularization_multiplier *
                       static_cast<double>(step_.columns);
-    if (l1 > 0) k_->shrink(w, r.count, static_cast<float>(l1));
+    if (l1 > 0) k_->run(Shrink{w, static_cast<float>(l1)}, r.count);
   }
 
   bool bare() const {
@@ -178,7 +188,9 @@ class RuleOptimizer final : public Optimizer {
       count += part.count;
     });
     for_blocks(slice, 0, s.columns, [&](const Run& part) {
-      rule_->apply_by_mean(part, rate(s), sum, count);
+      k_->run(DescendByMean{p_->weights.data() + part.offset, p_->gradients.data() + part.offset, rate(s), sum,
+                            static_cast<double>(count)},
+              part.count);
       after_rule(s, part);
     });
   }

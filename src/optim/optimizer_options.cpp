@@ -1,44 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizer_options.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <initializer_list>
+#include <utility>
 
 namespace tutti {
 
 namespace {
 
-void check_adaptive_ranges(config::Fields& f, const OptimizerOptions& o) {
-  const auto fraction = [&](const char* key, double v) {
-    if (!(v >= 0 && v < 1)) f.problem(key, std::string(key) + " must lie in [0, 1)");
-  };
-  const auto positive = [&](const char* key, double v) {
-    if (!(v > 0 && std::isfinite(v))) f.problem(key, std::string(key) + " must be positive");
-  };
-  fraction("rms_gamma", o.rms_gamma);
-  fraction("beta1", o.beta1);
-  fraction("beta2", o.beta2);
-  fraction("decay", o.decay);
-  positive("epsilon", o.epsilon);
-  positive("varianceTimeConstant", o.variance_time_constant);
-  positive("fsAdagradTargetAvDenom", o.target_average);
-  positive("rms_wgt_inc", o.rms_increase);
-  positive("rms_wgt_dec", o.rms_decrease);
-  positive("rms_wgt_max", o.rms_max);
-  positive("rms_wgt_min", o.rms_min);
-  if (o.rms_min > o.rms_max)
-    f.problem("rms_wgt_min", "rms_wgt_min must not be greater than rms_wgt_max", "swap the two values");
-}
-
 void check_ranges(config::Fields& f, const OptimizerOptions& o) {
-  const auto not_negative = [&](const char* key, double v) {
-    if (!(v >= 0)) f.problem(key, std::string(key) + " must not be negative");
+  using Values = std::initializer_list<std::pair<const char*, double>>;
+  const auto check = [&](const Values& values, const auto& holds, const char* rule) {
+    for (const auto& [key, v] : values)
+      if (!holds(v)) f.problem(key, fmt::format("{} must {}", key, rule));
   };
-  not_negative("gaussianNoiseInjectStd", o.noise);
-  not_negative("L1RegWeight", o.l1);
-  not_negative("L2RegWeight", o.l2);
+  check(
+      {{"gaussianNoiseInjectStd", o.noise}, {"L1RegWeight", o.l1}, {"L2RegWeight", o.l2}},
+      [](double v) { return v >= 0; }, "not be negative");
   if (!(o.clipping_per_sample > 0))
     f.problem("clippingThresholdPerSample", "clippingThresholdPerSample must be positive",
               "remove the key to disable clipping");
+  check(
+      {{"rms_gamma", o.rms_gamma}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"decay", o.decay}},
+      [](double v) { return v >= 0 && v < 1; }, "lie in [0, 1)");
+  check(
+      {{"epsilon", o.epsilon},
+       {"varianceTimeConstant", o.variance_time_constant},
+       {"fsAdagradTargetAvDenom", o.target_average},
+       {"rms_wgt_inc", o.rms_increase},
+       {"rms_wgt_dec", o.rms_decrease},
+       {"rms_wgt_max", o.rms_max},
+       {"rms_wgt_min", o.rms_min}},
+      [](double v) { return v > 0 && std::isfinite(v); }, "be positive");
+  if (o.rms_min > o.rms_max)
+    f.problem("rms_wgt_min", "rms_wgt_min must not be greater than rms_wgt_max", "swap the two values");
 }
 
 void check_one_bit(config::Fields& f, const OptimizerOptions& o) {
@@ -98,7 +96,6 @@ void OptimizerOptions::describe(config::Fields& f) {
   f("warmupSamples", warmup_samples,
     "oneBitAdam: samples over all ranks after which the variance is frozen and the ranks exchange momentum");
   check_ranges(f, *this);
-  check_adaptive_ranges(f, *this);
   check_one_bit(f, *this);
 }
 

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "optim/kernels.h"
 #include "optim/optimizer_options.h"
@@ -18,36 +21,49 @@ struct Run {
 
 class Rule {
  public:
+  // `states`: what it keeps for each weight, by the names in checkpoints. reset_momentum() clears "momentum".
+  Rule(std::string name, std::string description, const Kernels& k, std::vector<const char*> states)
+      : k_(k),
+        buffers_(states.size()),
+        name_(std::move(name)),
+        description_(std::move(description)),
+        states_(std::move(states)) {}
   virtual ~Rule() = default;
-  virtual std::string name() const = 0;
-  virtual std::string describe() const = 0;
-  virtual void bind(Parameters&) = 0;
-  virtual void begin_step(const StepScalars&) = 0;
+  const std::string& name() const { return name_; }
+  const std::string& describe() const { return description_; }
+  void bind(Parameters&);
+  virtual void begin_step(const StepScalars&) {}
   virtual void apply(const Run&, float rate) = 0;
-  // Rules that divide by a parameter's mean multiplier scale the gradient of every run first, which adds the
-  // multipliers to *sum; then comes this in place of apply(), with the number of elements that the sum is of.
+  // Rules that divide by a parameter's mean multiplier scale the gradient of every run, which adds the multipliers to
+  // *sum; then the weights descend by the mean, in place of apply().
   virtual bool averages() const { return false; }
   virtual void scale(const Run& run, double* sum) { (void)run, (void)sum; }
-  virtual void apply_by_mean(const Run& run, float rate, const double* sum, std::size_t count) {
-    (void)run, (void)rate, (void)sum, (void)count;
-  }
-  virtual void reset_momentum() {}
+  void reset_momentum();
   // Of rules that exchange more than gradients: see Optimizer. What apply() finds is `unit()` times a sum of gradients.
   virtual Summed summed() const { return Summed::gradients; }
   virtual bool wants_contributions() const { return false; }
   virtual void contribute(const Run& run, int ranks) { (void)run, (void)ranks; }
   virtual const float* mask() const { return nullptr; }
   virtual double unit() const { return 1; }
-  virtual void archive(Archive&) = 0;
+  // Saves or loads the states, parameter by parameter, so that a file does not depend on the order of the layout.
+  virtual void archive(Archive&);
+
+ protected:
+  float* weights(const Run& r) const { return p_->weights.data() + r.offset; }
+  float* gradients(const Run& r) const { return p_->gradients.data() + r.offset; }
+  float* state(std::size_t i, const Run& r) { return buffers_[i].data() + r.offset; }
+
+  const Kernels& k_;
+  Parameters* p_ = nullptr;
+  std::vector<FloatBuffer> buffers_;  // by state
+
+ private:
+  const std::string name_, description_;
+  const std::vector<const char*> states_;
 };
 
 std::unique_ptr<Rule> make_rule(const OptimizerOptions&, const Kernels&);
-std::unique_ptr<Rule> make_sgd_rule(const OptimizerOptions&, const Kernels&);
-std::unique_ptr<Rule> make_one_bit_adam_rule(const OptimizerOptions&, const Kernels&);
 // The optimizer over a chosen set of kernels, for tests that compare them.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&, const Kernels&);
-
-// Saves or loads a state buffer parameter by parameter, so that a file does not depend on the order of the layout.
-void archive_buffer(Archive&, const char* what, const Parameters&, FloatBuffer&);
 
 }  // namespace tutti::optim

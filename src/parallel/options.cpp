@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "comm/agreement.h"
-#include "config/inheritance.h"
 #include "parallel/groups/groups.h"
 
 namespace tutti {
@@ -174,7 +173,7 @@ void ParallelTrainOptions::check_servers(config::Fields& f) const {
 }
 
 void ParallelTrainOptions::describe(config::Fields& f) {
-  if (depth > 0) config::inherit_nothing(f);
+  if (depth > 0) f.inherit_nothing();
   std::size_t row = method.index();
   f.choice("parallelizationMethod", row, method_words(), "how the ranks exchange what they learned");
   if (row != method.index()) method = default_method(row);

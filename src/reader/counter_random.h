@@ -18,13 +18,14 @@ class CounterRandom {
   float uniform() { return static_cast<float>(next() >> 40) * 0x1p-24f; }  // [0, 1)
   float between(float low, float high) { return low + (high - low) * uniform(); }
 
- private:
   static constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;
   static std::uint64_t mix(std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
   }
+
+ private:
   std::uint64_t state_;
 };
 

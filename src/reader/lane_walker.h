@@ -8,7 +8,7 @@
 #include <deque>
 #include <vector>
 
-#include "reader/order_cursor.h"
+#include "reader/sweep_order.h"
 
 namespace tutti::reader {
 

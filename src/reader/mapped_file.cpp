@@ -14,23 +14,12 @@
 #include "tutti/error.h"
 
 namespace tutti::reader {
-namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
+Descriptor::Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
 
- private:
-  int fd_;
-};
-
-}  // namespace
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 std::string unreadable(const std::string& path) {
   const Descriptor fd(path);
@@ -80,7 +69,9 @@ void MappedFile::release(const char* from, const char* to) const {
 
 void MappedFile::expect(Access access) const {
   if (!data_) return;
-  const int advice = access == Access::in_order ? MADV_SEQUENTIAL : access == Access::random ? MADV_RANDOM : MADV_NORMAL;
+  const int advice = access == Access::in_order ? MADV_SEQUENTIAL
+                     : access == Access::random ? MADV_RANDOM
+                                                : MADV_NORMAL;
   ::madvise(const_cast<char*>(data_), size_, advice);
 }
 

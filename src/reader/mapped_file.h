@@ -10,6 +10,19 @@
 
 namespace tutti::reader {
 
+// An open file; get() is negative, with the reason in errno, when it could not be opened.
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& path);
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
 class MappedFile {
  public:
   explicit MappedFile(std::string path);  // throws Error

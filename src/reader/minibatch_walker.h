@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "reader/order_cursor.h"
-#include "reader/packing.h"
+#include "reader/sweep_order.h"
 #include "tutti/reader.h"
 
 namespace tutti::reader {
@@ -20,6 +20,17 @@ struct Step {
   std::int64_t columns = 0, global_columns = 0;  // of this rank, of the whole minibatch
   std::int64_t position = 0, minibatch = 0;      // as in Batch
   std::int64_t sweep = 0;                        // that all of them belong to
+};
+
+// How many columns the sequences of a share take when packed side by side.
+// First fit: rows as wide as the longest sequence; each sequence goes to the first row with capacity left, else opens a
+// row. The count includes the gaps at the row ends. Keeps its scratch memory.
+class Packing {
+ public:
+  std::int64_t columns(std::span<const std::int64_t> lengths);
+
+ private:
+  std::vector<std::int64_t> capacity_;  // a tournament tree: capacity_[1] is the largest capacity of all rows
 };
 
 class MinibatchWalker {

@@ -7,16 +7,16 @@
 #include <numeric>
 #include <random>
 
+#include "reader/counter_random.h"
+#include "tutti/error.h"
+
 namespace tutti::reader {
 namespace {
 
 // A seed of the user's own must not merely shift the sweeps: seed 1's first order is not seed 0's second.
 std::uint64_t engine_seed(std::uint64_t seed, std::int64_t sweep) {
   if (seed == 0) return static_cast<std::uint64_t>(sweep);
-  std::uint64_t z = seed * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(sweep);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
+  return CounterRandom::mix(seed * CounterRandom::golden + static_cast<std::uint64_t>(sweep));
 }
 
 }  // namespace
@@ -108,6 +108,40 @@ void SweepOrder::shuffle_in_windows(std::uint64_t seed) {
         break;
       }
   }
+}
+
+void OrderCursor::seek(std::int64_t position) {
+  sweep_ = position / index_.samples();
+  const std::int64_t offset = position % index_.samples();
+  order_.set_sweep(sweep_);
+  std::int64_t at = 0;
+  if (index_.single_samples()) {
+    place_ = static_cast<std::uint32_t>(offset);
+    at = offset;
+  } else {
+    for (place_ = 0; at < offset; ++place_) at += index_.samples_of(order_[place_]);
+  }
+  position_ = sweep_ * index_.samples() + at;
+}
+
+void OrderCursor::next_sweep() {
+  ++sweep_;
+  place_ = 0;
+  order_.set_sweep(sweep_);
+}
+
+std::uint32_t OrderCursor::take() {
+  const std::uint32_t sequence = order_[place_++];
+  position_ += index_.samples_of(sequence);
+  return sequence;
+}
+
+OrderCursor::EpochRange OrderCursor::epoch(const EpochPlan& plan) const {
+  const std::int64_t samples = plan.samples > 0 ? plan.samples : index_.samples();
+  EpochRange s;
+  if (__builtin_mul_overflow(plan.epoch, samples, &s.begin) || __builtin_add_overflow(s.begin, samples, &s.end))
+    throw Error("reading: epochSize times the number of epochs is beyond all counting");
+  return s;
 }
 
 }  // namespace tutti::reader

@@ -30,6 +30,8 @@ struct AdjustState {
 struct EpochSettings {
   double learning_rate = 0, momentum_per_sample = 0;
   std::int64_t minibatch = 0;
+  bool bears_nan = false;  // a NaN criterion does not end the run
+  bool trial = false;      // nothing is saved
 };
 // Before epoch progress.epoch: searches if it is due, then returns the settings. Collective.
 EpochSettings settle_settings(Training&);
@@ -43,9 +45,5 @@ enum class Verdict { go_on, rolled_back, finished };
 // After epoch progress.epoch (not counted yet): adjusts by `criterion`; rank 0 decides. After a roll-back, the earlier
 // model is loaded and progress is set to it. Collective.
 Verdict judge_epoch(Training&, double criterion, const EpochSettings&);
-
-// src/train/search.cpp
-double search_learning_rate(Training&, std::int64_t minibatch);
-std::int64_t search_minibatch_size(Training&, double learning_rate, double rate_factor);
 
 }  // namespace tutti

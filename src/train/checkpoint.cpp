@@ -10,7 +10,6 @@
 #include <memory>
 
 #include "train/container.h"
-#include "train/reshard.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -32,7 +31,7 @@ void archive_metrics(Archive& a, const std::string& name, StepMetrics& t) {
 }
 
 // Everything but the model. `writer` is null on ranks other than 0. Collective.
-void write_state(ContainerWriter* writer, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
+void write_state(ContainerWriter* writer, CheckpointState& state, const CheckpointParts& parts, Communicator& comm) {
   if (writer) {
     SavingArchive s(*writer, "state/");
     state.archive(s);
@@ -62,20 +61,7 @@ void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
       remove(checkpoint_name(model_name(f.model_path, e, f.max_epochs)));
 }
 
-}  // namespace
-
-void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs) {
-  for (std::int64_t e = epoch; e <= last; ++e) {
-    remove(mid_epoch_name(model_path, e));
-    if (e == epoch) continue;
-    remove(model_name(model_path, e, max_epochs));
-    remove(checkpoint_name(model_name(model_path, e, max_epochs)));
-  }
-}
-
-namespace {
-
-void save_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
+void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
   const std::string name = model_name(f.model_path, state.epoch, f.max_epochs);
   ContainerWriter model(name, "model");
@@ -92,7 +78,8 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointPart
   remove_outdated(f, state.epoch);
 }
 
-void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, CheckpointParts& parts, Communicator& comm) {
+void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts,
+                    Communicator& comm) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
   // One file, because two could not be replaced atomically.
   ContainerWriter file(mid_epoch_name(f.model_path, state.epoch), "checkpoint");
@@ -110,6 +97,15 @@ std::unique_ptr<ContainerReader> open_on_rank_0(const std::string& path, Communi
 
 }  // namespace
 
+void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs) {
+  for (std::int64_t e = epoch; e <= last; ++e) {
+    remove(mid_epoch_name(model_path, e));
+    if (e == epoch) continue;
+    remove(model_name(model_path, e, max_epochs));
+    remove(checkpoint_name(model_name(model_path, e, max_epochs)));
+  }
+}
+
 void CheckpointState::archive(Archive& a) {
   a("epoch", epoch);
   a("samples in epoch", samples_in_epoch);
@@ -117,25 +113,23 @@ void CheckpointState::archive(Archive& a) {
   a("total samples seen", total_samples_seen);
   a("minibatch size", minibatch_size);
   a("learning rate", learning_rate);
-  a("previous criterion", previous_criterion);
+  double previous = adjust.previous_criterion;
+  a("previous criterion", previous);
   archive_metrics(a, "epoch tally", epoch_metrics);
   archive_metrics(a, "interval tally", interval_metrics);
   if (a.has("adjust/learning rate")) adjust.archive(a);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
 }
 
-void save_checkpoint(const CheckpointFiles& f, CheckpointState state, CheckpointParts& parts, Communicator& comm) {
+void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts,
+                     Communicator& comm) {
   if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm);
   if (state.epoch > 0) return save_epoch(f, state, parts, comm);
   if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model);
 }
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
-  on_rank_0(comm, [&] {
-    const ContainerReader reader(point.model, point.model_kind());
-    read_model_values(reader, m);
-  });
-  broadcast_values(m, comm);
+  load_values(point.model, m, &comm, point.model_kind());
 }
 
 CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Communicator& comm) {
@@ -148,22 +142,7 @@ CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Commu
   return state;
 }
 
-std::string load_common_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
-                              Communicator& comm) {
-  if (point.checkpoint.empty()) return point.epoch == 0 ? "" : "there is no checkpoint next to the model";
-  std::string reason;
-  const auto reader = open_on_rank_0(point.checkpoint, comm);
-  on_rank_0(comm, [&] {
-    const std::string stored = reader->text("rank state of");
-    if (stored != rank_state_name) reason = fmt::format("the checkpoint was written by {}", stored);
-  });
-  broadcast_text(comm, reason);
-  if (reason.empty()) broadcast_state(comm, reader.get(), "exchange/", visit);
-  return reason;
-}
-
-RankStateReport load_rank_state(const ResumePoint& point, const Visit& visit, const std::string& rank_state_name,
-                                Communicator& comm) {
+RankStateReport load_exchange_state(const ResumePoint& point, const CheckpointParts& parts, Communicator& comm) {
   RankStateReport report;
   if (point.checkpoint.empty()) {
     if (point.epoch > 0) report.lost = "there is no checkpoint next to the model";
@@ -175,7 +154,7 @@ RankStateReport load_rank_state(const ResumePoint& point, const Visit& visit, co
     report.ranks = reader->integer("ranks");
     if (stored.empty())
       report.lost = "the checkpoint holds none";
-    else if (stored != rank_state_name)
+    else if (stored != parts.rank_state_name)
       report.lost = fmt::format("the checkpoint was written by {}", stored);
     else
       report.gone =
@@ -183,12 +162,10 @@ RankStateReport load_rank_state(const ResumePoint& point, const Visit& visit, co
   });
   broadcast_text(comm, report.lost);
   broadcast_text(comm, report.gone);
-  comm.broadcast(0, std::as_writable_bytes(std::span(&report.ranks, 1)));
+  comm.broadcast(0, writable_bytes(report.ranks));
   if (!report.lost.empty()) return report;
-  if (report.ranks == comm.size())
-    spread_state(comm, reader.get(), visit);
-  else
-    reshard_state(comm, reader.get(), static_cast<int>(report.ranks), visit);
+  if (parts.common_state) broadcast_state(comm, reader.get(), "exchange/", parts.common_state);
+  spread_state(comm, reader.get(), static_cast<int>(report.ranks), parts.rank_state);
   return report;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,17 +20,21 @@
 
 namespace tutti {
 
-// The position of a run, beside weights, optimizer and exchange. The reader needs only epoch and samples_in_epoch.
-struct CheckpointState {
+// The position of a run. The reader needs only epoch and samples_in_epoch.
+struct Progress {
   std::int64_t epoch = 0;                 // finished epochs, which is also the index of the next or running one
   std::int64_t samples_in_epoch = 0;      // samples done in the running epoch; 0 between epochs
   std::int64_t minibatches_in_epoch = 0;  // likewise
-  std::int64_t total_samples_seen = 0;
+  std::int64_t total_samples_seen = 0;    // by finished epochs, as in the log
+  StepMetrics epoch_metrics = {};         // of samples_in_epoch
+  std::int64_t dropped_samples = 0;       // of them: skipped, or computed in vain
+  void begin_epoch() { *this = {.epoch = epoch, .total_samples_seen = total_samples_seen}; }
+};
+
+// What is saved of a run beside weights, optimizer and exchange.
+struct CheckpointState : Progress {
   std::int64_t minibatch_size = 0;
-  double learning_rate = 0;  // per sample
-  double previous_criterion = 0;
-  StepMetrics epoch_metrics;  // of samples_in_epoch
-  std::int64_t dropped_samples = 0;
+  double learning_rate = 0;      // per sample
   StepMetrics interval_metrics;  // of the minibatches not reported yet
   AdjustState adjust;
 
@@ -41,6 +46,11 @@ std::string model_name(const std::string& model_path, std::int64_t epoch, std::i
 std::string numbered_model_name(const std::string& model_path, std::int64_t epoch);  // "m.3"
 std::string checkpoint_name(const std::string& model);                               // its ".ckp"
 std::string mid_epoch_name(const std::string& model_path, std::int64_t epoch);  // epoch from 0: "m.<epoch + 1>.mid"
+
+// Calls `use` for the files "<model_path>.<epoch><end>".
+void each_numbered_file(const std::string& model_path,
+                        const std::function<void(std::int64_t epoch, std::string_view end)>& use);
+std::int64_t last_model_epoch(const std::string& model_path);  // the largest e of modelPath.<e>, -1 if there is none
 
 struct ResumePoint {
   bool finished = false;   // the final model exists: nothing to do
@@ -94,23 +104,21 @@ struct CheckpointFiles {
 
 // Saves the mid-epoch file within an epoch (state.samples_in_epoch > 0), model and .ckp after an epoch, and only the
 // model before the first, when nothing else has state. Removes older files once the new ones are on disk. Collective.
-void save_checkpoint(const CheckpointFiles&, CheckpointState, CheckpointParts&, Communicator&);
+void save_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&);
 
 // Loads the values of the model on every rank. Collective.
 void load_model(const ResumePoint&, ModelView&, Communicator&);
 // Loads state and optimizer on every rank. Without a .ckp the optimizer stays fresh, and the state holds only the
 // epoch. Collective.
 CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
-// Loads the common state of the exchange. Returns "" or the reason why it is lost (no checkpoint, another method).
-// Collective.
-std::string load_common_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
 // The result of loading the ranks' local state: `lost` says why none of it was used (no checkpoint, another method),
 // `gone` names what was lost with missing ranks.
 struct RankStateReport {
   std::string lost, gone;
   std::int64_t ranks = 0;  // that wrote it
 };
-// Loads the local state of each rank, resharded if the number of ranks has changed. Collective.
-RankStateReport load_rank_state(const ResumePoint&, const Visit&, const std::string& rank_state_name, Communicator&);
+// Loads the common state of the exchange, and the local state of each rank, resharded if the number of ranks has
+// changed. Collective.
+RankStateReport load_exchange_state(const ResumePoint&, const CheckpointParts&, Communicator&);
 
 }  // namespace tutti

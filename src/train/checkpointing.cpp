@@ -17,19 +17,7 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  CheckpointState s;
-  s.epoch = t.progress.epoch;
-  s.samples_in_epoch = t.progress.samples_in_epoch;
-  s.minibatches_in_epoch = t.progress.minibatches_in_epoch;
-  s.total_samples_seen = t.progress.total_samples_seen;
-  s.minibatch_size = settings.minibatch;
-  s.learning_rate = settings.learning_rate;
-  s.previous_criterion = t.adjust.previous_criterion;
-  s.adjust = t.adjust;
-  s.epoch_metrics = t.progress.epoch_metrics;
-  s.dropped_samples = t.progress.dropped_samples;
-  s.interval_metrics = t.report->interval_metrics();
-  return s;
+  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust};
 }
 
 void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
@@ -53,12 +41,46 @@ void archive_rank_state(Training& t, Archive& a) {
   for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
 }
 
+CheckpointParts parts_of(Training& t) {
+  return {view_model(*t.network), t.optimizer.get(), [&](Archive& a) { archive_common_state(t, a); },
+          [&](Archive& a) { archive_rank_state(t, a); }, t.method_name};
+}
+
 void store(Training& t) {
-  CheckpointParts parts{view_model(*t.network), t.optimizer.get(), [&](Archive& a) { archive_common_state(t, a); },
-                        [&](Archive& a) { archive_rank_state(t, a); }, t.method_name};
   CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
   if (t.sgd.auto_adjust) files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
-  save_checkpoint(files, state_of(t), parts, *t.world);
+  save_checkpoint(files, state_of(t), parts_of(t), *t.world);
+}
+
+// An archive of values by name.
+class MemoryArchive final : public ByteArchive {
+ public:
+  MemoryArchive(StateCopy::Values& values, bool loading) : values_(values), loading_(loading) {}
+  bool loading() const override { return loading_; }
+  bool has(std::string_view name) const override { return !loading_ || values_.contains(name); }
+  std::size_t text_size(std::string_view name, const std::string& now) override {
+    return loading_ ? values_.find(name)->second.size() : now.size();
+  }
+  void entry(std::string_view name, EntryType, std::span<std::byte> bytes) override {
+    if (loading_)
+      std::ranges::copy(values_.find(name)->second, bytes.begin());
+    else
+      values_[std::string(name)].assign(bytes.begin(), bytes.end());
+  }
+
+ private:
+  StateCopy::Values& values_;
+  const bool loading_;
+};
+
+void archive_all(Training& t, Archive& a) {
+  const Parameters& p = t.network->parameters();
+  a("weights", std::span<float>(const_cast<float*>(p.weights.data()), p.size()));
+  for (auto& s : t.network->state()) a("network/" + s.name, s.values);
+  archive_exchange_state(t, a, WeightExchange::Section::common);
+  archive_exchange_state(t, a, WeightExchange::Section::per_rank);
+  t.grad_scaler.archive(a);
+  t.optimizer->archive(a);
 }
 
 // Runs a part of resuming; its errors say what can be done.
@@ -78,14 +100,13 @@ void load(Training& t, const ResumePoint& point) {
   auto view = view_model(*t.network);
   or_else("give the network the layers and sizes that it had", [&] { load_model(point, view, *t.world); });
   if (!t.network->precompute_nodes().empty())
-    t.network->precompute_restored(load_graph(point.model, *t.world, point.model_kind()));
+    t.network->precompute_restored(load_graph(point.model, t.world, point.model_kind()));
   const CheckpointState s = or_else(
       fmt::format("set the optimizer (gradUpdateType and momentum) as it was; or remove '{}' to go on from the last "
                   "epoch's model with a fresh optimizer",
                   point.checkpoint),
       [&] { return load_state(point, *t.optimizer, *t.world); });
-  t.progress = {s.epoch,         s.samples_in_epoch, s.minibatches_in_epoch, s.total_samples_seen,
-                s.epoch_metrics, s.dropped_samples};
+  t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
   t.resumed = Resumed{point, s.interval_metrics};
 }
@@ -127,9 +148,18 @@ Start resume(Training& t) {
   return Start::resumed;
 }
 
-void archive_exchange_state(Training& t, Archive& a) {
-  archive_exchange_state(t, a, WeightExchange::Section::common);
-  archive_exchange_state(t, a, WeightExchange::Section::per_rank);
+StateCopy copy_state(Training& t) {
+  StateCopy copy{{}, t.progress};
+  const CommonWeights common(*t.parallel->method.weights);
+  MemoryArchive a(copy.values, false);
+  archive_all(t, a);
+  return copy;
+}
+
+void restore_state(Training& t, StateCopy& copy) {
+  t.progress = copy.progress;
+  MemoryArchive a(copy.values, true);
+  archive_all(t, a);
 }
 
 void start_method(Training& t) {
@@ -151,21 +181,14 @@ void roll_back(Training& t, std::int64_t epoch) {
 
 void save_final_model(Training& t) {
   t.progress.epoch = t.sgd.max_epochs;
-  t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
-  t.progress.epoch_metrics = {};
-  t.progress.dropped_samples = 0;
+  t.progress.begin_epoch();
   const CommonWeights common(*t.parallel->method.weights);
   store(t);
 }
 
 void restore_method(Training& t) {
   const auto& point = t.resumed->point;
-  RankStateReport report;
-  report.lost = load_common_state(
-      point, [&](Archive& a) { archive_common_state(t, a); }, t.method_name, *t.world);
-  if (report.lost.empty())
-    report = load_rank_state(
-        point, [&](Archive& a) { archive_rank_state(t, a); }, t.method_name, *t.world);
+  const RankStateReport report = load_exchange_state(point, parts_of(t), *t.world);
   if (!report.lost.empty())
     log::warning(fmt::format(
         "the exchange starts without the local state of each rank{}: {}",
@@ -206,6 +229,7 @@ std::int64_t next_checkpoint(const Training& t) {
 }
 
 void checkpoint(Training& t) {
+  const CommonWeights common(*t.parallel->method.weights);
   share_statistics(t);
   store(t);
 }

@@ -3,6 +3,12 @@
 // checkpoint.h.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
 #include "train/training.h"
 
 namespace tutti {
@@ -16,8 +22,15 @@ void start_method(Training&);
 // Loads the method's part of that state, after the method has started. Collective.
 void restore_method(Training&);
 
-// The method's part of checkpoints, common and local.
-void archive_exchange_state(Training&, Archive&);
+// A copy in memory of all state that a training run changes, to restore it. Use between epochs, or between the last
+// step of an epoch and its checkpoint.
+struct StateCopy {
+  using Values = std::map<std::string, std::vector<std::byte>, std::less<>>;
+  Values values;
+  Progress progress;
+};
+StateCopy copy_state(Training&);
+void restore_state(Training&, StateCopy&);
 
 // Returns to the state after `epoch` epochs and removes what was saved later. Collective.
 void roll_back(Training&, std::int64_t epoch);

@@ -139,26 +139,21 @@ void ContainerWriter::write(std::span<const std::byte> bytes) {
   impl_->put(bytes);
 }
 
+void ContainerWriter::add(std::string_view name, EntryType type, std::vector<std::uint64_t> dims,
+                          std::span<const std::byte> bytes) {
+  begin(name, type, std::move(dims), bytes.size());
+  write(bytes);
+}
 void ContainerWriter::add(std::string_view name, bool v) {
-  begin(name, EntryType::boolean, {}, 1);
-  write(bytes_of(static_cast<std::uint8_t>(v)));
+  add(name, EntryType::boolean, {}, bytes_of(static_cast<std::uint8_t>(v)));
 }
-void ContainerWriter::add(std::string_view name, std::int64_t v) {
-  begin(name, EntryType::integer, {}, sizeof v);
-  write(bytes_of(v));
-}
-void ContainerWriter::add(std::string_view name, double v) {
-  begin(name, EntryType::number, {}, sizeof v);
-  write(bytes_of(v));
-}
+void ContainerWriter::add(std::string_view name, std::int64_t v) { add(name, EntryType::integer, {}, bytes_of(v)); }
 void ContainerWriter::add(std::string_view name, std::string_view text) {
-  begin(name, EntryType::text, {}, text.size());
-  write(std::as_bytes(std::span(text)));
+  add(name, EntryType::text, {}, std::as_bytes(std::span(text)));
 }
 void ContainerWriter::add(std::string_view name, const Shape& shape, std::span<const float> v) {
   assert(shape.elements() == v.size());
-  begin(name, EntryType::floats, {shape.dims.begin(), shape.dims.end()}, v.size_bytes());
-  write(std::as_bytes(v));
+  add(name, EntryType::floats, {shape.dims.begin(), shape.dims.end()}, std::as_bytes(v));
 }
 
 std::uint64_t ContainerWriter::finish() {
@@ -187,135 +182,128 @@ void ContainerWriter::commit() {
   impl_->committed = true;
 }
 
-struct ContainerReader::Impl {
-  explicit Impl(std::string p) : path(std::move(p)), file(File::open(path)), size(file.size()) {}
-
-  const std::string path;
-  const File file;
-  const std::uint64_t size;
-  Footer footer{};
-  std::map<std::string, Entry, std::less<>> entries;
-
-  [[noreturn]] void damaged(const std::string& how) const { throw Error(fmt::format("'{}' {}", path, how)); }
-
-  template <class T>
-  T get(std::uint64_t from) const {
-    T v;
-    file.read(from, std::as_writable_bytes(std::span<T, 1>(&v, 1)));
-    return v;
-  }
-
-  void check_frame(std::string_view kind) {
-    if (size < sizeof(Header)) damaged(fmt::format("is truncated: {} bytes", size));
-    const auto header = get<Header>(0);
-    if (header.magic != magic) damaged("is not a file of this program (its first bytes are others)");
-    if (header.byte_order != byte_order) damaged("is damaged: its byte order mark is wrong");
-    if (header.version != version)
-      damaged(fmt::format("has format version {}; this program reads version {}", header.version, version));
-    if (size < sizeof(Header) + sizeof(Footer)) damaged(fmt::format("is truncated: {} bytes", size));
-    footer = get<Footer>(size - sizeof(Footer));
-    if (footer.magic != end_magic) damaged("is truncated or damaged: its end mark is missing");
-    if (footer.size != size) damaged(fmt::format("is damaged: it has {} bytes and should have {}", size, footer.size));
-    check_sum();
-    if (header.kind != kind_field(kind)) {
-      const std::string found(header.kind.data(), ::strnlen(header.kind.data(), header.kind.size()));
-      damaged(fmt::format("is a {} file, not a {} file", found, kind));
-    }
-  }
-
-  void check_sum() const {
-    Hash hash;
-    std::vector<std::byte> buffer(std::min<std::uint64_t>(1 << 20, size));
-    const std::uint64_t end = size - after_checksum;
-    for (std::uint64_t at = 0; at < end;) {
-      const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), end - at));
-      file.read(at, part);
-      hash.add(part);
-      at += part.size();
-    }
-    if (hash.value() != footer.checksum) damaged("is damaged: its checksum does not match its content");
-  }
-
-  void read_table() {
-    const std::uint64_t end = size - sizeof(Footer);
-    std::uint64_t at = footer.table;
-    const auto take = [&](std::uint64_t bytes) {
-      if (at > end || bytes > end - at) damaged("is damaged: its table extends beyond the end");
-      at += bytes;
-      return at - bytes;
-    };
-    for (std::uint64_t i = 0; i < footer.entries; ++i) {
-      const auto row = get<TableRow>(take(sizeof(TableRow)));
-      const std::uint64_t dims = take(row.dims * sizeof(std::uint64_t)), text = take(row.name);
-      Entry e{static_cast<EntryType>(row.type), std::vector<std::uint64_t>(row.dims), row.offset, row.bytes};
-      file.read(dims, std::as_writable_bytes(std::span(e.dims)));
-      std::string name(row.name, '\0');
-      file.read(text, std::as_writable_bytes(std::span(name)));
-      if (e.offset > footer.table || e.bytes > footer.table - e.offset)
-        damaged(fmt::format("is damaged: entry '{}' extends beyond the end", name));
-      if (e.type == EntryType::floats && !fits_shape(e))
-        damaged(fmt::format("is damaged: entry '{}' has {} bytes, its shape is another", name, e.bytes));
-      if (!entries.emplace(std::move(name), std::move(e)).second) damaged("is damaged: an entry appears twice");
-    }
-  }
-};
-
-ContainerReader::ContainerReader(std::string path, std::string_view kind)
-    : impl_(std::make_unique<Impl>(std::move(path))) {
-  impl_->check_frame(kind);
-  impl_->read_table();
+template <class T>
+T ContainerReader::get(std::uint64_t from) const {
+  T v;
+  file_.read(from, writable_bytes(v));
+  return v;
 }
 
-ContainerReader::~ContainerReader() = default;
+ContainerReader::ContainerReader(std::string path, std::string_view kind)
+    : path_(std::move(path)), file_(File::open(path_)), size_(file_.size()) {
+  if (size_ < sizeof(Header)) damaged(fmt::format("is truncated: {} bytes", size_));
+  const auto header = get<Header>(0);
+  if (header.magic != magic) damaged("is not a file of this program (its first bytes are others)");
+  if (header.byte_order != byte_order) damaged("is damaged: its byte order mark is wrong");
+  if (header.version != version)
+    damaged(fmt::format("has format version {}; this program reads version {}", header.version, version));
+  if (size_ < sizeof(Header) + sizeof(Footer)) damaged(fmt::format("is truncated: {} bytes", size_));
+  const auto footer = get<Footer>(size_ - sizeof(Footer));
+  if (footer.magic != end_magic) damaged("is truncated or damaged: its end mark is missing");
+  if (footer.size != size_) damaged(fmt::format("is damaged: it has {} bytes and should have {}", size_, footer.size));
+  checksum_ = footer.checksum;
+  check_sum();
+  if (header.kind != kind_field(kind)) {
+    const std::string found(header.kind.data(), ::strnlen(header.kind.data(), header.kind.size()));
+    damaged(fmt::format("is a {} file, not a {} file", found, kind));
+  }
+  read_table(footer.table, footer.entries);
+}
 
-const std::string& ContainerReader::path() const { return impl_->path; }
-std::uint64_t ContainerReader::checksum() const { return impl_->footer.checksum; }
-const std::map<std::string, Entry, std::less<>>& ContainerReader::entries() const { return impl_->entries; }
+void ContainerReader::damaged(const std::string& how) const { throw Error(fmt::format("'{}' {}", path_, how)); }
+
+void ContainerReader::check_sum() const {
+  Hash hash;
+  std::vector<std::byte> buffer(std::min<std::uint64_t>(1 << 20, size_));
+  const std::uint64_t end = size_ - after_checksum;
+  for (std::uint64_t at = 0; at < end;) {
+    const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), end - at));
+    file_.read(at, part);
+    hash.add(part);
+    at += part.size();
+  }
+  if (hash.value() != checksum_) damaged("is damaged: its checksum does not match its content");
+}
+
+void ContainerReader::read_table(std::uint64_t table, std::uint64_t rows) {
+  const std::uint64_t end = size_ - sizeof(Footer);
+  std::uint64_t at = table;
+  const auto take = [&](std::uint64_t bytes) {
+    if (at > end || bytes > end - at) damaged("is damaged: its table extends beyond the end");
+    at += bytes;
+    return at - bytes;
+  };
+  for (std::uint64_t i = 0; i < rows; ++i) {
+    const auto row = get<TableRow>(take(sizeof(TableRow)));
+    const std::uint64_t dims = take(row.dims * sizeof(std::uint64_t)), text = take(row.name);
+    Entry e{static_cast<EntryType>(row.type), std::vector<std::uint64_t>(row.dims), row.offset, row.bytes};
+    file_.read(dims, std::as_writable_bytes(std::span(e.dims)));
+    std::string name(row.name, '\0');
+    file_.read(text, std::as_writable_bytes(std::span(name)));
+    if (e.offset > table || e.bytes > table - e.offset)
+      damaged(fmt::format("is damaged: entry '{}' extends beyond the end", name));
+    if (e.type == EntryType::floats && !fits_shape(e))
+      damaged(fmt::format("is damaged: entry '{}' has {} bytes, its shape is another", name, e.bytes));
+    if (!entries_.emplace(std::move(name), std::move(e)).second) damaged("is damaged: an entry appears twice");
+  }
+}
 
 const Entry& ContainerReader::find(std::string_view name, EntryType type) const {
-  const auto at = impl_->entries.find(name);
-  if (at == impl_->entries.end()) impl_->damaged(fmt::format("has no entry '{}'", name));
-  if (at->second.type != type) impl_->damaged(fmt::format("has an entry '{}' of another type", name));
+  const auto at = entries_.find(name);
+  if (at == entries_.end()) damaged(fmt::format("has no entry '{}'", name));
+  if (at->second.type != type) damaged(fmt::format("has an entry '{}' of another type", name));
   return at->second;
 }
 
 void ContainerReader::read(const Entry& e, std::uint64_t from, std::span<std::byte> bytes) const {
   assert(from + bytes.size() <= e.bytes);
-  impl_->file.read(e.offset + from, bytes);
+  file_.read(e.offset + from, bytes);
 }
 
-namespace {
+void ContainerReader::read(std::string_view name, EntryType type, std::span<std::byte> to) const {
+  const Entry& e = find(name, type);
+  if (e.bytes == to.size()) return read(e, 0, to);
+  if (type == EntryType::floats)
+    throw Error(fmt::format("'{}' has an entry '{}' of {} values where {} are expected", path_, name,
+                            e.bytes / sizeof(float), to.size() / sizeof(float)));
+  throw Error(fmt::format("'{}' has an entry '{}' of a wrong size", path_, name));
+}
 
-template <class T>
-T fixed(const ContainerReader& r, std::string_view name, EntryType type) {
-  const Entry& e = r.find(name, type);
-  if (e.bytes != sizeof(T)) throw Error(fmt::format("'{}' has an entry '{}' of a wrong size", r.path(), name));
-  T v;
-  r.read(e, 0, std::as_writable_bytes(std::span<T, 1>(&v, 1)));
+std::int64_t ContainerReader::integer(std::string_view name) const {
+  std::int64_t v = 0;
+  read(name, EntryType::integer, writable_bytes(v));
   return v;
 }
-
-}  // namespace
-
-bool ContainerReader::boolean(std::string_view n) const { return fixed<std::uint8_t>(*this, n, EntryType::boolean); }
-std::int64_t ContainerReader::integer(std::string_view n) const {
-  return fixed<std::int64_t>(*this, n, EntryType::integer);
-}
-double ContainerReader::number(std::string_view n) const { return fixed<double>(*this, n, EntryType::number); }
-
 std::string ContainerReader::text(std::string_view name) const {
-  const Entry& e = find(name, EntryType::text);
-  std::string text(e.bytes, '\0');
-  read(e, 0, std::as_writable_bytes(std::span(text)));
+  std::string text(find(name, EntryType::text).bytes, '\0');
+  read(name, EntryType::text, std::as_writable_bytes(std::span(text)));
   return text;
 }
-
 void ContainerReader::floats(std::string_view name, std::span<float> v) const {
-  const Entry& e = find(name, EntryType::floats);
-  if (e.bytes != v.size_bytes())
-    throw Error(fmt::format("'{}' has an entry '{}' of {} values where {} are expected", path(), name,
-                            e.bytes / sizeof(float), v.size()));
-  read(e, 0, std::as_writable_bytes(v));
+  read(name, EntryType::floats, std::as_writable_bytes(v));
+}
+
+void ByteArchive::operator()(std::string_view name, bool& v) {
+  std::uint8_t byte = v;
+  entry(name, EntryType::boolean, writable_bytes(byte));
+  v = byte != 0;
+}
+void ByteArchive::operator()(std::string_view name, std::int64_t& v) {
+  entry(name, EntryType::integer, writable_bytes(v));
+}
+void ByteArchive::operator()(std::string_view name, double& v) { entry(name, EntryType::number, writable_bytes(v)); }
+void ByteArchive::operator()(std::string_view name, std::string& v) {
+  v.resize(text_size(name, v));
+  entry(name, EntryType::text, std::as_writable_bytes(std::span(v)));
+}
+void ByteArchive::operator()(std::string_view name, std::span<float> v) {
+  entry(name, EntryType::floats, std::as_writable_bytes(v));
+}
+
+void SavingArchive::entry(std::string_view name, EntryType type, std::span<std::byte> bytes) {
+  std::vector<std::uint64_t> dims;
+  if (type == EntryType::floats) dims = {bytes.size() / sizeof(float)};
+  writer_.add(prefix_ + std::string(name), type, std::move(dims), bytes);
 }
 
 void LoadingArchive::finish() const {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "train/file.h"
 #include "tutti/archive.h"
 #include "tutti/shape.h"
 
@@ -26,6 +27,11 @@ struct Entry {
   std::uint64_t offset = 0, bytes = 0;
 };
 
+template <class T>
+std::span<std::byte> writable_bytes(T& v) {
+  return std::as_writable_bytes(std::span<T, 1>(&v, 1));
+}
+
 // Writes `path`.tmp. Entries are streamed; only their table stays in memory.
 class ContainerWriter {
  public:
@@ -35,9 +41,9 @@ class ContainerWriter {
 
   void add(std::string_view name, bool);
   void add(std::string_view name, std::int64_t);
-  void add(std::string_view name, double);
   void add(std::string_view name, std::string_view text);
   void add(std::string_view name, const Shape&, std::span<const float>);
+  void add(std::string_view name, EntryType, std::vector<std::uint64_t> dims, std::span<const std::byte>);
   // An entry written in portions: begin(), then write() until `bytes` bytes have been written.
   void begin(std::string_view name, EntryType, std::vector<std::uint64_t> dims, std::uint64_t bytes);
   void write(std::span<const std::byte>);
@@ -56,56 +62,76 @@ class ContainerWriter {
 class ContainerReader {
  public:
   ContainerReader(std::string path, std::string_view kind);
-  ~ContainerReader();
-  ContainerReader(const ContainerReader&) = delete;
 
-  const std::string& path() const;
-  std::uint64_t checksum() const;
-  const std::map<std::string, Entry, std::less<>>& entries() const;
+  const std::string& path() const { return path_; }
+  std::uint64_t checksum() const { return checksum_; }
+  const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
   bool has(std::string_view name) const { return entries().contains(name); }
   // Returns the entry of that name and type; throws Error if there is none.
   const Entry& find(std::string_view name, EntryType) const;
   void read(const Entry&, std::uint64_t from, std::span<std::byte>) const;
+  void read(std::string_view name, EntryType, std::span<std::byte>) const;  // throws Error if the sizes differ
 
-  bool boolean(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
-  double number(std::string_view name) const;
   std::string text(std::string_view name) const;
   void floats(std::string_view name, std::span<float>) const;  // throws Error if the sizes differ
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  template <class T>
+  T get(std::uint64_t from) const;
+  [[noreturn]] void damaged(const std::string& how) const;
+  void check_sum() const;
+  void read_table(std::uint64_t table, std::uint64_t rows);
+
+  const std::string path_;
+  const File file_;
+  const std::uint64_t size_;
+  std::uint64_t checksum_ = 0;
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+// An archive of typed bytes.
+class ByteArchive : public Archive {
+ public:
+  void operator()(std::string_view name, bool& v) final;
+  void operator()(std::string_view name, std::int64_t& v) final;
+  void operator()(std::string_view name, double& v) final;
+  void operator()(std::string_view name, std::string& v) final;
+  void operator()(std::string_view name, std::span<float> v) final;
+  // Saves the bytes or overwrites them.
+  virtual void entry(std::string_view name, EntryType, std::span<std::byte>) = 0;
+  virtual std::size_t text_size(std::string_view name, const std::string& now) = 0;
+};
+
+class SavingByteArchive : public ByteArchive {
+ public:
+  bool loading() const final { return false; }
+  bool has(std::string_view) const final { return true; }
+  std::size_t text_size(std::string_view, const std::string& now) final { return now.size(); }
 };
 
 // Archives over a container. Every entry name gets the prefix.
-class SavingArchive final : public Archive {
+class SavingArchive final : public SavingByteArchive {
  public:
   SavingArchive(ContainerWriter& w, std::string prefix) : writer_(w), prefix_(std::move(prefix)) {}
-  bool loading() const override { return false; }
-  bool has(std::string_view) const override { return true; }
-  void operator()(std::string_view name, bool& v) override { writer_.add(full(name), v); }
-  void operator()(std::string_view name, std::int64_t& v) override { writer_.add(full(name), v); }
-  void operator()(std::string_view name, double& v) override { writer_.add(full(name), v); }
-  void operator()(std::string_view name, std::string& v) override { writer_.add(full(name), std::string_view(v)); }
-  void operator()(std::string_view name, std::span<float> v) override { writer_.add(full(name), Shape{{v.size()}}, v); }
+  void entry(std::string_view name, EntryType, std::span<std::byte>) override;
 
  private:
-  std::string full(std::string_view name) const { return prefix_ + std::string(name); }
   ContainerWriter& writer_;
   std::string prefix_;
 };
 
-class LoadingArchive final : public Archive {
+class LoadingArchive final : public ByteArchive {
  public:
   LoadingArchive(const ContainerReader& r, std::string prefix) : reader_(r), prefix_(std::move(prefix)) {}
   bool loading() const override { return true; }
   bool has(std::string_view name) const override { return reader_.has(prefix_ + std::string(name)); }
-  void operator()(std::string_view name, bool& v) override { v = reader_.boolean(full(name)); }
-  void operator()(std::string_view name, std::int64_t& v) override { v = reader_.integer(full(name)); }
-  void operator()(std::string_view name, double& v) override { v = reader_.number(full(name)); }
-  void operator()(std::string_view name, std::string& v) override { v = reader_.text(full(name)); }
-  void operator()(std::string_view name, std::span<float> v) override { reader_.floats(full(name), v); }
+  void entry(std::string_view name, EntryType type, std::span<std::byte> to) override {
+    reader_.read(full(name), type, to);
+  }
+  std::size_t text_size(std::string_view name, const std::string&) override {
+    return reader_.find(full(name), EntryType::text).bytes;
+  }
   // Throws Error if the file has entries under the prefix that were not read.
   void finish() const;
 

@@ -9,13 +9,6 @@
 namespace tutti {
 namespace {
 
-std::vector<StepMetrics::Evaluation> listed(const StepMetrics& metrics, EvaluationOf what) {
-  std::vector<StepMetrics::Evaluation> all;
-  if (what == EvaluationOf::criterion_first) all.push_back({metrics.criterion, metrics.criterion_count});
-  all.insert(all.end(), metrics.evaluations.begin(), metrics.evaluations.end());
-  return all;
-}
-
 void sum_over_ranks(Communicator& world, std::vector<StepMetrics::Evaluation>& sums, std::int64_t& samples) {
   std::vector<double> flat{static_cast<double>(samples)};
   for (const auto& s : sums) flat.insert(flat.end(), {s.sum, s.count});
@@ -50,7 +43,8 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
   network.bind(reader.streams());
   reader.start_epoch(plan);
   while (const Batch* batch = reader.next()) {
-    const auto values = listed(network.evaluate(*batch, reader.ahead()), what);
+    const StepMetrics metrics = network.evaluate(*batch, reader.ahead());
+    const auto values = what == EvaluationOf::criterion_first ? criterion_first(metrics) : metrics.evaluations;
     for (std::size_t i = 0; i < since.size(); ++i) since[i].sum += values[i].sum, since[i].count += values[i].count;
     samples_since += batch->samples;
     ++run.minibatches;

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <vector>
 
 #include "tutti/error.h"
 
@@ -24,17 +23,13 @@ namespace {
 
 }  // namespace
 
-File File::create(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) fail("creating", path);
-  return {path, fd};
+File::File(std::string path, int flags, const char* doing)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
+  if (fd_ < 0) fail(doing, path_);
 }
 
-File File::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail("opening", path);
-  return {path, fd};
-}
+File File::create(const std::string& path) { return {path, O_WRONLY | O_CREAT | O_TRUNC, "creating"}; }
+File File::open(const std::string& path) { return {path, O_RDONLY, "opening"}; }
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
@@ -78,6 +73,11 @@ void File::close() {
   if (::close(fd) != 0) fail("closing", path_);
 }
 
+bool file_exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
 std::string directory_of(const std::string& path) {
   const auto parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -101,18 +101,10 @@ void rename_durably(const std::string& from, const std::string& to) {
 
 void copy_durably(const std::string& from, const std::string& to) {
   const std::string unfinished = to + ".tmp";
-  const File source = File::open(from);
-  File target = File::create(unfinished);
-  std::vector<std::byte> part(1u << 20);
-  const std::uint64_t size = source.size();
-  for (std::uint64_t at = 0; at < size; at += part.size()) {
-    const std::span<std::byte> next(part.data(),
-                                    static_cast<std::size_t>(std::min<std::uint64_t>(part.size(), size - at)));
-    source.read(at, next);
-    target.write(next);
-  }
-  target.sync();
-  target.close();
+  std::error_code error;
+  std::filesystem::copy_file(from, unfinished, std::filesystem::copy_options::overwrite_existing, error);
+  if (error) throw Error(fmt::format("copying '{}' to '{}': {}", from, unfinished, error.message()));
+  File::open(unfinished).sync();
   rename_durably(unfinished, to);
 }
 

@@ -23,11 +23,12 @@ class File {
   void close();
 
  private:
-  File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  File(std::string path, int flags, const char* doing);
   std::string path_;
   int fd_;
 };
 
+bool file_exists(const std::string& path);          // a regular one
 std::string directory_of(const std::string& path);  // "." when there is none
 void rename_durably(const std::string& from, const std::string& to);
 void copy_durably(const std::string& from, const std::string& to);  // through "to.tmp", which is then renamed

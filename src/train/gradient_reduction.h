@@ -1,16 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // gradient_reduction.h -- from the network's gradients to the update. Usually chunks go to the exchange as they become
-// ready. While GradScaler adapts the scale for float16, gradients or their sums are checked first.
+// ready. While GradScaler adapts the scale for float16, gradients or their sums are checked first. Reduced gradients
+// are applied to the weights, each chunk as soon as its sum is complete, or all chunks together after they were held.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "train/weight_update.h"
+#include "base/clock.h"
 #include "tutti/parallel_method.h"
 
 namespace tutti {
 
 struct Training;
+
+class WeightUpdate final : public ReducedGradientSink {
+ public:
+  // `updates`: false if the learning rate is too small to change any weight (semantics 8.3).
+  WeightUpdate(Optimizer& optimizer, WeightExchange& weights, const StepRates& rates, bool updates)
+      : optimizer_(optimizer), weights_(weights), rates_(rates), updates_(updates) {}
+
+  // With `hold`, nothing is updated until apply_held().
+  void begin_step(bool hold);
+  void skip_step() { skipped_ = true; }  // updates nothing until the next step
+  void apply_held();
+
+  void on_reduced(std::size_t chunk, std::int64_t columns) override { on_reduced(std::span(&chunk, 1), columns); }
+  void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) override;
+  Summed summed(std::int64_t columns) const override;
+  void contribute(std::size_t chunk, std::int64_t columns, int ranks) override;
+  const float* mask() const override { return optimizer_.mask(); }
+
+  StepRates rates() const { return updates_ ? rates_ : StepRates{}; }
+  double seconds() const { return seconds_; }
+
+ private:
+  void begin(std::int64_t columns);
+
+  Optimizer& optimizer_;
+  WeightExchange& weights_;
+  const StepRates rates_;
+  const bool updates_;
+  bool begun_ = false, skipped_ = false, holds_ = false;
+  std::vector<std::size_t> held_;
+  std::int64_t held_columns_ = 0;
+  double seconds_ = 0;
+};
 
 class GradientReduction {
  public:

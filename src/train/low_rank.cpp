@@ -206,13 +206,8 @@ LowRank factorize(std::span<const float> a, std::size_t rows, std::size_t column
   for (std::size_t r = 0; r < f.rank; ++r) {
     const double* v = &e.vectors[r * n];
     std::fill(image.begin(), image.end(), 0.0);  // A v, or A' v
-    if (of_columns) {
-      for (std::size_t c = 0; c < columns; ++c)
-        for (std::size_t i = 0; i < rows; ++i) image[i] += v[c] * a[c * rows + i];
-    } else {
-      for (std::size_t c = 0; c < columns; ++c)
-        for (std::size_t i = 0; i < rows; ++i) image[c] += v[i] * a[c * rows + i];
-    }
+    for (std::size_t c = 0; c < columns; ++c)
+      for (std::size_t i = 0; i < rows; ++i) image[of_columns ? i : c] += v[of_columns ? c : i] * a[c * rows + i];
     const double root = std::sqrt(f.singular_values[r]);
     const double down = root > 0 ? 1 / root : 0;
     for (std::size_t i = 0; i < rows; ++i)

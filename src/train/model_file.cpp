@@ -2,11 +2,17 @@
 #include "train/model_file.h"
 
 #include <fmt/format.h>
+#include <fmt/printf.h>
+#include <yaml-cpp/yaml.h>
 
-#include <filesystem>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <ostream>
+#include <regex>
 #include <set>
 
-#include "train/graph_text.h"
+#include "train/file.h"
 #include "train/rank_state.h"
 #include "tutti/error.h"
 
@@ -28,7 +34,207 @@ void check_surplus(const ContainerReader& r, const ModelView& m) {
                               r.path(), name.substr(std::string_view(prefix).size())));
 }
 
+constexpr int format = 1;
+
+std::string number_text(double v) {
+  if (std::isnan(v)) return ".nan";
+  if (std::isinf(v)) return v < 0 ? "-.inf" : ".inf";
+  return fmt::format("{}", v);
+}
+
+double parse_number(const std::string& text) {
+  if (text == ".nan") return std::nan("");
+  if (text == ".inf") return INFINITY;
+  if (text == "-.inf") return -INFINITY;
+  double v = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw YAML::Exception({}, "'" + text + "' is no number");
+  return v;
+}
+
+struct EmitAttribute {
+  YAML::Emitter& out;
+  void operator()(bool v) const { out << (v ? "true" : "false"); }
+  void operator()(double v) const { out << number_text(v); }
+  void operator()(const std::string& v) const { out << YAML::DoubleQuoted << v; }
+  void operator()(const std::vector<double>& v) const {
+    out << YAML::Flow << YAML::BeginSeq;
+    for (double x : v) out << number_text(x);
+    out << YAML::EndSeq;
+  }
+};
+
+graph::Attribute parse_attribute(const YAML::Node& n) {
+  if (n.IsSequence()) {
+    std::vector<double> v;
+    for (const auto& x : n) v.push_back(parse_number(x.Scalar()));
+    return v;
+  }
+  if (n.Tag() == "!") return n.Scalar();  // was quoted
+  if (n.Scalar() == "true") return true;
+  if (n.Scalar() == "false") return false;
+  return parse_number(n.Scalar());
+}
+
+using IndexList = std::vector<std::size_t> graph::Graph::*;
+constexpr std::pair<const char*, IndexList> sets[] = {{"features", &graph::Graph::features},
+                                                      {"labels", &graph::Graph::labels},
+                                                      {"criteria", &graph::Graph::criteria},
+                                                      {"evaluations", &graph::Graph::evaluations},
+                                                      {"outputs", &graph::Graph::outputs}};
+
+void emit_indices(YAML::Emitter& out, const std::vector<std::size_t>& v) {
+  out << YAML::Flow << YAML::BeginSeq;
+  for (std::size_t i : v) out << i;
+  out << YAML::EndSeq;
+}
+
+std::vector<std::size_t> parse_indices(const YAML::Node& list, std::size_t nodes) {
+  auto v = list.as<std::vector<std::size_t>>();
+  for (std::size_t i : v)
+    if (i >= nodes) throw YAML::Exception(list.Mark(), fmt::format("node {} of {}", i, nodes));
+  return v;
+}
+
+graph::Graph parse(const std::string& text) {
+  const YAML::Node root = YAML::Load(text);
+  if (root["format"].as<int>() != format) throw YAML::Exception({}, "the network description has another format");
+  graph::Graph g;
+  const YAML::Node nodes = root["nodes"];
+  for (const auto& n : nodes) {
+    graph::Node node;
+    node.name = n["name"].Scalar();
+    node.operation = n["operation"].Scalar();
+    node.inputs = parse_indices(n["inputs"], nodes.size());
+    for (const auto& a : n["attributes"]) node.attributes[a.first.Scalar()] = parse_attribute(a.second);
+    g.nodes.push_back(std::move(node));
+  }
+  for (const auto& [name, list] : sets) g.*list = parse_indices(root[name], g.nodes.size());
+  return g;
+}
+
+graph::Graph read_trained(const std::string& path) {
+  const ContainerReader r(path, "model");
+  graph::Graph graph = parse_graph(r.text("graph"), path);
+  for (graph::Node& node : graph.nodes)
+    for (const char* suffix : {"", ".samplesSeen"}) {  // the latter: what batch normalisation remembers
+      const std::string name = prefix + node.name + suffix;
+      if (!r.has(name)) continue;
+      auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
+      r.floats(name, *values);
+      node.start = std::move(values);
+    }
+  return graph;
+}
+
+std::vector<const graph::Node*> chosen(const graph::Graph& g, const DumpOptions& o) {
+  std::vector<const graph::Node*> nodes;
+  std::vector<std::string> names;
+  try {
+    const std::regex pattern(o.node_name_regex);
+    for (const graph::Node& n : g.nodes) {
+      names.push_back(n.name);
+      const bool listed = std::find(o.names.begin(), o.names.end(), n.name) != o.names.end();
+      const bool wanted = !o.names.empty()            ? listed
+                          : o.node_name_regex.empty() ? o.node_name == "__AllNodes__" || o.node_name == n.name
+                                                      : std::regex_match(n.name, pattern);
+      if (wanted) nodes.push_back(&n);
+    }
+  } catch (const std::regex_error& e) {
+    throw Error(fmt::format("nodeNameRegex '{}' is not a regular expression: {}", o.node_name_regex, e.what()));
+  }
+  if (nodes.empty() && !o.node_name_regex.empty())
+    throw Error(fmt::format("no node matches nodeNameRegex '{}'", o.node_name_regex));
+  if (nodes.empty() && o.node_name != "__AllNodes__") {
+    const std::string near = nearest(o.node_name, names);
+    throw Error(fmt::format("the model has no node '{}'{}", o.node_name,
+                            near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near)));
+  }
+  std::sort(nodes.begin(), nodes.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  return nodes;
+}
+
+std::string dims_text(const graph::Node& n) {
+  std::vector<std::size_t> dims;
+  for (double d : graph::numbers(n, "dims")) dims.push_back(static_cast<std::size_t>(d));
+  return fmt::format("{}", fmt::join(dims, " x "));
+}
+
+void print_head(const ModelView& m, const graph::Node& n, const ModelValue* parameter, std::ostream& out) {
+  const bool sparse = n.operation == "InputValue" && graph::flag(n, "sparse", false);
+  out << n.name << '=' << (sparse ? "SparseInputValue" : n.operation);
+  if (n.operation == "LearnableParameter" && parameter) {
+    const std::size_t rows = parameter->shape[0], columns = rows ? parameter->values.size() / rows : 0;
+    const double rate = graph::number(n, "learningRateMultiplier", 1);
+    out << fmt::sprintf(" [%lu,%lu]   learningRateMultiplier=%f  NeedsGradient=%s", rows, columns, rate,
+                        rate > 0 ? "true" : "false");
+  } else if (n.inputs.empty()) {
+    out << " [ " << dims_text(n) << " ]";
+  } else {
+    out << " (";
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) out << (i ? " , " : " ") << m.graph->nodes[n.inputs[i]].name;
+    out << " )";
+  }
+  out << '\n';
+}
+
+void print_values(const ModelValue& v, std::ostream& out) {
+  const std::size_t rows = v.shape[0];
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = r; i < v.values.size(); i += rows) out << fmt::format(" {:.9g}", v.values[i]);
+    out << '\n';
+  }
+}
+
+// Without a communicator, this rank reads.
+void on_rank_0(Communicator* comm, const std::function<void()>& work) { comm ? on_rank_0(*comm, work) : work(); }
+
 }  // namespace
+
+std::string to_text(const graph::Graph& g) {
+  YAML::Emitter out;
+  out << YAML::BeginMap << YAML::Key << "format" << YAML::Value << format;
+  out << YAML::Key << "nodes" << YAML::Value << YAML::BeginSeq;
+  for (const graph::Node& n : g.nodes) {
+    out << YAML::BeginMap;
+    out << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted << n.name;
+    out << YAML::Key << "operation" << YAML::Value << YAML::DoubleQuoted << n.operation;
+    out << YAML::Key << "inputs" << YAML::Value;
+    emit_indices(out, n.inputs);
+    out << YAML::Key << "attributes" << YAML::Value << YAML::Flow << YAML::BeginMap;
+    for (const auto& [key, value] : n.attributes) {
+      out << YAML::Key << YAML::DoubleQuoted << key << YAML::Value;
+      std::visit(EmitAttribute{out}, value);
+    }
+    out << YAML::EndMap << YAML::EndMap;
+  }
+  out << YAML::EndSeq;
+  for (const auto& [name, list] : sets) {
+    out << YAML::Key << name << YAML::Value;
+    emit_indices(out, g.*list);
+  }
+  out << YAML::EndMap;
+  return std::string(out.c_str()) + "\n";
+}
+
+graph::Graph parse_graph(const std::string& text, const std::string& from) {
+  try {
+    return parse(text);
+  } catch (const YAML::Exception& e) {
+    throw Error(fmt::format("reading the network in '{}': {}", from, e.what()));
+  }
+}
+
+ModelView view_model(Network& network) {
+  ModelView m;
+  m.graph = &network.graph();
+  Parameters& p = network.parameters();
+  for (const Slice& s : p.slices) m.values.push_back({s.name, s.shape, p.weights.span().subspan(s.offset, s.size())});
+  for (const Network::State& s : network.state()) m.values.push_back({s.name, s.shape, s.values});
+  std::sort(m.values.begin(), m.values.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return m;
+}
 
 std::size_t ModelView::bytes() const {
   std::size_t sum = 0;
@@ -54,84 +260,65 @@ void read_model_values(const ContainerReader& r, ModelView& m) {
   }
 }
 
-void save_model(const std::string& path, const ModelView& m) {
+void save_model(const std::string& path, const ModelView& m, bool made_by_edit) {
   ContainerWriter w(path, "model");
+  if (made_by_edit) w.add(edited, true);
   write_model(w, m);
   w.finish();
   w.commit();
 }
 
-void save_edited_model(const std::string& path, const ModelView& m) {
-  ContainerWriter w(path, "model");
-  w.add(edited, true);
-  write_model(w, m);
-  w.finish();
-  w.commit();
-}
-
-bool is_edited_model(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) && ContainerReader(path, "model").has(edited);
-}
-
-bool is_edited_model(const std::string& path, Communicator& comm) {
+bool is_edited_model(const std::string& path, Communicator* comm) {
   std::uint8_t found = 0;
-  on_rank_0(comm, [&] { found = is_edited_model(path); });
-  comm.broadcast(0, std::as_writable_bytes(std::span(&found, 1)));
+  on_rank_0(comm, [&] { found = file_exists(path) && ContainerReader(path, "model").has(edited); });
+  if (comm) comm->broadcast(0, writable_bytes(found));
   return found != 0;
 }
 
-graph::Graph load_graph(const std::string& path) {
-  return parse_graph(ContainerReader(path, "model").text("graph"), path);
-}
-
-void load_values(const std::string& path, ModelView& m) { read_model_values(ContainerReader(path, "model"), m); }
-
-graph::Graph load_trained(const std::string& path) {
-  const ContainerReader r(path, "model");
-  graph::Graph graph = parse_graph(r.text("graph"), path);
-  for (graph::Node& node : graph.nodes)
-    for (const char* suffix : {"", ".samplesSeen"}) {  // the latter: what batch normalisation remembers
-      const std::string name = prefix + node.name + suffix;
-      if (!r.has(name)) continue;
-      auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
-      r.floats(name, *values);
-      node.start = std::move(values);
-    }
-  return graph;
-}
-
-graph::Graph load_trained(const std::string& path, Communicator& comm) {
-  graph::Graph graph;
+graph::Graph load_graph(const std::string& path, Communicator* comm, std::string_view kind) {
   std::string text;
-  on_rank_0(comm, [&] {
-    graph = load_trained(path);
-    text = to_text(graph);
-  });
-  broadcast_text(comm, text);
-  if (comm.rank() != 0) graph = parse_graph(text, path);
+  on_rank_0(comm, [&] { text = ContainerReader(path, kind).text("graph"); });
+  if (comm) broadcast_text(*comm, text);
+  return parse_graph(text, path);
+}
+
+void load_values(const std::string& path, ModelView& m, Communicator* comm, std::string_view kind) {
+  on_rank_0(comm, [&] { read_model_values(ContainerReader(path, kind), m); });
+  if (!comm) return;
+  for (ModelValue& v : m.values)
+    if (!v.values.empty()) comm->broadcast(0, std::as_writable_bytes(v.values));
+}
+
+graph::Graph load_trained(const std::string& path, Communicator* comm) {
+  graph::Graph graph;
+  on_rank_0(comm, [&] { graph = read_trained(path); });
+  if (!comm) return graph;
+  std::string text = to_text(graph);
+  broadcast_text(*comm, text);
+  if (comm->rank() != 0) graph = parse_graph(text, path);
   for (graph::Node& node : graph.nodes) {
     std::uint64_t size = node.start ? node.start->size() : 0;
-    comm.broadcast(0, std::as_writable_bytes(std::span(&size, 1)));
+    comm->broadcast(0, writable_bytes(size));
     if (size == 0) continue;
     auto values = std::make_shared<std::vector<float>>(size);
-    if (comm.rank() == 0) *values = *node.start;
-    comm.broadcast(0, std::as_writable_bytes(std::span(*values)));
+    if (comm->rank() == 0) *values = *node.start;
+    comm->broadcast(0, std::as_writable_bytes(std::span(*values)));
     node.start = std::move(values);
   }
   return graph;
 }
 
-graph::Graph load_graph(const std::string& path, Communicator& comm, std::string_view kind) {
-  std::string text;
-  on_rank_0(comm, [&] { text = ContainerReader(path, kind).text("graph"); });
-  broadcast_text(comm, text);
-  return parse_graph(text, path);
-}
-
-void load_values(const std::string& path, ModelView& m, Communicator& comm) {
-  on_rank_0(comm, [&] { load_values(path, m); });
-  broadcast_values(m, comm);
+void dump_nodes(const ModelView& m, const DumpOptions& o, std::ostream& out) {
+  for (const graph::Node* n : chosen(*m.graph, o)) {
+    const auto at = std::lower_bound(m.values.begin(), m.values.end(), n->name,
+                                     [](const ModelValue& v, const std::string& name) { return v.name < name; });
+    const ModelValue* value = at != m.values.end() && at->name == n->name ? &*at : nullptr;
+    if (o.print_metadata) print_head(m, *n, value, out);
+    if (value && o.print_values) {
+      print_values(*value, out);
+      if (o.print_metadata) out << ' ' << std::string(68, '#') << '\n';
+    }
+  }
 }
 
 }  // namespace tutti

@@ -29,29 +29,27 @@ struct ModelView {
 // The view is valid as long as the network.
 ModelView view_model(Network&);
 
+// The graph as YAML. Strings are always quoted and other values never, so that every attribute keeps its type. Numbers
+// read back bit for bit. `from` names the file in errors.
+std::string to_text(const graph::Graph&);
+graph::Graph parse_graph(const std::string& text, const std::string& from);
+
 void write_model(ContainerWriter&, const ModelView&);
 // Loads values by name. Throws Error if a value is missing, surplus or of another shape.
 void read_model_values(const ContainerReader&, ModelView&);
 
-void save_model(const std::string& path, const ModelView&);
-// A model made by action edit: as modelPath.0 it is the start of a training, instead of a network description.
-void save_edited_model(const std::string& path, const ModelView&);
-bool is_edited_model(const std::string& path);
-graph::Graph load_graph(const std::string& path);
-void load_values(const std::string& path, ModelView&);
+// `made_by_edit`: as modelPath.0 it is the start of a training, instead of a network description.
+void save_model(const std::string& path, const ModelView&, bool made_by_edit = false);
 
-// Loads the graph with its values (Node::start): a model as the start of another network.
-graph::Graph load_trained(const std::string& path);
+// With a communicator, rank 0 reads for all, so other ranks need not see the file. If it fails, every rank throws the
+// same Error. Collective then. `kind`: "model", or "checkpoint" for a mid-epoch file.
+bool is_edited_model(const std::string& path, Communicator* = nullptr);
+graph::Graph load_graph(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
+void load_values(const std::string& path, ModelView&, Communicator* = nullptr, std::string_view kind = "model");
+// The graph with its values (Node::start): a model as the start of another network.
+graph::Graph load_trained(const std::string& path, Communicator* = nullptr);
 
-// The same for all ranks of a communicator: rank 0 reads, so other ranks need not see the file. If rank 0 fails, every
-// rank throws the same Error.
-bool is_edited_model(const std::string& path, Communicator&);
-// `kind`: "model", or "checkpoint" for a mid-epoch file.
-graph::Graph load_graph(const std::string& path, Communicator&, std::string_view kind = "model");
-void load_values(const std::string& path, ModelView&, Communicator&);
-graph::Graph load_trained(const std::string& path, Communicator&);
-
-// Returns the text of action dumpNode.
+// The text of action dumpNode, token for token as CNTK prints it.
 struct DumpOptions {
   std::string node_name = "__AllNodes__";
   std::string node_name_regex;  // the whole name must match; replaces node_name when not empty

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 
-#include "train/reshard.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -22,11 +22,6 @@ struct EntryHeader {
   std::uint32_t type = 0, name = 0;
   std::uint64_t bytes = 0;
 };
-
-template <class T>
-std::span<std::byte> writable_bytes(T& v) {
-  return std::as_writable_bytes(std::span<T, 1>(&v, 1));
-}
 
 void send(Communicator& comm, int to, std::span<const std::byte> bytes) {
   for (; !bytes.empty(); bytes = bytes.subspan(std::min(portion, bytes.size())))
@@ -53,30 +48,20 @@ bool receive_head(Communicator& comm, int from, EntryHeader& h, std::string& nam
 }
 
 // The saving archive of a rank: every entry is sent to rank 0 at once.
-class SendingArchive final : public Archive {
+class SendingArchive final : public SavingByteArchive {
  public:
   explicit SendingArchive(Communicator& c) : comm_(c) {}
-  bool loading() const override { return false; }
-  bool has(std::string_view) const override { return true; }
-  void operator()(std::string_view n, bool& v) override {
-    std::uint8_t byte = v;
-    put(n, EntryType::boolean, writable_bytes(byte));
-  }
-  void operator()(std::string_view n, std::int64_t& v) override { put(n, EntryType::integer, writable_bytes(v)); }
-  void operator()(std::string_view n, double& v) override { put(n, EntryType::number, writable_bytes(v)); }
-  void operator()(std::string_view n, std::string& v) override { put(n, EntryType::text, std::as_bytes(std::span(v))); }
-  void operator()(std::string_view n, std::span<float> v) override { put(n, EntryType::floats, std::as_bytes(v)); }
-
- private:
-  void put(std::string_view name, EntryType type, std::span<const std::byte> bytes) {
+  void entry(std::string_view name, EntryType type, std::span<std::byte> bytes) override {
     send_head(comm_, 0, name, type, bytes.size());
     send(comm_, 0, bytes);
   }
+
+ private:
   Communicator& comm_;
 };
 
 // The loading archive of a rank: looks entries up by name.
-class ReceivedArchive final : public Archive {
+class ReceivedArchive final : public ByteArchive {
  public:
   explicit ReceivedArchive(int rank) : rank_(rank) {}
   void receive_all(Communicator& comm) {
@@ -93,19 +78,15 @@ class ReceivedArchive final : public Archive {
   }
   bool loading() const override { return true; }
   bool has(std::string_view n) const override { return entries_.contains(n); }
-  void operator()(std::string_view n, bool& v) override {
-    std::uint8_t byte = 0;
-    get(n, EntryType::boolean, writable_bytes(byte));
-    v = byte != 0;
+  std::size_t text_size(std::string_view name, const std::string&) override {
+    return find(name, EntryType::text).bytes.size();
   }
-  void operator()(std::string_view n, std::int64_t& v) override { get(n, EntryType::integer, writable_bytes(v)); }
-  void operator()(std::string_view n, double& v) override { get(n, EntryType::number, writable_bytes(v)); }
-  void operator()(std::string_view n, std::string& v) override {
-    v.assign(find(n, EntryType::text).bytes.size(), '\0');
-    get(n, EntryType::text, std::as_writable_bytes(std::span(v)));
-  }
-  void operator()(std::string_view n, std::span<float> v) override {
-    get(n, EntryType::floats, std::as_writable_bytes(v));
+  void entry(std::string_view name, EntryType type, std::span<std::byte> to) override {
+    Received& r = find(name, type);
+    if (r.bytes.size() != to.size())
+      fail(fmt::format("has an entry '{}' of {} bytes where {} are expected", name, r.bytes.size(), to.size()));
+    std::copy(r.bytes.begin(), r.bytes.end(), to.begin());
+    r.used = true;
   }
   void finish() const {
     for (const auto& [name, r] : entries_)
@@ -122,18 +103,11 @@ class ReceivedArchive final : public Archive {
   [[noreturn]] void fail(const std::string& how) const {
     throw Error(fmt::format("the checkpoint's state of rank {} {}", rank_, how));
   }
-  const Received& find(std::string_view name, EntryType type) const {
+  Received& find(std::string_view name, EntryType type) {
     const auto at = entries_.find(name);
     if (at == entries_.end()) fail(fmt::format("has no entry '{}'", name));
     if (at->second.type != type) fail(fmt::format("has an entry '{}' of another type", name));
     return at->second;
-  }
-  void get(std::string_view name, EntryType type, std::span<std::byte> to) {
-    const Received& r = find(name, type);
-    if (r.bytes.size() != to.size())
-      fail(fmt::format("has an entry '{}' of {} bytes where {} are expected", name, r.bytes.size(), to.size()));
-    std::copy(r.bytes.begin(), r.bytes.end(), to.begin());
-    entries_.find(name)->second.used = true;
   }
 
   const int rank_;
@@ -141,7 +115,7 @@ class ReceivedArchive final : public Archive {
 };
 
 // Loads on rank 0 and broadcasts every value; all ranks request the same entries in the same order.
-class BroadcastArchive final : public Archive {
+class BroadcastArchive final : public ByteArchive {
  public:
   BroadcastArchive(Communicator& c, LoadingArchive* source) : comm_(c), source_(source) {}
   bool loading() const override { return true; }
@@ -150,24 +124,18 @@ class BroadcastArchive final : public Archive {
     comm_.broadcast(0, writable_bytes(there));
     return there != 0;
   }
-  void operator()(std::string_view n, bool& v) override { pass(n, v); }
-  void operator()(std::string_view n, std::int64_t& v) override { pass(n, v); }
-  void operator()(std::string_view n, double& v) override { pass(n, v); }
-  void operator()(std::string_view n, std::string& v) override {
-    on_rank_0(comm_, [&] { (*source_)(n, v); });
-    broadcast_text(comm_, v);
+  std::size_t text_size(std::string_view name, const std::string& now) override {
+    std::uint64_t size = 0;
+    on_rank_0(comm_, [&] { size = source_->text_size(name, now); });
+    comm_.broadcast(0, writable_bytes(size));
+    return size;
   }
-  void operator()(std::string_view n, std::span<float> v) override {
-    on_rank_0(comm_, [&] { (*source_)(n, v); });
-    if (!v.empty()) comm_.broadcast(0, std::as_writable_bytes(v));
+  void entry(std::string_view name, EntryType type, std::span<std::byte> to) override {
+    on_rank_0(comm_, [&] { source_->entry(name, type, to); });
+    if (!to.empty()) comm_.broadcast(0, to);
   }
 
  private:
-  template <class T>
-  void pass(std::string_view name, T& v) {
-    on_rank_0(comm_, [&] { (*source_)(name, v); });
-    comm_.broadcast(0, writable_bytes(v));
-  }
   Communicator& comm_;
   LoadingArchive* source_;
 };
@@ -191,19 +159,68 @@ void write_received(Communicator& comm, int from, ContainerWriter& writer, const
   }
 }
 
-void send_stored(Communicator& comm, int to, const ContainerReader& reader, const std::string& prefix) {
-  std::vector<std::byte> buffer;
-  for (const auto& [name, e] : reader.entries()) {
-    if (!name.starts_with(prefix)) continue;
-    send_head(comm, to, std::string_view(name).substr(prefix.size()), e.type, e.bytes);
-    for (std::uint64_t at = 0; at < e.bytes; at += buffer.size()) {
-      buffer.resize(std::min<std::uint64_t>(portion, e.bytes - at));
-      reader.read(e, at, buffer);
-      send(comm, to, buffer);
-    }
-  }
-  send_head(comm, to, "", EntryType::text, 0);
+// A name may follow the prefixes of enclosing methods.
+std::size_t find_kind(std::string_view name, std::string_view kind) {
+  for (std::size_t at = name.find(kind); at != name.npos; at = name.find(kind, at + 1))
+    if (at == 0 || name[at - 1] == '/') return at;
+  return name.npos;
 }
+
+std::vector<std::byte> read_whole(const ContainerReader& reader, const Entry& e) {
+  std::vector<std::byte> bytes(e.bytes);
+  reader.read(e, 0, bytes);
+  return bytes;
+}
+
+using GiveEntry = std::function<void(std::string_view name, EntryType, std::span<const std::byte>)>;
+
+// The entries that rank `rank` of `ranks` gets from those that `old_ranks` ranks wrote: its own if the number is the
+// same, otherwise as their names say (include/tutti/archive.h).
+class Reshard {
+ public:
+  Reshard(const ContainerReader& reader, int old_ranks, int ranks, int rank, GiveEntry give)
+      : reader_(reader), old_ranks_(old_ranks), ranks_(ranks), rank_(rank), give_(std::move(give)) {}
+
+  void run() {
+    const std::string from = rank_prefix(rank_ % old_ranks_);
+    for (const auto& [path, entry] : reader_.entries())
+      if (path.starts_with(from)) spread(path.substr(from.size()), entry);
+  }
+
+ private:
+  void spread(const std::string& name, const Entry& entry) {
+    if (ranks_ == old_ranks_) return give_(name, entry.type, read_whole(reader_, entry));
+    const bool is_new = rank_ >= old_ranks_;
+    if (find_kind(name, "owned/") != name.npos) return give_sum(name, name, 0, 1);
+    const std::size_t summed = find_kind(name, "owed/");
+    const bool alone = find_kind(name, "own/") != name.npos || find_kind(name, "gone/") != name.npos;
+    if (is_new && (summed != name.npos || alone)) return;
+    give_(name, entry.type, read_whole(reader_, entry));
+    if (summed == name.npos || rank_ + ranks_ >= old_ranks_) return;
+    give_sum(name, name.substr(0, summed) + inherited_name(name.substr(summed + std::string_view("owed/").size())),
+             rank_ + ranks_, ranks_);
+  }
+
+  // The ranks first, first + step, ...
+  void give_sum(const std::string& name, const std::string& as, int first, int step) {
+    std::optional<std::vector<float>> sum;
+    for (int r = first; r < old_ranks_; r += step) {
+      const auto found = reader_.entries().find(rank_prefix(r) + name);
+      if (found == reader_.entries().end()) continue;
+      std::vector<float> part(found->second.bytes / sizeof(float));
+      reader_.read(found->second, 0, std::as_writable_bytes(std::span(part)));
+      if (!sum) sum.emplace(part.size());
+      if (sum->size() != part.size())
+        throw Error(fmt::format("the checkpoint's ranks disagree about the size of '{}'", name));
+      for (std::size_t i = 0; i < part.size(); ++i) (*sum)[i] += part[i];
+    }
+    if (sum) give_(as, EntryType::floats, std::as_bytes(std::span(*sum)));
+  }
+
+  const ContainerReader& reader_;
+  const int old_ranks_, ranks_, rank_;
+  const GiveEntry give_;
+};
 
 }  // namespace
 
@@ -231,11 +248,6 @@ void broadcast_text(Communicator& comm, std::string& text) {
   if (size > 0) comm.broadcast(0, std::as_writable_bytes(std::span(text)));
 }
 
-void broadcast_values(ModelView& m, Communicator& comm) {
-  for (ModelValue& v : m.values)
-    if (!v.values.empty()) comm.broadcast(0, std::as_writable_bytes(v.values));
-}
-
 void gather_state(Communicator& comm, ContainerWriter* writer, const Visit& visit) {
   if (comm.rank() != 0) {
     SendingArchive a(comm);
@@ -247,36 +259,39 @@ void gather_state(Communicator& comm, ContainerWriter* writer, const Visit& visi
   for (int r = 1; r < comm.size(); ++r) write_received(comm, r, *writer, rank_prefix(r));
 }
 
-void spread_state(Communicator& comm, const ContainerReader* reader, const Visit& visit) {
-  if (comm.rank() != 0) {
-    ReceivedArchive a(comm.rank());
-    a.receive_all(comm);
-    visit(a);
-    return a.finish();
-  }
-  for (int r = 1; r < comm.size(); ++r) send_stored(comm, r, *reader, rank_prefix(r));
-  LoadingArchive a(*reader, rank_prefix(0));
-  visit(a);
-  a.finish();
-}
-
-void reshard_state(Communicator& comm, const ContainerReader* reader, int old_ranks, const Visit& visit) {
+void spread_state(Communicator& comm, const ContainerReader* reader, int old_ranks, const Visit& visit) {
   ReceivedArchive a(comm.rank());
   if (comm.rank() == 0) {
     for (int r = 1; r < comm.size(); ++r) {
-      reshard(*reader, old_ranks, comm.size(), r, [&](std::string_view name, EntryType type, auto bytes) {
+      Reshard(*reader, old_ranks, comm.size(), r, [&](std::string_view name, EntryType type, auto bytes) {
         send_head(comm, r, name, type, bytes.size());
         send(comm, r, bytes);
-      });
+      }).run();
       send_head(comm, r, "", EntryType::text, 0);
     }
-    reshard(*reader, old_ranks, comm.size(), 0,
-            [&](std::string_view name, EntryType type, auto bytes) { a.add(name, type, bytes); });
+    Reshard(*reader, old_ranks, comm.size(), 0, [&](std::string_view name, EntryType type, auto bytes) {
+      a.add(name, type, bytes);
+    }).run();
   } else {
     a.receive_all(comm);
   }
   visit(a);
   a.finish();
+}
+
+std::set<std::string> gone_with_ranks(const ContainerReader& reader, int old_ranks, int ranks) {
+  constexpr std::string_view kind = "gone/";
+  std::set<std::string> what;
+  for (int r = ranks; r < old_ranks; ++r) {
+    const std::string prefix = rank_prefix(r);
+    for (const auto& [path, entry] : reader.entries()) {
+      if (!path.starts_with(prefix) || entry.type != EntryType::boolean) continue;
+      const std::string name = path.substr(prefix.size());
+      const std::size_t at = find_kind(name, kind);
+      if (at != name.npos && read_whole(reader, entry)[0] != std::byte{0}) what.insert(name.substr(at + kind.size()));
+    }
+  }
+  return what;
 }
 
 void broadcast_state(Communicator& comm, const ContainerReader* reader, const std::string& prefix, const Visit& visit) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,14 +20,14 @@ using Visit = std::function<void(Archive&)>;
 // Runs `work` on rank 0. If it throws, every rank throws the same Error. Collective.
 void on_rank_0(Communicator&, const std::function<void()>& work);
 void broadcast_text(Communicator&, std::string&);
-void broadcast_values(ModelView&, Communicator&);
 
 // Rank 0 writes the entries of every rank as "rank <r>/<name>"; `writer` is null on the other ranks. Collective.
 void gather_state(Communicator&, ContainerWriter* writer, const Visit&);
-// Loads what was written; `reader` is null on the other ranks. Collective.
-void spread_state(Communicator&, const ContainerReader* reader, const Visit&);
-// The same for another number of ranks than the `old_ranks` that wrote: see reshard.h. Collective.
-void reshard_state(Communicator&, const ContainerReader* reader, int old_ranks, const Visit&);
+// Loads what `old_ranks` ranks wrote; `reader` is null on the other ranks. If the number has changed, entries are
+// mapped as their names say (include/tutti/archive.h). Collective.
+void spread_state(Communicator&, const ContainerReader* reader, int old_ranks, const Visit&);
+// Describes what is lost with missing ranks.
+std::set<std::string> gone_with_ranks(const ContainerReader&, int old_ranks, int ranks);
 // Every rank loads the same entries "<prefix><name>". Collective.
 void broadcast_state(Communicator&, const ContainerReader* reader, const std::string& prefix, const Visit&);
 

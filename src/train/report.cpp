@@ -12,7 +12,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "base/available_memory.h"
+#include "base/memory.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -55,22 +55,33 @@ std::string format_results(const std::vector<NodeResult>& names, const std::vect
   return out;
 }
 
+std::vector<StepMetrics::Evaluation> criterion_first(const StepMetrics& metrics) {
+  std::vector<StepMetrics::Evaluation> all{{metrics.criterion, metrics.criterion_count}};
+  all.insert(all.end(), metrics.evaluations.begin(), metrics.evaluations.end());
+  return all;
+}
+
 Report::Report(NodeResult criterion, std::vector<NodeResult> evaluations, std::int64_t interval, std::int64_t first,
                int trace_level, bool progress_tracing)
-    : criterion_(std::move(criterion)),
-      evaluations_(std::move(evaluations)),
+    : names_(std::move(evaluations)),
       interval_(interval),
       first_(first),
       trace_level_(trace_level),
-      progress_tracing_(progress_tracing) {}
+      progress_tracing_(progress_tracing) {
+  names_.insert(names_.begin(), std::move(criterion));
+}
+
+StepMetrics Report::no_metrics() const {
+  StepMetrics none;
+  none.evaluations.resize(names_.size() - 1);
+  return none;
+}
 
 void Report::begin_epoch(const EpochHeading& heading) {
   at_ = heading;
   minibatch_ = interval_begin_ = 0;
   samples_here_ = samples_done_ = 0;
-  epoch_ = since_ = StepMetrics{};
-  epoch_.evaluations.resize(evaluations_.size());
-  since_.evaluations.resize(evaluations_.size());
+  epoch_ = since_ = no_metrics();
   interval_start_ = epoch_start_ = progress_shown_ = Clock::now();
 }
 
@@ -78,8 +89,8 @@ void Report::continue_epoch(std::int64_t minibatches_done, const StepMetrics& ep
   epoch_ = epoch;
   samples_done_ = epoch.samples;
   since_ = interval;
-  epoch_.evaluations.resize(evaluations_.size());
-  since_.evaluations.resize(evaluations_.size());
+  epoch_.evaluations.resize(names_.size() - 1);
+  since_.evaluations.resize(names_.size() - 1);
   minibatch_ = interval_begin_ = minibatches_done;
   while (interval_begin_ > 0 && !line_due(interval_begin_)) --interval_begin_;
 }
@@ -115,10 +126,7 @@ void Report::pass(std::int64_t samples, std::int64_t minibatches) {
 }
 
 std::string Report::results(const StepMetrics& metrics) const {
-  std::string out = format_result(criterion_, metrics.criterion, metrics.criterion_count) + "; ";
-  for (std::size_t i = 0; i < evaluations_.size(); ++i)
-    out += format_result(evaluations_[i], metrics.evaluations[i].sum, metrics.evaluations[i].count) + "; ";
-  return out;
+  return format_results(names_, criterion_first(metrics)) + "; ";
 }
 
 std::string Report::heading() const { return fmt::sprintf("Epoch[%2d of %d]", at_.epoch, at_.epochs); }
@@ -145,8 +153,7 @@ void Report::interval_line() {
   }
   interval_begin_ = minibatch_;
   interval_start_ = Clock::now();
-  since_ = StepMetrics{};
-  since_.evaluations.resize(evaluations_.size());
+  since_ = no_metrics();
 }
 
 void Report::progress_line() {
@@ -161,7 +168,7 @@ void Report::progress_line() {
     eta = fmt::format("  ETA {}", duration(static_cast<double>(left) / std::max(rate, 1e-9)));
   }
   log::progress(fmt::format("{}  {}  {:.0f} samples/s{}", text,
-                            format_result(criterion_, epoch_.criterion, epoch_.criterion_count), rate, eta));
+                            format_result(names_[0], epoch_.criterion, epoch_.criterion_count), rate, eta));
 }
 
 void Report::end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds) {
@@ -186,9 +193,7 @@ void Report::end_trial(double learning_rate_per_sample, std::int64_t minibatch) 
 }
 
 void Report::validation(const std::vector<StepMetrics::Evaluation>& values) {
-  std::vector<NodeResult> names{criterion_};
-  names.insert(names.end(), evaluations_.begin(), evaluations_.end());
-  log::line(fmt::format("Finished {}: [Validate] {}", heading(), format_results(names, values)));
+  log::line(fmt::format("Finished {}: [Validate] {}", heading(), format_results(names_, values)));
 }
 
 void Report::times(const EpochTimes& t, int ranks) const {

@@ -22,6 +22,8 @@ std::string format_result(const NodeResult&, double sum, double count);
 // "a = 1.00000000 * 10; errs = 3.000% * 10" in the given order.
 std::string format_results(const std::vector<NodeResult>& names, const std::vector<StepMetrics::Evaluation>& values);
 
+std::vector<StepMetrics::Evaluation> criterion_first(const StepMetrics&);
+
 // The name of an epoch in log lines.
 struct EpochHeading {
   std::int64_t epoch = 1, epochs = 1;  // counts from 1
@@ -70,13 +72,13 @@ class Report {
  private:
   bool line_due(std::int64_t minibatch) const;
   bool line_due_between(std::int64_t before, std::int64_t now) const;
+  StepMetrics no_metrics() const;
   void interval_line();
   void progress_line();
   std::string results(const StepMetrics&) const;
   std::string heading() const;
 
-  NodeResult criterion_;
-  std::vector<NodeResult> evaluations_;
+  std::vector<NodeResult> names_;  // the criterion, then the evaluations
   std::int64_t interval_, first_;
   int trace_level_;
   bool progress_tracing_;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include "train/checkpoint.h"
@@ -32,12 +33,30 @@ std::string mid_epoch_name(const std::string& model_path, std::int64_t epoch) {
   return fmt::format("{}.{}.mid", model_path, epoch + 1);
 }
 
-namespace {
-
-bool exists(const std::string& path) {
+// Reading the directory costs the same for any maxEpochs.
+void each_numbered_file(const std::string& model_path,
+                        const std::function<void(std::int64_t epoch, std::string_view end)>& use) {
+  const std::string lead = fs::path(model_path).filename().string() + ".";
   std::error_code error;
-  return fs::is_regular_file(path, error);
+  for (const auto& file : fs::directory_iterator(directory_of(model_path), error)) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with(lead)) continue;
+    std::int64_t epoch = 0;
+    const char* const end = name.data() + name.size();
+    const auto [stop, wrong] = std::from_chars(name.data() + lead.size(), end, epoch);
+    if (wrong == std::errc()) use(epoch, std::string_view(stop, end));
+  }
 }
+
+std::int64_t last_model_epoch(const std::string& model_path) {
+  std::int64_t last = -1;
+  each_numbered_file(model_path, [&](std::int64_t epoch, std::string_view end) {
+    if (end.empty()) last = std::max(last, epoch);
+  });
+  return last;
+}
+
+namespace {
 
 std::optional<fs::file_time_type> time_of(const std::string& path) {
   std::error_code error;
@@ -47,19 +66,10 @@ std::optional<fs::file_time_type> time_of(const std::string& path) {
 }
 
 // The epochs that file names contain: "m.12" is a model after epoch 12, "m.12.mid" belongs to the epoch after the 11th.
-// Reading the directory costs the same for any maxEpochs.
 std::set<std::int64_t> epochs_with_files(const std::string& model_path) {
   std::set<std::int64_t> epochs;
-  const std::string lead = fs::path(model_path).filename().string() + ".";
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(directory_of(model_path), error)) {
-    const std::string name = file.path().filename().string();
-    if (!name.starts_with(lead)) continue;
-    std::int64_t epoch = 0;
-    const char* const end = name.data() + name.size();
-    const auto [stop, wrong] = std::from_chars(name.data() + lead.size(), end, epoch);
-    if (wrong == std::errc()) epochs.insert(std::string_view(stop, end) == ".mid" ? epoch - 1 : epoch);
-  }
+  each_numbered_file(
+      model_path, [&](std::int64_t epoch, std::string_view end) { epochs.insert(end == ".mid" ? epoch - 1 : epoch); });
   return epochs;
 }
 
@@ -90,7 +100,7 @@ class Search {
   // The epochs in the state next to the final model: fewer than max_epochs_ if the run has become longer.
   std::optional<std::int64_t> epochs_of_final_model() const {
     const std::string checkpoint = checkpoint_name(path_);
-    if (!exists(path_) || !exists(checkpoint)) return std::nullopt;
+    if (!file_exists(path_) || !file_exists(checkpoint)) return std::nullopt;
     try {
       return ContainerReader(checkpoint, "checkpoint").integer("state/epoch");
     } catch (const Error&) {
@@ -100,7 +110,7 @@ class Search {
 
   std::optional<ResumePoint> mid_epoch(std::int64_t epoch) {
     const std::string file = mid_epoch_name(path_, epoch);
-    if (!exists(file)) return std::nullopt;
+    if (!file_exists(file)) return std::nullopt;
     try {
       const ContainerReader reader(file, "checkpoint");
     } catch (const Error& e) {
@@ -112,12 +122,12 @@ class Search {
 
   std::optional<ResumePoint> after_epoch(std::int64_t epoch, const std::string& model) {
     const std::string checkpoint = checkpoint_name(model);
-    if (!exists(model)) return std::nullopt;
+    if (!file_exists(model)) return std::nullopt;
     try {
       const std::uint64_t checksum = ContainerReader(model, "model").checksum();
       ResumePoint point{epoch == max_epochs_, epoch, false, model, {}};
       if (point.finished && final_epoch_ > max_epochs_) point.epoch = final_epoch_;
-      if (epoch > 0 && exists(checkpoint)) {
+      if (epoch > 0 && file_exists(checkpoint)) {
         const ContainerReader reader(checkpoint, "checkpoint");
         if (std::bit_cast<std::uint64_t>(reader.integer("model checksum")) != checksum)
           throw Error(fmt::format("'{}' belongs to another model than '{}'", checkpoint, model));
@@ -187,7 +197,7 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 }
 
 bool earlier_run_left_files(const std::string& model_path) {
-  return exists(model_path) || !epochs_with_files(model_path).empty();
+  return file_exists(model_path) || !epochs_with_files(model_path).empty();
 }
 
 ResumePoint number_final_model(const std::string& model_path, const ResumePoint& point, Communicator& comm) {

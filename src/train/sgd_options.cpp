@@ -20,6 +20,10 @@ bool all(const Values& values, Good good) {
   return std::all_of(values.begin(), values.end(), good);
 }
 
+void require(config::Fields& f, bool holds, const char* key, const char* what) {
+  if (!holds) f.problem(key, fmt::format("{} {}", key, what));
+}
+
 bool is_double(std::string word) {
   std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
   return word == "double";
@@ -61,22 +65,19 @@ void AutoAdjustOptions::describe(config::Fields& f) {
 }
 
 void AutoAdjustOptions::check(config::Fields& f) const {
-  const auto rule = [&](bool holds, const char* key, const char* what) {
-    if (!holds) f.problem(key, fmt::format("{} {}", key, what));
-  };
-  rule(decrease_factor > 0 && decrease_factor <= 1, "learnRateDecreaseFactor", "must lie above 0, up to 1");
-  rule(increase_factor >= 1 && std::isfinite(increase_factor), "learnRateIncreaseFactor", "must be 1 or more");
-  rule(!std::isnan(reduce_if_improve_less), "reduceLearnRateIfImproveLessThan", "must be a number");
-  rule(!std::isnan(increase_if_improve_more), "increaseLearnRateIfImproveMoreThan", "must be a number");
-  rule(interval >= 1, "learnRateAdjustInterval", "must be at least 1 epoch");
-  rule(num_prev_learn_rates >= 1, "numPrevLearnRates", "must be at least 1");
-  rule(num_best_search_epoch >= 0, "numBestSearchEpoch", "must not be negative");
-  rule(minibatch_tuning_frequency >= 1, "minibatchSizeTuningFrequency", "must be at least 1 epoch");
-  rule(minibatch_tuning_max >= 1, "minibatchSizeTuningMax", "must be at least 1");
-  rule(minibatch_error_margin >= 0, "minibatchSearchCriterionErrorMargin", "must not be negative");
+  require(f, decrease_factor > 0 && decrease_factor <= 1, "learnRateDecreaseFactor", "must lie above 0, up to 1");
+  require(f, increase_factor >= 1 && std::isfinite(increase_factor), "learnRateIncreaseFactor", "must be 1 or more");
+  require(f, !std::isnan(reduce_if_improve_less), "reduceLearnRateIfImproveLessThan", "must be a number");
+  require(f, !std::isnan(increase_if_improve_more), "increaseLearnRateIfImproveMoreThan", "must be a number");
+  require(f, interval >= 1, "learnRateAdjustInterval", "must be at least 1 epoch");
+  require(f, num_prev_learn_rates >= 1, "numPrevLearnRates", "must be at least 1");
+  require(f, num_best_search_epoch >= 0, "numBestSearchEpoch", "must not be negative");
+  require(f, minibatch_tuning_frequency >= 1, "minibatchSizeTuningFrequency", "must be at least 1 epoch");
+  require(f, minibatch_tuning_max >= 1, "minibatchSizeTuningMax", "must be at least 1");
+  require(f, minibatch_error_margin >= 0, "minibatchSearchCriterionErrorMargin", "must not be negative");
   const auto count = [](std::int64_t v) { return v >= 1; };
-  rule(all(samples_for_search.values, count), "numSamples4Search", "must be at least 1 sample");
-  rule(all(minibatches_for_search.values, count), "numMiniBatch4LRSearch", "must be at least 1 minibatch");
+  require(f, all(samples_for_search.values, count), "numSamples4Search", "must be at least 1 sample");
+  require(f, all(minibatches_for_search.values, count), "numMiniBatch4LRSearch", "must be at least 1 minibatch");
   if (f.given("numSamples4Search") && f.given("numMiniBatch4LRSearch"))
     f.problem("numMiniBatch4LRSearch", "both numSamples4Search and numMiniBatch4LRSearch are given",
               "keep one of the two");
@@ -188,12 +189,10 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   at_least("checkpointEverySamples", checkpoint_every_samples, 0);
   at_least("maxSamplesInRAM", max_samples_in_ram, 0);
   at_least("numSubminibatches", num_subminibatches, 1);
-  if (!all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }))
-    f.problem("dropoutRate", "dropoutRate must lie in [0, 1)");
-  if (!all(normalization_blend_time_constant.values, [](double v) { return v >= 0; }))
-    f.problem("batchNormalizationBlendTimeConstant", "batchNormalizationBlendTimeConstant must not be negative");
-  if (!(min_learning_rate_per_sample >= 0))
-    f.problem("minLearningRatePerSample", "minLearningRatePerSample must not be negative");
+  require(f, all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }), "dropoutRate", "must lie in [0, 1)");
+  require(f, all(normalization_blend_time_constant.values, [](double v) { return v >= 0; }),
+          "batchNormalizationBlendTimeConstant", "must not be negative");
+  require(f, min_learning_rate_per_sample >= 0, "minLearningRatePerSample", "must not be negative");
 }
 
 void SgdOptions::check_rates(config::Fields& f) const {

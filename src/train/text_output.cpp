@@ -13,23 +13,15 @@ namespace tutti {
 namespace {
 
 std::string unescape(const std::string& s) {
+  constexpr std::string_view letters = "nrts", meanings = "\n\r\t ";
   std::string r;
   for (std::size_t i = 0; i < s.size(); ++i) {
     if (s[i] != '\\' || i + 1 == s.size()) {
       r += s[i];
       continue;
     }
-    const char c = s[++i];
-    if (c == 'n')
-      r += '\n';
-    else if (c == 'r')
-      r += '\r';
-    else if (c == 't')
-      r += '\t';
-    else if (c == 's')
-      r += ' ';
-    else
-      r += {'\\', c};
+    const std::size_t at = letters.find(s[++i]);
+    r += at == letters.npos ? s.substr(i - 1, 2) : std::string(1, meanings[at]);
   }
   return r;
 }

@@ -9,10 +9,20 @@
 #include <string>
 #include <vector>
 
-#include "train/node_writer.h"
 #include "tutti/config.h"
+#include "tutti/network.h"
 
 namespace tutti {
+
+// Receives the values of one node from the write action, minibatch by minibatch.
+class NodeWriter {
+ public:
+  virtual ~NodeWriter() = default;
+  // sequence_begin: sequences + 1 column offsets into `output`.
+  virtual void write(const Network::Output& output, std::span<const std::int64_t> sequence_begin,
+                     std::int64_t minibatch) = 0;
+  virtual void finish() = 0;
+};
 
 enum class OutputType { real, category, sparse };
 
@@ -27,7 +37,7 @@ struct OutputFormat {
   void describe(config::Fields& f);
 };
 
-// Writes the values of one node. The stream belongs to the caller and must stay open until finish().
+// As text. The stream belongs to the caller and must stay open until finish().
 class TextOutput final : public NodeWriter {
  public:
   // `labels` are the lines of the mapping file; empty for none.

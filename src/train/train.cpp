@@ -12,7 +12,6 @@
 #include "parallel/advice.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
-#include "train/exchange_advice.h"
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -21,7 +20,6 @@ namespace {
 
 struct EpochRun {
   EpochSettings settings;
-  StepScalarsOfEpoch scalars;
   std::int64_t until = std::numeric_limits<std::int64_t>::max();  // samples of the epoch
   Clock::time_point start = {};
 };
@@ -115,12 +113,6 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
 }
 
-StepScalarsOfEpoch scalars_of(const Training& t, const EpochSettings& settings) {
-  StepScalarsOfEpoch s{settings.learning_rate, settings.momentum_per_sample};
-  s.update = settings.learning_rate > 0.01 * t.sgd.min_learning_rate_per_sample;
-  return s;
-}
-
 void advise(const Training& t) {
   if (t.parallel->method.data.work_queue() && !t.reader->takes_work_units())
     log::warning(
@@ -167,7 +159,7 @@ std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* l
   if (last && (last->method == t.parallel.get() || !parallel)) return {};
   if (parallel && from > 0) begin_parallel(t);
   set_network_mode(t, parallel);
-  return Phase{parallel ? t.parallel.get() : t.alone.get(), plan_of(t, parallel, run.settings.minibatch), run.scalars,
+  return Phase{parallel ? t.parallel.get() : t.alone.get(), plan_of(t, parallel, run.settings.minibatch), run.settings,
                parallel ? run.until : std::min(from, run.until)};
 }
 
@@ -237,8 +229,7 @@ std::optional<EpochRun> start_epoch(Training& t) {
   announce_epoch(t, run.settings);
   begin_report(t, run.settings.minibatch, "");
   run.start = Clock::now();
-  run.scalars = scalars_of(t, run.settings);
-  run.scalars.bears_nan = bears_nan(t);
+  run.settings.bears_nan = bears_nan(t);
   t.times = {};
   return run;
 }
@@ -264,12 +255,36 @@ bool finish_epoch(Training& t, const EpochRun& run) {
     return false;
   }
   if (verdict == Verdict::go_on) ++t.progress.epoch;
-  t.progress.samples_in_epoch = t.progress.minibatches_in_epoch = 0;
-  t.progress.epoch_metrics = {};
-  t.progress.dropped_samples = 0;
+  t.progress.begin_epoch();
   const CommonWeights common(*t.parallel->method.weights);
   checkpoint_at_epoch_end(t);
   return true;
+}
+
+// Computes corpus statistics (Mean, InvStdDev) over the training data, if the network has any (semantics 6, 8.5). Rank
+// 0 reads all data, minibatch by minibatch as CNTK does, so the numbers are those of a single process for any number of
+// ranks.
+void precompute(Training& t) {
+  Network& network = *t.network;
+  const auto nodes = network.precompute_nodes();
+  if (nodes.empty()) return;
+  log::line("");
+  log::line(fmt::format("Precomputing --> {} PreCompute nodes found.", nodes.size()));
+  log::line("");
+  for (const auto& name : nodes) log::line(fmt::format("\t{}", name));
+  network.bind(t.reader->streams());
+  network.precompute_begin();
+  if (t.world->rank() == 0) {
+    EpochPlan plan;
+    plan.samples = t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size;
+    plan.minibatch = t.sgd.minibatch_size.at(0);
+    t.reader->start_epoch(plan);
+    while (const Batch* batch = t.reader->next()) network.precompute_accumulate(*batch);
+  }
+  network.precompute_end([&](std::span<float> values) { t.world->broadcast(0, std::as_writable_bytes(values)); });
+  log::line("");
+  log::line("Precomputing --> Completed.");
+  log::line("");
 }
 
 // Returns false if the run was already finished.
@@ -287,8 +302,7 @@ bool prepare(Training& t) {
   if (start == Start::fresh) t.network->initialize_parameters();
   if (t.progress.epoch == 0 &&
       t.progress.samples_in_epoch == 0)  // an edited model, too, may have statistics to compute
-    precompute(*t.network, *t.reader, *t.world, t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size,
-               t.sgd.minibatch_size.at(0));
+    precompute(t);
   if (start == Start::fresh) save_initial_model(t);
   start_method(t);
   if (start == Start::resumed) restore_method(t);
@@ -301,8 +315,8 @@ bool prepare(Training& t) {
 StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* prefix, std::int64_t samples) {
   if (t.warm_start.parallel_throughout(t.progress.epoch)) begin_parallel(t);
   begin_report(t, settings.minibatch, prefix);
-  EpochRun run{.settings = settings, .scalars = scalars_of(t, settings), .until = samples + 1};
-  run.scalars.bears_nan = run.scalars.trial = true;
+  EpochRun run{.settings = settings, .until = samples + 1};
+  run.settings.bears_nan = run.settings.trial = true;
   t.times = {};
   for (auto phase = next_phase(t, run, nullptr); phase; phase = next_phase(t, run, &*phase)) run_phase(t, *phase);
   t.report->end_trial(settings.learning_rate, settings.minibatch);

@@ -12,7 +12,7 @@
 #include "parallel/warm_start.h"
 #include "train/adjust.h"
 #include "train/checkpoint.h"
-#include "train/constant_predictor.h"
+#include "train/epoch_warnings.h"
 #include "train/grad_scaler.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
@@ -23,16 +23,6 @@
 #include "tutti/reader.h"
 
 namespace tutti {
-
-// The position of a run; saved in checkpoints.
-struct Progress {
-  std::int64_t epoch = 0;             // the current epoch, from 0
-  std::int64_t samples_in_epoch = 0;  // samples of it already done
-  std::int64_t minibatches_in_epoch = 0;
-  std::int64_t total_samples_seen = 0;  // by finished epochs, as in the log
-  StepMetrics epoch_metrics;            // of the samples_in_epoch
-  std::int64_t dropped_samples = 0;     // of them: skipped, or computed in vain
-};
 
 struct Resumed {
   ResumePoint point;
@@ -76,18 +66,11 @@ StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
 void train(Training&);
 
-struct StepScalarsOfEpoch {
-  double learning_rate = 0, momentum_per_sample = 0;
-  bool update = true;      // false: the rate is too small to change any weight (semantics 8.3)
-  bool bears_nan = false;  // a NaN criterion does not end the run
-  bool trial = false;      // nothing is saved
-};
-
 // A part of an epoch with one method: from progress.samples_in_epoch to the end of the epoch, or to sample `until`.
 struct Phase {
   RunningMethod* method = nullptr;
   EpochPlan plan;
-  StepScalarsOfEpoch scalars;
+  EpochSettings settings;
   std::int64_t until = 0;
 };
 // src/train/step_loop.cpp. Adds to Training::times.
@@ -110,9 +93,5 @@ EvaluationRun evaluate(Network&, Reader&, Communicator&, const EpochPlan&, const
 // src/train/trace.cpp: traceNodeNames... of the SGD block and Trace nodes. Call plan_evaluation(traced_nodes) first.
 std::vector<std::string> traced_nodes(const SgdOptions&, const graph::Graph&);
 void trace_nodes(Training&, const Batch&);
-
-// src/train/precompute.cpp: computes corpus statistics (Mean, InvStdDev) over the training data, if the network has
-// any.
-void precompute(Network&, Reader&, Communicator&, std::int64_t samples, std::int64_t minibatch);
 
 }  // namespace tutti

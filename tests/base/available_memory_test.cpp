@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/available_memory.h"
+#include "base/memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 namespace tutti::brainscript::function_help_test {
 namespace {
@@ -34,15 +33,17 @@ TEST(FunctionHelp, NdlFunctionsShowTheirDefaults) {
   EXPECT_EQ(find(all, "ErrorPrediction")->sentence, find(all, "ClassificationError")->sentence);
 }
 
-TEST(FunctionHelp, SentencesAreAboutFunctionsThatThereAre) {
-  std::set<std::string> names;
-  for (const auto& f : library_functions()) names.insert(f.name);
-  for (const auto& f : ndl_functions()) names.insert(f.name);
-  for (const auto name : functions_with_sentences()) {
-    EXPECT_TRUE(names.contains(std::string(name))) << name;
-    EXPECT_FALSE(sentence_of(name).empty()) << name;
-  }
-  EXPECT_TRUE(sentence_of("NoSuchFunction").empty());
+TEST(FunctionHelp, SentencesStandBehindTheDefinitions) {
+  const auto all = library_functions(), ndl = ndl_functions();
+  EXPECT_EQ(find(all, "Plus")->sentence, "sum, with broadcast of axes of 1");
+  EXPECT_EQ(find(all, "DenseLayer")->sentence, "fully connected layer with an activation: activation (W * x + b)");
+  EXPECT_EQ(find(all, "BS.Boolean.Not")->sentence, "1 - x");
+  EXPECT_EQ(find(all, "ReLU")->sentence, find(all, "RectifiedLinear")->sentence);
+  EXPECT_EQ(find(all, "CNTK2.Plus")->sentence, find(all, "Plus")->sentence);
+  EXPECT_EQ(find(all, "Length")->sentence, "number of elements of an array, or characters of a text");
+  EXPECT_EQ(find(ndl, "LearnableParameter")->sentence, "a trained matrix");
+  EXPECT_GE(std::ranges::count_if(all, [](const auto& f) { return !f.sentence.empty(); }), 153);
+  for (const auto& f : all) EXPECT_EQ(f.sentence.find("##"), std::string::npos) << f.name;
 }
 
 }  // namespace

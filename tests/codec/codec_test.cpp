@@ -5,8 +5,9 @@
 #include <limits>
 #include <random>
 
-#include "codec/make_codec.h"
+#include "codec/kernels.h"
 #include "codec_checks.h"
+#include "tutti/codec.h"
 #include "tutti/error.h"
 
 namespace tutti::codec_test {
@@ -16,8 +17,7 @@ using checks::kInf, checks::kNan, checks::kQuantizers, checks::random_values;
 
 std::vector<const codec::Kernels*> variants() {
   std::vector<const codec::Kernels*> found;
-  for (const auto* k : {codec::portable_kernels(), codec::avx2_kernels(), codec::avx512_kernels()})
-    if (k) found.push_back(k);
+  for_each_set([&]<InstructionSet set>() { found.push_back(&codec::kernels<set>()); });
   return found;
 }
 

@@ -8,7 +8,8 @@
 #include <limits>
 #include <random>
 
-#include "codec/make_codec.h"
+#include "codec/kernels.h"
+#include "tutti/codec.h"
 
 namespace tutti::half_test {
 namespace {
@@ -19,8 +20,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numer
 
 std::vector<const codec::Kernels*> variants() {
   std::vector<const codec::Kernels*> found;
-  for (const auto* k : {codec::portable_kernels(), codec::avx2_kernels(), codec::avx512_kernels()})
-    if (k) found.push_back(k);
+  for_each_set([&]<InstructionSet set>() { found.push_back(&codec::kernels<set>()); });
   return found;
 }
 

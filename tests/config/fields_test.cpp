@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/changes.h"
 #include "config/load.h"
+#include "config/table.h"
 #include "tutti/config.h"
 
 namespace tutti::config::fields_test {

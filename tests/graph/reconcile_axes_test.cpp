@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands on different dynamic axes: which meet with a warning, and which are refused.
-#include "graph/reconcile_axes.h"
 
 #include <gtest/gtest.h>
 

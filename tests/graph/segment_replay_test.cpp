@@ -185,17 +185,21 @@ TEST_F(SegmentReplayTest, OutdatedRecordingsAreMadeAnew) {
   EXPECT_FALSE(step(replay));
 }
 
-TEST(Repeats, OnlyWhatIsTheSameEveryTime) {
+TEST(Replayable, IsOnlyWhatIsTheSameEveryTime) {
   Instruction i;
-  i.operation = "Times";
-  EXPECT_TRUE(repeats(i));
-  i.reads_sparse = true;
-  EXPECT_FALSE(repeats(i));
-  i.reads_sparse = false;
-  for (const char* operation : {"TimeReverse", "SliceTime", "GatherPacked", "Where"}) {
+  i.in.assign(2, {.elements = 1});
+  i.out.elements = 1;
+  const auto replayable = [&](const char* operation) {
     i.operation = operation;
-    EXPECT_FALSE(repeats(i)) << operation;
-  }
+    return make_kernel(i)->replayable;
+  };
+  EXPECT_TRUE(replayable("Plus"));
+  EXPECT_TRUE(replayable("Times"));
+  i.reads_sparse = true;
+  EXPECT_FALSE(replayable("Times"));
+  i.reads_sparse = false;
+  for (const char* operation : {"TimeReverse", "SliceTime", "GatherPacked", "Where"})
+    EXPECT_FALSE(replayable(operation)) << operation;
 }
 
 }  // namespace

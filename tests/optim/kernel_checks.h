@@ -32,25 +32,25 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
   double* const of_one = sums + 3;  // in no order
   k.clear_sums(sums, 4);
   for (int round = 0; round < 2; ++round) {
-    k.descend(w, g, n, 0.1f);
-    k.momentum(w, g, c, n, 0.9f, 0.01f);
-    k.nesterov(w, g, c, n, 0.9f, 0.01f);
-    k.sparse_momentum(w, g, c, n, 0.9f, 0.01f);
-    k.sparse_nesterov(w, g, c, n, 0.9f, 0.01f);
-    k.truncate(g, n, 1.5f);
-    k.add_scaled(g, w, n, 0.01f);
-    k.shrink(w, n, 0.05f);
-    k.add_squares(g, n, sums);
-    k.add_squares(g, std::min<std::size_t>(n, 1), of_one);
-    k.limit_norm(g, n, of_one, 0.25);
-    k.descend_by_mean(w, g, n, 0.1f, of_one, 2);
-    k.add_noise(w, n, 0.01, 7, 1000);
-    k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.9f, 0.01f});
-    k.fs_adagrad(w, g, a, c, n, {0.9f, 1.3f, 0.0f, 0.01f});
-    k.adam(w, g, c, b, n, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f});
-    k.rms_prop_textbook(w, g, a, n, {0.9f, 0.01f, 0.1f, 1e-8f});
-    k.adagrad(g, a, n, round == 0 ? sums + 1 : nullptr);
-    k.rms_prop(g, a, b, c, n, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f}, sums + 2);
+    k.run(Descend{w, g, 0.1f}, n);
+    k.run(Momentum{w, g, c, 0.9f, 0.01f, 1.0f}, n);
+    k.run(Nesterov{w, g, c, 0.9f, 0.01f, 1.0f}, n);
+    k.run(Momentum{w, g, c, 0.9f, 1.0f - 0.9f, 0.01f}, n);
+    k.run(Nesterov{w, g, c, 0.9f, 1.0f - 0.9f, 0.01f}, n);
+    k.run(Truncate{g, 1.5f}, n);
+    k.run(AddScaled{g, w, 0.01f}, n);
+    k.run(Shrink{w, 0.05f}, n);
+    k.run(Squares{g}, n, sums);
+    k.run(Squares{g}, std::min<std::size_t>(n, 1), of_one);
+    k.run(LimitNorm{g, of_one, 0.25}, n);
+    k.run(DescendByMean{w, g, 0.1f, of_one, 2}, n);
+    k.run(Noise{w, 0.01, 7, 1000}, n);
+    k.run(FsAdagrad<true>{w, g, a, c, {0.9f, 1.3f, 0.9f, 0.01f}}, n);
+    k.run(FsAdagrad<false>{w, g, a, c, {0.9f, 1.3f, 0.0f, 0.01f}}, n);
+    k.run(Adam{w, g, c, b, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f}}, n);
+    k.run(Textbook{w, g, a, {0.9f, 0.01f, 0.1f, 1e-8f}}, n);
+    k.run(Adagrad{g, a}, n, round == 0 ? sums + 1 : nullptr);
+    k.run(RmsProp{g, a, b, c, {0.99f, 1.2f, 0.75f, 10.0f, 0.1f}}, n, sums + 2);
   }
   k.clear(v[4].data(), v[4].size() / 2);
   memory.synchronize();

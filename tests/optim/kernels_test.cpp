@@ -10,11 +10,8 @@ namespace tutti::optim::kernels_test {
 namespace {
 
 std::vector<const Kernels*> available() {
-  std::vector<const Kernels*> all{&portable_kernels()};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) all.push_back(&avx2_kernels());
-  if (__builtin_cpu_supports("avx512f")) all.push_back(&avx512_kernels());
-#endif
+  std::vector<const Kernels*> all;
+  for_each_set([&]<InstructionSet set>() { all.push_back(&kernels<set>()); });
   return all;
 }
 
@@ -40,8 +37,8 @@ TEST(Kernels, OfAStandingVarianceGiveTheSameBitsInEveryWidth) {
       for (float& x : v) x = engine() % 5 ? x * x : 0.0f;
       const Floats weights = w;
       for (int round = 0; round < 3; ++round) {
-        k->contribute(g.data(), m.data(), v.data(), n, 0.3f, 0.1f);
-        k->frozen_adam(w.data(), g.data(), m.data(), v.data(), n, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f});
+        k->run(Contribute{g.data(), m.data(), v.data(), 0.3f, 0.1f}, n);
+        k->run(FrozenAdam{w.data(), g.data(), m.data(), v.data(), {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f}}, n);
       }
       for (std::size_t i = 0; i < n; ++i) {
         if (v[i] != 0) continue;
@@ -66,7 +63,7 @@ TEST(Kernels, SumsRunInSixteenLanes) {
   for (double l : lanes) all += l;
   for (const Kernels* k : available()) {
     double sum = 0;
-    k->add_squares(g.data(), g.size(), &sum);
+    k->run(Squares{g.data()}, g.size(), &sum);
     EXPECT_EQ(sum, all) << k->name;
   }
 }

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "cases.h"
-#include "optim/noise.h"
+#include "optim/kernels.h"
 #include "support.h"
 
 namespace tutti::optimizer_test {

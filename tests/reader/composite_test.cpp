@@ -5,7 +5,7 @@
 #include "block_support.h"
 #include "config/load.h"
 #include "image_support.h"
-#include "reader/composite/key_table.h"
+#include "reader/composite/composite_source.h"
 #include "tutti/reader.h"
 
 namespace tutti::reader::composite_test {

@@ -75,13 +75,13 @@ TEST(DataFuzz, Tables) {
   int read = 0;
   for (int i = 0; i < tries; ++i) {
     file.write(damaged("1,2.5,a\n-3,4e1,bb\r\n5,6,c\n7,8,a\n", random, ",.;e+-0123456789 \"\n\r\tab\xFF"));
-    UciSourceOptions o;
-    o.path = file.path();
+    UciReaderOptions o;
+    o.file = file.path();
     o.delimiter = i % 2 ? ',' : '\0';
     if (i % 3 == 0) o.decimal_point = 'e';
     o.max_errors = i % 4;
     o.keep_bytes = i % 5 ? 1000 : 20;
-    o.streams = {{.name = "x", .columns = 2}, {.name = "y", .start = 2, .classes = 3, .mapping = names.path()}};
+    o.streams = {{"x", {.dim = 2}}, {"y", {.start = 2, .classes = 3, .mapping = names.path(), .labels = true}}};
     read += reads(std::make_unique<UciSource>(o));
   }
   expect_some(read, tries);
@@ -100,9 +100,9 @@ TEST(DataFuzz, SpeechLists) {
     }
     scp.write(i % 2 ? damaged(list, random, "[],=./\n0123456789") : list);
     mlf.write(i % 2 ? labels : damaged(labels, random, "\".*/#!\n 0123456789x"));
-    HtkSourceOptions o;
-    o.streams = {HtkFeatureOptions{"x", scp.path(), "", 6, -1, -1, false},
-                 HtkLabelOptions{"y", {mlf.path()}, "", 3, i % 3 == 0}};
+    HtkReaderOptions o;
+    o.features = {{"x", {scp.path(), "", 6}}};
+    o.labels = {{"y", {{mlf.path()}, "", 3, i % 3 == 0}}};
     o.frame_mode = i % 5 == 0;
     o.max_errors = i % 7;
     read += reads(std::make_unique<HtkSource>(o));
@@ -119,8 +119,9 @@ TEST(DataFuzz, SpeechFiles) {
   for (int i = 0; i < tries; ++i) {
     file.write(damaged(
         i % 2 ? htk_file({1, 2, 3, 4, 5, 6}, 2) : compressed_htk_file({1, 2, 3, 4, 5, 6}, {1, 2}, {0, 1}), random, ""));
-    HtkSourceOptions o;
-    o.streams = {HtkFeatureOptions{"x", scp.path(), "", 6, 1, 1, false}};
+    HtkReaderOptions o;
+    o.features = {{"x", {scp.path(), "", 6}}};
+    o.features[0].second.context.values = {1, 1};
     o.frame_mode = i % 5 == 0;
     o.max_errors = i % 3;
     o.keep_bytes = i % 7 ? 1000 : 0;
@@ -166,9 +167,9 @@ TEST(DataFuzz, Hdf5Files) {
     }
     if (i % 5 == 0) bytes.resize(random() % bytes.size());
     file.write(bytes);
-    Hdf5SourceOptions o;
-    o.files = {{file.path(), {}}};
-    o.streams = {{.name = "x", .dataset = "x", .dim = 2}, {.name = "y", .dataset = "y", .classes = 3}};
+    Hdf5ReaderOptions o;
+    o.paths = {{file.path(), {}}};
+    o.input = {{"x", {.dataset = "x", .dim = 2}}, {"y", {.dataset = "y", .classes = 3}}};
     o.lengths = i % 2 ? "n" : "";
     o.max_errors = i % 4;
     o.keep_bytes = i % 3 ? 1000 : 0;

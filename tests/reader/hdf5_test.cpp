@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HDF5 files: number types, samples and sequences, several files and ranks, and what is said about broken ones.
-#include "reader/hdf5/hdf5_options.h"
+#include "reader/hdf5/hdf5_source.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -17,16 +17,17 @@
 namespace tutti::reader::hdf5_test {
 namespace {
 
-Hdf5SourceOptions options(const std::vector<std::string>& paths, std::vector<Hdf5Stream> streams) {
-  Hdf5SourceOptions o;
-  for (const auto& p : paths) o.files.push_back({p, {}});
-  o.streams = std::move(streams);
+Hdf5ReaderOptions options(const std::vector<std::string>& paths,
+                          std::vector<std::pair<std::string, Hdf5Stream>> streams) {
+  Hdf5ReaderOptions o;
+  for (const auto& p : paths) o.paths.push_back({p, {}});
+  o.input = std::move(streams);
   return o;
 }
 
 using Everything = EverythingOf<Hdf5Source>;
 
-void expect_error(const Hdf5SourceOptions& o, const std::vector<std::string>& parts) {
+void expect_error(const Hdf5ReaderOptions& o, const std::vector<std::string>& parts) {
   expect_parts(error_of([&] { Everything{o}; }), parts);
 }
 
@@ -47,10 +48,9 @@ TEST(Hdf5, EveryNumberType) {
       w.add(fmt::format("x{}", i++), {2, 2}, numbers, type);
   }
   for (int i = 0; i < 10; ++i)
-    EXPECT_EQ(copy(Everything(options({file.path()}, {{.name = "x", .dataset = fmt::format("x{}", i)}}))
-                       .batch->streams[0]
-                       .dense),
-              (std::vector<float>{1, 0, 3, 100}));
+    EXPECT_EQ(
+        copy(Everything(options({file.path()}, {{"x", {.dataset = fmt::format("x{}", i)}}})).batch->streams[0].dense),
+        (std::vector<float>{1, 0, 3, 100}));
 }
 
 TEST(Hdf5, PicturesAndClasses) {
@@ -61,9 +61,9 @@ TEST(Hdf5, PicturesAndClasses) {
     w.add("label", {3}, std::vector<int>{2, 0, 1});
     w.add("column", {3, 1}, std::vector<float>{0, 1, 1});
   }
-  Everything e(options({file.path()}, {{.name = "x", .dataset = "images/raw", .scale = 0.5},
-                                       {.name = "y", .dataset = "label", .classes = 3},
-                                       {.name = "z", .dataset = "column", .classes = 2, .sparse = true}}));
+  Everything e(options({file.path()}, {{"x", {.dataset = "images/raw", .scale = 0.5}},
+                                       {"y", {.dataset = "label", .classes = 3}},
+                                       {"z", {.dataset = "column", .classes = 2, .sparse = true}}}));
   EXPECT_EQ(e.source.streams()[0].dim, 4u);
   EXPECT_EQ(e.batch->samples, 3);
   std::vector<float> half = counted(12);
@@ -83,9 +83,9 @@ TEST(Hdf5, SequencesWithLabelsPerSequenceAndPerStep) {
     w.add("each", {2, 3}, std::vector<int>{0, 1, 3, 3, 2, 9});
     w.add("steps", {2}, std::vector<int>{3, 2});
   }
-  auto o = options({file.path()}, {{.name = "x", .dataset = "x"},
-                                   {.name = "one", .dataset = "one", .classes = 2},
-                                   {.name = "each", .dataset = "each", .classes = 4, .sparse = true}});
+  auto o = options({file.path()}, {{"x", {.dataset = "x"}},
+                                   {"one", {.dataset = "one", .classes = 2}},
+                                   {"each", {.dataset = "each", .classes = 4, .sparse = true}}});
   o.lengths = "steps";
   Everything e(o);
   EXPECT_EQ(e.batch->samples, 5);
@@ -96,7 +96,7 @@ TEST(Hdf5, SequencesWithLabelsPerSequenceAndPerStep) {
             (std::vector<std::int32_t>{0, 1, 3, 3, 2}));
   // dim says whether three axes are steps or a picture.
   o.lengths.clear();
-  o.streams = {{.name = "x", .dataset = "x", .dim = 6}};
+  o.input = {{"x", {.dataset = "x", .dim = 6}}};
   EXPECT_EQ(Everything(o).batch->samples, 2);
 }
 
@@ -112,8 +112,8 @@ struct ThreeFiles {
       first += static_cast<float>(rows);
     }
   }
-  Hdf5SourceOptions options(std::uint64_t keep_bytes, std::int64_t chunk_bytes) const {
-    auto o = hdf5_test::options({a.path(), b.path(), c.path()}, {{.name = "x", .dataset = "x"}});
+  Hdf5ReaderOptions options(std::int64_t keep_bytes, std::int64_t chunk_bytes) const {
+    auto o = hdf5_test::options({a.path(), b.path(), c.path()}, {{"x", {.dataset = "x"}}});
     o.keep_bytes = keep_bytes;
     o.chunk_bytes = chunk_bytes;
     return o;
@@ -122,7 +122,7 @@ struct ThreeFiles {
 
 TEST(Hdf5, SameMinibatchesForAnyNumberOfRanks) {
   const ThreeFiles files;
-  for (const std::uint64_t keep : {0, 1 << 20})
+  for (const std::int64_t keep : {0, 1 << 20})
     for (const std::int64_t chunk : {1, 200, 1 << 20})
       for (const std::int64_t window : {0, 10, 50}) {
         const auto reader = [&] {
@@ -176,7 +176,7 @@ TEST(Hdf5, BrokenFilesAreNamedAndTolerated) {
     cut.write(bytes.substr(0, bytes.size() / 2));
   }
   const auto with = [&](const std::string& path, const std::string& dataset, std::int64_t dim = 0) {
-    return options({path}, {{.name = "x", .dataset = dataset, .dim = dim}});
+    return options({path}, {{"x", {.dataset = dataset, .dim = dim}}});
   };
   expect_error(with(garbage.path(), "x"), {garbage.path(), "opening the HDF5 file"});
   expect_error(with(cut.path(), "x"), {cut.path(), "opening the HDF5 file"});
@@ -184,22 +184,21 @@ TEST(Hdf5, BrokenFilesAreNamedAndTolerated) {
   expect_error(with(other.path(), "image"), {other.path(), "no dataset 'image'", "did you mean 'images'", "labels"});
   expect_error(with(other.path(), "x", 5), {other.path(), "'x'", "[2 x 2]", "dim = 5"});
   expect_error(with(other.path(), "single"), {"single value"});
-  expect_error(
-      options({other.path()}, {{.name = "x", .dataset = "x"}, {.name = "y", .dataset = "labels", .classes = 9}}),
-      {"3 rows in the dataset 'labels'", "2 in 'x'"});
-  expect_error(options({other.path()}, {{.name = "y", .dataset = "labels", .classes = 7}}),
+  expect_error(options({other.path()}, {{"x", {.dataset = "x"}}, {"y", {.dataset = "labels", .classes = 9}}}),
+               {"3 rows in the dataset 'labels'", "2 in 'x'"});
+  expect_error(options({other.path()}, {{"y", {.dataset = "labels", .classes = 7}}}),
                {other.path(), "row 1", "label 7", "0 to 6"});
-  expect_error(options({other.path()}, {{.name = "y", .dataset = "one-hot", .classes = 4}}),
+  expect_error(options({other.path()}, {{"y", {.dataset = "one-hot", .classes = 4}}}),
                {"write dim = 4 instead of labelDim"});
 
   // Files that cannot be used and rows with wrong labels are left out, up to the budget.
   auto o = good.options(0, 1 << 20);
-  o.files.insert(o.files.begin() + 1, {{garbage.path(), {}}, {"/nowhere/a.h5", {}}, {other.path(), {}}});
+  o.paths.insert(o.paths.begin() + 1, {{garbage.path(), {}}, {"/nowhere/a.h5", {}}, {other.path(), {}}});
   o.max_errors = 3;
   EXPECT_EQ(Everything(o).batch->samples, 100);
   o.max_errors = 2;
   expect_error(o, {"Reached the maximum number of allowed errors", garbage.path(), "/nowhere/a.h5", other.path()});
-  auto labels = options({other.path()}, {{.name = "y", .dataset = "labels", .classes = 7}});
+  auto labels = options({other.path()}, {{"y", {.dataset = "labels", .classes = 7}}});
   labels.max_errors = 1;
   EXPECT_EQ(copy(Everything(labels).batch->streams[0].dense).size(), 14u);
 }
@@ -219,8 +218,8 @@ TEST(Hdf5, DamagedRowsAreLeftOutWhenTheyAreRead) {
   ASSERT_NE(at, std::string::npos);
   bytes[at] ^= 1;
   file.write(bytes);
-  for (const std::uint64_t keep : {0, 1 << 20}) {
-    auto o = options({file.path()}, {{.name = "x", .dataset = "x"}});
+  for (const std::int64_t keep : {0, 1 << 20}) {
+    auto o = options({file.path()}, {{"x", {.dataset = "x"}}});
     o.keep_bytes = keep;
     o.max_errors = 3;
     Everything e(o);

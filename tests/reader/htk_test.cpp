@@ -9,7 +9,7 @@
 
 #include "config/load.h"
 #include "htk_support.h"
-#include "reader/htk/htk_options.h"
+#include "reader/htk/htk_source.h"
 #include "reader_support.h"
 #include "source_support.h"
 
@@ -18,20 +18,22 @@ namespace {
 
 using Everything = EverythingOf<HtkSource>;
 
-void expect_error(const HtkSourceOptions& o, const std::vector<std::string>& parts) {
+void expect_error(const HtkReaderOptions& o, const std::vector<std::string>& parts) {
   expect_parts(error_of([&] { Everything{o}; }), parts);
 }
 
-HtkSourceOptions features(const std::string& scp, std::int64_t dim, std::int64_t left = -1, std::int64_t right = -1) {
-  HtkSourceOptions o;
-  o.streams.emplace_back(HtkFeatureOptions{"x", scp, "", dim, left, right, false});
+HtkReaderOptions features(const std::string& scp, std::int64_t dim, std::int64_t left = -1, std::int64_t right = -1) {
+  HtkReaderOptions o;
+  o.frame_mode = false;
+  o.features = {{"x", {scp, "", dim}}};
+  if (left >= 0) o.features[0].second.context.values = {left, right};
   return o;
 }
 
 TEST(Htk, FramesOfFilesAndOfRanges) {
   const TemporaryFile one(htk_file({1, 2, 3, 4}, 2)), many(htk_file({10, 11, 20, 21, 30, 31, 40, 41}, 2));
   const TemporaryFile list(fmt::format("{}\n\nb.mfc={}[1,2]\r\nc.mfc={}[0,0]\n", one.path(), many.path(), many.path()));
-  for (const std::uint64_t keep : {0, 1 << 20}) {
+  for (const std::int64_t keep : {0, 1 << 20}) {
     auto o = features(list.path(), 2);
     o.keep_bytes = keep;
     Everything e(o);
@@ -48,7 +50,7 @@ TEST(Htk, ContextRepeatsTheEdges) {
   const TemporaryFile file(htk_file({9, 1, 2, 3, 9}, 1));
   const TemporaryFile list("a=" + file.path() + "[1,3]\n");
   for (const bool frames : {false, true})
-    for (const std::uint64_t keep : {0, 1 << 20}) {
+    for (const std::int64_t keep : {0, 1 << 20}) {
       auto o = features(list.path(), 3);
       o.frame_mode = frames;
       o.keep_bytes = keep;
@@ -79,7 +81,7 @@ TEST(Htk, PrefixesAndTheDirectoryOfTheList) {
   const TemporaryFile list(path.filename().string() + "\nx=" + path.filename().string() + "\nabsolute=" + file.path() +
                            "\n");
   auto o = features(list.path(), 1);
-  std::get<HtkFeatureOptions>(o.streams[0]).prefix = path.parent_path();
+  o.features[0].second.prefix = path.parent_path();
   EXPECT_EQ(Everything(o).batch->samples, 3);
   const TemporaryFile dots(".../" + path.filename().string() + "\n");  // both files lie in one directory
   EXPECT_EQ(Everything(features(dots.path(), 1)).batch->samples, 1);
@@ -95,10 +97,10 @@ struct Corpus {
   TemporaryFile states{"sil\nah extra words\n\nee\n"};
   TemporaryFile labels{"#!MLF!#\n\"*/b.lab\"\n0 " + time(2) + " ee\n.\n\"dir/a.lab\"\n0 " + time(1) + " sil 0.5\n" +
                        time(1) + " " + time(3) + " ah\n.\n\"unused.lab\"\n0 " + time(9) + " sil\n.\n"};
-  HtkSourceOptions options() const {
-    HtkSourceOptions o = features(list.path(), 1);
-    o.streams.emplace_back(HtkLabelOptions{"y", {labels.path()}, states.path(), 3, true});
-    o.streams.emplace_back(HtkFeatureOptions{"iv", extra.path(), "", 1, -1, -1, true});
+  HtkReaderOptions options() const {
+    HtkReaderOptions o = features(list.path(), 1);
+    o.labels = {{"y", {{labels.path()}, states.path(), 3, true}}};
+    o.features.push_back({"iv", {extra.path(), "", 1, {}, true}});
     return o;
   }
 };
@@ -108,17 +110,17 @@ TEST(Htk, StreamsAreJoinedByName) {
   Everything e(corpus.options());
   EXPECT_EQ(e.batch->sequences, 2);
   EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 5}));
-  EXPECT_EQ(copy(e.batch->streams[1].indices), (std::vector<std::int32_t>{0, 1, 1, 2, 2}));
-  EXPECT_EQ(copy(e.batch->streams[2].dense), (std::vector<float>{7, 7, 7, 8, 8}));
+  EXPECT_EQ(copy(e.batch->streams[1].dense), (std::vector<float>{7, 7, 7, 8, 8}));
+  EXPECT_EQ(copy(e.batch->streams[2].indices), (std::vector<std::int32_t>{0, 1, 1, 2, 2}));
   auto frames = corpus.options();
   frames.frame_mode = true;
   Everything f(frames);
   EXPECT_EQ(f.batch->sequences, 5);
   for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(copy(f.batch->streams[s].dense), copy(e.batch->streams[s].dense));
-  EXPECT_EQ(copy(f.batch->streams[1].indices), copy(e.batch->streams[1].indices));
+  EXPECT_EQ(copy(f.batch->streams[2].indices), copy(e.batch->streams[2].indices));
   // Labels by themselves, for a reader that joins them with something else.
-  HtkSourceOptions alone;
-  alone.streams.push_back(corpus.options().streams[1]);
+  HtkReaderOptions alone = corpus.options();
+  alone.features.clear();
   Everything y(alone);
   EXPECT_EQ(y.batch->sequences, 3);
   EXPECT_EQ(y.source.key(0), "b");
@@ -192,7 +194,7 @@ TEST(Htk, BrokenFeaturesAreNamedAndTolerated) {
   // What only reading can find.
   const TemporaryFile list(fmt::format("a={}\nb={}\nc={}[1,1]\n", good.path(), bad.path(), good.path()));
   for (const bool frames : {false, true})
-    for (const std::uint64_t keep : {0, 1 << 20}) {
+    for (const std::int64_t keep : {0, 1 << 20}) {
       auto o = features(list.path(), 2);
       o.frame_mode = frames;
       o.keep_bytes = keep;
@@ -227,7 +229,7 @@ TEST(Htk, BrokenLabelsAreNamedAndTolerated) {
   for (const auto& c : cases) {
     const TemporaryFile labels(c.text);
     auto o = features(corpus.list.path(), 1);
-    o.streams.emplace_back(HtkLabelOptions{"y", {labels.path()}, corpus.states.path(), 3, false});
+    o.labels = {{"y", {{labels.path()}, corpus.states.path(), 3, false}}};
     expect_error(o, c.parts);
     o.max_errors = c.errors - 1;
     expect_error(o, {"maximum number of allowed errors"});
@@ -238,16 +240,16 @@ TEST(Htk, BrokenLabelsAreNamedAndTolerated) {
   for (const std::string& text : {std::string(), std::string("hello\n"), "#!MLF!#\n" + a.substr(2)}) {
     const TemporaryFile labels(text);
     auto o = features(corpus.list.path(), 1);
-    o.streams.emplace_back(HtkLabelOptions{"y", {labels.path()}, "", 3, false});
+    o.labels = {{"y", {{labels.path()}, "", 3, false}}};
     o.max_errors = 100;
     expect_error(o, {"no usable utterance"});
   }
   auto twice = corpus.options();
   const TemporaryFile doubled("a\nb\na\n");
-  std::get<HtkLabelOptions>(twice.streams[1]).mapping = doubled.path();
+  twice.labels[0].second.mapping = doubled.path();
   expect_error(twice, {doubled.path() + ":3:1", "'a' appears a second time"});
   auto many = corpus.options();
-  std::get<HtkLabelOptions>(many.streams[1]).dim = 2;
+  many.labels[0].second.dim = 2;
   expect_error(many, {"3 states, more than labelDim = 2"});
 }
 

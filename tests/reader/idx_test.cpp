@@ -33,7 +33,7 @@ std::string gzip(const std::string& data) {
 std::string error_of(const std::string& bytes, std::int64_t dim = 0) {
   const TemporaryFile file(bytes);
   try {
-    IdxSource source({{.name = "x", .path = file.path(), .dim = dim}});
+    IdxSource source({.input = {{"x", {.file = file.path(), .dim = dim}}}, .order = {}});
     source.index();
   } catch (const std::exception& e) {
     return e.what();
@@ -43,7 +43,7 @@ std::string error_of(const std::string& bytes, std::int64_t dim = 0) {
 
 std::vector<float> values(const std::string& bytes, double scale = 1) {
   const TemporaryFile file(bytes);
-  IdxSource source({{.name = "x", .path = file.path(), .scale = scale}});
+  IdxSource source({.input = {{"x", {.file = file.path(), .scale = scale}}}, .order = {}});
   Share share(source.streams());
   source.index();
   source.read(std::vector<std::uint32_t>{1, 0}, share);
@@ -76,9 +76,10 @@ TEST(Idx, GzipIsTheSame) {
 
 TEST(Idx, ClassesAreOneHotDenseOrSparse) {
   const TemporaryFile file(idx(0x08, {3}, std::string("\x02\x00\x01", 3)));
-  IdxSource source({{.name = "d", .path = file.path(), .dim = 3},
-                    {.name = "s", .path = file.path(), .dim = 3, .sparse = true},
-                    {.name = "n", .path = file.path(), .scale = 1}});
+  IdxSource source({.input = {{"d", {.file = file.path(), .dim = 3}},
+                              {"s", {.file = file.path(), .dim = 3, .sparse = true}},
+                              {"n", {.file = file.path(), .scale = 1}}},
+                    .order = {}});
   Share share(source.streams());
   source.index();
   source.read(std::vector<std::uint32_t>{0, 2}, share);
@@ -119,7 +120,7 @@ TEST(Idx, BrokenFiles) {
 
 TEST(Idx, FilesMustBelongTogether) {
   const TemporaryFile two(idx(0x08, {2}, "ab")), three(idx(0x08, {3}, "abc"));
-  EXPECT_THROW(IdxSource({{.name = "a", .path = two.path()}, {.name = "b", .path = three.path()}}), Error);
+  EXPECT_THROW(IdxSource({.input = {{"a", {.file = two.path()}}, {"b", {.file = three.path()}}}, .order = {}}), Error);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class TransformTest : public ::testing::Test {
  protected:
   Image apply(const Transform& t, const Image& image, std::uint64_t seed = 0, int view = 0) {
     Work work{CounterRandom(7, seed), view, scratch_, resizer_};
-    return t.apply(image, work);
+    return t(image, work);
   }
   std::vector<float> numbers(const Transform& t, const Picture& p, std::uint64_t seed = 0, int view = 0) {
     return numbers_of(apply(t, image_of(p), seed, view));
@@ -96,24 +96,24 @@ TEST_F(TransformTest, BytesAndFloatsAgree) {
 TEST_F(TransformTest, CropInTheMiddle) {
   const Picture p = numbered(6, 4);
   CropSettings s;
-  EXPECT_EQ(numbers(*make_crop(s), p), numbers_of(image_of(p))) << "no size is the whole image";
+  EXPECT_EQ(numbers(make_crop(s), p), numbers_of(image_of(p))) << "no size is the whole image";
   s.width = 2, s.height = 2;
   std::vector<float> expected;
   for (const std::size_t y : {1, 2})
     for (const std::size_t x : {2, 3})
       for (std::size_t c = 0; c < 3; ++c) expected.push_back(p.at(x, y, c));
-  EXPECT_EQ(numbers(*make_crop(s), p), expected);
+  EXPECT_EQ(numbers(make_crop(s), p), expected);
   s.width = 100;
-  EXPECT_EQ(apply(*make_crop(s), image_of(p)).size, (ImageSize{6, 2, 3})) << "no crop is larger than the image";
+  EXPECT_EQ(apply(make_crop(s), image_of(p)).size, (ImageSize{6, 2, 3})) << "no crop is larger than the image";
   s = {};
   s.side = {0.5, 1};
-  EXPECT_EQ(apply(*make_crop(s), image_of(p)).size, (ImageSize{2, 2, 3})) << "without jitter the lower end counts";
+  EXPECT_EQ(apply(make_crop(s), image_of(p)).size, (ImageSize{2, 2, 3})) << "without jitter the lower end counts";
   s.aspect = {0.25, 0.25};
-  const ImageSize slim = apply(*make_crop(s), image_of(p)).size;
+  const ImageSize slim = apply(make_crop(s), image_of(p)).size;
   EXPECT_TRUE(slim == (ImageSize{1, 4, 3}) || slim == (ImageSize{4, 1, 3}));
   s = {};
   s.area = {0.5, 0.5};
-  EXPECT_EQ(apply(*make_crop(s), image_of(p)).size, (ImageSize{3, 3, 3}));
+  EXPECT_EQ(apply(make_crop(s), image_of(p)).size, (ImageSize{3, 3, 3}));
 }
 
 TEST_F(TransformTest, RandomCropsReachEverywhere) {
@@ -124,16 +124,16 @@ TEST_F(TransformTest, RandomCropsReachEverywhere) {
   s.flip = true;
   std::set<std::vector<float>> seen;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
-    const auto crop = numbers(*make_crop(s), p, seed);
+    const auto crop = numbers(make_crop(s), p, seed);
     ASSERT_EQ(crop.size(), 4u);
-    EXPECT_EQ(crop, numbers(*make_crop(s), p, seed)) << "a pure function of the seed";
+    EXPECT_EQ(crop, numbers(make_crop(s), p, seed)) << "a pure function of the seed";
     seen.insert(crop);
   }
   EXPECT_EQ(seen.size(), 4u * 3u * 2u) << "places x mirrored or not";
   s.side = {0.3, 1};
   s.jitter = true;
   std::set<std::size_t> sizes;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) sizes.insert(numbers(*make_crop(s), p, seed).size());
+  for (std::uint64_t seed = 0; seed < 300; ++seed) sizes.insert(numbers(make_crop(s), p, seed).size());
   EXPECT_EQ(sizes, (std::set<std::size_t>{1, 4, 9, 16}));
 }
 
@@ -149,7 +149,7 @@ TEST_F(TransformTest, TenViews) {
     std::vector<float> expected;
     for (std::size_t dy = 0; dy < 2; ++dy)
       for (std::size_t dx = 0; dx < 2; ++dx) expected.push_back(p.at(x + (view < 5 ? dx : 1 - dx), y + dy));
-    EXPECT_EQ(numbers(*make_crop(s), p, 3, view), expected) << view;
+    EXPECT_EQ(numbers(make_crop(s), p, 3, view), expected) << view;
   }
 }
 
@@ -157,23 +157,23 @@ TEST_F(TransformTest, ScaleModes) {
   const Picture p = numbered(8, 4);
   ScaleSettings s;
   s.width = s.height = 4;
-  EXPECT_EQ(numbers(*make_scale(s), p), resized(p, 4, 4, Interpolation::linear));
+  EXPECT_EQ(numbers(make_scale(s), p), resized(p, 4, 4, Interpolation::linear));
   s.mode = ScaleMode::crop;  // 8 x 4 is not scaled at all, its middle is taken
   std::vector<float> middle;
   for (std::size_t y = 0; y < 4; ++y)
     for (std::size_t i = 6; i < 18; ++i) middle.push_back(p.pixels[y * 24 + i]);
-  EXPECT_EQ(numbers(*make_scale(s), p), middle);
+  EXPECT_EQ(numbers(make_scale(s), p), middle);
   s.mode = ScaleMode::pad;  // to 4 x 2, between a row above and one below
   const auto small = resized(p, 4, 2, Interpolation::linear);
   s.pad_value = 9;
-  auto padded = numbers(*make_scale(s), p);
+  auto padded = numbers(make_scale(s), p);
   for (std::size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(padded[i], 9);
     EXPECT_EQ(padded[12 + i], small[i]);
     EXPECT_EQ(padded[36 + i], 9);
   }
   s.pad_value = -1;
-  padded = numbers(*make_scale(s), p);
+  padded = numbers(make_scale(s), p);
   for (std::size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(padded[i], small[i]) << "the edge is repeated";
     EXPECT_EQ(padded[36 + i], small[12 + i]);
@@ -185,7 +185,7 @@ TEST_F(TransformTest, ScaleModes) {
         ScaleSettings t;
         t.mode = mode, t.width = tw, t.height = th;
         EXPECT_EQ(
-            apply(*make_scale(t), image_of(numbered(static_cast<std::size_t>(w), static_cast<std::size_t>(h)))).size,
+            apply(make_scale(t), image_of(numbered(static_cast<std::size_t>(w), static_cast<std::size_t>(h)))).size,
             (ImageSize{tw, th, 3}));
       }
 }
@@ -194,16 +194,16 @@ TEST_F(TransformTest, ThreadsAreNotBlownUp) {
   ScaleSettings s;
   s.mode = ScaleMode::crop;
   s.width = s.height = 224;
-  EXPECT_THROW(numbers(*make_scale(s), numbered(30000, 1)), BadImage);
+  EXPECT_THROW(numbers(make_scale(s), numbered(30000, 1)), BadImage);
   s.mode = ScaleMode::pad;
-  EXPECT_EQ(numbers(*make_scale(s), numbered(30000, 1)).size(), 224u * 224 * 3);
+  EXPECT_EQ(numbers(make_scale(s), numbered(30000, 1)).size(), 224u * 224 * 3);
 }
 
 TEST_F(TransformTest, ColorWithinItsRadius) {
   const Picture p = plain(3, 3, 60, 120, 180);
   double low = 1e9, high = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const auto all = numbers(*make_color({.brightness = 0.5}), p, seed);
+    const auto all = numbers(make_color({.brightness = 0.5}), p, seed);
     EXPECT_NEAR(all[1] - all[0], 60, 1e-4) << "brightness shifts all channels alike";
     low = std::min<double>(low, all[0]), high = std::max<double>(high, all[0]);
   }
@@ -211,10 +211,10 @@ TEST_F(TransformTest, ColorWithinItsRadius) {
   EXPECT_LT(low, 10);
   EXPECT_GT(high, 110);
   EXPECT_LE(high, 120);
-  const auto contrast = numbers(*make_color({.contrast = 0.5}), p, 5);
+  const auto contrast = numbers(make_color({.contrast = 0.5}), p, 5);
   EXPECT_NEAR(contrast[1] / contrast[0], 2, 1e-5);
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const auto s = numbers(*make_color({.saturation = 1}), p, seed);
+    const auto s = numbers(make_color({.saturation = 1}), p, seed);
     EXPECT_EQ(s[2], 180) << "the brightest channel stays";
     EXPECT_NEAR((180 - s[0]) / (180 - s[1]), 2, 1e-3) << "and so does the hue";
   }
@@ -227,7 +227,7 @@ TEST_F(TransformTest, IntensityShiftsChannelsByColour) {
   double sum = 0, squares = 0;
   constexpr int n = 2000;
   for (int seed = 0; seed < n; ++seed) {
-    const auto all = numbers(*t, p, static_cast<std::uint64_t>(seed));
+    const auto all = numbers(t, p, static_cast<std::uint64_t>(seed));
     EXPECT_EQ(all[0], 100);
     EXPECT_EQ(all[1], 100);
     sum += all[2] - 100, squares += (all[2] - 100) * (all[2] - 100);
@@ -240,9 +240,9 @@ TEST_F(TransformTest, MeanIsSubtracted) {
   const Picture p = numbered(3, 2);
   std::vector<float> mean(18);
   for (std::size_t i = 0; i < 18; ++i) mean[i] = static_cast<float>(i) + 0.5f;
-  const auto all = numbers(*make_mean({3, 2, 3}, mean), p);
+  const auto all = numbers(make_mean({3, 2, 3}, mean), p);
   for (std::size_t i = 0; i < 18; ++i) EXPECT_EQ(all[i], static_cast<float>(p.pixels[i]) - mean[i]);
-  EXPECT_THROW(numbers(*make_mean({2, 3, 3}, mean), p), BadImage);
+  EXPECT_THROW(numbers(make_mean({2, 3, 3}, mean), p), BadImage);
 }
 
 TEST(OpencvXmlTest, MatricesAndFaults) {

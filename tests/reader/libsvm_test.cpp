@@ -61,10 +61,17 @@ std::string five_samples() {
       {{{{{4, 0.5f}, {0, -2}}, {1, 0}}, {{}, {0, 1}}}, {{{{1, 1}}, {0, 0}}}, {{{{2, 3}}, {2, 2}}, {{{3, 4}}, {3, 3}}}});
 }
 
+LibsvmReaderOptions options(const TemporaryFile& file, std::map<std::string, std::string> renamed = {}) {
+  LibsvmReaderOptions o;
+  o.file = file.path();
+  o.renamed = std::move(renamed);
+  return o;
+}
+
 TEST(Libsvm, SamplesInSinglesAndDoubles) {
   for (const std::string& content : {five_samples<float>(), five_samples<double>()}) {
     const TemporaryFile file(content);
-    Everything e(LibsvmSourceOptions{.path = file.path(), .renamed = {{"y", "labels"}}});
+    Everything e(options(file, {{"y", "labels"}}));
     ASSERT_EQ(e.batch->samples, 5);
     EXPECT_EQ(e.source.streams()[1].name, "labels");
     const StreamData& x = e.batch->streams[0];
@@ -80,7 +87,7 @@ TEST(Libsvm, DamageIsNamed) {
   const std::string good = five_samples<float>();
   const auto error = [](const std::string& content) {
     const TemporaryFile file(content);
-    return error_of([&] { Everything{LibsvmSourceOptions{.path = file.path()}}; });
+    return error_of([&] { Everything{options(file)}; });
   };
   expect_parts(error(""), {"the file ends at byte 0 within the header"});
   expect_parts(error("this is a text of some length, and no binary file at all"),
@@ -101,7 +108,7 @@ TEST(Libsvm, DamageIsNamed) {
 TEST(Libsvm, SamplesThatAreWrongAreLeftOut) {
   const TemporaryFile file(
       File<float>::make({{{{{5, 1}}, {0, 0}}, {{{1, 1}}, {1, 1}}, {{{0, std::nanf("")}}, {2, 2}}}}));
-  LibsvmSourceOptions o{.path = file.path()};
+  LibsvmReaderOptions o = options(file);
   expect_parts(error_of([&] { Everything{o}; }), {"sample 0 of batch 0", "index 5, outside 0 to 4"});
   o.max_errors = 2;
   Everything e(o);
@@ -114,7 +121,7 @@ TEST(Libsvm, RanksDivideTheSamples) {
     batches[static_cast<std::size_t>(i) % 7].push_back({{{i % 5, 1}}, {static_cast<float>(i), 0}});
   const TemporaryFile file(File<float>::make(batches));
   const auto labels = [&](int rank, int ranks, std::int64_t start) {
-    DirectReader r(MinibatchMaker(std::make_unique<LibsvmSource>(LibsvmSourceOptions{.path = file.path()}), {}));
+    DirectReader r(MinibatchMaker(std::make_unique<LibsvmSource>(options(file)), {}));
     std::vector<float> seen;
     r.start_epoch({.minibatch = 6, .start = start, .rank = rank, .ranks = ranks});
     while (const Batch* b = r.next())

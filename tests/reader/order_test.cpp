@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "reader/packing.h"
+#include "reader/minibatch_walker.h"
 #include "reader_support.h"
 
 namespace tutti::reader::order_test {

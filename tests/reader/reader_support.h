@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "reader/direct_reader.h"
+#include "reader/minibatch_maker.h"
 #include "reader/text/text_source.h"
 
 namespace tutti::reader {
@@ -93,12 +93,13 @@ inline std::unique_ptr<Reader> numbered_reader(const std::vector<std::uint32_t>&
   return std::make_unique<DirectReader>(MinibatchMaker(std::make_unique<NumberedSource>(lengths, per_chunk), r));
 }
 
-inline TextSourceOptions text_options(const std::string& path, std::vector<TextStream> streams,
+inline TextReaderOptions text_options(const std::string& path, const std::vector<TextStream>& streams,
                                       std::int64_t max_errors = 0) {
-  TextSourceOptions o;
-  o.path = path;
-  o.streams = std::move(streams);
-  o.index.max_errors = max_errors;
+  TextReaderOptions o;
+  o.file = path;
+  for (const TextStream& s : streams)
+    o.input.push_back({s.name, {s.alias, static_cast<std::int64_t>(s.dim), s.sparse}});
+  o.max_errors = max_errors;
   return o;
 }
 

@@ -29,8 +29,9 @@ TEST(RealData, Mnist) {
                     labels = data_file("mnist/train-labels-idx1-ubyte.gz");
   if (!fs::exists(images)) GTEST_SKIP() << missing(images);
   PrefetchReader reader(MinibatchMaker(
-      std::make_unique<IdxSource>(std::vector<IdxStream>{{.name = "features", .path = images, .scale = 1 / 256.0},
-                                                         {.name = "labels", .path = labels, .dim = 10}}),
+      std::make_unique<IdxSource>(IdxReaderOptions{
+          .input = {{"features", {.file = images, .scale = 1 / 256.0}}, {"labels", {.file = labels, .dim = 10}}},
+          .order = {}}),
       {}));
   EXPECT_EQ(reader.streams()[0].dim, 784u);
   EXPECT_EQ(reader.sweep_samples(), 60000);
@@ -104,9 +105,9 @@ TEST(LargeFile, TakesLittleMemory) {
     std::ofstream out(file.path(), std::ios::binary);
     for (std::size_t written = 0; written < 60'000'000; written += block.size()) out << block;
   }
-  TextSourceOptions o = text_options(file.path(), {{"x", "x", 100, false}});
+  TextReaderOptions o = text_options(file.path(), {{"x", "x", 100, false}});
   o.keep_bytes = 0;
-  o.index.chunk_bytes = 1 << 20;
+  o.chunk_bytes = 1 << 20;
   const std::size_t before = status_kilobytes("RssAnon");
   PrefetchReader reader(MinibatchMaker(std::make_unique<TextSource>(o), {}));
   reader.start_epoch({.minibatch = 256});

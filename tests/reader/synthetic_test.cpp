@@ -6,8 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "reader/synthetic/digits.h"
-#include "reader/synthetic/synthetic_options.h"
+#include "reader/synthetic/synthetic_source.h"
 #include "reader_support.h"
 
 namespace tutti::reader::synthetic_test {

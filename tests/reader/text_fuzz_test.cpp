@@ -47,7 +47,7 @@ std::string damaged(std::string text, std::mt19937& random) {
 
 // Reads everything twice; the walk must deliver what the index promised.
 void read_all(const std::string& path, std::int64_t budget, std::uint64_t keep) {
-  TextSourceOptions o = text_options(path, streams, budget);
+  TextReaderOptions o = text_options(path, streams, budget);
   o.keep_bytes = keep;
   DirectReader reader(MinibatchMaker(std::make_unique<TextSource>(o), {}));
   const std::int64_t samples = reader.sweep_samples();

@@ -24,7 +24,7 @@ struct Loaded {
   bool operator==(const Loaded&) const = default;
 };
 
-Loaded load(TextSourceOptions options, Randomization r = {false, 0, 0}, int epochs = 1) {
+Loaded load(TextReaderOptions options, Randomization r = {false, 0, 0}, int epochs = 1) {
   DirectReader reader(MinibatchMaker(std::make_unique<TextSource>(std::move(options)), r));
   Loaded l;
   for (int e = 0; e < epochs; ++e) {
@@ -53,12 +53,11 @@ Loaded load(const std::string& text, std::vector<TextStream> streams, std::int64
 }
 
 // How many errors a text has: the smallest budget that it passes with, or -1 when none helps.
-int errors_in(const std::string& text, const std::vector<TextStream>& streams, TextIndexOptions options = {}) {
+int errors_in(const std::string& text, const std::vector<TextStream>& streams) {
   const TemporaryFile file(text);
   for (int budget = 0; budget < 20; ++budget) {
-    TextSourceOptions o = text_options(file.path(), streams);
-    o.index = options;
-    o.index.max_errors = budget;
+    TextReaderOptions o = text_options(file.path(), streams);
+    o.max_errors = budget;
     TextSource source(o);
     try {
       source.index();
@@ -106,9 +105,9 @@ TEST(Text, SequencesById) {
 TEST(Text, IdsAreNotUsedWhenTheFileStartsWithABarOrWhenSkipped) {
   EXPECT_EQ(load("|x 1 2\n5 |x 3 4\n5 |x 5 6\n", {x2}).sequences, 3);
   const TemporaryFile file("5 |x 3 4\n5 |x 5 6\n");
-  TextSourceOptions o = text_options(file.path(), {x2});
+  TextReaderOptions o = text_options(file.path(), {x2});
   EXPECT_EQ(load(o).sequences, 1);
-  o.index.join_ids = false;
+  o.skip_sequence_ids = true;
   EXPECT_EQ(load(o).sequences, 2);
 }
 
@@ -201,8 +200,8 @@ TEST(Text, WarnsOncePerUnknownStream) {
   const TemporaryFile file("|features 1 2 |featurs 3\n|features 1 |featurs 3\n|features 1 2 |other 1\n");
   const TemporaryFile log_file("");
   log::open({.path = log_file.path()});
-  TextSourceOptions o = text_options(file.path(), {{"features", "features", 2, false}});
-  o.index.trace_level = 1;
+  TextReaderOptions o = text_options(file.path(), {{"features", "features", 2, false}});
+  o.trace_level = 1;
   load(o);
   log::close();
   std::ifstream in(log_file.path());
@@ -223,8 +222,8 @@ TEST(Text, KeptDataEqualParsedData) {
             (i % 3 ? std::to_string(i % 9) + ":" + std::to_string(i) : "") + (i % 5 == 0 ? " 2:1 4:4" : "") + "\n";
   }
   const TemporaryFile file(text);
-  TextSourceOptions keep = text_options(file.path(), {x2, s9});
-  TextSourceOptions drop = keep;
+  TextReaderOptions keep = text_options(file.path(), {x2, s9});
+  TextReaderOptions drop = keep;
   drop.keep_bytes = 0;
   const Loaded once = load(drop);
   EXPECT_EQ(once, load(keep, {false, 0, 0}, 3));
@@ -236,12 +235,12 @@ TEST(Text, ChunksAreCutByBytes) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "|x 1 2\n";  // 7 bytes each
   const TemporaryFile file(text);
-  TextSourceOptions o = text_options(file.path(), {x2});
-  o.index.chunk_bytes = 30;
+  TextReaderOptions o = text_options(file.path(), {x2});
+  o.chunk_bytes = 30;
   TextSource source(o);
   EXPECT_EQ(source.index().chunks().size(), 25u);
   EXPECT_EQ(source.index().chunks()[3].sequences, 4u);
-  o.index.chunk_bytes = 1;  // a sequence is never cut
+  o.chunk_bytes = 1;  // a sequence is never cut
   EXPECT_EQ(TextSource(o).index().chunks().size(), 100u);
 }
 

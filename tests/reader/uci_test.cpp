@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "config/load.h"
-#include "reader/uci/uci_options.h"
+#include "reader/uci/uci_source.h"
 #include "reader_support.h"
 #include "source_support.h"
 
@@ -16,11 +16,11 @@ namespace {
 
 using Everything = EverythingOf<UciSource>;
 
-UciSourceOptions columns(const std::string& path, char delimiter = 0) {
-  UciSourceOptions o;
-  o.path = path;
+UciReaderOptions columns(const std::string& path, char delimiter = 0) {
+  UciReaderOptions o;
+  o.file = path;
   o.delimiter = delimiter;
-  o.streams = {{.name = "x", .start = 1, .columns = 2}, {.name = "y", .start = 0, .classes = 3}};
+  o.streams = {{"x", {.dim = 2, .start = 1}}, {"y", {.classes = 3, .labels = true}}};
   return o;
 }
 
@@ -30,11 +30,11 @@ TEST(Uci, BlanksAndOtherDelimiters) {
       commas("2,0.5,-2,extra\n0, 1e-3 ,4e1\n\"1\",\"7\",1e-99\n"), german("2;0,5;-2\n0;1e-3;40,0\n1;7;0\n");
   auto european = columns(german.path(), ';');
   european.decimal_point = ',';
-  for (const std::uint64_t keep : {0, 30, 1000})
+  for (const std::int64_t keep : {0, 30, 1000})
     for (auto o : {columns(blanks.path()), columns(commas.path(), ','), european}) {
       o.keep_bytes = keep;
       Everything e(o);
-      EXPECT_EQ(copy(e.batch->streams[0].dense), x) << o.path;
+      EXPECT_EQ(copy(e.batch->streams[0].dense), x) << o.file;
       EXPECT_EQ(copy(e.batch->streams[1].dense), y);
       EXPECT_EQ(e.batch->samples, 3);
     }
@@ -45,9 +45,9 @@ TEST(Uci, LabelsByNameHeadersAndNumbers) {
   const TemporaryFile file("kind,a,b\nrose,1,2\n\"old oak\",3,4\nrose,5,6\n"), names("old oak\nrose\n");
   auto o = columns(file.path(), ',');
   o.header_lines = 1;
-  o.streams[1].mapping = names.path();
-  o.streams[1].sparse = true;
-  o.streams.push_back({.name = "b", .start = 2, .columns = 1});
+  o.streams[1].second.mapping = names.path();
+  o.streams[1].second.sparse = true;
+  o.streams.push_back({"b", {.dim = 1, .start = 2}});
   Everything e(o);
   EXPECT_EQ(std::vector<std::int32_t>(e.batch->streams[1].indices.begin(), e.batch->streams[1].indices.end()),
             (std::vector<std::int32_t>{1, 0, 1}));
@@ -70,7 +70,7 @@ TEST(Uci, BrokenLinesAreNamedAndTolerated) {
     const TemporaryFile file("0 1 2\n" + c.line + "\n1 3 4\n");
     auto o = columns(file.path());
     expect_parts(error_of([&] { Everything{o}; }), c.parts);
-    for (const std::uint64_t keep : {0, 1000}) {
+    for (const std::int64_t keep : {0, 1000}) {
       o.keep_bytes = keep;
       o.max_errors = 1;
       EXPECT_EQ(copy(Everything(o).batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4})) << c.line;
@@ -79,9 +79,9 @@ TEST(Uci, BrokenLinesAreNamedAndTolerated) {
   const TemporaryFile empty(""), names("a\nb\na\n"), many("a\nb\nc\nd\n"), file("a 1 2\n");
   expect_parts(error_of([&] { Everything{columns(empty.path())}; }), {empty.path(), "no usable line"});
   auto o = columns(file.path());
-  o.streams[1].mapping = names.path();
+  o.streams[1].second.mapping = names.path();
   expect_parts(error_of([&] { Everything{o}; }), {names.path() + ":3:1", "a second time"});
-  o.streams[1].mapping = many.path();
+  o.streams[1].second.mapping = many.path();
   expect_parts(error_of([&] { Everything{o}; }), {"4 labels, more than labelDim = 3"});
 }
 
@@ -89,9 +89,9 @@ TEST(Uci, SameSamplesForAnyNumberOfRanks) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += fmt::format("{} 0\n", i);
   const TemporaryFile file(text);
-  UciSourceOptions o;
-  o.path = file.path();
-  o.streams = {{.name = "x"}};
+  UciReaderOptions o;
+  o.file = file.path();
+  o.streams = {{"x", {.dim = 1}}};
   o.chunk_bytes = 60;
   const auto reader = [&] { return DirectReader(MinibatchMaker(std::make_unique<UciSource>(o), {true, 30, 0})); };
   DirectReader alone = reader();

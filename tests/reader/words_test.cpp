@@ -16,26 +16,33 @@ const char* const class_lines = "0\t9\t</s>\t0\n1\t7\tthe\t0\n2\t5\t<unk>\t1\n3\
 
 std::vector<std::int32_t> indices(const StreamData& s) { return {s.indices.begin(), s.indices.end()}; }
 
-WordSourceOptions sentences(const TemporaryFile& text, const TemporaryFile& list) {
-  WordSourceOptions o;
-  o.path = text.path();
-  o.features = "features", o.labels = "labels";
-  o.words = o.label_words = {list.path(), WordList::Kind::class_file};
-  o.words_dim = o.labels_dim = 5;
-  o.label_form = WordLabels::classes;
+using Everything = EverythingOf<WordSource>;
+
+WordReaderOptions sentences(const TemporaryFile& text, const TemporaryFile& list) {
+  WordReaderOptions o;
+  o.file = text.path();
+  o.features = "features", o.label_name = "labels";
+  o.input.list = o.label.list = {list.path(), WordList::Kind::class_file};
+  o.input.dim = o.label.dim = 5;
+  o.input.begin = o.input.end = "</s>";
   return o;
 }
 
-struct LanguageModel : LanguageModelSource {
-  explicit LanguageModel(const WordSourceOptions& o) : LanguageModelSource(o, "</s>", "</s>") {}
-};
-struct Tagged : TaggedSource {
-  explicit Tagged(const WordSourceOptions& o) : TaggedSource(o, "EOS", "END") {}
-};
+WordReaderOptions tagged(const TemporaryFile& text, const TemporaryFile& words, std::int64_t words_dim,
+                         const TemporaryFile& tags, std::int64_t tags_dim) {
+  WordReaderOptions o;
+  o.tagged = true;
+  o.file = text.path();
+  o.features = "features", o.label_name = "labels";
+  o.input.list = {words.path()}, o.label.list = {tags.path()};
+  o.input.dim = words_dim, o.label.dim = tags_dim;
+  o.input.end = "EOS", o.label.end = "END";
+  return o;
+}
 
 TEST(Words, TheNextWordIsTheLabel) {
   const TemporaryFile list(class_lines), text("</s> the cat sat </s>\n\n</s> </s>\n</s>\tdog  the </s>\r\n");
-  EverythingOf<LanguageModel> e(sentences(text, list));
+  Everything e(sentences(text, list));
   // Two sentences: the line of two words has nothing to predict.
   EXPECT_EQ(copy(e.batch->streams[0].sequence_begin), (std::vector<std::int64_t>{0, 4, 7}));
   EXPECT_EQ(indices(e.batch->streams[0]), (std::vector<std::int32_t>{0, 1, 3, 4, 0, 2, 1}));  // dog is unknown
@@ -47,11 +54,11 @@ TEST(Words, TheNextWordIsTheLabel) {
 TEST(Words, OneHotLabelsAndNone) {
   const TemporaryFile list(class_lines), text("</s> the cat </s>\n");
   auto o = sentences(text, list);
-  o.label_form = WordLabels::one_hot;
-  EverythingOf<LanguageModel> next(o);
+  o.mode = WordReaderOptions::Mode::softmax;
+  Everything next(o);
   EXPECT_EQ(indices(next.batch->streams[1]), (std::vector<std::int32_t>{1, 3, 0}));
-  o.label_form = WordLabels::none;
-  EverythingOf<LanguageModel> inputs(o);
+  o.label.type = WordBlock::Type::none;
+  Everything inputs(o);
   EXPECT_EQ(inputs.batch->streams.size(), 1u);
   EXPECT_EQ(indices(inputs.batch->streams[0]), (std::vector<std::int32_t>{0, 1, 3, 0}));  // the last word as well
 }
@@ -59,31 +66,22 @@ TEST(Words, OneHotLabelsAndNone) {
 TEST(Words, TaggedWordsWithNeighbours) {
   const TemporaryFile words("a\nb\nc\n<unk>\n"), tags("O\nX\nEND\n"), map("c b\na a\nb b\n<unk> <unk>\n"),
       text("a O\nb X\nq q O\n\n\nc O\nEOS END\na X\n");
-  WordSourceOptions o;
-  o.path = text.path();
-  o.features = "features", o.labels = "labels";
-  o.words = {words.path()}, o.label_words = {tags.path()};
-  o.words_dim = 4, o.labels_dim = 3;
-  o.context = {0, 1};
-  EverythingOf<Tagged> e(o);
+  auto o = tagged(text, words, 4, tags, 3);
+  o.context.values = {0, 1};
+  Everything e(o);
   // Sentences end with a blank line, the end word, and the file. Neighbours outside are the words at the edge.
   EXPECT_EQ(copy(e.batch->streams[0].sequence_begin), (std::vector<std::int64_t>{0, 3, 5, 6}));
   EXPECT_EQ(indices(e.batch->streams[0]), (std::vector<std::int32_t>{0, 4 + 1, 1, 4 + 3, 3, 4 + 3,  //
                                                                      2, 4 + 3, 3, 4 + 3, 0, 4 + 0}));
   EXPECT_EQ(indices(e.batch->streams[1]), (std::vector<std::int32_t>{0, 1, 0, 0, 2, 1}));
-  o.context = {0};
-  o.words.mapping = map.path();
-  EXPECT_EQ(indices(EverythingOf<Tagged>(o).batch->streams[0]), (std::vector<std::int32_t>{0, 1, 3, 1, 3, 0}));
+  o.context.values = {0};
+  o.input.list.mapping = map.path();
+  EXPECT_EQ(indices(Everything(o).batch->streams[0]), (std::vector<std::int32_t>{0, 1, 3, 1, 3, 0}));
 }
 
 TEST(Words, SeveralWordsInAStep) {
   const TemporaryFile words("a\nb\nc\n"), tags("O\n"), text("a b O\nc O\n");
-  WordSourceOptions o;
-  o.path = text.path();
-  o.features = "features", o.labels = "labels";
-  o.words = {words.path()}, o.label_words = {tags.path()};
-  o.words_dim = 3, o.labels_dim = 1;
-  EverythingOf<Tagged> e(o);
+  Everything e(tagged(text, words, 3, tags, 1));
   EXPECT_EQ(copy(e.batch->streams[0].column_begin), (std::vector<std::int64_t>{0, 2, 3}));
   EXPECT_EQ(indices(e.batch->streams[0]), (std::vector<std::int32_t>{0, 1, 2}));
 }
@@ -103,7 +101,7 @@ TEST(Words, WrongListsAreNamed) {
   };
   for (const auto& c : cases) {
     const TemporaryFile list(c.list);
-    expect_parts(error_of([&] { EverythingOf<LanguageModel>(sentences(text, list)); }), c.parts);
+    expect_parts(error_of([&] { Everything(sentences(text, list)); }), c.parts);
   }
 }
 
@@ -120,9 +118,9 @@ TEST(Words, WordsWithoutANumberAreErrors) {
   const TemporaryFile list("0 1 </s> 0\n1 1 the 0\n2 1 cat 1\n3 1 sat 1\n4 1 on 2\n"),
       text("</s> the cat </s>\n</s> the dog </s>\n");
   auto o = sentences(text, list);
-  expect_parts(error_of([&] { EverythingOf<LanguageModel>{o}; }), {text.path() + ":2:10", "'dog'", "unk = "});
+  expect_parts(error_of([&] { Everything{o}; }), {text.path() + ":2:10", "'dog'", "unk = "});
   o.max_errors = 1;
-  EXPECT_EQ(EverythingOf<LanguageModel>(o).batch->sequences, 1);
+  EXPECT_EQ(Everything(o).batch->sequences, 1);
 }
 
 TEST(Words, Blocks) {
@@ -169,8 +167,7 @@ TEST(Words, RanksDivideTheSentences) {
   for (int i = 0; i < 60; ++i) lines += i % 3 == 0 ? "</s> the cat sat </s>\n" : "</s> cat the </s>\n";
   const TemporaryFile list(class_lines), text(lines);
   const auto reader = [&] {
-    return std::make_unique<DirectReader>(
-        MinibatchMaker(std::make_unique<LanguageModelSource>(sentences(text, list), "</s>", "</s>"), {}));
+    return std::make_unique<DirectReader>(MinibatchMaker(std::make_unique<WordSource>(sentences(text, list)), {}));
   };
   const auto words = [&](int rank, int ranks, std::int64_t start) {
     const auto r = reader();

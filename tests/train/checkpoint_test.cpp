@@ -94,8 +94,7 @@ struct Trial {
     load_model(*point, model.view, comm);
     state = load_state(*point, *optimizer, comm);
     if (!point->checkpoint.empty()) {
-      const Visit visit = [this](Archive& a) { a("residual", residual); };
-      EXPECT_EQ(load_rank_state(*point, visit, "residuals", comm).lost, "");
+      EXPECT_EQ(load_exchange_state(*point, parts(), comm).lost, "");
     }
     return warnings;
   }
@@ -425,9 +424,12 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
         run.state = load_state(*point, *run.optimizer, comm);
         EXPECT_EQ(run.state.epoch, 2);
         RankState mine(3);
-        const Visit visit = [&](Archive& a) { mine.archive(a); };
-        EXPECT_EQ(load_rank_state(*point, visit, "other", comm).lost, "the checkpoint was written by residuals");
-        const RankStateReport report = load_rank_state(*point, visit, "residuals", comm);
+        auto parts = run.parts();
+        parts.rank_state = [&](Archive& a) { mine.archive(a); };
+        parts.rank_state_name = "other";
+        EXPECT_EQ(load_exchange_state(*point, parts, comm).lost, "the checkpoint was written by residuals");
+        parts.rank_state_name = "residuals";
+        const RankStateReport report = load_exchange_state(*point, parts, comm);
         EXPECT_EQ(report.lost, "");
         EXPECT_EQ(report.ranks, before);
         EXPECT_EQ(report.gone, before > after && before == 4 ? "what it knew" : "");

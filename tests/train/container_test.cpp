@@ -18,7 +18,8 @@ void write_small(const std::string& path) {
   ContainerWriter w(path, "checkpoint");
   w.add("on", true);
   w.add("count", std::int64_t{-5});
-  w.add("rate", 0.1);
+  double rate = 0.1;
+  SavingArchive(w, "")("rate", rate);
   w.add("text", std::string_view("two\nlines"));
   w.add("empty", std::string_view());
   const std::vector<float> v = {1, 2, 3, 4, 5, std::numeric_limits<float>::quiet_NaN()};
@@ -31,9 +32,14 @@ TEST(Container, GivesBackWhatWasWritten) {
   const Directory d;
   write_small(d / "a");
   const ContainerReader r(d / "a", "checkpoint");
-  EXPECT_TRUE(r.boolean("on"));
+  LoadingArchive archive(r, "");
+  bool on = false;
+  double rate = 0;
+  archive("on", on);
+  archive("rate", rate);
+  EXPECT_TRUE(on);
   EXPECT_EQ(r.integer("count"), -5);
-  EXPECT_EQ(r.number("rate"), 0.1);
+  EXPECT_EQ(rate, 0.1);
   EXPECT_EQ(r.text("text"), "two\nlines");
   EXPECT_EQ(r.text("empty"), "");
   std::vector<float> v(6);

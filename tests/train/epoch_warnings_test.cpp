@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "comm/threads.h"
-#include "train/constant_predictor.h"
-#include "train/exchange_advice.h"
+#include "train/epoch_warnings.h"
 
 namespace tutti::epoch_warnings_test {
 namespace {

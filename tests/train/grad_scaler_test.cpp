@@ -9,8 +9,8 @@
 #include "optim/optimizer_options.h"
 #include "parallel/options.h"
 #include "support.h"
+#include "train/checkpointing.h"
 #include "train/container.h"
-#include "train/state_copy.h"
 
 namespace tutti::grad_scaler_test {
 namespace {

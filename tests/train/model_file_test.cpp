@@ -5,7 +5,6 @@
 
 #include "comm/threads.h"
 #include "support.h"
-#include "train/graph_text.h"
 
 namespace tutti::model_file_test {
 namespace {
@@ -92,10 +91,10 @@ TEST(ModelFile, RankZeroReadsForAll) {
   run_ranks(3, [&](Communicator& comm) {
     SmallModel b;
     const std::string path = comm.rank() == 0 ? d / "m" : "/not/visible/here";
-    EXPECT_EQ(to_text(load_graph(path, comm)), to_text(a.graph));
-    load_values(path, b.view, comm);
+    EXPECT_EQ(to_text(load_graph(path, &comm)), to_text(a.graph));
+    load_values(path, b.view, &comm);
     EXPECT_EQ(a.numbers, b.numbers);
-    EXPECT_EQ(error_of([&] { load_graph("/no/such/model", comm); }),
+    EXPECT_EQ(error_of([&] { load_graph("/no/such/model", &comm); }),
               "opening '/no/such/model': No such file or directory");
   });
 }

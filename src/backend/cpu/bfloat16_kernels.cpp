@@ -159,22 +159,18 @@ inline __attribute__((always_inline)) void tile(const Tile& t, std::size_t row) 
     }
 }
 
+// The last rows, up to R.
+template <int R, int V>
+void last_rows(const Tile& t, std::size_t row, std::size_t rows) {
+  if (rows == R) return tile<R, V>(t, row);
+  if constexpr (R > 1) last_rows<R - 1, V>(t, row, rows);
+}
+
 template <int V>
 void all_rows(const Tile& t, std::size_t rows) {
   std::size_t r = 0;
   for (; r + 6 <= rows; r += 6) tile<6, V>(t, r);
-  switch (rows - r) {
-    case 5:
-      return tile<5, V>(t, r);
-    case 4:
-      return tile<4, V>(t, r);
-    case 3:
-      return tile<3, V>(t, r);
-    case 2:
-      return tile<2, V>(t, r);
-    case 1:
-      return tile<1, V>(t, r);
-  }
+  last_rows<5, V>(t, r, rows - r);
 }
 
 void multiply(const Word* a, std::size_t row_step, std::size_t pair_step, const Word* b, std::size_t rows,

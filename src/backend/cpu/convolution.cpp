@@ -110,7 +110,8 @@ class CpuConvolution : public ConvolutionPlan {
       : dnnl_(dnnl),
         kernels_(kernels),
         shape_(shape),
-        operands_(operand_type(winograd_pays(shape) ? ComputeType::float32 : type)) {
+        operands_(type == ComputeType::bfloat16 && !winograd_pays(shape) ? memory::data_type::bf16
+                                                                         : memory::data_type::f32) {
     const ImageWindow& w = shape.window;
     x_ = image_memory(shape.columns, shape.in_channels, w, w.in, shape.in, block);
     y_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block);
@@ -150,19 +151,6 @@ class CpuConvolution : public ConvolutionPlan {
   }
 
  private:
-  static memory::data_type operand_type(ComputeType type) {
-    switch (type) {
-      case ComputeType::float32:
-        return memory::data_type::f32;
-      case ComputeType::bfloat16:
-        return memory::data_type::bf16;
-      case ComputeType::tf32:
-      case ComputeType::float16:
-        break;
-    }
-    return memory::data_type::undef;
-  }
-
   using Forward = dnnl::convolution_forward;
   using Data = dnnl::convolution_backward_data;
   using Weights = dnnl::convolution_backward_weights;
@@ -191,8 +179,15 @@ class CpuConvolution : public ConvolutionPlan {
     throw dnnl::error(dnnl_unimplemented, "no implementation");
   }
 
-  Forward::primitive_desc forward_description() const {
-    return choose<Forward::primitive_desc>([&](auto algorithm, const auto& layout) {
+  // The forward pass of the gradient to be planned: the library needs one, with operands of the compute type.
+  template <class Layout>
+  Forward::primitive_desc forward_hint(dnnl::algorithm algorithm, const Layout& layout) const {
+    return plan<Forward>(dnnl_.engine, attributes_, prop_kind::forward_training, algorithm, layout(x_operand_), any_w_,
+                         layout(y_operand_), strides_, before_, behind_);
+  }
+
+  void plan_forward() {
+    const auto pd = choose<Forward::primitive_desc>([&](auto algorithm, const auto& layout) {
       dnnl::primitive_attr attributes;  // copies of attributes_ would share what they hold
       attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
       if (shape_.relu) {
@@ -206,17 +201,6 @@ class CpuConvolution : public ConvolutionPlan {
       };
       return shape_.bias ? described(bias_) : described();
     });
-  }
-
-  // The forward pass of the gradient to be planned: the library needs one, with operands of the compute type.
-  template <class Layout>
-  Forward::primitive_desc forward_hint(dnnl::algorithm algorithm, const Layout& layout) const {
-    return plan<Forward>(dnnl_.engine, attributes_, prop_kind::forward_training, algorithm, layout(x_operand_), any_w_,
-                         layout(y_operand_), strides_, before_, behind_);
-  }
-
-  void plan_forward() {
-    const auto pd = forward_description();
     std::vector<Argument> arguments = {{DNNL_ARG_SRC, false, x_, pd.src_desc(), 0, {}, {}},
                                        {DNNL_ARG_WEIGHTS, false, w_, pd.weights_desc(), 0, {}, {}}};
     if (shape_.bias) arguments.push_back({DNNL_ARG_BIAS, false, bias_, pd.bias_desc(), 0, {}, {}});

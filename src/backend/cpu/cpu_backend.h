@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_backend.h -- the CPU backend, one layer per family: products by oneDNN, everything else by the vector kernels of
-// kernels.h.
+// cpu_backend.h -- the CPU backend: products by oneDNN, everything else by the vector kernels of kernels.h.
 #pragma once
 
 #include <memory>
@@ -14,26 +13,20 @@ class Bfloat16Matmul;  // bfloat16_matmul.h
 class Matmul;          // oneDNN; matmul.cpp
 class CpuImages;       // images.h
 
-class CpuDevice : public Backend {
+class CpuBackend final : public Backend {
  public:
-  CpuDevice(const Kernels& kernels, ComputeType type) : kernels_(kernels), compute_type_(type) {}
-  ComputeType compute_type() const override { return compute_type_; }
+  explicit CpuBackend(ComputeType = ComputeType::float32);
+  // With the kernels of one instruction set, to compare sets.
+  explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32);
+  ~CpuBackend() override;
 
+  std::string name() const override;
+  ComputeType compute_type() const override { return compute_type_; }
   float* allocate(std::size_t count) override;
   void release(float*) override;
   void upload(const float* host, float* device, std::size_t count) override;
   void download(const float* device, float* host, std::size_t count) override;
-
- protected:
-  const Kernels& kernels_;
-  const ComputeType compute_type_;
-};
-
-class CpuTensors : public CpuDevice {
- public:
-  CpuTensors(const Kernels&, ComputeType);
-  ~CpuTensors() override;
-  std::string name() const override;
+  ImageOps& images() override;
 
   void fill(float value, float* x, std::size_t count) override;
   void scale(float factor, float* x, std::size_t count, double* sum) override;
@@ -63,15 +56,6 @@ class CpuTensors : public CpuDevice {
   void reduce_gradient(ReduceOp, const Extent&, const float* x, const float* y, const float* dy, float* dx,
                        bool accumulate) override;
 
- private:
-  std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<Bfloat16Matmul> bfloat16_;  // null: products in float32
-};
-
-class CpuRecurrent : public CpuTensors {
- public:
-  using CpuTensors::CpuTensors;
-
   void lstm_step(const LstmRows&) override;
   void lstm_step_gradient(const LstmRowsGradient&) override;
   void gru_step(const GruRows&) override;
@@ -81,16 +65,6 @@ class CpuRecurrent : public CpuTensors {
   std::size_t recurrent_layer_workspace(const RecurrentLayer&) override;
   void recurrent_layer(const RecurrentLayer&) override;
   void recurrent_layer_gradient(const RecurrentLayer&, const RecurrentLayerGradient&) override;
-};
-
-class CpuBackend final : public CpuRecurrent {
- public:
-  explicit CpuBackend(ComputeType = ComputeType::float32);
-  // With the kernels of one instruction set, to compare sets.
-  explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32);
-  ~CpuBackend() override;
-
-  ImageOps& images() override;
 
   void softmax(SoftmaxOp, const Extent&, const float* x, float* y) override;
   void softmax_gradient(SoftmaxOp, const Extent&, const float* y, const float* dy, float* dx, bool accumulate) override;
@@ -103,6 +77,10 @@ class CpuBackend final : public CpuRecurrent {
                            bool accumulate) override;
 
  private:
+  const Kernels& kernels_;
+  const ComputeType compute_type_;
+  std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<Bfloat16Matmul> bfloat16_;  // null: products in float32
   std::unique_ptr<CpuImages> images_;
 };
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operations: maps, broadcast combinations, fused bias and activation, dropout; and their gradients.
+// Strided copies: slices, stacks, transposed and repeated values. Columns moved by number: packing, slices in time,
+// gathering and scattering.
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/layout.h"
@@ -31,13 +34,19 @@ void gather(const Layout& l, std::span<const float* const> in, const std::array<
   }
 }
 
-void add_row(const Kernels& kernels, const float* g, std::size_t n, float* target, std::size_t step, bool accumulate) {
-  if (step == 0) {
-    *target += kernels.sum(g, n);
-  } else if (step == 1 && accumulate) {
-    kernels.add(g, target, n);
+void copy_row(const Kernels& kernels, std::size_t n, const float* x, std::size_t from, float* y, std::size_t to,
+              bool accumulate) {
+  if (from == 1 && to == 1) {
+    if (accumulate)
+      kernels.add(x, y, n);
+    else
+      std::memcpy(y, x, n * sizeof(float));
+  } else if (accumulate && to == 0 && from == 1) {
+    *y += kernels.sum(x, n);
+  } else if (accumulate) {
+    for (std::size_t i = 0; i < n; ++i) y[i * to] += x[i * from];
   } else {
-    for (std::size_t i = 0; i < n; ++i) target[i * step] = accumulate ? target[i * step] + g[i] : g[i];
+    for (std::size_t i = 0; i < n; ++i) y[i * to] = x[i * from];
   }
 }
 
@@ -57,25 +66,25 @@ void clear(const Layout& l, std::size_t k, float* x) {
 
 }  // namespace
 
-void CpuTensors::map(UnaryOp op, const float* x, float* y, std::size_t count, Element) {
+void CpuBackend::map(UnaryOp op, const float* x, float* y, std::size_t count, Element) {
   parallel(count, vector_unit, 4, [&](std::size_t b, std::size_t e) { kernels_.map(op, x + b, y + b, e - b); });
 }
 
-void CpuTensors::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
+void CpuBackend::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx, std::size_t count,
                               bool accumulate, Element) {
   parallel(count, vector_unit, 4, [&](std::size_t b, std::size_t e) {
     kernels_.map_gradient(op, x + b, y + b, dy + b, dx + b, e - b, accumulate);
   });
 }
 
-void CpuTensors::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
+void CpuBackend::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
   const Layout l = joined(layout, in.size());
   if (elements(l) == 0) return;
+  const bool gathers = std::any_of(l.stride.begin(), l.stride.begin() + static_cast<long>(in.size()),
+                                   [](const auto& s) { return s[0] > 1; });
   const auto whole = [&](std::size_t begin, std::size_t end) {
     each_row(l, begin, end, [&](const auto& at) {
       Gathered g;
-      const bool gathers = std::any_of(l.stride.begin(), l.stride.begin() + static_cast<long>(in.size()),
-                                       [](const auto& s) { return s[0] > 1; });
       const std::size_t step = gathers ? block : l.size[0];
       for (std::size_t first = 0; first < l.size[0]; first += step) {
         const std::size_t n = std::min(step, l.size[0] - first);
@@ -85,9 +94,7 @@ void CpuTensors::combine(PointOp op, const Layout& layout, std::span<const float
     });
   };
   if (row_count(l) > 1) return parallel(row_count(l), 1, l.size[0], whole);
-  const bool plain = std::all_of(l.stride.begin(), l.stride.begin() + static_cast<long>(in.size()),
-                                 [](const auto& s) { return s[0] <= 1; });
-  if (!plain) return whole(0, 1);
+  if (gathers) return whole(0, 1);
   parallel(l.size[0], vector_unit, 2, [&](std::size_t b, std::size_t e) {
     Row row{};
     for (std::size_t k = 0; k < in.size(); ++k) row.x[k] = in[k] + b * l.stride[k][0], row.step[k] = l.stride[k][0];
@@ -95,7 +102,7 @@ void CpuTensors::combine(PointOp op, const Layout& layout, std::span<const float
   });
 }
 
-void CpuTensors::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
+void CpuBackend::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
                                   const float* dy, float* dx, bool accumulate) {
   const Layout l = joined(layout, in.size());
   if (elements(l) == 0) return;
@@ -109,7 +116,8 @@ void CpuTensors::combine_gradient(PointOp op, std::size_t k, const Layout& layou
         const std::size_t n = std::min(block, l.size[0] - first);
         gather(l, in, at, first, n, g);
         kernels_.combine_gradient(op, k, g.row, dy + at[3] + first, gradient.data(), n);
-        add_row(kernels_, gradient.data(), n, dx + at[k] + first * l.stride[k][0], l.stride[k][0], accumulate || sums);
+        copy_row(kernels_, n, gradient.data(), 1, dx + at[k] + first * l.stride[k][0], l.stride[k][0],
+                 accumulate || sums);
       }
     });
   };
@@ -119,20 +127,20 @@ void CpuTensors::combine_gradient(PointOp op, std::size_t k, const Layout& layou
     parallel(row_count(l), 1, l.size[0], rows);
 }
 
-void CpuTensors::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y, Element) {
+void CpuBackend::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y, Element) {
   parallel(rows, 1, n, [&](std::size_t b, std::size_t e) {
     for (std::size_t r = b; r < e; ++r) kernels_.bias_activation(op, bias, y + r * n, n);
   });
 }
 
-void CpuTensors::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
+void CpuBackend::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
                                           float* dbias, bool accumulate, Element) {
   parallel(n, vector_unit, rows, [&](std::size_t b, std::size_t e) {
     kernels_.bias_activation_gradient(op, rows, n, y + b, dy + b, dbias ? dbias + b : nullptr, e - b, accumulate);
   });
 }
 
-void CpuTensors::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
+void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
                          Element) {
   constexpr std::size_t work = 8;  // of an element
   const auto first_of = [&](std::size_t column) {
@@ -156,6 +164,42 @@ void CpuTensors::dropout(const DropoutMask& mask, const float* x, float* y, std:
       at += n;
     }
   });
+}
+
+void CpuBackend::copy(const Layout& layout, const float* x, float* y, bool accumulate) {
+  const Layout l = joined(layout, 1);
+  if (elements(l) == 0) return;
+  const auto rows = [&](std::size_t begin, std::size_t end) {
+    each_row(l, begin, end, [&](const auto& at) {
+      copy_row(kernels_, l.size[0], x + at[0], l.stride[0][0], y + at[3], l.stride[3][0], accumulate);
+    });
+  };
+  if (repeats(l, 3))
+    rows(0, row_count(l));
+  else
+    parallel(row_count(l), 1, l.size[0], rows);
+}
+
+void CpuBackend::gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) {
+  parallel(from.size(), 1, width, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t c = begin; c < end; ++c)
+      if (from[c] < 0)
+        std::memset(y + c * width, 0, width * sizeof(float));
+      else
+        std::memcpy(y + c * width, x + static_cast<std::size_t>(from[c]) * width, width * sizeof(float));
+  });
+}
+
+// One thread: a column may be the target of several.
+void CpuBackend::scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) {
+  for (std::size_t c = 0; c < from.size(); ++c)
+    if (from[c] >= 0) kernels_.add(dy + c * width, dx + static_cast<std::size_t>(from[c]) * width, width);
+}
+
+void CpuBackend::replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                                 float* y) {
+  for (std::size_t c = 0; c < columns; ++c)
+    if (from[c] >= 0) std::memcpy(y + c * width, x + static_cast<std::size_t>(from[c]) * width, width * sizeof(float));
 }
 
 }  // namespace tutti::cpu

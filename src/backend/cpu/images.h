@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // images.h -- image operations on the CPU: convolution and pooling by oneDNN, normalisation by the vector loops of
-// image_kernels.h.
+// kernels.h.
 #pragma once
 
-#include "backend/cpu/image_kernels.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/onednn.h"
 #include "tutti/image_ops.h"
@@ -13,7 +12,7 @@ namespace tutti::cpu {
 class CpuImages : public ImageOps {
  public:
   explicit CpuImages(const Kernels& kernels, ComputeType type = ComputeType::float32)
-      : kernels_(kernels), images_(kernels.images()), compute_type_(type) {}
+      : kernels_(kernels), images_(kernels.images), compute_type_(type) {}
 
   std::size_t channel_block() const override { return images_.block; }
   void reorder(const ImageExtent& from, const ImageExtent& to, const float* x, float* y, bool accumulate) override;

@@ -2,12 +2,8 @@
 // Matrix products by oneDNN.
 #include "backend/cpu/matmul.h"
 
-#include <map>
-#include <tuple>
-
 #include "backend/cpu/bfloat16_matmul.h"
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/onednn.h"
 #include "backend/cpu/onednn_versions.h"
 
 namespace tutti::cpu {
@@ -27,8 +23,6 @@ Prepared planned_product(const dnnl::engine& engine, const Gemm& g) {
                   {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
 }
 
-using Key = std::tuple<bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t>;
-
 // Primitives read a transposed right operand faster than dnnl_sgemm, but need code for every number of rows. Shares of
 // odd size are rare and use dnnl_sgemm.
 bool planned_is_better(const Gemm& g) {
@@ -37,22 +31,13 @@ bool planned_is_better(const Gemm& g) {
 
 }  // namespace
 
-struct Matmul::Impl {
-  OneDnn dnnl;
-  std::map<Key, Prepared> planned;
-};
-
-Matmul::Matmul() : impl_(with_errors("starting its CPU engine", [] { return std::make_unique<Impl>(); })) {}
-Matmul::~Matmul() = default;
-
 void Matmul::run(const Gemm& g, const float* a, const float* b, float* c) {
   with_errors("multiplying matrices", [&] {
     if (planned_is_better(g)) {
       const Key key{g.transpose_a, g.transpose_b, g.m, g.n, g.k, g.lda, g.ldb, g.ldc};
-      auto found = impl_->planned.find(key);
-      if (found == impl_->planned.end())
-        found = impl_->planned.emplace(key, planned_product(impl_->dnnl.engine, g)).first;
-      found->second.set(DNNL_ARG_SRC, a).set(DNNL_ARG_WEIGHTS, b).set(DNNL_ARG_DST, c).run(impl_->dnnl.stream);
+      auto found = planned_.find(key);
+      if (found == planned_.end()) found = planned_.emplace(key, planned_product(dnnl_.engine, g)).first;
+      found->second.set(DNNL_ARG_SRC, a).set(DNNL_ARG_WEIGHTS, b).set(DNNL_ARG_DST, c).run(dnnl_.stream);
       return;
     }
     dnnl::error::wrap_c_api(
@@ -62,15 +47,10 @@ void Matmul::run(const Gemm& g, const float* a, const float* b, float* c) {
   });
 }
 
-void CpuTensors::gemm(const Gemm& g, const float* a, const float* b, float* c) {
+void CpuBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   if (g.m == 0 || g.n == 0) return;
   if (bfloat16_ && Bfloat16Matmul::pays(g)) return bfloat16_->run(g, a, b, c);
   matmul_->run(g, a, b, c);
-}
-
-std::string Matmul::library() {
-  const dnnl_version_t* v = dnnl_version();
-  return fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch);
 }
 
 }  // namespace tutti::cpu

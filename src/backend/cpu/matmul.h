@@ -3,23 +3,22 @@
 // are in docs/notes/engine.md.
 #pragma once
 
-#include <memory>
-#include <string>
+#include <map>
+#include <tuple>
 
-#include "tutti/backend.h"
+#include "backend/cpu/onednn.h"
+#include "tutti/tensor_ops.h"
 
 namespace tutti::cpu {
 
 class Matmul {
  public:
-  Matmul();
-  ~Matmul();
   void run(const Gemm&, const float* a, const float* b, float* c);
-  static std::string library();  // "oneDNN 2.6.3"
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  using Key = std::tuple<bool, bool, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t>;
+  OneDnn dnnl_;
+  std::map<Key, Prepared> planned_;
 };
 
 }  // namespace tutti::cpu

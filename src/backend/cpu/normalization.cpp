@@ -1,16 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation over channels, and the gradient of bias and ReLU. Sums are float over the pixels of a column and double
-// over the columns. Threads take groups of channels, so their number never changes a result.
+// Operations over the channels of images: change of format, normalisation, and the gradient of bias and ReLU. Sums are
+// float over the pixels of a column and double over the columns. Threads take groups of channels, so their number never
+// changes a result.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "backend/cpu/images.h"
-#include "backend/cpu/planes.h"
+#include "backend/cpu/parallel.h"
 
 namespace tutti::cpu {
 namespace {
+
+// Divides columns of images into groups of channels for the loops of kernels.h: one run of floats per column and group,
+// in which channels repeat with a period.
+struct Planes {
+  std::size_t columns, channels, groups, period, pixels, group_step, column_step;
+
+  Planes(const ImageExtent& e, std::size_t block) : columns(e.columns), channels(e.channels), pixels(e.pixels) {
+    const bool side_by_side = e.format == Format::plain && e.pixels == 1;  // neighbours are channels
+    period = e.format == Format::blocked ? block : side_by_side ? image_lanes : 1;
+    groups = (channels + period - 1) / period;
+    group_step = pixels * period;
+    column_step = e.format == Format::blocked ? groups * group_step : channels * pixels;
+  }
+  std::size_t stored() const { return groups * period; }
+  // Floats of a run; the last group of contiguous channels may be short.
+  std::size_t run(std::size_t group) const { return std::min(group_step, column_step - group * group_step); }
+  std::size_t at(std::size_t column, std::size_t group) const { return column * column_step + group * group_step; }
+  std::size_t in_group(std::size_t group) const { return std::min(period, channels - group * period); }
+
+  // values[channel] in every lane, 0 for missing channels.
+  Lanes lanes(const float* values, std::size_t group) const {
+    Lanes l;
+    const std::size_t present = in_group(group);
+    for (std::size_t i = 0; i < image_lanes; ++i)
+      if (i % period < present) l.v[i] = values[group * period + i % period];
+    return l;
+  }
+  // Adds the lanes of a sum to the totals by channel of the group.
+  void fold(const Lanes& sum, std::array<double, image_lanes>& totals) const {
+    for (std::size_t i = 0; i < image_lanes; ++i) totals[i % period] += static_cast<double>(sum.v[i]);
+  }
+  template <class F>
+  void each_group(const F& f) const {
+    parallel(groups, 1, columns * group_step, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t g = begin; g < end; ++g) f(g);
+    });
+  }
+};
 
 using Totals = std::array<double, image_lanes>;
 
@@ -63,8 +103,8 @@ double sum_over_ranks(SumOverRanks& ranks, const Planes& p, std::vector<Totals>&
   return count;
 }
 
-// The statistics of all ranks, from those of this one. False if no rank has a column.
-bool moments_of_all(SumOverRanks& ranks, const Planes& p, std::vector<Totals>& mean, std::vector<Totals>& variance) {
+// The statistics of all ranks, from those of this one; returns the number of values.
+double moments_of_all(SumOverRanks& ranks, const Planes& p, std::vector<Totals>& mean, std::vector<Totals>& variance) {
   const auto count = static_cast<double>(p.pixels * p.columns);
   for (std::size_t g = 0; g < mean.size(); ++g)
     for (std::size_t i = 0; i < image_lanes; ++i) {
@@ -72,13 +112,30 @@ bool moments_of_all(SumOverRanks& ranks, const Planes& p, std::vector<Totals>& m
       mean[g][i] *= count;
     }
   const double all = sum_over_ranks(ranks, p, mean, variance);
-  if (all == 0) return false;
+  if (all == 0) return 0;
   for (std::size_t g = 0; g < mean.size(); ++g)
     for (std::size_t i = 0; i < image_lanes; ++i) {
       mean[g][i] /= all;
       variance[g][i] = std::max(0.0, variance[g][i] / all - mean[g][i] * mean[g][i]);
     }
-  return true;
+  return all;
+}
+
+// Calls first(group, a, b), then second(group, a, b, number of values) for every group. Between the two, with several
+// ranks, to_all(a, b) of all groups returns the number of values of all ranks; without any there is no second pass.
+template <class First, class ToAll, class Second>
+void in_two_passes(const BatchNormalization& op, const Planes& p, const First& first, const ToAll& to_all,
+                   const Second& second) {
+  if (!op.ranks)
+    return p.each_group([&](std::size_t g) {
+      Totals a{}, b{};
+      first(g, a, b);
+      second(g, a, b, static_cast<double>(p.pixels * p.columns));
+    });
+  std::vector<Totals> a(p.groups), b(p.groups);
+  p.each_group([&](std::size_t g) { first(g, a[g], b[g]); });
+  const double count = to_all(a, b);
+  if (count > 0) p.each_group([&](std::size_t g) { second(g, a[g], b[g], count); });
 }
 
 float mixed(double weight, float running, double fresh) {
@@ -104,12 +161,40 @@ void finish_statistics(const BatchNormalization& op, const NormalizationParamete
 
 }  // namespace
 
+// Between the plain and the blocked format.
+void CpuImages::reorder(const ImageExtent& from, const ImageExtent& to, const float* x, float* y, bool accumulate) {
+  ImageExtent in_blocks = from;
+  in_blocks.format = Format::blocked;
+  const Planes p(in_blocks, channel_block());
+  const std::size_t plain_step = p.channels * p.pixels;
+  const bool into_blocks = to.format == Format::blocked;
+  parallel(p.columns * p.groups, 1, p.group_step, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t column = i / p.groups, g = i % p.groups, present = p.in_group(g);
+      const std::size_t plain = column * plain_step + g * p.period * p.pixels, blocked = p.at(column, g);
+      for (std::size_t pixel = 0; pixel < p.pixels; ++pixel) {
+        const std::size_t line = blocked + pixel * p.period;
+        for (std::size_t c = 0; c < present; ++c) {
+          const std::size_t source = into_blocks ? plain + c * p.pixels + pixel : line + c,
+                            target = into_blocks ? line + c : plain + c * p.pixels + pixel;
+          y[target] = accumulate ? y[target] + x[source] : x[source];
+        }
+        if (into_blocks && !accumulate)
+          for (std::size_t c = present; c < p.period; ++c) y[line + c] = 0;
+      }
+    }
+  });
+}
+
 void CpuImages::normalize(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
                           const float* added, float* y, float* work) {
   const Planes p(op.extent, channel_block());
   const Kept kept(work, p);
   if (p.columns == 0 && !op.ranks) return;
-  const auto apply = [&](std::size_t g, const Totals& mean, const Totals& variance) {
+  const auto first = [&](std::size_t g, Totals& mean, Totals& variance) {
+    if (op.weights && p.columns > 0) moments(images_, p, x, g, mean, variance);
+  };
+  const auto apply = [&](std::size_t g, const Totals& mean, const Totals& variance, double) {
     finish_statistics(op, of, p, g, mean, variance, kept);
     Affine affine;
     affine.center = p.lanes(kept.mean, g);
@@ -122,18 +207,8 @@ void CpuImages::normalize(const BatchNormalization& op, const NormalizationParam
       images_.normalize(x + at, added ? added + at : nullptr, affine, op.relu, y + at, p.run(g));
     }
   };
-  if (op.ranks) {
-    std::vector<Totals> mean(p.groups), variance(p.groups);
-    if (p.columns > 0) p.each_group([&](std::size_t g) { moments(images_, p, x, g, mean[g], variance[g]); });
-    if (moments_of_all(*op.ranks, p, mean, variance))
-      p.each_group([&](std::size_t g) { apply(g, mean[g], variance[g]); });
-    return;
-  }
-  p.each_group([&](std::size_t g) {
-    Totals mean{}, variance{};
-    if (op.weights) moments(images_, p, x, g, mean, variance);
-    apply(g, mean, variance);
-  });
+  in_two_passes(
+      op, p, first, [&](auto& mean, auto& variance) { return moments_of_all(*op.ranks, p, mean, variance); }, apply);
 }
 
 void CpuImages::normalize_gradient(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
@@ -180,18 +255,8 @@ void CpuImages::normalize_gradient(const BatchNormalization& op, const Normaliza
       images_.normalize_gradient(x + at, masked + at, center, scale, slope, shift, to.x + at, p.run(g), to.add_x);
     }
   };
-  if (op.ranks) {
-    std::vector<Totals> sums(p.groups), products(p.groups);
-    p.each_group([&](std::size_t g) { sum(g, sums[g], products[g]); });
-    const double count = sum_over_ranks(*op.ranks, p, sums, products);
-    if (count > 0) p.each_group([&](std::size_t g) { apply(g, sums[g], products[g], count); });
-    return;
-  }
-  p.each_group([&](std::size_t g) {
-    Totals sums{}, products{};
-    sum(g, sums, products);
-    apply(g, sums, products, static_cast<double>(p.pixels * p.columns));
-  });
+  in_two_passes(
+      op, p, sum, [&](auto& sums, auto& products) { return sum_over_ranks(*op.ranks, p, sums, products); }, apply);
 }
 
 void CpuImages::bias_relu_gradient(const ImageExtent& extent, const float* y, float* dy, float* dbias,
@@ -214,20 +279,24 @@ void CpuImages::bias_relu_gradient(const ImageExtent& extent, const float* y, fl
 
 namespace {
 
-Response described(const ResponseNormalization& op) {
-  return {op.extent.channels, op.radius, static_cast<float>(op.bias), static_cast<float>(op.alpha),
+Response described(const ResponseNormalization& op, const Planes& p) {
+  return {op.extent.channels,
+          op.radius,
+          op.extent.format == Format::blocked ? p.period : 0,
+          static_cast<float>(op.bias),
+          static_cast<float>(op.alpha),
           static_cast<float>(op.beta)};
 }
 
-// f(offset of the part, pixels) for parts of columns.
+// f(offset of the part, pixels, stride of channels or blocks) for parts of columns.
 template <class F>
-void each_part(const ImageExtent& e, const Planes& p, const F& f) {
+void each_part(const Response& r, const Planes& p, const F& f) {
   constexpr std::size_t unit = 64;
-  const std::size_t parts = (e.pixels + unit - 1) / unit, width = e.format == Format::blocked ? p.period : 1;
-  parallel(e.columns * parts, 1, unit * p.channels * 8, [&](std::size_t begin, std::size_t end) {
+  const std::size_t parts = (p.pixels + unit - 1) / unit, width = std::max<std::size_t>(r.block, 1);
+  parallel(p.columns * parts, 1, unit * p.channels * 8, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t first = i % parts * unit;
-      f(i / parts * p.column_step + first * width, std::min(unit, e.pixels - first));
+      f(i / parts * p.column_step + first * width, std::min(unit, p.pixels - first), p.pixels * width);
     }
   });
 }
@@ -236,26 +305,18 @@ void each_part(const ImageExtent& e, const Planes& p, const F& f) {
 
 void CpuImages::respond(const ResponseNormalization& op, const float* x, float* y, float* work) {
   const Planes p(op.extent, channel_block());
-  const Response r = described(op);
-  each_part(op.extent, p, [&](std::size_t at, std::size_t pixels) {
-    if (op.extent.format == Format::blocked)
-      images_.respond_blocked(r, p.period, x + at, y + at, work + at, pixels, p.group_step);
-    else
-      images_.respond_plain(r, x + at, y + at, work + at, pixels, op.extent.pixels);
+  const Response r = described(op, p);
+  each_part(r, p, [&](std::size_t at, std::size_t pixels, std::size_t step) {
+    images_.respond(r, x + at, y + at, work + at, pixels, step);
   });
 }
 
 void CpuImages::respond_gradient(const ResponseNormalization& op, const float* x, const float* y, const float* dy,
                                  const float* work, float* dx, bool accumulate) {
   const Planes p(op.extent, channel_block());
-  const Response r = described(op);
-  each_part(op.extent, p, [&](std::size_t at, std::size_t pixels) {
-    if (op.extent.format == Format::blocked)
-      images_.respond_gradient_blocked(r, p.period, x + at, y + at, dy + at, work + at, dx + at, pixels, p.group_step,
-                                       accumulate);
-    else
-      images_.respond_gradient_plain(r, x + at, y + at, dy + at, work + at, dx + at, pixels, op.extent.pixels,
-                                     accumulate);
+  const Response r = described(op, p);
+  each_part(r, p, [&](std::size_t at, std::size_t pixels, std::size_t step) {
+    images_.respond_gradient(r, x + at, y + at, dy + at, work + at, dx + at, pixels, step, accumulate);
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recurrent.inl -- the gates of recurrent cells, row by row. Included by kernels.inl only. The last vector of a row
+// recurrent.inl -- the gates of recurrent cells, row by row. Included by kernels.cpp only. The last vector of a row
 // reaches back over the one before it, so sources and results must not overlap.
 
 namespace tutti::cpu {

@@ -91,14 +91,14 @@ void hardmax(const float* x, float* y, std::size_t n) {
 
 }  // namespace
 
-void CpuTensors::reduce(ReduceOp op, const Extent& e, const float* x, float* y) {
+void CpuBackend::reduce(ReduceOp op, const Extent& e, const float* x, float* y) {
   parallel(e.outer * e.inner, 1, e.size, [&](std::size_t begin, std::size_t end) {
     Line in(e, 0);
     for (std::size_t line = begin; line < end; ++line) y[line] = reduced(kernels_, op, in.read(x, line), e.size);
   });
 }
 
-void CpuTensors::reduce_gradient(ReduceOp op, const Extent& e, const float* x, const float* y, const float* dy,
+void CpuBackend::reduce_gradient(ReduceOp op, const Extent& e, const float* x, const float* y, const float* dy,
                                  float* dx, bool accumulate) {
   parallel(e.outer * e.inner, 1, e.size, [&](std::size_t begin, std::size_t end) {
     for (std::size_t line = begin; line < end; ++line) {

@@ -9,7 +9,7 @@
 
 namespace tutti::cpu {
 
-void CpuTensors::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
+void CpuBackend::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
   parallel(x.columns, 1, s.out * 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = begin; c < end; ++c) {
       float* to = y + c * s.out;
@@ -27,7 +27,7 @@ void CpuTensors::sparse_times(const SparseView& x, const SparseWeight& s, const 
 }
 
 // Threads take columns of the output, not samples, because several samples may use the same row of the weight.
-void CpuTensors::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
+void CpuBackend::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
   parallel(s.out, 16, x.columns * 4, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = 0; c < x.columns; ++c) {
       const float* from = dy + c * s.out;
@@ -43,7 +43,7 @@ void CpuTensors::sparse_times_gradient(const SparseView& x, const SparseWeight& 
   });
 }
 
-void CpuTensors::densify(const SparseView& x, std::size_t dim, float* y) {
+void CpuBackend::densify(const SparseView& x, std::size_t dim, float* y) {
   parallel(x.columns, 1, dim, [&](std::size_t begin, std::size_t end) {
     std::memset(y + begin * dim, 0, (end - begin) * dim * sizeof(float));
     for (std::size_t c = begin; c < end; ++c)

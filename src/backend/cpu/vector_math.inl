@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vector_math.inl -- 16 floats as one value, and the elementary functions on them. Included by kernels.inl only: each
+// vector_math.inl -- 16 floats as one value, and the elementary functions on them. Included by kernels.cpp only: each
 // instruction set has its own copy in an unnamed namespace, and nothing from the standard library is instantiated here,
 // because the linker would keep just one copy of it, perhaps that of an instruction set this machine lacks.
 
@@ -23,6 +23,27 @@ inline v16 load_part(const float* x, std::size_t n) {
 }
 inline void store_part(float* y, v16 v, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) y[i] = v[i];
+}
+
+// Calls f(offset, count) for 16 floats at a time; count is All but in the last call, if that has fewer.
+struct All {
+  constexpr operator std::size_t() const { return lanes; }
+};
+template <class F>
+inline void by_lanes(std::size_t n, F f) {
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) f(i, All());
+  if (i < n) f(i, n - i);
+}
+inline v16 take(const float* x, All) { return load(x); }
+inline v16 take(const float* x, std::size_t count) { return count == lanes ? load(x) : load_part(x, count); }
+inline void put(float* y, v16 v, All) { store(y, v); }
+inline void put(float* y, v16 v, std::size_t count) { count == lanes ? store(y, v) : store_part(y, v, count); }
+// Lanes beyond the end count for nothing.
+inline v16 only(v16 v, std::size_t count) {
+  if (count < lanes)
+    for (std::size_t l = count; l < lanes; ++l) v[l] = 0;
+  return v;
 }
 
 inline i16 bits(v16 v) { return reinterpret_cast<i16>(v); }

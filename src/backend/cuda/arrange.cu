@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/arrange.h"
 
+#include <algorithm>
+#include <array>
 #include <type_traits>
+#include <utility>
 
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/lanes.h"
-#include "backend/cuda/windows.h"
+#include "backend/cuda/team.h"
 
 namespace tutti::cuda {
 namespace {
@@ -142,6 +145,38 @@ __global__ void add_bias_each(unsigned count, unsigned channels, unsigned pixels
   }
 }
 
+constexpr unsigned most_rows = 65535;  // of a grid
+
+template <class T, unsigned V>
+__global__ void round_each(std::size_t rows, std::size_t width, const float* x, std::size_t step, T* to,
+                           std::size_t to_step) {
+  for (std::size_t r = blockIdx.y; r < rows; r += gridDim.y)
+    for (std::size_t i = first_element() * V; i < width; i += element_step() * V)
+      store(to + r * to_step + i, load<V>(x + r * step + i));
+}
+
+template <class T>
+__global__ void distance_of_block(std::size_t count, const T* expected, const T* got, Distance* to) {
+  Distance mine;
+  for (std::size_t i = first_element(); i < count; i += element_step()) {
+    const auto wanted = static_cast<double>(value_of(expected[i]));
+    mine.apart += fabs(static_cast<double>(value_of(got[i])) - wanted);
+    mine.size += fabs(wanted);
+  }
+  mine.apart = together<threads_per_block>(mine.apart, Plus());
+  mine.size = together<threads_per_block>(mine.size, Plus());
+  if (threadIdx.x == 0) to[blockIdx.x] = mine;
+}
+
+template <class T>
+__global__ void trial_numbers(std::size_t count, unsigned seed, T* to) {
+  for (std::size_t i = first_element(); i < count; i += element_step()) {
+    unsigned bits = (static_cast<unsigned>(i) + seed) * 2654435761u;
+    bits ^= bits >> 15;
+    round_to(to[i], static_cast<float>(static_cast<int>(bits * 2246822519u >> 28) - 8) / 8);
+  }
+}
+
 // use(numbers of both types, lanes) with constants: several channels at a time where they lie side by side on both
 // sides, 16 bytes of the wider type.
 template <class Use>
@@ -149,7 +184,7 @@ void each_direction(const Arrangement& a, const void* image, const void* operand
   with_types(a.image_element, a.element, [&](auto of_image, auto of_operand) {
     using Wide = std::conditional_t<sizeof(of_image) < sizeof(of_operand), decltype(of_operand), decltype(of_image)>;
     if (a.last && a.format == Format::blocked && a.stored == a.channels &&
-        in_whole_lanes<Wide>(a.channels, image, operand))
+        in_whole_lanes<Wide>(a.channels, {image, operand}))
       use(of_image, of_operand, std::integral_constant<unsigned, whole_lanes<Wide>>{});
     else
       use(of_image, of_operand, std::integral_constant<unsigned, 1>{});
@@ -166,10 +201,10 @@ void arrange(const Arrangement& a, const float* image, void* operand, cudaStream
     using T = decltype(of_operand);
     // A plain image whose channels are to lie last: a thread makes 16 bytes of them, not a number.
     constexpr unsigned together = whole_lanes<T>;
-    const bool gathers = a.last && a.format == Format::plain && in_whole_lanes<T>(a.stored, operand);
-    launch(gathers ? arrange_each<Image, T, together, false> : arrange_each<Image, T, lanes, (lanes > 1)>,
-           blocks_for(count / (gathers ? together : lanes)), threads_per_block, stream, Pair(a), count,
-           as<Image>(image), static_cast<T*>(operand));
+    const bool gathers = a.last && a.format == Format::plain && in_whole_lanes<T>(a.stored, {operand});
+    launch_for(gathers ? arrange_each<Image, T, together, false> : arrange_each<Image, T, lanes, (lanes > 1)>,
+               count / (gathers ? together : lanes), stream, Pair(a), count, as<Image>(image),
+               static_cast<T*>(operand));
   });
 }
 
@@ -179,36 +214,69 @@ void spread(const Arrangement& a, const void* operand, const Behind& behind, flo
   each_direction(a, image, operand, [&](auto of_image, auto of_operand, auto lanes) {
     using Image = decltype(of_image);
     using T = decltype(of_operand);
-    launch(spread_each<Image, T, lanes>, blocks_for(count / lanes), threads_per_block, stream, Pair(a), count,
-           static_cast<const T*>(operand), behind, as<Image>(image));
+    launch_for(spread_each<Image, T, lanes>, count / lanes, stream, Pair(a), count, static_cast<const T*>(operand),
+               behind, as<Image>(image));
   });
 }
 
 void arrange(const WeightArrangement& a, const float* w, void* operand, cudaStream_t stream) {
   with_type(a.element, [&](auto element) {
     using T = decltype(element);
-    launch(arrange_weights<T>, blocks_for(a.count()), threads_per_block, stream, Weights(a), w,
-           static_cast<T*>(operand));
+    launch_for(arrange_weights<T>, a.count(), stream, Weights(a), w, static_cast<T*>(operand));
   });
 }
 
 void spread(const WeightArrangement& a, const void* operand, bool add, float* w, cudaStream_t stream) {
   with_type(a.element, [&](auto element) {
     using T = decltype(element);
-    launch(spread_weights<T>, blocks_for(a.count()), threads_per_block, stream, Weights(a),
-           static_cast<const T*>(operand), w, add);
+    launch_for(spread_weights<T>, a.count(), stream, Weights(a), static_cast<const T*>(operand), w, add);
+  });
+}
+
+void round_rows(std::size_t rows, std::size_t width, const float* x, std::size_t step, Element element, void* to,
+                std::size_t to_step, cudaStream_t stream) {
+  // What lies without gaps is one row.
+  if (step == width && to_step == width) width *= std::exchange(rows, 1);
+  const bool fours = in_whole_lanes<float>(width, {x}) && (rows == 1 || (step % 4 == 0 && to_step % 4 == 0));
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    launch(fours ? round_each<T, 4> : round_each<T, 1>,
+           dim3(blocks_for(fours ? width / 4 : width), static_cast<unsigned>(std::min<std::size_t>(rows, most_rows))),
+           threads_per_block, stream, rows, width, x, step, static_cast<T*>(to), to_step);
   });
 }
 
 void add_bias(const ImageExtent& e, const float* bias, bool relu, float* y, cudaStream_t stream) {
   const unsigned count = in_32_bits(e.columns * e.channels * e.pixels);
   const bool last = e.format == Format::blocked;
-  with_type(e.element, [&](auto number) {
+  flat(e.element, last ? e.channels : e.pixels, {y}, [&](auto number, auto lanes) {
     using T = decltype(number);
-    const bool whole = in_whole_lanes<T>(last ? e.channels : e.pixels, y);
-    launch(whole ? add_bias_each<T, whole_lanes<T>> : add_bias_each<T, 1>,
-           blocks_for(whole ? count / whole_lanes<T> : count), threads_per_block, stream, count, e.channels, e.pixels,
-           last, bias, relu, as<T>(y));
+    launch_for(add_bias_each<T, lanes>, count / lanes, stream, count, e.channels, e.pixels, last, bias, relu, as<T>(y));
+  });
+}
+
+Distance distance(const void* expected, const void* got, std::size_t count, Element element, cudaStream_t stream) {
+  constexpr unsigned blocks = 256;
+  constexpr const char* doing = "comparing algorithms";
+  Scratch workspace;
+  auto* on_device = workspace.reserve<Distance>(blocks);
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    launch(distance_of_block<T>, blocks, threads_per_block, stream, count, static_cast<const T*>(expected),
+           static_cast<const T*>(got), on_device);
+  });
+  std::array<Distance, blocks> of_blocks;
+  check(cudaMemcpyAsync(of_blocks.data(), on_device, sizeof of_blocks, cudaMemcpyDeviceToHost, stream), doing);
+  check(cudaStreamSynchronize(stream), doing);
+  Distance all;
+  for (const Distance& d : of_blocks) all.apart += d.apart, all.size += d.size;
+  return all;
+}
+
+void put_trial_numbers(void* to, std::size_t count, Element element, unsigned seed, cudaStream_t stream) {
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    launch_for(trial_numbers<T>, count, stream, count, seed, static_cast<T*>(to));
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// arrange.h -- converts operands of convolutions to what cuDNN needs (a padded frame, channels last, 16 bits) and back.
+// arrange.h -- converts operands of convolutions to what cuDNN needs (a padded frame, channels last, 16 bits) and back,
+// and those of products to 16 bits. And compares results.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -50,7 +51,23 @@ struct WeightArrangement {
 void arrange(const WeightArrangement&, const float* w, void* operand, cudaStream_t);
 void spread(const WeightArrangement&, const void* operand, bool add, float* w, cudaStream_t);
 
+// Rounds a float32 matrix for 16-bit products: copies `width` numbers of each row; rows are `step` and `to_step`
+// numbers apart.
+void round_rows(std::size_t rows, std::size_t width, const float* x, std::size_t step, Element element, void* to,
+                std::size_t to_step, cudaStream_t);
+
 // y = [max 0] (y + bias), per channel; bias may be null.
 void add_bias(const ImageExtent&, const float* bias, bool relu, float* y, cudaStream_t);
+
+// How far the results of two algorithms for one operation lie apart. Sums over the elements: of the absolute
+// differences, and of the absolute expected values.
+struct Distance {
+  double apart = 0, size = 0;
+};
+// Waits for the device.
+Distance distance(const void* expected, const void* got, std::size_t count, Element, cudaStream_t);
+
+// Operands for trials: from -1 to 1, exact in every type, the same each time.
+void put_trial_numbers(void* to, std::size_t count, Element, unsigned seed, cudaStream_t);
 
 }  // namespace tutti::cuda

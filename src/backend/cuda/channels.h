@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "backend/cuda/lanes.h"
-#include "base/cuda/batch.h"
 #include "tutti/image_ops.h"
 
 namespace tutti::cuda {

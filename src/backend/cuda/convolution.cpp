@@ -9,7 +9,6 @@
 
 #include "backend/cuda/convolution_layout.h"
 #include "backend/cuda/images.h"
-#include "backend/cuda/stopwatch.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -65,6 +64,7 @@ class CudaConvolution : public ConvolutionPlan {
     LaidOutConvolution* layout;
     Algorithms::Choice choice;
   };
+  static bool quicker(const Timed& a, const Timed& b) { return a.milliseconds < b.milliseconds; }
 
   void run(ConvolutionPass p) {
     Chosen& c = chosen_[p.result][p.accumulate];
@@ -132,7 +132,6 @@ class CudaConvolution : public ConvolutionPlan {
       calls.push_back({*taken, layout.get(), choice});
     }
     if (calls.empty()) return {.algorithm = LaidOutConvolution::no_algorithm, .lasts = lasts};
-    const auto quicker = [](const Timed& a, const Timed& b) { return a.milliseconds < b.milliseconds; };
     const Algorithms::Choice by_calls = std::min_element(calls.begin(), calls.end(), quicker)->choice;
     // An engine that faults makes the device unusable, which no process survives. The next start must not try it again.
     try {
@@ -151,8 +150,7 @@ class CudaConvolution : public ConvolutionPlan {
   // The fastest plan that computes what the calls compute, or the fastest calls.
   Algorithms::Choice best_plan(const ConvolutionPass& p, const std::vector<Timed>& calls, Stopwatch& watch) {
     std::vector<Timed> timed = calls;
-    float least = calls.front().milliseconds;
-    for (const Timed& t : calls) least = std::min(least, t.milliseconds);
+    float least = std::min_element(calls.begin(), calls.end(), quicker)->milliseconds;
     bool lasts = true;
     for (const Timed& t : calls) {
       // On tensor cores, plans of the layout that is made for them are hardly ever beaten by those of another.
@@ -162,7 +160,7 @@ class CudaConvolution : public ConvolutionPlan {
         if (!t.layout->describe_graph(p, kind, *engine)) continue;
         for (const std::string& plan : engine->plans->names(t.layout->rules(), most_tried)) {
           if (!engine->plans->take(plan) || engine->plans->workspace() > most_workspace) continue;
-          if (!has_memory(engine->plans->workspace())) {
+          if (engine->plans->workspace() > 0 && !trial_memory(engine->plans->workspace()).get()) {
             lasts = false;
             continue;
           }
@@ -175,8 +173,7 @@ class CudaConvolution : public ConvolutionPlan {
         }
       }
     }
-    std::stable_sort(timed.begin(), timed.end(),
-                     [](const Timed& a, const Timed& b) { return a.milliseconds < b.milliseconds; });
+    std::stable_sort(timed.begin(), timed.end(), quicker);
     for (Timed& t : timed) {
       Chosen chosen;
       if (!take(p, t.choice, chosen)) continue;
@@ -188,12 +185,6 @@ class CudaConvolution : public ConvolutionPlan {
           t.choice.plan, key(p, true)));
     }
     return calls.front().choice;
-  }
-
-  static bool has_memory(std::size_t bytes) {
-    Handle<void*, cudaFree> memory;
-    if (bytes > 0) *memory.out() = take_device_memory(bytes);
-    return bytes == 0 || memory.get();
   }
 
   std::size_t result_count(ConvolutionGraph::Operand result) const {
@@ -227,20 +218,15 @@ class CudaConvolution : public ConvolutionPlan {
 
 }  // namespace
 
+Scratch& CudaImages::made_of(const float* w, const WeightArrangement& a) { return made_[{w, a}]; }
+
 CudaImages::CudaImages(const std::string& device, ComputeType type, cudaStream_t stream)
     : compute_type_(type), stream_(stream), cudnn_(make_cudnn(stream)), algorithms_(cudnn_library() + " " + device) {}
 
 Element CudaImages::element() const {
-  switch (compute_type_) {
-    case ComputeType::float32:
-    case ComputeType::tf32:
-      return Element::float32;
-    case ComputeType::bfloat16:
-      return Element::bfloat16;
-    case ComputeType::float16:
-      return Element::float16;
-  }
-  return Element::float32;
+  return compute_type_ == ComputeType::bfloat16  ? Element::bfloat16
+         : compute_type_ == ComputeType::float16 ? Element::float16
+                                                 : Element::float32;
 }
 
 std::unique_ptr<ConvolutionPlan> CudaImages::plan_convolution(const ConvolutionShape& shape) {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/distance.h"
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/images.h"
 
 namespace tutti::cuda {
@@ -16,15 +16,7 @@ namespace {
 constexpr double most_apart = 1.0 / 32;
 
 cudnnDataType_t data_type(Element e) {
-  switch (e) {
-    case Element::float32:
-      return CUDNN_DATA_FLOAT;
-    case Element::bfloat16:
-      return CUDNN_DATA_BFLOAT16;
-    case Element::float16:
-      return CUDNN_DATA_HALF;
-  }
-  return CUDNN_DATA_FLOAT;
+  return e == Element::float32 ? CUDNN_DATA_FLOAT : e == Element::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
 // Convolutions of float32 stay in float32; the other types may use tensor cores, which read float32 as tf32 and add in
@@ -62,18 +54,6 @@ bool lacked_memory(const Performance& p) {
          p.status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
-// Memory while plans are tried; null if there is not enough.
-class TrialMemory {
- public:
-  void* bytes(std::size_t count) {
-    *memory_.out() = take_device_memory(count);
-    return memory_.get();
-  }
-
- private:
-  Handle<void*, cudaFree> memory_;
-};
-
 // cuDNN pads both sides of an axis equally. For any other padding the image is copied into a frame.
 bool wants_frame(const ImageWindow& w) {
   for (std::size_t axis = 0; axis < ImageWindow::max_rank; ++axis) {
@@ -83,7 +63,49 @@ bool wants_frame(const ImageWindow& w) {
   return false;
 }
 
+using Dims = std::vector<std::int64_t>;
+
+std::vector<int> ints(const Dims& d) { return {d.begin(), d.end()}; }
+
+// Sizes in cuDNN's order, the fastest axis last; one-dimensional images get a second axis of size 1.
+Dims spatial(const ImageWindow& w, const ImageWindow::Sizes& sizes) {
+  Dims result;
+  for (std::size_t axis = std::max<std::size_t>(w.rank, 2); axis-- > 0;)
+    result.push_back(static_cast<std::int64_t>(sizes[axis]));
+  return result;
+}
+
+// An array without gaps, plain or with its second axis last.
+ConvolutionGraph::Tensor tensor_of(std::size_t outer, std::size_t channels, const Dims& sizes, bool last) {
+  Dims dims{static_cast<std::int64_t>(outer), static_cast<std::int64_t>(channels)};
+  dims.insert(dims.end(), sizes.begin(), sizes.end());
+  Dims strides(dims.size(), 1);
+  std::int64_t step = last ? dims[1] : 1;
+  for (std::size_t axis = dims.size() - 1; axis > 1; step *= dims[axis], --axis) strides[axis] = step;
+  strides[1] = last ? 1 : step;
+  strides[0] = last ? step : step * dims[1];
+  return {dims, strides};
+}
+
+TensorDescriptor descriptor_of(const ConvolutionGraph::Tensor& t, cudnnDataType_t type) {
+  std::size_t count = 1;
+  for (const std::int64_t size : t.dims) count *= static_cast<std::size_t>(size);
+  in_32_bits(count);
+  const std::vector<int> dims = ints(t.dims), strides = ints(t.strides);
+  TensorDescriptor d;
+  check(cudnnCreateTensorDescriptor(d.out()), "describing an image");
+  check(cudnnSetTensorNdDescriptor(d.get(), type, static_cast<int>(dims.size()), dims.data(), strides.data()),
+        "describing an image");
+  return d;
+}
+
 }  // namespace
+
+Handle<void*, cudaFree> trial_memory(std::size_t bytes) {
+  Handle<void*, cudaFree> memory;
+  *memory.out() = take_device_memory(bytes);
+  return memory;
+}
 
 LaidOutConvolution::LaidOutConvolution(const ConvolutionShape& s, ConvolutionLayout layout, CudaImages& images)
     : shape_(s), layout_(layout), images_(images) {
@@ -108,41 +130,31 @@ void LaidOutConvolution::describe() {
   constexpr const char* doing = "describing a convolution";
   const ImageWindow& w = shape_.window;
   const cudnnDataType_t type = data_type(x_.element);
-  const auto kernel = spatial(w, w.kernel), strides = spatial(w, w.stride);
-  auto pads = spatial(w, w.pad);
-  if (wants_frame(w)) std::fill(pads.begin(), pads.end(), 0);
-  const std::vector<int> ones(kernel.size(), 1);
-  const auto tensor = [](std::size_t outer, std::size_t channels, const std::vector<int>& sizes, bool last) {
-    std::vector<int> dims{static_cast<int>(outer), static_cast<int>(channels)};
-    dims.insert(dims.end(), sizes.begin(), sizes.end());
-    const std::vector<int> steps = steps_of(dims, last);
-    return ConvolutionGraph::Tensor{{dims.begin(), dims.end()}, {steps.begin(), steps.end()}};
-  };
-  graph_.tensors[ConvolutionGraph::x] = tensor(x_.columns, x_.stored, spatial(w, x_.frame), x_.last);
-  graph_.tensors[ConvolutionGraph::w] = tensor(w_.out, w_.stored, kernel, w_.last);
-  graph_.tensors[ConvolutionGraph::y] = tensor(y_.columns, y_.stored, spatial(w, y_.frame), y_.last);
-  graph_.tensors[ConvolutionGraph::bias] = tensor(1, y_.stored, ones, y_.last);
-  graph_.pads.assign(pads.begin(), pads.end()), graph_.strides.assign(strides.begin(), strides.end());
+  const Dims kernel = spatial(w, w.kernel), ones(kernel.size(), 1);
+  graph_.tensors[ConvolutionGraph::x] = tensor_of(x_.columns, x_.stored, spatial(w, x_.frame), x_.last);
+  graph_.tensors[ConvolutionGraph::w] = tensor_of(w_.out, w_.stored, kernel, w_.last);
+  graph_.tensors[ConvolutionGraph::y] = tensor_of(y_.columns, y_.stored, spatial(w, y_.frame), y_.last);
+  graph_.tensors[ConvolutionGraph::bias] = tensor_of(1, y_.stored, ones, y_.last);
+  graph_.pads = wants_frame(w) ? Dims(kernel.size(), 0) : spatial(w, w.pad);
+  graph_.strides = spatial(w, w.stride);
   graph_.type = type;
-  x_descriptor_ = image_descriptor(x_.columns, x_.stored, spatial(w, x_.frame), x_.last, type);
-  y_descriptor_ = image_descriptor(y_.columns, y_.stored, spatial(w, y_.frame), y_.last, type);
-  const auto& of_w = graph_.tensors[ConvolutionGraph::w].dims;
-  const std::vector<int> dims(of_w.begin(), of_w.end());
+  x_descriptor_ = descriptor_of(graph_.tensors[ConvolutionGraph::x], type);
+  y_descriptor_ = descriptor_of(graph_.tensors[ConvolutionGraph::y], type);
+  const std::vector<int> dims = ints(graph_.tensors[ConvolutionGraph::w].dims);
   check(cudnnCreateFilterDescriptor(w_descriptor_.out()), doing);
   check(cudnnSetFilterNdDescriptor(w_descriptor_.get(), type, w_.last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
                                    static_cast<int>(dims.size()), dims.data()),
         doing);
   fuses_ = shape_.bias && shape_.relu && y_.is_image();
   if (!fuses_) return;
-  bias_descriptor_ = image_descriptor(1, y_.stored, ones, false, type);
+  bias_descriptor_ = descriptor_of(tensor_of(1, y_.stored, ones, false), type);
   check(cudnnCreateActivationDescriptor(relu_.out()), doing);
   check(cudnnSetActivationDescriptor(relu_.get(), CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0), doing);
 }
 
 ConvolutionDescriptor LaidOutConvolution::describe_convolution(cudnnMathType_t math) const {
   constexpr const char* doing = "describing a convolution";
-  const std::vector<int> pads(graph_.pads.begin(), graph_.pads.end());
-  const std::vector<int> strides(graph_.strides.begin(), graph_.strides.end()), ones(pads.size(), 1);
+  const std::vector<int> pads = ints(graph_.pads), strides = ints(graph_.strides), ones(pads.size(), 1);
   ConvolutionDescriptor d;
   check(cudnnCreateConvolutionDescriptor(d.out()), doing);
   check(cudnnSetConvolutionNdDescriptor(d.get(), static_cast<int>(pads.size()), pads.data(), strides.data(),
@@ -351,16 +363,17 @@ void LaidOutConvolution::by_calls(const ConvolutionPass& p, const ConvolutionEng
 }
 
 bool LaidOutConvolution::plan_is_right(const ConvolutionPass& p, const ConvolutionEngine& e) {
-  TrialMemory operands[3], of_calls;
+  std::vector<Handle<void*, cudaFree>> memory;
+  const auto taken = [&](std::size_t n) { return memory.emplace_back(trial_memory(n)).get(); };
   Pointers of_plan{};
   for (const Operand o : {ConvolutionGraph::x, ConvolutionGraph::w, ConvolutionGraph::y}) {
-    void* const operand = operands[o].bytes(bytes(o));
+    void* const operand = taken(bytes(o));
     if (!operand) return true;
     put_trial_numbers(operand, bytes(o) / bytes_of(x_.element), x_.element, o, images_.stream());
     of_plan[o] = operand;
   }
   Pointers expected = of_plan;
-  expected[p.result] = of_calls.bytes(bytes(p.result));
+  expected[p.result] = taken(bytes(p.result));
   if (!expected[p.result]) return true;
   for (const Pointers* pointers : {&expected, &of_plan})
     check(cudaMemsetAsync(const_cast<void*>((*pointers)[p.result]), 0, bytes(p.result), images_.stream()),

@@ -43,6 +43,9 @@ struct ConvolutionEngine {
   std::unique_ptr<ConvolutionPlans> plans;
 };
 
+// Memory while algorithms are tried; null if there is not enough.
+Handle<void*, cudaFree> trial_memory(std::size_t bytes);
+
 class LaidOutConvolution {
  public:
   using Kind = ConvolutionEngine::Kind;

@@ -1,25 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuda_backend.h -- the GPU backend, one layer per family: products by cuBLASLt, images by cuDNN, own kernels for the
-// rest. The twin of cpu_backend.h, file by file. All work of a backend is in one stream, in the order of the calls.
+// rest. The twin of cpu_backend.h. All work of a backend is in one stream, in the order of the calls.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/groups.h"
-#include "base/cuda/events.h"
-#include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "tutti/backend.h"
 #include "tutti/graph_capture.h"
 
 namespace tutti::cuda {
 
-class Matmul;      // matmul.h
-class Recurrence;  // recurrence.h
+class Matmul;      // matmul.cpp
+class Recurrence;  // recurrence.cpp
+
+std::string matmul_library();  // "cuBLASLt 13.0.1"
+
+// Groups entries that add to the same place, on the host, so that one thread sums each place in the order of the
+// entries. Needs no atomics, and all runs give the same bits.
+struct Groups {
+  std::vector<std::int32_t> place;  // of each group, ascending
+  std::vector<std::int64_t> begin;  // of each group in `entries`, plus the end
+  std::vector<std::int32_t> entries;
+
+  // Entries with a negative place are skipped.
+  void assign(std::span<const std::int32_t> places) {
+    sorted_.clear(), place.clear(), begin.clear(), entries.clear();
+    for (std::size_t i = 0; i < places.size(); ++i)
+      if (places[i] >= 0) sorted_.push_back(static_cast<std::uint64_t>(places[i]) << 32 | i);
+    std::sort(sorted_.begin(), sorted_.end());
+    for (const std::uint64_t both : sorted_) {
+      const auto to = static_cast<std::int32_t>(both >> 32);
+      if (place.empty() || place.back() != to) {
+        place.push_back(to);
+        begin.push_back(static_cast<std::int64_t>(entries.size()));
+      }
+      entries.push_back(static_cast<std::int32_t>(both & 0xffffffffu));
+    }
+    begin.push_back(static_cast<std::int64_t>(entries.size()));
+  }
+
+ private:
+  std::vector<std::uint64_t> sorted_;  // kept to reuse its memory
+};
 
 class CudaDevice : public Backend, public GraphCapture {
  public:
@@ -70,7 +100,7 @@ class CudaDevice : public Backend, public GraphCapture {
   std::string obstacle_;  // why the last capture failed
   Staging staging_;
   Scratch halting_;
-  int* const halt_;  // see queue.h; in halting_
+  int* const halt_;  // see runtime.h; in halting_
   Scratch scratch_;  // intermediate results: free after a call, because the stream keeps the order
 };
 

@@ -6,15 +6,17 @@
 
 #include <source_location>
 #include <string>
-#include <vector>
 
 #include "base/cuda/runtime.h"
-#include "tutti/image_ops.h"
 
 namespace tutti::cuda {
 
 // With the reason that the library gives besides the status.
-[[noreturn]] void fail(cudnnStatus_t, const char* doing, const std::source_location& at);
+[[noreturn]] inline void fail(cudnnStatus_t status, const char* doing, const std::source_location& at) {
+  char reason[512] = {};
+  cudnnGetLastErrorString(reason, sizeof reason);
+  fail((std::string(cudnnGetErrorString(status)) + (*reason ? ": " : "") + reason).c_str(), doing, at);
+}
 inline void check(cudnnStatus_t status, const char* doing,
                   const std::source_location& at = std::source_location::current()) {
   if (status != CUDNN_STATUS_SUCCESS) fail(status, doing, at);
@@ -39,14 +41,17 @@ using RnnDataDescriptor = Handle<cudnnRNNDataDescriptor_t, cudnnDestroyRNNDataDe
 // Algorithms that need more workspace are excluded.
 inline constexpr std::size_t most_workspace = std::size_t{2} << 30;
 
-Cudnn make_cudnn(cudaStream_t);
-std::string cudnn_library();  // "cuDNN 9.1.0"
+inline Cudnn make_cudnn(cudaStream_t stream) {
+  Cudnn handle;
+  check(cudnnCreate(handle.out()), "starting cuDNN");
+  check(cudnnSetStream(handle.get(), stream), "starting cuDNN");
+  return handle;
+}
 
-// Sizes in cuDNN's order, the fastest axis last; one-dimensional images get a second axis of size 1.
-std::vector<int> spatial(const ImageWindow&, const ImageWindow::Sizes&);
-// The strides of an array without gaps, plain or with its second axis last.
-std::vector<int> steps_of(const std::vector<int>& dims, bool channels_last);
-TensorDescriptor image_descriptor(std::size_t columns, std::size_t channels, const std::vector<int>& sizes,
-                                  bool channels_last, cudnnDataType_t type);
+// "cuDNN 9.1.0"
+inline std::string cudnn_library() {
+  const std::size_t v = cudnnGetVersion();
+  return "cuDNN " + std::to_string(v / 10000) + '.' + std::to_string(v / 100 % 100) + '.' + std::to_string(v % 100);
+}
 
 }  // namespace tutti::cuda

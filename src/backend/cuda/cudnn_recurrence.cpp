@@ -14,16 +14,9 @@ constexpr std::size_t most_steps = 65535;  // that the library counts
 
 // Operands of products are rounded at most to the compute type; there is no algorithm that rounds to bfloat16.
 cudnnMathType_t math_of(ComputeType type) {
-  switch (type) {
-    case ComputeType::float32:
-      return CUDNN_FMA_MATH;
-    case ComputeType::tf32:
-    case ComputeType::bfloat16:
-      return CUDNN_DEFAULT_MATH;
-    case ComputeType::float16:
-      return CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
-  }
-  return CUDNN_FMA_MATH;
+  return type == ComputeType::float32   ? CUDNN_FMA_MATH
+         : type == ComputeType::float16 ? CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
+                                        : CUDNN_DEFAULT_MATH;
 }
 
 // Any failure status means "use another algorithm"; a lost device is reported by the next call.

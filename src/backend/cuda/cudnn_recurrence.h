@@ -8,9 +8,21 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cudnn.h"
-#include "backend/cuda/gate_weights.h"
 
 namespace tutti::cuda {
+
+// The matrices of each gate for input and state, in the order of gates_of(): cells x inputs, row-major.
+struct GateWeights {
+  unsigned gates;
+  float *matrix[4], *bias[4];
+};
+
+// Converts the weights of a layer to cuDNN's layout, and their gradients back. w has inputs x gates cells; zeros stand
+// for a missing bias.
+void give_weights(cudaStream_t, std::size_t cells, std::size_t inputs, const float* w, const float* bias,
+                  const GateWeights&);
+void take_gradients(cudaStream_t, std::size_t cells, std::size_t inputs, const GateWeights&, const GradientPlace& w,
+                    const GradientPlace& bias);
 
 // Shared by layers: free after a call, because the stream keeps the order.
 struct CudnnRecurrenceScratch {

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// divisor.h -- division of numbers below 2^31 by a number known on the host: a multiplication and a shift, where a GPU
-// needs about twenty instructions to divide.
+// divisor.h -- counting in 32 bits: cuDNN needs fewer than 2^31 values per image tensor, and division by a number known
+// on the host is a multiplication and a shift then, where a GPU needs about twenty instructions to divide.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
+#include "tutti/error.h"
+
 namespace tutti::cuda {
+
+inline unsigned in_32_bits(std::size_t count) {
+  constexpr std::size_t most = (std::size_t{1} << 31) - 1;  // a step further must not wrap around
+  if (count > most)
+    throw Error("a tensor of one minibatch of images has 2^31 or more values. fix: use a smaller minibatchSize");
+  return static_cast<unsigned>(count);
+}
 
 class Divisor {
  public:

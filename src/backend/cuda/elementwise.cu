@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise operations: maps, broadcast combinations, fused bias and activation; and their gradients.
+// Elementwise operations: maps, broadcast combinations, fused bias and activation, dropout; and their gradients.
 #include <algorithm>
 #include <cassert>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/flat.h"
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/fold.h"
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
@@ -87,25 +87,8 @@ __device__ float combined(PointOp op, float a, float b, float c) {
 
 // Whether the derivative looks at the operands.
 __device__ bool reads_operands(PointOp op) {
-  switch (op) {
-    case PointOp::times:
-    case PointOp::log_plus:
-    case PointOp::choose:
-    case PointOp::clip:
-    case PointOp::normalize:
-    case PointOp::denormalize:
-      return true;
-    case PointOp::plus:
-    case PointOp::minus:
-    case PointOp::less:
-    case PointOp::equal:
-    case PointOp::greater:
-    case PointOp::greater_equal:
-    case PointOp::not_equal:
-    case PointOp::less_equal:
-      return false;
-  }
-  return false;
+  return op == PointOp::times || op == PointOp::log_plus || op == PointOp::choose || op == PointOp::clip ||
+         op == PointOp::normalize || op == PointOp::denormalize;
 }
 
 __device__ float combined_derivative(PointOp op, unsigned k, float a, float b, float c, float d) {
@@ -267,31 +250,57 @@ bool lies_flat(const Walk& walk, const Operands& in) {
   return flat;
 }
 
+// ---- dropout, in both directions
+
+__device__ std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+// The pixels of samples whose channels lie last; of a single pixel, all elements of a sample count as channels.
+struct Planes {
+  Axis channels, pixels;
+};
+
+template <class T, unsigned V>
+__global__ void dropout_each(DropoutMask mask, Planes planes, const T* x, T* y, std::size_t count, bool add) {
+  constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
+  const std::uint64_t key = mixed(*mask.seed + golden);
+  const float keep = 1.0f / (1.0f - mask.rate);
+  for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
+    auto column = static_cast<unsigned>(i);
+    const unsigned channel = planes.channels.split(column), pixel = planes.pixels.split(column);
+    const std::uint64_t first = static_cast<std::uint64_t>(mask.samples[column]) * mask.elements +
+                                std::uint64_t{channel} * planes.pixels.size + pixel;
+    Lanes<V> v = load<V>(x + i);
+    for (unsigned l = 0; l < V; ++l) {
+      const std::uint64_t r = mixed(key + (first + l * std::uint64_t{planes.pixels.size}) * golden);
+      const float u = static_cast<float>(static_cast<std::int32_t>(r >> 40)) * 5.9604644775390625e-8f;  // 2^-24
+      v.at[l] = u <= mask.rate ? 0.0f : v.at[l] * keep;
+    }
+    put(y + i, v, add);
+  }
+}
+
 }  // namespace
 
 void CudaTensors::map(UnaryOp op, const float* x, float* y, std::size_t count, Element element) {
   if (count == 0) return;
-  flat(
-      element, count,
-      [&](auto number, auto lanes) {
-        using T = decltype(number);
-        launch(map_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), op, as<T>(x), as<T>(y),
-               count);
-      },
-      x, y);
+  flat(element, count, {x, y}, [&](auto number, auto lanes) {
+    using T = decltype(number);
+    launch_for(map_each<T, lanes>, count / lanes, stream(), op, as<T>(x), as<T>(y), count);
+  });
 }
 
 void CudaTensors::map_gradient(UnaryOp op, const float* x, const float* y, const float* dy, float* dx,
                                std::size_t count, bool accumulate, Element element) {
   if (count == 0) return;
-  flat(
-      element, count,
-      [&](auto number, auto lanes) {
-        using T = decltype(number);
-        launch(map_gradient_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), op, as<T>(x),
-               as<T>(y), as<T>(dy), as<T>(dx), count, accumulate);
-      },
-      x, y, dy, dx);
+  flat(element, count, {x, y, dy, dx}, [&](auto number, auto lanes) {
+    using T = decltype(number);
+    launch_for(map_gradient_each<T, lanes>, count / lanes, stream(), op, as<T>(x), as<T>(y), as<T>(dy), as<T>(dx),
+               count, accumulate);
+  });
 }
 
 void CudaTensors::combine(PointOp op, const Layout& layout, std::span<const float* const> in, float* y) {
@@ -301,16 +310,12 @@ void CudaTensors::combine(PointOp op, const Layout& layout, std::span<const floa
   for (std::size_t k = 0; k < in.size(); ++k) operands.single[k] = walk.rank == 1 && walk.stride[k][0] == 0;
   const auto read = [&](std::size_t k) { return operands.single[k] ? nullptr : operands.x[k]; };
   if (lies_flat(walk, operands))
-    return flat(
-        layout.element, walk.count,
-        [&](auto number, auto lanes) {
-          using T = decltype(number);
-          launch(combine_flat<T, lanes>, blocks_for(walk.count / lanes), threads_per_block, stream(), op, walk.count,
-                 operands, as<T>(y));
-        },
-        read(0), read(1), read(2), y);
+    return flat(layout.element, walk.count, {read(0), read(1), read(2), y}, [&](auto number, auto lanes) {
+      using T = decltype(number);
+      launch_for(combine_flat<T, lanes>, walk.count / lanes, stream(), op, walk.count, operands, as<T>(y));
+    });
   assert(layout.element == Element::float32);
-  launch(combine_each, blocks_for(walk.count), threads_per_block, stream(), op, walk, operands, y);
+  launch_for(combine_each, walk.count, stream(), op, walk, operands, y);
 }
 
 void CudaTensors::combine_gradient(PointOp op, std::size_t k, const Layout& layout, std::span<const float* const> in,
@@ -320,32 +325,25 @@ void CudaTensors::combine_gradient(PointOp op, std::size_t k, const Layout& layo
   const Contribution contribution{op, static_cast<unsigned>(k), operands_of(in), dy};
   const Walk walk = whole(l);
   if (lies_flat(walk, contribution.in))
-    return flat(
-        layout.element, walk.count,
-        [&](auto number, auto lanes) {
-          using T = decltype(number);
-          launch(combine_gradient_flat<T, lanes>, blocks_for(walk.count / lanes), threads_per_block, stream(), op,
-                 contribution.k, walk.count, contribution.in, as<T>(dy), as<T>(dx), accumulate);
-        },
-        contribution.in.x[0], contribution.in.x[1], contribution.in.x[2], dy, dx);
+    return flat(layout.element, walk.count, {contribution.in.x[0], contribution.in.x[1], contribution.in.x[2], dy, dx},
+                [&](auto number, auto lanes) {
+                  using T = decltype(number);
+                  launch_for(combine_gradient_flat<T, lanes>, walk.count / lanes, stream(), op, contribution.k,
+                             walk.count, contribution.in, as<T>(dy), as<T>(dx), accumulate);
+                });
   assert(layout.element == Element::float32);
   if (cpu::repeats(l, k)) return fold(l, k, contribution, dx, accumulate, stream());
-  launch(combine_gradient_each, blocks_for(walk.count), threads_per_block, stream(), contribution, walk, dx,
-         accumulate);
+  launch_for(combine_gradient_each, walk.count, stream(), contribution, walk, dx, accumulate);
 }
 
 void CudaTensors::bias_activation(UnaryOp op, std::size_t rows, std::size_t n, const float* bias, float* y,
                                   Element element) {
   const std::size_t count = rows * n;
   if (count == 0) return;
-  flat(
-      element, n,
-      [&](auto number, auto lanes) {
-        using T = decltype(number);
-        launch(bias_activation_each<T, lanes>, blocks_for(count / lanes), threads_per_block, stream(), op, count, n,
-               bias, as<T>(y));
-      },
-      y);
+  flat(element, n, {y}, [&](auto number, auto lanes) {
+    using T = decltype(number);
+    launch_for(bias_activation_each<T, lanes>, count / lanes, stream(), op, count, n, bias, as<T>(y));
+  });
 }
 
 void CudaTensors::bias_activation_gradient(UnaryOp op, std::size_t rows, std::size_t n, const float* y, float* dy,
@@ -371,6 +369,19 @@ void CudaTensors::bias_activation_gradient(UnaryOp op, std::size_t rows, std::si
            chunks == 1 && accumulate);
   });
   if (chunks > 1) launch(sum_rows, blocks_for(n, 64), 64, stream(), chunks, n, sums, dbias, accumulate);
+}
+
+void CudaTensors::dropout(const DropoutMask& mask, const float* x, float* y, std::size_t count, bool accumulate,
+                          Element element) {
+  if (count == 0) return;
+  in_32_bits(count);
+  const bool lies_last = mask.block > 0 && mask.pixels > 1;
+  const Planes planes{Axis(lies_last ? mask.channels : mask.elements), Axis(lies_last ? mask.pixels : 1)};
+  // The values that a thread takes at a time are of one sample, and of one pixel where channels lie last.
+  flat(element, planes.channels.size, {x, y}, [&](auto number, auto lanes) {
+    using T = decltype(number);
+    launch_for(dropout_each<T, lanes>, count / lanes, stream(), mask, planes, as<T>(x), as<T>(y), count, accumulate);
+  });
 }
 
 }  // namespace tutti::cuda

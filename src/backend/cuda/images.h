@@ -50,7 +50,7 @@ class CudaImages : public ImageOps {
   Scratch& workspace() { return workspace_; }
   Scratch& operand(std::size_t number) { return operands_[number]; }
   // Memory for what is derived from a weight: valid until it is derived again, and shared by all plans.
-  Scratch& made_of(const float* w, const WeightArrangement& a) { return made_[{w, a}]; }
+  Scratch& made_of(const float* w, const WeightArrangement&);
 
  private:
   const ComputeType compute_type_;

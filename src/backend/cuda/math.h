@@ -174,14 +174,9 @@ __host__ __device__ inline DerivedFrom derived_from(UnaryOp op) {
     case UnaryOp::sin:
     case UnaryOp::cosine:
       return DerivedFrom::operand;
-    case UnaryOp::copy:
-    case UnaryOp::negate:
-    case UnaryOp::floor:
-    case UnaryOp::ceil:
-    case UnaryOp::round:
+    default:
       return DerivedFrom::nothing;
   }
-  return DerivedFrom::nothing;
 }
 
 }  // namespace tutti::cuda

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that includes cuBLASLt.
-#include "backend/cuda/matmul.h"
-
+// GEMM by cuBLASLt, with bias and ReLU if the library supports them. The algorithm is chosen once per shape, so that a
+// shape gives the same bits every time. The only file that includes cuBLASLt.
 #include <cublasLt.h>
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "backend/cuda/algorithms.h"
+#include "backend/cuda/arrange.h"
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/rounded.h"
-#include "backend/cuda/stopwatch.h"
 #include "tutti/error.h"
 
 namespace tutti::cuda {
@@ -27,6 +27,18 @@ void check_lt(cublasStatus_t status, const char* doing,
   if (status != CUBLAS_STATUS_SUCCESS) fail(cublasLtGetStatusName(status), doing, at);
 }
 
+// What a product does to its result before it is written, and the library's word for it.
+enum class Epilogue { none, bias, bias_relu, bias_relu_mask, relu_gradient, relu_gradient_sums };
+constexpr cublasLtEpilogue_t epilogues[] = {CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,
+                                            CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
+                                            CUBLASLT_EPILOGUE_DRELU,     CUBLASLT_EPILOGUE_DRELU_BGRAD};
+
+struct EpilogueOperands {
+  Epilogue what = Epilogue::none;
+  const void* vector = nullptr;  // bias, or where the sums of columns go; of the result's type to the library
+  const float* mask = nullptr;   // a bit for each element, as the library lays them out
+};
+
 using Library = Handle<cublasLtHandle_t, cublasLtDestroy>;
 using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Matrix = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
@@ -34,29 +46,14 @@ using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDe
 
 // The type that tensor cores may round float32 operands to; 16-bit operands are used as they are.
 cublasComputeType_t compute(ComputeType type) {
-  switch (type) {
-    case ComputeType::float32:
-      return CUBLAS_COMPUTE_32F;
-    case ComputeType::tf32:
-      return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case ComputeType::bfloat16:
-      return CUBLAS_COMPUTE_32F_FAST_16BF;
-    case ComputeType::float16:
-      return CUBLAS_COMPUTE_32F_FAST_16F;
-  }
-  return CUBLAS_COMPUTE_32F;
+  return type == ComputeType::tf32       ? CUBLAS_COMPUTE_32F_FAST_TF32
+         : type == ComputeType::bfloat16 ? CUBLAS_COMPUTE_32F_FAST_16BF
+         : type == ComputeType::float16  ? CUBLAS_COMPUTE_32F_FAST_16F
+                                         : CUBLAS_COMPUTE_32F;
 }
 
 cudaDataType_t stored(Element e) {
-  switch (e) {
-    case Element::float32:
-      return CUDA_R_32F;
-    case Element::bfloat16:
-      return CUDA_R_16BF;
-    case Element::float16:
-      return CUDA_R_16F;
-  }
-  return CUDA_R_32F;
+  return e == Element::float32 ? CUDA_R_32F : e == Element::bfloat16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
 // A matrix in memory, row-major.
@@ -90,24 +87,6 @@ Matrix matrix(Element element, std::size_t rows, std::size_t columns, std::size_
   return m;
 }
 
-cublasLtEpilogue_t epilogue(Epilogue what) {
-  switch (what) {
-    case Epilogue::none:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-    case Epilogue::bias:
-      return CUBLASLT_EPILOGUE_BIAS;
-    case Epilogue::bias_relu:
-      return CUBLASLT_EPILOGUE_RELU_BIAS;
-    case Epilogue::bias_relu_mask:
-      return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
-    case Epilogue::relu_gradient:
-      return CUBLASLT_EPILOGUE_DRELU;
-    case Epilogue::relu_gradient_sums:
-      return CUBLASLT_EPILOGUE_DRELU_BGRAD;
-  }
-  return CUBLASLT_EPILOGUE_DEFAULT;
-}
-
 // One shape. C' = B' A': the stored operands are exchanged and keep their transposition.
 struct Planned {
   Description description;
@@ -121,7 +100,7 @@ struct Planned {
     const cublasOperation_t first = g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, first), set(CUBLASLT_MATMUL_DESC_TRANSB, second);
-    if (e.what != Epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(e.what));
+    if (e.what != Epilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogues[static_cast<std::size_t>(e.what)]);
     if (e.mask) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(Backend::mask_floats(g.n) * 32));
     point_to(e);
     const Stored of_a = stored_a(g), of_b = stored_b(g);
@@ -190,25 +169,29 @@ std::string shape_of(const Gemm& g, Epilogue what, ComputeType type, unsigned al
 
 }  // namespace
 
-struct Matmul::Impl {
-  Impl(ComputeType t, const std::string& device, cudaStream_t s)
-      : type(t), stream(s), algorithms(Matmul::library() + " " + device) {
-    check_lt(cublasLtCreate(library.out()), "starting cuBLASLt");
+class Matmul {
+ public:
+  Matmul(ComputeType t, const std::string& device, cudaStream_t s)
+      : type_(t), stream_(s), algorithms_(matmul_library() + " " + device) {
+    check_lt(cublasLtCreate(library_.out()), "starting cuBLASLt");
   }
+  // Returns false, without changing the result, if the library has no such product for this shape.
+  bool run(const Gemm&, const EpilogueOperands&, const float* a, const float* b, float* c);
 
+ private:
   // The 16-bit copy of a float32 operand, if the library needs one.
   const void* rounded(const Stored& s, const float* x, std::size_t step, Element element, std::size_t to_step,
                       Scratch& buffer) const {
     void* const to = buffer.bytes(s.rows * to_step * bytes_of(element));
-    round_rows(s.rows, s.width, x, step, element, to, to_step, stream);
+    round_rows(s.rows, s.width, x, step, element, to, to_step, stream_);
     return to;
   }
   const void* left(const Gemm& g, const Gemm& read, const float* a) {
-    return g.a_element == read.a_element ? a : rounded(stored_a(g), a, g.lda, read.a_element, read.lda, rounded_a);
+    return g.a_element == read.a_element ? a : rounded(stored_a(g), a, g.lda, read.a_element, read.lda, rounded_a_);
   }
   const void* right(const Gemm& g, const Gemm& read, const float* b) {
     if (g.b_element == read.b_element) return b;
-    Scratch& made = made_of[{b, stored_b(g).width}];
+    Scratch& made = made_of_[{b, stored_b(g).width}];
     if (g.same_b) return made.bytes(0);
     return rounded(stored_b(g), b, g.ldb, read.b_element, read.ldb, made);
   }
@@ -216,24 +199,24 @@ struct Matmul::Impl {
   EpilogueOperands vector(EpilogueOperands e, const Gemm& read) {
     if (e.vector && read.c_element != Element::float32)
       e.vector =
-          rounded({1, read.n}, static_cast<const float*>(e.vector), read.n, read.c_element, read.n, rounded_vector);
+          rounded({1, read.n}, static_cast<const float*>(e.vector), read.n, read.c_element, read.n, rounded_vector_);
     return e;
   }
 
   // A product without an epilogue must always be possible: without tensor cores if they cannot read its operands.
   Planned plan(const Gemm& g, const EpilogueOperands& e, unsigned alignment) {
-    Planned p(library.get(), g, e, type, alignment);
+    Planned p(library_.get(), g, e, type_, alignment);
     if (e.what != Epilogue::none || !p.algorithms.empty()) return p;
-    Planned plain(library.get(), g, e, ComputeType::float32, alignment);
+    Planned plain(library_.get(), g, e, ComputeType::float32, alignment);
     if (plain.algorithms.empty()) throw Error("cuBLASLt has no algorithm for a product");
     return plain;
   }
 
   bool multiply(const Planned& p, std::size_t algorithm, bool accumulate, const void* a, const void* b, float* c) {
     const float one = 1, before = accumulate ? 1.0f : 0.0f;
-    return cublasLtMatmul(library.get(), p.description.get(), &one, b, p.a.get(), a, p.b.get(), &before, c, p.c.get(),
-                          c, p.c.get(), &p.algorithms[algorithm], workspace.bytes(workspace_bytes), workspace_bytes,
-                          stream) == CUBLAS_STATUS_SUCCESS;
+    return cublasLtMatmul(library_.get(), p.description.get(), &one, b, p.a.get(), a, p.b.get(), &before, c, p.c.get(),
+                          c, p.c.get(), &p.algorithms[algorithm], workspace_.bytes(workspace_bytes), workspace_bytes,
+                          stream_) == CUBLAS_STATUS_SUCCESS;
   }
 
   // Large products measure the algorithms that the library ranks highest, on the actual result memory unless the result
@@ -242,10 +225,10 @@ struct Matmul::Impl {
               float* c) {
     constexpr double worth_measuring = 1e8;
     const double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-    if (p.algorithms.size() < 2 || work < worth_measuring || !algorithms.lasts()) return;
-    const auto choice = algorithms.at(algorithms.name_of(shape_of(g, e.what, type, alignment), size_of(g)), [&] {
+    if (p.algorithms.size() < 2 || work < worth_measuring || !algorithms_.lasts()) return;
+    const auto choice = algorithms_.at(algorithms_.name_of(shape_of(g, e.what, type_, alignment), size_of(g)), [&] {
       Scratch copy;
-      Stopwatch watch(stream);
+      Stopwatch watch(stream_);
       float* const result = g.accumulate ? copy.reserve<float>(g.m * g.ldc) : c;
       Algorithms::Choice best;
       std::optional<float> least;
@@ -259,19 +242,15 @@ struct Matmul::Impl {
     if (const auto index = static_cast<std::size_t>(choice.algorithm); index < p.algorithms.size()) p.chosen = index;
   }
 
-  Library library;
-  ComputeType type;
-  cudaStream_t stream;
-  Algorithms algorithms;
-  Scratch workspace, rounded_a, rounded_vector;
+  Library library_;
+  ComputeType type_;
+  cudaStream_t stream_;
+  Algorithms algorithms_;
+  Scratch workspace_, rounded_a_, rounded_vector_;
   // By right operand, which products may see as matrices of several widths: its values in 16 bits.
-  std::map<std::pair<const float*, std::size_t>, Scratch> made_of;
-  std::map<Key, Planned> planned;
+  std::map<std::pair<const float*, std::size_t>, Scratch> made_of_;
+  std::map<Key, Planned> planned_;
 };
-
-Matmul::Matmul(ComputeType type, const std::string& device, cudaStream_t stream)
-    : impl_(std::make_unique<Impl>(type, device, stream)) {}
-Matmul::~Matmul() = default;
 
 bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const float* given_a, const float* given_b,
                  float* c) {
@@ -283,29 +262,33 @@ bool Matmul::run(const Gemm& given, const EpilogueOperands& epilogue, const floa
   if (epilogue.mask && alignment < 16) return false;
   const Key key{epilogue.what, g.transpose_a, g.transpose_b, g.m,         g.n,         g.k,
                 g.lda,         g.ldb,         g.ldc,         g.a_element, g.c_element, alignment};
-  auto found = impl_->planned.find(key);
-  if (found != impl_->planned.end() && found->second.algorithms.empty()) return false;
-  const void *a = impl_->left(given, g, given_a), *b = impl_->right(given, g, given_b);
-  const EpilogueOperands e = impl_->vector(epilogue, g);
-  if (found == impl_->planned.end()) {
-    not_while_capturing(impl_->stream);
-    found = impl_->planned.emplace(key, impl_->plan(g, e, alignment)).first;
-    impl_->choose(found->second, g, e, alignment, a, b, c);
+  auto found = planned_.find(key);
+  if (found != planned_.end() && found->second.algorithms.empty()) return false;
+  const void *a = left(given, g, given_a), *b = right(given, g, given_b);
+  const EpilogueOperands e = vector(epilogue, g);
+  if (found == planned_.end()) {
+    not_while_capturing(stream_);
+    found = planned_.emplace(key, plan(g, e, alignment)).first;
+    choose(found->second, g, e, alignment, a, b, c);
   }
   Planned& p = found->second;
   if (p.algorithms.empty()) return false;
   p.point_to(e);
-  if (impl_->multiply(p, p.chosen, g.accumulate, a, b, c)) return true;
+  if (multiply(p, p.chosen, g.accumulate, a, b, c)) return true;
   if (e.what == Epilogue::none) throw Error("cuBLASLt could not start a product");
-  not_while_capturing(impl_->stream);  // what may not be captured is none the worse for that
-  p.algorithms.clear();                // it only seemed to have one
+  not_while_capturing(stream_);  // what may not be captured is none the worse for that
+  p.algorithms.clear();          // it only seemed to have one
   return false;
 }
 
-std::string Matmul::library() {
+std::string matmul_library() {
   const std::size_t v = cublasLtGetVersion();  // 130001: 13.0.1
   return fmt::format("cuBLASLt {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
+
+CudaTensors::CudaTensors(int device, ComputeType type)
+    : CudaDevice(device, type), matmul_(std::make_unique<Matmul>(type, device_name_, stream())) {}
+CudaTensors::~CudaTensors() = default;
 
 void CudaTensors::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   if (g.m == 0 || g.n == 0) return;

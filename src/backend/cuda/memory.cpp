@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creating the backend, memory, and the stream.
+// Creating the backend, memory, the stream, and runs of calls captured as CUDA graphs.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/images.h"
-#include "backend/cuda/matmul.h"
-#include "backend/cuda/recurrence.h"
-#include "base/cuda/queue.h"
+#include "base/cuda/runtime.h"
 #include "tutti/error.h"
 
 namespace tutti::cuda {
@@ -54,6 +52,34 @@ float* allocate_managed(std::size_t count) {
   return static_cast<float*>(p);
 }
 
+// Expected, so not worth a message.
+struct CannotBeNoted : Error {
+  CannotBeNoted() : Error("a call that waits for the device cannot be captured") {}
+};
+
+using Graph = Handle<cudaGraph_t, cudaGraphDestroy>;
+using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+class CudaGraph final : public CapturedGraph {
+ public:
+  // Captured graphs are never updated: the driver accepts an update but keeps the thread block clusters that the
+  // previous product kernels had.
+  CudaGraph(const Graph& graph, cudaStream_t stream) : stream_(stream), given_back_(times_given_back()) {
+    check(cudaGraphInstantiate(exec_.out(), graph.get(), 0), "making a graph of calls");
+  }
+
+  bool launch() override {
+    if (given_back_ != times_given_back()) return false;
+    check(cudaGraphLaunch(exec_.get(), stream_), "repeating calls");
+    return true;
+  }
+
+ private:
+  const cudaStream_t stream_;
+  const std::uint64_t given_back_;
+  GraphExec exec_;  // one that is running goes away when it has finished
+};
+
 }  // namespace
 
 CudaDevice::CudaDevice(int device, ComputeType type)
@@ -63,13 +89,6 @@ CudaDevice::CudaDevice(int device, ComputeType type)
       stream_(make_stream()),
       halt_(halting_.reserve<int>(1)) {}
 CudaDevice::~CudaDevice() = default;
-
-CudaTensors::CudaTensors(int device, ComputeType type)
-    : CudaDevice(device, type), matmul_(std::make_unique<Matmul>(type, device_name_, stream())) {}
-CudaTensors::~CudaTensors() = default;
-
-CudaRecurrent::CudaRecurrent(int device, ComputeType type) : CudaTensors(device, type) {}
-CudaRecurrent::~CudaRecurrent() = default;
 
 CudaBackend::CudaBackend(int device, ComputeType type)
     : CudaRecurrent(device, type), images_(std::make_unique<CudaImages>(device_name_, type, stream())) {
@@ -91,21 +110,11 @@ CudaBackend::~CudaBackend() {
 }
 
 std::string CudaDevice::name() const {
-  const char* products = "";
-  switch (compute_type_) {
-    case ComputeType::float32:
-      break;
-    case ComputeType::tf32:
-      products = ", products in tf32";
-      break;
-    case ComputeType::bfloat16:
-      products = ", products in bfloat16";
-      break;
-    case ComputeType::float16:
-      products = ", products in float16";
-      break;
-  }
-  return fmt::format("cuda:{} ({}, {}{})", device_, device_name_, Matmul::library(), products);
+  const char* products = compute_type_ == ComputeType::tf32       ? ", products in tf32"
+                         : compute_type_ == ComputeType::bfloat16 ? ", products in bfloat16"
+                         : compute_type_ == ComputeType::float16  ? ", products in float16"
+                                                                  : "";
+  return fmt::format("cuda:{} ({}, {}{})", device_, device_name_, matmul_library(), products);
 }
 
 ImageOps& CudaBackend::images() { return *images_; }
@@ -169,6 +178,35 @@ void CudaDevice::download(const float* device, float* host, std::size_t count) {
   if (count)
     check(cudaMemcpyAsync(host, device, count * sizeof(float), cudaMemcpyDeviceToHost, stream()), "downloading");
   synchronize();
+}
+
+void CudaDevice::not_while_capturing() const {
+  if (capturing_) throw CannotBeNoted();
+}
+
+// Errors during a capture occur again, and are reported, when the calls are made.
+std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& work) {
+  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "capturing calls");
+  capturing_ = true;
+  bool whole = true;
+  obstacle_.clear();
+  try {
+    work();
+  } catch (const CannotBeNoted&) {
+    whole = false;
+  } catch (const Error& e) {
+    whole = false;
+    obstacle_ = e.what();
+  }
+  capturing_ = false;
+  Graph graph;
+  const cudaError_t status = cudaStreamEndCapture(stream(), graph.out());
+  if (!whole || status != cudaSuccess) {
+    if (whole) obstacle_ = cudaGetErrorString(status);
+    cudaGetLastError();
+    return nullptr;
+  }
+  return std::make_unique<CudaGraph>(graph, stream());
 }
 
 }  // namespace tutti::cuda

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "backend/cuda/channels.h"
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/images.h"
 #include "backend/cuda/math.h"
-#include "backend/cuda/windows.h"
 
 namespace tutti::cuda {
 namespace {
@@ -89,40 +89,41 @@ struct Line {
   __device__ float operator()(float x) const { return (x - center) * factor + shift; }
 };
 
-template <unsigned V, class T, class LineOf>
-__device__ inline void normalize_lanes(std::size_t e, bool relu, const LineOf& line, const T* x, const T* added, T* y) {
-  Lanes<V> v = load<V>(x + e);
-  Lanes<V> more{};
-  if (added) more = load<V>(added + e);
-  for (unsigned l = 0; l < V; ++l) {
-    float r = line(l)(v.at[l]);
-    if (added) r += more.at[l];
-    v.at[l] = relu && r < 0.0f ? 0.0f : r;
-  }
-  store(y + e, v);
-}
-
-// In plain images the V values of a thread are of one channel.
-template <class T, bool Last, unsigned V>
-__global__ void apply(Parts p, unsigned count, bool relu, NormalizationParameters of, Kept kept, const T* x,
-                      const T* added, T* y) {
+// body(e, line) for the elements e, e + 1, ... that are this thread's, V at a time; line(l) is the line of element e +
+// l, as line_of(channel) makes it. In plain images the V values of a thread are of one channel.
+template <bool Last, unsigned V, class LineOf, class Body>
+__device__ inline void along_lines(const Parts& p, unsigned count, const LineOf& line_of, const Body& body) {
   if constexpr (Last) {
     const RowsOfThread<V> mine(p);
     if (mine.end == 0) return;
-    Line lines[V];
-    for (unsigned l = 0; l < V; ++l) lines[l] = Line(of, kept, mine.channel + l);
-    mine.each(p, [&](std::size_t e) {
-      normalize_lanes<V>(
-          e, relu, [&](unsigned l) { return lines[l]; }, x, added, y);
-    });
+    decltype(line_of(0)) lines[V];
+    for (unsigned l = 0; l < V; ++l) lines[l] = line_of(mine.channel + l);
+    mine.each(p, [&](std::size_t e) { body(e, [&](unsigned l) { return lines[l]; }); });
   } else {
     const auto channels = static_cast<unsigned>(p.channels), pixels = static_cast<unsigned>(p.pixels);
     for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
-      const Line line(of, kept, e / pixels % channels);
-      normalize_lanes<V>(
-          e, relu, [&](unsigned) { return line; }, x, added, y);
+      const auto line = line_of(e / pixels % channels);
+      body(e, [&](unsigned) { return line; });
     }
   }
+}
+
+template <class T, bool Last, unsigned V>
+__global__ void apply(Parts p, unsigned count, bool relu, NormalizationParameters of, Kept kept, const T* x,
+                      const T* added, T* y) {
+  along_lines<Last, V>(
+      p, count, [&](std::size_t c) { return Line(of, kept, c); },
+      [&](std::size_t e, const auto& line) {
+        Lanes<V> v = load<V>(x + e);
+        Lanes<V> more{};
+        if (added) more = load<V>(added + e);
+        for (unsigned l = 0; l < V; ++l) {
+          float r = line(l)(v.at[l]);
+          if (added) r += more.at[l];
+          v.at[l] = relu && r < 0.0f ? 0.0f : r;
+        }
+        store(y + e, v);
+      });
 }
 
 template <unsigned V>
@@ -229,34 +230,17 @@ struct WayBack {
   }
 };
 
-template <unsigned V, class T, class LineOf>
-__device__ inline void back_lanes(std::size_t e, const LineOf& line, const T* x, const T* dy, T* dx, bool add) {
-  const Lanes<V> values = load<V>(x + e);
-  Lanes<V> g = load<V>(dy + e);
-  for (unsigned l = 0; l < V; ++l) g.at[l] = line(l)(values.at[l], g.at[l]);
-  put(dx + e, g, add);
-}
-
 template <class T, bool Last, unsigned V, bool Again>
 __global__ void apply_gradient(Parts p, unsigned count, Slopes slopes, NormalizationParameters of, Kept kept,
                                const T* x, const T* dy, T* dx, bool add) {
-  if constexpr (Last) {
-    const RowsOfThread<V> mine(p);
-    if (mine.end == 0) return;
-    WayBack<T, Again> lines[V];
-    for (unsigned l = 0; l < V; ++l) lines[l] = {slopes, of, kept, mine.channel + l};
-    mine.each(p, [&](std::size_t e) {
-      back_lanes<V>(
-          e, [&](unsigned l) { return lines[l]; }, x, dy, dx, add);
-    });
-  } else {
-    const auto channels = static_cast<unsigned>(p.channels), pixels = static_cast<unsigned>(p.pixels);
-    for (unsigned e = first_element32() * V; e < count; e += element_step32() * V) {
-      const WayBack<T, Again> line(slopes, of, kept, e / pixels % channels);
-      back_lanes<V>(
-          e, [&](unsigned) { return line; }, x, dy, dx, add);
-    }
-  }
+  along_lines<Last, V>(
+      p, count, [&](std::size_t c) { return WayBack<T, Again>(slopes, of, kept, c); },
+      [&](std::size_t e, const auto& line) {
+        const Lanes<V> values = load<V>(x + e);
+        Lanes<V> g = load<V>(dy + e);
+        for (unsigned l = 0; l < V; ++l) g.at[l] = line(l)(values.at[l], g.at[l]);
+        put(dx + e, g, add);
+      });
 }
 
 // ---- bias and ReLU
@@ -318,20 +302,12 @@ ImageExtent seen(ImageExtent e) {
 
 // How an image is walked: use(a number of its type, channels last?, lanes of a thread) with constants. Sums of plain
 // images go value by value.
-template <class Use, class... P>
-void walked(const ImageExtent& e, const Use& use, const P*... p) {
-  using One = std::integral_constant<unsigned, 1>;
-  if (e.format == Format::plain) {
-    in_fours(e.pixels, p...) ? use(float{}, std::false_type{}, std::integral_constant<unsigned, 4>{})
-                             : use(float{}, std::false_type{}, One{});
-    return;
-  }
-  with_type(e.element, [&](auto number) {
-    using T = decltype(number);
-    in_whole_lanes<T>(e.channels, p...)
-        ? use(number, std::true_type{}, std::integral_constant<unsigned, whole_lanes<T>>{})
-        : use(number, std::true_type{}, One{});
-  });
+template <class Use>
+void walked(const ImageExtent& e, std::initializer_list<const void*> all, const Use& use) {
+  if (e.format == Format::blocked)
+    return flat(e.element, e.channels, all, [&](auto number, auto lanes) { use(number, std::true_type{}, lanes); });
+  in_whole_lanes<float>(e.pixels, all) ? use(float{}, std::false_type{}, std::integral_constant<unsigned, 4>{})
+                                       : use(float{}, std::false_type{}, std::integral_constant<unsigned, 1>{});
 }
 
 }  // namespace
@@ -342,27 +318,23 @@ void CudaImages::normalize(const BatchNormalization& op, const NormalizationPara
   if (extent.columns == 0 && !op.ranks) return;
   const unsigned count = in_32_bits(count_of(extent));
   const Kept kept(work, extent.channels);
-  walked(
-      extent,
-      [&](auto number, auto last, auto lanes) {
-        using T = decltype(number);
-        constexpr unsigned summed = last ? lanes : 1;
-        const Parts p(extent, summed);
-        const std::size_t n = p.channels * p.parts;
-        auto* workspace = sums_.reserve<TwoSums>(n + p.channels);
-        ChannelSums sums{workspace, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
-        if (count == 0)
-          check(cudaMemsetAsync(workspace, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
-        if (op.weights && count > 0)
-          launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), workspace);
-        if (op.ranks) sums = sum_over_ranks(*op.ranks, sums, workspace + n, stream());
-        if (sums.count == 0) return;
-        launch(finish_statistics, warps_for(p.channels), threads_per_block, stream(), op, of, sums, kept);
-        if (count > 0)
-          launch(apply<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p,
-                 count, op.relu, of, kept, as<T>(x), as<T>(added), as<T>(y));
-      },
-      x, added, y);
+  walked(extent, {x, added, y}, [&](auto number, auto last, auto lanes) {
+    using T = decltype(number);
+    constexpr unsigned summed = last ? lanes : 1;
+    const Parts p(extent, summed);
+    const std::size_t n = p.channels * p.parts;
+    auto* workspace = sums_.reserve<TwoSums>(n + p.channels);
+    ChannelSums sums{workspace, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
+    if (count == 0) check(cudaMemsetAsync(workspace, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
+    if (op.weights && count > 0)
+      launch(moments<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(x), workspace);
+    if (op.ranks) sums = sum_over_ranks(*op.ranks, sums, workspace + n, stream());
+    if (sums.count == 0) return;
+    launch(finish_statistics, warps_for(p.channels), threads_per_block, stream(), op, of, sums, kept);
+    if (count > 0)
+      launch(apply<T, last, lanes>, last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p,
+             count, op.relu, of, kept, as<T>(x), as<T>(added), as<T>(y));
+  });
 }
 
 void CudaImages::normalize_gradient(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
@@ -374,36 +346,31 @@ void CudaImages::normalize_gradient(const BatchNormalization& op, const Normaliz
   // The gradient before ReLU goes where it is wanted anyway, or over dy.
   float* masked = to.added && !to.add_added ? to.added : dy;
   float* added = to.add_added ? to.added : nullptr;
-  walked(
-      extent,
-      [&](auto number, auto last, auto lanes) {
-        using T = decltype(number);
-        constexpr unsigned summed = last ? lanes : 1;
-        const Parts p(extent, summed);
-        // Sums, those over all ranks, then three floats for each channel.
-        const std::size_t n = p.channels * p.parts;
-        auto* workspace = sums_.reserve<TwoSums>(n + 3 * p.channels);
-        auto* floats = reinterpret_cast<float*>(workspace + n + p.channels);
-        const Slopes slopes{floats, floats + p.channels, floats + 2 * p.channels};
-        const bool again = op.relu && !op.add;
-        if (count == 0)
-          check(cudaMemsetAsync(workspace, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
-        if (count > 0)
-          launch(again     ? gradient_sums<T, last, summed, Relu::again>
-                 : op.relu ? gradient_sums<T, last, summed, Relu::of_result>
-                           : gradient_sums<T, last, summed, Relu::none>,
-                 p.blocks(), threads_per_block, stream(), p, as<T>(x), as<T>(y), as<T>(dy), as<T>(masked), as<T>(added),
-                 of, kept, workspace);
-        const ChannelSums mine{workspace, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
-        const ChannelSums all = op.ranks ? sum_over_ranks(*op.ranks, mine, workspace + n, stream()) : mine;
-        launch(settle_gradient, warps_for(p.channels), threads_per_block, stream(), mine, all, kept, of.scale, to,
-               slopes);
-        if (to.x && count > 0)
-          launch(again ? apply_gradient<T, last, lanes, true> : apply_gradient<T, last, lanes, false>,
-                 last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p, count, slopes, of, kept,
-                 as<T>(x), as<T>(masked), as<T>(to.x), to.add_x);
-      },
-      x, y, dy, to.x, to.added);
+  walked(extent, {x, y, dy, to.x, to.added}, [&](auto number, auto last, auto lanes) {
+    using T = decltype(number);
+    constexpr unsigned summed = last ? lanes : 1;
+    const Parts p(extent, summed);
+    // Sums, those over all ranks, then three floats for each channel.
+    const std::size_t n = p.channels * p.parts;
+    auto* workspace = sums_.reserve<TwoSums>(n + 3 * p.channels);
+    auto* floats = reinterpret_cast<float*>(workspace + n + p.channels);
+    const Slopes slopes{floats, floats + p.channels, floats + 2 * p.channels};
+    const bool again = op.relu && !op.add;
+    if (count == 0) check(cudaMemsetAsync(workspace, 0, n * sizeof(TwoSums), stream()), "clearing sums of channels");
+    if (count > 0)
+      launch(again     ? gradient_sums<T, last, summed, Relu::again>
+             : op.relu ? gradient_sums<T, last, summed, Relu::of_result>
+                       : gradient_sums<T, last, summed, Relu::none>,
+             p.blocks(), threads_per_block, stream(), p, as<T>(x), as<T>(y), as<T>(dy), as<T>(masked), as<T>(added), of,
+             kept, workspace);
+    const ChannelSums mine{workspace, p.channels, p.parts, static_cast<double>(p.columns * p.pixels)};
+    const ChannelSums all = op.ranks ? sum_over_ranks(*op.ranks, mine, workspace + n, stream()) : mine;
+    launch(settle_gradient, warps_for(p.channels), threads_per_block, stream(), mine, all, kept, of.scale, to, slopes);
+    if (to.x && count > 0)
+      launch(again ? apply_gradient<T, last, lanes, true> : apply_gradient<T, last, lanes, false>,
+             last ? p.blocks() : blocks_for(count / lanes), threads_per_block, stream(), p, count, slopes, of, kept,
+             as<T>(x), as<T>(masked), as<T>(to.x), to.add_x);
+  });
 }
 
 void CudaImages::bias_relu_gradient(const ImageExtent& extent, const float* y, float* dy, float* dbias,
@@ -412,17 +379,14 @@ void CudaImages::bias_relu_gradient(const ImageExtent& extent, const float* y, f
     if (dbias && !accumulate) check(cudaMemsetAsync(dbias, 0, extent.channels * sizeof(float), stream()), "clearing");
     return;
   }
-  walked(
-      extent,
-      [&](auto number, auto last, auto lanes) {
-        using T = decltype(number);
-        constexpr unsigned summed = last ? lanes : 1;
-        const Parts p(extent, summed);
-        auto* sums = sums_.reserve<TwoSums>(p.channels * p.parts);
-        launch(masked_sums<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(y), as<T>(dy), sums);
-        if (dbias) launch(settle_bias, warps_for(p.channels), threads_per_block, stream(), p, sums, dbias, accumulate);
-      },
-      y, dy);
+  walked(extent, {y, dy}, [&](auto number, auto last, auto lanes) {
+    using T = decltype(number);
+    constexpr unsigned summed = last ? lanes : 1;
+    const Parts p(extent, summed);
+    auto* sums = sums_.reserve<TwoSums>(p.channels * p.parts);
+    launch(masked_sums<T, last, summed>, p.blocks(), threads_per_block, stream(), p, as<T>(y), as<T>(dy), sums);
+    if (dbias) launch(settle_bias, warps_for(p.channels), threads_per_block, stream(), p, sums, dbias, accumulate);
+  });
 }
 
 }  // namespace tutti::cuda

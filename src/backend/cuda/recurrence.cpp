@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/recurrence.h"
-
+// Recurrent layers on a GPU: step by step or by cuDNN, whichever was faster when measured.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <optional>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
 
-#include "backend/cuda/recurrence_trial.h"
-#include "backend/cuda/stopwatch.h"
+#include "backend/cuda/algorithms.h"
+#include "backend/cuda/cudnn_recurrence.h"
 #include "backend/recurrent_steps.h"
 
 namespace tutti::cuda {
@@ -36,7 +41,95 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+std::size_t aligned(std::size_t floats) { return (floats + 63) / 64 * 64; }
+
+// Operands with the shape of a layer in memory of their own, to measure algorithms.
+class RecurrenceTrial {
+ public:
+  // From `shape`, only which pointers are null is used; `workspace` is the largest requirement of the algorithms.
+  RecurrenceTrial(CudaTensors&, const RecurrentLayer& shape, std::size_t workspace);
+
+  // Restores the initial numbers, because a backward pass overwrites some.
+  void refill();
+  const RecurrentLayer& layer() const { return layer_; }
+  const RecurrentLayerGradient& gradient() const { return gradient_; }
+  // The result of an algorithm, for bitwise comparison.
+  std::vector<float> results() const;
+
+ private:
+  CudaTensors& backend_;
+  RecurrentLayer layer_;
+  RecurrentLayerGradient gradient_;
+  std::vector<float> start_;  // of the operands
+  std::size_t results_ = 0;   // floats behind them
+  DeviceBuffer memory_;
+};
+
+RecurrenceTrial::RecurrenceTrial(CudaTensors& backend, const RecurrentLayer& shape, std::size_t workspace)
+    : backend_(backend), layer_(shape) {
+  const std::size_t c = shape.cells, rows = shape.time.rows(), columns = shape.time.columns();
+  const std::size_t width = shape.gates() * c, x = columns * shape.inputs, w = shape.inputs * width, h = c * width;
+  const std::size_t bias = shape.bias ? width : 0, state_bias = shape.state_bias ? width : 0;
+  const bool has_cell = shape.kind == CellKind::lstm;
+  const std::size_t operands[] = {x, w, h, bias, state_bias, rows * c, has_cell ? rows * c : 0, columns * c};
+  const std::size_t results[] = {columns * c, x, w, h, bias, state_bias, c, has_cell ? c : 0};
+  std::size_t count = 0;
+  for (const std::size_t n : operands) count += aligned(n);
+  for (const std::size_t n : results) results_ += aligned(n);
+  start_.resize(count);
+  std::minstd_rand engine;
+  for (float& v : start_) v = static_cast<float>(engine() % 1024) / 1024 - 0.5f;
+  float* at = memory_.reserve(backend, count + results_ + workspace);
+  const auto take = [&](std::size_t n) { return std::exchange(at, at + aligned(n)); };
+  const auto wanted = [&](std::size_t n) { return n > 0 ? take(n) : nullptr; };
+  layer_.x = take(x), layer_.w = take(w), layer_.h = take(h);
+  layer_.bias = wanted(bias), layer_.state_bias = wanted(state_bias);
+  layer_.initial_output = take(rows * c), layer_.initial_cell = wanted(has_cell ? rows * c : 0);
+  gradient_.output = take(columns * c);
+  layer_.output = take(columns * c);
+  gradient_.x.to = take(x), gradient_.w.to = take(w), gradient_.h.to = take(h);
+  gradient_.bias.to = wanted(bias), gradient_.state_bias.to = wanted(state_bias);
+  gradient_.initial_output = take(c), gradient_.initial_cell = wanted(has_cell ? c : 0);
+  layer_.workspace = at;
+  layer_.last_cell = nullptr, layer_.w_version = layer_.h_version = 0;
+  refill();
+}
+
+void RecurrenceTrial::refill() {
+  backend_.upload(start_.data(), memory_.data(), start_.size());
+  backend_.fill(0, memory_.data() + start_.size(), results_);
+}
+
+std::vector<float> RecurrenceTrial::results() const {
+  std::vector<float> values(results_);
+  backend_.download(memory_.data() + start_.size(), values.data(), results_);
+  return values;
+}
+
 }  // namespace
+
+class Recurrence {
+ public:
+  Recurrence(CudaTensors&, const std::string& device);
+
+  std::size_t workspace(const RecurrentLayer&);
+  void tell(const RecurrentLayer&);
+  void forward(const RecurrentLayer&);
+  void backward(const RecurrentLayer&, const RecurrentLayerGradient&);
+
+ private:
+  // Null: the layer runs step by step.
+  CudnnRecurrence* library(const RecurrentLayer&);
+  CudnnRecurrence* library_now(const RecurrentLayer&);  // for a call that is made, or captured
+  CudnnRecurrence& layers_of(int algorithm, const RecurrentLayer&);
+  Algorithms::Choice measured(const RecurrentLayer&);
+
+  CudaTensors& backend_;
+  Cudnn cudnn_;
+  Algorithms algorithms_;
+  CudnnRecurrenceScratch scratch_;
+  std::map<std::tuple<int, CellKind, std::size_t, std::size_t>, std::unique_ptr<CudnnRecurrence>> layers_;
+};
 
 Recurrence::Recurrence(CudaTensors& backend, const std::string& device)
     : backend_(backend), cudnn_(make_cudnn(backend.stream())), algorithms_(cudnn_library() + " " + device) {}
@@ -132,6 +225,9 @@ void CudaRecurrent::recurrent_layer(const RecurrentLayer& l) { recurrence().forw
 void CudaRecurrent::recurrent_layer_gradient(const RecurrentLayer& l, const RecurrentLayerGradient& g) {
   recurrence().backward(l, g);
 }
+
+CudaRecurrent::CudaRecurrent(int device, ComputeType type) : CudaTensors(device, type) {}
+CudaRecurrent::~CudaRecurrent() = default;
 
 // Made for the first layer: most networks have none.
 Recurrence& CudaRecurrent::recurrence() {

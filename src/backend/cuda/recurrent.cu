@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent cells: a thread for each cell of each row. And the weights of layers, turned over for cuDNN.
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/gate_weights.h"
+#include "backend/cuda/cudnn_recurrence.h"
 #include "backend/cuda/math.h"
 #include "backend/cuda/tile.h"
 #include "base/cuda/launch.h"
@@ -139,40 +138,37 @@ struct Tile {
 
 __global__ void give_tile(std::size_t cells, std::size_t inputs, const float* w, const float* bias,
                           const __grid_constant__ GateWeights to) {
-  __shared__ float values[tile][tile + 1];
   const Tile t;
-  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
-    const std::size_t k = t.input + r, j = t.cell + threadIdx.x;
-    if (j >= cells || k > inputs) continue;
-    const std::size_t column = t.gate * cells + j;
-    values[r][threadIdx.x] = k < inputs ? w[k * to.gates * cells + column] : bias ? bias[column] : 0.0f;
-  }
-  __syncthreads();
-  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
-    const std::size_t k = t.input + threadIdx.x, j = t.cell + r;
-    if (j >= cells || k > inputs) continue;
-    (k < inputs ? to.matrix[t.gate][j * inputs + k] : to.bias[t.gate][j]) = values[threadIdx.x][r];
-  }
+  through_tile(
+      [&](unsigned r, unsigned c, float& v) {
+        const std::size_t k = t.input + r, j = t.cell + c;
+        if (j >= cells || k > inputs) return;
+        const std::size_t column = t.gate * cells + j;
+        v = k < inputs ? w[k * to.gates * cells + column] : bias ? bias[column] : 0.0f;
+      },
+      [&](unsigned r, unsigned c, const float& v) {
+        const std::size_t k = t.input + c, j = t.cell + r;
+        if (j >= cells || k > inputs) return;
+        (k < inputs ? to.matrix[t.gate][j * inputs + k] : to.bias[t.gate][j]) = v;
+      });
 }
 
 __global__ void take_tile(std::size_t cells, std::size_t inputs, const __grid_constant__ GateWeights from,
                           GradientPlace w, GradientPlace bias) {
-  __shared__ float values[tile][tile + 1];
   const Tile t;
-  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
-    const std::size_t k = t.input + threadIdx.x, j = t.cell + r;
-    if (j >= cells || k > inputs) continue;
-    values[r][threadIdx.x] = k < inputs ? from.matrix[t.gate][j * inputs + k] : from.bias[t.gate][j];
-  }
-  __syncthreads();
-  for (unsigned r = threadIdx.y; r < tile; r += rows_at_once) {
-    const std::size_t k = t.input + r, j = t.cell + threadIdx.x;
-    if (j >= cells || k > inputs) continue;
-    const GradientPlace place = k < inputs ? w : bias;
-    if (!place.to) continue;
-    float& to = place.to[(k < inputs ? k * from.gates * cells : 0) + t.gate * cells + j];
-    to = place.add ? to + values[threadIdx.x][r] : values[threadIdx.x][r];
-  }
+  through_tile(
+      [&](unsigned r, unsigned c, float& v) {
+        const std::size_t k = t.input + c, j = t.cell + r;
+        if (j < cells && k <= inputs) v = k < inputs ? from.matrix[t.gate][j * inputs + k] : from.bias[t.gate][j];
+      },
+      [&](unsigned r, unsigned c, const float& v) {
+        const std::size_t k = t.input + r, j = t.cell + c;
+        if (j >= cells || k > inputs) return;
+        const GradientPlace place = k < inputs ? w : bias;
+        if (!place.to) return;
+        float& to = place.to[(k < inputs ? k * from.gates * cells : 0) + t.gate * cells + j];
+        to = place.add ? to + v : v;
+      });
 }
 
 dim3 tiles(std::size_t cells, std::size_t inputs, unsigned gates) {
@@ -181,7 +177,7 @@ dim3 tiles(std::size_t cells, std::size_t inputs, unsigned gates) {
 
 template <class R>
 void for_each_cell(void (*kernel)(R), const R& r, cudaStream_t stream) {
-  if (const std::size_t count = r.rows * r.cells) launch(kernel, blocks_for(count), threads_per_block, stream, r);
+  if (const std::size_t count = r.rows * r.cells) launch_for(kernel, count, stream, r);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // Along an axis: reductions and the softmax family.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/math.h"
-#include "backend/cuda/softmax.h"
 #include "backend/cuda/team.h"
 
 namespace tutti::cuda {
@@ -121,9 +120,7 @@ void CudaTensors::reduce(ReduceOp op, const Extent& e, const float* x, float* y)
 
 void CudaTensors::reduce_gradient(ReduceOp op, const Extent& e, const float* x, const float* y, const float* dy,
                                   float* dx, bool accumulate) {
-  if (e.count())
-    launch(reduce_gradient_each, blocks_for(e.count()), threads_per_block, stream(), lines_of(e), op, x, y, dy, dx,
-           accumulate);
+  if (e.count()) launch_for(reduce_gradient_each, e.count(), stream(), lines_of(e), op, x, y, dy, dx, accumulate);
 }
 
 void CudaBackend::softmax(SoftmaxOp op, const Extent& e, const float* x, float* y) {

@@ -7,7 +7,6 @@
 #include "backend/cuda/images.h"
 #include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
-#include "backend/cuda/windows.h"
 
 namespace tutti::cuda {
 namespace {
@@ -72,10 +71,10 @@ __global__ void respond_each_back(Response r, const T* x, const T* y, const T* d
 }
 
 // use(a number of the type, channels of a thread) with constants.
-template <class Use, class... P>
-void in_channels(const ImageExtent& e, const Use& use, const P*... p) {
+template <class Use>
+void in_channels(const ImageExtent& e, std::initializer_list<const void*> all, const Use& use) {
   with_type(e.element, [&](auto number) {
-    if (e.format == Format::blocked && in_fours(e.channels, p...))
+    if (e.format == Format::blocked && in_whole_lanes<float>(e.channels, all))
       use(number, std::integral_constant<unsigned, 4>{});
     else
       use(number, std::integral_constant<unsigned, 1>{});
@@ -87,28 +86,21 @@ void in_channels(const ImageExtent& e, const Use& use, const P*... p) {
 void CudaImages::respond(const ResponseNormalization& op, const float* x, float* y, float* work) {
   const Response r(op);
   if (r.count == 0) return;
-  in_channels(
-      op.extent,
-      [&](auto number, auto lanes) {
-        using T = decltype(number);
-        launch(respond_each<T, lanes>, blocks_for(r.count / lanes), threads_per_block, stream(), r, as<T>(x), as<T>(y),
-               work);
-      },
-      x, y, work);
+  in_channels(op.extent, {x, y, work}, [&](auto number, auto lanes) {
+    using T = decltype(number);
+    launch_for(respond_each<T, lanes>, r.count / lanes, stream(), r, as<T>(x), as<T>(y), work);
+  });
 }
 
 void CudaImages::respond_gradient(const ResponseNormalization& op, const float* x, const float* y, const float* dy,
                                   const float* work, float* dx, bool accumulate) {
   const Response r(op);
   if (r.count == 0) return;
-  in_channels(
-      op.extent,
-      [&](auto number, auto lanes) {
-        using T = decltype(number);
-        launch(respond_each_back<T, lanes>, blocks_for(r.count / lanes), threads_per_block, stream(), r, as<T>(x),
-               as<T>(y), as<T>(dy), work, as<T>(dx), accumulate);
-      },
-      x, y, dy, work, dx);
+  in_channels(op.extent, {x, y, dy, work, dx}, [&](auto number, auto lanes) {
+    using T = decltype(number);
+    launch_for(respond_each_back<T, lanes>, r.count / lanes, stream(), r, as<T>(x), as<T>(y), as<T>(dy), work,
+               as<T>(dx), accumulate);
+  });
 }
 
 }  // namespace tutti::cuda

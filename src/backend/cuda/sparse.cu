@@ -64,6 +64,29 @@ __global__ void clear_rows(const std::uint32_t* lines, std::size_t count, std::s
 
 std::size_t entries_of(const SparseView& x) { return static_cast<std::size_t>(x.begin[x.columns] - x.begin[0]); }
 
+// ---- columns moved by number: packing, slices in time, gathering and scattering
+
+// Columns that come from nowhere are cleared, or stay.
+template <bool Clears>
+__global__ void gather_each(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                            float* y) {
+  for (std::size_t i = first_element(); i < columns * width; i += element_step()) {
+    const std::int32_t c = from[i / width];
+    if (Clears || c >= 0) y[i] = c < 0 ? 0.0f : x[static_cast<std::size_t>(c) * width + i % width];
+  }
+}
+
+__global__ void scatter_each(const std::int32_t* place, const std::int64_t* begin, const std::int32_t* entries,
+                             std::size_t groups, std::size_t width, const float* dy, float* dx) {
+  for (std::size_t i = first_element(); i < groups * width; i += element_step()) {
+    const std::size_t group = i / width, j = i % width;
+    float& to = dx[static_cast<std::size_t>(place[group]) * width + j];
+    float sum = to;
+    for (auto e = begin[group]; e < begin[group + 1]; ++e) sum += dy[static_cast<std::size_t>(entries[e]) * width + j];
+    to = sum;
+  }
+}
+
 }  // namespace
 
 void CudaTensors::sparse_times(const SparseView& x, const SparseWeight& s, const float* w, float* y) {
@@ -72,7 +95,7 @@ void CudaTensors::sparse_times(const SparseView& x, const SparseWeight& s, const
   const Columns columns{x.columns, uploaded(x.values + x.begin[0], n, lists_[0]),
                         uploaded(x.indices + x.begin[0], n, lists_[1]), uploaded(x.begin, x.columns + 1, lists_[2]),
                         x.begin[0]};
-  launch(times_each, blocks_for(x.columns * s.out), threads_per_block, stream(), columns, s, w, y);
+  launch_for(times_each, x.columns * s.out, stream(), columns, s, w, y);
 }
 
 void CudaTensors::sparse_times_gradient(const SparseView& x, const SparseWeight& s, const float* dy, float* dw) {
@@ -89,7 +112,7 @@ void CudaTensors::sparse_times_gradient(const SparseView& x, const SparseWeight&
                         uploaded(columns_.data(), n, lists_[2]),
                         uploaded(groups_.begin.data(), groups_.begin.size(), lists_[3]),
                         uploaded(x.values + x.begin[0], n, lists_[4])};
-  launch(gradient_each, blocks_for(touches.groups * s.out), threads_per_block, stream(), touches, s, dy, dw);
+  launch_for(gradient_each, touches.groups * s.out, stream(), touches, s, dy, dw);
 }
 
 void CudaTensors::densify(const SparseView& x, std::size_t dim, float* y) {
@@ -99,7 +122,7 @@ void CudaTensors::densify(const SparseView& x, std::size_t dim, float* y) {
   const Columns columns{x.columns, uploaded(x.values + x.begin[0], n, lists_[0]),
                         uploaded(x.indices + x.begin[0], n, lists_[1]), uploaded(x.begin, x.columns + 1, lists_[2]),
                         x.begin[0]};
-  launch(densify_columns, blocks_for(x.columns), threads_per_block, stream(), columns, dim, y);
+  launch_for(densify_columns, x.columns, stream(), columns, dim, y);
 }
 
 void CudaTensors::clear_sparse_rows(const Slice& s, std::span<const std::uint32_t> lines, FloatBuffer& gradients) {
@@ -108,9 +131,31 @@ void CudaTensors::clear_sparse_rows(const Slice& s, std::span<const std::uint32_
   const std::uint32_t* const listed = uploaded(lines.data(), lines.size(), lists_[0]);
   float* const x = gradients.data() + s.offset;
   if (s.sparse_by_row)
-    launch(clear_rows, blocks_for(count), threads_per_block, stream(), listed, lines.size(), s.rows, s.columns, x);
+    launch_for(clear_rows, count, stream(), listed, lines.size(), s.rows, s.columns, x);
   else
-    launch(clear_columns, blocks_for(count), threads_per_block, stream(), listed, lines.size(), s.rows, x);
+    launch_for(clear_columns, count, stream(), listed, lines.size(), s.rows, x);
+}
+
+void CudaTensors::gather_columns(std::span<const std::int32_t> from, std::size_t width, const float* x, float* y) {
+  if (from.size() * width == 0) return;
+  const auto* list = uploaded(from.data(), from.size(), lists_[0]);
+  launch_for(gather_each<true>, from.size() * width, stream(), list, from.size(), width, x, y);
+}
+
+void CudaTensors::replace_columns(const std::int32_t* from, std::size_t columns, std::size_t width, const float* x,
+                                  float* y) {
+  if (const std::size_t count = columns * width)
+    launch_for(gather_each<false>, count, stream(), from, columns, width, x, y);
+}
+
+void CudaTensors::scatter_columns(std::span<const std::int32_t> from, std::size_t width, const float* dy, float* dx) {
+  groups_.assign(from);
+  const std::size_t groups = groups_.place.size();
+  if (groups * width == 0) return;
+  const auto* place = uploaded(groups_.place.data(), groups, lists_[0]);
+  const auto* begin = uploaded(groups_.begin.data(), groups + 1, lists_[1]);
+  const auto* entries = uploaded(groups_.entries.data(), groups_.entries.size(), lists_[2]);
+  launch_for(scatter_each, groups * width, stream(), place, begin, entries, groups, width, dy, dx);
 }
 
 }  // namespace tutti::cuda

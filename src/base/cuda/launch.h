@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // launch.h -- launches kernels with functions of the runtime only, without <<<>>>, so that a kernel file is plain C++
-// for any implementation of the runtime.
+// for any implementation of the runtime; and what kernels share.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -59,10 +59,48 @@ inline unsigned blocks_for(std::size_t count, std::size_t per_block = threads_pe
   return static_cast<unsigned>(std::clamp<std::size_t>((count + per_block - 1) / per_block, 1, most));
 }
 
+// A grid-stride kernel with a thread for each of `count`, as far as there may be so many.
+template <class... Wanted, class... Given>
+void launch_for(void (*kernel)(Wanted...), std::size_t count, cudaStream_t stream, const Given&... given) {
+  launch(kernel, blocks_for(count), threads_per_block, stream, given...);
+}
+
 // The first element of this thread and its stride, in a one-dimensional grid.
 __device__ inline std::size_t first_element() {
   return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 __device__ inline std::size_t element_step() { return static_cast<std::size_t>(gridDim.x) * blockDim.x; }
+// The same in 32 bits, where values are found by division.
+__device__ inline unsigned first_element32() { return blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ inline unsigned element_step32() { return gridDim.x * blockDim.x; }
+
+// ---- several values are read before any result is written. After a store the compiler delays the next load, because
+// both might refer to the same address; the number of loads in flight determines the speed of a memory-bound kernel.
+
+// Calls write(i, read(i)) for `Batch` indices i = first, first + step, ... below end; the first one must be below end.
+// Reads beyond the end repeat the first one, because the compiler serializes conditional reads.
+template <unsigned Batch, class Index, class Read, class Write>
+__device__ inline void batch(Index first, Index step, Index end, const Read& read, const Write& write) {
+  decltype(read(first)) values[Batch];
+#pragma unroll
+  for (unsigned u = 0; u < Batch; ++u) values[u] = read(first + u * step < end ? first + u * step : first);
+#pragma unroll
+  for (unsigned u = 0; u < Batch; ++u)
+    if (first + u * step < end) write(first + u * step, values[u]);
+}
+
+// For all indices.
+template <unsigned Batch, class Index, class Read, class Write>
+__device__ inline void in_batches(Index i, Index step, Index end, const Read& read, const Write& write) {
+#pragma unroll 1
+  for (; i + (Batch - 1) * step < end; i += Batch * step) {
+    decltype(read(i)) values[Batch];
+#pragma unroll
+    for (unsigned u = 0; u < Batch; ++u) values[u] = read(i + u * step);
+#pragma unroll
+    for (unsigned u = 0; u < Batch; ++u) write(i + u * step, values[u]);
+  }
+  if (i < end) batch<Batch>(i, step, end, read, write);
+}
 
 }  // namespace tutti::cuda

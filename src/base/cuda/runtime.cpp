@@ -19,6 +19,9 @@ constexpr std::size_t worth_a_journey = std::size_t{64} << 10;
 
 std::atomic<std::uint64_t> given_back{0};
 
+thread_local cudaStream_t queue = nullptr;
+thread_local const int* halt = nullptr;
+
 // A failed allocation must not affect later calls.
 template <class Take>
 void* taken(std::size_t bytes, const Take& take) {
@@ -47,6 +50,42 @@ Event make_event() {
   check(cudaEventCreateWithFlags(e.out(), cudaEventDisableTiming), "making an event");
   return e;
 }
+
+std::uint64_t Events::add(cudaStream_t stream) {
+  if (waiting_ == events_.size()) grow();
+  check(cudaEventRecord(at(waiting_).get(), stream), doing_);
+  ++waiting_;
+  return passed_ + waiting_;
+}
+
+bool Events::query(std::uint64_t event) {
+  while (waiting_ > 0 && passed_ < event) {
+    const cudaError_t status = cudaEventQuery(at(0).get());
+    if (status == cudaErrorNotReady) return false;
+    check(status, doing_);
+    first_ = (first_ + 1) % events_.size(), --waiting_, ++passed_;
+  }
+  return true;
+}
+
+void Events::synchronize(std::uint64_t event) {
+  if (!query(event)) check(cudaEventSynchronize(at(static_cast<std::size_t>(event - passed_ - 1)).get()), doing_);
+}
+
+void Events::stream_wait(cudaStream_t stream, std::uint64_t event) {
+  if (query(event)) return;
+  check(cudaStreamWaitEvent(stream, at(static_cast<std::size_t>(event - passed_ - 1)).get(), 0), doing_);
+}
+
+void Events::grow() {
+  std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(first_), events_.end());
+  first_ = 0;
+  events_.push_back(make_event());
+}
+
+cudaStream_t current_queue() { return queue; }
+const int* current_halt() { return halt; }
+void set_current_queue(cudaStream_t stream, const int* halt_of_stream) { queue = stream, halt = halt_of_stream; }
 
 void* take_device_memory(std::size_t bytes) {
   return taken(bytes, [&](void** p) { return cudaMalloc(p, bytes); });

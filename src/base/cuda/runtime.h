@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime.h -- shared by all GPU host code: checked calls, owning handles, staging memory. Kernels are launched through
-// launch.h.
+// runtime.h -- shared by all GPU host code: checked calls, owning handles, events, staging memory, the stream of a
+// thread. Kernels are launched through launch.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,6 +28,35 @@ using Pinned = Handle<void*, cudaFreeHost>;
 
 Stream make_stream();
 Event make_event();  // without timing, for synchronization
+
+// Events in a stream that the host queries or another stream waits for: of codecs after encoding, of sums over the
+// ranks, of backends after the forward pass. They are recorded in stream order, so the oldest completes first, and are
+// reused.
+class Events {
+ public:
+  explicit Events(const char* doing) : doing_(doing) {}  // for errors
+  std::uint64_t add(cudaStream_t);
+  bool query(std::uint64_t event);
+  void synchronize(std::uint64_t event);
+  // Work enqueued in `stream` later waits for the event.
+  void stream_wait(cudaStream_t stream, std::uint64_t event);
+
+ private:
+  Event& at(std::size_t i) { return events_[(first_ + i) % events_.size()]; }
+  void grow();
+
+  const char* doing_;
+  std::vector<Event> events_;
+  std::size_t first_ = 0, waiting_ = 0;
+  std::uint64_t passed_ = 0;
+};
+
+// The current stream of a thread. A GPU backend sets it on the thread that creates it, and again in make_current();
+// optimizers and codecs of that thread use the same stream implicitly.
+cudaStream_t current_queue();
+// In device memory: while it is not 0, weights are not changed. May be null.
+const int* current_halt();
+void set_current_queue(cudaStream_t, const int* halt);
 
 // Device memory, and managed memory that the host can access too; null if not enough is free. More is not even
 // requested, because managed memory would be moved to the host and back while kernels use it, and the device might

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/cuda/cuda_codec.h"
-
+// Codecs in GPU memory. Calls enqueue work in the stream and return; bytes, values and residuals are complete when the
+// stream is. They equal those of the host codecs bit for bit.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <memory>
 
-#include "base/cuda/events.h"
-#include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
 #include "codec/cuda/kernels.h"
-#include "codec/make_codec.h"
+#include "tutti/codec.h"
 
 namespace tutti::cuda {
 namespace {
@@ -42,10 +41,17 @@ constexpr FloatMemory pinned_memory{"pinned", allocate_pinned, release_pinned, s
 constexpr FloatMemory device_memory{"device", allocate_device, [](float* p) { cudaFree(p); }, synchronize};
 
 // Names and sizes are the host codec's.
-class CudaCodec : public Codec {
+class CudaCodec final : public Codec {
  public:
-  CudaCodec(const CodecOptions& options, cudaStream_t stream, bool device_messages)
-      : host_(tutti::make_codec(options)), stream_(stream), memory_(device_messages ? device_memory : pinned_memory) {}
+  CudaCodec(const CodecOptions& o, cudaStream_t stream, bool device_messages)
+      : host_(make_codec(o)),
+        stream_(stream),
+        memory_(device_messages ? device_memory : pinned_memory),
+        wire_(o.bits == 32                                       ? Wire::floats
+              : o.bits == 16 && o.format != NumberFormat::levels ? Wire::halves
+                                                                 : Wire::levels),
+        half_(o.format == NumberFormat::half ? codec::Half::ieee : codec::Half::brain),
+        format_(codec::format_of(o)) {}
   std::string name() const override { return host_->name(); }
   bool lossy() const override { return host_->lossy(); }
   std::size_t bytes(std::size_t rows, std::size_t columns) const override { return host_->bytes(rows, columns); }
@@ -54,85 +60,53 @@ class CudaCodec : public Codec {
   const FloatMemory& memory() const override { return memory_; }
   const Codec& on_host() const override { return *host_; }
 
- protected:
-  std::unique_ptr<Codec> host_;
-  cudaStream_t stream_;
+  void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
+              std::byte* out) const override {
+    switch (wire_) {
+      case Wire::floats:
+        return codec::cuda::encode_floats(rows * columns, values, residual, out, stream_);
+      case Wire::halves:
+        return codec::cuda::encode_halves(half_, rows * columns, values, residual, out, stream_);
+      case Wire::levels:
+        assert(residual || rows * columns == 0);
+        return codec::cuda::encode({format_, rows, columns, values, residual, out}, stream_);
+    }
+  }
+  void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    decode(false, rows, columns, in, values);
+  }
+  void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
+    decode(true, rows, columns, in, values);
+  }
 
  private:
+  enum class Wire { floats, halves, levels };
+
+  void decode(bool add, std::size_t rows, std::size_t columns, const std::byte* in, float* values) const {
+    switch (wire_) {
+      case Wire::floats:
+        return codec::cuda::decode_floats(add, rows * columns, in, values, stream_);
+      case Wire::halves:
+        return codec::cuda::decode_halves(half_, add, rows * columns, in, values, stream_);
+      case Wire::levels:
+        return codec::cuda::decode({format_, add, rows, columns, in, values}, stream_);
+    }
+  }
+
+  const std::unique_ptr<Codec> host_;
+  const cudaStream_t stream_;
   const FloatMemory& memory_;
+  const Wire wire_;
+  const codec::Half half_;
+  const codec::Format format_;
   mutable Events events_{"exchanging with other ranks"};
 };
 
-class Quantizing : public CudaCodec {
- public:
-  Quantizing(const CodecOptions& options, cudaStream_t stream, bool device_messages)
-      : CudaCodec(options, stream, device_messages),
-        format_(codec::format_of(options)),
-        threshold_(options.zero_threshold ? codec::Threshold::zero : codec::Threshold::mean) {}
-  void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
-              std::byte* out) const override {
-    assert(residual || rows * columns == 0);
-    codec::cuda::encode({format_, threshold_, rows, columns, values, residual, out}, stream_);
-  }
-  void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode({format_, false, rows, columns, in, values}, stream_);
-  }
-  void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode({format_, true, rows, columns, in, values}, stream_);
-  }
-
- private:
-  codec::Format format_;
-  codec::Threshold threshold_;
-};
-
-class Halves : public CudaCodec {
- public:
-  Halves(const CodecOptions& options, cudaStream_t stream, bool device_messages)
-      : CudaCodec(options, stream, device_messages),
-        format_(options.format == NumberFormat::half ? codec::Half::ieee : codec::Half::brain) {}
-  void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
-              std::byte* out) const override {
-    codec::cuda::encode_halves(format_, rows * columns, values, residual, out, stream_);
-  }
-  void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode_halves(format_, false, rows * columns, in, values, stream_);
-  }
-  void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode_halves(format_, true, rows * columns, in, values, stream_);
-  }
-
- private:
-  codec::Half format_;
-};
-
-class Floats : public CudaCodec {
- public:
-  using CudaCodec::CudaCodec;
-  void encode(std::size_t rows, std::size_t columns, const float* values, float* residual,
-              std::byte* out) const override {
-    codec::cuda::encode_floats(rows * columns, values, residual, out, stream_);
-  }
-  void decode(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode_floats(false, rows * columns, in, values, stream_);
-  }
-  void decode_add(std::size_t rows, std::size_t columns, const std::byte* in, float* values) const override {
-    codec::cuda::decode_floats(true, rows * columns, in, values, stream_);
-  }
-};
-
 }  // namespace
-
-std::unique_ptr<Codec> make_codec(const CodecOptions& options, cudaStream_t stream, bool device_messages) {
-  if (options.bits == 32) return std::make_unique<Floats>(options, stream, device_messages);
-  if (options.bits == 16 && options.format != NumberFormat::levels)
-    return std::make_unique<Halves>(options, stream, device_messages);
-  return std::make_unique<Quantizing>(options, stream, device_messages);
-}
-
 }  // namespace tutti::cuda
 
-// What codec/codec.cpp looks up in the library.
+// What codec/codec.cpp looks up in the library. `device_messages`: bytes are in device memory; otherwise in pinned host
+// memory that the kernels access directly.
 extern "C" tutti::Codec* tutti_cuda_make_codec(const tutti::CodecOptions& options, bool device_messages) {
-  return tutti::cuda::make_codec(options, tutti::cuda::current_queue(), device_messages).release();
+  return new tutti::cuda::CudaCodec(options, tutti::cuda::current_queue(), device_messages);
 }

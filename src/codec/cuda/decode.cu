@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the wire back to values, or added to values; and the codecs that work value by value. Everything is read and
 // written once, neighbouring lanes in neighbouring places.
-#include "base/cuda/batch.h"
+#include <type_traits>
+
 #include "codec/cuda/quantizer.h"
 #include "codec/half_bits.h"
 
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(decode_threads) decode_short(DecodeColumns job
 }
 
 // How longer columns are distributed to warps. A lane reads eight values and more, if need be from several words; all
-// words come before all of what is added to, and that before anything is written (batch.h).
+// words come before all of what is added to, and that before anything is written (base/cuda/launch.h).
 template <unsigned Bits>
 struct Distributed {
   static constexpr unsigned per_word = 32 / Bits, batch = 8, of_word = per_word < batch ? per_word : batch,
@@ -190,16 +191,14 @@ void start(const DecodeColumns& job, cudaStream_t stream) {
     start_warps(decode_long<K, Bits, Add>, job.columns * distributed.shares, stream, job, words, distributed);
 }
 
-template <Kind K, unsigned Bits>
-void start(const DecodeColumns& job, cudaStream_t stream) {
-  job.add ? start<K, Bits, true>(job, stream) : start<K, Bits, false>(job, stream);
-}
-
-template <Kind K>
-void start_levels(const DecodeColumns& job, cudaStream_t stream) {
-  if (job.format.bits == 4) return start<K, 4>(job, stream);
-  if (job.format.bits == 8) return start<K, 8>(job, stream);
-  start<K, 16>(job, stream);
+// For the width of the levels, one of these.
+template <Kind K, unsigned... Bits>
+void start_of(const DecodeColumns& job, cudaStream_t stream) {
+  const auto of_width = [&](auto bits) {
+    if (job.format.bits != static_cast<int>(bits)) return;
+    job.add ? start<K, bits, true>(job, stream) : start<K, bits, false>(job, stream);
+  };
+  (of_width(std::integral_constant<unsigned, Bits>{}), ...);
 }
 
 }  // namespace
@@ -208,10 +207,16 @@ void decode(const DecodeColumns& job, cudaStream_t stream) {
   if (job.rows == 0 || job.columns == 0) return;
   if (travels_raw(job.format, job.rows))
     return decode_floats(job.add, job.rows * job.columns, job.in, job.values, stream);
-  if (job.format.bits == 1) return start<Kind::one_bit, 1>(job, stream);
-  if (job.format.adaptive)
-    return job.format.bits == 2 ? start<Kind::quarters, 2>(job, stream) : start_levels<Kind::even>(job, stream);
-  job.format.bits == 2 ? start<Kind::original, 2>(job, stream) : start_levels<Kind::original>(job, stream);
+  switch (kind_of(job.format)) {
+    case Kind::one_bit:
+      return start_of<Kind::one_bit, 1>(job, stream);
+    case Kind::original:
+      return start_of<Kind::original, 2, 4, 8, 16>(job, stream);
+    case Kind::quarters:
+      return start_of<Kind::quarters, 2>(job, stream);
+    case Kind::even:
+      return start_of<Kind::even, 4, 8, 16>(job, stream);
+  }
 }
 
 void encode_halves(Half format, std::size_t count, const float* values, float* residual, std::byte* out,

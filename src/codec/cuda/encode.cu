@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantising columns. A column is read once, if it fits into shared memory: its values wait there for its
 // levels. Sums run in the 64 virtual lanes of the CPU codecs, two per lane of a warp, folded in halves.
-#include "base/cuda/batch.h"
 #include "codec/cuda/quantizer.h"
 
 namespace tutti::codec::cuda {
@@ -121,12 +120,8 @@ template <unsigned Size>
 struct SumsOfLane {
   const float* v;
   unsigned rows;
-  template <class Add>
-  __device__ Sums operator()(const Add& add) const {
-    return (*this)(add, Sums{}, Plus{});
-  }
-  template <class Add, class Combine>
-  __device__ Sums operator()(const Add& add, const Sums& start, const Combine& combine) const {
+  template <class Add, class Combine = Plus>
+  __device__ Sums operator()(const Add& add, const Sums& start = {}, const Combine& combine = {}) const {
     Sums lane[Size];
     unsigned count = 0;
 #pragma unroll
@@ -196,7 +191,7 @@ __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job
   const unsigned step = raw ? rows : Head<K>::floats + words.count;
   if (lane < columns) {
     float* v = tile + lane * stride;
-    const auto column = describe(Column<K>{}, job.threshold, rows, SumsOfLane<Size>{v, rows});
+    const auto column = describe(Column<K>{}, job.format.threshold, rows, SumsOfLane<Size>{v, rows});
     write_column<K>(Quantizer<K>(column, job.format.bits), words, raw, column.head, v, sent[warp] + lane * step);
   }
   __syncwarp();
@@ -252,12 +247,8 @@ class StagedColumn {
   }
 
   // add(Sums&, value) over all rows, in the order of the 64 lanes; the same on every thread.
-  template <class Add>
-  __device__ Sums sums(const Add& add) {
-    return sums(add, Sums{}, Plus{});
-  }
-  template <class Add, class Combine>
-  __device__ Sums sums(const Add& add, const Sums& start, const Combine& combine) {
+  template <class Add, class Combine = Plus>
+  __device__ Sums sums(const Add& add, const Sums& start = {}, const Combine& combine = {}) {
     Sums even = start, odd = start;  // lanes rank and rank + 32
     if constexpr (Whole) {
       add_staged(rows_, add, even, odd);
@@ -360,7 +351,7 @@ __global__ void __launch_bounds__(Team < encode_threads ? encode_threads : Team)
                                    reinterpret_cast<float*>(tutti::cuda::asked_for + 1) + team * capacity, capacity,
                                    shared);
   const auto column =
-      describe(Column<K>{}, job.threshold, words.rows, [&](const auto&... how) { return staged.sums(how...); });
+      describe(Column<K>{}, job.format.threshold, words.rows, [&](const auto&... how) { return staged.sums(how...); });
   auto* out = reinterpret_cast<unsigned*>(job.out) + c * (Head<K>::floats + words.count);
   staged.template write<K>(Quantizer<K>(column, job.format.bits), words, column.head, out);
 }

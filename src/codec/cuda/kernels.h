@@ -13,7 +13,6 @@ namespace tutti::codec::cuda {
 
 struct EncodeColumns {
   Format format;
-  Threshold threshold = Threshold::zero;  // of 1 bit
   std::size_t rows = 0, columns = 0;
   const float* values = nullptr;
   float* residual = nullptr;

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums by NCCL, in a stream of their own. A thread polls the library for failures, which would otherwise look like
 // device work that never ends.
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "base/cuda/events.h"
-#include "base/cuda/queue.h"
 #include "base/cuda/runtime.h"
-#include "comm/cuda/nccl.h"
+#include "comm/agreement.h"
 #include "comm/device_sums.h"
 #include "tutti/error.h"
 
@@ -26,6 +28,64 @@ namespace {
 
 constexpr const char* summing = "summing over the ranks";
 constexpr auto between_looks = std::chrono::milliseconds(200);
+
+// The functions of NCCL used here, declared by the signatures in its manual. The library is loaded on demand, so
+// nothing depends on it.
+struct Nccl {
+  static constexpr int float32 = 7, sum = 0;  // ncclFloat32, ncclSum
+  struct UniqueId {
+    char internal[128];
+  };
+  using Comm = struct ncclComm*;
+
+  int (*version)(int*);
+  const char* (*error)(int);
+  int (*unique_id)(UniqueId*);
+  int (*start)(Comm*, int ranks, UniqueId, int rank);
+  int (*group_start)();
+  int (*group_end)();
+  int (*all_reduce)(const void*, void*, std::size_t, int type, int operation, Comm, cudaStream_t);
+  int (*state)(Comm, int*);
+  int (*destroy)(Comm);
+  int (*abort)(Comm);
+
+  // Returns false, and the reason, if the library is not available.
+  bool load(std::string& why);
+  // Throws Error.
+  void check(int status, const char* doing) const;
+};
+
+bool Nccl::load(std::string& why) {
+  constexpr const char* variable = "TUTTI_NCCL_LIBRARY";
+  const char* named = std::getenv(variable);
+  if (named && !*named) {
+    why = fmt::format("{} is empty", variable);
+    return false;
+  }
+  // Switches that sum (NVLink SHARP) may use an order that differs from call to call.
+  static std::once_flag once;
+  std::call_once(once, [] { setenv("NCCL_NVLS_ENABLE", "0", 0); });
+  void* const library = dlopen(named ? named : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    why = dlerror();
+    return false;
+  }
+  bool whole = true;
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (!function) whole = false, why = fmt::format("the library has no {}", name);
+  };
+  find(version, "ncclGetVersion"), find(error, "ncclGetErrorString");
+  find(unique_id, "ncclGetUniqueId"), find(start, "ncclCommInitRank");
+  find(group_start, "ncclGroupStart"), find(group_end, "ncclGroupEnd");
+  find(all_reduce, "ncclAllReduce"), find(state, "ncclCommGetAsyncError");
+  find(destroy, "ncclCommDestroy"), find(abort, "ncclCommAbort");
+  return whole;
+}
+
+void Nccl::check(int status, const char* doing) const {
+  if (status != 0) throw Error(fmt::format("NCCL failed while {}: {}", doing, error(status)));
+}
 
 class NcclSums final : public DeviceSums {
  public:
@@ -126,13 +186,6 @@ std::string obstacle(const std::vector<Place>& places) {
         return fmt::format("ranks {} and {} share a GPU", other, r);
   }
   return {};
-}
-
-template <class T>
-std::vector<T> from_all(Communicator& comm, const T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  return all;
 }
 
 std::unique_ptr<DeviceSums> make_sums(Communicator& comm, std::string& why) {

@@ -18,8 +18,7 @@ class Delay : public Kernel {
         distance_(static_cast<std::size_t>(number(code.node, "timeStep", 1))),
         initial_(static_cast<float>(number(code.node, "defaultHiddenActivation", 0.1))),
         width_(code.out.elements) {
-    std::fill(reads_input.begin(), reads_input.end(), false);
-    reads_output = false;
+    reads_no_values();
   }
 
   // The initial state may come from a column of another axis, or get a gradient where a sequence begins.
@@ -147,20 +146,8 @@ class Delay : public Kernel {
   // Truncated sequences: the first steps come from what their lanes have kept, the last ones are kept.
   void list_states(Run& run) const {
     CarriedState& state = run.states[code.out.tensor];
-    const SequenceTable& sequences = table(run);
     state.shape(width_, distance_);
-    state.begin_lists(run.backend, run.fragments);
-    for (std::size_t t = 0; t < std::min(distance_, sequences.steps()); ++t)
-      for (std::size_t p = 0; p < sequences.width(t); ++p)
-        state.take_up(run.fragments[sequences.sequence(p)], distance_ - t);
-    for (std::size_t s = 0; run.keeps_states && s < run.fragments.size(); ++s) {
-      const Fragment& fragment = run.fragments[s];
-      state.go_on(fragment);
-      if (fragment.ends) continue;
-      const std::size_t length = sequences.length(s), first = length > distance_ ? length - distance_ : 0;
-      for (std::size_t t = first; t < length; ++t) state.leave(fragment, {sequences.column(s, t)});
-    }
-    state.send_lists(run.backend);
+    state.list(run.backend, run.fragments, table(run), run.keeps_states);
   }
 
   bool past_;
@@ -171,6 +158,8 @@ class Delay : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_delay(bool past, Instruction i) { return std::make_unique<Delay>(past, std::move(i)); }
+void list_delays(Makers& makers) {
+  makers.insert({{"PastValue", make<Delay, true>}, {"FutureValue", make<Delay, false>}});
+}
 
 }  // namespace tutti::graph

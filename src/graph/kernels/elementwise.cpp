@@ -10,39 +10,14 @@
 namespace tutti::graph {
 namespace {
 
-// Whether the derivative is computed from the result rather than from the operand.
-bool derived_from_result(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::reciprocal:
-    case UnaryOp::sigmoid:
-    case UnaryOp::tanh:
-    case UnaryOp::relu:
-    case UnaryOp::exp:
-    case UnaryOp::sqrt:
-      return true;
-    case UnaryOp::copy:
-    case UnaryOp::negate:
-    case UnaryOp::floor:
-    case UnaryOp::ceil:
-    case UnaryOp::round:
-    case UnaryOp::log:
-    case UnaryOp::abs:
-    case UnaryOp::sin:
-    case UnaryOp::cosine:
-      return false;
-  }
-  return false;
-}
-
-bool derived_from_operand(UnaryOp op) {
-  return op == UnaryOp::log || op == UnaryOp::abs || op == UnaryOp::sin || op == UnaryOp::cosine;
-}
+// What the derivative of a map is computed from.
+enum class Derived { from_nothing, from_operand, from_result };
 
 class Map : public Kernel {
  public:
-  Map(UnaryOp op, Instruction i) : Kernel(std::move(i)), op_(op) {
-    reads_output = derived_from_result(op);
-    reads_input[0] = derived_from_operand(op);
+  Map(UnaryOp op, Derived derived, Instruction i) : Kernel(std::move(i)), op_(op) {
+    reads_output = derived == Derived::from_result;
+    reads_input[0] = derived == Derived::from_operand;
     in_place = reads_input[0] ? -1 : 0;
     in_place_gradient = 0;
   }
@@ -58,43 +33,17 @@ class Map : public Kernel {
   UnaryOp op_;
 };
 
-// Which inputs a gradient flows to, and whether their values are needed for it.
-struct Flow {
-  bool differentiable, reads_values;
-};
-Flow flow(PointOp op, std::size_t k) {
-  switch (op) {
-    case PointOp::plus:
-    case PointOp::minus:
-      return {true, false};
-    case PointOp::times:
-    case PointOp::log_plus:
-      return {true, true};
-    case PointOp::less:
-    case PointOp::equal:
-    case PointOp::greater:
-    case PointOp::greater_equal:
-    case PointOp::not_equal:
-    case PointOp::less_equal:
-      return {false, false};
-    case PointOp::choose:
-      return {k != 0, true};
-    case PointOp::clip:
-      return {k == 2, true};
-    case PointOp::normalize:
-    case PointOp::denormalize:
-      return {k == 0, true};
-  }
-  return {false, false};
-}
+// Which inputs a gradient flows to.
+enum class Flow { to_all, to_none, to_first, to_last, to_all_but_first };
 
 class Combine : public Kernel {
  public:
-  Combine(PointOp op, Instruction i) : Kernel(std::move(i)), op_(op) {
-    for (std::size_t k = 0; k < code.in.size(); ++k) {
-      differentiable[k] = flow(op, k).differentiable;
-      reads_input[k] = flow(op, k).reads_values;
-    }
+  Combine(PointOp op, Flow flow, bool reads_values, Instruction i) : Kernel(std::move(i)), op_(op) {
+    const std::size_t n = code.in.size();
+    std::fill(reads_input.begin(), reads_input.end(), reads_values);
+    for (std::size_t k = 0; k < n; ++k)
+      differentiable[k] = flow == Flow::to_all || (flow == Flow::to_first && k == 0) ||
+                          (flow == Flow::to_last && k + 1 == n) || (flow == Flow::to_all_but_first && k > 0);
     reads_output = false;
   }
   void forward(Run& run) const override {
@@ -111,12 +60,6 @@ class Combine : public Kernel {
   }
 
  private:
-  std::array<const float*, 3> operands(const Run& run) const {
-    std::array<const float*, 3> values{};
-    // Values that backward does not read may be gone by then, but a pointer is there.
-    for (std::size_t k = 0; k < code.in.size(); ++k) values[k] = in(run, k);
-    return values;
-  }
   PointOp op_;
 };
 
@@ -170,8 +113,7 @@ class BiasActivation : public Kernel {
 class Dropout : public Kernel {
  public:
   explicit Dropout(Instruction i) : Kernel(std::move(i)) {
-    reads_input[0] = false;
-    reads_output = false;
+    reads_no_values();
     in_place = 0;
     in_place_gradient = 0;
     own_rate_ = number(code.node, "rate", -1);
@@ -227,9 +169,39 @@ Layout broadcast_layout(const Run& run, std::span<const Operand> in, const Opera
   return l;
 }
 
-std::unique_ptr<Kernel> make_map(UnaryOp op, Instruction i) { return std::make_unique<Map>(op, std::move(i)); }
-std::unique_ptr<Kernel> make_combine(PointOp op, Instruction i) { return std::make_unique<Combine>(op, std::move(i)); }
-std::unique_ptr<Kernel> make_bias_activation(Instruction i) { return std::make_unique<BiasActivation>(std::move(i)); }
-std::unique_ptr<Kernel> make_dropout(Instruction i) { return std::make_unique<Dropout>(std::move(i)); }
+void list_elementwise(Makers& makers) {
+  using enum Derived;
+  makers.insert({{"Negate", make<Map, UnaryOp::negate, from_nothing>},
+                 {"Reciprocal", make<Map, UnaryOp::reciprocal, from_result>},
+                 {"Sigmoid", make<Map, UnaryOp::sigmoid, from_result>},
+                 {"Tanh", make<Map, UnaryOp::tanh, from_result>},
+                 {"RectifiedLinear", make<Map, UnaryOp::relu, from_result>},
+                 {"Exp", make<Map, UnaryOp::exp, from_result>},
+                 {"Log", make<Map, UnaryOp::log, from_operand>},
+                 {"Sqrt", make<Map, UnaryOp::sqrt, from_result>},
+                 {"Abs", make<Map, UnaryOp::abs, from_operand>},
+                 {"Floor", make<Map, UnaryOp::floor, from_nothing>},
+                 {"Ceil", make<Map, UnaryOp::ceil, from_nothing>},
+                 {"Round", make<Map, UnaryOp::round, from_nothing>},
+                 {"Sin", make<Map, UnaryOp::sin, from_operand>},
+                 {"Cosine", make<Map, UnaryOp::cosine, from_operand>},
+                 {"Dropout", make<Dropout>},
+                 {"BiasActivation", make<BiasActivation>}});  // made by fusion
+  using enum Flow;
+  makers.insert({{"Plus", make<Combine, PointOp::plus, to_all, false>},
+                 {"Minus", make<Combine, PointOp::minus, to_all, false>},
+                 {"ElementTimes", make<Combine, PointOp::times, to_all, true>},
+                 {"LogPlus", make<Combine, PointOp::log_plus, to_all, true>},
+                 {"Less", make<Combine, PointOp::less, to_none, false>},
+                 {"Equal", make<Combine, PointOp::equal, to_none, false>},
+                 {"Greater", make<Combine, PointOp::greater, to_none, false>},
+                 {"GreaterEqual", make<Combine, PointOp::greater_equal, to_none, false>},
+                 {"NotEqual", make<Combine, PointOp::not_equal, to_none, false>},
+                 {"LessEqual", make<Combine, PointOp::less_equal, to_none, false>},
+                 {"If", make<Combine, PointOp::choose, to_all_but_first, true>},
+                 {"Clip", make<Combine, PointOp::clip, to_last, true>},
+                 {"PerDimMeanVarNormalization", make<Combine, PointOp::normalize, to_first, true>},
+                 {"PerDimMeanVarDeNormalization", make<Combine, PointOp::denormalize, to_first, true>}});
+}
 
 }  // namespace tutti::graph

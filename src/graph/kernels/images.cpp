@@ -66,11 +66,10 @@ class Convolution : public Kernel {
   void backward(Run& run) const override {
     ConvolutionPlan& p = planned(run.backend, run.rows(code.out));
     if (shape_.bias || shape_.relu) {
-      ImageExtent extent = out_;
-      extent.columns = run.rows(code.out);
       const bool wanted = shape_.bias && write[2] != Write::none;
       if (wanted || shape_.relu)
-        run.backend.images().bias_relu_gradient(extent, shape_.relu ? out(run) : nullptr, out_gradient(run),
+        run.backend.images().bias_relu_gradient(with_columns(out_, run.rows(code.out)),
+                                                shape_.relu ? out(run) : nullptr, out_gradient(run),
                                                 wanted ? in_gradient(run, 2) : nullptr, wanted && adds(run, 2));
     }
     if (write[1] != Write::none) {
@@ -88,11 +87,7 @@ class Convolution : public Kernel {
 
  private:
   ConvolutionPlan& planned(Backend& backend, std::size_t columns) const {
-    return plans_.at(columns, [&] {
-      ConvolutionShape shape = shape_;
-      shape.columns = columns;
-      return backend.images().plan_convolution(shape);
-    });
+    return plans_.at(columns, [&] { return backend.images().plan_convolution(with_columns(shape_, columns)); });
   }
 
   bool transposed_;
@@ -114,8 +109,7 @@ class Pooling : public Kernel {
  public:
   explicit Pooling(Instruction i) : Kernel(std::move(i)), shape_(pooling_of(code.node, code.in[0].shape)) {
     shape_.format = code.out.format, shape_.element = code.out.element;
-    reads_input[0] = false;
-    reads_output = false;
+    reads_no_values();
     constexpr std::size_t cells_of_a_byte = 255;
     if (shape_.op == PoolingOp::max)
       work_per_column = ImageWindow::product(shape_.window.kernel) < cells_of_a_byte ? (code.out.elements + 3) / 4
@@ -133,11 +127,7 @@ class Pooling : public Kernel {
 
  private:
   PoolingPlan& planned(Backend& backend, std::size_t columns) const {
-    return plans_.at(columns, [&] {
-      PoolingShape shape = shape_;
-      shape.columns = columns;
-      return backend.images().plan_pooling(shape);
-    });
+    return plans_.at(columns, [&] { return backend.images().plan_pooling(with_columns(shape_, columns)); });
   }
   PoolingShape shape_;
   mutable Plans<PoolingPlan> plans_;
@@ -157,11 +147,7 @@ class Unpooling : public Kernel {
   }
 
  private:
-  PoolingShape shape(const Run& run) const {
-    PoolingShape s = shape_;
-    s.columns = run.rows(code.out);
-    return s;
-  }
+  PoolingShape shape(const Run& run) const { return with_columns(shape_, run.rows(code.out)); }
   PoolingShape shape_;
 };
 
@@ -170,8 +156,7 @@ class RegionPooling : public Kernel {
   explicit RegionPooling(Instruction i) : Kernel(std::move(i)) {
     const Shape &image = code.in[0].shape, &out = code.out.shape;
     shape_ = {0, image[0], image[1], image[2], out[3], out[0], out[1]};
-    reads_input = {false, false};
-    reads_output = false;
+    reads_no_values();
     differentiable[1] = false;
     work_per_column = code.out.elements;
   }
@@ -184,21 +169,14 @@ class RegionPooling : public Kernel {
   }
 
  private:
-  tutti::RegionPooling shape(const Run& run) const {
-    auto s = shape_;
-    s.columns = run.rows(code.out);
-    return s;
-  }
+  tutti::RegionPooling shape(const Run& run) const { return with_columns(shape_, run.rows(code.out)); }
   tutti::RegionPooling shape_;
 };
 
 // The same image in another format or type.
 class Reorder : public Kernel {
  public:
-  explicit Reorder(Instruction i) : Kernel(std::move(i)) {
-    reads_input[0] = false;
-    reads_output = false;
-  }
+  explicit Reorder(Instruction i) : Kernel(std::move(i)) { reads_no_values(); }
   void forward(Run& run) const override {
     run.backend.images().reorder(extent(run, code.in[0]), extent(run, code.out), in(run, 0), out(run), false);
   }
@@ -216,10 +194,12 @@ class Reorder : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_reorder(Instruction i) { return std::make_unique<Reorder>(std::move(i)); }
-std::unique_ptr<Kernel> make_region_pooling(Instruction i) { return std::make_unique<RegionPooling>(std::move(i)); }
-std::unique_ptr<Kernel> make_convolution(Instruction i) { return std::make_unique<Convolution>(std::move(i)); }
-std::unique_ptr<Kernel> make_pooling(Instruction i) { return std::make_unique<Pooling>(std::move(i)); }
-std::unique_ptr<Kernel> make_unpooling(Instruction i) { return std::make_unique<Unpooling>(std::move(i)); }
+void list_images(Makers& makers) {
+  makers.insert({{"Convolution", make<Convolution>},
+                 {"Pooling", make<Pooling>},
+                 {"MaxUnpooling", make<Unpooling>},
+                 {"ROIPooling", make<RegionPooling>},
+                 {"Reorder", make<Reorder>}});  // made by the choice of layouts
+}
 
 }  // namespace tutti::graph

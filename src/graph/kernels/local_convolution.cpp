@@ -209,8 +209,6 @@ class LocalConvolution : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_local_convolution(Instruction i) {
-  return std::make_unique<LocalConvolution>(std::move(i));
-}
+void list_local_convolution(Makers& makers) { makers.insert({"LocalConvolution", make<LocalConvolution>}); }
 
 }  // namespace tutti::graph

@@ -1,47 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// makers.h -- the kernel constructors of this folder, for the table.
+// makers.h -- how the kernels of this folder are made, by operation, and what they share.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "graph/kernel.h"
 
 namespace tutti::graph {
 
-std::unique_ptr<Kernel> make_map(UnaryOp, Instruction);
-std::unique_ptr<Kernel> make_combine(PointOp, Instruction);
-std::unique_ptr<Kernel> make_bias_activation(Instruction);
-std::unique_ptr<Kernel> make_dropout(Instruction);
-std::unique_ptr<Kernel> make_times(bool transposed, Instruction);
-std::unique_ptr<Kernel> make_reduce(Instruction);
-std::unique_ptr<Kernel> make_softmax(SoftmaxOp, Instruction);
-std::unique_ptr<Kernel> make_loss(LossOp, Instruction);
-std::unique_ptr<Kernel> make_ranking(bool first_only, Instruction);
-std::unique_ptr<Kernel> make_class_loss(Instruction);
-std::unique_ptr<Kernel> make_slice(Instruction);
-std::unique_ptr<Kernel> make_row_stack(Instruction);
-std::unique_ptr<Kernel> make_transpose(Instruction);
-std::unique_ptr<Kernel> make_convolution(Instruction);
-std::unique_ptr<Kernel> make_local_convolution(Instruction);
-std::unique_ptr<Kernel> make_pooling(Instruction);
-std::unique_ptr<Kernel> make_unpooling(Instruction);
-std::unique_ptr<Kernel> make_reorder(Instruction);
-std::unique_ptr<Kernel> make_region_pooling(Instruction);
-std::unique_ptr<Kernel> make_batch_normalization(Instruction);
-std::unique_ptr<Kernel> make_response_normalization(Instruction);
-std::unique_ptr<Kernel> make_lstm(Instruction);
-std::unique_ptr<Kernel> make_gru(Instruction);
-std::unique_ptr<Kernel> make_delay(bool past, Instruction);
-std::unique_ptr<Kernel> make_time_reverse(Instruction);
-std::unique_ptr<Kernel> make_shift_samples(Instruction);
-std::unique_ptr<Kernel> make_slice_time(Instruction);
-std::unique_ptr<Kernel> make_reconcile(Instruction);
-std::unique_ptr<Kernel> make_broadcast(Instruction);
-std::unique_ptr<Kernel> make_gather(Instruction);
-std::unique_ptr<Kernel> make_scatter(Instruction);
-std::unique_ptr<Kernel> make_zero_sequence(Instruction);
-std::unique_ptr<Kernel> make_where(Instruction);
-std::unique_ptr<Kernel> make_packed_index(Instruction);
+using Makers = std::map<std::string, std::unique_ptr<Kernel> (*)(Instruction)>;
+
+// A kernel of class K, whose constructor takes these settings and the instruction.
+template <class K, auto... settings>
+std::unique_ptr<Kernel> make(Instruction i) {
+  return std::make_unique<K>(settings..., std::move(i));
+}
+
+// Every file adds its operations. Those without a kernel are lowered to others in lower.cpp.
+void list_delays(Makers&);
+void list_elementwise(Makers&);
+void list_images(Makers&);
+void list_local_convolution(Makers&);
+void list_normalization(Makers&);
+void list_products(Makers&);
+void list_ranking(Makers&);
+void list_recurrent(Makers&);
+void list_reductions(Makers&);
+void list_sequences(Makers&);
+void list_shape(Makers&);
+
+// What a backend is told of an operation on images, for the columns that its result has now.
+template <class T>
+T with_columns(T op, std::size_t columns) {
+  if constexpr (requires { op.extent; })
+    op.extent.columns = columns;
+  else
+    op.columns = columns;
+  return op;
+}
 
 // The activation after a product, from the attribute of that name; copy if there is none.
 UnaryOp activation(const Node& node);

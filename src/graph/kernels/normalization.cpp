@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "graph/kernels/makers.h"
-#include "graph/samples_seen.h"
 
 namespace tutti::graph {
 namespace {
@@ -124,9 +123,8 @@ class Normalization : public Kernel {
     return weights;
   }
   BatchNormalization described(const Run& run, SumOverRanks& ranks) const {
-    BatchNormalization op = op_;
+    BatchNormalization op = with_columns(op_, run.rows(code.out));
     if (over_ranks(run)) op.ranks = &ranks;
-    op.extent.columns = run.rows(code.out);
     if (training()) op.weights = reinterpret_cast<const NormalizationWeights*>(told(run));
     return op;
   }
@@ -160,21 +158,15 @@ class ResponseNormalization : public Kernel {
   }
 
  private:
-  tutti::ResponseNormalization described(const Run& run) const {
-    auto op = op_;
-    op.extent.columns = run.rows(code.out);
-    return op;
-  }
+  tutti::ResponseNormalization described(const Run& run) const { return with_columns(op_, run.rows(code.out)); }
   tutti::ResponseNormalization op_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_batch_normalization(Instruction i) {
-  return std::make_unique<Normalization>(std::move(i));
-}
-std::unique_ptr<Kernel> make_response_normalization(Instruction i) {
-  return std::make_unique<ResponseNormalization>(std::move(i));
+void list_normalization(Makers& makers) {
+  makers.insert(
+      {{"BatchNormalization", make<Normalization>}, {"LocalResponseNormalization", make<ResponseNormalization>}});
 }
 
 }  // namespace tutti::graph

@@ -124,9 +124,9 @@ class SparseTimes : public Kernel {
     weight_.out = code.out.elements;
     weight_.index_stride = transposed ? 1 : weight_.out;
     weight_.out_stride = transposed ? code.in[1].elements : 1;
-    reads_output = false;
-    reads_input = {false, false};
+    reads_no_values();
     differentiable[1] = false;
+    replayable = false;  // the list of columns is uploaded
   }
   void forward(Run& run) const override {
     run.backend.sparse_times(run.sparse[code.in[1].tensor], weight_, in(run, 0), out(run));
@@ -199,13 +199,18 @@ std::size_t inner_size(bool transposed, const Instruction& i) {
   return inner;
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> make_times(bool transposed, Instruction i) {
+template <bool transposed>
+std::unique_ptr<Kernel> make_times(Instruction i) {
   const std::size_t inner = inner_size(transposed, i);
   if (i.in[0].per_sample) return std::make_unique<SampleTimes>(transposed, inner, std::move(i));
   if (i.reads_sparse) return std::make_unique<SparseTimes>(transposed, std::move(i));
   return std::make_unique<Times>(transposed, inner, std::move(i));
+}
+
+}  // namespace
+
+void list_products(Makers& makers) {
+  makers.insert({{"Times", make_times<false>}, {"TransposeTimes", make_times<true>}});
 }
 
 }  // namespace tutti::graph

@@ -68,9 +68,9 @@ struct Query {
 class Ranking : public Kernel {
  public:
   Ranking(bool first_only, Instruction i) : Kernel(std::move(i)), first_only_(first_only) {
-    std::fill(reads_input.begin(), reads_input.end(), false);
+    reads_no_values();
     differentiable = {false, !first_only, false};
-    reads_output = false;
+    replayable = false;
     sums_in_double = true;
     work_per_column = 2;  // the gradient, and what each sample contributes
   }
@@ -146,8 +146,8 @@ class Ranking : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_ranking(bool first_only, Instruction i) {
-  return std::make_unique<Ranking>(first_only, std::move(i));
+void list_ranking(Makers& makers) {
+  makers.insert({{"LambdaRank", make<Ranking, false>}, {"NDCG1Eval", make<Ranking, true>}});
 }
 
 }  // namespace tutti::graph

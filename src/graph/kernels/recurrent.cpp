@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An LSTM or GRU as one operation; the steps are the backend's business. Here are the states that sequences begin from,
 // what truncated ones carry on, and where gradients go. The part of the gates that comes from the input, W x + b, is
-// input 0, or is made within: then input 0 is x, and b and W stand behind the others (fuse_recurrence.cpp). Input 1 is
+// input 0, or is made within: then input 0 is x, and b and W stand behind the others (fuse.cpp). Input 1 is
 // H; then come the initial states of an LSTM that are trained, or what a GRU adds to the product with H.
 #include <fmt/format.h>
 
@@ -14,18 +14,20 @@ namespace {
 
 class Recurrent : public Kernel {
  public:
-  Recurrent(CellKind kind, Instruction i)
+  Recurrent(bool gru, Instruction i)
       : Kernel(std::move(i)),
-        kind_(kind),
+        kind_(!gru                                   ? CellKind::lstm
+              : flag(code.node, "resetAfter", false) ? CellKind::gru_reset_after
+                                                     : CellKind::gru_reset_before),
         backwards_(flag(code.node, "backwards", false)),
         takes_input_(flag(code.node, "takesInput", false)),
         initial_(static_cast<float>(number(code.node, "defaultHiddenActivation", 0.1))),
         c_(code.out.elements) {
     const std::size_t n = code.in.size(), outside = takes_input_ ? (flag(code.node, "bias", false) ? 2 : 1) : 0;
     if (takes_input_) w_ = n - 1, bias_ = outside == 2 ? n - 2 : n;
-    (kind == CellKind::lstm ? trained_state_ : has_state_bias_) = n - outside > 2;
+    (gru ? has_state_bias_ : trained_state_) = n - outside > 2;
     reads_input[0] = takes_input_;
-    if (!takes_input_) work_per_column = kept_of(kind) * c_;
+    if (!takes_input_) work_per_column = kept_of(kind_) * c_;
   }
 
   // A trained initial state gets a gradient where a sequence begins.
@@ -138,29 +140,15 @@ class Recurrent : public Kernel {
   // Truncated sequences: what the last step leaves, for each lane.
   void list_states(Run& run) const {
     const SequenceTable& table = run.sequences[code.out.axis];
-    CarriedState& kept = run.states[code.out.tensor];
-    kept.shape(c_, 1, values());
-    kept.begin_lists(run.backend, run.fragments);
-    for (std::size_t p = 0; p < table.width(0); ++p) {
-      const Fragment& fragment = run.fragments[table.sequence(p)];
-      if (backwards_ && !(fragment.begins && fragment.ends))
+    for (std::size_t p = 0; backwards_ && p < table.width(0); ++p)
+      if (const Fragment& fragment = run.fragments[table.sequence(p)]; !(fragment.begins && fragment.ends))
         throw Error(
             fmt::format("{} '{}' runs backwards and needs steps beyond the truncation; truncated sequences work only "
                         "with networks that depend on the past",
                         code.operation, code.node.name));
-      kept.take_up(fragment, 1);
-    }
-    for (std::size_t s = 0; run.keeps_states && s < run.fragments.size(); ++s) {
-      const Fragment& fragment = run.fragments[s];
-      kept.go_on(fragment);
-      if (fragment.ends || table.length(s) == 0) continue;
-      const std::size_t last = table.column(s, table.length(s) - 1);
-      if (has_cell())
-        kept.leave(fragment, {last, table.place(s)});
-      else
-        kept.leave(fragment, {last});
-    }
-    kept.send_lists(run.backend);
+    CarriedState& kept = run.states[code.out.tensor];
+    kept.shape(c_, 1, values());
+    kept.list(run.backend, run.fragments, table, run.keeps_states);
   }
   void keep_states(Run& run, const RecurrentLayer& l) const {
     const CarriedState& kept = run.states[code.out.tensor];
@@ -177,10 +165,8 @@ class Recurrent : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_lstm(Instruction i) { return std::make_unique<Recurrent>(CellKind::lstm, std::move(i)); }
-std::unique_ptr<Kernel> make_gru(Instruction i) {
-  const CellKind kind = flag(i.node, "resetAfter", false) ? CellKind::gru_reset_after : CellKind::gru_reset_before;
-  return std::make_unique<Recurrent>(kind, std::move(i));
+void list_recurrent(Makers& makers) {
+  makers.insert({{"LSTM", make<Recurrent, false>}, {"GRU", make<Recurrent, true>}});
 }
 
 }  // namespace tutti::graph

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions and the softmax family along an axis of the sample, and criteria, which sum over all samples.
-#include <array>
 #include <map>
 
 #include "graph/kernels/makers.h"
 #include "graph/shapes.h"
+#include "tutti/class_loss.h"
 
 namespace tutti::graph {
 namespace {
@@ -100,16 +100,42 @@ class Criterion : public Kernel {
     if (code.in.size() > 2) loss.weight_size = code.in[2].elements;
     return loss;
   }
-  std::array<const float*, 3> operands(const Run& run) const {
-    std::array<const float*, 3> values{};
-    for (std::size_t k = 0; k < code.in.size(); ++k) values[k] = in(run, k);
-    return values;
-  }
   float* work(const Run& run) const { return work_like < 0 ? nullptr : run.work[code.out.tensor]; }
 
   Loss loss_;
   std::size_t top_, data_ = 0;
   int axis_ = -1;
+};
+
+// The criterion of language models whose words are grouped into classes.
+class ClassCriterion : public Kernel {
+ public:
+  explicit ClassCriterion(Instruction i) : Kernel(std::move(i)) {
+    differentiable[label] = false;
+    reads_output = false;
+    sums_in_double = true;
+    work_like = label;
+  }
+  void forward(Run& run) const override {
+    run.backend.class_loss(described(run), run.work[code.out.tensor], &run.sums[code.out.tensor], out(run));
+  }
+  void backward(Run& run) const override {
+    using enum ClassLoss::Operand;
+    for (const auto& [k, operand] : {std::pair{1, state}, std::pair{2, weight}, std::pair{3, scores}}) {
+      const auto input = static_cast<std::size_t>(k);
+      if (write[input] != Write::none)
+        run.backend.class_loss_gradient(described(run), operand, run.work[code.out.tensor], out_gradient(run),
+                                        in_gradient(run, input), adds(run, input));
+    }
+  }
+
+ private:
+  static constexpr int label = 0;
+
+  ClassLoss described(const Run& run) const {
+    const Operand &z = code.in[1], &w = code.in[2], &scores = code.in[3];
+    return {run.rows(z), z.elements, w.shape[1], scores.elements, in(run, 0), in(run, 1), in(run, 2), in(run, 3)};
+  }
 };
 
 }  // namespace
@@ -123,10 +149,20 @@ Extent extent_along(const Run& run, const Operand& o, int axis) {
   return e;
 }
 
-std::unique_ptr<Kernel> make_reduce(Instruction i) { return std::make_unique<Reduce>(std::move(i)); }
-std::unique_ptr<Kernel> make_softmax(SoftmaxOp op, Instruction i) {
-  return std::make_unique<Softmax>(op, std::move(i));
+void list_reductions(Makers& makers) {
+  makers.insert({{"Softmax", make<Softmax, SoftmaxOp::softmax>},
+                 {"LogSoftmax", make<Softmax, SoftmaxOp::log_softmax>},
+                 {"Hardmax", make<Softmax, SoftmaxOp::hardmax>},
+                 {"ReduceElements", make<Reduce>},
+                 {"CrossEntropyWithSoftmax", make<Criterion, LossOp::cross_entropy_with_softmax>},
+                 {"ClassificationError", make<Criterion, LossOp::classification_error>},
+                 {"CrossEntropy", make<Criterion, LossOp::cross_entropy>},
+                 {"SquareError", make<Criterion, LossOp::square_error>},
+                 {"Logistic", make<Criterion, LossOp::logistic>},
+                 {"WeightedLogistic", make<Criterion, LossOp::weighted_logistic>},
+                 {"SumElements", make<Criterion, LossOp::sum>},
+                 {"MatrixL1Reg", make<Criterion, LossOp::sum_abs>},
+                 {"ClassBasedCrossEntropyWithSoftmax", make<ClassCriterion>}});
 }
-std::unique_ptr<Kernel> make_loss(LossOp op, Instruction i) { return std::make_unique<Criterion>(op, std::move(i)); }
 
 }  // namespace tutti::graph

@@ -20,19 +20,22 @@ void same_sequences(const Instruction& code, const SequenceTable& a, const Seque
          fmt::format("one side has {} sequences in this minibatch and the other {}", a.sequences(), b.sequences()));
 }
 
-// y[c] = x[list[c]], where the list depends on tables and index values.
+using List = std::vector<std::int32_t>;
+
+// y[c] = x[list[c]], where `make_list` makes the list from tables and index values, and `source` is the input whose
+// columns move.
 class Columns : public Kernel {
  public:
-  // `source` is the input whose columns move.
-  Columns(std::size_t source, Instruction i) : Kernel(std::move(i)), source_(source) {
-    std::fill(reads_input.begin(), reads_input.end(), false);
-    std::fill(differentiable.begin(), differentiable.end(), false);
+  Columns(std::size_t source, void (*make_list)(const Instruction&, Run&, List&), Instruction i)
+      : Kernel(std::move(i)), source_(source), make_list_(make_list) {
+    reads_no_values();
+    differentiable.assign(code.in.size(), false);
     differentiable[source] = true;
-    reads_output = false;
+    replayable = false;
   }
   void forward(Run& run) const override {
     auto& list = run.lists[code.out.tensor];
-    make_list(run, list);
+    make_list_(code, run, list);
     run.columns[code.out.axis] = list.size();
     run.backend.gather_columns(list, code.out.elements, in(run, source_), out(run));
   }
@@ -42,46 +45,36 @@ class Columns : public Kernel {
     run.backend.scatter_columns(run.lists[code.out.tensor], code.out.elements, out_gradient(run), dx);
   }
 
- protected:
-  virtual void make_list(Run& run, std::vector<std::int32_t>& list) const = 0;
-  const SequenceTable& table_of(const Run& run, std::size_t k) const { return run.sequences[code.in[k].axis]; }
-  std::size_t source_;
-};
-
-class TimeReverse : public Columns {
- public:
-  explicit TimeReverse(Instruction i) : Columns(0, std::move(i)) {}
-
  private:
-  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
-    const SequenceTable& table = table_of(run, 0);
-    list.resize(table.columns());
-    for (std::size_t t = 0; t < table.steps(); ++t)
-      for (std::size_t p = 0; p < table.width(t); ++p)
-        list[table.begin(t) + p] = static_cast<std::int32_t>(table.begin(table.length(table.sequence(p)) - 1 - t) + p);
-  }
+  std::size_t source_;
+  void (*make_list_)(const Instruction&, Run&, List&);
 };
+
+const SequenceTable& table_of(const Instruction& code, const Run& run, std::size_t k) {
+  return run.sequences[code.in[k].axis];
+}
+
+void reverse_time(const Instruction& code, Run& run, List& list) {
+  const SequenceTable& table = table_of(code, run, 0);
+  list.resize(table.columns());
+  for (std::size_t t = 0; t < table.steps(); ++t)
+    for (std::size_t p = 0; p < table.width(t); ++p)
+      list[table.begin(t) + p] = static_cast<std::int32_t>(table.begin(table.length(table.sequence(p)) - 1 - t) + p);
+}
 
 // y[c] = x[c + by] in the order of the data, cyclic over the minibatch.
-class ShiftSamples : public Columns {
- public:
-  explicit ShiftSamples(Instruction i)
-      : Columns(0, std::move(i)), by_(static_cast<std::size_t>(number(code.node, "by", 0))) {}
-
- private:
-  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
-    const SequenceTable& table = table_of(run, 0);
-    const auto source = table.source();
-    auto& column_of = run.numbers;  // by place in the data
-    column_of.resize(table.columns());
-    for (std::size_t c = 0; c < source.size(); ++c)
-      column_of[static_cast<std::size_t>(source[c])] = static_cast<std::int32_t>(c);
-    list.resize(table.columns());
-    for (std::size_t c = 0; c < list.size(); ++c)
-      list[c] = column_of[(static_cast<std::size_t>(source[c]) + by_) % list.size()];
-  }
-  std::size_t by_;
-};
+void shift_samples(const Instruction& code, Run& run, List& list) {
+  const auto by = static_cast<std::size_t>(number(code.node, "by", 0));
+  const SequenceTable& table = table_of(code, run, 0);
+  const auto source = table.source();
+  auto& column_of = run.numbers;  // by place in the data
+  column_of.resize(table.columns());
+  for (std::size_t c = 0; c < source.size(); ++c)
+    column_of[static_cast<std::size_t>(source[c])] = static_cast<std::int32_t>(c);
+  list.resize(table.columns());
+  for (std::size_t c = 0; c < list.size(); ++c)
+    list[c] = column_of[(static_cast<std::size_t>(source[c]) + by) % list.size()];
+}
 
 // Columns of a table in terms of another one with the same sequences: step t of sequence s comes from step f(s, t).
 template <class F>
@@ -95,69 +88,49 @@ void list_by_step(const SequenceTable& result, const SequenceTable& source, std:
 }
 
 // Slice with axis = -1. Steps outside a sequence are dropped.
-class SliceTime : public Columns {
- public:
-  explicit SliceTime(Instruction i)
-      : Columns(0, std::move(i)),
-        begin_(static_cast<std::int64_t>(number(code.node, "begin", 0))),
-        end_(static_cast<std::int64_t>(number(code.node, "end", 0))) {}
-
- private:
-  std::int64_t first(std::int64_t length) const {
-    return std::clamp<std::int64_t>(begin_ < 0 ? begin_ + length : begin_, 0, length);
+void slice_time(const Instruction& code, Run& run, List& list) {
+  const auto begin = static_cast<std::int64_t>(number(code.node, "begin", 0)),
+             end = static_cast<std::int64_t>(number(code.node, "end", 0));
+  const auto first = [&](std::int64_t length) {
+    return std::clamp<std::int64_t>(begin < 0 ? begin + length : begin, 0, length);
+  };
+  const auto last = [&](std::int64_t length) {
+    return std::clamp<std::int64_t>(end <= 0 ? end + length : end, first(length), length);
+  };
+  const SequenceTable& whole = table_of(code, run, 0);
+  auto& lengths = run.lengths;
+  lengths.resize(whole.sequences());
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    const auto n = static_cast<std::int64_t>(whole.length(s));
+    lengths[s] = last(n) - first(n);
   }
-  std::int64_t last(std::int64_t length) const {
-    return std::clamp<std::int64_t>(end_ <= 0 ? end_ + length : end_, first(length), length);
-  }
-  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
-    const SequenceTable& whole = table_of(run, 0);
-    auto& lengths = run.lengths;
-    lengths.resize(whole.sequences());
-    for (std::size_t s = 0; s < lengths.size(); ++s) {
-      const auto n = static_cast<std::int64_t>(whole.length(s));
-      lengths[s] = last(n) - first(n);
-    }
-    SequenceTable& part = run.sequences[code.out.axis];
-    part.assign_lengths(lengths);
-    list_by_step(part, whole, list, [&](std::size_t s, std::size_t t) {
-      return static_cast<std::size_t>(first(static_cast<std::int64_t>(whole.length(s)))) + t;
-    });
-  }
-  std::int64_t begin_, end_;
-};
+  SequenceTable& part = run.sequences[code.out.axis];
+  part.assign_lengths(lengths);
+  list_by_step(part, whole, list, [&](std::size_t s, std::size_t t) {
+    return static_cast<std::size_t>(first(static_cast<std::int64_t>(whole.length(s)))) + t;
+  });
+}
 
-class Reconcile : public Columns {
- public:
-  explicit Reconcile(Instruction i) : Columns(0, std::move(i)) {}
+void reconcile_sequences(const Instruction& code, Run& run, List& list) {
+  const SequenceTable &data = table_of(code, run, 0), &wanted = table_of(code, run, 1);
+  same_sequences(code, data, wanted);
+  for (std::size_t s = 0; s < data.sequences(); ++s)
+    if (data.length(s) != wanted.length(s))
+      fail(code,
+           fmt::format("sequence {} of the minibatch has {} steps in the data and {} in the layout it is to have; "
+                       "the axes need equal structure",
+                       s, data.length(s), wanted.length(s)));
+  list_by_step(wanted, data, list, [](std::size_t, std::size_t t) { return t; });
+}
 
- private:
-  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
-    const SequenceTable &data = table_of(run, 0), &wanted = table_of(run, 1);
-    same_sequences(code, data, wanted);
-    for (std::size_t s = 0; s < data.sequences(); ++s)
-      if (data.length(s) != wanted.length(s))
-        fail(code,
-             fmt::format("sequence {} of the minibatch has {} steps in the data and {} in the layout it is to have; "
-                         "the axes need equal structure",
-                         s, data.length(s), wanted.length(s)));
-    list_by_step(wanted, data, list, [](std::size_t, std::size_t t) { return t; });
-  }
-};
-
-class Broadcast : public Columns {
- public:
-  explicit Broadcast(Instruction i) : Columns(1, std::move(i)) {}
-
- private:
-  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
-    const SequenceTable &layout = table_of(run, 0), &data = table_of(run, 1);
-    same_sequences(code, layout, data);
-    for (std::size_t s = 0; s < data.sequences(); ++s)
-      if (data.length(s) != 1)
-        fail(code, fmt::format("sequence {} of the minibatch has {} steps where one is repeated", s, data.length(s)));
-    list_by_step(layout, data, list, [](std::size_t, std::size_t) { return std::size_t{0}; });
-  }
-};
+void broadcast_sequences(const Instruction& code, Run& run, List& list) {
+  const SequenceTable &layout = table_of(code, run, 0), &data = table_of(code, run, 1);
+  same_sequences(code, layout, data);
+  for (std::size_t s = 0; s < data.sequences(); ++s)
+    if (data.length(s) != 1)
+      fail(code, fmt::format("sequence {} of the minibatch has {} steps where one is repeated", s, data.length(s)));
+  list_by_step(layout, data, list, [](std::size_t, std::size_t) { return std::size_t{0}; });
+}
 
 // The columns that an operand of indices refers to.
 void read_numbers(Run& run, const Instruction& code, std::size_t k, std::size_t limit,
@@ -174,39 +147,27 @@ void read_numbers(Run& run, const Instruction& code, std::size_t k, std::size_t 
   }
 }
 
-class GatherPacked : public Columns {
- public:
-  explicit GatherPacked(Instruction i) : Columns(1, std::move(i)) {}
+void gather_packed(const Instruction& code, Run& run, List& list) {
+  read_numbers(run, code, 0, run.rows(code.in[1]), list);
+}
 
- private:
-  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
-    read_numbers(run, code, 0, run.rows(code.in[1]), list);
-  }
-};
-
-class ScatterPacked : public Columns {
- public:
-  explicit ScatterPacked(Instruction i) : Columns(2, std::move(i)) {}
-
- private:
-  void make_list(Run& run, std::vector<std::int32_t>& list) const override {
-    auto& columns = run.numbers;
-    read_numbers(run, code, 1, run.columns[code.in[0].axis], columns);
-    list.assign(run.columns[code.in[0].axis], -1);
-    if (columns.size() != run.rows(code.in[2]))
-      fail(code, fmt::format("{} indices for {} columns of data", columns.size(), run.rows(code.in[2])));
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      list[static_cast<std::size_t>(columns[c])] = static_cast<std::int32_t>(c);
-  }
-};
+void scatter_packed(const Instruction& code, Run& run, List& list) {
+  auto& columns = run.numbers;
+  read_numbers(run, code, 1, run.columns[code.in[0].axis], columns);
+  list.assign(run.columns[code.in[0].axis], -1);
+  if (columns.size() != run.rows(code.in[2]))
+    fail(code, fmt::format("{} indices for {} columns of data", columns.size(), run.rows(code.in[2])));
+  for (std::size_t c = 0; c < columns.size(); ++c)
+    list[static_cast<std::size_t>(columns[c])] = static_cast<std::int32_t>(c);
+}
 
 // Operations whose results are step numbers: no gradient.
 class Numbers : public Kernel {
  public:
   explicit Numbers(Instruction i) : Kernel(std::move(i)) {
-    std::fill(reads_input.begin(), reads_input.end(), false);
-    std::fill(differentiable.begin(), differentiable.end(), false);
-    reads_output = false;
+    reads_no_values();
+    differentiable.assign(code.in.size(), false);
+    replayable = false;
   }
 };
 
@@ -259,15 +220,17 @@ class PackedIndex : public Numbers {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_time_reverse(Instruction i) { return std::make_unique<TimeReverse>(std::move(i)); }
-std::unique_ptr<Kernel> make_shift_samples(Instruction i) { return std::make_unique<ShiftSamples>(std::move(i)); }
-std::unique_ptr<Kernel> make_slice_time(Instruction i) { return std::make_unique<SliceTime>(std::move(i)); }
-std::unique_ptr<Kernel> make_reconcile(Instruction i) { return std::make_unique<Reconcile>(std::move(i)); }
-std::unique_ptr<Kernel> make_broadcast(Instruction i) { return std::make_unique<Broadcast>(std::move(i)); }
-std::unique_ptr<Kernel> make_gather(Instruction i) { return std::make_unique<GatherPacked>(std::move(i)); }
-std::unique_ptr<Kernel> make_scatter(Instruction i) { return std::make_unique<ScatterPacked>(std::move(i)); }
-std::unique_ptr<Kernel> make_zero_sequence(Instruction i) { return std::make_unique<ZeroSequence>(std::move(i)); }
-std::unique_ptr<Kernel> make_where(Instruction i) { return std::make_unique<Where>(std::move(i)); }
-std::unique_ptr<Kernel> make_packed_index(Instruction i) { return std::make_unique<PackedIndex>(std::move(i)); }
+void list_sequences(Makers& makers) {
+  makers.insert({{"TimeReverse", make<Columns, 0, reverse_time>},
+                 {"ShiftSamples", make<Columns, 0, shift_samples>},  // negative samples
+                 {"SliceTime", make<Columns, 0, slice_time>},        // Slice with axis = -1
+                 {"ReconcileDynamicAxis", make<Columns, 0, reconcile_sequences>},
+                 {"BroadcastSequenceAs", make<Columns, 1, broadcast_sequences>},
+                 {"GatherPacked", make<Columns, 1, gather_packed>},
+                 {"ScatterPacked", make<Columns, 2, scatter_packed>},
+                 {"ZeroSequence", make<ZeroSequence>},
+                 {"Where", make<Where>},
+                 {"PackedIndex", make<PackedIndex>}});
+}
 
 }  // namespace tutti::graph

@@ -54,8 +54,7 @@ class Slice : public Kernel {
     const Shape& shape = code.in[0].shape;
     axis_ = axis_index(code.node, "axis", 1, shape.rank());
     first_ = slice_range(code.node, shape[axis_]).first;
-    reads_input[0] = false;
-    reads_output = false;
+    reads_no_values();
   }
   void forward(Run& run) const override {
     const Window w = window(run, code.in[0], code.out, axis_, first_, false);
@@ -76,8 +75,7 @@ class RowStack : public Kernel {
   explicit RowStack(Instruction i) : Kernel(std::move(i)) {
     const double axis = number(code.node, "axis", 1);
     axis_ = axis > 0 ? static_cast<std::size_t>(axis) - 1 : axis_index(code.node, "axis", 1, code.out.shape.rank());
-    std::fill(reads_input.begin(), reads_input.end(), false);
-    reads_output = false;
+    reads_no_values();
   }
   void forward(Run& run) const override {
     std::size_t first = 0;
@@ -114,8 +112,7 @@ class Transpose : public Kernel {
     const std::size_t rank = code.out.shape.rank();
     axes_[0] = axis_index(code.node, "axis1", 1, rank);
     axes_[1] = axis_index(code.node, "axis2", 2, rank);
-    reads_input[0] = false;
-    reads_output = false;
+    reads_no_values();
   }
   void forward(Run& run) const override {
     run.backend.copy(layout(run, code.in[0], code.out), in(run, 0), out(run), false);
@@ -141,8 +138,8 @@ class Transpose : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_slice(Instruction i) { return std::make_unique<Slice>(std::move(i)); }
-std::unique_ptr<Kernel> make_row_stack(Instruction i) { return std::make_unique<RowStack>(std::move(i)); }
-std::unique_ptr<Kernel> make_transpose(Instruction i) { return std::make_unique<Transpose>(std::move(i)); }
+void list_shape(Makers& makers) {
+  makers.insert({{"Slice", make<Slice>}, {"RowStack", make<RowStack>}, {"TransposeDimensions", make<Transpose>}});
+}
 
 }  // namespace tutti::graph

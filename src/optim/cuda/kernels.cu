@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element loops of optim/kernels_impl.h as kernels, operation by operation; compiled without fused multiply-add.
+// The element loops of optim/element_loops.cpp as kernels, operation by operation; compiled without fused multiply-add.
 #include "optim/cuda/kernels.h"
 
 #include <limits>
+#include <type_traits>
 
 #include "base/cuda/runtime.h"
 #include "optim/cuda/together.h"
@@ -50,12 +51,36 @@ namespace {
 // ---- the table
 
 template <class Rule>
-void start_rule(std::size_t n, const Rule& rule) {
-  with_penalty<Turn::rule>(n, rule, [n](const auto& r) { start(n, r); });
+void run(const Rule& rule, std::size_t n) {
+  if constexpr (std::is_same_v<Rule, AddScaled>)
+    put_off_penalty(n, rule);
+  else if constexpr (ReadsGradient<Rule>)
+    with_penalty<Turn::rule>(n, rule, [n](const auto& r) { start(n, r); });
+  else
+    start(n, rule);
 }
 template <class Rule>
-void start_scaling(std::size_t n, const Rule& rule, double* sum) {
-  with_penalty<Turn::scaling>(n, rule, [n, sum](const auto& r) { sum ? start_sum(n, r, sum) : start(n, r); });
+void run_sum(const Rule& rule, std::size_t n, double* sum) {
+  if constexpr (ReadsGradient<Rule>)
+    with_penalty<Turn::scaling>(n, rule, [n, sum](const auto& r) { sum ? start_sum(n, r, sum) : start(n, r); });
+  else
+    start_sum(n, rule, sum);
+}
+
+template <class Rule>
+constexpr Kernels::Loop<Rule> loop_of() {
+  if constexpr (requires { Rule::host_only; })
+    return nullptr;
+  else
+    return run<Rule>;
+}
+template <class... Rule>
+constexpr std::tuple<Kernels::Loop<Rule>...> loops_of(std::tuple<Kernels::Loop<Rule>...>) {
+  return {loop_of<Rule>()...};
+}
+template <class... Rule>
+constexpr std::tuple<Kernels::Sum<Rule>...> sums_of(std::tuple<Kernels::Sum<Rule>...>) {
+  return {run_sum<Rule>...};
 }
 
 void begin_together() { Together::of_thread().open = true; }
@@ -65,51 +90,12 @@ void end_together() {
   Together::of_thread().launch();
 }
 
-void descend(float* w, const float* g, std::size_t n, float rate) { start_rule(n, Descend{w, g, rate}); }
-void momentum(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
-  start_rule(n, Momentum{w, g, s, mu, gain});
-}
-void nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float gain) {
-  start_rule(n, Nesterov{w, g, s, mu, gain});
-}
-void sparse_momentum(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
-  start_rule(n, SparseMomentum{w, g, s, mu, rate});
-}
-void sparse_nesterov(float* w, const float* g, float* s, std::size_t n, float mu, float rate) {
-  start_rule(n, SparseNesterov{w, g, s, mu, rate});
-}
-void truncate(float* g, std::size_t n, float limit) { start(n, Truncate{g, limit}); }
-void add_scaled(float* g, const float* w, std::size_t n, float factor) { put_off_penalty(n, {g, w, factor}); }
-void shrink(float* w, std::size_t n, float threshold) { start(n, Shrink{w, threshold}); }
 void clear(float* s, std::size_t n) {
   if (n > 0)
     tutti::cuda::check(cudaMemsetAsync(s, 0, n * sizeof(float), tutti::cuda::current_queue()), "clearing a state");
 }
-void noise(float* w, std::size_t n, double deviation, std::uint64_t step, std::uint64_t first) {
-  start(n, Noise{w, deviation, step, first});
-}
 void clear_sums(double* sums, std::size_t count) {
   tutti::cuda::check(cudaMemsetAsync(sums, 0, count * sizeof(double), tutti::cuda::current_queue()), "clearing sums");
-}
-void add_squares(const float* g, std::size_t n, double* sum) { start_sum(n, Squares{g}, sum); }
-void limit_norm(float* g, std::size_t n, const double* squares, double limit) {
-  start(n, LimitNorm{g, squares, limit});
-}
-void adagrad(float* g, float* a, std::size_t n, double* sum) { start_scaling(n, Adagrad{g, a}, sum); }
-void rms_prop(float* g, float* a, float* step, float* sign, std::size_t n, const RmsConstants& c, double* sum) {
-  start_scaling(n, RmsProp{g, a, step, sign, c}, sum);
-}
-void descend_by_mean(float* w, const float* g, std::size_t n, float rate, const double* sum, std::size_t count) {
-  start(n, DescendByMean{w, g, rate, sum, static_cast<double>(count)});
-}
-void fs_adagrad(float* w, const float* g, float* a, float* m, std::size_t n, const FsAdagradConstants& c) {
-  c.momentum > 0.0f ? start_rule(n, FsAdagrad<true>{w, g, a, m, c}) : start_rule(n, FsAdagrad<false>{w, g, a, m, c});
-}
-void adam(float* w, const float* g, float* m, float* v, std::size_t n, const AdamConstants& c) {
-  start_rule(n, Adam{w, g, m, v, c});
-}
-void rms_prop_textbook(float* w, const float* g, float* a, std::size_t n, const TextbookConstants& c) {
-  start_rule(n, Textbook{w, g, a, c});
 }
 
 }  // namespace
@@ -117,27 +103,10 @@ void rms_prop_textbook(float* w, const float* g, float* a, std::size_t n, const 
 const Kernels& kernels() {
   static constexpr Kernels table = {"cuda",
                                     std::numeric_limits<std::size_t>::max(),
-                                    descend,
-                                    momentum,
-                                    nesterov,
-                                    sparse_momentum,
-                                    sparse_nesterov,
-                                    truncate,
-                                    add_scaled,
-                                    shrink,
+                                    loops_of(decltype(Kernels::loops)()),
+                                    sums_of(decltype(Kernels::sums)()),
                                     clear,
-                                    noise,
                                     clear_sums,
-                                    add_squares,
-                                    limit_norm,
-                                    adagrad,
-                                    rms_prop,
-                                    descend_by_mean,
-                                    fs_adagrad,
-                                    adam,
-                                    rms_prop_textbook,
-                                    nullptr,
-                                    nullptr,
                                     begin_together,
                                     end_together};
   return table;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/cuda/launch.h"
-#include "base/cuda/queue.h"
-#include "optim/cuda/element_rules.h"
+#include "base/cuda/runtime.h"
+#include "optim/element_rules.h"
 
 namespace tutti::optim::cuda {
 
@@ -20,12 +20,21 @@ constexpr unsigned most_calls = 32;  // of one kernel: as many as its parameters
 
 // ---- kernels
 
+// A rule with the gradient plus a penalty, as AddScaled adds it: memory is read once, and the gradient is not changed.
+template <class Rule, Turn When>
+struct Penalised {
+  static constexpr Turn turn = When;
+  Rule rule;
+  AddScaled penalty;
+  __device__ auto operator()(std::size_t i) const { return rule(i, penalty.g[i] + penalty.factor * penalty.w[i]); }
+};
+
 template <class Rule>
 struct Calls {
   Rule rule[most_calls];
   std::size_t n[most_calls];
   unsigned end[most_calls];  // the block behind its last one
-  const int* halt;           // see base/cuda/queue.h
+  const int* halt;           // see base/cuda/runtime.h
 };
 
 struct Place {

@@ -3,10 +3,10 @@
 #include "reader/composite/composite_source.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
-
-#include "reader/composite/key_table.h"
+#include <tuple>
 
 namespace tutti::reader {
 namespace {
@@ -17,10 +17,54 @@ std::string name_of(std::size_t part, const SequenceSource& source) {
   return fmt::format("deserializer {} (stream '{}')", part + 1, source.streams().front().name);
 }
 
+std::uint64_t hash_of(const std::string& key) { return XXH3_64bits(key.data(), key.size()); }
+
+bool is_number(const std::string& key) {
+  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 }  // namespace
 
-CompositeSource::CompositeSource(std::vector<std::unique_ptr<SequenceSource>> sources, CompositeOptions options)
-    : options_(options), budget_("the files of the CompositeDataReader", options.max_errors, 1) {
+// Keys stay in their files: a hash finds the sequence, and its key is then compared.
+std::string KeyTable::canonical(std::string key, bool numeric) {
+  if (!numeric) return key;
+  const std::size_t first = key.find_first_not_of('0');
+  return first == std::string::npos ? key.substr(0, 1) : key.substr(first);
+}
+
+KeyTable::KeyTable(SequenceSource& source, bool numeric) : source_(source), numeric_(numeric) {
+  const std::uint32_t n = source.index().sequences();
+  places_.reserve(n);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::string key = source.key(i);
+    if (numeric && !is_number(key))
+      throw Error(
+          fmt::format("{}: the key '{}' is no number, but useNumericSequenceKeys = true", source.place(i), key));
+    places_.push_back({hash_of(canonical(key, numeric)), i});
+  }
+  const auto order = [](const Place& a, const Place& b) {
+    return std::tie(a.hash, a.sequence) < std::tie(b.hash, b.sequence);
+  };
+  if (!std::is_sorted(places_.begin(), places_.end(), order)) std::sort(places_.begin(), places_.end(), order);
+  for (std::size_t i = 1; i < places_.size(); ++i)
+    if (places_[i].hash == places_[i - 1].hash)
+      if (const auto first = find(canonical(source.key(places_[i].sequence), numeric));
+          first && *first != places_[i].sequence)
+        twice_.push_back({*first, places_[i].sequence});
+}
+
+std::optional<std::uint32_t> KeyTable::find(const std::string& key) {
+  const std::uint64_t hash = hash_of(key);
+  auto at = std::lower_bound(places_.begin(), places_.end(), hash,
+                             [](const Place& p, std::uint64_t h) { return p.hash < h; });
+  for (; at != places_.end() && at->hash == hash; ++at)
+    if (canonical(source_.key(at->sequence), numeric_) == key) return at->sequence;
+  return std::nullopt;
+}
+
+CompositeSource::CompositeSource(std::vector<std::unique_ptr<SequenceSource>> sources, bool numeric_keys,
+                                 std::int64_t max_errors)
+    : numeric_keys_(numeric_keys), budget_("the files of the CompositeDataReader", max_errors, 1) {
   for (auto& s : sources) {
     infos_.insert(infos_.end(), s->streams().begin(), s->streams().end());
     Share share(s->streams());
@@ -45,7 +89,7 @@ bool CompositeSource::keys_agree(std::size_t p) const {
   const std::uint32_t n = first.index().sequences();
   if (other.index().sequences() != n) return false;
   const auto key = [&](SequenceSource& source, std::uint32_t i) {
-    return KeyTable::canonical(source.key(i), options_.numeric_keys);
+    return KeyTable::canonical(source.key(i), numeric_keys_);
   };
   std::string last;
   for (std::uint32_t i = 0; i < n; ++i) {
@@ -53,13 +97,13 @@ bool CompositeSource::keys_agree(std::size_t p) const {
     if (mine != key(other, i) || (i > 0 && mine == last)) return false;
     last = mine;
   }
-  return !KeyTable(other, options_.numeric_keys).twice().size();
+  return !KeyTable(other, numeric_keys_).twice().size();
 }
 
 // For each sequence of the first part the one of part p with the same key.
 std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
   SequenceSource &first = *parts_[0].source, &other = *parts_[p].source;
-  KeyTable table(other, options_.numeric_keys);
+  KeyTable table(other, numeric_keys_);
   for (const auto& t : table.twice())
     budget_.fault(fmt::format("{}: the key '{}' stands at {} already", other.place(t.second), other.key(t.second),
                               other.place(t.first)),
@@ -67,7 +111,7 @@ std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
   std::vector<std::uint32_t> match(first.index().sequences(), none);
   for (std::uint32_t i = 0; i < match.size(); ++i) {
     const std::string key = first.key(i);
-    if (const auto found = table.find(KeyTable::canonical(key, options_.numeric_keys))) {
+    if (const auto found = table.find(KeyTable::canonical(key, numeric_keys_))) {
       match[i] = *found;
       continue;
     }

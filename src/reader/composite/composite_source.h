@@ -12,14 +12,35 @@
 
 namespace tutti::reader {
 
-struct CompositeOptions {
-  bool numeric_keys = false;
-  std::int64_t max_errors = 0;
+// Finds the sequence of a source by its key, with 16 bytes per sequence.
+class KeyTable {
+ public:
+  struct Twice {
+    std::uint32_t first, second;
+  };
+  // `numeric`: compares keys as numbers ("007" is "7"); throws Error if one is not a number.
+  KeyTable(SequenceSource&, bool numeric);
+  std::optional<std::uint32_t> find(const std::string& key);
+  // Sequences whose key occurred before.
+  const std::vector<Twice>& twice() const { return twice_; }
+
+  // "007" becomes "7" if keys are numbers.
+  static std::string canonical(std::string key, bool numeric);
+
+ private:
+  struct Place {
+    std::uint64_t hash;
+    std::uint32_t sequence;
+  };
+  SequenceSource& source_;
+  bool numeric_;
+  std::vector<Place> places_;  // by hash, then sequence
+  std::vector<Twice> twice_;
 };
 
 class CompositeSource final : public SequenceSource {
  public:
-  CompositeSource(std::vector<std::unique_ptr<SequenceSource>> sources, CompositeOptions);
+  CompositeSource(std::vector<std::unique_ptr<SequenceSource>> sources, bool numeric_keys, std::int64_t max_errors);
   const std::vector<StreamInfo>& streams() const override { return infos_; }
   const SequenceIndex& index() override;
   void begin_epoch() override;
@@ -48,7 +69,7 @@ class CompositeSource final : public SequenceSource {
   void note_left_out(std::size_t part);
 
   std::vector<Part> parts_;
-  CompositeOptions options_;
+  bool numeric_keys_;
   std::vector<StreamInfo> infos_;
   FaultBudget budget_;
   std::optional<SequenceIndex> index_;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hyperslabs of HDF5 datasets. The library may be built without thread safety, and every reader has a thread, so one
-// lock of ours protects all calls.
-#include "reader/hdf5/hdf5_file.h"
-
+// Hyperslabs of HDF5 datasets; the only file that uses libhdf5. The library may be built without thread safety, and
+// every reader has a thread, so one lock of ours protects all calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <hdf5.h>
@@ -14,6 +12,7 @@
 #include <numeric>
 #include <utility>
 
+#include "reader/hdf5/hdf5_rows.h"
 #include "tutti/error.h"
 
 namespace tutti::reader {
@@ -82,8 +81,9 @@ std::vector<std::string> dataset_names(hid_t file) {
 
 }  // namespace
 
-std::uint64_t Hdf5Shape::row_size() const {
-  return std::accumulate(axes.begin() + 1, axes.end(), std::uint64_t{1}, std::multiplies<>());
+std::uint64_t Hdf5Shape::row_size(std::size_t from_axis) const {
+  return std::accumulate(axes.begin() + static_cast<std::ptrdiff_t>(from_axis), axes.end(), std::uint64_t{1},
+                         std::multiplies<>());
 }
 
 struct Hdf5File::Dataset {
@@ -104,13 +104,6 @@ Hdf5File::Hdf5File(std::string path) : path_(std::move(path)), open_(std::make_u
   H5Pset_file_locking(access.get(), false, true);
   open_->file = FileHandle(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, access.get()));
   if (!open_->file.good()) throw Error(fmt::format("opening the HDF5 file '{}': {}", path_, library_reason()));
-}
-
-Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
-Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(open_, other.open_);
-  return *this;
 }
 
 Hdf5File::~Hdf5File() {
@@ -141,7 +134,6 @@ Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
   const TypeHandle type(H5Dget_type(d.handle.get()));
   const H5T_class_t kind = H5Tget_class(type.get());
   if (kind != H5T_INTEGER && kind != H5T_FLOAT) fail("holds no numbers: only whole numbers and fractions can be read");
-  d.shape.integer = kind == H5T_INTEGER;
   const SpaceHandle space(H5Dget_space(d.handle.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (rank < 1) fail("is a single value; its first axis must count the samples");

@@ -44,17 +44,16 @@ void Hdf5Rows::give_up(Place place, std::string message) {
     budget_->fault_here({{}, std::move(message), "correct the file, or remove the row from it"});
 }
 
-bool Hdf5Rows::check(std::size_t column, Place place, const float* row) {
+void Hdf5Rows::check(std::size_t column, Place place, const float* row) {
   const File& f = files_[place.file];
   const std::uint64_t n = f.row_floats[column];
   float sum = 0;
   for (std::uint64_t i = 0; i < n; ++i) sum += row[i] * 0.0f;  // 0, unless there is an infinity or NaN
-  if (sum == 0) return true;
+  if (sum == 0) return;
   give_up(
       place,
       fmt::format("row {} of the dataset '{}' of the HDF5 file '{}' holds a value that is not a finite float32 number",
                   place.row, columns_[column].dataset, f.path));
-  return false;
 }
 
 void Hdf5Rows::load(std::size_t column, std::uint32_t file, std::uint64_t first, std::uint64_t rows, float* out) {

@@ -3,16 +3,47 @@
 // demand, neighbours together.
 #pragma once
 
+#include <cstdint>
 #include <list>
+#include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reader/buffer.h"
 #include "reader/fault_budget.h"
-#include "reader/hdf5/hdf5_file.h"
 
 namespace tutti::reader {
+
+// Rows of datasets in one HDF5 file.
+struct Hdf5Shape {
+  std::vector<std::uint64_t> axes;  // the first one counts the rows
+  std::uint64_t rows() const { return axes.front(); }
+  std::uint64_t row_size(std::size_t from_axis = 1) const;  // numbers of that axis and those behind it
+};
+
+class Hdf5File {
+ public:
+  explicit Hdf5File(std::string path);  // throws Error
+  ~Hdf5File();
+  const std::string& path() const { return path_; }
+
+  // Throws Error if there is no such numeric dataset; the message lists the datasets.
+  Hdf5Shape shape(const std::string& dataset);
+  // Rows [first, first + rows), all axes of a row in the order of the file, converted from any numeric type.
+  void read(const std::string& dataset, std::uint64_t first, std::uint64_t rows, float* out);
+  void read(const std::string& dataset, std::uint64_t first, std::uint64_t rows, double* out);
+
+ private:
+  struct Open;
+  struct Dataset;
+  Dataset& dataset(const std::string& name);
+  void read_as(std::int64_t type, const std::string& dataset, std::uint64_t first, std::uint64_t rows, void* out);
+
+  std::string path_;
+  std::unique_ptr<Open> open_;
+};
 
 class Hdf5Rows {
  public:
@@ -47,7 +78,7 @@ class Hdf5Rows {
   };
   void load(std::size_t column, std::uint32_t file, std::uint64_t first, std::uint64_t rows, float* out);
   void load_one_by_one(std::size_t column, std::uint32_t file, std::uint64_t first, std::uint64_t rows, float* out);
-  bool check(std::size_t column, Place, const float* row);
+  void check(std::size_t column, Place, const float* row);
   void give_up(Place, std::string message);
   std::uint64_t slab_rows(const File&, std::size_t column) const;
   const float* kept_row(std::size_t column, Place);

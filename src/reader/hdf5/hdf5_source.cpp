@@ -9,16 +9,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reader/stream_dims.h"
+#include "reader/fault_budget.h"
 
 namespace tutti::reader {
 namespace {
-
-std::uint64_t product(std::span<const std::uint64_t> axes) {
-  std::uint64_t n = 1;
-  for (const std::uint64_t a : axes) n *= a;
-  return n;
-}
 
 std::string shown(const Hdf5Shape& shape) {
   return fmt::format("[{}]", fmt::join(std::span(shape.axes).subspan(1), " x "));
@@ -27,40 +21,40 @@ std::string shown(const Hdf5Shape& shape) {
 // Numbers of a sample when the user does not say: a row of a matrix, the last axis of rows of steps, a whole picture.
 std::uint64_t dim_of(const Hdf5Shape& shape) { return shape.axes.size() == 3 ? shape.axes[2] : shape.row_size(); }
 
-std::vector<Hdf5Rows::Column> columns_of(const std::vector<Hdf5Stream>& streams) {
+std::vector<Hdf5Rows::Column> columns_of(const Hdf5ReaderOptions& o) {
   std::vector<Hdf5Rows::Column> columns;
-  for (const auto& s : streams)
+  for (const auto& [name, s] : o.input)
     if (s.classes == 0) columns.push_back({s.dataset, static_cast<float>(s.scale)});
   return columns;
 }
 
 }  // namespace
 
-Hdf5Source::Hdf5Source(Hdf5SourceOptions options)
+Hdf5Source::Hdf5Source(Hdf5ReaderOptions options)
     : options_(std::move(options)),
       budget_("the HDF5 files", options_.max_errors, options_.trace_level),
-      rows_(columns_of(options_.streams), budget_) {
-  for (const auto& s : options_.streams) {
-    column_.push_back(static_cast<std::size_t>(
-        std::count_if(options_.streams.begin(), options_.streams.begin() + static_cast<long>(column_.size()),
-                      [](const auto& o) { return o.classes == 0; })));
-    infos_.push_back({s.name, static_cast<std::size_t>(s.classes > 0 ? s.classes : s.dim), s.classes > 0 && s.sparse});
+      rows_(columns_of(options_), budget_) {
+  std::size_t columns = 0;
+  for (const auto& [name, s] : options_.input) {
+    column_.push_back(columns);
+    columns += s.classes == 0 ? 1 : 0;
+    infos_.push_back({name, static_cast<std::size_t>(s.classes > 0 ? s.classes : s.dim), s.classes > 0 && s.sparse});
   }
   // The first file that can be read tells the dimensions that the user left out.
   if (std::none_of(infos_.begin(), infos_.end(), [](const StreamInfo& i) { return i.dim == 0; })) return;
-  for (std::size_t f = 0; f < options_.files.size(); ++f) try {
-      Hdf5File& file = rows_.open(options_.files[f].path);
+  for (std::size_t f = 0; f < options_.paths.size(); ++f) try {
+      Hdf5File& file = rows_.open(options_.paths[f].path);
       for (std::size_t s = 0; s < infos_.size(); ++s)
-        if (infos_[s].dim == 0) infos_[s].dim = dim_of(file.shape(options_.streams[s].dataset));
+        if (infos_[s].dim == 0) infos_[s].dim = dim_of(file.shape(options_.input[s].second.dataset));
       return;
     } catch (const Error& e) {
-      if (static_cast<std::int64_t>(f) >= options_.max_errors || f + 1 == options_.files.size())
-        throw ConfigError(options_.files[f].where, e.what());
+      if (static_cast<std::int64_t>(f) >= options_.max_errors || f + 1 == options_.paths.size())
+        throw ConfigError(options_.paths[f].where, e.what());
     }
 }
 
 std::uint32_t Hdf5Source::steps_in(std::size_t stream, const Hdf5Shape& shape, const std::string& path) const {
-  const Hdf5Stream& s = options_.streams[stream];
+  const Hdf5Stream& s = options_.input[stream].second;
   const std::uint64_t dim = infos_[stream].dim;
   const auto fail = [&](const std::string& why) {
     throw Error(fmt::format("the dataset '{}' of the HDF5 file '{}' has rows of shape {}: {}", s.dataset, path,
@@ -72,9 +66,9 @@ std::uint32_t Hdf5Source::steps_in(std::size_t stream, const Hdf5Shape& shape, c
     if (shape.axes.size() == 2 && steps == dim && steps > 1 && options_.lengths.empty())
       fail(fmt::format("if they are vectors of {} numbers already, write dim = {} instead of labelDim", steps, steps));
   } else if (shape.row_size() != dim) {
-    if (shape.axes.size() < 2 || product(std::span(shape.axes).subspan(2)) != dim)
+    if (shape.axes.size() < 2 || shape.row_size(2) != dim)
       fail(fmt::format("they are neither one sample nor a sequence of samples with dim = {} of stream '{}'", dim,
-                       s.name));
+                       infos_[stream].name));
     steps = shape.axes[1];
   }
   if (steps > 0x7FFFFFFF) fail("a sequence is too long");
@@ -102,7 +96,7 @@ void Hdf5Source::read_lengths(File& f, Hdf5File& file, std::uint64_t rows, std::
 }
 
 void Hdf5Source::read_labels(File& f, Hdf5File& file, std::size_t stream, std::uint64_t rows, std::vector<char>& good) {
-  const Hdf5Stream& s = options_.streams[stream];
+  const auto& [name, s] = options_.input[stream];
   const std::uint64_t steps = f.steps[stream];
   std::vector<double> values(rows * steps);
   file.read(s.dataset, 0, rows, values.data());
@@ -119,7 +113,7 @@ void Hdf5Source::read_labels(File& f, Hdf5File& file, std::size_t stream, std::u
       budget_.fault(
           fmt::format("the label {} of row {}{} in the dataset '{}' of the HDF5 file '{}' is no class from 0 to {}", v,
                       r, steps > 1 ? fmt::format(", step {},", t) : "", s.dataset, f.path, s.classes - 1),
-          v == std::floor(v) && v > 0 && v < 1e9 ? dim_fix("labelDim", static_cast<std::int64_t>(v), s.name)
+          v == std::floor(v) && v > 0 && v < 1e9 ? dim_fix("labelDim", static_cast<std::int64_t>(v), name)
                                                  : "classes are whole numbers from 0 on");
       break;
     }
@@ -130,30 +124,30 @@ Hdf5Source::File Hdf5Source::look_at(const std::string& path, std::uint64_t& row
   File f;
   f.path = path;
   f.changed = std::filesystem::last_write_time(path);
-  f.labels.resize(options_.streams.size());
-  for (std::size_t s = 0; s < options_.streams.size(); ++s) {
-    const Hdf5Shape shape = file.shape(options_.streams[s].dataset);
+  f.labels.resize(options_.input.size());
+  for (std::size_t s = 0; s < options_.input.size(); ++s) {
+    const Hdf5Shape shape = file.shape(options_.input[s].second.dataset);
     if (s == 0) rows = shape.rows();
     if (shape.rows() != rows)
       throw Error(
           fmt::format("the HDF5 file '{}' has {} rows in the dataset '{}', but {} in '{}'; they do not belong together",
-                      path, shape.rows(), options_.streams[s].dataset, rows, options_.streams[0].dataset));
+                      path, shape.rows(), options_.input[s].second.dataset, rows, options_.input[0].second.dataset));
     f.steps.push_back(steps_in(s, shape, path));
     f.longest = std::max(f.longest, f.steps.back());
   }
   if (rows >= SequenceIndex::most_sequences) throw Error(fmt::format("the HDF5 file '{}' has too many rows", path));
   good.assign(rows, 1);
   if (!options_.lengths.empty()) read_lengths(f, file, rows, good);
-  for (std::size_t s = 0; s < options_.streams.size(); ++s)
-    if (options_.streams[s].classes > 0) read_labels(f, file, s, rows, good);
+  for (std::size_t s = 0; s < options_.input.size(); ++s)
+    if (options_.input[s].second.classes > 0) read_labels(f, file, s, rows, good);
   return f;
 }
 
 void Hdf5Source::add_sequences(File& f, std::uint64_t rows, const std::vector<char>& good) {
   std::vector<std::uint64_t> row_floats;
   std::uint64_t row_bytes = 0;
-  for (std::size_t s = 0; s < options_.streams.size(); ++s)
-    if (options_.streams[s].classes == 0) {
+  for (std::size_t s = 0; s < options_.input.size(); ++s)
+    if (options_.input[s].second.classes == 0) {
       row_floats.push_back(f.steps[s] * infos_[s].dim);
       row_bytes += row_floats.back() * sizeof(float);
     }
@@ -175,7 +169,7 @@ void Hdf5Source::add_sequences(File& f, std::uint64_t rows, const std::vector<ch
       fresh = false;
     }
     std::uint32_t samples = 0;
-    for (std::size_t s = 0; s < options_.streams.size(); ++s) samples = std::max(samples, f.steps_of(s, r));
+    for (std::size_t s = 0; s < options_.input.size(); ++s) samples = std::max(samples, f.steps_of(s, r));
     index_.add(samples);
     if (!all) f.rows.push_back(r);
   }
@@ -199,11 +193,11 @@ void Hdf5Source::add_file(const Hdf5Path& path) {
 
 const SequenceIndex& Hdf5Source::index() {
   if (known_) return index_;
-  for (const Hdf5Path& path : options_.files) add_file(path);
+  for (const Hdf5Path& path : options_.paths) add_file(path);
   if (index_.sequences() == 0)
     throw ConfigError({}, "the HDF5 files have no usable row", "see docs/readers/arrays.md for the layout");
   budget_.summarize(dropped_);
-  if (rows_.bytes() <= options_.keep_bytes) rows_.keep();
+  if (rows_.bytes() <= static_cast<std::uint64_t>(options_.keep_bytes)) rows_.keep();
   known_ = true;
   return index_;
 }
@@ -240,7 +234,7 @@ void Hdf5Source::read(std::span<const std::uint32_t> sequences, Share& share) {
   for (const Wanted& w : wanted_) places_.push_back(w.place);
   data_.resize(infos_.size());
   for (std::size_t s = 0; s < infos_.size(); ++s) {
-    if (options_.streams[s].classes > 0) continue;
+    if (options_.input[s].second.classes > 0) continue;
     rows_.read(column_[s], places_, sorted_);
     data_[s].resize(sequences.size());
     for (std::size_t i = 0; i < wanted_.size(); ++i) data_[s][wanted_[i].order] = sorted_[i];
@@ -257,7 +251,7 @@ void Hdf5Source::read(std::span<const std::uint32_t> sequences, Share& share) {
     for (std::size_t s = 0; s < infos_.size(); ++s) {
       const std::uint32_t steps = f.steps_of(s, row);
       longest = std::max(longest, steps);
-      if (options_.streams[s].classes > 0) {
+      if (options_.input[s].second.classes > 0) {
         const std::int32_t* labels = f.labels[s].data() + std::size_t{row} * f.steps[s];
         for (std::uint32_t t = 0; t < steps; ++t) share[s].add_one_hot(static_cast<std::size_t>(labels[t]));
       } else {

@@ -7,17 +7,18 @@
 
 #include "reader/fault_budget.h"
 #include "reader/hdf5/hdf5_rows.h"
+#include "reader/order_options.h"
 #include "reader/sequence_source.h"
 
 namespace tutti::reader {
 
 struct Hdf5Stream {
-  std::string name;
-  std::string dataset;
+  std::string dataset = {};
   std::int64_t dim = 0;      // of a column; 0 = by the shape of the dataset
   std::int64_t classes = 0;  // the dataset holds class numbers, which become one-hot vectors
   bool sparse = false;       // of class streams
   double scale = 1;
+  void describe(config::Fields& f);
 };
 
 struct Hdf5Path {
@@ -25,19 +26,21 @@ struct Hdf5Path {
   SourcePos where;  // in the config or the list of files
 };
 
-struct Hdf5SourceOptions {
-  std::vector<Hdf5Path> files;
-  std::vector<Hdf5Stream> streams;
+// The block of readerType = "HDF5Reader".
+struct Hdf5ReaderOptions : DataLimits {
+  std::string file, list;
+  std::vector<std::string> files;
+  std::vector<Hdf5Path> paths;  // of all three
+  std::vector<std::pair<std::string, Hdf5Stream>> input;
+  OrderOptions order;
+  TruncationOptions truncation;
   std::string lengths;  // dataset with the steps of each row that count; "" = all
-  std::int64_t chunk_bytes = 33'554'432;
-  std::int64_t max_errors = 0;
-  std::int64_t trace_level = 0;
-  std::uint64_t keep_bytes = std::uint64_t{1} << 30;
+  void describe(config::Fields& f);
 };
 
 class Hdf5Source final : public SequenceSource {
  public:
-  explicit Hdf5Source(Hdf5SourceOptions);  // looks at the shapes of the first file
+  explicit Hdf5Source(Hdf5ReaderOptions);  // looks at the shapes of the first file
   const std::vector<StreamInfo>& streams() const override { return infos_; }
   const SequenceIndex& index() override;  // looks at all files, and reads labels and lengths
   void begin_epoch() override;
@@ -67,7 +70,7 @@ class Hdf5Source final : public SequenceSource {
   std::uint32_t steps_in(std::size_t stream, const Hdf5Shape&, const std::string& path) const;
   const File& file_of(std::uint32_t sequence) const;
 
-  Hdf5SourceOptions options_;
+  Hdf5ReaderOptions options_;
   std::vector<StreamInfo> infos_;
   FaultBudget budget_;
   Hdf5Rows rows_;

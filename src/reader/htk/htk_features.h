@@ -1,65 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// htk_features.h -- a stream of feature frames with left and right context.
+// htk_features.h -- a stream of feature frames with left and right context, from a script file: a list of utterances,
+// [logical.name=]file[firstFrame,lastFrame].
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "reader/buffer.h"
+#include "reader/fault_budget.h"
 #include "reader/htk/htk_file.h"
-#include "reader/htk/scp_list.h"
 #include "reader/htk/utterance_stream.h"
+#include "tutti/config.h"
 
 namespace tutti::reader {
 
+// Any block with scpFile.
 struct HtkFeatureOptions {
-  std::string name, scp, prefix;
-  std::int64_t dim = 0;                // of a frame with its neighbours
-  std::int64_t left = -1, right = -1;  // frames of context; -1 = by dim
+  std::string scp, prefix;                      // the prefix is prepended to relative paths of the list
+  std::int64_t dim = 0;                         // of a frame with its neighbours
+  config::Schedule<std::int64_t> context = {};  // an odd number of frames, or left and right; empty = by dim
   bool expands = false;
+  void describe(config::Fields& f);
 };
 
 class HtkFeatures final : public UtteranceStream {
  public:
   // Reads the list and the headers of all its files; skips and counts unusable utterances.
-  HtkFeatures(HtkFeatureOptions, FaultBudget&);
-  const StreamInfo& info() const override { return info_; }
-  std::size_t utterances() const override { return utterances_.size(); }
-  std::string_view key(std::size_t u) const override { return utterances_[u].key; }
-  std::uint32_t frames(std::size_t u) const override { return utterances_[u].frames; }
-  std::size_t find(std::string_view key) const override;
+  HtkFeatures(const std::string& name, HtkFeatureOptions, FaultBudget&);
   bool expands() const override { return options_.expands; }
   std::string place(std::size_t u) const override;
   void append(std::size_t utterance, std::uint32_t first, std::uint32_t count, StreamBuffer&) override;
   std::uint64_t bytes() const override { return bytes_; }
-  void keep() override { keep_ = true; }
+  void keep() override { kept_.resize(utterances_.size()); }
 
  private:
   struct File {
     std::string path;
     HtkHeader header;
   };
-  struct Utterance {
-    std::string key;
-    std::uint32_t file = 0, first = 0, frames = 0;
-    std::uint32_t line = 0;
-    Buffer<float> kept;
+  struct ScpEntry {
+    std::string key;   // the logical name, else the file's, without extension
+    std::string path;  // of the file
+    std::optional<std::pair<std::uint32_t, std::uint32_t>> frames;  // first and last
   };
-  void add(const ScpEntry&);
-  const File& file(const std::string& path, std::uint32_t& number);
+  bool read_entry(std::string_view line, ScpEntry&) const;
+  void add(const ScpEntry&, std::size_t line);
+  std::uint32_t file(const std::string& path);
   void decide_context(const File&);
-  const float* rows(Utterance&, std::uint32_t first, std::uint32_t count);
+  const float* rows(std::size_t utterance, std::uint32_t first, std::uint32_t count);
 
   HtkFeatureOptions options_;
-  StreamInfo info_;
+  std::int64_t left_ = 0, right_ = 0;  // frames of context
   std::vector<File> files_;
   std::unordered_map<std::string, std::uint32_t> file_numbers_;
   std::unordered_map<std::string, std::string> broken_;  // files, with the reason
-  std::vector<Utterance> utterances_;
-  std::unordered_map<std::string_view, std::size_t> by_key_;
   std::uint32_t frame_dim_ = 0;
   std::uint64_t bytes_ = 0;
-  bool keep_ = false;
+  std::vector<Buffer<float>> kept_;  // of each utterance; empty when none is kept
   HtkFiles reading_;
   Buffer<float> scratch_;
 };

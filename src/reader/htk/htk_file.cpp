@@ -3,7 +3,6 @@
 #include "reader/htk/htk_file.h"
 #include "base/host.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@
 namespace tutti::reader {
 namespace {
 
-constexpr std::size_t most_open = 64;
+constexpr std::size_t most_files_open = 64;
 constexpr std::size_t header_bytes = 12;
 // Parameter kinds: six bits of a base kind, then qualifiers.
 constexpr unsigned base_mask = 077, compressed_bit = 02000;
@@ -54,26 +53,12 @@ void read_exactly(const std::string& path, int fd, char* to, std::size_t bytes, 
   }
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail(path, std::strerror(errno));
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 HtkHeader read_htk_header(const std::string& path) {
   const Descriptor file(path);
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail(path, std::strerror(errno));
+  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) fail(path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(path, "it is not a regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size < header_bytes) fail(path, fmt::format("it has {} bytes, less than a header", size));
@@ -115,24 +100,20 @@ void write_htk_file(const std::string& path, std::size_t dim, std::span<const fl
   write_file(path, [&](std::ostream& out) { out << bytes; });
 }
 
-HtkFiles::~HtkFiles() {
-  for (const Open& o : open_) ::close(o.fd);
-}
-
 int HtkFiles::open(const std::string& path) {
   const auto known = std::find_if(open_.begin(), open_.end(), [&](const Open& o) { return o.path == path; });
   if (known != open_.end()) {
     open_.splice(open_.begin(), open_, known);
-    return open_.front().fd;
+  } else {
+    open_.emplace_front(path);
+    if (open_.front().file.get() < 0) {
+      const int why = errno;
+      open_.pop_front();
+      fail(path, std::strerror(why));
+    }
+    if (open_.size() > most_files_open) open_.pop_back();
   }
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(path, std::strerror(errno));
-  open_.push_front({path, fd});
-  if (open_.size() > most_open) {
-    ::close(open_.back().fd);
-    open_.pop_back();
-  }
-  return fd;
+  return open_.front().file.get();
 }
 
 void HtkFiles::read_compressed(const std::string& path, int fd, const HtkHeader& h, std::uint64_t first,

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "reader/mapped_file.h"
+
 namespace tutti::reader {
 
 struct HtkHeader {
@@ -30,17 +32,14 @@ void write_htk_file(const std::string& path, std::size_t dim, std::span<const fl
 // Reads frames of files and keeps a few files open.
 class HtkFiles {
  public:
-  ~HtkFiles();
-  HtkFiles() = default;
-  HtkFiles(const HtkFiles&) = delete;
-  HtkFiles& operator=(const HtkFiles&) = delete;
   // Frames [first, first + count) as floats; throws Error if they cannot be read or are not finite.
   void read(const std::string& path, const HtkHeader&, std::uint64_t first, std::uint64_t count, float* out);
 
  private:
   struct Open {
+    explicit Open(const std::string& p) : path(p), file(p) {}
     std::string path;
-    int fd = -1;
+    Descriptor file;
   };
   int open(const std::string& path);
   void read_compressed(const std::string& path, int fd, const HtkHeader&, std::uint64_t first, std::uint64_t count,

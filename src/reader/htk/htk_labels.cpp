@@ -5,37 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
-#include <fstream>
 
-#include "reader/htk/scp_list.h"
+#include "reader/fault_budget.h"
 #include "reader/mapped_file.h"
-#include "reader/stream_dims.h"
 
 namespace tutti::reader {
 namespace {
 
 constexpr std::uint64_t frame_time = 100'000;  // 10 ms in units of 100 ns
-
-bool blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
-
-// Removes and returns the next word of the line.
-std::string_view word(std::string_view& rest) {
-  std::size_t begin = 0;
-  while (begin < rest.size() && blank(rest[begin])) ++begin;
-  std::size_t end = begin;
-  while (end < rest.size() && !blank(rest[end])) ++end;
-  const std::string_view w = rest.substr(begin, end - begin);
-  rest.remove_prefix(end);
-  return w;
-}
-
-template <class T>
-bool read_number(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
 
 std::string_view base_name(std::string_view key) {
   const std::size_t slash = key.find_last_of("/\\");
@@ -57,7 +34,7 @@ class HtkLabels::Parser {
       const std::size_t end = std::min(text.find('\n'), text.size());
       line_ = text.substr(0, end);
       text.remove_prefix(std::min(end + 1, text.size()));
-      while (!line_.empty() && blank(line_.back())) line_.remove_suffix(1);
+      while (!line_.empty() && is_blank(line_.back())) line_.remove_suffix(1);
       if (line_.empty()) continue;
       if (!head) {
         head = line_ == "#!MLF!#";
@@ -82,7 +59,7 @@ class HtkLabels::Parser {
     budget_.fault({line_place(path_, number_, line_, 0, line_.size()), std::move(message), std::move(fix)});
   }
   void drop() {
-    labels_.runs_.resize(now_.first_run);
+    labels_.runs_.resize(now_.first);
     open_ = false;
   }
 
@@ -110,12 +87,11 @@ class HtkLabels::Parser {
     const bool any = name.starts_with("*/");
     if (any) name.remove_prefix(2);
     now_ = {without_extension(std::string(name)),
-            any,
             0,
             static_cast<std::uint32_t>(number_),
             file_number_,
             labels_.runs_.size(),
-            0};
+            any};
     open_ = true;
     skipping_ = false;
   }
@@ -126,16 +102,15 @@ class HtkLabels::Parser {
       drop();
       return;
     }
-    now_.runs = labels_.runs_.size() - now_.first_run;
     labels_.utterances_.push_back(now_);
     open_ = false;
   }
 
   bool segment() {
     std::string_view rest = line_;
-    const std::string_view from = word(rest), to = word(rest), state = word(rest);
+    const std::string_view from = take_word(rest), to = take_word(rest), state = take_word(rest);
     std::uint64_t begin = 0, end = 0;
-    if (state.empty() || !read_number(from, begin) || !read_number(to, end)) {
+    if (state.empty() || !read_whole(from, begin) || !read_whole(to, end)) {
       fault("this is no line of a label: start, end, state", "times are whole numbers of 100 ns");
       return false;
     }
@@ -157,10 +132,10 @@ class HtkLabels::Parser {
   bool find_class(std::string_view state, std::int32_t& label) {
     const HtkLabelOptions& o = labels_.options_;
     if (o.mapping.empty()) {
-      const bool number = read_number(state, label);
+      const bool number = read_whole(state, label);
       if (number && label >= 0 && label < o.dim) return true;
       fault(fmt::format("the state '{}' is not a class from 0 to {}", state, o.dim - 1),
-            number && label >= 0 ? dim_fix("labelDim", label, o.name)
+            number && label >= 0 ? dim_fix("labelDim", label, labels_.info_.name)
                                  : "labelMappingFile names a file with one state name per line");
       return false;
     }
@@ -184,50 +159,25 @@ class HtkLabels::Parser {
   bool open_ = false, skipping_ = false;
 };
 
-HtkLabels::HtkLabels(HtkLabelOptions options, FaultBudget& budget)
-    : options_(std::move(options)), info_{options_.name, static_cast<std::size_t>(options_.dim), options_.sparse} {
-  if (!options_.mapping.empty()) read_mapping();
+HtkLabels::HtkLabels(const std::string& name, HtkLabelOptions options, FaultBudget& budget)
+    : UtteranceStream({name, static_cast<std::size_t>(options.dim), options.sparse}), options_(std::move(options)) {
+  each_line(options_.list, [&](std::size_t, const std::string& path) { options_.files.push_back(path); });
+  if (!options_.mapping.empty()) classes_ = read_class_names(options_.mapping, "state", true, options_.dim, name);
   for (std::uint32_t f = 0; f < options_.files.size(); ++f) try {
       Parser(*this, f, budget).run();
     } catch (const Error& e) {
       budget.fault(e.what(), {});
     }
-  for (std::size_t u = 0; u < utterances_.size(); ++u)
-    if (!by_key_.emplace(utterances_[u].key, u).second)
-      budget.fault(fmt::format("{}: a second utterance with the name '{}'", place(u), utterances_[u].key),
-                   "the first one counts");
-}
-
-void HtkLabels::read_mapping() {
-  std::ifstream in(options_.mapping);
-  if (!in)
-    throw ConfigError(
-        {}, fmt::format("the labelMappingFile '{}' cannot be read: {}", options_.mapping, std::strerror(errno)));
-  std::string line;
-  for (std::size_t number = 1; std::getline(in, line); ++number) {
-    std::string_view rest = line;
-    const std::string_view name = word(rest);
-    if (name.empty()) continue;
-    const auto label = static_cast<std::int32_t>(classes_.size());
-    if (!classes_.emplace(name, label).second)
-      throw ConfigError(line_place(options_.mapping, number, line, 0, name.size()),
-                        fmt::format("'{}' appears a second time", name),
-                        "every state has one line, whose number is its class");
-  }
-  if (static_cast<std::int64_t>(classes_.size()) > options_.dim)
-    throw ConfigError({},
-                      fmt::format("'{}' has {} states, more than labelDim = {} of stream '{}'", options_.mapping,
-                                  classes_.size(), options_.dim, options_.name),
-                      dim_fix("labelDim", static_cast<std::int64_t>(classes_.size()) - 1, options_.name));
+  index_names([&](std::size_t u) {
+    budget.fault(fmt::format("{}: a second utterance with the name '{}'", place(u), utterances_[u].key),
+                 "the first one counts");
+  });
 }
 
 std::size_t HtkLabels::find(std::string_view key) const {
-  auto known = by_key_.find(key);
-  if (known == by_key_.end()) {
-    known = by_key_.find(base_name(key));
-    if (known != by_key_.end() && !utterances_[known->second].any_folder) return none;
-  }
-  return known == by_key_.end() ? none : known->second;
+  if (const std::size_t known = UtteranceStream::find(key); known != none) return known;
+  const std::size_t known = UtteranceStream::find(base_name(key));
+  return known != none && utterances_[known].any_folder ? known : none;
 }
 
 std::string HtkLabels::place(std::size_t u) const {
@@ -235,9 +185,11 @@ std::string HtkLabels::place(std::size_t u) const {
 }
 
 void HtkLabels::append(std::size_t utterance, std::uint32_t first, std::uint32_t count, StreamBuffer& to) {
-  const Utterance& u = utterances_[utterance];
-  const auto begin = runs_.begin() + static_cast<std::ptrdiff_t>(u.first_run);
-  const auto end = begin + static_cast<std::ptrdiff_t>(u.runs);
+  const bool last = utterance + 1 == utterances_.size();
+  const Run *const begin = runs_.data() + utterances_[utterance].first, *const end =
+                                                                            runs_.data() +
+                                                                            (last ? runs_.size()
+                                                                                  : utterances_[utterance + 1].first);
   auto run = std::partition_point(begin, end, [&](const Run& r) { return r.end <= first; });
   for (std::uint32_t t = first; t < first + count; ++t) {
     while (run->end <= t) ++run;

@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the readers of HTK data. The old reader and the new one read alike; they differ in how truncated lanes are
 // asked for.
-#include "reader/htk/htk_options.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <limits>
 
-#include "reader/mapped_file.h"
+#include "reader/htk/htk_source.h"
+#include "reader/reader_row.h"
 
 namespace tutti::reader {
-namespace {
 
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return s;
-}
-
-}  // namespace
-
-void HtkFeatureBlock::describe(config::Fields& f) {
+void HtkFeatureOptions::describe(config::Fields& f) {
   f("scpFile", scp, "script file: a list of utterances, [name=]file[firstFrame,lastFrame]");
   f.required("scpFile");
   f("dim", dim, "numbers of a sample: of a frame times the frames of its context");
@@ -41,15 +31,7 @@ void HtkFeatureBlock::describe(config::Fields& f) {
     f.problem("contextWindow", "a context is an odd number of frames, or L:R neighbours", "11, or 5:5");
 }
 
-HtkFeatureOptions HtkFeatureBlock::stream(const std::string& name) const {
-  HtkFeatureOptions o{name, scp, prefix, dim, -1, -1, expands};
-  const auto& c = context.values;
-  if (c.size() == 1) o.left = o.right = (c[0] - 1) / 2;
-  if (c.size() == 2) o.left = c[0], o.right = c[1];
-  return o;
-}
-
-void HtkLabelBlock::describe(config::Fields& f) {
+void HtkLabelOptions::describe(config::Fields& f) {
   f("mlfFile", files, "master label file, or several");
   f("mlfFileList", list, "or a text file with one path of such a file per line");
   f("labelMappingFile", mapping,
@@ -62,29 +44,15 @@ void HtkLabelBlock::describe(config::Fields& f) {
   f.choice("format", sparse, {{"sparse", true}, {"dense", false}}, "format of one-hot vectors");
   if (f.given("mlfFile") == f.given("mlfFileList"))
     f.problem("mlfFile", "give exactly one of mlfFile and mlfFileList", "mlfFile = \"train.mlf\"");
-  if (lower(type) != "category")
+  if (!config::equal_keys(type, "category"))
     f.problem("labelType", fmt::format("labels of type '{}' are not known", type), "labelType = \"category\"");
   if (f.given("labelDim") && (dim < 1 || dim > 2'147'483'647))
     f.problem("labelDim", "labelDim is the number of classes", "1 or more");
 }
 
-HtkLabelOptions HtkLabelBlock::stream(const std::string& name) const {
-  HtkLabelOptions o{name, files, mapping, dim, sparse};
-  std::ifstream in(list);
-  for (std::string line; std::getline(in, line);) {
-    while (!line.empty() && static_cast<unsigned char>(line.back()) <= ' ') line.pop_back();
-    if (!line.empty()) o.files.push_back(line);
-  }
-  return o;
-}
-
 void HtkReaderOptions::describe(config::Fields& f) {
   for (auto& [name, b] : features) f.block(name, b, "a stream of features");
   for (auto& [name, b] : labels) f.block(name, b, "a stream of labels");
-  describe_settings(f);
-}
-
-void HtkReaderOptions::describe_settings(config::Fields& f) {
   f("frameMode", frame_mode, "every frame is a sample of its own; false: an utterance is a sequence");
   order.describe(f);
   f("readMethod", method, "blockRandomize, rollingWindow (the same here), or none for the order of the list");
@@ -92,9 +60,8 @@ void HtkReaderOptions::describe_settings(config::Fields& f) {
   f("nbruttsineachrecurrentiter", lanes,
     "parallel sequences of the old reader; with truncated: its lanes, minibatchSize being their length");
   truncation.describe(f);
-  f("maxErrors", max_errors, "number of faulty utterances to tolerate; they are skipped");
-  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
-  f("keepLimitInBytes", keep_bytes, "keep features in memory for later sweeps, up to this size per rank");
+  describe_faults(f, "number of faulty utterances to tolerate; they are skipped");
+  describe_keep(f, "keep features in memory for later sweeps, up to this size per rank");
   f.no_effect("miniBatchMode", "minibatches end with the sweep, which is partial");
   f.no_effect("useMersenneTwisterRand", "it is always used");
   f.no_effect("minimizeReaderMemoryFootprint", "keepLimitInBytes decides how much is kept");
@@ -103,37 +70,23 @@ void HtkReaderOptions::describe_settings(config::Fields& f) {
   f.no_effect("verbosity", "traceLevel decides what is shown");
   if (frame_mode && truncation.truncated)
     f.problem("truncated", "single frames cannot be cut", "write frameMode = false too");
-  const std::string m = lower(method);
+  const std::string m = config::to_lower(method);
   if (m != "blockrandomize" && m != "rollingwindow" && m != "none")
     f.problem("readMethod", fmt::format("there is no readMethod '{}'", method), "blockRandomize or none");
   if (longest < 1) f.problem("maxUtteranceLength", "a length has at least one frame", "10000");
-  if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-  if (keep_bytes < 0) f.problem("keepLimitInBytes", "keepLimitInBytes must not be negative", "0 keeps nothing");
   if (!lanes.empty() && std::any_of(lanes.values.begin(), lanes.values.end(), [](auto n) { return n < 0; }))
     f.problem("nbruttsineachrecurrentiter", "a number of sequences is not negative", "1");
 }
 
-HtkSourceOptions HtkReaderOptions::source() const {
-  HtkSourceOptions s;
-  for (const auto& [name, b] : features) s.streams.emplace_back(b.stream(name));
-  for (const auto& [name, b] : labels) s.streams.emplace_back(b.stream(name));
-  s.frame_mode = frame_mode;
-  s.longest_utterance = longest;
-  s.max_errors = max_errors;
-  s.trace_level = trace_level;
-  s.keep_bytes = static_cast<std::uint64_t>(keep_bytes);
-  return s;
-}
-
 Randomization HtkReaderOptions::randomization(bool training) const {
   Randomization r = order.randomization(training);
-  if (lower(method) == "none") r.shuffle = false;
+  if (config::equal_keys(method, "none")) r.shuffle = false;
   return r;
 }
 
 namespace {
 
-void check_files(const config::Record& block, const HtkLabelBlock& b, const ReaderContext& context) {
+void check_files(const config::Record& block, const HtkLabelOptions& b, const ReaderContext& context) {
   if (!b.list.empty()) check_file(block, "mlfFileList", b.list, context);
   if (!b.mapping.empty()) check_file(block, "labelMappingFile", b.mapping, context);
   for (const std::string& path : b.files) check_file(block, "mlfFile", path, context);
@@ -147,20 +100,21 @@ bool is_of_lattices(const config::Record& block) {
   return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return block.has_own(key); });
 }
 
-Made read_htk(const config::Record& block, const ReaderContext& context, const std::string& title, bool old) {
-  auto o = std::make_shared<HtkReaderOptions>();
-  o->trace_level = context.trace_level;
-  std::vector<std::string> also{"readerType"};
+void check_files(const config::Record& block, const HtkFeatureOptions& b, const ReaderContext& context) {
+  check_file(block, "scpFile", b.scp, context);
+}
+
+// Finds the streams among the blocks.
+void find_streams(HtkReaderOptions& o, const config::Record& block, const ReaderContext& context,
+                  const std::string& title, std::vector<std::string>& also) {
   for (const std::string& key : block.keys()) {
     if (!block.is_block(key)) continue;
     const config::Record stream = block.block(key);
     also.push_back(key);
     if (stream.has_own("scpFile")) {
-      o->features.emplace_back(key, config::read<HtkFeatureBlock>(stream, key, *context.problems, *context.notices));
-      check_file(stream, "scpFile", o->features.back().second.scp, context);
+      o.features.emplace_back(key, HtkFeatureOptions());
     } else if (stream.has_own("mlfFile") || stream.has_own("mlfFileList")) {
-      o->labels.emplace_back(key, config::read<HtkLabelBlock>(stream, key, *context.problems, *context.notices));
-      check_files(stream, o->labels.back().second, context);
+      o.labels.emplace_back(key, HtkLabelOptions());
     } else if (is_of_lattices(stream)) {
       context.problems->add(Diagnostic{stream.where(),
                                        fmt::format("this version has no sequence training over lattices ('{}')", key),
@@ -171,9 +125,19 @@ Made read_htk(const config::Record& block, const ReaderContext& context, const s
           "features have scpFile, labels have mlfFile or mlfFileList"});
     }
   }
+}
+
+}  // namespace
+
+Made read_htk(const config::Record& block, const std::string& title, const ReaderContext& context) {
+  const bool old = title == "HTKMLFReader";
+  const auto o = new_options<HtkReaderOptions>(context);
+  std::vector<std::string> also{"readerType"};
+  find_streams(*o, block, context, title, also);
   o->truncation.needs_length = !old;
-  config::read_fields(
-      block, title, [&](config::Fields& f) { o->describe_settings(f); }, *context.problems, *context.notices, also);
+  read_block(*o, block, title, context, also);
+  for (const auto& [name, b] : o->features) check_files(block.block(name), b, context);
+  for (const auto& [name, b] : o->labels) check_files(block.block(name), b, context);
   if (o->features.empty() && o->labels.empty())
     context.problems->add(Diagnostic{block.where(), fmt::format("{} has no streams", title),
                                      "add features = [ scpFile = ... ; dim = ... ]"});
@@ -186,87 +150,63 @@ Made read_htk(const config::Record& block, const ReaderContext& context, const s
   if (old && o->truncation.truncated && o->truncation.length == 0 && trains(context))
     truncation.lanes = std::max<std::int64_t>(1, o->lanes.at(0));
   if (truncation.lanes == 0) truncation = o->truncation.truncation(trains(context));
-  return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<HtkSource>(o->source()); },
-          o->randomization(trains(context)), truncation};
-}
-
-}  // namespace
-
-Made read_htk_mlf(const config::Record& block, const ReaderContext& context) {
-  return read_htk(block, context, "HTKMLFReader", true);
-}
-
-Made read_htk_deserializers(const config::Record& block, const ReaderContext& context) {
-  return read_htk(block, context, "HTKDeserializers", false);
+  return made<HtkSource>(o, o->randomization(trains(context)), truncation);
 }
 
 void describe_htk_reader(config::Fields& f) {
   HtkReaderOptions o;
-  o.features.emplace_back("features", HtkFeatureBlock());
-  o.labels.emplace_back("labels", HtkLabelBlock());
+  o.features.emplace_back("features", HtkFeatureOptions());
+  o.labels.emplace_back("labels", HtkLabelOptions());
   o.describe(f);
 }
 
 namespace {
 
-template <class Block>
-struct DeserializerOptions {
-  std::vector<std::pair<std::string, Block>> input;
-  bool frame_mode = false;
-  std::int64_t max_errors = 0, trace_level = 0, keep_bytes = std::int64_t{1} << 30;
+template <class Stream>
+struct DeserializerOptions : HtkReaderOptions {
+  static constexpr bool of_features = std::is_same_v<Stream, HtkFeatureOptions>;
+  DeserializerOptions() { frame_mode = false, longest = 0; }
+  auto& input() {
+    if constexpr (of_features) {
+      return features;
+    } else {
+      return labels;
+    }
+  }
   void describe(config::Fields& f) {
-    f.blocks("input", input, "one block per stream, under the name of the network's input");
+    f.blocks("input", input(), "one block per stream, under the name of the network's input");
     f.required("input");
     f("frameMode", frame_mode, "every frame is a sample of its own");
-    f("maxErrors", max_errors, "number of faulty utterances to tolerate; they are skipped");
-    f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
-    f("keepLimitInBytes", keep_bytes, "keep features in memory for later sweeps, up to this size per rank");
+    describe_faults(f, "number of faulty utterances to tolerate; they are skipped");
+    describe_keep(f, "keep features in memory for later sweeps, up to this size per rank");
     f.no_effect("module", "all deserializers are built in");
-    if (f.given("input") && input.empty())
+    if (f.given("input") && input().empty())
       f.problem("input", "no stream is described", "input = [ features = [ ... ] ]");
-    if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
-    if (keep_bytes < 0) f.problem("keepLimitInBytes", "keepLimitInBytes must not be negative", "0 keeps nothing");
-    if constexpr (std::is_same_v<Block, HtkFeatureBlock>)
-      if (!input.empty() && std::all_of(input.begin(), input.end(), [](const auto& i) { return i.second.expands; }))
+    if constexpr (of_features)
+      if (!features.empty() && std::all_of(features.begin(), features.end(), [](auto& i) { return i.second.expands; }))
         f.problem("input", "expandToUtterance takes its lengths from another stream of the same deserializer",
                   "put the streams into one deserializer");
   }
-  HtkSourceOptions source() const {
-    HtkSourceOptions s;
-    for (const auto& [name, b] : input) s.streams.emplace_back(b.stream(name));
-    s.frame_mode = frame_mode;
-    s.max_errors = max_errors;
-    s.trace_level = trace_level;
-    s.keep_bytes = static_cast<std::uint64_t>(keep_bytes);
-    return s;
-  }
 };
 
-void check_files(const config::Record& block, const HtkFeatureBlock& b, const ReaderContext& context) {
-  check_file(block, "scpFile", b.scp, context);
-}
-
-template <class Block>
-Made read_deserializer(const config::Record& block, const ReaderContext& context, const std::string& title) {
-  auto o = std::make_shared<DeserializerOptions<Block>>();
-  o->trace_level = context.trace_level;
-  config::read_fields(block, title, [&](config::Fields& f) { o->describe(f); }, *context.problems, *context.notices,
-                      {"type"});
-  for (const auto& [name, b] : o->input) check_files(block.block("input").block(name), b, context);
-  return {[o](config::Fields& f) { o->describe(f); }, [o] { return std::make_unique<HtkSource>(o->source()); }, {}};
+template <class Stream>
+Made read_deserializer(const config::Record& block, const std::string& title, const ReaderContext& context) {
+  const auto o = new_options<DeserializerOptions<Stream>>(context);
+  read_block(*o, block, title, context, {"type"});
+  for (const auto& [name, b] : o->input()) check_files(block.block("input").block(name), b, context);
+  return made<HtkSource>(o);
 }
 
 }  // namespace
 
-Made read_htk_feature_deserializer(const config::Record& block, const ReaderContext& context) {
-  return read_deserializer<HtkFeatureBlock>(block, context, "HTKFeatureDeserializer");
+Made read_htk_features(const config::Record& block, const std::string& title, const ReaderContext& context) {
+  return read_deserializer<HtkFeatureOptions>(block, title, context);
+}
+Made read_htk_labels(const config::Record& block, const std::string& title, const ReaderContext& context) {
+  return read_deserializer<HtkLabelOptions>(block, title, context);
 }
 
-Made read_htk_mlf_deserializer(const config::Record& block, const ReaderContext& context) {
-  return read_deserializer<HtkLabelBlock>(block, context, "HTKMLFDeserializer");
-}
-
-void describe_htk_feature_deserializer(config::Fields& f) { DeserializerOptions<HtkFeatureBlock>().describe(f); }
-void describe_htk_mlf_deserializer(config::Fields& f) { DeserializerOptions<HtkLabelBlock>().describe(f); }
+void describe_htk_features(config::Fields& f) { DeserializerOptions<HtkFeatureOptions>().describe(f); }
+void describe_htk_labels(config::Fields& f) { DeserializerOptions<HtkLabelOptions>().describe(f); }
 
 }  // namespace tutti::reader

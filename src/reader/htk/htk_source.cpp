@@ -13,48 +13,32 @@ namespace {
 
 constexpr std::int64_t chunk_frames = 90'000;  // a quarter of an hour
 
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;  // for clang before 17
-
 }  // namespace
 
-HtkSource::HtkSource(HtkSourceOptions options)
+HtkSource::HtkSource(HtkReaderOptions options)
     : options_(std::move(options)), budget_("the HTK data", options_.max_errors, options_.trace_level) {
-  for (const auto& s : options_.streams)
-    infos_.push_back(std::visit(Overloaded{[](const HtkFeatureOptions& o) {
-                                             return StreamInfo{o.name, static_cast<std::size_t>(o.dim), false};
-                                           },
-                                           [](const HtkLabelOptions& o) {
-                                             return StreamInfo{o.name, static_cast<std::size_t>(o.dim), o.sparse};
-                                           }},
-                                s));
+  for (const auto& [name, o] : options_.features) infos_.push_back({name, static_cast<std::size_t>(o.dim), false});
+  for (const auto& [name, o] : options_.labels) infos_.push_back({name, static_cast<std::size_t>(o.dim), o.sparse});
 }
 
 const SequenceIndex& HtkSource::index() {
   if (!streams_.empty()) return index_;
   std::vector<std::unique_ptr<UtteranceStream>> streams;
-  for (const auto& s : options_.streams)
-    std::visit(
-        Overloaded{[&](const HtkFeatureOptions& o) { streams.push_back(std::make_unique<HtkFeatures>(o, budget_)); },
-                   [&](const HtkLabelOptions& o) { streams.push_back(std::make_unique<HtkLabels>(o, budget_)); }},
-        s);
+  for (const auto& [name, o] : options_.features) streams.push_back(std::make_unique<HtkFeatures>(name, o, budget_));
+  for (const auto& [name, o] : options_.labels) streams.push_back(std::make_unique<HtkLabels>(name, o, budget_));
   streams_ = std::move(streams);
   // The first stream defines the utterances and their order.
   while (primary_ + 1 < streams_.size() && streams_[primary_]->expands()) ++primary_;
   for (std::size_t u = 0; u < streams_[primary_]->utterances(); ++u) join(u, primary_);
   if (too_long_ > 0 && options_.trace_level >= 1)
-    log::warning(fmt::format("{} utterances are longer than maxUtteranceLength = {} and left out", too_long_,
-                             options_.longest_utterance));
+    log::warning(
+        fmt::format("{} utterances are longer than maxUtteranceLength = {} and left out", too_long_, options_.longest));
   budget_.summarize(dropped_);
   if (utterances_.empty()) throw ConfigError({}, "the HTK data have no usable utterance", "see docs/readers/speech.md");
   add_to_index();
   std::uint64_t bytes = 0;
   for (const auto& s : streams_) bytes += s->bytes();
-  if (bytes <= options_.keep_bytes)
+  if (bytes <= static_cast<std::uint64_t>(options_.keep_bytes))
     for (auto& s : streams_) s->keep();
   return index_;
 }
@@ -63,7 +47,7 @@ void HtkSource::join(std::size_t u, std::size_t primary) {
   const UtteranceStream& first = *streams_[primary];
   Joined j;
   j.frames = first.frames(u);
-  if (options_.longest_utterance > 0 && j.frames > options_.longest_utterance) {
+  if (options_.longest > 0 && j.frames > options_.longest) {
     ++too_long_;
     return;
   }

@@ -5,27 +5,32 @@
 
 #include <memory>
 #include <set>
-#include <variant>
 #include <vector>
 
 #include "reader/htk/htk_features.h"
 #include "reader/htk/htk_labels.h"
+#include "reader/order_options.h"
 #include "reader/sequence_source.h"
 
 namespace tutti::reader {
 
-struct HtkSourceOptions {
-  std::vector<std::variant<HtkFeatureOptions, HtkLabelOptions>> streams;
-  bool frame_mode = false;
-  std::int64_t longest_utterance = 0;  // in frames; longer ones are left out; 0 = any
-  std::int64_t max_errors = 0;
-  std::int64_t trace_level = 0;
-  std::uint64_t keep_bytes = std::uint64_t{1} << 30;
+// The block of readerType = "HTKMLFReader" and "HTKDeserializers".
+struct HtkReaderOptions : DataLimits {
+  std::vector<std::pair<std::string, HtkFeatureOptions>> features;
+  std::vector<std::pair<std::string, HtkLabelOptions>> labels;
+  bool frame_mode = true;
+  RandomizeOptions order;
+  std::string method = "blockRandomize";
+  std::int64_t longest = 10'000;  // utterance, in frames; longer ones are left out; 0 = any
+  config::Schedule<std::int64_t> lanes = 1;
+  TruncationOptions truncation;
+  void describe(config::Fields& f);
+  Randomization randomization(bool training) const;
 };
 
 class HtkSource final : public SequenceSource {
  public:
-  explicit HtkSource(HtkSourceOptions);
+  explicit HtkSource(HtkReaderOptions);
   const std::vector<StreamInfo>& streams() const override { return infos_; }
   const SequenceIndex& index() override;  // reads lists, headers and labels
   void read(std::span<const std::uint32_t> sequences, Share&) override;
@@ -44,7 +49,7 @@ class HtkSource final : public SequenceSource {
   std::pair<std::size_t, std::uint32_t> find(std::uint32_t sequence) const;
   bool append(std::size_t utterance, std::uint32_t first, std::uint32_t count, Share&);
 
-  HtkSourceOptions options_;
+  HtkReaderOptions options_;
   std::vector<StreamInfo> infos_;
   FaultBudget budget_;
   std::vector<std::unique_ptr<UtteranceStream>> streams_;

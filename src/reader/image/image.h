@@ -33,7 +33,24 @@ struct Image {
       return floats + y * stride;
     }
   }
+  void set(const std::uint8_t* numbers) { bytes = numbers; }
+  void set(const float* numbers) { floats = numbers; }
 };
+
+// An image without gaps between its rows.
+template <class T>
+Image packed_image(ImageSize size, const T* numbers) {
+  Image image{size};
+  image.stride = image.row_numbers();
+  image.set(numbers);
+  return image;
+}
+
+// Calls f with a value of the type that the image's numbers have.
+template <class F>
+auto with_type(const Image& image, const F& f) {
+  return image.bytes ? f(std::uint8_t{}) : f(float{});
+}
 
 // Memory that a worker reuses between images. The decoded image has its own buffer, so that several views can be cut
 // from it; the transforms of one view alternate between two buffers.

@@ -3,7 +3,6 @@
 // outside.
 #include "reader/image/image_bytes.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,21 +14,12 @@
 #include <cstring>
 
 #include "reader/image/decoder.h"
+#include "reader/mapped_file.h"
 
 namespace tutti::reader {
 namespace {
 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
-
-struct Descriptor {
-  explicit Descriptor(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int fd;
-};
 
 [[noreturn]] void cannot_read(const std::string& path, const std::string& why) {
   throw BadImage(fmt::format("the file '{}' cannot be read: {}", path, why));
@@ -38,14 +28,14 @@ struct Descriptor {
 void read_file(const std::string& path, Buffer<unsigned char>& to) {
   const Descriptor file(path);
   struct stat info {};
-  if (file.fd < 0 || ::fstat(file.fd, &info) != 0) cannot_read(path, std::strerror(errno));
+  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) cannot_read(path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) cannot_read(path, "it is not a regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > most_bytes) cannot_read(path, "it is too large for an image");
   to.clear();
   unsigned char* at = to.extend(size);
   for (std::size_t left = size; left > 0;) {
-    const ssize_t n = ::read(file.fd, at, left);
+    const ssize_t n = ::read(file.get(), at, left);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) cannot_read(path, std::strerror(errno));
     if (n == 0) cannot_read(path, "it became shorter while it was read");

@@ -9,8 +9,9 @@
 #include <charconv>
 #include <filesystem>
 
+#include "reader/fault_budget.h"
+#include "reader/lines.h"
 #include "reader/sequence_index.h"
-#include "reader/stream_dims.h"
 
 namespace tutti::reader {
 namespace {
@@ -19,21 +20,11 @@ namespace fs = std::filesystem;
 
 std::vector<std::string_view> split(std::string_view line) {
   std::vector<std::string_view> columns;
-  for (;;) {
-    const std::size_t tab = line.find('\t');
-    columns.push_back(line.substr(0, tab));
-    if (tab == std::string_view::npos) return columns;
-    line.remove_prefix(tab + 1);
-  }
+  split_at(line, '\t', columns);
+  return columns;
 }
 
-bool blank(char c) { return c == ' ' || c == '\r'; }
-
-std::string_view trimmed(std::string_view s) {
-  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
-  return s;
-}
+bool beside_text(char c) { return c == ' ' || c == '\r'; }
 
 }  // namespace
 
@@ -83,35 +74,28 @@ void ImageList::begin_epoch() const {
   if (file_) file_->check_unchanged();
 }
 
-std::string_view ImageList::line_at(std::uint64_t offset) const {
-  const std::string_view rest = text_.substr(offset);
-  std::string_view line = rest.substr(0, rest.find('\n'));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
-std::optional<ImageList::Fault> ImageList::read_line(std::string_view line, Entry& entry) const {
+std::optional<LineFault> ImageList::read_line(std::string_view line, Entry& entry) const {
   const auto columns = split(line);
   const bool map = kind_ == Kind::map;
   const std::size_t least = !map && keys_ ? 3 : 2;
   if (columns.size() < least || columns.size() > 3)
-    return Fault{line.substr(0, 80),
-                 fmt::format("the line has {} column{}", columns.size(), columns.size() == 1 ? "" : "s"),
-                 map ? "write path<TAB>label or key<TAB>path<TAB>label"
-                     : "write label<TAB>base64 or key<TAB>label<TAB>base64, all lines alike"};
+    return LineFault{line.substr(0, 80),
+                     fmt::format("the line has {} column{}", columns.size(), columns.size() == 1 ? "" : "s"),
+                     map ? "write path<TAB>label or key<TAB>path<TAB>label"
+                         : "write label<TAB>base64 or key<TAB>label<TAB>base64, all lines alike"};
   const bool key = map ? columns.size() == 3 : keys_;
   entry.key = key ? columns[0] : std::string_view{};
   entry.image = columns[map ? (key ? 1 : 0) : (key ? 2 : 1)];
-  const std::string_view label = trimmed(columns[map ? (key ? 2 : 1) : (key ? 1 : 0)]);
-  if (!map) entry.image = trimmed(entry.image);
-  if (entry.image.empty()) return Fault{line.substr(0, 80), "the line names no image", "remove it, or fill it in"};
+  const std::string_view label = trimmed(columns[map ? (key ? 2 : 1) : (key ? 1 : 0)], beside_text);
+  if (!map) entry.image = trimmed(entry.image, beside_text);
+  if (entry.image.empty()) return LineFault{line.substr(0, 80), "the line names no image", "remove it, or fill it in"};
   const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), entry.label);
   if (label.empty() || end != label.data() + label.size() || error == std::errc::invalid_argument)
-    return Fault{label.empty() ? line.substr(0, 80) : label, fmt::format("the label '{}' is not a whole number", label),
-                 "labels are class numbers from 0 on"};
+    return LineFault{label.empty() ? line.substr(0, 80) : label,
+                     fmt::format("the label '{}' is not a whole number", label), "labels are class numbers from 0 on"};
   if (error != std::errc() || entry.label < 0 || entry.label >= label_dim_)
-    return Fault{label, fmt::format("the label {} is outside 0 to {}", label, label_dim_ - 1),
-                 error == std::errc() ? dim_fix("labelDim", entry.label) : "labels are class numbers from 0 on"};
+    return LineFault{label, fmt::format("the label {} is outside 0 to {}", label, label_dim_ - 1),
+                     error == std::errc() ? dim_fix("labelDim", entry.label) : "labels are class numbers from 0 on"};
   return std::nullopt;
 }
 
@@ -120,29 +104,21 @@ void ImageList::scan(std::int64_t label_dim, FaultBudget& budget) {
   offsets_.clear();
   numbers_.clear();
   std::uint32_t number = 0;
-  std::size_t line_number = 0;
-  const char* const end = text_.data() + text_.size();
   if (file_) file_->expect(MappedFile::Access::in_order);
-  for (const char* p = text_.data(); p < end;) {
-    const auto offset = static_cast<std::uint64_t>(p - text_.data());
-    const std::string_view line = line_at(offset);
-    const char* const behind = std::find(p + line.size(), end, '\n');
-    p = behind < end ? behind + 1 : end;
-    ++line_number;
-    if (trimmed(line).empty()) continue;
+  each_line_of(text_, [&](std::size_t line_number, std::uint64_t offset, std::string_view line) {
+    if (trimmed(line, beside_text).empty()) return;
     if (number == 0) keys_ = kind_ == Kind::base64 && split(line).size() == 3;
     Entry entry;
-    const auto fault = read_line(line, entry);
-    if (fault) {
+    if (const auto fault = read_line(line, entry)) {
       if (numbers_.empty())
         for (std::uint32_t i = 0; i < number; ++i) numbers_.push_back(i);
-      budget.fault(diagnostic(line_number, line, fault->part, fault->message, fault->fix));
+      budget.fault({line_place(path_, line_number, line, fault->part), fault->message, fault->fix});
     } else {
       offsets_.push_back(offset);
       if (offsets_.size() <= number) numbers_.push_back(number);
     }
     if (++number == SequenceIndex::most_sequences) throw Error(fmt::format("reading '{}': too many images", path_));
-  }
+  });
   if (file_) {
     file_->expect(MappedFile::Access::unknown);
     file_->release(file_->bytes().data(), file_->bytes().data() + file_->bytes().size());
@@ -173,7 +149,7 @@ void ImageList::remove(const std::vector<std::uint32_t>& images) {
 
 ImageList::Entry ImageList::entry(std::uint32_t image) const {
   Entry entry;
-  read_line(line_at(offsets_[image]), entry);  // known to be good
+  read_line(line_at(text_, offsets_[image]), entry);  // known to be good
   return entry;
 }
 
@@ -187,23 +163,12 @@ std::string ImageList::file_of(std::string_view path) const {
   return std::string(path);
 }
 
-std::size_t ImageList::line_of(std::uint32_t image) const {
-  return 1 + static_cast<std::size_t>(std::count(text_.data(), text_.data() + offsets_[image], '\n'));
-}
-
-Diagnostic ImageList::diagnostic(std::size_t number, std::string_view line, std::string_view part, std::string message,
-                                 std::string fix) const {
-  return {line_place(path_, number, line, static_cast<std::size_t>(part.data() - line.data()), part.size()),
-          std::move(message), std::move(fix)};
-}
-
 Diagnostic ImageList::diagnostic(std::uint32_t image, std::string message, std::string fix) const {
-  const std::string_view line = line_at(offsets_[image]);
+  const std::string_view line = line_at(text_, offsets_[image]);
   Entry entry;
   read_line(line, entry);
-  const bool map = kind_ == Kind::map;
-  return diagnostic(line_of(image), line, map ? entry.image : entry.image.substr(0, 8), std::move(message),
-                    std::move(fix));
+  const std::string_view part = kind_ == Kind::map ? entry.image : entry.image.substr(0, 8);
+  return {line_place(path_, line_of(image), line, part), std::move(message), std::move(fix)};
 }
 
 }  // namespace tutti::reader

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reader/fault_budget.h"
+#include "reader/lines.h"
 #include "reader/mapped_file.h"
 
 namespace tutti::reader {
@@ -36,19 +37,12 @@ class ImageList {
 
   // The path of an image in a map: "..." at its start is the directory of the map.
   std::string file_of(std::string_view path) const;
-  std::size_t line_of(std::uint32_t image) const;
+  std::size_t line_of(std::uint32_t image) const { return line_number(text_, offsets_[image]); }
   Diagnostic diagnostic(std::uint32_t image, std::string message, std::string fix) const;
   const std::string& path() const { return path_; }
 
  private:
-  struct Fault {
-    std::string_view part;
-    std::string message, fix;
-  };
-  std::optional<Fault> read_line(std::string_view line, Entry&) const;
-  std::string_view line_at(std::uint64_t offset) const;
-  Diagnostic diagnostic(std::size_t number, std::string_view line, std::string_view part, std::string message,
-                        std::string fix) const;
+  std::optional<LineFault> read_line(std::string_view line, Entry&) const;
   void list_folder();
 
   Kind kind_;

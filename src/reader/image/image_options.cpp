@@ -3,9 +3,6 @@
 // list them.
 #include "reader/image/image_options.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -14,28 +11,17 @@ namespace {
 
 using config::Record;
 
-// A chain is made of recipes: sources own their transforms, and a block may be read several times.
-struct Recipe {
-  std::vector<std::function<std::unique_ptr<const Transform>()>> steps;
-  ImageSize size;
-  bool channels_first = false, ten_views = false;
-};
-
 struct StreamNames {
   std::string features = "features", labels = "labels";
 };
-
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return s;
-}
 
 // The one block inside `block` that has one of these keys.
 std::optional<std::string> block_with(const Record& block, const std::vector<std::string>& keys,
                                       const std::string& what, const ReaderContext& context) {
   std::vector<std::string> found;
   for (const std::string& name : block.keys()) {
-    if (lower(name) == "input" || lower(name) == "transforms" || !block.has_own(name) || !block.is_block(name))
+    if (config::equal_keys(name, "input") || config::equal_keys(name, "transforms") || !block.has_own(name) ||
+        !block.is_block(name))
       continue;
     const Record inner = block.block(name);
     if (std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return inner.has_own(key); }))
@@ -63,36 +49,43 @@ void forget_inherited_loaders(const Record& block, ImageFileOptions& o) {
   if (!block.has_own("numCPUThreads")) o.loaders = 0;
 }
 
-bool is_grayscale(const ImageFileOptions& o, std::int64_t channels, const Record& block, const ReaderContext& context) {
+void check_grayscale(const ImageFileOptions& o, std::int64_t channels, const Record& block,
+                     const ReaderContext& context) {
   const bool grey = o.grayscale == Choice::automatic ? channels == 1 : o.grayscale == Choice::yes;
   if (grey != (channels == 1) && channels > 0)
     context.problems->add(
         Diagnostic{block.where(), fmt::format("grayscale = {}, but channels = {}", grey, channels),
                    grey ? "images in grey have channels = 1" : "leave grayscale out; channels = 1 means grey images"});
-  return grey;
 }
 
 std::function<std::unique_ptr<SequenceSource>()> source_of(ImageList::Kind kind, const ImageFileOptions& o,
                                                            const Recipe& recipe, const StreamNames& names,
                                                            const LabelOptions& labels, std::uint64_t seed) {
-  return [=] {
-    ImageSourceOptions s;
-    s.kind = kind;
-    s.path = o.file;
-    s.features = {names.features, static_cast<std::size_t>(recipe.size.numbers()), false};
-    s.labels = {names.labels, static_cast<std::size_t>(labels.dim), labels.sparse};
-    s.size = recipe.size;
-    for (const auto& make : recipe.steps) s.chain.push_back(make());
-    s.grayscale = recipe.size.channels == 1;
-    s.channels_first = recipe.channels_first;
-    s.ten_views = recipe.ten_views;
-    s.check = o.check;
-    s.max_errors = o.max_errors;
-    s.loaders = o.loaders;
-    s.seed = seed;
-    return std::make_unique<ImageSource>(std::move(s));
-  };
+  ImageSourceOptions s{o, recipe, kind};
+  s.features = {names.features, static_cast<std::size_t>(recipe.size.numbers()), false};
+  s.labels = {names.labels, static_cast<std::size_t>(labels.dim), labels.sparse};
+  s.seed = seed;
+  return [s] { return std::make_unique<ImageSource>(s); };
 }
+
+// The features of ImageReader: all transforms in one block.
+struct ImageFeatureOptions {
+  ScaleOptions scale;
+  CropOptions crop;
+  ColorOptions color;
+  IntensityOptions intensity;
+  MeanOptions mean;
+  bool channels_first = true;
+  void describe(config::Fields& f) {
+    scale.describe(f);
+    crop.describe(f);
+    color.describe(f);
+    intensity.describe(f);
+    mean.describe(f);
+    f.choice("mbFormat", channels_first, {{"nchw", true}, {"cudnn", true}, {"nhwc", false}, {"legacy", false}},
+             "order of a sample's numbers: nchw = width fastest, then height, then channel; nhwc = channel fastest");
+  }
+};
 
 // All that ImageReader's block says.
 struct ImageReaderOptions {
@@ -118,7 +111,7 @@ struct ImageReaderOptions {
 struct ImageDeserializerOptions {
   ImageFileOptions files;
   StreamNames names;
-  std::vector<TransformSpec> chain;
+  std::vector<std::pair<std::string, Described>> chain;
   LabelOptions labels;
 
   void describe(config::Fields& f) {
@@ -129,20 +122,13 @@ struct ImageDeserializerOptions {
     f.no_effect("multiViewCrop", "cropType = \"multiview10\" says it");
   }
 
-  struct Described {
-    std::function<void(config::Fields&)> what = [](config::Fields&) {};
-    void describe(config::Fields& f) { what(f); }
-  };
   // For help and for the settings in effect.
   void describe_with_streams(config::Fields& f) {
     describe(f);
     Described input{[this](config::Fields& in) {
       Described features{[this](config::Fields& inner) {
         Described transforms{[this](config::Fields& list) {
-          for (const auto& t : chain) {
-            Described one{t.describe};
-            list.block(t.type, one, "");
-          }
+          for (auto& [type, one] : chain) list.block(type, one, "");
         }};
         inner.block("transforms", transforms,
                     "array of blocks with a type each: what is done to each image, in this order");
@@ -163,25 +149,12 @@ Recipe read_chain(const Record& block, ImageDeserializerOptions& o, const Reader
       context.problems->add(Diagnostic{t.where(), "a transform has no type", "[ type = \"Scale\" ; ... ]"});
       continue;
     }
-    const auto& rows = transform_table();
-    const auto row =
-        std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return lower(r.name) == lower(type->text); });
-    if (row == rows.end()) {
-      std::vector<std::string> names;
-      for (const auto& r : rows) names.push_back(r.name);
-      const std::string near = nearest(type->text, names);
+    if (const TransformRow* row = find_row(transform_table(), type->text)) {
+      o.chain.emplace_back(row->name, Described{row->read(t, recipe, context)});
+    } else {
       context.problems->add(Diagnostic{type->where, fmt::format("there is no transform '{}'", type->text),
-                                       near.empty() ? fmt::format("transforms: {}", fmt::join(names, ", "))
-                                                    : fmt::format("did you mean '{}'?", near)});
-      continue;
+                                       other_names(transform_table(), "transforms", type->text)});
     }
-    TransformSpec spec = row->read(t, recipe.size, context);
-    if (spec.size.width > 0) recipe.size.width = spec.size.width, recipe.size.height = spec.size.height;
-    if (spec.size.channels > 0) recipe.size.channels = spec.size.channels;
-    if (spec.make) recipe.steps.push_back(spec.make);
-    recipe.channels_first = recipe.channels_first || spec.transpose;
-    recipe.ten_views = recipe.ten_views || spec.ten_views;
-    o.chain.push_back(std::move(spec));
   }
   if (recipe.size.width == 0)
     context.problems->add(
@@ -190,15 +163,17 @@ Recipe read_chain(const Record& block, ImageDeserializerOptions& o, const Reader
   return recipe;
 }
 
-Made read_deserializer(ImageList::Kind kind, const char* name, const Record& block, const ReaderContext& context) {
-  auto o = std::make_shared<ImageDeserializerOptions>();
-  config::read_fields(block, name, [&](config::Fields& f) { o->describe(f); }, *context.problems, *context.notices,
-                      {"type", "input"});
+}  // namespace
+
+Made read_images(const Record& block, const std::string& title, const ReaderContext& context) {
+  const auto kind = title == "Base64ImageDeserializer" ? ImageList::Kind::base64 : ImageList::Kind::map;
+  const auto o = new_options<ImageDeserializerOptions>(context);
+  read_block(*o, block, title, context, {"type", "input"});
   forget_inherited_loaders(block, o->files);
   check_list(block, o->files.file, kind == ImageList::Kind::map, context);
   const auto describe = [o](config::Fields& f) { o->describe_with_streams(f); };
   if (!block.has_own("input") || !block.is_block("input")) {
-    context.problems->add(Diagnostic{block.where(), fmt::format("{} has no streams", name),
+    context.problems->add(Diagnostic{block.where(), fmt::format("{} has no streams", title),
                                      "add input = [ features = [ transforms = (...) ] ; labels = [ labelDim = 10 ] ]"});
     return {describe, {}, {}};
   }
@@ -209,25 +184,21 @@ Made read_deserializer(ImageList::Kind kind, const char* name, const Record& blo
   o->names = {*features, *labels};
   for (const std::string& key : input.keys())
     if (key != *features && key != *labels)
-      context.problems->add(Diagnostic{input.where(), fmt::format("{} has no stream '{}'", name, key),
+      context.problems->add(Diagnostic{input.where(), fmt::format("{} has no stream '{}'", title, key),
                                        "one stream has transforms, the other labelDim"});
-  config::read_fields(input.block(*features), "features", [](config::Fields&) {}, *context.problems, *context.notices,
-                      {"transforms"});
-  config::read_fields(
-      input.block(*labels), "labels", [&](config::Fields& f) { o->labels.describe(f); }, *context.problems,
-      *context.notices);
-  Recipe recipe = read_chain(input.block(*features), *o, context);
-  is_grayscale(o->files, recipe.size.channels, block, context);
+  Described nothing;
+  read_block(nothing, input.block(*features), "features", context, {"transforms"});
+  read_block(o->labels, input.block(*labels), "labels", context, {});
+  const Recipe recipe = read_chain(input.block(*features), *o, context);
+  check_grayscale(o->files, recipe.size.channels, block, context);
   const auto seed = static_cast<std::uint64_t>(block.integer("randomizationSeed", 0));
   return {describe, source_of(kind, o->files, recipe, o->names, o->labels, seed), {}};
 }
 
-}  // namespace
-
 void ImageFileOptions::describe(config::Fields& f) {
   f("file", file, "the map: lines of path<TAB>label or key<TAB>path<TAB>label; or a folder with one for each class");
   f.required("file");
-  f.choice("grayscale", grayscale, yes_or_no(), "read images in grey; auto = when channels is 1");
+  f.choice("grayscale", grayscale, yes_or_no, "read images in grey; auto = when channels is 1");
   f.choice("checkData", check,
            {{"files", CheckData::files},
             {"images", CheckData::images},
@@ -235,32 +206,19 @@ void ImageFileOptions::describe(config::Fields& f) {
             {"true", CheckData::files},
             {"false", CheckData::none}},
            "before the first step: see that all files are there, or also decode every image, or nothing");
-  f("maxErrors", max_errors, "number of broken images and faulty lines to tolerate; they are skipped");
+  describe_max_errors(f, max_errors, "number of broken images and faulty lines to tolerate; they are skipped");
   f("numCPUThreads", loaders, "threads that load images; 0 = cores that training leaves free; only in this block");
   f("precision", precision, "accepted; data are float32 either way");
-  if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
   if (loaders < 0 || loaders > 1024) f.problem("numCPUThreads", "a number of threads, 0 to 1024", "0 = automatic");
 }
 
-void ImageFeatureOptions::describe(config::Fields& f) {
-  scale.describe(f);
-  crop.describe(f);
-  color.describe(f);
-  intensity.describe(f);
-  mean.describe(f);
-  f.choice("mbFormat", channels_first, {{"nchw", true}, {"cudnn", true}, {"nhwc", false}, {"legacy", false}},
-           "order of a sample's numbers: nchw = width fastest, then height, then channel; nhwc = channel fastest");
-}
-
-Made read_image_reader(const Record& block, const ReaderContext& context) {
-  auto o = std::make_shared<ImageReaderOptions>();
-  o->order.shuffle = trains(context);
+Made read_image_reader(const Record& block, const std::string& title, const ReaderContext& context) {
+  const auto o = new_options<ImageReaderOptions>(context);
   const auto features = block_with(block, {"width", "height"}, "images", context);
   const auto labels = block_with(block, {"labelDim"}, "labels", context);
   if (features) o->names.features = *features;
   if (labels) o->names.labels = *labels;
-  config::read_fields(block, "ImageReader", [&](config::Fields& f) { o->describe(f); }, *context.problems,
-                      *context.notices, {"readerType"});
+  read_block(*o, block, title, context);
   forget_inherited_loaders(block, o->files);
   check_list(block, o->files.file, true, context);
   const auto describe = [o](config::Fields& f) { o->describe(f); };
@@ -268,15 +226,13 @@ Made read_image_reader(const Record& block, const ReaderContext& context) {
   const Record stream = block.block(*features);
   const ImageFeatureOptions& of = o->features;
   Recipe recipe;
-  recipe.size = of.scale.size();
   recipe.channels_first = of.channels_first;
-  recipe.ten_views = of.crop.settings.type == CropType::multiview10;
-  recipe.steps.push_back([s = of.crop.settings] { return make_crop(s); });
-  recipe.steps.push_back([s = of.scale.settings] { return make_scale(s); });
-  if (!of.color.settings.nothing()) recipe.steps.push_back([s = of.color.settings] { return make_color(s); });
-  if (auto make = intensity_of(of.intensity, stream, context)) recipe.steps.push_back(make);
-  if (auto make = mean_of(of.mean, recipe.size, stream, context)) recipe.steps.push_back(make);
-  is_grayscale(o->files, recipe.size.channels, block, context);
+  of.crop.add_to(recipe, stream, context);
+  of.scale.add_to(recipe, stream, context);
+  of.color.add_to(recipe, stream, context);
+  of.intensity.add_to(recipe, stream, context);
+  of.mean.add_to(recipe, stream, context);
+  check_grayscale(o->files, recipe.size.channels, block, context);
   return {
       describe,
       source_of(ImageList::Kind::map, o->files, recipe, o->names, o->labels, static_cast<std::uint64_t>(o->order.seed)),
@@ -284,22 +240,10 @@ Made read_image_reader(const Record& block, const ReaderContext& context) {
 }
 
 void describe_image_reader(config::Fields& f) { ImageReaderOptions().describe(f); }
-void describe_image_deserializer(config::Fields& f) {
+void describe_images(config::Fields& f) {
   ImageDeserializerOptions o;
-  for (const auto& row : transform_table()) {
-    TransformSpec spec;
-    spec.type = row.name;
-    spec.describe = row.describe;
-    o.chain.push_back(std::move(spec));
-  }
+  for (const auto& row : transform_table()) o.chain.emplace_back(row.name, Described{row.describe});
   o.describe_with_streams(f);
-}
-
-Made read_image_deserializer(const Record& block, const ReaderContext& context) {
-  return read_deserializer(ImageList::Kind::map, "ImageDeserializer", block, context);
-}
-Made read_base64_deserializer(const Record& block, const ReaderContext& context) {
-  return read_deserializer(ImageList::Kind::base64, "Base64ImageDeserializer", block, context);
 }
 
 }  // namespace tutti::reader

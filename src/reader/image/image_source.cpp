@@ -23,19 +23,29 @@ ImageSource::ImageSource(ImageSourceOptions options)
     : options_(std::move(options)),
       infos_{options_.features, options_.labels},
       views_(options_.ten_views ? 10 : 1),
-      list_(options_.kind, options_.path),
-      budget_(fmt::format("'{}'", options_.path), options_.max_errors, 1) {}
+      list_(options_.kind, options_.file),
+      budget_(fmt::format("'{}'", options_.file), options_.max_errors, 1) {}
 
 const SequenceIndex& ImageSource::index() {
   if (index_) return *index_;
   list_.scan(static_cast<std::int64_t>(options_.labels.dim), budget_);
   if (!loaders_wanted_) loaders_wanted_ = default_loaders();
   if (options_.check == CheckData::files && options_.kind == ImageList::Kind::map)
-    check_all([&](std::uint32_t image, std::size_t) { return missing(image); });
+    check_all([&](std::uint32_t image, std::size_t) {
+      const std::string path = list_.file_of(list_.entry(image).image), why = files_.missing(path);
+      return why.empty() ? why : fmt::format("the file '{}' cannot be read: {}", path, why);
+    });
   if (options_.check == CheckData::images)
-    check_all([&](std::uint32_t image, std::size_t loader) { return broken(image, *loaders_[loader]); });
+    check_all([&](std::uint32_t image, std::size_t loader) -> std::string {
+      try {
+        decode(image, *loaders_[loader]);
+        return {};
+      } catch (const std::exception& e) {
+        return e.what();
+      }
+    });
   if (list_.size() > SequenceIndex::most_sequences / views_)
-    throw Error(fmt::format("reading '{}': too many images", options_.path));
+    throw Error(fmt::format("reading '{}': too many images", options_.file));
   index_ = SequenceIndex::uniform(list_.size() * views_);
   return *index_;
 }
@@ -79,20 +89,6 @@ void ImageSource::check_all(const std::function<std::string(std::uint32_t image,
   list_.remove(faulty);
 }
 
-std::string ImageSource::missing(std::uint32_t image) {
-  const std::string path = list_.file_of(list_.entry(image).image), why = files_.missing(path);
-  return why.empty() ? why : fmt::format("the file '{}' cannot be read: {}", path, why);
-}
-
-std::string ImageSource::broken(std::uint32_t image, Loader& loader) {
-  try {
-    decode(image, loader);
-    return {};
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-}
-
 Image ImageSource::decode(std::uint32_t image, Loader& loader) {
   const ImageList::Entry entry = list_.entry(image);
   Buffer<unsigned char>& file = loader.scratch.file;
@@ -101,27 +97,7 @@ Image ImageSource::decode(std::uint32_t image, Loader& loader) {
   } else {
     files_.read(list_.file_of(entry.image), file);
   }
-  return loader.decoder.decode(file.view(), options_.grayscale, loader.scratch);
-}
-
-std::string ImageSource::load(const Job& job, std::span<const std::uint32_t> sequences, float* to, Loader& loader) {
-  try {
-    const Image decoded = decode(job.image, loader);
-    for (std::size_t i = 0; i < job.count; ++i) {
-      const std::uint32_t sequence = sequences[job.first + i];
-      Work work{CounterRandom(options_.seed + 0xD1B54A32D192ED03u * static_cast<std::uint64_t>(sweep_), sequence),
-                static_cast<int>(sequence % views_), loader.scratch, loader.resizer};
-      Image image = decoded;
-      for (const auto& transform : options_.chain) image = transform->apply(image, work);
-      if (image.size != options_.size)
-        return fmt::format("the image is {} x {} pixels where {} x {} are wanted", image.size.width, image.size.height,
-                           options_.size.width, options_.size.height);
-      deliver(image, to + i * options_.features.dim);
-    }
-  } catch (const std::exception& e) {  // memory, too, is the fault of a file that asks for so much
-    return e.what();
-  }
-  return {};
+  return loader.decoder.decode(file.view(), options_.size.channels == 1, loader.scratch);
 }
 
 namespace {
@@ -152,9 +128,24 @@ void spread(const Image& image, float* to, bool channels_first) {
 
 }  // namespace
 
-void ImageSource::deliver(const Image& image, float* to) const {
-  image.bytes ? spread<std::uint8_t>(image, to, options_.channels_first)
-              : spread<float>(image, to, options_.channels_first);
+std::string ImageSource::load(const Job& job, std::span<const std::uint32_t> sequences, float* to, Loader& loader) {
+  try {
+    const Image decoded = decode(job.image, loader);
+    for (std::size_t i = 0; i < job.count; ++i) {
+      const std::uint32_t sequence = sequences[job.first + i];
+      Work work{CounterRandom(options_.seed + 0xD1B54A32D192ED03u * static_cast<std::uint64_t>(sweep_), sequence),
+                static_cast<int>(sequence % views_), loader.scratch, loader.resizer};
+      Image image = decoded;
+      for (const auto& transform : options_.chain) image = transform(image, work);
+      if (image.size != options_.size)
+        return fmt::format("the image is {} x {} pixels where {} x {} are wanted", image.size.width, image.size.height,
+                           options_.size.width, options_.size.height);
+      with_type(image, [&]<class T>(T) { spread<T>(image, to + i * options_.features.dim, options_.channels_first); });
+    }
+  } catch (const std::exception& e) {  // memory, too, is the fault of a file that asks for so much
+    return e.what();
+  }
+  return {};
 }
 
 // Consecutive views of one image are one job, so that it is decoded once.

@@ -12,23 +12,28 @@
 #include "reader/image/image_list.h"
 #include "reader/image/transform.h"
 #include "reader/sequence_source.h"
+#include "tutti/config.h"
 
 namespace tutti::reader {
 
 enum class CheckData { none, files, images };
 
-struct ImageSourceOptions {
-  ImageList::Kind kind = ImageList::Kind::map;
-  std::string path;
-  StreamInfo features, labels;  // labels one-hot, sparse or dense
-  ImageSize size;               // of what the chain hands on
-  Chain chain;
-  bool grayscale = false;
-  bool channels_first = true;  // layout of a sample: width, height, channels; else channels, width, height
-  bool ten_views = false;      // every image stands ten times in a row
+enum class Choice { automatic, yes, no };
+
+// Shared by ImageReader and the deserializers.
+struct ImageFileOptions {
+  std::string file;
+  Choice grayscale = Choice::automatic;
   CheckData check = CheckData::files;
   std::int64_t max_errors = 0;
   std::int64_t loaders = 0;  // 0 = default_loaders()
+  std::string precision = "float";
+  void describe(config::Fields& f);
+};
+
+struct ImageSourceOptions : ImageFileOptions, Recipe {
+  ImageList::Kind kind = ImageList::Kind::map;
+  StreamInfo features = {}, labels = {};  // labels one-hot, sparse or dense
   std::uint64_t seed = 0;
 };
 
@@ -58,11 +63,8 @@ class ImageSource final : public SequenceSource {
   std::uint32_t image_of(std::uint32_t sequence) const { return sequence / views_; }
   ThreadPool& pool();
   void check_all(const std::function<std::string(std::uint32_t image, std::size_t loader)>& problem);
-  std::string missing(std::uint32_t image);
-  std::string broken(std::uint32_t image, Loader&);
   Image decode(std::uint32_t image, Loader&);
   std::string load(const Job&, std::span<const std::uint32_t> sequences, float* to, Loader&);
-  void deliver(const Image&, float* to) const;
   void make_jobs(std::span<const std::uint32_t> sequences, Share&);
   void drop_failed(std::span<const std::uint32_t> sequences, std::size_t first_column, Share&);
 

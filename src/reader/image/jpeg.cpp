@@ -100,12 +100,11 @@ class JpegCodec final : public Codec {
     check_image_size(state_.info.image_width, state_.info.image_height);
     const std::int64_t width = state_.info.image_width, height = state_.info.image_height;
     const std::int64_t channels = state_.info.out_color_space == JCS_CMYK ? 4 : grayscale ? 1 : 3;
-    Image image{{width, height, channels}, static_cast<std::size_t>(width * channels)};
-    std::uint8_t* const to = scratch.decoded(image.stride * static_cast<std::size_t>(height));
-    if (!read_rows(state_, to, image.stride)) broken();
-    if (channels == 4) mix_inks(to, static_cast<std::size_t>(width * height), grayscale, image);
-    image.bytes = to;
-    return image;
+    const auto stride = static_cast<std::size_t>(width * channels);
+    std::uint8_t* const to = scratch.decoded(stride * static_cast<std::size_t>(height));
+    if (!read_rows(state_, to, stride)) broken();
+    if (channels == 4) mix_inks(to, static_cast<std::size_t>(width * height), grayscale);
+    return packed_image({width, height, grayscale ? 1 : 3}, to);
   }
 
  private:
@@ -118,7 +117,7 @@ class JpegCodec final : public Codec {
   [[noreturn]] void broken() const { throw BadImage(std::string("broken JPEG: ") + state_.message); }
 
   // In place; print shops' files hold inverted inks as a rule, which is what the Adobe marker stands for.
-  void mix_inks(std::uint8_t* pixels, std::size_t n, bool grayscale, Image& image) const {
+  void mix_inks(std::uint8_t* pixels, std::size_t n, bool grayscale) const {
     const bool inverted = state_.info.saw_Adobe_marker;
     std::uint8_t* to = pixels;
     for (std::size_t i = 0; i < n; ++i) {
@@ -135,8 +134,6 @@ class JpegCodec final : public Codec {
         *to++ = static_cast<std::uint8_t>(r);
       }
     }
-    image.size.channels = grayscale ? 1 : 3;
-    image.stride = image.row_numbers();
   }
 
   JpegState state_;

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
 
+#include "reader/lines.h"
 #include "tutti/error.h"
 
 namespace tutti::reader {
@@ -35,15 +35,6 @@ void on_end(void* user, const XML_Char*) { static_cast<Walk*>(user)->path.pop_ba
 void on_text(void* user, const XML_Char* text, int n) {
   auto& walk = *static_cast<Walk*>(user);
   if (walk.path.size() >= 2) (*walk.texts)[walk.path.back()].append(text, static_cast<std::size_t>(n));
-}
-
-bool blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-std::string trimmed(const std::string& s) {
-  std::size_t from = 0, to = s.size();
-  while (from < to && blank(s[from])) ++from;
-  while (to > from && blank(s[to - 1])) --to;
-  return s.substr(from, to - from);
 }
 
 }  // namespace
@@ -74,10 +65,9 @@ const std::string& OpencvXml::text(const std::string& name) const {
 }
 
 std::int64_t OpencvXml::integer(const std::string& name) const {
-  const std::string t = trimmed(text(name));
+  const std::string_view t = trimmed(text(name));
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(t.data(), t.data() + t.size(), value);
-  if (error != std::errc() || end != t.data() + t.size() || value < 0)
+  if (!read_whole(t, value) || value < 0)
     fail(fmt::format("<{}> holds '{}' instead of a count", name, t.substr(0, 40)));
   return value;
 }
@@ -87,7 +77,7 @@ OpencvXml::Matrix OpencvXml::matrix(const std::string& name) const {
   m.rows = static_cast<std::size_t>(integer(name + "/rows"));
   m.columns = static_cast<std::size_t>(integer(name + "/cols"));
   // The element type: a letter, "f" say, with the number of channels before it when there are several.
-  std::string type = trimmed(text(name + "/dt"));
+  std::string type(trimmed(text(name + "/dt")));
   std::erase(type, '"');
   std::size_t digits = 0;
   while (digits < type.size() && type[digits] >= '0' && type[digits] <= '9') ++digits;
@@ -98,7 +88,7 @@ OpencvXml::Matrix OpencvXml::matrix(const std::string& name) const {
   const char* at = data.data();
   const char* const end = at + data.size();
   for (;;) {
-    while (at < end && blank(*at)) ++at;
+    while (at < end && is_blank(*at)) ++at;
     if (at == end) break;
     float value = 0;
     const auto [behind, error] = std::from_chars(at, end, value);

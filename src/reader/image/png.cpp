@@ -86,11 +86,9 @@ class PngCodec final : public Codec {
     if (!read_rows(s)) broken(s);
     if (channels == 1 && !grayscale)
       for (std::size_t i = width * height; i-- > 0;) std::fill_n(pixels + 3 * i, 3, pixels[i]);
-    Image image{
+    return packed_image(
         {static_cast<std::int64_t>(width), static_cast<std::int64_t>(height), static_cast<std::int64_t>(wanted)},
-        width * wanted};
-    image.bytes = pixels;
-    return image;
+        pixels);
   }
 
  private:

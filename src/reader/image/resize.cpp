@@ -157,23 +157,20 @@ Image Resizer::operator()(const Image& from, std::int64_t width, std::int64_t he
   if (from.size.width == width && from.size.height == height) return from;
   x_.plan(from.size.width, width, interpolation);
   y_.plan(from.size.height, height, interpolation);
-  Image image{{width, height, from.size.channels}};
-  image.stride = image.row_numbers();
-  const std::size_t n = image.stride * static_cast<std::size_t>(height);
+  const ImageSize size{width, height, from.size.channels};
+  const auto n = static_cast<std::size_t>(size.numbers());
   if (from.floats) {
     float* const to = scratch.next<float>(n);
     run<float, float>(from, to);
-    image.floats = to;
-  } else {
-    auto* const to = scratch.next<std::uint8_t>(n);
-    if (interpolation == Interpolation::cubic || interpolation == Interpolation::lanczos) {
-      run<std::uint8_t, float>(from, to);
-    } else {
-      run<std::uint8_t, std::int32_t>(from, to);
-    }
-    image.bytes = to;
+    return packed_image(size, to);
   }
-  return image;
+  auto* const to = scratch.next<std::uint8_t>(n);
+  if (interpolation == Interpolation::cubic || interpolation == Interpolation::lanczos) {
+    run<std::uint8_t, float>(from, to);
+  } else {
+    run<std::uint8_t, std::int32_t>(from, to);
+  }
+  return packed_image(size, to);
 }
 
 }  // namespace tutti::reader

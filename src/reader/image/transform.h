@@ -3,7 +3,7 @@
 // transforms is shared by all workers; what they draw at random comes with the image.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <vector>
 
 #include "reader/image/resize.h"
@@ -18,13 +18,16 @@ struct Work {
   Resizer& resizer;
 };
 
-class Transform {
- public:
-  virtual ~Transform() = default;
-  // May change pixels only in places that it took from the scratch itself. Throws BadImage.
-  virtual Image apply(const Image&, Work&) const = 0;
+// May change pixels only in places that it took from the scratch itself. Throws BadImage. Called by many threads.
+using Transform = std::function<Image(const Image&, Work&)>;
+
+// All that is done to an image.
+struct Recipe {
+  std::vector<Transform> chain;
+  ImageSize size;               // of what the chain hands on; 0 = unknown
+  bool channels_first = false;  // layout of a sample: width, height, channels; else channels, width, height
+  bool ten_views = false;       // every image stands ten times in a row
 };
-using Chain = std::vector<std::unique_ptr<const Transform>>;
 
 enum class CropType { center, random_side, random_area, multiview10 };
 
@@ -55,13 +58,12 @@ struct ColorSettings {
   bool nothing() const { return brightness == 0 && contrast == 0 && saturation == 0; }
 };
 
-std::unique_ptr<const Transform> make_crop(const CropSettings&);
-std::unique_ptr<const Transform> make_scale(const ScaleSettings&);
-std::unique_ptr<const Transform> make_color(const ColorSettings&);
+Transform make_crop(const CropSettings&);
+Transform make_scale(const ScaleSettings&);
+Transform make_color(const ColorSettings&);
 // Values and vectors of the colours' covariance, in the order R, G, B.
-std::unique_ptr<const Transform> make_intensity(double deviation, const std::array<float, 3>& values,
-                                                const std::array<float, 9>& vectors);
+Transform make_intensity(double deviation, const std::array<float, 3>& values, const std::array<float, 9>& vectors);
 // The mean image, channels fastest.
-std::unique_ptr<const Transform> make_mean(ImageSize, std::vector<float> mean);
+Transform make_mean(ImageSize, std::vector<float> mean);
 
 }  // namespace tutti::reader

@@ -25,20 +25,7 @@ Range ratio(config::Fields& f, std::string_view key, const config::Schedule<doub
   return {low, high};
 }
 
-bool readable(const config::Record& block, const char* key, const std::string& path, const ReaderContext& context) {
-  const auto before = context.problems->count();
-  check_file(block, key, path, context);
-  return context.problems->count() == before;
-}
-
 }  // namespace
-
-const std::vector<std::pair<std::string, Choice>>& yes_or_no() {
-  static const std::vector<std::pair<std::string, Choice>> words = {
-      {"auto", Choice::automatic}, {"true", Choice::yes}, {"false", Choice::no}, {"yes", Choice::yes},
-      {"no", Choice::no},          {"1", Choice::yes},    {"0", Choice::no}};
-  return words;
-}
 
 void CropOptions::describe(config::Fields& f) {
   f.choice("cropType", settings.type,
@@ -56,7 +43,7 @@ void CropOptions::describe(config::Fields& f) {
   f.choice("jitterType", settings.jitter, {{"none", false}, {"uniratio", true}},
            "draw ratios from their ranges, else the lower ends are taken");
   const bool random = settings.type == CropType::random_side || settings.type == CropType::random_area;
-  f.choice("hflip", flip, yes_or_no(),
+  f.choice("hflip", flip, yes_or_no,
            "mirror every other image at random; auto = for random crops; never for multiview10");
   settings.flip = flip == Choice::yes || (flip == Choice::automatic && random);
 
@@ -70,19 +57,6 @@ void CropOptions::describe(config::Fields& f) {
     f.problem("areaRatio", "sideRatio and areaRatio both give the size of the crop", "keep one of them");
 }
 
-void describe_scaling(config::Fields& f, ScaleSettings& s) {
-  f.choice("interpolations", s.interpolation,
-           {{"linear", Interpolation::linear},
-            {"nearest", Interpolation::nearest},
-            {"cubic", Interpolation::cubic},
-            {"lanczos", Interpolation::lanczos}},
-           "interpolation method");
-  f.choice("scaleMode", s.mode, {{"fill", ScaleMode::fill}, {"crop", ScaleMode::crop}, {"pad", ScaleMode::pad}},
-           "fill distorts the image; crop keeps its proportions and cuts off, pad keeps them and adds a border");
-  f("padValue", s.pad_value, "grey of the border, 0 to 255; -1 repeats the edge");
-  if (s.pad_value < -1 || s.pad_value > 255) f.problem("padValue", "padValue is a grey value", "0 to 255, or -1");
-}
-
 void ScaleOptions::describe(config::Fields& f) {
   f("width", settings.width, "columns of pixels");
   f.required("width");
@@ -90,7 +64,17 @@ void ScaleOptions::describe(config::Fields& f) {
   f.required("height");
   f("channels", channels, "3 for colour (blue, green, red), 1 for grey");
   f.required("channels");
-  describe_scaling(f, settings);
+  f.choice("interpolations", settings.interpolation,
+           {{"linear", Interpolation::linear},
+            {"nearest", Interpolation::nearest},
+            {"cubic", Interpolation::cubic},
+            {"lanczos", Interpolation::lanczos}},
+           "interpolation method");
+  f.choice("scaleMode", settings.mode, {{"fill", ScaleMode::fill}, {"crop", ScaleMode::crop}, {"pad", ScaleMode::pad}},
+           "fill distorts the image; crop keeps its proportions and cuts off, pad keeps them and adds a border");
+  f("padValue", settings.pad_value, "grey of the border, 0 to 255; -1 repeats the edge");
+  if (settings.pad_value < -1 || settings.pad_value > 255)
+    f.problem("padValue", "padValue is a grey value", "0 to 255, or -1");
   const auto check = [&](const char* key, std::int64_t n, std::int64_t most) {
     if (f.given(key) && (n < 1 || n > most)) f.problem(key, fmt::format("{} is from 1 to {}", key, most), "");
   };
@@ -128,142 +112,103 @@ void LabelOptions::describe(config::Fields& f) {
     f.problem("labelDim", "labelDim is the number of classes", "10 for ten of them");
 }
 
-std::function<std::unique_ptr<const Transform>()> mean_of(const MeanOptions& o, ImageSize size,
-                                                          const config::Record& block, const ReaderContext& context) {
-  if (o.file.empty() || !readable(block, "meanFile", o.file, context)) return {};
+void CropOptions::add_to(Recipe& recipe, const config::Record&, const ReaderContext&) const {
+  recipe.chain.push_back(make_crop(settings));
+  recipe.ten_views = recipe.ten_views || settings.type == CropType::multiview10;
+  if (settings.width > 0) recipe.size.width = settings.width, recipe.size.height = settings.height;
+}
+
+void ScaleOptions::add_to(Recipe& recipe, const config::Record&, const ReaderContext&) const {
+  recipe.chain.push_back(make_scale(settings));
+  if (settings.width > 0) recipe.size.width = settings.width, recipe.size.height = settings.height;
+  if (channels > 0) recipe.size.channels = channels;
+}
+
+void ColorOptions::add_to(Recipe& recipe, const config::Record&, const ReaderContext&) const {
+  if (!settings.nothing()) recipe.chain.push_back(make_color(settings));
+}
+
+void MeanOptions::add_to(Recipe& recipe, const config::Record& block, const ReaderContext& context) const {
+  if (!check_file(block, "meanFile", file, context)) return;
+  const ImageSize size = recipe.size;
   const auto fail = [&](std::string message, std::string fix) {
     context.problems->add(Diagnostic{block.value("meanFile").where, std::move(message), std::move(fix)});
   };
   try {
-    const OpencvXml xml(o.file);
+    const OpencvXml xml(file);
     const ImageSize found{xml.integer("Col"), xml.integer("Row"), xml.integer("Channel")};
-    auto mean = std::make_shared<const std::vector<float>>(xml.matrix("MeanImg").values);
-    if (static_cast<std::int64_t>(mean->size()) != found.numbers()) {
-      fail(fmt::format("'{}': MeanImg has {} numbers, but Col x Row x Channel is {} x {} x {}", o.file, mean->size(),
+    std::vector<float> mean = xml.matrix("MeanImg").values;
+    if (static_cast<std::int64_t>(mean.size()) != found.numbers()) {
+      fail(fmt::format("'{}': MeanImg has {} numbers, but Col x Row x Channel is {} x {} x {}", file, mean.size(),
                        found.width, found.height, found.channels),
            "the file is damaged; create it again");
     } else if (size.numbers() == 0) {
       fail("a mean image is subtracted from images of different sizes", "put Scale before Mean");
     } else if (found != size) {
       fail(fmt::format("the mean image in '{}' is {} x {} x {} (width, height, channels), the images are {} x {} x {}",
-                       o.file, found.width, found.height, found.channels, size.width, size.height, size.channels),
+                       file, found.width, found.height, found.channels, size.width, size.height, size.channels),
            "compute the mean image from images of this size");
     } else {
-      return [size, mean] { return make_mean(size, *mean); };
+      recipe.chain.push_back(make_mean(size, std::move(mean)));
     }
   } catch (const Error& e) {
     fail(e.what(), "");
   }
-  return {};
 }
 
-std::function<std::unique_ptr<const Transform>()> intensity_of(const IntensityOptions& o, const config::Record& block,
-                                                               const ReaderContext& context) {
-  if (o.file.empty() || !readable(block, "intensityFile", o.file, context)) return {};
+void IntensityOptions::add_to(Recipe& recipe, const config::Record& block, const ReaderContext& context) const {
+  if (!check_file(block, "intensityFile", file, context)) return;
   try {
-    const OpencvXml xml(o.file);
+    const OpencvXml xml(file);
     const auto values = xml.matrix("EigVal"), vectors = xml.matrix("EigVec");
     if (values.values.size() != 3 || vectors.rows != 3 || vectors.values.size() != 9)
-      throw Error(fmt::format("reading '{}': EigVal has 3 numbers, EigVec 3 x 3", o.file));
-    if (o.deviation == 0) return {};
-    return [deviation = o.deviation, values, vectors] {
-      std::array<float, 3> v{};
-      std::array<float, 9> e{};
-      std::copy_n(values.values.begin(), 3, v.begin());
-      std::copy_n(vectors.values.begin(), 9, e.begin());
-      return make_intensity(deviation, v, e);
-    };
+      throw Error(fmt::format("reading '{}': EigVal has 3 numbers, EigVec 3 x 3", file));
+    if (deviation == 0) return;
+    std::array<float, 3> v{};
+    std::array<float, 9> e{};
+    std::copy_n(values.values.begin(), 3, v.begin());
+    std::copy_n(vectors.values.begin(), 9, e.begin());
+    recipe.chain.push_back(make_intensity(deviation, v, e));
   } catch (const Error& e) {
     context.problems->add(Diagnostic{block.value("intensityFile").where, e.what(), {}});
   }
-  return {};
 }
 
 namespace {
 
-template <class Options>
-std::shared_ptr<Options> read_options(const config::Record& block, const std::string& name,
-                                      const ReaderContext& context) {
-  auto o = std::make_shared<Options>();
-  config::read_fields(block, name, [&](config::Fields& f) { o->describe(f); }, *context.problems, *context.notices,
-                      {"type"});
-  return o;
-}
-
-template <class Options>
-TransformSpec spec(const char* name, std::shared_ptr<Options> o) {
-  TransformSpec s;
-  s.type = name;
-  s.describe = [o](config::Fields& f) { o->describe(f); };
-  return s;
-}
-
-struct NoOptions {
+struct CastOptions {
   std::string precision = "float";
   void describe(config::Fields& f) { f("precision", precision, "accepted; data are float32 either way"); }
+  void add_to(Recipe&, const config::Record&, const ReaderContext&) const {}
 };
 
-TransformSpec read_crop(const config::Record& block, ImageSize, const ReaderContext& context) {
-  const auto o = read_options<CropOptions>(block, "Crop", context);
-  TransformSpec s = spec("Crop", o);
-  s.make = [settings = o->settings] { return make_crop(settings); };
-  s.ten_views = o->settings.type == CropType::multiview10;
-  if (o->settings.width > 0) s.size = {o->settings.width, o->settings.height, 0};
-  return s;
-}
+struct TransposeOptions : CastOptions {
+  void add_to(Recipe& recipe, const config::Record&, const ReaderContext&) const { recipe.channels_first = true; }
+};
 
-TransformSpec read_scale(const config::Record& block, ImageSize, const ReaderContext& context) {
-  const auto o = read_options<ScaleOptions>(block, "Scale", context);
-  TransformSpec s = spec("Scale", o);
-  s.make = [settings = o->settings] { return make_scale(settings); };
-  s.size = o->size();
-  return s;
-}
-
-TransformSpec read_color(const config::Record& block, ImageSize, const ReaderContext& context) {
-  const auto o = read_options<ColorOptions>(block, "Color", context);
-  TransformSpec s = spec("Color", o);
-  if (!o->settings.nothing()) s.make = [settings = o->settings] { return make_color(settings); };
-  return s;
-}
-
-TransformSpec read_intensity(const config::Record& block, ImageSize, const ReaderContext& context) {
-  const auto o = read_options<IntensityOptions>(block, "Intensity", context);
-  TransformSpec s = spec("Intensity", o);
-  s.make = intensity_of(*o, block, context);
-  return s;
-}
-
-TransformSpec read_mean(const config::Record& block, ImageSize before, const ReaderContext& context) {
-  const auto o = read_options<MeanOptions>(block, "Mean", context);
-  TransformSpec s = spec("Mean", o);
-  s.make = mean_of(*o, before, block, context);
-  return s;
-}
-
-TransformSpec read_transpose(const config::Record& block, ImageSize, const ReaderContext& context) {
-  TransformSpec s = spec("Transpose", read_options<NoOptions>(block, "Transpose", context));
-  s.transpose = true;
-  return s;
-}
-
-TransformSpec read_cast(const config::Record& block, ImageSize, const ReaderContext& context) {
-  return spec("Cast", read_options<NoOptions>(block, "Cast", context));
+template <class Options>
+TransformRow row(const char* name, const char* help) {
+  return {name, help, describe_defaults<Options>,
+          [name](const config::Record& block, Recipe& recipe, const ReaderContext& context) {
+            const auto o = std::make_shared<Options>();
+            read_block(*o, block, name, context, {"type"});
+            o->add_to(recipe, block, context);
+            return [o](config::Fields& f) { o->describe(f); };
+          }};
 }
 
 }  // namespace
 
 const std::vector<TransformRow>& transform_table() {
   static const std::vector<TransformRow> rows = {
-      {"Crop", "cuts a part out, at random or in the middle, and may mirror it", describe_defaults<CropOptions>,
-       read_crop},
-      {"Scale", "scales images to one size", describe_defaults<ScaleOptions>, read_scale},
-      {"Color", "changes brightness, contrast and saturation at random", describe_defaults<ColorOptions>, read_color},
-      {"Intensity", "changes the colour of the light at random", describe_defaults<IntensityOptions>, read_intensity},
-      {"Mean", "subtracts a mean image", describe_defaults<MeanOptions>, read_mean},
-      {"Transpose", "lays samples out as width, height, channels instead of channels, width, height",
-       describe_defaults<NoOptions>, read_transpose},
-      {"Cast", "accepted; data are float32 either way", describe_defaults<NoOptions>, read_cast},
+      row<CropOptions>("Crop", "cuts a part out, at random or in the middle, and may mirror it"),
+      row<ScaleOptions>("Scale", "scales images to one size"),
+      row<ColorOptions>("Color", "changes brightness, contrast and saturation at random"),
+      row<IntensityOptions>("Intensity", "changes the colour of the light at random"),
+      row<MeanOptions>("Mean", "subtracts a mean image"),
+      row<TransposeOptions>("Transpose",
+                            "lays samples out as width, height, channels instead of channels, width, height"),
+      row<CastOptions>("Cast", "accepted; data are float32 either way"),
   };
   return rows;
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strokes live in a unit square, x to the right and y down; an affine map takes them to pixels. Each pixel's grey value
 // follows from its distance to the nearest stroke, which gives smooth edges.
-#include "reader/synthetic/digits.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "reader/counter_random.h"
+#include "reader/synthetic/synthetic_source.h"
 
 namespace tutti::reader {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "reader/stream_dims.h"
+#include "reader/fault_budget.h"
 
 namespace tutti::reader {
 namespace {
@@ -211,14 +211,7 @@ template class RowParser<true>;
 const char* read_sequence(RowParser<true>& parser, const TextLayout& layout, const char* p, const char* end,
                           Share& share, std::vector<std::uint32_t>& samples) {
   samples.assign(layout.streams.size(), 0);
-  std::uint64_t id = 0, other = 0;
-  sequence_id(p, id);
-  std::uint32_t rows = 0;
-  do {
-    p = parser.row(p, samples.data());
-    ++rows;
-  } while (layout.ids && p < end && !(sequence_id(p, other) && other != id));
-
+  const std::uint32_t rows = rows_of_sequence(parser, layout, p, end, samples.data());
   std::uint32_t longest = 0;
   for (std::size_t s = 0; s < samples.size(); ++s) {
     StreamBuffer& into = share[s];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layout of a kept sequence, in 32-bit words: samples; then per stream the columns followed by the dense values, or by
 // the items of each column, all indices and all values.
-#include "reader/text/sequence_cache.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "reader/text/text_source.h"
 
 namespace tutti::reader {
 namespace {

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scan: byte order mark, sequence ids, the checks that concern a sequence as a whole, and chunks.
-#include "reader/text/text_index.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+
+#include "reader/text/text_source.h"
 
 namespace tutti::reader {
 namespace {
 
 class Scan {
  public:
-  Scan(const MappedFile& file, TextLayout layout, const TextIndexOptions& options)
+  Scan(const MappedFile& file, const TextReaderOptions& options)
       : file_(file),
         options_(options),
-        layout_(std::move(layout)),
+        layout_(options.layout()),
         text_(file.bytes()),
         faults_(file.path(), text_, layout_, options.max_errors, options.trace_level),
         samples_(layout_.streams.size()) {}
@@ -30,7 +29,7 @@ class Scan {
   void release_read(const char* to);
 
   const MappedFile& file_;
-  const TextIndexOptions& options_;
+  const TextReaderOptions& options_;
   TextLayout layout_;
   std::string_view text_;
   TextFaults faults_;
@@ -66,7 +65,7 @@ TextIndex Scan::run() {
   const char* p = find_start();
   const char* const end = find_end(p);
   const char* const file_end = text_.data() + text_.size();
-  layout_.ids = options_.join_ids && p < file_end && *p != '|';
+  layout_.ids = !options_.skip_sequence_ids && !options_.frame_mode && p < file_end && *p != '|';
   index_.ids = layout_.ids;
   if (layout_.ids && p < end && !is_digit(*p))
     faults_.fatal(p, 1, "expected a sequence id (digits) or '|' at the start of the file",
@@ -77,13 +76,7 @@ TextIndex Scan::run() {
     const char* const at = p;
     std::fill(samples_.begin(), samples_.end(), 0);
     errors_before_ = faults_.errors();
-    std::uint64_t id = 0, other = 0;
-    if (layout_.ids) sequence_id(p, id);
-    std::uint32_t rows = 0;
-    do {
-      p = parser.row(p, samples_.data());
-      ++rows;
-    } while (layout_.ids && p < end && !(sequence_id(p, other) && other != id));
+    const std::uint32_t rows = rows_of_sequence(parser, layout_, p, end, samples_.data());
     check_sequence(at, p, rows);
     release_read(p);
   }
@@ -164,9 +157,9 @@ void Scan::release_read(const char* to) {
 
 }  // namespace
 
-TextIndex scan_text(const MappedFile& file, TextLayout layout, const TextIndexOptions& options) {
+TextIndex scan_text(const MappedFile& file, const TextReaderOptions& options) {
   file.expect(MappedFile::Access::in_order);
-  TextIndex index = Scan(file, std::move(layout), options).run();
+  TextIndex index = Scan(file, options).run();
   file.expect(MappedFile::Access::unknown);
   file.release(file.bytes().data(), file.bytes().data() + file.bytes().size());
   return index;

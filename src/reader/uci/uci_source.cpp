@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole file is parsed once to find faults; the numbers stay in memory if they fit.
+// Options of the reader of columns. The whole file is parsed once to find faults; the numbers stay in memory if they
+// fit.
 #include "reader/uci/uci_source.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
-#include "reader/stream_dims.h"
+#include "reader/fault_budget.h"
+#include "reader/reader_row.h"
 
 namespace tutti::reader {
 namespace {
-
-bool blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
-
-std::string_view trimmed(std::string_view s) {
-  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
-  return s;
-}
 
 std::string_view unquoted(std::string_view s) {
   if (s.size() >= 2 && s.front() == '"' && s.back() == '"') s = s.substr(1, s.size() - 2);
@@ -30,77 +21,34 @@ std::string_view unquoted(std::string_view s) {
 
 }  // namespace
 
-UciSource::UciSource(UciSourceOptions options)
+UciSource::UciSource(UciReaderOptions options)
     : options_(std::move(options)),
-      file_(options_.path),
-      budget_(options_.path, options_.max_errors, options_.trace_level) {
-  maps_.resize(options_.streams.size());
-  for (std::size_t s = 0; s < options_.streams.size(); ++s) {
-    const UciStream& stream = options_.streams[s];
-    infos_.push_back({stream.name, stream.classes > 0 ? static_cast<std::size_t>(stream.classes) : stream.columns,
-                      stream.classes > 0 && stream.sparse});
-    if (!stream.mapping.empty()) read_mapping(stream, maps_[s]);
-    row_floats_ += stream.columns;
-    least_columns_ = std::max(least_columns_, stream.start + stream.columns);
+      delimiter_(options_.delimiter == "\\t"                               ? '\t'
+                 : options_.delimiter.empty() || options_.delimiter == " " ? '\0'
+                                                                           : options_.delimiter[0]),
+      file_(options_.file),
+      budget_(options_.file, options_.max_errors, options_.trace_level) {
+  for (const auto& [name, s] : options_.streams) {
+    const bool category = s.is_category();
+    infos_.push_back({name, static_cast<std::size_t>(category ? s.classes : s.dim), category && s.sparse});
+    maps_.push_back(s.mapping.empty() ? ClassNames() : read_class_names(s.mapping, "label", false, s.classes, name));
+    row_floats_ += s.columns();
+    least_columns_ = std::max(least_columns_, static_cast<std::size_t>(s.start) + s.columns());
   }
   row_.resize(row_floats_);
 }
 
-void UciSource::read_mapping(const UciStream& stream, std::unordered_map<std::string, std::int32_t>& map) {
-  std::ifstream in(stream.mapping);
-  if (!in)
-    throw ConfigError({},
-                      fmt::format("the labelMappingFile '{}' cannot be read: {}", stream.mapping, std::strerror(errno)),
-                      "it has one label per line, whose number is the class");
-  std::string line;
-  for (std::size_t number = 1; std::getline(in, line); ++number) {
-    const std::string_view label = trimmed(line);
-    if (label.empty()) continue;
-    const auto next = static_cast<std::int32_t>(map.size());
-    if (!map.emplace(label, next).second)
-      throw ConfigError(line_place(stream.mapping, number, line, 0, line.size()),
-                        fmt::format("'{}' appears a second time", label),
-                        "every label has one line, whose number is its class");
-  }
-  if (static_cast<std::int64_t>(map.size()) > stream.classes)
-    throw ConfigError({},
-                      fmt::format("'{}' has {} labels, more than labelDim = {} of stream '{}'", stream.mapping,
-                                  map.size(), stream.classes, stream.name),
-                      dim_fix("labelDim", static_cast<std::int64_t>(map.size()) - 1, stream.name));
-}
-
-std::string_view UciSource::line_at(std::uint64_t offset) const {
-  const std::string_view rest = file_.bytes().substr(offset);
-  std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size()));
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  return line;
-}
-
 void UciSource::split(std::string_view line) {
-  fields_.clear();
-  if (options_.delimiter == 0) {
-    for (;;) {
-      line = trimmed(line);
-      if (line.empty()) return;
-      std::size_t end = 0;
-      while (end < line.size() && !blank(line[end])) ++end;
-      fields_.push_back(line.substr(0, end));
-      line.remove_prefix(end);
-    }
-  }
-  for (;;) {
-    const std::size_t end = line.find(options_.delimiter);
-    fields_.push_back(trimmed(line.substr(0, std::min(end, line.size()))));
-    if (end == std::string_view::npos) return;
-    line.remove_prefix(end + 1);
-  }
+  if (delimiter_ == 0) return split_words(line, fields_);
+  split_at(line, delimiter_, fields_);
+  for (std::string_view& f : fields_) f = trimmed(f);
 }
 
 bool UciSource::number(std::string_view field, float& out) {
   field = unquoted(field);
-  if (options_.decimal_point != '.' && field.find(options_.decimal_point) != std::string_view::npos) {
+  if (const char point = options_.decimal_point[0]; point != '.' && field.find(point) != std::string_view::npos) {
     scratch_ = field;
-    std::replace(scratch_.begin(), scratch_.end(), options_.decimal_point, '.');
+    std::replace(scratch_.begin(), scratch_.end(), point, '.');
     field = scratch_;
   }
   if (field.starts_with('+')) field.remove_prefix(1);
@@ -112,46 +60,47 @@ bool UciSource::number(std::string_view field, float& out) {
   return error == std::errc() && end == field.data() + field.size() && std::isfinite(out);
 }
 
-std::optional<UciSource::Fault> UciSource::parse_class(const UciStream& stream, std::size_t s, std::string_view field,
-                                                       float& out) const {
+std::optional<LineFault> UciSource::parse_class(std::size_t s, std::string_view field, float& out) const {
+  const auto& [name, stream] = options_.streams[s];
   const std::string label(unquoted(field));
   if (!stream.mapping.empty()) {
     const auto known = maps_[s].find(label);
     if (known == maps_[s].end())
-      return Fault{field, fmt::format("the label '{}' is not in '{}'", label, stream.mapping),
-                   "add it there, or correct the line"};
+      return LineFault{field, fmt::format("the label '{}' is not in '{}'", label, stream.mapping),
+                       "add it there, or correct the line"};
     out = static_cast<float>(known->second);
     return {};
   }
   std::int64_t number = -1;
-  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
-  if (error != std::errc() || end != label.data() + label.size() || number < 0 || number >= stream.classes)
-    return Fault{field, fmt::format("the label '{}' is not a class from 0 to {}", label, stream.classes - 1),
-                 number >= stream.classes ? dim_fix("labelDim", number, stream.name)
-                                          : "labelMappingFile names a file with one label per line"};
+  if (!read_whole(label, number) || number < 0 || number >= stream.classes)
+    return LineFault{field, fmt::format("the label '{}' is not a class from 0 to {}", label, stream.classes - 1),
+                     number >= stream.classes ? dim_fix("labelDim", number, name)
+                                              : "labelMappingFile names a file with one label per line"};
   out = static_cast<float>(number);
   return {};
 }
 
-std::optional<UciSource::Fault> UciSource::parse(std::string_view line, float* out) {
+std::optional<LineFault> UciSource::parse(std::string_view line, float* out) {
   split(line);
   if (fields_.size() < least_columns_)
-    return Fault{
+    return LineFault{
         line,
         fmt::format("a line of {} column{}, {} are needed", fields_.size(), fields_.size() == 1 ? "" : "s",
                     least_columns_),
-        options_.delimiter == 0 ? "columns are separated by blanks; set customDelimiter = \",\" for CSV files" : ""};
+        delimiter_ == 0 ? "columns are separated by blanks; set customDelimiter = \",\" for CSV files" : ""};
   for (std::size_t s = 0; s < options_.streams.size(); ++s) {
-    const UciStream& stream = options_.streams[s];
-    if (stream.classes > 0) {
-      if (auto fault = parse_class(stream, s, fields_[stream.start], *out)) return fault;
+    const UciStream& stream = options_.streams[s].second;
+    const auto start = static_cast<std::size_t>(stream.start);
+    if (stream.is_category()) {
+      if (auto fault = parse_class(s, fields_[start], *out)) return fault;
       ++out;
       continue;
     }
-    for (std::size_t c = stream.start; c < stream.start + stream.columns; ++c, ++out)
+    for (std::size_t c = start; c < start + stream.columns(); ++c, ++out)
       if (!number(fields_[c], *out))
-        return Fault{fields_[c], fmt::format("'{}' in column {} is not a finite number", fields_[c].substr(0, 40), c),
-                     "columns count from 0"};
+        return LineFault{fields_[c],
+                         fmt::format("'{}' in column {} is not a finite number", fields_[c].substr(0, 40), c),
+                         "columns count from 0"};
   }
   return {};
 }
@@ -159,46 +108,38 @@ std::optional<UciSource::Fault> UciSource::parse(std::string_view line, float* o
 const SequenceIndex& UciSource::index() {
   if (index_.sequences() > 0) return index_;
   const std::string_view text = file_.bytes();
-  std::size_t dropped = 0, line_number = 1;
+  std::size_t dropped = 0;
   std::uint64_t chunk_begin = 0;
   file_.expect(MappedFile::Access::in_order);
-  for (std::uint64_t at = 0; at < text.size(); ++line_number) {
-    const std::string_view line = line_at(at);
-    const std::uint64_t begin = at;
-    const std::size_t end = text.find('\n', at);
-    at = end == std::string_view::npos ? text.size() : end + 1;
-    if (static_cast<std::int64_t>(line_number) <= options_.header_lines || trimmed(line).empty()) continue;
+  each_line_of(text, [&](std::size_t number, std::uint64_t begin, std::string_view line) {
+    if (static_cast<std::int64_t>(number) <= options_.header_lines || trimmed(line).empty()) return;
     if (const auto fault = parse(line, row_.data())) {
-      const auto column = fault->at.data() == nullptr ? 0 : static_cast<std::size_t>(fault->at.data() - line.data());
-      budget_.fault(
-          {line_place(options_.path, line_number, line, column, fault->at.size()), fault->message, fault->fix});
+      budget_.fault({line_place(options_.file, number, line, fault->part), fault->message, fault->fix});
       ++dropped;
-      continue;
+      return;
     }
     if (offsets_.empty() || begin - chunk_begin > static_cast<std::uint64_t>(options_.chunk_bytes)) {
       index_.begin_chunk();
       chunk_begin = begin;
     }
     if (index_.sequences() + 1 == SequenceIndex::most_sequences)
-      throw Error(fmt::format("reading '{}': too many lines", options_.path));
+      throw Error(fmt::format("reading '{}': too many lines", options_.file));
     index_.add(1);
     offsets_.push_back(begin);
-    keep_ = keep_ && (kept_.size() + row_floats_) * sizeof(float) <= options_.keep_bytes;
+    keep_ = keep_ && (kept_.size() + row_floats_) * sizeof(float) <= static_cast<std::uint64_t>(options_.keep_bytes);
     if (keep_) kept_.append(row_.data(), row_floats_);
-  }
+  });
   if (!keep_) kept_ = {};
   file_.expect(MappedFile::Access::unknown);
   file_.release(text.data(), text.data() + text.size());
   if (index_.sequences() == 0)
-    throw ConfigError({}, fmt::format("{}: the file has no usable line", options_.path), "see docs/readers/tables.md");
+    throw ConfigError({}, fmt::format("{}: the file has no usable line", options_.file), "see docs/readers/tables.md");
   budget_.summarize(dropped);
   return index_;
 }
 
 std::string UciSource::place(std::uint32_t sequence) {
-  const auto begin = file_.bytes().begin();
-  return fmt::format("{}:{}", options_.path,
-                     1 + std::count(begin, begin + static_cast<std::ptrdiff_t>(offsets_[sequence]), '\n'));
+  return fmt::format("{}:{}", options_.file, line_number(file_.bytes(), offsets_[sequence]));
 }
 
 void UciSource::read(std::span<const std::uint32_t> sequences, Share& share) {
@@ -207,18 +148,107 @@ void UciSource::read(std::span<const std::uint32_t> sequences, Share& share) {
     if (keep_) {
       row = kept_.data() + sequence * row_floats_;
     } else {
-      parse(line_at(offsets_[sequence]), row_.data());
+      parse(line_at(file_.bytes(), offsets_[sequence]), row_.data());
     }
     for (std::size_t s = 0; s < options_.streams.size(); ++s) {
-      if (options_.streams[s].classes > 0) {
-        share[s].add_one_hot(static_cast<std::size_t>(*row++));
+      const UciStream& stream = options_.streams[s].second;
+      if (stream.is_category()) {
+        share[s].add_one_hot(static_cast<std::size_t>(*row));
       } else {
-        std::copy_n(row, options_.streams[s].columns, share[s].add_dense());
-        row += options_.streams[s].columns;
+        std::copy_n(row, stream.columns(), share[s].add_dense());
       }
+      row += stream.columns();
     }
   }
   share.end_single_samples(sequences.size());
+}
+
+void UciStream::describe(config::Fields& f) {
+  f("dim", dim, "columns of the stream");
+  f("start", start, "its first column, counting from 0");
+  f("file", file, "the data file, the same for all streams");
+  f("labelDim", classes, "number of classes of a label column");
+  f.choice("labelType", type, {{"category", Type::category}, {"regression", Type::regression}, {"none", Type::none}},
+           "category: one-hot; regression: numbers as they are; none: no stream");
+  f("labelMappingFile", mapping,
+    "file with one label per line, whose number is the class; without it labels are class numbers");
+  f.choice("format", sparse, {{"dense", false}, {"sparse", true}}, "format of one-hot vectors");
+  f.no_effect("allowMapCreation", "a mapping made from one file would not fit the next; write the labelMappingFile");
+  labels = labels || f.given("labelDim") || f.given("labelType") || f.given("labelMappingFile");
+  if (start < 0) f.problem("start", "columns count from 0", "start = 0");
+  if (labels && type == Type::none) return;
+  if (labels && type == Type::category) {
+    if (f.given("dim") && dim != 1) f.problem("dim", "a class stands in one column", "dim = 1");
+    if (classes < 1 || classes > 16'777'216)
+      f.problem("labelDim", "labelDim is the number of classes", "10 for digits");
+  } else if (dim < 1) {
+    f.problem("dim", "dim is the number of columns", "1 or more");
+  }
+}
+
+void UciReaderOptions::describe(config::Fields& f) {
+  for (auto& [name, s] : streams) f.block(name, s, "columns of a stream");
+  f("file", file, "the data file; it may also stand in the streams' blocks");
+  f("customDelimiter", delimiter, "the character between columns, \",\" for CSV; \"\" = blanks and tabs");
+  f("customDecimalPoint", decimal_point, "the character of decimal fractions");
+  f("headerLines", header_lines, "lines at the start of the file that are no data");
+  order.describe(f);
+  describe_faults(f, "number of faulty lines to tolerate; they are skipped");
+  describe_chunks(f, "the file is first shuffled in chunks of this size");
+  describe_keep(f, "keep parsed data in memory, up to this size per rank");
+  f.no_effect("minibatchMode", "minibatches end with the sweep, which is partial");
+  f.no_effect("prefetch", "the next minibatches are always prepared in the background");
+  f.no_effect("verbosity", "traceLevel decides what is shown");
+  if (delimiter.size() > 1 && delimiter != "\\t")
+    f.problem("customDelimiter", "the delimiter is one character", "\",\"");
+  if (decimal_point.size() != 1) f.problem("customDecimalPoint", "the decimal point is one character", "\",\"");
+  if (decimal_point == delimiter)
+    f.problem("customDecimalPoint", "columns and fractions cannot have the same character", "customDelimiter = \";\"");
+  if (header_lines < 0) f.problem("headerLines", "a number of lines is not negative", "1");
+}
+
+namespace {
+
+// The one file of the block and its streams.
+void find_file(UciReaderOptions& o, const config::Record& block, const ReaderContext& context) {
+  if (!o.file.empty()) check_file(block, "file", o.file, context);
+  for (const auto& [name, s] : o.streams) {
+    if (s.file.empty()) continue;
+    const config::Record own = block.block(name);
+    if (o.file.empty()) {
+      o.file = s.file;
+      check_file(own, "file", o.file, context);
+    } else if (o.file != s.file) {
+      context.problems->add(Diagnostic{own.value("file").where,
+                                       fmt::format("the streams come from two files, '{}' and '{}'", o.file, s.file),
+                                       "all columns stand in one file"});
+    }
+  }
+  if (o.file.empty())
+    context.problems->add(Diagnostic{block.where(), "UCIFastReader has no file", "file = \"data.txt\""});
+}
+
+}  // namespace
+
+Made read_uci(const config::Record& block, const std::string& title, const ReaderContext& context) {
+  const auto o = new_options<UciReaderOptions>(context);
+  for (const std::string& key : block.keys())
+    if (block.is_block(key)) o->streams.emplace_back(key, UciStream());
+  read_block(*o, block, title, context);
+  for (const auto& [name, s] : o->streams)
+    if (!s.mapping.empty()) check_file(block.block(name), "labelMappingFile", s.mapping, context);
+  std::erase_if(o->streams, [](const auto& s) { return s.second.labels && s.second.type == UciStream::Type::none; });
+  if (o->streams.empty())
+    context.problems->add(
+        Diagnostic{block.where(), "UCIFastReader has no streams", "add features = [ dim = 2 ; start = 0 ]"});
+  find_file(*o, block, context);
+  return made<UciSource>(o, o->order.randomization(trains(context)));
+}
+
+void describe_uci_reader(config::Fields& f) {
+  UciReaderOptions o;
+  o.streams = {{"features", {}}, {"labels", {}}};
+  o.describe(f);
 }
 
 }  // namespace tutti::reader

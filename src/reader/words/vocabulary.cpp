@@ -4,18 +4,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
+#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <functional>
 
 #include "reader/fault_budget.h"
+#include "reader/lines.h"
 
 namespace tutti::reader {
 namespace {
-
-bool is_blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
 
 [[noreturn]] void wrong_line(const std::string& path, std::size_t number, std::string_view line, std::string message,
                              std::string fix) {
@@ -23,38 +19,24 @@ bool is_blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
 }
 
 // Calls f(line number, line, words) for every line that has words.
-void each_line(const std::string& path,
-               const std::function<void(std::size_t, const std::string&, const std::vector<std::string_view>&)>& f) {
-  std::ifstream in(path);
-  if (!in) throw ConfigError({}, fmt::format("the word list '{}' cannot be read: {}", path, std::strerror(errno)), "");
-  std::string line;
+template <class F>
+void each_entry(const std::string& path, const F& f) {
   std::vector<std::string_view> words;
-  for (std::size_t number = 1; std::getline(in, line); ++number) {
+  const bool read = each_line(path, [&](std::size_t number, const std::string& line) {
     split_words(line, words);
-    if (!words.empty()) f(number, line, words);
-  }
+    f(number, line, words);
+  });
+  if (!read)
+    throw ConfigError({}, fmt::format("the word list '{}' cannot be read: {}", path, std::strerror(errno)), "");
 }
 
 std::optional<std::uint32_t> whole_number(std::string_view text) {
   std::uint32_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
+  if (!read_whole(text, n)) return {};
   return n;
 }
 
 }  // namespace
-
-void split_words(std::string_view line, std::vector<std::string_view>& words) {
-  words.clear();
-  for (std::size_t at = 0;;) {
-    while (at < line.size() && is_blank(line[at])) ++at;
-    if (at == line.size()) return;
-    std::size_t end = at;
-    while (end < line.size() && !is_blank(line[end])) ++end;
-    words.push_back(line.substr(at, end - at));
-    at = end;
-  }
-}
 
 Vocabulary Vocabulary::from_class_file(const std::string& path) {
   struct Entry {
@@ -63,7 +45,7 @@ Vocabulary Vocabulary::from_class_file(const std::string& path) {
   };
   Vocabulary v;
   std::vector<std::optional<Entry>> entries;
-  each_line(path, [&](std::size_t number, const std::string& line, const auto& words) {
+  each_entry(path, [&](std::size_t number, const std::string& line, const auto& words) {
     const auto index = words.size() == 4 ? whole_number(words[0]) : std::nullopt;
     const auto c = words.size() == 4 ? whole_number(words[3]) : std::nullopt;
     if (!index || !c)
@@ -91,7 +73,7 @@ Vocabulary Vocabulary::from_class_file(const std::string& path) {
 
 Vocabulary Vocabulary::from_word_list(const std::string& path, bool classes) {
   Vocabulary v;
-  each_line(path, [&](std::size_t number, const std::string& line, const auto& words) {
+  each_entry(path, [&](std::size_t number, const std::string& line, const auto& words) {
     const auto index = static_cast<std::uint32_t>(v.classes_of_.size());
     std::optional<std::uint32_t> c = 0;
     if (classes) {
@@ -100,11 +82,7 @@ Vocabulary Vocabulary::from_word_list(const std::string& path, bool classes) {
         wrong_line(path, number, line, "the line is not a word and the number of its class", "classes count from 0");
     }
     // Without classes the line is the word, blanks within it included.
-    const std::string_view word =
-        classes ? words[0]
-                : std::string_view(
-                      words.front().data(),
-                      static_cast<std::size_t>(words.back().data() + words.back().size() - words.front().data()));
+    const std::string_view word = classes ? words[0] : trimmed(line);
     if (!v.numbers_.emplace(word, index).second)
       wrong_line(path, number, line, fmt::format("'{}' appears a second time", word), "every word has one line");
     v.classes_of_.push_back(*c);
@@ -133,7 +111,7 @@ std::optional<std::uint32_t> Vocabulary::find(std::string_view word) const {
 
 void Vocabulary::map_words(const std::string& path, const std::string& unknown) {
   std::unordered_map<std::string, std::string> targets;
-  each_line(path, [&](std::size_t number, const std::string& line, const auto& words) {
+  each_entry(path, [&](std::size_t number, const std::string& line, const auto& words) {
     if (words.size() != 2)
       wrong_line(path, number, line, "the line is not a word and the word that it becomes", "two words per line");
     if (!find(words[1]))

@@ -12,9 +12,6 @@
 
 namespace tutti::reader {
 
-// The words between blanks.
-void split_words(std::string_view line, std::vector<std::string_view>& words);
-
 class Vocabulary {
  public:
   // The words of class c are [first, last).

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the readers of words. Blocks are recognised by their contents: those with labelType, labelDim or
 // labelMappingFile are the input words and the labels, in alphabetical order; the other one is the features.
-#include "reader/words/word_options.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+
+#include "reader/reader_row.h"
+#include "reader/words/word_source.h"
 
 namespace tutti::reader {
 namespace {
 
 constexpr std::int64_t most_words = 100'000'000;
 
-std::string lower_case(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return s;
+void ignore_cache(config::Fields& f, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) f.no_effect(key, "words are not cached in binary files");
 }
-
-void ignore_binary_cache(config::Fields& f) {
-  for (const char* key : {"writerType", "wfile", "wsize", "wrecords", "windowSize"})
-    f.no_effect(key, "words are not cached in binary files");
-}
-
 void ignore_sections(config::Fields& f) {
-  for (const char* key : {"elementSize", "sectionType", "mapping", "category", "wrecords"})
-    f.no_effect(key, "words are not cached in binary files");
+  ignore_cache(f, {"elementSize", "sectionType", "mapping", "category", "wrecords"});
 }
 
 using Mode = WordReaderOptions::Mode;
@@ -53,14 +46,13 @@ struct FeatureBlock {
   }
 };
 
-bool is_there(const std::string& path) { return std::filesystem::exists(path); }
-
 // Where the words of a block stand: its token file, its labelMappingFile when that exists, else the class file.
 WordList list_of(const WordReaderOptions& o, const WordBlock& b) {
   if (o.tagged)
     return {b.token, b.has_classes() ? WordList::Kind::words_with_classes : WordList::Kind::words,
             b.use_word_map ? o.word_map : std::string()};
-  if (!o.word_classes.empty() && (b.mapping.empty() || !is_there(b.mapping) || o.label_form() == WordLabels::classes))
+  if (!o.word_classes.empty() &&
+      (b.mapping.empty() || !std::filesystem::exists(b.mapping) || o.label_form() == WordLabels::classes))
     return {o.word_classes, WordList::Kind::class_file};
   return {b.mapping, WordList::Kind::words};
 }
@@ -96,7 +88,9 @@ std::vector<std::string> find_blocks(WordReaderOptions& o, const config::Record&
         own.has_own("labelType") || own.has_own("labelDim") || own.has_own("labelMappingFile") || own.has_own("token");
     (has_words ? word_blocks : others).push_back(key);
   }
-  const auto before = [](const std::string& a, const std::string& b) { return lower_case(a) < lower_case(b); };
+  const auto before = [](const std::string& a, const std::string& b) {
+    return config::to_lower(a) < config::to_lower(b);
+  };
   std::sort(word_blocks.begin(), word_blocks.end(), before);
   std::sort(others.begin(), others.end(), before);
   if (!others.empty()) o.features = others.front();
@@ -114,12 +108,11 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
   o.input_name = names[0], o.label_name = names[1];
   if (block.string("inputLabel", names[0]) == names[1] || block.string("outputLabel", names[1]) == names[0])
     std::swap(o.input_name, o.label_name);
-  const auto read_block = [&](const std::string& name) {
-    return config::read<WordBlock>(block.block(name), name, *context.problems, *context.notices);
-  };
-  o.input = read_block(o.input_name), o.label = read_block(o.label_name);
-  if (!o.features.empty())
-    o.mode = config::read<FeatureBlock>(block.block(o.features), o.features, *context.problems, *context.notices).mode;
+  read_block(o.input, block.block(o.input_name), o.input_name, context, {});
+  read_block(o.label, block.block(o.label_name), o.label_name, context, {});
+  FeatureBlock features{o.mode};
+  if (!o.features.empty()) read_block(features, block.block(o.features), o.features, context, {});
+  o.mode = features.mode;
   if (o.input.type != WordBlock::Type::category)
     context.problems->add(Diagnostic{block.block(o.input_name).where(),
                                      fmt::format("the input '{}' must have labelType = category", o.input_name),
@@ -135,21 +128,23 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
 
 // A text may be licensed, or still be in preparation, while everything else is checked.
 bool is_absent(const std::string& path, const config::Record& block, const ReaderContext& context) {
-  auto absent = context.only_check ? unreadable_file(block, "file", path) : std::nullopt;
-  if (!absent) return false;
-  absent->fix = "its contents are not checked, and a run would stop here";
-  context.notices->add(std::move(*absent));
+  const std::string why = context.only_check && !path.empty() ? unreadable(path) : "";
+  if (why.empty()) return false;
+  Diagnostic absent = unreadable_data(block.value("file").where, path, why);
+  absent.fix = "its contents are not checked, and a run would stop here";
+  context.notices->add(absent);
   return true;
 }
 
-Made read_words(const config::Record& block, const ReaderContext& context, const std::string& title, bool tagged) {
-  auto o = std::make_shared<WordReaderOptions>();
-  o->tagged = tagged;
-  o->trace_level = context.trace_level;
+}  // namespace
+
+Made read_words(const config::Record& block, const std::string& title, const ReaderContext& context) {
+  const auto o = new_options<WordReaderOptions>(context);
+  o->tagged = title == "LUSequenceReader";
   std::vector<std::string> also{"readerType"};
   const std::vector<std::string> names = find_blocks(*o, block, also);
-  config::read_fields(
-      block, title, [&](config::Fields& f) { o->describe_settings(f); }, *context.problems, *context.notices, also);
+  Described settings{[o](config::Fields& f) { o->describe_settings(f); }};
+  read_block(settings, block, title, context, also);
   const bool absent = is_absent(o->file, block, context);
   if (!absent) check_file(block, "file", o->file, context);
   if (!o->word_map.empty()) check_file(block, "wordmap", o->word_map, context);
@@ -166,20 +161,15 @@ Made read_words(const config::Record& block, const ReaderContext& context, const
   Truncation truncation = o->truncation.truncation(training);
   if (o->truncation.truncated && o->truncation.length == 0 && training)
     truncation = {0, std::max<std::int64_t>(1, lanes)};
-  Made made{[o](config::Fields& f) { o->describe(f); },
-            [o, absent]() -> std::unique_ptr<SequenceSource> {
-              if (absent) return std::make_unique<AbsentWords>(o->source());
-              if (o->tagged) return std::make_unique<TaggedSource>(o->source(), o->input.end, o->label.end);
-              return std::make_unique<LanguageModelSource>(o->source(), o->input.begin, o->input.end);
-            },
-            o->order.randomization(training), truncation};
-  made.most_sequences = lanes;
-  return made;
+  return {[o](config::Fields& f) { o->describe(f); },
+          [o, absent]() -> std::unique_ptr<SequenceSource> {
+            if (absent) return std::make_unique<AbsentWords>(*o);
+            return std::make_unique<WordSource>(*o);
+          },
+          o->order.randomization(training), truncation, lanes};
 }
 
-}  // namespace
-
-bool WordBlock::has_classes() const { return lower_case(mode) == "class"; }
+bool WordBlock::has_classes() const { return config::equal_keys(mode, "class"); }
 
 void WordBlock::describe(config::Fields& f) {
   f.choice("labelType", type, {{"category", Type::category}, {"nextWord", Type::next_word}, {"none", Type::none}},
@@ -222,20 +212,18 @@ void WordReaderOptions::describe_settings(config::Fields& f) {
   order.describe(f);
   truncation.needs_length = false;
   truncation.describe(f);
-  f("maxErrors", max_errors, "number of faulty sentences to tolerate; they are skipped");
-  f("traceLevel", trace_level, "0 = errors only, 1 = also warnings");
+  describe_faults(f, "number of faulty sentences to tolerate; they are skipped");
   f.no_effect("verbosity", "traceLevel decides what is shown");
   for (const char* key : {"inputLabel", "outputLabel"}) {
     std::string name;
     f(key, name, "names of the input and label blocks; default: alphabetical order");
   }
-  ignore_binary_cache(f);
+  ignore_cache(f, {"writerType", "wfile", "wsize", "wrecords", "windowSize"});
   std::vector<std::string> several;
   f("ioNodeNames", several, "several features in blocks of their own: not possible");
   if (!several.empty())
     f.problem("ioNodeNames", "this version reads one block of features", "write the blocks into the reader itself");
   if (context.values.empty()) f.problem("wordContext", "wordContext is empty", "0 is the word itself");
-  if (max_errors < 0) f.problem("maxErrors", "maxErrors is a count", "0 tolerates no error");
   if (!sentences.values.empty() && sentences.at(0) < 0)
     f.problem("nbruttsineachrecurrentiter", "a number of sentences is not negative", "0 fills up to minibatchSize");
 }
@@ -244,28 +232,6 @@ WordLabels WordReaderOptions::label_form() const {
   if (label.type == WordBlock::Type::none) return WordLabels::none;
   const bool classes = tagged ? label.has_classes() : mode == Mode::classes;
   return classes ? WordLabels::classes : WordLabels::one_hot;
-}
-
-WordSourceOptions WordReaderOptions::source() const {
-  WordSourceOptions s;
-  s.reader = tagged ? "LUSequenceReader" : "LMSequenceReader";
-  s.path = file;
-  s.features = features, s.labels = label_name;
-  s.words = input.list, s.label_words = label.list;
-  s.words_dim = static_cast<std::size_t>(input.dim), s.labels_dim = static_cast<std::size_t>(label.dim);
-  s.unknown = unknown;
-  s.label_form = label_form();
-  if (tagged) s.context = context.values;
-  s.max_errors = max_errors, s.trace_level = trace_level;
-  return s;
-}
-
-Made read_language_model(const config::Record& block, const ReaderContext& context) {
-  return read_words(block, context, "LMSequenceReader", false);
-}
-
-Made read_tagged_words(const config::Record& block, const ReaderContext& context) {
-  return read_words(block, context, "LUSequenceReader", true);
 }
 
 void describe_language_model(config::Fields& f) { WordReaderOptions().describe(f); }

@@ -14,13 +14,8 @@ namespace tutti::cpu::kernels_test {
 namespace {
 
 std::vector<const Kernels*> available() {
-  std::vector<const Kernels*> all = {&portable_kernels()};
-#ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2")) all.push_back(&avx2_kernels());
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl"))
-    all.push_back(&avx512_kernels());
-#endif
+  std::vector<const Kernels*> all;
+  for_each_set([&]<InstructionSet set>() { all.push_back(&kernels<set>()); });
   return all;
 }
 
@@ -143,7 +138,8 @@ TEST(Kernels, LstmStepHasTheSameBits) {
   for (const auto* k : available())
     for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 47UL, 64UL})
       for (const bool one_state : {false, true})
-        EXPECT_TRUE(same(lstm(portable_kernels(), 3, cells, one_state), lstm(*k, 3, cells, one_state)))
+        EXPECT_TRUE(
+            same(lstm(cpu::kernels<InstructionSet::portable>(), 3, cells, one_state), lstm(*k, 3, cells, one_state)))
             << k->name << " " << cells;
 }
 
@@ -176,7 +172,8 @@ TEST(Kernels, GruStepHasTheSameBits) {
     for (const CellKind kind : {CellKind::gru_reset_before, CellKind::gru_reset_after})
       for (const std::size_t cells : {1UL, 5UL, 16UL, 20UL, 47UL, 64UL})
         for (const bool one_state : {false, true})
-          EXPECT_TRUE(same(gru(portable_kernels(), kind, 3, cells, one_state), gru(*k, kind, 3, cells, one_state)))
+          EXPECT_TRUE(same(gru(cpu::kernels<InstructionSet::portable>(), kind, 3, cells, one_state),
+                           gru(*k, kind, 3, cells, one_state)))
               << k->name << " " << cells;
 }
 

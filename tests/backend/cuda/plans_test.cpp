@@ -15,7 +15,6 @@
 #include "backend/cuda/convolution_plans.h"
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/images.h"
-#include "backend/cuda/stopwatch.h"
 #include "tutti/backend.h"
 #include "tutti/error.h"
 

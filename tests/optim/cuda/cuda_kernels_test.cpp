@@ -11,7 +11,8 @@ class CudaKernels : public OnGpu {};
 TEST_F(CudaKernels, ElementsHaveTheBitsOfTheHost) {
   const FloatMemory& memory = gpu->shared_memory();
   for (const std::size_t n : {0, 1, 2, 17, 255, 256, 257, 1024, 1025, 4099}) {
-    const Floats expected = run_all(portable_kernels(), n, 1), got = run_all(kernels_for(memory), n, 1, memory);
+    const Floats expected = run_all(optim::kernels<InstructionSet::portable>(), n, 1),
+                 got = run_all(kernels_for(memory), n, 1, memory);
     ASSERT_EQ(got.size(), expected.size());
     for (std::size_t i = 0; i < got.size(); ++i)
       if (i < sums_of_run)
@@ -36,9 +37,10 @@ TEST_F(CudaKernels, RunsTogetherHaveTheBitsOfRunsOneByOne) {
     if (together) k.begin_together();
     for (std::size_t r = 0; r < runs; ++r) {
       const std::size_t at = r * workspace, n = r * r % workspace;
-      if (r % 3 > 0) k.add_scaled(g.data() + at, w.data() + at, n, 0.01f * static_cast<float>(r));
-      if (r % 7 > 0) k.momentum(w.data() + at, g.data() + at, s.data() + at, n, 0.9f, 0.1f / static_cast<float>(r + 1));
-      if (r % 2 > 0) k.add_noise(w.data() + at, n, 0.01, 7, at);
+      if (r % 3 > 0) k.run(AddScaled{g.data() + at, w.data() + at, 0.01f * static_cast<float>(r)}, n);
+      if (r % 7 > 0)
+        k.run(Momentum{w.data() + at, g.data() + at, s.data() + at, 0.9f, 0.1f / static_cast<float>(r + 1), 1.0f}, n);
+      if (r % 2 > 0) k.run(Noise{w.data() + at, 0.01, 7, at}, n);
     }
     if (together) k.end_together();
     memory.synchronize();
@@ -71,18 +73,18 @@ TEST_F(CudaKernels, SumsTogetherHaveTheBitsOfSumsOneByOne) {
       const auto each_run = [&](auto body) {
         for (std::size_t r = 0; r < runs; ++r) body((p * runs + r) * workspace, (p * 500 + r * 70) % workspace);
       };
-      each_run([&](std::size_t at, std::size_t n) { k.add_squares(g.data() + at, n, squares); });
-      each_run([&](std::size_t at, std::size_t n) { k.limit_norm(g.data() + at, n, squares, 30); });
+      each_run([&](std::size_t at, std::size_t n) { k.run(Squares{g.data() + at}, n, squares); });
+      each_run([&](std::size_t at, std::size_t n) { k.run(LimitNorm{g.data() + at, squares, 30}, n); });
       each_run([&](std::size_t at, std::size_t n) {
-        k.truncate(g.data() + at, n, 1.5f);
-        if (p % 3 > 0) k.add_scaled(g.data() + at, w.data() + at, n, 0.1f);
-        k.adagrad(g.data() + at, a.data() + at, n, p % 4 > 0 ? multipliers : nullptr);
-        if (p % 4 == 0) k.descend(w.data() + at, g.data() + at, n, 0.1f);
+        k.run(Truncate{g.data() + at, 1.5f}, n);
+        if (p % 3 > 0) k.run(AddScaled{g.data() + at, w.data() + at, 0.1f}, n);
+        k.run(Adagrad{g.data() + at, a.data() + at}, n, p % 4 > 0 ? multipliers : nullptr);
+        if (p % 4 == 0) k.run(Descend{w.data() + at, g.data() + at, 0.1f}, n);
       });
       if (p % 4 > 0)
         each_run([&](std::size_t at, std::size_t n) {
-          k.descend_by_mean(w.data() + at, g.data() + at, n, 0.1f, multipliers, 1000);
-          k.shrink(w.data() + at, n, 0.01f);
+          k.run(DescendByMean{w.data() + at, g.data() + at, 0.1f, multipliers, 1000}, n);
+          k.run(Shrink{w.data() + at, 0.01f}, n);
         });
     }
     if (together) k.end_together();
@@ -103,10 +105,10 @@ TEST_F(CudaKernels, SumsOfManyElements) {
   for (float& x : g.span()) x = normal(engine);
   const Kernels& kernels = kernels_for(g.memory());
   double expected = 0;
-  portable_kernels().add_squares(g.data(), g.size(), &expected);
+  optim::kernels<InstructionSet::portable>().run(Squares{g.data()}, g.size(), &expected);
   FloatBuffer workspace(2 * sizeof(double) / sizeof(float), g.memory());
   const auto* const sums = reinterpret_cast<const double*>(workspace.data());
-  for (int i = 0; i < 2; ++i) kernels.add_squares(g.data(), g.size(), reinterpret_cast<double*>(workspace.data()) + i);
+  for (int i = 0; i < 2; ++i) kernels.run(Squares{g.data()}, g.size(), reinterpret_cast<double*>(workspace.data()) + i);
   g.memory().synchronize();
   EXPECT_NEAR(sums[0], expected, 1e-10 * expected);
   EXPECT_EQ(sums[1], sums[0]);

@@ -2,8 +2,6 @@
 // the emulator of cuBLASLt: products by plain loops, operands rounded as the compute type says; sums are float32, and
 // are rounded once when they are written.
 #include <cublasLt.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <bit>
@@ -14,17 +12,9 @@
 #include "queue.h"
 #include "rounding.h"
 
-using cuda_emulator::bits_of_tf32, cuda_emulator::rounded;
+using namespace cuda_emulator;
 
 namespace {
-
-// Half precision has the bits of tf32, and a smaller range.
-float half(float v) {
-  const float r = rounded(v, bits_of_tf32), size = r < 0 ? -r : r;
-  constexpr float largest = 65504.0f, normal = 6.103515625e-5f, step = 5.9604644775390625e-8f;
-  if (size > largest) return r < 0 ? -HUGE_VALF : HUGE_VALF;
-  return size < normal ? std::nearbyint(v / step) * step : r;
-}
 
 float operand(float v, cublasComputeType_t type) {
   switch (type) {
@@ -33,38 +23,19 @@ float operand(float v, cublasComputeType_t type) {
     case CUBLAS_COMPUTE_32F_FAST_TF32:
       return rounded(v, bits_of_tf32);
     case CUBLAS_COMPUTE_32F_FAST_16BF:
-      return rounded(v, 7);
+      return rounded(v, bits_of_bfloat16);
     case CUBLAS_COMPUTE_32F_FAST_16F:
-      return half(v);
+      return rounded_to_half(v);
   }
   return v;
 }
 
 std::size_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
-float load(const void* p, cudaDataType_t type, std::size_t i) {
-  switch (type) {
-    case CUDA_R_32F:
-      return static_cast<const float*>(p)[i];
-    case CUDA_R_16F:
-      return __half2float(static_cast<const __half*>(p)[i]);
-    case CUDA_R_16BF:
-      return __bfloat162float(static_cast<const __nv_bfloat16*>(p)[i]);
-  }
-  return 0;
+Stored stored(cudaDataType_t type) {
+  return type == CUDA_R_32F ? Stored::float32 : type == CUDA_R_16F ? Stored::half : Stored::bfloat16;
 }
-void store(void* p, cudaDataType_t type, std::size_t i, float v) {
-  switch (type) {
-    case CUDA_R_32F:
-      static_cast<float*>(p)[i] = v;
-      return;
-    case CUDA_R_16F:
-      static_cast<__half*>(p)[i] = __float2half_rn(v);
-      return;
-    case CUDA_R_16BF:
-      static_cast<__nv_bfloat16*>(p)[i] = __float2bfloat16_rn(v);
-      return;
-  }
-}
+float load(const void* p, cudaDataType_t type, std::size_t i) { return number_at(p, i, stored(type)); }
+void store(void* p, cudaDataType_t type, std::size_t i, float v) { set_number(p, i, stored(type), v); }
 
 constexpr int kRelu = 2, kSums = 16, kMask = 128;  // of an epilogue
 constexpr std::uint64_t kAlgorithm = 70;           // the first of three

@@ -109,29 +109,24 @@ TEST(CudaDouble, ThreadsMayLeaveEarly) {
   EXPECT_EQ(std::accumulate(out.begin(), out.end(), 0), 40);
 }
 
-__global__ void warp_words(float* sums, unsigned* ballots, int* all) {
+__global__ void warp_words(float* sums, unsigned* fifths) {
   float v = static_cast<float>(threadIdx.x);
   for (int by = 16; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
   sums[threadIdx.x] = v;
-  ballots[threadIdx.x] = __ballot_sync(0xffffffffu, threadIdx.x % 3 == 0);
-  const int first = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x), 0, 8);
-  const int down = __shfl_down_sync(0xffffffffu, static_cast<int>(threadIdx.x), 1, 8);
-  all[threadIdx.x] = first * 1000 + down;
+  fifths[threadIdx.x] = __shfl_sync(0xffffffffu, threadIdx.x, 5);
 }
 
-TEST(CudaDouble, LanesExchange) {
+void expect_warp_words() {
   std::vector<float> sums(64);
-  std::vector<unsigned> ballots(64);
-  std::vector<int> all(64);
-  EXPECT_EQ(start(warp_words, dim3(1), dim3(64), sums.data(), ballots.data(), all.data()), cudaSuccess);
+  std::vector<unsigned> fifths(64);
+  EXPECT_EQ(start(warp_words, dim3(1), dim3(64), sums.data(), fifths.data()), cudaSuccess);
   for (unsigned i = 0; i < 64; ++i) {
     EXPECT_EQ(sums[i], i < 32 ? 496.0f : 1520.0f);
-    unsigned expected = 0;
-    for (unsigned l = 0; l < 32; ++l) expected |= ((i / 32 * 32 + l) % 3 == 0 ? 1u : 0u) << l;
-    EXPECT_EQ(ballots[i], expected);
-    EXPECT_EQ(all[i], static_cast<int>(i / 8 * 8 * 1000 + (i % 8 == 7 ? i : i + 1)));
+    EXPECT_EQ(fifths[i], i < 32 ? 5u : 37u);
   }
 }
+
+TEST(CudaDouble, LanesExchange) { expect_warp_words(); }
 
 // A stream stands still before what is not ready, and goes on when another thread has made it so.
 TEST(CudaDouble, StreamsWaitForOthers) {
@@ -282,11 +277,7 @@ TEST(CudaDouble, OrdersKeepWhatIsPromised) {
     std::vector<int> out(300);
     EXPECT_EQ(start(rotate, dim3(1), dim3(300), out.data(), 7), cudaSuccess);
     for (unsigned i = 0; i < 300; ++i) EXPECT_EQ(out[i], static_cast<int>((i + 7) % 300));
-    std::vector<float> sums(64);
-    std::vector<unsigned> ballots(64);
-    std::vector<int> all(64);
-    EXPECT_EQ(start(warp_words, dim3(1), dim3(64), sums.data(), ballots.data(), all.data()), cudaSuccess);
-    for (unsigned i = 0; i < 64; ++i) EXPECT_EQ(sums[i], i < 32 ? 496.0f : 1520.0f);
+    expect_warp_words();
   }
 }
 
@@ -406,7 +397,7 @@ TEST(CudaDouble, WhatIsGoneIsRefused) {
   EXPECT_EQ(cudaEventQuery(event), cudaErrorInvalidResourceHandle);
 
   void *pinned = nullptr, *memory = nullptr;
-  ASSERT_EQ(cudaMallocHost(&pinned, 100), cudaSuccess);
+  ASSERT_EQ(cudaHostAlloc(&pinned, 100, cudaHostAllocDefault), cudaSuccess);
   ASSERT_EQ(cudaMalloc(&memory, 100), cudaSuccess);
   EXPECT_EQ(cudaFree(pinned), cudaErrorInvalidValue);
   EXPECT_EQ(cudaFreeHost(memory), cudaErrorInvalidValue);
@@ -415,7 +406,7 @@ TEST(CudaDouble, WhatIsGoneIsRefused) {
   EXPECT_EQ(cudaFree(memory), cudaErrorInvalidValue);
 }
 
-__global__ void wrong_mask(unsigned of_half) { __ballot_sync(threadIdx.x < 16 ? of_half : 0xffffffffu, 1); }
+__global__ void wrong_mask(unsigned of_half) { __shfl_sync(threadIdx.x < 16 ? of_half : 0xffffffffu, 1, 0); }
 
 TEST(CudaDoubleDeathTest, LanesMeetByOneMask) {
   EXPECT_DEATH(start(wrong_mask, dim3(1), dim3(32), 0xffff0000u), "not in the mask");

@@ -25,8 +25,6 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
-  cudaErrorInsufficientDriver = 35,
-  cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
@@ -47,8 +45,8 @@ using cudaEvent_t = struct CudaDoubleEvent*;
 using cudaGraph_t = struct CudaDoubleGraph*;
 using cudaGraphExec_t = struct CudaDoubleGraph*;
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal };
-constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
 constexpr unsigned cudaMemAttachGlobal = 1;
 
@@ -63,9 +61,6 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
-struct alignas(8) float2 {
-  float x, y;
-};
 struct alignas(8) uint2 {
   unsigned x, y;
 };
@@ -75,8 +70,6 @@ struct alignas(16) uint4 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -92,7 +85,6 @@ const char* cudaGetErrorString(cudaError_t);
 cudaError_t cudaMalloc(void** p, std::size_t bytes);
 cudaError_t cudaFree(void* p);
 cudaError_t cudaMallocManaged(void** p, std::size_t bytes, unsigned flags = cudaMemAttachGlobal);
-cudaError_t cudaMallocHost(void** p, std::size_t bytes);
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* p);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t = nullptr);

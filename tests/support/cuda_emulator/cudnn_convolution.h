@@ -3,8 +3,6 @@
 // differ in what they add to.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cudnn.h>
 
 #include <algorithm>
@@ -45,28 +43,8 @@ inline std::vector<int> strides_of(const std::vector<int>& dims, bool last) {
 inline bool lies_last(const CudnnDoubleTensor& t) { return t.strides == strides_of(t.dims, true); }
 inline bool lies_plain(const CudnnDoubleTensor& t) { return t.strides == strides_of(t.dims, false); }
 
-inline float value_at(const void* p, int i, cudnnDataType_t type) {
-  switch (type) {
-    case CUDNN_DATA_FLOAT:
-      return static_cast<const float*>(p)[i];
-    case CUDNN_DATA_HALF:
-      return __half2float(static_cast<const __half*>(p)[i]);
-    case CUDNN_DATA_BFLOAT16:
-      return __bfloat162float(static_cast<const __nv_bfloat16*>(p)[i]);
-  }
-  return 0;
-}
-inline void set_value(void* p, std::size_t i, cudnnDataType_t type, float v) {
-  switch (type) {
-    case CUDNN_DATA_FLOAT:
-      static_cast<float*>(p)[i] = v;
-      return;
-    case CUDNN_DATA_HALF:
-      static_cast<__half*>(p)[i] = __float2half_rn(v);
-      return;
-    case CUDNN_DATA_BFLOAT16:
-      static_cast<__nv_bfloat16*>(p)[i] = __float2bfloat16_rn(v);
-  }
+inline Stored stored(cudnnDataType_t type) {
+  return type == CUDNN_DATA_FLOAT ? Stored::float32 : type == CUDNN_DATA_HALF ? Stored::half : Stored::bfloat16;
 }
 
 struct Operand {
@@ -113,7 +91,7 @@ struct Geometry {
   std::vector<double> read(const Operand& o) const {
     std::vector<double> values(o.count);
     for (std::size_t i = 0; i < o.count; ++i) {
-      const float v = value_at(o.values, static_cast<int>(i), type);
+      const float v = number_at(o.values, i, stored(type));
       values[i] = bits ? rounded(v, bits) : v;
     }
     return values;
@@ -173,8 +151,8 @@ cudnnStatus_t enqueue_convolution(cudaStream_t stream, const Geometry& g, const 
       sums[to] += l[i] * r[j];
     });
     for (std::size_t i = 0; i < count; ++i) {
-      const float before = b == 0.0f ? 0.0f : b * value_at(to, static_cast<int>(i), g.type);
-      set_value(to, i, g.type, finish(i, a * static_cast<float>(sums[i]) + before));
+      const float before = b == 0.0f ? 0.0f : b * number_at(to, i, stored(g.type));
+      set_number(to, i, stored(g.type), finish(i, a * static_cast<float>(sums[i]) + before));
     }
   });
   for (int i = 0; i < idle; ++i) enqueue(stream, [] {});

@@ -178,15 +178,15 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     const void* alpha2, cudnnTensorDescriptor_t zd, const void* z, cudnnTensorDescriptor_t bd, const void* bias,
     cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t yd, void* y) {
   const Geometry g(*xd, *wd, *c, *yd);
-  const int channels = yd->dims[1], channel_step = yd->strides[1];
+  const auto channels = static_cast<std::size_t>(yd->dims[1]), channel_step = static_cast<std::size_t>(yd->strides[1]);
   if (xd->dims.size() > 4) return CUDNN_STATUS_NOT_SUPPORTED;
-  if (activation->mode != CUDNN_ACTIVATION_RELU || !bias || !z || zd->dims != yd->dims || bd->dims[1] != channels ||
-      elements(*bd) != static_cast<std::size_t>(channels) || bd->type != yd->type || zd->type != yd->type ||
+  if (activation->mode != CUDNN_ACTIVATION_RELU || !bias || !z || zd->dims != yd->dims || bd->dims[1] != yd->dims[1] ||
+      elements(*bd) != channels || bd->type != yd->type || zd->type != yd->type ||
       *static_cast<const float*>(alpha2) != 0)
     return CUDNN_STATUS_BAD_PARAM;
   return convolve(h, g, algorithm, {x, elements(*xd)}, {w, elements(*wd)}, elements(*yd), alpha, alpha2, y, space,
                   bytes, forwards, [=](std::size_t i, float v) {
-                    const float sum = v + value_at(bias, static_cast<int>(i) / channel_step % channels, g.type);
+                    const float sum = v + number_at(bias, i / channel_step % channels, stored(g.type));
                     return sum < 0 ? 0 : sum;
                   });
 }

@@ -144,7 +144,8 @@ bool read_pointwise(const Node& d, Plan& plan) {
 
 bool read(const Node& graph, Plan& plan) {
   const auto operations = graph.all<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  if (operations[0]->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || !read_convolution(*operations[0], plan))
+  if (operations.empty() || operations[0]->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR ||
+      !read_convolution(*operations[0], plan))
     return false;
   const bool forwards = plan.direction == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
   for (std::size_t i = 1; i < operations.size(); ++i)
@@ -159,8 +160,8 @@ bool is_complete_tensor(const Node& d) {
   const Tensor t = tensor_of(d);
   const std::int64_t alignment = d.one<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
   const bool positive = std::all_of(t.dims.begin(), t.dims.end(), [](int n) { return n > 0; });
-  return positive && t.dims.size() == t.strides.size() && (lies_plain(t) || lies_last(t)) && alignment >= 4 &&
-         std::has_single_bit(static_cast<std::uint64_t>(alignment));
+  return positive && t.dims.size() >= 3 && t.dims.size() == t.strides.size() && (lies_plain(t) || lies_last(t)) &&
+         alignment >= 4 && std::has_single_bit(static_cast<std::uint64_t>(alignment));
 }
 
 bool is_complete_windows(const Node& d) {
@@ -205,8 +206,7 @@ bool is_as_described(const Node& d) {
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: {
       const Node& what = d.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
       const auto mode = what.one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
-      return mode != CUDNN_POINTWISE_MUL &&
-             d.has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == (mode == CUDNN_POINTWISE_ADD);
+      return d.has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == (mode == CUDNN_POINTWISE_ADD);
     }
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
       return read(d, plan);
@@ -220,8 +220,9 @@ bool is_as_described(const Node& d) {
              d.one<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) == CUDNN_KNOB_TYPE_TILE_SIZE;
     }
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-      return d.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() ==
-             d.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size();
+      return d.has(CUDNN_ATTR_VARIANT_PACK_WORKSPACE) &&
+             d.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() ==
+                 d.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size();
     default:
       return true;
   }
@@ -310,11 +311,12 @@ cudnnStatus_t executed(cudaStream_t stream, const CudnnDoubleNode& plan_node, co
   if (lies_plain(plan.last)) ++device().calls.plain_plans;
   const bool odd = ++device().calls.plans % 2 == 1 && engine == unsteady;
   const void* bias = plan.adds_bias ? places.of(plan.bias) : nullptr;
-  const int channels = plan.last.dims[1], step = plan.last.strides[1];
+  const auto channels = static_cast<std::size_t>(plan.last.dims[1]),
+             step = static_cast<std::size_t>(plan.last.strides[1]);
   const auto finish = [=, type = g.type, relu = plan.relu, life = std::weak_ptr(plan_node.life)](std::size_t i,
                                                                                                  float v) {
     if (life.expired()) stop("a plan that is no more was to be executed");
-    if (bias) v += value_at(bias, static_cast<int>(i) / step % channels, type);
+    if (bias) v += number_at(bias, i / step % channels, stored(type));
     if (relu && v < 0) v = 0;
     return odd ? std::nextafter(v, 1e30f) : v;
   };

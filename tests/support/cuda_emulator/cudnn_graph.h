@@ -7,7 +7,7 @@
 
 using cudnnBackendDescriptor_t = struct CudnnDoubleNode*;
 
-enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD = 0, CUDNN_POINTWISE_MUL = 1, CUDNN_POINTWISE_RELU_FWD = 100 };
+enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD = 0, CUDNN_POINTWISE_RELU_FWD = 100 };
 enum cudnnBackendHeurMode_t { CUDNN_HEUR_MODE_B = 1, CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A = 3 };
 enum cudnnBackendKnobType_t { CUDNN_KNOB_TYPE_TILE_SIZE = 2, CUDNN_KNOB_TYPE_STAGES = 14, CUDNN_KNOB_TYPE_COUNTS = 44 };
 enum cudnnBackendNumericalNote_t {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs in the emulator of cuDNN: which attributes descriptors have, of which type, and when they may be set and read.
+// Graphs in the emulator of cuDNN: when attributes of descriptors may be set and read, and which descriptors are whole.
+// Which attributes there are, of which type and number, tests/backend/cuda/library_test.cpp asks the library itself.
 #include <cudnn.h>
 
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 
 #include "cudnn_descriptors.h"
 #include "cudnn_nodes.h"
@@ -14,84 +16,7 @@ namespace {
 
 using Node = CudnnDoubleNode;
 
-struct Attribute {
-  cudnnBackendAttributeName_t name;
-  cudnnBackendAttributeType_t type;
-  std::size_t least = 1, most = 1;                                         // how many; 0 = need not be set
-  cudnnBackendDescriptorType_t part = CUDNN_BACKEND_POINTWISE_DESCRIPTOR;  // of descriptors
-};
-
 constexpr cudnnBackendAttributeType_t node = CUDNN_TYPE_BACKEND_DESCRIPTOR, number = CUDNN_TYPE_INT64;
-
-std::vector<Attribute> of_convolution(cudnnBackendAttributeName_t alpha) {
-  std::vector<Attribute> all;
-  for (int i = 0; i < 6; ++i) {
-    const auto name = static_cast<cudnnBackendAttributeName_t>(alpha + i);
-    if (i < 2)
-      all.push_back({name, CUDNN_TYPE_FLOAT});
-    else
-      all.push_back(
-          {name, node, 1, 1, i == 2 ? CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR : CUDNN_BACKEND_TENSOR_DESCRIPTOR});
-  }
-  return all;
-}
-
-// What may be set.
-std::vector<Attribute> attributes_of(cudnnBackendDescriptorType_t type) {
-  switch (type) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      return {
-          {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE}, {CUDNN_ATTR_TENSOR_DIMENSIONS, number, 3, 8},
-          {CUDNN_ATTR_TENSOR_STRIDES, number, 3, 8},           {CUDNN_ATTR_TENSOR_UNIQUE_ID, number},
-          {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, number},          {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 0}};
-    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-      return {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
-              {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
-              {CUDNN_ATTR_CONVOLUTION_DILATIONS, number, 2, 3},
-              {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, number, 2, 3},
-              {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, number, 2, 3},
-              {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, number, 2, 3},
-              {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, number}};
-    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
-      return {{CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE},
-              {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE},
-              {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 0}};
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-      return of_convolution(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA);
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-      return of_convolution(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA);
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
-      return of_convolution(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA);
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      return {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, node, 1, 1, CUDNN_BACKEND_POINTWISE_DESCRIPTOR},
-              {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, node, 1, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR},
-              {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, node, 0, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR},
-              {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, node, 1, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR}};
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:  // of operations of any kind: looked at when it is completed
-      return {{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
-              {CUDNN_ATTR_OPERATIONGRAPH_OPS, node, 1, 3, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR}};
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      return {{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
-              {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, node, 1, 1, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR}};
-    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
-      return {{CUDNN_ATTR_ENGINE_GLOBAL_INDEX, number},
-              {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, node, 1, 1, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR}};
-    case CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR:
-      return {{CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE}, {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, number}};
-    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
-      return {
-          {CUDNN_ATTR_ENGINECFG_ENGINE, node, 1, 1, CUDNN_BACKEND_ENGINE_DESCRIPTOR},
-          {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, node, 0, CUDNN_KNOB_TYPE_COUNTS, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR}};
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      return {{CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE},
-              {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, node, 1, 1, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR}};
-    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-      return {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, number, 1, 8},
-              {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 1, 8},
-              {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}};
-  }
-  return {};
-}
 
 std::size_t bytes_of(cudnnBackendAttributeType_t type) {
   switch (type) {
@@ -114,16 +39,12 @@ std::set<const Node*>& living() {
   return all;
 }
 
-// Whether a part is there, complete, and what the attribute wants.
-bool is_part(const Node* part, const Attribute& a) {
-  return living().count(part) && part->complete && (a.name == CUDNN_ATTR_OPERATIONGRAPH_OPS || part->type == a.part);
-}
-// And so are all parts, and theirs.
+// Whether all parts of a descriptor are there and complete, and theirs.
 bool is_whole(const Node& d) {
-  for (const Attribute& a : attributes_of(d.type)) {
-    if (a.type != node) continue;
-    for (const cudnnBackendDescriptor_t part : d.all<cudnnBackendDescriptor_t>(a.name))
-      if (!is_part(part, a) || !is_whole(*part)) return false;
+  for (const auto& [name, values] : d.attributes) {
+    if (values.type != node) continue;
+    for (const cudnnBackendDescriptor_t part : d.all<cudnnBackendDescriptor_t>(name))
+      if (!living().count(part) || !part->complete || !is_whole(*part)) return false;
   }
   return true;
 }
@@ -173,7 +94,6 @@ cudnnStatus_t take_apart(const Node& config, cudnnBackendAttributeName_t name, s
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* d) {
   const std::lock_guard lock(cuda_emulator::device().mutex);
-  if (attributes_of(type).empty()) return CUDNN_STATUS_NOT_SUPPORTED;
   living().insert(*d = new Node{type, false, {}});
   return CUDNN_STATUS_SUCCESS;
 }
@@ -189,29 +109,21 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
   const std::lock_guard lock(cuda_emulator::device().mutex);
   if (!living().count(d) || d->complete || !values || count < 1) return CUDNN_STATUS_BAD_PARAM;
   const auto n = static_cast<std::size_t>(count);
-  for (const Attribute& a : attributes_of(d->type)) {
-    if (a.name != name) continue;
-    if (a.type != type || n < a.least || n > a.most) return CUDNN_STATUS_BAD_PARAM;
-    const auto* bytes = static_cast<const unsigned char*>(values);
-    Node::Values set{type, n, {bytes, bytes + n * bytes_of(type)}};
-    if (type == node)
-      for (std::size_t i = 0; i < n; ++i)
-        if (!is_part(static_cast<const cudnnBackendDescriptor_t*>(values)[i], a)) return CUDNN_STATUS_BAD_PARAM;
-    d->attributes[name] = std::move(set);
-    return CUDNN_STATUS_SUCCESS;
-  }
-  return CUDNN_STATUS_NOT_SUPPORTED;
+  const auto* bytes = static_cast<const unsigned char*>(values);
+  d->attributes[name] = {type, n, {bytes, bytes + n * bytes_of(type)}};
+  return is_whole(*d) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d) {
   const std::lock_guard lock(cuda_emulator::device().mutex);
-  if (!living().count(d) || d->complete) return CUDNN_STATUS_BAD_PARAM;
-  for (const Attribute& a : attributes_of(d->type))
-    if (a.least > 0 && !d->has(a.name)) return CUDNN_STATUS_BAD_PARAM;
-  if (!is_whole(*d)) return CUDNN_STATUS_BAD_PARAM;
-  const cudnnStatus_t status = cuda_emulator::completed(*d);
-  d->complete = status == CUDNN_STATUS_SUCCESS;
-  return status;
+  if (!living().count(d) || d->complete || !is_whole(*d)) return CUDNN_STATUS_BAD_PARAM;
+  try {
+    const cudnnStatus_t status = cuda_emulator::completed(*d);
+    d->complete = status == CUDNN_STATUS_SUCCESS;
+    return status;
+  } catch (const std::out_of_range&) {  // an attribute is missing, or a part is of another type
+    return CUDNN_STATUS_BAD_PARAM;
+  }
 }
 
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
@@ -240,5 +152,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                                 std::pair{pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR}})
     if (!living().count(d) || d->type != type || !d->complete || !is_whole(*d)) return CUDNN_STATUS_BAD_PARAM;
   if (handle != plan->one<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE)) return CUDNN_STATUS_BAD_PARAM;
-  return cuda_emulator::executed(handle->stream, *plan, *pack);
+  try {
+    return cuda_emulator::executed(handle->stream, *plan, *pack);
+  } catch (const std::out_of_range&) {  // a part was destroyed, and another descriptor lies in its place
+    return CUDNN_STATUS_BAD_PARAM;
+  }
 }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cudnn_rnn_cells.h"
 
-#include <cuda_fp16.h>
-
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "rounding.h"
 
 namespace cuda_emulator {
 namespace {
@@ -19,9 +17,7 @@ constexpr std::size_t gap = 5;
 // Operands of products as the kind of mathematics rounds them.
 float operand(float v, cudnnMathType_t math) {
   if (math == CUDNN_FMA_MATH) return v;
-  if (math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) return __half2float(__float2half_rn(v));
-  const auto u = std::bit_cast<std::uint32_t>(v);
-  return std::bit_cast<float>((u + 0xfffu + (u >> 13 & 1u)) & ~0x1fffu);
+  return math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ? rounded_to_half(v) : rounded(v, bits_of_tf32);
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

@@ -11,9 +11,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
 #define __grid_constant__
-#define __forceinline__ inline
 #define __launch_bounds__(...)
 // Blocks run one at a time on each host thread, so a block's memory may be the thread's. In a function that is static
 // without saying so; memory that a launch asks for is declared extern.
@@ -31,7 +29,7 @@ struct Exchange {
   std::uint32_t present = 0;
 };
 // Lanes meet in the same call by the same mask; those of the mask that have not left the kernel all come.
-enum class Collective { barrier, shuffle, vote };
+enum class Collective { barrier, shuffle };
 const Exchange& exchange(Collective, std::uint32_t mask, std::uint64_t mine);
 unsigned lane();
 
@@ -59,24 +57,12 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 }
 
 template <class T>
-T __shfl_sync(unsigned mask, T v, int source, int width = 32) {
-  const unsigned me = cuda_emulator::lane(), group = me / static_cast<unsigned>(width) * static_cast<unsigned>(width);
-  return cuda_emulator::from_lane(mask, v, group + static_cast<unsigned>(source) % static_cast<unsigned>(width));
+T __shfl_sync(unsigned mask, T v, int source) {
+  return cuda_emulator::from_lane(mask, v, static_cast<unsigned>(source) % 32);
 }
 template <class T>
-T __shfl_xor_sync(unsigned mask, T v, int by, int = 32) {
+T __shfl_xor_sync(unsigned mask, T v, int by) {
   return cuda_emulator::from_lane(mask, v, cuda_emulator::lane() ^ static_cast<unsigned>(by));
-}
-template <class T>
-T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
-  const unsigned me = cuda_emulator::lane(), size = static_cast<unsigned>(width);
-  return cuda_emulator::from_lane(mask, v, me % size + by < size ? me + by : me);
-}
-inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  const auto& all = cuda_emulator::exchange(cuda_emulator::Collective::vote, mask, predicate != 0);
-  unsigned bits = 0;
-  for (unsigned i = 0; i < 32; ++i) bits |= static_cast<unsigned>(all.value[i] != 0) << i;
-  return bits;
 }
 inline unsigned __float_as_uint(float v) { return std::bit_cast<unsigned>(v); }
 inline float __uint_as_float(unsigned v) { return std::bit_cast<float>(v); }

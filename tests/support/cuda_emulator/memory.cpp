@@ -154,7 +154,6 @@ cudaError_t cudaFree(void* p) {
   drain_all();
   return give_back(p, false);
 }
-cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return take(p, bytes, Memory::Kind::pinned); }
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return take(p, bytes, Memory::Kind::pinned); }
 cudaError_t cudaFreeHost(void* p) { return give_back(p, true); }
 cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {

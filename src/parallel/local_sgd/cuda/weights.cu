@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The formulas of weight_formulas.h as kernels; compiled without fused multiply-add.
 #include "base/cuda/launch.h"
-#include "base/cuda/queue.h"
+#include "base/cuda/runtime.h"
 #include "parallel/local_sgd/weight_kernels.h"
 
 namespace tutti::cuda {
@@ -15,7 +15,7 @@ __global__ void each_kernel(Formula formula, std::size_t count) {
 template <class Formula>
 void each(const Formula& formula, std::size_t count) {
   if (count == 0) return;
-  launch(each_kernel<Formula>, dim3(blocks_for(count)), dim3(threads_per_block), current_queue(), formula, count);
+  launch_for(each_kernel<Formula>, count, current_queue(), formula, count);
 }
 
 template <class... Formula>

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accessors of node attributes, and what shape rules say about dims.
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "graph/shape_rules.h"
+
+namespace tutti::graph {
+namespace {
+
+template <class T>
+T attribute(const Node& node, const std::string& name, const T& otherwise) {
+  const auto found = node.attributes.find(name);
+  if (found == node.attributes.end()) return otherwise;
+  const T* value = std::get_if<T>(&found->second);
+  assert(value && "attribute of another type than the table of operations says");
+  return *value;
+}
+
+}  // namespace
+
+bool flag(const Node& node, const std::string& name, bool otherwise) { return attribute(node, name, otherwise); }
+double number(const Node& node, const std::string& name, double otherwise) { return attribute(node, name, otherwise); }
+std::string text(const Node& node, const std::string& name, const std::string& otherwise) {
+  return attribute(node, name, otherwise);
+}
+std::vector<double> numbers(const Node& node, const std::string& name) {
+  return attribute(node, name, std::vector<double>{});
+}
+
+void fail(const Node& node, const std::string& what, const std::string& fix) {
+  throw ConfigError(node.where, fmt::format("{} '{}': {}", node.operation, node.name, what), fix);
+}
+
+bool has_unknown(const Shape& s) { return std::find(s.dims.begin(), s.dims.end(), std::size_t{0}) != s.dims.end(); }
+
+Shape filled(Shape s, const Shape& from) {
+  for (std::size_t axis = 0; axis < s.rank(); ++axis)
+    if (s.dims[axis] == 0) s.dims[axis] = from[axis];
+  return s;
+}
+
+bool alike(const Shape& a, const Shape& b) {
+  for (std::size_t axis = 0; axis < std::max(a.rank(), b.rank()); ++axis)
+    if (a[axis] != b[axis] && a[axis] != 0 && b[axis] != 0) return false;
+  return true;
+}
+
+std::size_t whole_number(const ShapeCall& c, const char* name, double least, double most, const char* advice) {
+  const double value = number(c.node, name, 1);
+  if (value < least || value > most || value != std::floor(value))
+    c.fail(fmt::format("{} cannot be {}", name, value), fmt::format("{} is 1, 2, ...{}", name, advice));
+  return static_cast<std::size_t>(value);
+}
+
+Shape declared_shape(const Node& node) {
+  Shape shape;
+  for (const double d : numbers(node, "dims")) {
+    if (d < 0 || d != std::floor(d) || d > 1e12)
+      fail(node, fmt::format("a dimension cannot be {}", d), "dimensions are whole numbers from 1, or 0 to infer them");
+    shape.dims.push_back(static_cast<std::size_t>(d));
+  }
+  return shape;
+}
+
+std::size_t axis_index(const Node& node, const std::string& attribute, double otherwise, std::size_t rank) {
+  const double axis = number(node, attribute, otherwise);
+  const double index = axis > 0 ? axis - 1 : static_cast<double>(rank) + axis;
+  if (axis == 0 || index < 0 || index >= static_cast<double>(rank) || axis != std::floor(axis))
+    fail(node, fmt::format("{} = {} is not one of the {} axes of the input", attribute, axis, rank),
+         "axes count from 1, negative ones from the end");
+  return static_cast<std::size_t>(index);
+}
+
+Range slice_range(const Node& node, std::size_t dim) {
+  const auto n = static_cast<double>(dim);
+  const double begin = number(node, "begin", 0), end = number(node, "end", 0);
+  const double first = begin < 0 ? begin + n : begin;
+  const double last = end <= 0 ? end + n : end;
+  if (first < 0 || last > n || first >= last)
+    fail(node, fmt::format("[{}, {}) is not a part of an axis with {} elements", begin, end, dim),
+         "begin counts from 0, end is the element behind the last; negative values count from the end");
+  return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
+}
+
+}  // namespace tutti::graph
