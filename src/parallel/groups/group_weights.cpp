@@ -72,7 +72,7 @@ WeightChange GroupWeights::exchange_outside(const Act& act) {
 
 void GroupWeights::tell(SleepingBroadcast::Words& words) {
   if (sleeping_)
-    sleeping_->broadcast(words);
+    sleeping_->broadcast(words), sleeping_->flush();
   else
     levels_.group->broadcast(0, std::as_writable_bytes(std::span(words)));
 }

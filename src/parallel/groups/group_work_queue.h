@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
-#include "tutti/communicator.h"
+#include "parallel/groups/sleeping_broadcast.h"
 #include "tutti/work_queue.h"
 
 namespace tutti {
@@ -15,20 +15,23 @@ namespace tutti {
 class GroupWorkQueue final : public WorkQueue {
  public:
   // A communicator of the group for this queue alone, because readers may call from their own threads.
-  explicit GroupWorkQueue(std::unique_ptr<Communicator> group);
+  explicit GroupWorkQueue(std::unique_ptr<Communicator> group) : group_(std::move(group)), units_(*group_) {}
   // The leader's source of units; not called on other ranks.
   void use(WorkQueue* source) { queue_ = source; }
-  int part() const { return group_->rank(); }
-  int parts() const { return group_->size(); }
 
-  void start_range() override;
-  std::int64_t next() override;
+  void start_range() override {
+    if (queue_) queue_->start_range();
+  }
+  std::int64_t next() override {
+    SleepingBroadcast::Words unit{queue_ ? queue_->next() : 0};
+    units_.broadcast(unit);
+    return unit[0];
+  }
 
  private:
   std::unique_ptr<Communicator> group_;
+  SleepingBroadcast units_;
   WorkQueue* queue_ = nullptr;
-  std::int64_t number_ = 0;
-  std::vector<std::unique_ptr<Transfer>> transfers_;  // to all other ranks, or from the leader
 };
 
 }  // namespace tutti

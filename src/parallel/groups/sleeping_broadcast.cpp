@@ -14,15 +14,14 @@ SleepingBroadcast::SleepingBroadcast(Communicator& group) : leads_(group.rank() 
 }
 
 void SleepingBroadcast::broadcast(Words& words) {
-  if (leads_) {
-    words_ = words;
-    for (auto& t : transfers_) t->start();
-    for (auto& t : transfers_) t->wait();
-    return;
-  }
-  transfers_[0]->start();
-  for (Nap nap; !transfers_[0]->done();) nap.nothing_happened();
-  words = words_;
+  if (leads_) flush(), words_ = words;
+  for (auto& t : transfers_) t->start();
+  if (!leads_) flush(), words = words_;
+}
+
+void SleepingBroadcast::flush() {
+  for (auto& t : transfers_)
+    for (Nap nap; !t->done();) nap.nothing_happened();
 }
 
 }  // namespace tutti

@@ -16,7 +16,9 @@ class SleepingBroadcast {
  public:
   using Words = std::array<std::int64_t, 2>;
   explicit SleepingBroadcast(Communicator& group);
+  // The leader does not wait until the others get here: flush() does, and the next broadcast.
   void broadcast(Words&);
+  void flush();
 
  private:
   Words words_{};
