@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_layout.py -- holds the tree to its map: includes go down and peers do not meet, foreign headers stay in their folder,
 every file names its licence, every contract in include/tutti compiles alone. With --docs also the pages: docs/README.md leads
-to each, links lead somewhere, lines and pages keep their limits.
+to each, links lead somewhere, the files that they name exist, lines and pages keep their limits.
 
 Usage: check_layout.py [--compiler 'c++ ...'] [--docs] [ROOT]
 """
@@ -55,6 +55,8 @@ TEST_DATA = re.compile(r'^tests/(.*/)?(broken|cases|data)/')
 WIDEST_LINE, LONGEST_PAGE = 120, 2500
 FENCED = re.compile(r'^(```|~~~).*?^\1', re.DOTALL | re.MULTILINE)
 LINK = re.compile(r'\]\(([^()\s]+)\)')
+# A file of the tree named in a page's text; upper case is a placeholder.
+NAMED_FILE = re.compile(r'`((?:src|include|tests|scripts|benchmarks|samples|configs)/[a-z0-9_./]+\.[a-z]+)`')
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -171,6 +173,7 @@ def check_docs(root, names):
         words = len(text.split())
         if words > LONGEST_PAGE:
             problems.append(f'{name}: {words} words; a page has at most {LONGEST_PAGE}')
+        problems += [f'{name}: there is no file {file}' for file in NAMED_FILE.findall(text) if not (root / file).exists()]
         leads_to[name] = set()
         for link in LINK.findall(FENCED.sub('', text)):
             if re.match(r'[a-z]+:', link):

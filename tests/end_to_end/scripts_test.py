@@ -81,6 +81,7 @@ class PagesTest(support.TrainerTest):
                 ('docs/a.md', 'x' * 121, 'docs/a.md:1: 121 characters'),
                 ('docs/a.md', 'word ' * 20 + '\n' + ('word ' * 20 + '\n') * 125, 'docs/a.md: 2520 words'),
                 ('docs/a.md', '[x](b.md)', 'docs/a.md: there is no b.md'),
+                ('docs/a.md', '`src/graph/gone.cpp`', 'docs/a.md: there is no file src/graph/gone.cpp'),
                 ('docs/a.md', '[x](README.md#nothing)', 'docs/a.md: docs/README.md has no heading #nothing'),
                 ('docs/alone.md', 'x', 'docs/alone.md: no link from docs/README.md leads to this page')):
             with self.subTest(finding):
