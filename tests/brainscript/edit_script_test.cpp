@@ -2,6 +2,7 @@
 // The model editing language: what commands make of a graph, names and patterns, inline definitions, mistakes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,13 @@
 
 namespace tutti::brainscript::edit_script_test {
 namespace {
+
+// Files of another user must not be in the way.
+std::filesystem::path own_folder() {
+  const auto folder = std::filesystem::path(testing::TempDir()) / ("tutti-edit-" + std::to_string(getuid()));
+  std::filesystem::create_directories(folder);
+  return folder;
+}
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -59,7 +67,7 @@ struct Edited {
 };
 
 Edited edit(const std::string& script, const std::string& settings = "") {
-  const auto folder = std::filesystem::path(testing::TempDir());
+  const auto folder = own_folder();
   const std::string file = (folder / "edit_script_test.mel").string();
   std::ofstream(file) << script;
   Edited e;
@@ -110,7 +118,7 @@ TEST(EditScript, SavesWhatItLoads) {
 }
 
 TEST(EditScript, AddsALayerFromVariablesAndMacros) {
-  const auto macros = (std::filesystem::path(testing::TempDir()) / "edit_script_test.ndl").string();
+  const auto macros = (own_folder() / "edit_script_test.ndl").string();
   std::ofstream(macros) << "FF (x, n, m)\n{\n W = Parameter (n, m)\n T = Times (W, x)\n S = Sigmoid (T)\n}\n";
   const Edited e = edit(R"(m = LoadModel ("$in$")   # $unknown$ in a comment is no variable
     H = 4
@@ -264,7 +272,7 @@ TEST(EditScript, SectionsAreChosenByEdit) {
 }
 
 TEST(EditScript, ValuesComeFromFiles) {
-  const auto file = (std::filesystem::path(testing::TempDir()) / "edit_script_test.txt").string();
+  const auto file = (own_folder() / "edit_script_test.txt").string();
   std::ofstream(file) << "1 2 3\n4 5 6\n7 8 9\n10 11 12\n";
   const Edited e = edit_base("ReviseParameter (L1.W, \"" + file + "\")");
   ASSERT_EQ(e.errors, "");
