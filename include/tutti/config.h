@@ -95,7 +95,7 @@ class Fields {
   virtual void required(std::string_view key) = 0;
   // Whether the user wrote the key, in this block or, for inherited keys, in an enclosing one.
   virtual bool given(std::string_view key) const = 0;
-  // To be called before the keys are named: only what stands in the block itself counts.
+  // Call before any key is named: only keys of the block itself count.
   virtual void inherit_nothing() {}
   // Reports values that break a rule, at the place of the key or, if it is absent, of the block. Only the reading
   // visitor reports.

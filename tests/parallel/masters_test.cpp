@@ -171,42 +171,10 @@ TEST(Masters, HandOutUnitsToWorkersOrGroups) {
     }
 }
 
-// A rank that stands still, a leader too, holds back neither its group nor the others.
-TEST(Masters, AHeldRankHoldsNobody) {
-  for (const std::string& text : {hierarchy(asgd("syncPeriod=10"), "n:2", asgd("syncPeriod=5")),
-                                  hierarchy(easgd("period=1"), "n:2", asgd("push=gradients")),
-                                  hierarchy(asgd("syncPeriod=10"), "n:2", easgd("period=1"))})
-    for (const int held : {0, 1, 3}) {
-      SCOPED_TRACE(text + ", held: " + std::to_string(held));
-      std::promise<void> others_done;
-      const auto released = others_done.get_future().share();
-      std::atomic<int> left = 3;
-      run_ranks(4, [&](Communicator& comm) {
-        Parameters p = parameters_of(kShapes, 3);
-        p.sparse_rows.resize(p.slices.size());
-        const auto optimizer = make_optimizer(OptimizerOptions());
-        optimizer->bind(p);
-        auto s = play(options(text), comm);
-        s->bind(*optimizer, [] { return make_optimizer(OptimizerOptions()); });
-        s->start(p);
-        Descent sink(p);
-        s->begin_epoch(0);
-        Left unused;
-        for (int t = 0; t < 12; ++t) {
-          if (t == 1 && comm.rank() == held) released.wait();
-          one_step({}, *s, p, sink, comm.rank(), t, unused);
-        }
-        if (comm.rank() != held && --left == 0) others_done.set_value();
-        drain(*s, sink, unused);
-        s->end_epoch(sink);
-      });
-    }
-}
-
-// A group goes on while its last rank stands still. In these steps the other one always has samples.
-TEST(Masters, GroupsMayHaveBackupWorkers) {
-  const std::string text = hierarchy(asgd("syncPeriod=10"), "n:2", asgd("policy=sync;push=gradients;backupWorkers=1"));
-  std::array<std::int64_t, 4> dropped{};
+// Four ranks make `steps`; rank `held` stands still before step `at` until all others have made theirs. `drained` is
+// called on every rank when nothing is in flight any more.
+template <class Drained>
+void run_held(const std::string& text, int held, int at, int steps, const Drained& drained) {
   std::promise<void> others_done;
   const auto released = others_done.get_future().share();
   std::atomic<int> left = 3;
@@ -220,16 +188,34 @@ TEST(Masters, GroupsMayHaveBackupWorkers) {
     s->start(p);
     Descent sink(p);
     s->begin_epoch(0);
-    Left mine;
-    for (int t = 0; t < 5; ++t) {
-      if (t == 2 && comm.rank() == 3) released.wait();
-      one_step({}, *s, p, sink, comm.rank(), t, mine);
+    Left unused;
+    for (int t = 0; t < steps; ++t) {
+      if (t == at && comm.rank() == held) released.wait();
+      one_step({}, *s, p, sink, comm.rank(), t, unused);
     }
-    if (comm.rank() != 3 && --left == 0) others_done.set_value();
-    drain(*s, sink, mine);
-    dropped[static_cast<std::size_t>(comm.rank())] = s->dropped_samples_and_reset();
+    if (comm.rank() != held && --left == 0) others_done.set_value();
+    drain(*s, sink, unused);
+    drained(*s, comm.rank());
     s->end_epoch(sink);
   });
+}
+
+// A rank that stands still, a leader too, holds back neither its group nor the others.
+TEST(Masters, AHeldRankHoldsNobody) {
+  for (const std::string& text : {hierarchy(asgd("syncPeriod=10"), "n:2", asgd("syncPeriod=5")),
+                                  hierarchy(easgd("period=1"), "n:2", asgd("push=gradients")),
+                                  hierarchy(asgd("syncPeriod=10"), "n:2", easgd("period=1"))})
+    for (const int held : {0, 1, 3}) {
+      SCOPED_TRACE(text + ", held: " + std::to_string(held));
+      run_held(text, held, 1, 12, [](Player&, int) {});
+    }
+}
+
+// A group goes on while its last rank stands still. In these steps the other one always has samples.
+TEST(Masters, GroupsMayHaveBackupWorkers) {
+  std::array<std::int64_t, 4> dropped{};
+  run_held(hierarchy(asgd("syncPeriod=10"), "n:2", asgd("policy=sync;push=gradients;backupWorkers=1")), 3, 2, 5,
+           [&](Player& s, int rank) { dropped[static_cast<std::size_t>(rank)] = s.dropped_samples_and_reset(); });
   for (const std::int64_t samples : dropped) EXPECT_EQ(samples, dropped[0]) << "all ranks know what was dropped";
   EXPECT_GE(dropped[0], 5 * 3) << "those of the rank that stood still";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies behind the table of kernels.h, compiled once per instruction set.
+// The functions of the table in kernels.h, compiled once per instruction set.
 #include "backend/cpu/kernels.h"
 
 #include <utility>
