@@ -87,6 +87,18 @@ Train = [
     return named ? named : "cpu";
   }
 
+  // One epoch of `samples` in minibatches of 4: each sample counts once.
+  void expect_every_sample_once(int ranks, const std::string& model, const std::string& settings, int samples) const {
+    log::open({path(model + ".log"), false, 0, false});
+    train(
+        ranks, model,
+        settings + fmt::format("\nTrain=[SGD=[minibatchSize=4;epochSize=0;maxEpochs=1];reader=[samples={}]]", samples));
+    log::close();
+    const std::string text = bytes(model + ".log");
+    const auto line = text.find("Finished Epoch[ 1 of 1]");
+    ASSERT_NE(line, std::string::npos) << model;
+    EXPECT_NE(text.substr(line, 400).find(fmt::format(" * {}; ", samples)), std::string::npos) << model << text;
+  }
   std::string bytes(const std::string& model) const {
     std::ifstream in(path(model), std::ios::binary);
     EXPECT_TRUE(in.good()) << path(model);
