@@ -219,12 +219,6 @@ const std::map<std::string, Apply>& table() {
 
 }  // namespace
 
-bool is_recurrent(const std::string& kind) {
-  static const std::vector<std::string> kinds = {"LSTM",     "GRU",           "SimpleRNN",       "CuDNNLSTM",
-                                                 "CuDNNGRU", "Bidirectional", "TimeDistributed", "Embedding"};
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-}
-
 Tensor apply(Writer& w, const Layer& l, const Inputs& in) {
   const auto found = table().find(l.kind);
   if (found == table().end()) {
@@ -241,26 +235,6 @@ std::string dims_text(const Tensor& t) {
   Sizes dims(t.shape.rbegin(), t.shape.rend());
   if (t.reordered) std::rotate(dims.begin(), dims.begin() + 1, dims.end());
   return fmt::format("{}", fmt::join(dims, ":"));
-}
-
-Tensor as_image(Writer& w, const Layer& l, Tensor x, bool last) {
-  if (last == x.reordered) return x;
-  if (x.reordered)
-    fail(l, "takes images with the channels first, but the layer in front gives them last",
-         "use one data_format in the whole model");
-  for (std::size_t axis = 1; axis < x.shape.size(); ++axis)
-    x.name = w.define(l.name + "_image", fmt::format("TransposeDimensions ({}, {}, {})", x.name, axis, axis + 1));
-  x.reordered = true;
-  return x;
-}
-
-Tensor as_in_keras(Writer& w, const Tensor& image) {
-  if (!image.reordered) return image;
-  Tensor x = image;
-  for (std::size_t axis = x.shape.size(); axis > 1; --axis)
-    x.name = w.define(image.name + "_turned", fmt::format("TransposeDimensions ({}, {}, {})", x.name, axis - 1, axis));
-  x.reordered = false;
-  return x;
 }
 
 }  // namespace tutti::brainscript::keras
