@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
 #include <vector>
 
 #include "actions/device.h"

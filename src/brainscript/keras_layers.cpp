@@ -10,6 +10,14 @@
 
 namespace tutti::brainscript::keras {
 
+void note_ignored(Writer& w, const Layer& l) {
+  for (const char* key : {"kernel_regularizer", "W_regularizer", "recurrent_regularizer", "U_regularizer",
+                          "bias_regularizer", "b_regularizer", "activity_regularizer", "kernel_constraint",
+                          "W_constraint", "bias_constraint", "b_constraint", "recurrent_constraint"})
+    if (setting(l, {key}))
+      w.notice(l, fmt::format("'{}' has no effect; L2RegWeight and L1RegWeight of SGD hold for all weights", key));
+}
+
 Tensor merged(Writer& w, const Layer& l, std::vector<Tensor> in, const std::string& mode, long axis) {
   if (in.size() < 2) fail(l, "joins at least two inputs");
   for (auto& t : in) {

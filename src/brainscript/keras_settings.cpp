@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of Keras layers: numbers and words, initialisers, activations; and what layers use to write themselves.
+// Settings of Keras layers (numbers and words, initialisers, activations), and the Writer of their definitions.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "brainscript/keras.h"
 
 namespace tutti::brainscript::keras {
+
+std::string Writer::unique(const std::string& name) {
+  static const std::set<std::string> keywords = {"include", "new",  "with", "true", "false",
+                                                 "if",      "then", "else", "array"};
+  std::string id;
+  for (const char c : name) id += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
+  // Names of the language begin with a capital and must keep their meaning.
+  if (id.empty() || !std::islower(static_cast<unsigned char>(id[0])) || keywords.contains(id)) id = "layer_" + id;
+  const int n = ++names_[id];
+  return n == 1 ? id : unique(fmt::format("{}_{}", id, n));
+}
+
+std::string Writer::define(const std::string& name, const std::string& expression) {
+  const std::string id = unique(prefix + name);
+  text_ += fmt::format("  {} = {}\n", id, expression);
+  return id;
+}
+
+std::string Writer::function(const Layer& layer, const std::string& expression) {
+  std::string& id = functions_[prefix + layer.name];
+  if (id.empty()) id = define(layer.name, expression);
+  return id;
+}
+
+void Writer::notice(const Layer& layer, const std::string& what) {
+  if (notices_)
+    notices_->add({layer.where, fmt::format("{} '{}': {}", layer.kind, layer.name, what), ""}, "warning", true);
+}
 
 YAML::Node setting(const Layer& layer, Names names) {
   if (layer.config.IsMap())
@@ -185,14 +213,6 @@ Tensor activate(Writer& w, const Layer& l, Tensor x, const std::string& name) {
   if (name == "sigmoid") y.before_sigmoid = x.name;
   y.not_negative = name == "relu" || name == "relu6" || name == "sigmoid" || name == "softmax";
   return y;
-}
-
-void note_ignored(Writer& w, const Layer& l) {
-  for (const char* key : {"kernel_regularizer", "W_regularizer", "recurrent_regularizer", "U_regularizer",
-                          "bias_regularizer", "b_regularizer", "activity_regularizer", "kernel_constraint",
-                          "W_constraint", "bias_constraint", "b_constraint", "recurrent_constraint"})
-    if (setting(l, {key}))
-      w.notice(l, fmt::format("'{}' has no effect; L2RegWeight and L1RegWeight of SGD hold for all weights", key));
 }
 
 Tensor made(Writer& w, const Layer& l, const Tensor& x, const std::string& expression, const char* suffix) {

@@ -166,30 +166,4 @@ Value edit_network(const Call& c) {
   return ev.heap().view({std::move(net), ""});
 }
 
-NodeRef NodeTable::add_loaded(graph::Node node) {
-  const NodeRef made = add(std::move(node));
-  loaded_.insert(made.index);
-  return made;
-}
-
-void NodeTable::drop_unused() {
-  if (loaded_.empty()) return;
-  std::vector<std::size_t> kept;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    if (keep_loaded || !loaded_.contains(n)) kept.push_back(n);
-  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs})
-    kept.insert(kept.end(), set->begin(), set->end());
-  const auto moves = select_nodes(graph, kept);
-  // A node with a numbered name, because a loaded node had its name, gets the name once that is free.
-  std::set<std::string> taken;
-  for (const auto& node : graph.nodes) taken.insert(node.name);
-  for (const auto n : moves) {
-    graph::Node& node = graph.nodes[n.after];
-    if (node.name.starts_with(wanted_[n.before] + "_") && taken.insert(wanted_[n.before]).second) {
-      taken.erase(node.name);
-      node.name = wanted_[n.before];
-    }
-  }
-}
-
 }  // namespace tutti::brainscript

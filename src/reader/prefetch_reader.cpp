@@ -3,8 +3,6 @@
 // before it are used up, so that it shows at the same step whatever the timing.
 #include "reader/prefetch_reader.h"
 
-#include <cassert>
-
 namespace tutti::reader {
 
 PrefetchReader::PrefetchReader(MinibatchMaker maker, std::size_t depth) : maker_(std::move(maker)) {
@@ -48,8 +46,9 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
 
 const Batch* PrefetchReader::next() {
   std::unique_lock lock(mutex_);
-  // The last share is free once its successor is requested; it becomes the spare place of the ring. Work units are taken
-  // early only if making a minibatch takes more than a twentieth of a step: others wait for the units of a late rank.
+  // The last share is free once its successor is requested; it becomes the spare place of the ring. Work units are
+  // taken early only if making a minibatch takes more than a twentieth of a step: others wait for the units of a late
+  // rank.
   early_ = taken_ > 0 && making_ * 20 > Clock::now() - given_;
   waits_ = true;
   if (from_queue_) wake_worker_.notify_one();
