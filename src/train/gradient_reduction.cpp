@@ -22,6 +22,11 @@ void WeightUpdate::apply_held() {
   held_.clear();
 }
 
+void WeightUpdate::apply(const WeightChange& change) {
+  if (change.apply_gradients) apply_held();
+  if (change.reset_momentum) optimizer_.reset_momentum();
+}
+
 void WeightUpdate::on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) {
   if (holds_) {
     held_.insert(held_.end(), chunks.begin(), chunks.end());
