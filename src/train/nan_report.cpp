@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/nan_report.h"
+// What happens when a criterion is NaN, or a gradient is wrong.
+#include "train/phase_metrics.h"
 
 #include <fmt/format.h>
 
@@ -11,25 +12,25 @@
 
 namespace tutti {
 
-void stop_at_nan(const Training& t, std::int64_t minibatch, const std::string& what) {
+void PhaseMetrics::stop_at_nan(std::int64_t minibatch, const std::string& what) const {
   throw Error(
       fmt::format("The training criterion is not a number (NAN).\n{} in epoch {}, minibatch {} of command '{}'.\n"
                   "fix: lower the learning rate, or clip gradients (clippingThresholdPerSample)",
-                  what, t.progress.epoch + 1, minibatch, t.command));
+                  what, t_.progress.epoch + 1, number_of(minibatch), t_.command));
 }
 
-void stop_at_deferred_nan(Training& t, const EpochPlan& plan, std::int64_t minibatches_before,
-                          const DeferredNumericError& e) {
+// Reads the minibatch again to find the first NaN.
+void PhaseMetrics::stop_at_nan(const DeferredNumericError& e) {
   std::string what = fmt::format("{}; computed again, it is a number", e.what());
-  EpochPlan again = plan;
+  EpochPlan again = phase_.plan;
   again.start = e.position;
-  t.reader->start_epoch(again);
+  t_.reader->start_epoch(again);
   try {
-    if (const Batch* batch = t.reader->next()) t.network->explain_nan(*batch);
+    if (const Batch* batch = t_.reader->next()) t_.network->explain_nan(*batch);
   } catch (const NumericError& found) {
     what = found.what();
   }
-  stop_at_nan(t, minibatches_before + e.minibatch + 1, what);
+  stop_at_nan(e.minibatch, what);
 }
 
 void check_gradients_or_stop(Training& t, const Batch& batch) {

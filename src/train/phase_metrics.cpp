@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "comm/agreement.h"
-#include "train/nan_report.h"
 
 namespace tutti {
 
@@ -30,7 +29,7 @@ void PhaseMetrics::add(const Batch& batch, const StepMetrics& metrics) {
   ++steps_;
   check_sum(metrics, deferred_ ? t_.network->measured_minibatch() : batch.minibatch);
   const std::int64_t samples = batch.position + batch.global_samples;
-  const std::int64_t minibatches = minibatches_before_ + batch.minibatch + 1;
+  const std::int64_t minibatches = number_of(batch.minibatch);
   const std::int64_t more_samples = samples - std::exchange(t_.progress.samples_in_epoch, samples);
   const std::int64_t more_minibatches = minibatches - std::exchange(t_.progress.minibatches_in_epoch, minibatches);
   t_.report->add(metrics);
@@ -40,7 +39,7 @@ void PhaseMetrics::add(const Batch& batch, const StepMetrics& metrics) {
 
 void PhaseMetrics::finish_deferred() {
   if (!deferred_) return;
-  const auto start = Clock::now();
+  const Stopwatch watch(t_.times.network);
   try {
     while (const auto mine = t_.network->next_deferred_metrics()) {
       const StepMetrics metrics = phase_.method->metrics.reduce(*mine);
@@ -50,7 +49,6 @@ void PhaseMetrics::finish_deferred() {
   } catch (const DeferredNumericError& e) {
     stop_at_nan(e);
   }
-  t_.times.network += seconds_since(start);
 }
 
 void PhaseMetrics::drain() {
@@ -79,14 +77,6 @@ void PhaseMetrics::agree_on_progress() {
 void PhaseMetrics::check_sum(const StepMetrics& metrics, std::int64_t minibatch) const {
   if (std::isnan(metrics.criterion) && !phase_.settings.bears_nan)
     stop_at_nan(minibatch, "The sum over the ranks is not a number");
-}
-
-void PhaseMetrics::stop_at_nan(std::int64_t minibatch, const std::string& what) const {
-  tutti::stop_at_nan(t_, minibatches_before_ + minibatch + 1, what);
-}
-
-void PhaseMetrics::stop_at_nan(const DeferredNumericError& e) {
-  stop_at_deferred_nan(t_, phase_.plan, minibatches_before_, e);
 }
 
 }  // namespace tutti

@@ -24,11 +24,12 @@ class PhaseMetrics {
   // Ranks with work units are at different positions; the range ends at the foremost one. Collective.
   void agree_on_progress();
 
-  // End the run.
+  // End the run (nan_report.cpp).
   [[noreturn]] void stop_at_nan(std::int64_t minibatch, const std::string& what) const;
   [[noreturn]] void stop_at_nan(const DeferredNumericError&);
 
  private:
+  std::int64_t number_of(std::int64_t minibatch) const { return minibatches_before_ + minibatch + 1; }  // in the epoch
   void check_sum(const StepMetrics&, std::int64_t minibatch) const;
 
   Training& t_;

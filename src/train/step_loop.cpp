@@ -4,7 +4,6 @@
 
 #include "train/checkpointing.h"
 #include "train/gradient_reduction.h"
-#include "train/nan_report.h"
 #include "train/phase_metrics.h"
 
 namespace tutti {
@@ -39,10 +38,8 @@ struct Loop {
   // Null at the end.
   const Batch* read() {
     if (!phase.plan.work_queue && t.progress.samples_in_epoch >= phase.until) return nullptr;
-    const auto start = Clock::now();
-    const Batch* batch = t.reader->next();
-    t.times.read += seconds_since(start);
-    return batch;
+    const Stopwatch watch(t.times.read);
+    return t.reader->next();
   }
 
   // Passes the batch to parts that watch the data. Returns whether this rank takes part in the step.
@@ -113,11 +110,10 @@ void step(Loop& loop, const Batch& batch) {
 // Completes everything in flight on all ranks.
 void drain(Loop& loop) {
   loop.metrics.finish_deferred();
-  const auto start = Clock::now();
+  const Stopwatch watch(loop.t.times.network);
   loop.update.begin_step(false);
   loop.update.apply(loop.running.drain(loop.update));
   loop.metrics.drain();
-  loop.t.times.network += seconds_since(start);
 }
 
 }  // namespace
