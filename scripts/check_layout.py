@@ -34,12 +34,13 @@ BELOW = {
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {
-    'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'work_queue': 'base', 'config': 'config',
+    'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'work_queue': 'base', 'placement': 'base', 'config': 'config',
     'communicator': 'comm', 'shared_memory': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
     'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'device': 'backend', 'tensor_ops': 'backend', 'loss_ops': 'backend', 'class_loss': 'backend', 'image_ops': 'backend', 'graph_capture': 'backend', 'recurrent': 'backend', 'exchange_stats': 'collective', 'gradient_exchange': 'parallel', 'weight_exchange': 'parallel', 'parallel_method': 'parallel',
 }
-# A network eats what a reader delivers, servers of weights update them: the contracts that are shared between peers.
-SHARED = {'graph': ['reader'], 'parallel': ['optim']}
+# A network eats what a reader delivers, and several ranks compute a layer of it; servers of weights update them, and ranks divide an optimizer's
+# state; placements are those of a network's layers: the contracts that are shared between peers.
+SHARED = {'graph': ['reader', 'comm', 'collective'], 'parallel': ['optim', 'graph'], 'optim': ['comm']}
 QUARANTINE = [
     (re.compile(r'^mpi\.h$'), 'src/comm/', 'MPI'),
     (re.compile(r'^(oneapi/)?dnnl'), 'src/backend/cpu/', 'oneDNN'),

@@ -87,6 +87,13 @@ class Fields {
         });
   }
 
+  // A block with keys that the user chooses and a word for each: layers = [ fc6 = "shard" ].
+  struct Pair {
+    std::string key, value;
+    SourcePos where = {};
+  };
+  virtual void pairs(std::string_view key, std::vector<Pair>&, std::string_view doc) = 0;
+
   // An older spelling of a key. If `note` is not empty, it is printed once as a warning.
   virtual void alias(std::string_view old_key, std::string_view key, std::string_view note = {}) = 0;
   // A key that is accepted but has no effect. The reason is printed once.

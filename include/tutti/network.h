@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tutti/backend.h"
+#include "tutti/exchange_stats.h"
 #include "tutti/graph.h"
 #include "tutti/parameters.h"
 #include "tutti/reader.h"
@@ -29,6 +30,17 @@ struct NetworkMode {
   std::function<void(std::span<double>)> sum_over_ranks = nullptr;
 };
 
+// A layer that several ranks can compute together: a product of a weight with one value per sample, outside of loops.
+struct DenseLayer {
+  std::string weight;  // its name
+  SourcePos where;
+  std::size_t out = 0, in = 0;   // elements per sample
+  bool sparse = false;           // the input is sparse
+  bool passes_gradient = false;  // the input is computed from trained parameters
+  bool softmax = false;          // feeds a softmax with cross entropy
+  bool chained = false;          // its input is computed, element by element, from the result of the layer before
+};
+
 struct NetworkOptions {
   // Nodes by name; empty = the sets of the graph. The first criterion is trained, all evaluations are reported.
   std::string criterion;
@@ -41,6 +53,8 @@ struct NetworkOptions {
   bool half_values = true;    // false: store float32 where a device would store 16 bits; for comparison
   bool repeat_steps = true;   // false: enqueue every step anew instead of replaying a captured one
   bool reuse_memory = true;   // false: every value has its own memory (to find faults of the planner)
+  // Layers that several ranks compute together. Every rank must then run every step, also with an empty share.
+  ModelParallel model_parallel = {};
 };
 
 // A result of a criterion or evaluation over a minibatch or data set.
@@ -55,6 +69,9 @@ class Network {
   ~Network();
   Network(const Network&) = delete;
 
+  // The dense layers of the graph in the order of evaluation, without making a network. Throws as the constructor.
+  static std::vector<DenseLayer> dense_layers(graph::Graph graph, const NetworkOptions& options);
+
   const graph::Graph& graph() const;  // with dims inferred
   Parameters& parameters();           // the trained parameters
   void synchronize();                 // waits for the device, so that the host may read parameters and state
@@ -64,6 +81,7 @@ class Network {
     std::string name;
     Shape shape;
     std::span<float> values;
+    std::optional<ParameterShard> shard = std::nullopt;  // as of Slice
   };
   std::vector<State> state();
   // Averages running statistics over the ranks, weighted by the samples that each has seen. `sum` adds up over the
@@ -142,6 +160,8 @@ class Network {
   // computed are not computed again.
   void precompute_restored(const graph::Graph& loaded);
 
+  // Returns and resets what layers that several ranks compute together have exchanged.
+  ExchangeStats exchange_stats_and_reset();
   std::string describe() const;        // memory planned and operations fused, for the settings printed at start
   std::size_t gradient_nodes() const;  // "%d nodes with gradient" of the start-up line
 

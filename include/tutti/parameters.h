@@ -5,11 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tutti/placement.h"
 #include "tutti/shape.h"
 
 namespace tutti {
@@ -38,13 +41,23 @@ class FloatBuffer {
   std::size_t size() const { return size_; }
   std::span<float> span() { return {data_.get(), size_}; }
   std::span<const float> span() const { return {data_.get(), size_}; }
+  // A range of another buffer, which must outlive the view.
+  static FloatBuffer view(FloatBuffer& of, std::size_t first, std::size_t count) {
+    FloatBuffer v;
+    v.data_ = {of.data() + first, Free(of.memory(), false)};
+    v.size_ = count;
+    return v;
+  }
 
  private:
   struct Free {
     Free() : memory(nullptr) {}
-    explicit Free(const FloatMemory& m) : memory(&m) {}
+    explicit Free(const FloatMemory& m, bool releases = true) : memory(&m), releases(releases) {}
     const FloatMemory* memory;
-    void operator()(float* p) const { memory->release(p); }
+    bool releases = true;
+    void operator()(float* p) const {
+      if (releases) memory->release(p);
+    }
   };
   std::unique_ptr<float[], Free> data_;
   std::size_t size_ = 0;
@@ -63,6 +76,9 @@ struct Slice {
   // TransposeTimes uses. Such a slice is one chunk.
   bool sparse_gradient = false;
   bool sparse_by_row = false;
+  // Under model parallelism: this rank holds only this part, `shape`, of the parameter, and its gradient is complete
+  // without an exchange.
+  std::optional<ParameterShard> shard = std::nullopt;
   std::size_t size() const { return rows * columns; }
   std::size_t sparse_row_count() const { return sparse_by_row ? rows : columns; }
   std::size_t sparse_row_size() const { return sparse_by_row ? columns : rows; }
@@ -74,7 +90,8 @@ struct GradientChunk {
   std::size_t first_column = 0, columns = 0;
 };
 
-// Slices are in the order in which their gradients become ready (last layer first). The padding between slices is zero
+// Slices are in the order in which their gradients become ready (last layer first), those with a shard behind all
+// others. The padding between slices is zero
 // in every buffer. The chunks of a slice, and the order of their announcement, are equal on all ranks and in all steps.
 struct Parameters {
   FloatBuffer weights;
@@ -85,6 +102,8 @@ struct Parameters {
   // writes the local lists before it announces the first chunk of a step, and zeroes the listed rows at the start of
   // the next step. An exchange that writes a sparse gradient must therefore list the rows it has written.
   std::vector<std::vector<std::uint32_t>> sparse_rows;
+  // Sums over the ranks that hold the other parts of the slices with a shard, for norms and means of whole parameters.
+  std::function<void(std::span<double>)> sum_over_shards;
 
   std::size_t size() const { return weights.size(); }
   std::size_t offset(const GradientChunk& p) const {

@@ -67,6 +67,8 @@ const std::vector<Topic>& topics() {
     t.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves",
                                          within(in_sgd, "AutoAdjust=[{}]")));
     t.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together", in_parallel));
+    t.push_back(topic<ModelParallelOptions>("ModelParallel", "block in SGD: dense layers divided among the ranks",
+                                            within(in_sgd, "ModelParallel=[{}]")));
     for_each_method([&]<class Options>() {
       if constexpr (!std::is_same_v<Options, NoExchange>) t.push_back(method<Options>(Options::name, Options::help));
     });

@@ -8,6 +8,7 @@
 
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
+#include "actions/placed_training.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "parallel/groups/groups.h"
@@ -53,8 +54,11 @@ std::string exchange_text(const Training& t) {
 }
 
 std::string settings_text(const Training& t) {
-  return fmt::format("  model      {}\n  network    {}\n  optimizer  {}\n  exchange   {}\n  threads    {}",
-                     t.model_path, t.network->describe(), t.optimizer->describe(), exchange_text(t), t.threads);
+  std::string text =
+      fmt::format("  model      {}\n  network    {}\n  optimizer  {}\n  exchange   {}\n  threads    {}", t.model_path,
+                  t.network->describe(), t.optimizer->describe(), exchange_text(t), t.threads);
+  if (!t.placement.empty()) text += "\n" + t.placement;
+  return text;
 }
 
 std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
@@ -107,6 +111,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
   options.regularize_normalization = !t.sgd.no_regularization_in_normalization;
   if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
   try {
+    place_layers(context, t, graph, options);
     auto network = std::make_unique<Network>(std::move(graph), options);
     if (network->criterion().name.empty())
       throw ConfigError({}, "the network has no training criterion",
@@ -268,7 +273,7 @@ void make_exchange(const ActionContext& context, Training& t) {
   try {
     const auto run = [&](ParallelMethod m) { return std::make_unique<RunningMethod>(std::move(m), t.world->size()); };
     t.alone = run(NoExchange().make({*t.world}));
-    t.parallel = run(together ? make_method(parallel, {*t.world, t.run_optimizer}) : NoExchange().make({*t.world}));
+    t.parallel = run(together ? make_placed_method(parallel, t) : NoExchange().make({*t.world}));
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
     const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";
@@ -280,13 +285,13 @@ void make_exchange(const ActionContext& context, Training& t) {
   }
   check_contributions(context, t);
   if (together) check_synchronized(context, t);
-  t.run_optimizer->make = [options = t.sgd.optimizer] { return make_optimizer(options); };
   if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample};
   t.method_name = t.parallel->method.traits.state_name;
   const bool grouped = together && parallel.groups.any();
   if (t.method_name.empty())
     t.method_name = grouped ? parallel.name() : together ? name_of(parallel.method) : NoExchange::name;
   // Which ranks have which state depends on who forms a group.
+  if (t.layer_ranks) t.method_name += ", layers divided among " + std::to_string(t.layer_ranks->size());
   if (grouped) t.method_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
   if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())
     context.notice(std::move(warning));
@@ -315,6 +320,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   t.progress_tracing = context.progress_tracing;
   const auto before = context.problems->count();
   read_sgd(context, t);
+  if (context.problems->count() == before) make_layer_ranks(context, t);
   if (options.compute_type == ComputeType::float16)
     t.grad_scaler = GradScaler::parse(options.loss_scale).value_or(GradScaler());
   else if (context.command.find("lossScale"))
@@ -341,7 +347,9 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
                 .make_mode = t.make_mode};
   if (awaited) throw ModelToCome{awaited->path, action};
 
-  t.optimizer = make_optimizer(t.sgd.optimizer);
+  check_shard_optimizer(context, t);
+  t.run_optimizer->make = [&t] { return make_placed_optimizer(t); };
+  t.optimizer = t.run_optimizer->make();
   if (memory_is_only_planned()) t.optimizer->bind(t.network->parameters());  // its state counts, too
   make_exchange(context, t);
   if (!t.parallel) return std::nullopt;

@@ -139,6 +139,18 @@ class Reading : public Fields {
       });
     }
   }
+  void pairs(std::string_view key, std::vector<Pair>& all, std::string_view) override {
+    const StatePtr child = open_block(key);
+    if (!child) return;
+    for (const Entry& entry : child->entries)
+      guarded(entry.key, [&] {
+        const Resolved r = child->resolve(entry);
+        if (r.block)
+          throw ConfigError(entry.written.back().key.where(), fmt::format("'{}' in {} must be a word", entry.key, key));
+        const Value v = r.value();
+        all.push_back({entry.key, v.text, v.where});
+      });
+  }
 
  private:
   std::optional<FoundBlock> nearest_block(std::string_view key) const {

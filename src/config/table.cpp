@@ -52,6 +52,16 @@ class Tabulating : public Fields {
     row.present = !present.empty();
     for (const auto& [name, describe] : present) row.members.emplace_back(name, tabulate(describe));
   }
+  void pairs(std::string_view key, std::vector<Pair>& all, std::string_view doc) override {
+    Row& row = add(key, "block", "", doc);
+    row.present = !all.empty();
+    auto inner = std::make_shared<Table>();
+    for (const Pair& p : all) {
+      Row& r = inner->rows.emplace_back();
+      r.key = p.key, r.type = "text", r.value = quoted_if_needed(p.value);
+    }
+    row.nested = std::move(inner);
+  }
 
  private:
   static std::string written(bool v) { return v ? "true" : "false"; }

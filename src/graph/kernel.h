@@ -15,8 +15,10 @@
 
 #include "graph/sequences.h"
 #include "tutti/backend.h"
+#include "tutti/exchange_stats.h"
 #include "tutti/graph.h"
 #include "tutti/parameters.h"
+#include "tutti/placement.h"
 
 namespace tutti::graph {
 
@@ -31,6 +33,8 @@ struct Tensor {
   std::size_t axis = 0;  // dynamic axis
   bool sparse = false;   // declared sparse input
   bool trained = false;
+  bool gathered = false;                // input: the columns of all ranks
+  std::optional<ParameterShard> shard;  // parameter: this rank holds only this part
 };
 
 // One use of a tensor under a shape.
@@ -114,6 +118,11 @@ struct Run {
   std::optional<double> normalization_time_constant, blend_time_constant;  // override the attributes of nodes
   const std::function<void(std::span<double>)>* sum_over_ranks =
       nullptr;  // NetworkMode's, while a minibatch is trained
+  // With layers that several ranks compute together: the ranks; by dynamic axis, the first column of each rank among
+  // those of all ranks, and their number; and what was exchanged.
+  Communicator* ranks = nullptr;
+  std::vector<std::vector<std::size_t>> first_of_rank;
+  ExchangeStats exchanged;
 
   // Computes the sample numbers of `o`. Call it before a kernel that needs them.
   void number_samples(const Operand& o);
@@ -173,6 +182,7 @@ class Kernel {
   // that upload host lists (sparse inputs) or create the columns of an axis.
   bool replayable = true;
   bool synchronized = false;                // sums over the ranks in both directions, also without columns
+  bool crosses_ranks = false;               // exchanges values with other ranks, also without columns
   std::size_t told_bytes = 0, told_at = 0;  // bytes that tell() writes; the program sets the offset
 
   // Whether the gradient of input k is added to the existing one.

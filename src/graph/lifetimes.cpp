@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "graph/program.h"
+#include "tutti/communicator.h"
 #include "tutti/error.h"
 
 namespace tutti::graph {
@@ -57,9 +58,18 @@ std::size_t place(std::vector<Buffer>& buffers, std::size_t columns, bool reuse)
   return total;
 }
 
+// How many times as many columns as its own share a rank has on the axis of `o`, at most.
+std::size_t Program::times_own_columns(const Operand& o) const {
+  using Columns = RankAxis::Columns;
+  if (!o.per_sample || !divided() || code_.rank_axes[o.axis].columns == Columns::own) return 1;
+  const Communicator& ranks = *options_.model_parallel->ranks;
+  if (code_.rank_axes[o.axis].columns == Columns::first && ranks.rank() != 0) return 0;
+  return static_cast<std::size_t>(ranks.size());
+}
+
 std::size_t Program::new_buffer(const Operand& o, std::size_t begin, std::size_t end) {
   Buffer b;
-  (o.per_sample ? b.per_column : b.fixed) = o.floats();
+  (o.per_sample ? b.per_column : b.fixed) = o.floats() * times_own_columns(o);
   b.begin = begin, b.end = end;
   buffers_.push_back(b);
   return buffers_.size() - 1;
@@ -93,7 +103,8 @@ void Program::plan_lifetimes() {
           new_buffer(kernel.code.in[static_cast<std::size_t>(kernel.work_like)], begin, end);
     if (kernel.work_per_column + kernel.work_fixed > 0) {
       work_buffer_[kernel.code.out.tensor] = buffers_.size();
-      buffers_.push_back({kernel.work_per_column, kernel.work_fixed, begin, end, 0});
+      buffers_.push_back(
+          {kernel.work_per_column * times_own_columns(kernel.code.out), kernel.work_fixed, begin, end, 0});
     }
   }
   place_gradients();

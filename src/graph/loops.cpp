@@ -110,11 +110,9 @@ bool runs_by_step(const std::string& operation) {
 }
 
 bool only_layout(const std::string& operation, std::size_t k) {
-  static const std::map<std::string, std::size_t> layouts = {{"ZeroSequence", 0},
-                                                             {"PackedIndex", 0},
-                                                             {"ScatterPacked", 0},
-                                                             {"ReconcileDynamicAxis", 1},
-                                                             {"BroadcastSequenceAs", 0}};
+  static const std::map<std::string, std::size_t> layouts = {{"ZeroSequence", 0},         {"DensifyShard", 0},
+                                                             {"PackedIndex", 0},          {"ScatterPacked", 0},
+                                                             {"ReconcileDynamicAxis", 1}, {"BroadcastSequenceAs", 0}};
   const auto found = layouts.find(operation);
   return found != layouts.end() && found->second == k;
 }

@@ -35,7 +35,7 @@ bool runs_by_step(const std::string& operation);
 // Operations that depend on sequences; a program with one of them uses packed order.
 bool needs_sequences(const std::string& operation);
 
-// Whether the operation uses only the sequences of input k, not its values; such an input may stay sparse.
+// Whether the operation takes input k sparse: it uses only its sequences, or makes its values dense itself.
 bool only_layout(const std::string& operation, std::size_t k);
 
 // A run of instructions that is executed step by step.

@@ -8,6 +8,8 @@
 #include <array>
 #include <cassert>
 
+#include "graph/placement.h"
+
 namespace tutti::graph {
 
 std::size_t Lowering::axis(const std::string& name) {
@@ -230,6 +232,7 @@ Lowered Lowering::run(const std::vector<std::size_t>& order) {
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
               const std::vector<std::size_t>& roots, const LowerOptions& options) {
   Lowered code = Lowering(graph, values, options.training).run(order);
+  if (options.model_parallel) place_layers(code, roots, *options.model_parallel, *options.shards);
   recognize_grus(graph, code, roots);
   fuse_bias_and_activation(code, roots);
   if (options.fused_recurrent_inputs) fuse_recurrent_inputs(code, roots);

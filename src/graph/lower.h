@@ -10,8 +10,20 @@
 #include "graph/kernel.h"
 #include "graph/loops.h"
 #include "graph/shapes.h"
+#include "tutti/placement.h"
 
 namespace tutti::graph {
+
+// Where the divided weights of a network lie, by graph node. The training program chooses; the other programs of the
+// network follow.
+using Shards = std::map<std::size_t, ParameterShard>;
+
+// The columns of a dynamic axis: this rank's, those of all ranks, or those of all ranks on rank 0 and none elsewhere.
+struct RankAxis {
+  enum class Columns { own, all, first };
+  std::size_t own = 0;  // the axis of this rank's columns
+  Columns columns = Columns::own;
+};
 
 struct Lowered {
   std::vector<Tensor> tensors;
@@ -19,6 +31,7 @@ struct Lowered {
   std::vector<Loop> loops;                 // contiguous instructions, in order
   std::map<std::size_t, Operand> of_node;  // the value of each graph node
   std::vector<std::string> axes;           // names of the dynamic axes
+  std::vector<RankAxis> rank_axes;         // of each axis; empty without layers that several ranks compute together
   std::size_t random_nodes = 0;            // instructions that draw random numbers
   bool sequential = false;                 // depends on sequences: columns are in packed order
   std::size_t fused = 0;                   // bias and activation passes that were fused
@@ -32,6 +45,8 @@ struct LowerOptions {
   Element half_element = Element::float32;  // storage type of blocked images and between dense layers
   bool fused_products = false;              // products can fuse bias and ReLU
   bool fused_recurrent_inputs = false;
+  const ModelParallel* model_parallel = nullptr;  // null: every layer is replicated
+  const Shards* shards = nullptr;                 // chosen for this network before
 };
 
 // `order` is from evaluation_order, `values` from infer_graph. `roots` stay observable (are not fused away).

@@ -8,31 +8,15 @@
 #include <set>
 
 #include "graph/initialize.h"
+#include "graph/lowering.h"
 #include "graph/network_impl.h"
+#include "graph/placement.h"
 
 namespace tutti {
 namespace {
 
 using graph::is_statistic;
 bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
-
-// Whole runs of `unit` floats and whole columns, about two megabytes each and nearly equal.
-std::vector<GradientChunk> cut(std::size_t slice, const Slice& s, std::size_t unit) {
-  constexpr std::size_t target = std::size_t{1} << 19;
-  const std::size_t size = s.size();
-  std::size_t columns = s.columns;
-  if (unit != 0 && size > target) {
-    const std::size_t least = std::lcm(unit, s.rows) / s.rows;  // columns
-    const std::size_t wanted = (size + target - 1) / target;
-    const std::size_t even = (s.columns + wanted - 1) / wanted;
-    const std::size_t step = least < 16 && s.columns >= 16 * wanted ? least * 16 : least;
-    columns = (even + step - 1) / step * step;
-  }
-  std::vector<GradientChunk> chunks;
-  for (std::size_t first = 0; first < s.columns; first += columns)
-    chunks.push_back({slice, first, std::min(columns, s.columns - first)});
-  return chunks;
-}
 
 }  // namespace
 
@@ -45,6 +29,8 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
   slice_of.assign(graph.nodes.size(), none), store_of.assign(graph.nodes.size(), none);
   if (criterion) {
     training = make(criterion_roots(), program_options(criterion));
+    for (const graph::Tensor& t : training->program.code().tensors)
+      if (t.shard) shards.emplace(t.node, *t.shard);
     if (auto* capture = dynamic_cast<GraphCapture*>(backend.get()); capture && options.repeat_steps)
       training->replay.use(*capture);
     lay_out_parameters();
@@ -127,86 +113,9 @@ graph::Program::Options Network::Impl::program_options(std::optional<std::size_t
           .reuse_memory = options.reuse_memory,
           .winograd = options.winograd,
           .image_layouts = options.image_layouts,
-          .half_values = options.half_values};
-}
-
-void Network::Impl::lay_out_parameters() {
-  const auto& program = training->program;
-  std::size_t size = 0;
-  for (const auto& ready : program.ready()) {
-    const std::size_t index = program.code().tensors[ready.tensor].node;
-    const graph::Node& node = graph.nodes[index];
-    Slice s;
-    s.name = node.name, s.shape = values[index].shape, s.offset = size;
-    s.rows = std::max<std::size_t>(s.shape[0], 1), s.columns = s.shape.elements() / s.rows;
-    s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
-    s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
-    if (!options.regularize_normalization && normalizes(index)) s.regularization_multiplier = 0;
-    s.sparse_gradient = ready.sparse, s.sparse_by_row = ready.sparse_by_row;
-    slice_of[index] = parameters.slices.size();
-    const auto chunks = cut(parameters.slices.size(), s, ready.unit);
-    parameters.chunks.insert(parameters.chunks.end(), chunks.begin(), chunks.end());
-    size += (s.size() + 15) / 16 * 16;
-    parameters.slices.push_back(std::move(s));
-  }
-  try {
-    parameters.weights = FloatBuffer(size, backend->shared_memory());
-    parameters.gradients = FloatBuffer(size, backend->shared_memory());
-  } catch (const Error& e) {
-    throw_with_largest_parameter(e.what());
-  }
-  training->run.chunks.resize(program.code().tensors.size());
-  for (std::size_t p = 0; p < parameters.chunks.size(); ++p) {
-    const GradientChunk& chunk = parameters.chunks[p];
-    const std::size_t rows = parameters.slices[chunk.slice].rows;
-    training->run.chunks[program.ready()[chunk.slice].tensor].push_back(
-        {p, chunk.first_column * rows, chunk.columns * rows});
-  }
-  find_sparse_sources();
-}
-
-// The parameters exceed the memory: reported at the largest one.
-void Network::Impl::throw_with_largest_parameter(const std::string& what) const {
-  const auto largest = std::max_element(parameters.slices.begin(), parameters.slices.end(),
-                                        [](const Slice& a, const Slice& b) { return a.size() < b.size(); });
-  const auto& node = *std::find_if(graph.nodes.begin(), graph.nodes.end(),
-                                   [&](const graph::Node& n) { return n.name == largest->name; });
-  throw ConfigError(node.where,
-                    fmt::format("{}; the largest parameter is '{}', {}", what, node.name, to_string(largest->shape)),
-                    "make it smaller, or train on a machine with more memory");
-}
-
-void Network::Impl::find_sparse_sources() {
-  const auto& program = training->program;
-  std::vector<graph::SparseRows::Source> sources;
-  for (std::size_t s = 0; s < parameters.slices.size(); ++s) {
-    if (!parameters.slices[s].sparse_gradient) continue;
-    const auto& ready = program.ready()[s];
-    for (const auto input : program.sparse_inputs(ready.tensor))
-      sources.push_back({s, program.code().tensors[input].name, ready.lines});
-  }
-  touched.bind(std::move(sources), parameters);
-}
-
-// Whether a parameter is scale or bias of a batch normalisation.
-bool Network::Impl::normalizes(std::size_t parameter) const {
-  return std::any_of(order.begin(), order.end(), [&](std::size_t index) {
-    const graph::Node& node = graph.nodes[index];
-    return node.operation == "BatchNormalization" && (node.inputs[1] == parameter || node.inputs[2] == parameter);
-  });
-}
-
-void Network::Impl::lay_out_state() {
-  for (const auto index : order) {
-    const graph::Node& node = graph.nodes[index];
-    const bool counts = node.operation == "BatchNormalization";
-    if (!(is_statistic(node) || is_parameter(node) || counts) || slice_of[index] != none) continue;
-    const Shape shape = counts ? Shape{{2}} : values[index].shape;
-    store_of[index] = stored.size();
-    // Counts are used on the host only; shared memory would be transferred in every step.
-    const FloatMemory& memory = counts ? host_memory() : backend->shared_memory();
-    stored.push_back({index, FloatBuffer(shape.elements(), memory), node.name, shape});
-  }
+          .half_values = options.half_values,
+          .model_parallel = divided() ? &options.model_parallel : nullptr,
+          .shards = &shards};
 }
 
 std::vector<Network::Input> Network::Impl::inputs_of(const std::vector<std::size_t>& roots) const {
@@ -216,6 +125,15 @@ std::vector<Network::Input> Network::Impl::inputs_of(const std::vector<std::size
       inputs.push_back(
           {graph.nodes[index].name, values[index].shape, graph::flag(graph.nodes[index], "sparse", false)});
   return inputs;
+}
+
+std::vector<DenseLayer> Network::dense_layers(graph::Graph graph, const NetworkOptions& options) {
+  Impl m;
+  m.graph = std::move(graph), m.options = options;
+  m.choose_roots();
+  m.infer();
+  return graph::find_dense_layers(
+      graph::Lowering(m.graph, m.values, true).run(graph::execution_order(m.graph, m.criterion_roots())));
 }
 
 Network::Network(graph::Graph graph, const NetworkOptions& options)
@@ -229,33 +147,6 @@ Parameters& Network::parameters() {
 }
 void Network::synchronize() { impl_->backend->synchronize(); }
 void Network::make_current() { impl_->backend->make_current(); }
-
-std::vector<Network::State> Network::state() {
-  std::vector<State> all;
-  synchronize();
-  for (auto& s : impl_->stored) all.push_back({s.name, s.shape, s.values.span()});
-  return all;
-}
-
-void Network::initialize_parameters() {
-  Impl& m = *impl_;
-  synchronize();
-  for (auto& s : m.stored) std::fill(s.values.span().begin(), s.values.span().end(), 0.0f);
-  for (const auto index : m.order) {
-    if (!is_parameter(m.graph.nodes[index])) continue;
-    std::span<float> values;
-    if (m.slice_of[index] != Impl::none) {
-      const Slice& s = m.parameters.slices[m.slice_of[index]];
-      values = m.parameters.weights.span().subspan(s.offset, s.size());
-    } else {
-      values = m.stored[m.store_of[index]].values.span();
-    }
-    graph::initialize(m.graph.nodes[index], m.values[index].shape, values);
-  }
-  for (auto& s : m.stored)
-    if (const graph::Node& node = m.graph.nodes[s.node]; node.start && !is_parameter(node))
-      graph::start_from(node, Shape{{s.values.size()}}, s.values.span());
-}
 
 std::vector<Network::Input> Network::inputs_for_training() const { return impl_->inputs_of(impl_->criterion_roots()); }
 
@@ -367,6 +258,13 @@ std::string Network::describe() const {
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
       static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
       m.parameters.slices.size(), m.parameters.chunks.size());
+  // Conversions between placements, by kind.
+  std::map<std::string, int> conversions;
+  for (const graph::Instruction& i : code)
+    if (i.node.attributes.contains("ownAxis")) ++conversions[i.operation];
+  std::string names;
+  for (const auto& [name, count] : conversions) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, name);
+  if (!names.empty()) text += "; conversions between ranks: " + names;
   if (images) text += fmt::format("; {} image reorders", program.code().reorders);
   if (half_images) text += ", images in 16 bits";
   if (half_layers) text += "; between dense layers 16 bits";

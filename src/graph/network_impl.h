@@ -10,6 +10,7 @@
 
 #include "graph/deferred_results.h"
 #include "graph/program.h"
+#include "graph/rank_columns.h"
 #include "graph/sparse_rows.h"
 #include "tutti/network.h"
 
@@ -46,6 +47,7 @@ struct Executable {
   std::vector<std::size_t> roots;
   std::vector<DeviceBuffer> dense;       // by tensor: uploaded streams, and sparse streams read as dense values
   graph::PackedInputs packed;            // of programs with packed order
+  graph::GatheredInputs gathered;        // sparse inputs of all ranks
   std::vector<DeviceBuffer> unpacked;    // by root
   std::vector<std::vector<float>> host;  // by root: results of a device, for the host
   std::vector<Part> parts;               // of the current share; keeps its memory
@@ -78,7 +80,9 @@ struct Network::Impl {
     FloatBuffer values;
     std::string name;
     Shape shape;
+    std::optional<ParameterShard> shard = std::nullopt;
   };
+  graph::Shards shards;                         // chosen by the training program
   std::vector<Stored> stored;                   // untrained parameters, statistics, and state that nodes keep
   std::vector<std::size_t> slice_of, store_of;  // by node; none if it has no such place
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -101,6 +105,7 @@ struct Network::Impl {
   };
   std::vector<Statistic> gathering;
 
+  Impl() = default;
   Impl(graph::Graph, const NetworkOptions&);
   std::size_t find(const std::string& name) const;
   void choose_roots();
@@ -108,6 +113,9 @@ struct Network::Impl {
   void adopt_other_nodes();
   void lay_out_parameters();
   void lay_out_state();
+  std::optional<ParameterShard> shard_of(std::size_t node) const;
+  Shape part_of(std::size_t node) const;
+  void initialize(std::size_t node, std::span<float> part) const;
   bool normalizes(std::size_t parameter) const;
   [[noreturn]] void throw_with_largest_parameter(const std::string& what) const;
   void find_sparse_sources();
@@ -123,6 +131,7 @@ struct Network::Impl {
   const std::vector<Part>& parts(Executable& e, const Batch&);
   void join_ranks(Executable& e, const Batch&);
   void join_backward(Executable& e);
+  void clear_dense_gradients();
   void attach_input(Executable& e, std::size_t tensor, const Batch&, const Part&);
   void number_sequences(Executable& e, const Batch&, const Part&);
   void number_columns(Executable& e, std::size_t axis, const StreamData&, const Batch&, const Columns&);
@@ -131,6 +140,13 @@ struct Network::Impl {
   // Uploads the dense inputs of the next batch, if it is computed in one part.
   void send(Executable& e, const Batch&);
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
+  // rank_columns.cpp: the columns of all ranks, for layers that they compute together. Collective.
+  void attach_ranks(Executable& e);
+  void number_samples_of_ranks(Executable& e, std::size_t axis);
+  bool divided() const {
+    const ModelParallel& m = options.model_parallel;
+    return m.ranks && m.ranks->size() > 1 && !m.layers.empty();
+  }
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds the results of the roots of `e` for a part: the one that ran last, or one whose sums were kept.
   StepMetrics no_metrics(std::int64_t samples = 0) const {

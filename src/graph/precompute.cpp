@@ -120,7 +120,7 @@ void Network::average_statistics(const std::function<void(std::span<double>)>& s
   const auto visit = [&](const auto& f) {
     for (const auto index : m.order) {
       const graph::Node& node = m.graph.nodes[index];
-      if (node.operation != "BatchNormalization") continue;
+      if (node.operation != "BatchNormalization" || m.shard_of(node.inputs[3])) continue;
       const auto values = [&](std::size_t n) { return m.stored[m.store_of[n]].values.span(); };
       f(values(index), values(node.inputs[3]), values(node.inputs[4]));
     }

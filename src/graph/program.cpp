@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "tutti/communicator.h"
+
 namespace tutti::graph {
 namespace {
 
@@ -31,7 +33,9 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
                  .channel_block = options.image_layouts ? backend.images().channel_block() : 0,
                  .half_element = options.half_values ? backend.images().element() : Element::float32,
                  .fused_products = backend.fuses_products(),
-                 .fused_recurrent_inputs = backend.fuses_recurrent_inputs()});
+                 .fused_recurrent_inputs = backend.fuses_recurrent_inputs(),
+                 .model_parallel = options.model_parallel,
+                 .shards = options.shards});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);
@@ -323,11 +327,17 @@ void Program::join_backward(Run& run) const {
 std::size_t Program::forward_one(Run& run, std::size_t i) const {
   if (loop_of_[i] != none) {
     const LoopRun& loop = loops_[loop_of_[i]];
-    loop.forward(run, kernels_);
+    if (!run.ranks || run.columns[loop.axis()] > 0) loop.forward(run, kernels_);
     return loop.last() - 1;
   }
-  if (!backward_only_[i]) kernels_[i]->forward(run);
+  if (!backward_only_[i] && runs(run, *kernels_[i])) kernels_[i]->forward(run);
   return i;
+}
+
+// A rank without samples of its own still takes part in layers that all ranks compute together.
+bool Program::runs(const Run& run, const Kernel& kernel) const {
+  return !run.ranks || kernel.crosses_ranks || !kernel.code.out.per_sample || run.rows(kernel.code.out) > 0 ||
+         (kernel.synchronized && run.sum_over_ranks);
 }
 
 std::string Program::first_not_finite(Run& run) const {
@@ -358,14 +368,22 @@ std::string Program::first_not_finite(Run& run) const {
 
 // Sequences that were removed by a slice or gather leave a result without columns, and no gradient flows back from it.
 void Program::backward_one(Run& run, const Kernel& kernel) const {
-  if (!kernel.code.out.per_sample || run.rows(kernel.code.out) > 0 || (kernel.synchronized && run.sum_over_ranks))
+  if (!kernel.code.out.per_sample || run.rows(kernel.code.out) > 0 || kernel.crosses_ranks ||
+      (kernel.synchronized && run.sum_over_ranks))
     return kernel.backward(run);
+  no_gradient(run, kernel);
+  if (kernel.finishes) announce(run, kernel.code.in[0].tensor);
+}
+
+void Program::no_gradient(Run& run, const Kernel& kernel) const {
   for (std::size_t k = 0; k < kernel.code.in.size(); ++k) {
     const Operand& in = kernel.code.in[k];
     const bool keeps = !run.first_part && !run.chunks[in.tensor].empty();
-    if (kernel.write[k] == Write::set && !keeps) run.backend.fill(0, run.gradient(in), run.rows(in) * in.floats());
+    const auto& shard = code_.tensors[in.tensor].shard;
+    const bool elsewhere = shard && shard->single && run.ranks->rank() != 0;
+    if (kernel.write[k] == Write::set && !keeps && !elsewhere)
+      run.backend.fill(0, run.gradient(in), run.rows(in) * in.floats());
   }
-  if (kernel.finishes) announce(run, kernel.code.in[0].tensor);
 }
 
 // Once all parts of a share have added to a parameter's gradient.
@@ -382,7 +400,7 @@ void Program::backward_segment(Run& run, const Segment& s) const {
       backward_one(run, *kernels_[i]);
     } else if (loop_of_[i] != done) {
       done = loop_of_[i];
-      loops_[done].backward(run, kernels_);
+      if (!run.ranks || run.columns[loops_[done].axis()] > 0) loops_[done].backward(run, kernels_);
     }
     for (const auto tensor : completes_[i])
       if (!(kernels_[i]->finishes && kernels_[i]->code.in[0].tensor == tensor)) announce(run, tensor);
@@ -403,6 +421,7 @@ void Program::backward(Run& run, SegmentReplay* replay) const {
   std::size_t flowing = 0;
   for (const auto& tensors : completes_) flowing += tensors.size();
   for (std::size_t r = flowing; r < ready_.size(); ++r) {
+    if (run.chunks[ready_[r].tensor].empty()) continue;  // on another rank
     run.backend.fill(0, run.gradients[ready_[r].tensor], code_.tensors[ready_[r].tensor].elements);
     announce(run, ready_[r].tensor);
   }

@@ -48,6 +48,8 @@ class Program {
     bool training = false;                 // dropout on
     bool reuse_memory = true;
     bool winograd = true, image_layouts = true, half_values = true;
+    const ModelParallel* model_parallel = nullptr;  // null: every layer is replicated
+    const Shards* shards = nullptr;                 // that the training program of the network has chosen
   };
   Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
           const Options& options);
@@ -86,6 +88,7 @@ class Program {
   // The sparse inputs that a sparse parameter is multiplied with, as tensors.
   std::vector<std::size_t> sparse_inputs(std::size_t parameter) const;
   const Lowered& code() const { return code_; }
+  bool divided() const { return !code_.rank_axes.empty(); }  // some layers are computed by several ranks together
   const std::vector<std::size_t>& dense_inputs() const { return dense_inputs_; }  // tensors of inputs read as dense
   bool sums_in_double(std::size_t tensor) const { return double_sums_[tensor]; }
   std::size_t instructions_with_gradient() const { return active_.size(); }
@@ -115,6 +118,9 @@ class Program {
   void flow_through(LoopRun& loop, std::vector<bool>& reached, std::vector<bool>& written);
   void plan_lifetimes();
   std::size_t new_buffer(const Operand& o, std::size_t begin, std::size_t end);
+  std::size_t times_own_columns(const Operand& o) const;
+  bool runs(const Run& run, const Kernel& kernel) const;
+  void no_gradient(Run& run, const Kernel& kernel) const;
   void place_value(std::size_t i, std::vector<std::size_t>& last_use);
   void place_gradients();
   void tell(Run& run, std::size_t first, std::size_t last) const;

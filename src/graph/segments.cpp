@@ -98,7 +98,7 @@ void Run::number_samples(const Operand& o) {
   s.current = true;
   if (!o.per_sample)
     s.columns.assign(1, position);
-  else if (packed)
+  else if (packed && (!ranks || axis < first_of_rank.size()))
     number_packed(axis, s.columns);
   // Workspace for the planned number of columns, so that its address stays the same from step to step.
   const std::size_t most = std::max(s.columns.size(), planned_columns);

@@ -17,24 +17,42 @@ void SparseRows::bind(std::vector<Source> sources, Parameters& p) {
   set_.plan(most);
 }
 
-void SparseRows::list(const std::vector<StreamInfo>& streams, const Batch& batch, Parameters& p, Backend& backend) {
+template <class Add>
+void SparseRows::list(bool gathered, Parameters& p, Backend& backend, const Add& add) {
   for (std::size_t i = 0; i < sources_.size();) {
-    const std::size_t slice = sources_[i].slice;
+    const std::size_t slice = sources_[i].slice, first = i;
+    while (i < sources_.size() && sources_[i].slice == slice) ++i;
+    if ((sources_[first].gathered != none) != gathered) continue;
     auto& list = p.sparse_rows[slice];
     backend.clear_sparse_rows(p.slices[slice], list, p.gradients);
-    for (; i < sources_.size() && sources_[i].slice == slice; ++i)
-      for (std::size_t s = 0; s < streams.size() && s < batch.streams.size(); ++s)
-        if (streams[s].name == sources_[i].input) add(batch.streams[s], sources_[i].rows);
+    for (std::size_t k = first; k < i; ++k) add(sources_[k]);
     set_.take(list);
   }
 }
 
-void SparseRows::add(const StreamData& stream, std::size_t rows) {
-  if (stream.column_begin.empty()) return;
-  const auto first = static_cast<std::size_t>(stream.column_begin.front()),
-             last = static_cast<std::size_t>(stream.column_begin.back());
-  for (std::size_t i = first; i < last; ++i) {
-    const std::size_t begin = static_cast<std::size_t>(stream.indices[i]) * rows;
+void SparseRows::list(const std::vector<StreamInfo>& streams, const Batch& batch, Parameters& p, Backend& backend) {
+  list(false, p, backend, [&](const Source& source) {
+    for (std::size_t s = 0; s < streams.size() && s < batch.streams.size(); ++s) {
+      const StreamData& x = batch.streams[s];
+      if (streams[s].name != source.input || x.column_begin.empty()) continue;
+      const auto first = static_cast<std::size_t>(x.column_begin.front()),
+                 last = static_cast<std::size_t>(x.column_begin.back());
+      add(x.indices.subspan(first, last - first), source.rows);
+    }
+  });
+}
+
+void SparseRows::list_gathered(std::span<const SparseView> inputs, Parameters& p, Backend& backend) {
+  list(true, p, backend, [&](const Source& source) {
+    const SparseView& x = inputs[source.gathered];
+    if (x.columns == 0) return;
+    add({x.indices + x.begin[0], x.indices + x.begin[x.columns]}, source.rows);
+  });
+}
+
+void SparseRows::add(std::span<const std::int32_t> indices, std::size_t rows) {
+  for (const std::int32_t index : indices) {
+    const std::size_t begin = static_cast<std::size_t>(index) * rows;
     for (std::size_t row = begin; row < begin + rows; ++row) set_.add(static_cast<std::uint32_t>(row));
   }
 }

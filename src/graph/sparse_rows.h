@@ -21,13 +21,19 @@ class SparseRows {
     std::size_t slice = 0;
     std::string input;
     std::size_t rows = 1;
+    std::size_t gathered = none;  // the tensor with the columns of all ranks; none: this rank's share
   };
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
   void bind(std::vector<Source> sources, Parameters&);
   // Zeroes the gradients of all listed rows, in the backend's stream, then lists the rows of this share.
   void list(const std::vector<StreamInfo>&, const Batch&, Parameters&, Backend&);
+  // The same for weights that this rank holds a part of; `inputs` by tensor.
+  void list_gathered(std::span<const SparseView> inputs, Parameters&, Backend&);
 
  private:
-  void add(const StreamData&, std::size_t rows);
+  template <class Add>
+  void list(bool gathered, Parameters&, Backend&, const Add&);
+  void add(std::span<const std::int32_t> indices, std::size_t rows);
 
   std::vector<Source> sources_;  // ordered by slice
   RowSet set_;

@@ -83,7 +83,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
   std::size_t total = none;
   const Tensor* first = nullptr;
   for (const auto& t : code.tensors) {
-    if (t.kind != Tensor::Kind::input) continue;
+    if (t.kind != Tensor::Kind::input || t.gathered) continue;
     const StreamData* stream = stream_of(streams, batch, t.name);
     if (!stream) throw Error(fmt::format("the network's input '{}' has no stream of that name in the reader", t.name));
     const bool listed = by_sequence && !stream->sequence_begin.empty();
@@ -100,8 +100,8 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
   const std::size_t capacity = e.part_columns;
   auto& parts = e.parts;
   parts.clear();
-  if (total == 0) return parts;
-  if (capacity == 0 || !e.program.additive() || (!by_sequence && total <= capacity)) {
+  if (total == 0 && !divided()) return parts;
+  if (capacity == 0 || divided() || !e.program.additive() || (!by_sequence && total <= capacity)) {
     parts.push_back({0, total});
     return parts;
   }
@@ -114,7 +114,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
   const auto widest = [&](const Part& part) {
     std::size_t width = 0;
     for (const auto& t : code.tensors)
-      if (t.kind == Tensor::Kind::input) {
+      if (t.kind == Tensor::Kind::input && !t.gathered) {
         const Columns c = columns_of(*stream_of(streams, batch, t.name), part.first, part.last, true);
         width = std::max(width, c.last - c.first);
       }
@@ -202,7 +202,7 @@ void Network::Impl::send(Executable& e, const Batch& batch) {
   if (backend->is_host() || parts(e, batch).size() != 1) return;
   const auto& code = e.program.code();
   for (std::size_t t = 0; t < code.tensors.size(); ++t) {
-    if (code.tensors[t].kind != Tensor::Kind::input) continue;
+    if (code.tensors[t].kind != Tensor::Kind::input || code.tensors[t].gathered) continue;
     const StreamData& stream = *stream_of(streams, batch, code.tensors[t].name);
     if (stream.column_begin.empty())
       at_backend(e, t, stream, columns_of(stream, e.parts[0].first, e.parts[0].last, counts_sequences(code)), false);
@@ -243,7 +243,7 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
     e.run.fragments = batch.fragments.subspan(part.first, part.last - part.first);
   e.run.keeps_states = keeps_states;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    if (tensors[t].kind == Tensor::Kind::input) attach_input(e, t, batch, part);
+    if (tensors[t].kind == Tensor::Kind::input && !tensors[t].gathered) attach_input(e, t, batch, part);
     if (tensors[t].kind != Tensor::Kind::parameter && tensors[t].kind != Tensor::Kind::statistic) continue;
     const std::size_t slice = slice_of[tensors[t].node];
     if (slice == none) {
@@ -254,10 +254,16 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
     e.run.values[t] = parameters.weights.data() + offset;
     e.run.gradients[t] = parameters.gradients.data() + offset;
   }
+  if (e.program.divided()) {
+    attach_ranks(e);
+    if (&e == training.get()) touched.list_gathered(e.run.sparse, parameters, *backend);
+  }
   std::size_t most = 1;
-  for (auto& columns : e.run.columns) {
+  for (std::size_t a = 0; a < e.run.columns.size(); ++a) {
+    std::size_t& columns = e.run.columns[a];
     if (columns == none) columns = 0;
-    most = std::max(most, columns);
+    const std::size_t shares = e.run.ranks && a >= e.run.first_of_rank.size() ? e.run.first_of_rank[0].size() - 1 : 1;
+    most = std::max(most, (columns + shares - 1) / shares);
   }
   if (most > e.program.planned_columns()) e.plan(most);
   e.run.dropout_rate = mode.dropout_rate;
@@ -283,6 +289,11 @@ void Network::Impl::join_backward(Executable& e) {
   e.run.sum_over_ranks = nullptr;
 }
 
+void Network::Impl::clear_dense_gradients() {
+  for (const Slice& s : parameters.slices)
+    if (!s.sparse_gradient) backend->fill(0, parameters.gradients.data() + s.offset, s.size());
+}
+
 StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) {
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
@@ -300,7 +311,8 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     const auto [part, event] = *std::exchange(untold, {});
     m.backend->synchronize(event);
     m.metrics(e, metrics);
-    if (!std::isnan(metrics.criterion)) return;
+    // To look for the cause, all ranks would have to compute again: the sum over the ranks will show it to all.
+    if (!std::isnan(metrics.criterion) || m.divided()) return;
     m.join_backward(e);
     m.report_not_finite(e, batch, part, *m.criterion);
   };
@@ -313,12 +325,13 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   m.touched.list(m.streams, batch, m.parameters, *m.backend);
   if (m.deferred) m.deferred->begin_step(batch);
   if (parts.empty()) {
-    for (const Slice& s : m.parameters.slices)
-      if (!s.sparse_gradient) m.backend->fill(0, m.parameters.gradients.data() + s.offset, s.size());
+    m.clear_dense_gradients();
     m.join_ranks(e, batch);
     if (!chunks.follows_device()) m.backend->synchronize();
     e.program.announce_all(e.run);
   }
+  // Layers that every rank computes for its own samples have no gradient here.
+  if (m.divided() && batch.samples == 0) m.clear_dense_gradients();
   e.run.weights_version = m.backend->new_version();
   for (std::size_t p = 0; p < parts.size(); ++p) {
     m.attach(e, batch, parts[p]);

@@ -117,11 +117,20 @@ class RuleOptimizer final : public Optimizer {
   double* squares_of(std::size_t slice) { return reinterpret_cast<double*>(sums_.data()) + 2 * slice; }
   double* multipliers_of(std::size_t slice) { return squares_of(slice) + 1; }
 
+  // Of a parameter that several ranks hold parts of: the sums over all parts.
+  void sum_parts(std::size_t slice, std::span<double> sums) {
+    const auto& shard = p_->slices[slice].shard;
+    if (!shard || shard->single) return;
+    p_->weights.memory().synchronize();
+    p_->sum_over_shards(sums);
+  }
+
   void clip_norm(std::size_t slice) {
     float* g = p_->gradients.data();
     double* const squares = squares_of(slice);
     const std::size_t columns = p_->slices[slice].columns;
     for_runs(slice, 0, columns, [&](const Run& r) { k_->run(Squares{g + r.offset}, r.count, squares); });
+    sum_parts(slice, {squares, 1});
     for_runs(slice, 0, columns, [&](const Run& r) { k_->run(LimitNorm{g + r.offset, squares, limit_}, r.count); });
   }
 
@@ -181,15 +190,16 @@ class RuleOptimizer final : public Optimizer {
   void averaged(std::size_t slice) {
     const Slice& s = p_->slices[slice];
     double* const sum = multipliers_of(slice);
-    std::size_t count = 0;
+    double count = 0;
     for_blocks(slice, 0, s.columns, [&](const Run& part) {
       before_rule(s, part);
       rule_->scale(part, sum);
-      count += part.count;
+      count += static_cast<double>(part.count);
     });
+    sum_parts(slice, {sum, 1});
+    sum_parts(slice, {&count, 1});
     for_blocks(slice, 0, s.columns, [&](const Run& part) {
-      k_->run(DescendByMean{p_->weights.data() + part.offset, p_->gradients.data() + part.offset, rate(s), sum,
-                            static_cast<double>(count)},
+      k_->run(DescendByMean{p_->weights.data() + part.offset, p_->gradients.data() + part.offset, rate(s), sum, count},
               part.count);
       after_rule(s, part);
     });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/local_gradients.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -8,7 +9,10 @@ namespace tutti {
 
 void broadcast_weights(Communicator& comm, Parameters& parameters) {
   parameters.weights.memory().synchronize();
-  if (comm.size() > 1) comm.broadcast(0, std::as_writable_bytes(parameters.weights.span()));
+  std::size_t common = parameters.size();
+  for (const Slice& s : parameters.slices)
+    if (s.shard) common = std::min(common, s.offset);
+  if (comm.size() > 1) comm.broadcast(0, std::as_writable_bytes(parameters.weights.span().first(common)));
 }
 
 std::vector<std::size_t> all_chunks(const Parameters& parameters) {

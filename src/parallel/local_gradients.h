@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Broadcasts rank 0's weights.
+// Broadcasts rank 0's weights, without those of which every rank holds another part.
 void broadcast_weights(Communicator&, Parameters&);
 
 // The indices of all chunks, to announce runs of them together.

@@ -9,6 +9,7 @@
 #include <bit>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "train/container.h"
 #include "train/file.h"
@@ -37,8 +38,11 @@ void write_state(ContainerWriter* writer, CheckpointState& state, const Checkpoi
   if (writer) {
     SavingArchive s(*writer, "state/");
     state.archive(s);
-    SavingArchive o(*writer, "optimizer/");
-    parts.optimizer->archive(o);
+  }
+  std::optional<SavingArchive> optimizer;
+  if (writer) optimizer.emplace(*writer, "optimizer/");
+  parts.optimizer(optimizer ? &*optimizer : nullptr);
+  if (writer) {
     if (parts.common_state) {
       SavingArchive c(*writer, "exchange/");
       parts.common_state(c);
@@ -134,13 +138,13 @@ void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
   load_values(point.model, m, &comm, point.model_kind());
 }
 
-CheckpointState load_state(const ResumePoint& point, Optimizer& optimizer, Communicator& comm) {
+CheckpointState load_state(const ResumePoint& point, const Visit& optimizer, Communicator& comm) {
   CheckpointState state;
   state.epoch = point.epoch;
   if (point.checkpoint.empty()) return state;
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   broadcast_state(comm, reader.get(), "state/", [&](Archive& a) { state.archive(a); });
-  broadcast_state(comm, reader.get(), "optimizer/", [&](Archive& a) { optimizer.archive(a); });
+  broadcast_state(comm, reader.get(), "optimizer/", optimizer);
   return state;
 }
 

@@ -87,7 +87,9 @@ void check_writable(const std::string& model_path, std::size_t model_bytes);
 // The parts of a checkpoint. Every rank passes its own.
 struct CheckpointParts {
   ModelView model;
-  Optimizer* optimizer = nullptr;  // rank 0's; equal on all ranks unless rank_state holds more
+  // The optimizer's state; equal on all ranks unless rank_state holds more. The archive is null on ranks other than 0,
+  // which only contribute the parts that they hold of it.
+  std::function<void(Archive*)> optimizer;
   // The local state of each rank, such as residuals: archive(ParallelMethod&). May be empty, as may `common_state`,
   // which is equal on all ranks. `rank_state_name` names the method; a resumed run uses the state only if the name is
   // equal.
@@ -110,7 +112,7 @@ void save_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointPa
 void load_model(const ResumePoint&, ModelView&, Communicator&);
 // Loads state and optimizer on every rank. Without a .ckp the optimizer stays fresh, and the state holds only the
 // epoch. Collective.
-CheckpointState load_state(const ResumePoint&, Optimizer&, Communicator&);
+CheckpointState load_state(const ResumePoint&, const Visit& optimizer, Communicator&);
 // The result of loading the ranks' local state: `lost` says why none of it was used (no checkpoint, another method),
 // `gone` names what was lost with missing ranks.
 struct RankStateReport {

@@ -7,9 +7,11 @@
 #include <limits>
 
 #include "optim/optimizer_options.h"
+#include "optim/sharded_optimizer.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
+#include "train/whole_model.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -41,15 +43,30 @@ void archive_rank_state(Training& t, Archive& a) {
   for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
 }
 
-CheckpointParts parts_of(Training& t) {
-  return {view_model(*t.network), t.optimizer.get(), [&](Archive& a) { archive_common_state(t, a); },
-          [&](Archive& a) { archive_rank_state(t, a); }, t.method_name};
+// Whole values, where ranks hold parts. `to`: null on ranks that do not save.
+void archive_optimizer(Training& t, Archive* to, bool loading) {
+  const auto* sharded = dynamic_cast<const ShardedOptimizer*>(t.optimizer.get());
+  if (!t.layer_ranks && !sharded) {
+    if (to) t.optimizer->archive(*to);
+    return;
+  }
+  WholeArchive whole(to, loading, sharded ? sharded->held() : t.network->parameters(),
+                     sharded ? *t.world : *t.layer_ranks);
+  t.optimizer->archive(whole);
+}
+
+CheckpointParts parts_of(Training& t, ModelView model) {
+  return {std::move(model), [&](Archive* to) { archive_optimizer(t, to, false); },
+          [&](Archive& a) { archive_common_state(t, a); }, [&](Archive& a) { archive_rank_state(t, a); },
+          t.method_name};
 }
 
 void store(Training& t) {
   CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
   if (t.sgd.auto_adjust) files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
-  save_checkpoint(files, state_of(t), parts_of(t), *t.world);
+  WholeModel model(*t.network, t.layer_ranks.get());
+  model.gather();
+  save_checkpoint(files, state_of(t), parts_of(t, model.view), *t.world);
 }
 
 // An archive of values by name.
@@ -97,15 +114,19 @@ auto or_else(const std::string& other_way, Part part) {
 }
 
 void load(Training& t, const ResumePoint& point) {
-  auto view = view_model(*t.network);
-  or_else("give the network the layers and sizes that it had", [&] { load_model(point, view, *t.world); });
+  WholeModel model(*t.network, t.layer_ranks.get());
+  or_else("give the network the layers and sizes that it had", [&] { load_model(point, model.view, *t.world); });
+  model.scatter();
   if (!t.network->precompute_nodes().empty())
     t.network->precompute_restored(load_graph(point.model, t.world, point.model_kind()));
   const CheckpointState s = or_else(
       fmt::format("set the optimizer (gradUpdateType and momentum) as it was; or remove '{}' to go on from the last "
                   "epoch's model with a fresh optimizer",
                   point.checkpoint),
-      [&] { return load_state(point, *t.optimizer, *t.world); });
+      [&] {
+        return load_state(
+            point, [&](Archive& a) { archive_optimizer(t, &a, true); }, *t.world);
+      });
   t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
   t.resumed = Resumed{point, s.interval_metrics};
@@ -172,7 +193,7 @@ void roll_back(Training& t, std::int64_t epoch) {
   const std::string model = model_name(t.model_path, epoch, t.sgd.max_epochs);
   log::line(fmt::format("Loading (rolling back to) previous model with best training-criterion value: {}.", model));
   if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, t.progress.epoch, t.sgd.max_epochs);
-  t.optimizer = make_optimizer(t.sgd.optimizer);
+  t.optimizer = t.run_optimizer->make();
   t.optimizer->bind(t.network->parameters());
   load(t, {false, epoch, false, model, epoch > 0 ? checkpoint_name(model) : ""});
   start_method(t);
@@ -188,7 +209,7 @@ void save_final_model(Training& t) {
 
 void restore_method(Training& t) {
   const auto& point = t.resumed->point;
-  const RankStateReport report = load_exchange_state(point, parts_of(t), *t.world);
+  const RankStateReport report = load_exchange_state(point, parts_of(t, view_model(*t.network)), *t.world);
   if (!report.lost.empty())
     log::warning(fmt::format(
         "the exchange starts without the local state of each rank{}: {}",

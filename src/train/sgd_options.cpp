@@ -121,6 +121,9 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("useAllDataForPreComputedNode", use_all_data_for_precomputed_node, "false: Mean and InvStdDev over one epoch only");
   f.block("AutoAdjust", auto_adjust, "automatic learning rate and minibatch size");
   f.block("ParallelTrain", parallel, "how the ranks train together");
+  f("shardOptimizer", shard_optimizer,
+    "each rank keeps the optimizer's state of one part of the weights, and updates that part (ZeRO, stage 1)");
+  f.block("ModelParallel", model_parallel, "which dense layers are divided among the ranks; without it none");
   f("gradientcheck", gradient_check,
     "compare gradients with finite differences in every minibatch (slow); stop when they differ");
   f("sigFigs", significant_digits, "digits that gradientcheck compares; single precision can tell two");

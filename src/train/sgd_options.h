@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "optim/optimizer_options.h"
+#include "parallel/hybrid/options.h"
 #include "parallel/options.h"
 #include "tutti/config.h"
 
@@ -59,6 +60,8 @@ struct SgdOptions {
   bool use_all_data_for_precomputed_node = true;
   std::optional<AutoAdjustOptions> auto_adjust;
   ParallelTrainOptions parallel;
+  std::optional<ModelParallelOptions> model_parallel;
+  bool shard_optimizer = false;
   bool gradient_check = false, truncated = false;
   std::vector<std::string> trace_real, trace_category, trace_sparse;  // nodes printed in every minibatch
   std::int64_t significant_digits = 6;

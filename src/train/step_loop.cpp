@@ -63,7 +63,8 @@ struct Loop {
   void finish(Clock::time_point start_of_phase) {
     const auto start = Clock::now();
     update.apply(method.weights->end_epoch());
-    const ExchangeStats exchange = running.exchange_stats_and_reset();
+    ExchangeStats exchange = running.exchange_stats_and_reset();
+    exchange += t.network->exchange_stats_and_reset();
     t.times.exchange += exchange;
     t.times.update += update.seconds();
     t.times.network += seconds_since(start) - update.seconds() - exchange.encode - exchange.wait - exchange.decode;

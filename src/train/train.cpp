@@ -40,7 +40,10 @@ void announce_parameters(const Training& t) {
   auto slices = t.network->parameters().slices;
   std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) { return a.name < b.name; });
   std::size_t values = 0;
-  for (const auto& s : slices) values += s.size();
+  for (auto& s : slices) {
+    if (s.shard) s.shape = s.shard->whole;
+    values += s.shape.elements();
+  }
   if (t.trace_level <= 0) {
     log::line(fmt::format("Training {} parameters in {} parameter tensors.", values, slices.size()));
     return;

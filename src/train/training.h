@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "parallel/hybrid/cost.h"
 #include "parallel/running_method.h"
 #include "parallel/warm_start.h"
 #include "train/adjust.h"
@@ -37,6 +38,9 @@ struct Training {
   int trace_level = 0;
   bool progress_tracing = false;
   SgdOptions sgd;
+  std::unique_ptr<Communicator> layer_ranks;  // that compute divided layers together; null without any
+  LinkSpeed link;                             // between these ranks, if a placement depends on it
+  std::string placement;                      // the table of the layers' placements
   std::unique_ptr<Network> network;
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods

@@ -1,30 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is drawn at random, normalised or counted for the optimizer follows from the whole minibatch, not from the ranks
 // that share it: P ranks end with the weights of one rank, but for the rounding of sums.
-#include <algorithm>
-#include <cmath>
-
 #include "text_run.h"
-#include "train/container.h"
 
 namespace tutti::actions::equal_ranks_test {
 namespace {
 
 class EqualRanks : public TextRun {
  protected:
-  // The largest difference of two models in any number.
-  double distance(const std::string& a, const std::string& b) const {
-    const ContainerReader first(path(a), "model"), second(path(b), "model");
-    double most = 0;
-    for (const auto& [name, entry] : first.entries()) {
-      if (entry.type != EntryType::floats) continue;
-      std::vector<float> x(entry.bytes / sizeof(float)), y(x.size());
-      first.floats(name, x), second.floats(name, y);
-      for (std::size_t i = 0; i < x.size(); ++i)
-        most = std::max(most, std::fabs(static_cast<double>(x[i]) - static_cast<double>(y[i])));
-    }
-    return most;
-  }
   // 33 samples in minibatches of 8: the last one leaves some ranks without samples.
   void expect_equal(const Kind& kind, const std::string& settings, double bound) {
     write_data(kind, 33);

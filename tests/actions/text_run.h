@@ -3,9 +3,12 @@
 // tells which samples an epoch has used.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
+#include "train/container.h"
 #include "train_run.h"
 
 namespace tutti::actions {
@@ -77,6 +80,20 @@ Train = [
 )",
                        path(model), kind.sparse ? "Sparse" : "", kind.dimension, kind.hidden, epochs, minibatch,
                        path("data"), kind.dimension, kind.sparse ? "sparse" : "dense");
+  }
+
+  // The largest difference of two models in any number.
+  double distance(const std::string& a, const std::string& b) const {
+    const ContainerReader first(path(a), "model"), second(path(b), "model");
+    double most = 0;
+    for (const auto& [name, entry] : first.entries()) {
+      if (entry.type != EntryType::floats) continue;
+      std::vector<float> x(entry.bytes / sizeof(float)), y(x.size());
+      first.floats(name, x), second.floats(name, y);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        most = std::max(most, std::fabs(static_cast<double>(x[i]) - static_cast<double>(y[i])));
+    }
+    return most;
   }
 
   long long marks_ = 0;             // what an epoch line says of all samples of the file

@@ -144,7 +144,7 @@ void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std:
                          Element) {
   constexpr std::size_t work = 8;  // of an element
   const auto first_of = [&](std::size_t column) {
-    return static_cast<std::uint64_t>(mask.samples[column]) * mask.elements;
+    return static_cast<std::uint64_t>(mask.samples[column]) * (mask.whole ? mask.whole : mask.elements) + mask.first;
   };
   if (mask.block > 0) {
     const std::size_t run = mask.block * mask.pixels, runs = (mask.channels + mask.block - 1) / mask.block;
@@ -158,7 +158,7 @@ void CpuBackend::dropout(const DropoutMask& mask, const float* x, float* y, std:
       // Samples that follow each other are one row of numbers.
       const std::size_t column = at / mask.elements;
       std::size_t last = column;
-      while ((last + 1) * mask.elements < e && mask.samples[last + 1] == mask.samples[last] + 1) ++last;
+      while (!mask.whole && (last + 1) * mask.elements < e && mask.samples[last + 1] == mask.samples[last] + 1) ++last;
       const std::size_t n = std::min(e, (last + 1) * mask.elements) - at;
       kernels_.dropout(mask, first_of(column) + at % mask.elements, x + at, y + at, n, accumulate);
       at += n;

@@ -271,7 +271,8 @@ __global__ void dropout_each(DropoutMask mask, Planes planes, const T* x, T* y, 
   for (std::size_t i = first_element() * V; i < count; i += element_step() * V) {
     auto column = static_cast<unsigned>(i);
     const unsigned channel = planes.channels.split(column), pixel = planes.pixels.split(column);
-    const std::uint64_t first = static_cast<std::uint64_t>(mask.samples[column]) * mask.elements +
+    const std::size_t whole = mask.whole ? mask.whole : mask.elements;
+    const std::uint64_t first = static_cast<std::uint64_t>(mask.samples[column]) * whole + mask.first +
                                 std::uint64_t{channel} * planes.pixels.size + pixel;
     Lanes<V> v = load<V>(x + i);
     for (unsigned l = 0; l < V; ++l) {

@@ -137,6 +137,8 @@ class Dropout : public Kernel {
     mask.seed = reinterpret_cast<const std::uint64_t*>(told(run));
     mask.samples = run.sample_numbers(code.out);
     mask.elements = code.out.shape.elements();
+    mask.first = static_cast<std::size_t>(number(code.node, "first", 0));
+    mask.whole = static_cast<std::size_t>(number(code.node, "whole", 0));
     mask.rate = static_cast<float>(rate);
     if (code.out.format == Format::blocked) {
       mask.channels = code.out.shape.dims.back(), mask.pixels = code.out.shape.elements() / mask.channels;

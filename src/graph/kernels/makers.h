@@ -27,6 +27,8 @@ void list_local_convolution(Makers&);
 void list_normalization(Makers&);
 void list_products(Makers&);
 void list_ranking(Makers&);
+void list_largest_of_ranks(Makers&);
+void list_ranks(Makers&);
 void list_recurrent(Makers&);
 void list_reductions(Makers&);
 void list_sequences(Makers&);

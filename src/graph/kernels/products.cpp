@@ -3,7 +3,7 @@
 // transpose.
 #include <algorithm>
 
-#include "graph/kernels/makers.h"
+#include "graph/kernels/rank_kernel.h"
 
 namespace tutti::graph {
 namespace {
@@ -49,6 +49,7 @@ class Times : public Kernel {
   }
 
   void connect(std::span<const std::unique_ptr<Kernel>> kernels) override {
+    find_overlap(kernels);
     if (!flag(code.node, "masksGradient", false)) return;
     const auto maker = [&](std::size_t tensor) {
       return std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k->code.out.tensor == tensor; })
@@ -61,11 +62,22 @@ class Times : public Kernel {
   // The gradient of the data comes first: once a chunk of the weight's gradient is announced, the weight may change.
   void backward(Run& run) const override {
     if (write[1] != Write::none) data_gradient(run);
+    if (behind_) behind_->start_backward(run);
     if (write[0] != Write::none) weight_gradient(run);
   }
 
  private:
   bool fused() const { return code.in.size() > 2; }
+  // Whether the data come from a conversion between ranks that has its gradient from here alone.
+  void find_overlap(std::span<const std::unique_ptr<Kernel>> kernels) {
+    std::size_t writers = 0;
+    for (const auto& k : kernels)
+      for (std::size_t i = 0; i < k->code.in.size(); ++i)
+        writers += k->code.in[i].tensor == code.in[1].tensor && k->write[i] != Write::none;
+    for (const auto& k : kernels)
+      if (k->code.out.tensor == code.in[1].tensor && writers == 1)
+        behind_ = dynamic_cast<const OverlappedBackward*>(k.get());
+  }
   // Without a gradient of its own nothing keeps this memory until then.
   float* mask(const Run& run) const {
     const bool keeps = work_per_column > 0 && (write[0] != Write::none || write[1] != Write::none);
@@ -109,13 +121,15 @@ class Times : public Kernel {
       g.m = p.count / g.n;
       run.backend.gemm(g, advanced(left, g.a_element, p.first / g.n), right, in_gradient(run, 0) + p.first);
       if (announced) run.sink->chunk_ready(p.index);
+      if (behind_) behind_->poll();
     }
   }
 
   const Product product_;
-  const Kernel* relu_ = nullptr;               // behind which the data come from, where this masks their gradient
-  const Times* relu_product_ = nullptr;        // in front of it
-  mutable std::vector<std::size_t> together_;  // chunks that are announced at once
+  const OverlappedBackward* behind_ = nullptr;  // what makes the data
+  const Kernel* relu_ = nullptr;                // behind which the data come from, where this masks their gradient
+  const Times* relu_product_ = nullptr;         // in front of it
+  mutable std::vector<std::size_t> together_;   // chunks that are announced at once
 };
 
 // The right operand is a sparse input: only the lines of the weight that occur are touched.

@@ -9,8 +9,9 @@ namespace {
 const Makers& makers() {
   static const Makers all = [] {
     Makers listed;
-    for (const auto list : {list_delays, list_elementwise, list_images, list_local_convolution, list_normalization,
-                            list_products, list_ranking, list_recurrent, list_reductions, list_sequences, list_shape})
+    for (const auto list :
+         {list_delays, list_elementwise, list_images, list_local_convolution, list_normalization, list_products,
+          list_ranking, list_ranks, list_recurrent, list_reductions, list_sequences, list_shape})
       list(listed);
     return listed;
   }();

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/placed_training.h"
+
+#include <algorithm>
+
+#include "optim/sharded_optimizer.h"
+#include "parallel/groups/groups.h"
+#include "parallel/hybrid/gather_weights.h"
+#include "parallel/hybrid/hybrid_method.h"
+#include "parallel/local_gradients.h"
+
+namespace tutti::actions {
+namespace {
+
+bool shards_optimizer(const Training& t) { return t.sgd.shard_optimizer && t.world->size() > 1; }
+
+// The gradient bits, samples and state that the cost of a placement depends on.
+StepOfLayers step_of_layers(const Training& t) {
+  StepOfLayers step;
+  step.ranks = t.layer_ranks->size();
+  step.samples = static_cast<double>(t.sgd.minibatch_size.at(0)) * step.ranks / t.world->size();
+  if (const auto* o = std::get_if<DataParallelOptions>(&t.sgd.parallel.method))
+    step.bits = static_cast<double>(std::min<std::int64_t>(o->gradient_bits.at(0), 32));
+  step.state = t.sgd.optimizer.momentum ? 1 : 0;
+  return step;
+}
+
+}  // namespace
+
+void check_shard_optimizer(const ActionContext& context, Training& t) {
+  if (!t.sgd.shard_optimizer) return;
+  const SourcePos where = context.command.block("SGD").value("shardOptimizer").where;
+  const ParallelTrainOptions& p = t.sgd.parallel;
+  const bool alike = context.parallel && p.sums_gradients() && p.keeps_step() && !p.groups.any();
+  if (!alike || p.start_epoch > 1 || p.start_sample > 0)
+    context.problem(
+        where, "shardOptimizer needs ranks that make every update together, with the same gradients",
+        "use it with DataParallelSGD or ASA (exchange = gradients), without groups, from the first epoch on");
+  else if (!make_optimizer(t.sgd.optimizer)->works_on_parts() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
+    context.problem(where, "shardOptimizer: this optimizer needs whole parameters",
+                    "normWithAveMultiplier = false, gradientClippingWithTruncation = true, or another gradUpdateType");
+}
+
+void place_layers(const ActionContext& context, Training& t, const graph::Graph& graph, NetworkOptions& options) {
+  if (!t.layer_ranks) return;
+  auto layers = place_dense_layers(*t.sgd.model_parallel, Network::dense_layers(graph, options), t.layer_ranks->size(),
+                                   *context.problems);
+  const StepOfLayers step = step_of_layers(t);
+  choose_placements(layers, step, t.link);
+  options.model_parallel.ranks = t.layer_ranks.get();
+  for (const PlacedLayer& l : layers)
+    if (l.placement != Placement::replicate) options.model_parallel.layers[l.layer.weight] = l.placement;
+  t.placement = placement_table(layers, step);
+}
+
+void make_layer_ranks(const ActionContext& context, Training& t) {
+  if (!t.sgd.model_parallel) return;
+  const auto block = context.command.block("SGD").block("ModelParallel");
+  const auto refuse = [&](const char* what, const char* fix) { context.problem(block.where(), what, fix); };
+  const ParallelTrainOptions& p = t.sgd.parallel;
+  const bool grouped = p.groups.any();
+  const bool sums = grouped ? p.inside().sums_gradients() && p.keeps_step() : p.sums_gradients() && p.keeps_step();
+  if (!context.parallel || !p.exchanges())
+    return context.notice("ModelParallel has no effect: ParallelTrain does not let the ranks train together");
+  if (!sums)
+    return refuse("ModelParallel needs ranks that make every step together and sum their gradients",
+                  "use it with DataParallelSGD or ASA (exchange = gradients), or with one of these inside groups");
+  if (t.sgd.truncated)
+    return refuse("ModelParallel does not work with truncated sequences",
+                  "remove truncated, or the block ModelParallel");
+  if (t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1)
+    return refuse("ModelParallel computes a minibatch at once",
+                  "remove maxSamplesInRAM and numSubminibatches, or the block ModelParallel");
+  if (t.sgd.gradient_check)
+    return refuse("gradientcheck does not work with ModelParallel",
+                  "check the gradients on one rank, without the block");
+  if (p.start_epoch > 1 || p.start_sample > 0)
+    return refuse("ModelParallel needs all ranks from the start", "remove parallelizationStartEpoch");
+  if (t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
+    return refuse("oneBitAdam does not work with ModelParallel", "gradUpdateType = adam");
+  if (t.world->size() == 1) return;
+  t.layer_ranks = t.world->split(grouped ? lay_out_groups(p.groups, *t.world).group : 0);
+  if (t.sgd.model_parallel->chooses()) t.link = measure_link(*t.layer_ranks);
+}
+
+ParallelMethod make_placed_method(const ParallelTrainOptions& parallel, Training& t) {
+  ParallelMethod common = make_method(parallel, {*t.world, t.run_optimizer});
+  if (shards_optimizer(t))
+    common.weights =
+        std::make_unique<GatherWeights>(optimizer_ranges(t.network->parameters(), t.world->size()), *t.world);
+  if (!t.layer_ranks) return common;
+  if (!parallel.groups.any()) return make_hybrid(std::move(common), NoExchange().make({*t.layer_ranks}));
+  auto alike = t.world->split(t.layer_ranks->rank());
+  ParallelTrainOptions between = parallel;
+  between.groups = {};
+  ParallelMethod shards = make_method(between, {*alike, t.run_optimizer});
+  shards.communicators.push_back(std::move(alike));
+  return make_hybrid(std::move(common), std::move(shards));
+}
+
+std::unique_ptr<Optimizer> make_placed_optimizer(Training& t) {
+  const auto make = [&t] { return make_optimizer(t.sgd.optimizer); };
+  if (shards_optimizer(t)) return std::make_unique<ShardedOptimizer>(make, *t.world);
+  return make();
+}
+
+}  // namespace tutti::actions

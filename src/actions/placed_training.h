@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// placed_training.h -- ModelParallel and shardOptimizer of a training: which ranks hold what (docs/methods/hybrid.md).
+#pragma once
+
+#include "actions/action.h"
+#include "train/training.h"
+
+namespace tutti::actions {
+
+// The ranks that compute divided layers together: all, or those of a group. Refuses what cannot be divided. Collective.
+void make_layer_ranks(const ActionContext&, Training&);
+// Where each dense layer of the graph lies, for a network that is made next.
+void place_layers(const ActionContext&, Training&, const graph::Graph&, NetworkOptions&);
+// The method of the block for what every rank holds; what it holds alone needs no exchange, except among groups.
+ParallelMethod make_placed_method(const ParallelTrainOptions&, Training&);
+void check_shard_optimizer(const ActionContext&, Training&);
+std::unique_ptr<Optimizer> make_placed_optimizer(Training&);
+
+}  // namespace tutti::actions

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers that several ranks compute together, and optimizer state that is divided: the weights are those of one rank,
+// whatever the placement, and files do not depend on it.
+#include "text_run.h"
+
+namespace tutti::actions::hybrid_test {
+namespace {
+
+const std::string kParallel = "ParallelTrain=[parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]]";
+
+std::string with(const std::string& settings) { return "\nTrain=[SGD=[" + settings + ";" + kParallel + "]]"; }
+
+class Hybrid : public TextRun {
+ protected:
+  // 33 samples in minibatches of 8: the last one leaves some ranks without samples.
+  void write(const Kind& kind) {
+    kind_ = kind;
+    write_data(kind, 33);
+  }
+  void run_as(int ranks, const std::string& model, const std::string& settings, int epochs = 3) {
+    run(ranks, config(kind_, model, 8, epochs) + with(settings));
+  }
+  void expect_as_one_rank(const Kind& kind, const std::string& settings, double bound,
+                          std::initializer_list<const char*> placements) {
+    SCOPED_TRACE(kind.name);
+    write(kind);
+    run_as(1, "one", settings);
+    EXPECT_GT(distance("one", "one.0"), 100 * bound) << "nothing was learned";
+    for (const char* placement : placements)
+      for (const int ranks : {2, 3, 5}) {
+        const std::string model = fmt::format("{}{}", ranks, placement[0]);
+        run_as(ranks, model, settings + ";" + placement);
+        EXPECT_LE(distance("one", model), bound) << placement << ' ' << ranks;
+      }
+  }
+  std::string refused(int ranks, const std::string& settings) {
+    try {
+      run(ranks, config(kind_, "refused", 8, 1) + settings);
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "not refused";
+  }
+  Kind kind_ = kDense;
+};
+
+constexpr const char* kTwoLayers =
+    "Sequential (DenseLayer {30, activation = ReLU} : Dropout : DenseLayer {11, activation = Sigmoid} : Dropout)";
+
+TEST_F(Hybrid, PlacementsAreOneRank) {
+  expect_as_one_rank({"dense", false, false, 3, kTwoLayers}, "dropoutRate=0.4;L2RegWeight=0.01;L1RegWeight=0.001", 1e-5,
+                     {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]", "ModelParallel=[dense=replicate]",
+                      "ModelParallel=[dense=auto]", "ModelParallel=[dense=replicate;layers=[1=shard]]",
+                      "ModelParallel=[dense=shard;layers=[2=single]]", "ModelParallel=[dense=single;layers=[2=shard]]",
+                      "ModelParallel=[dense=shard;layers=[2=replicate]]"});
+}
+
+TEST_F(Hybrid, NormalizationIsThatOfTheWholeMinibatch) {
+  expect_as_one_rank({"normalized", false, false, 3,
+                      "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU : DenseLayer "
+                      "{7} : BatchNormalizationLayer {synchronized = true} : ReLU)"},
+                     "dropoutRate=0", 1e-5, {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
+}
+
+TEST_F(Hybrid, SparseInputsAndSequences) {
+  const auto placements = {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"};
+  expect_as_one_rank({"sparse", true, false, 40, "DenseLayer {6, activation = ReLU}"}, "momentumPerMB=0.8", 1e-5,
+                     placements);
+  expect_as_one_rank(
+      {"sequences", true, true, 40, "Sequential (EmbeddingLayer {7} : RecurrentLSTMLayer {4} : Dropout)"},
+      "dropoutRate=0.3", 1e-4, placements);
+}
+
+// Norms and means of whole parameters are sums over the ranks that hold parts of them.
+TEST_F(Hybrid, EveryOptimizer) {
+  const Kind kind{"optimizers", false, false, 3, kTwoLayers};
+  for (const char* rule : {"gradUpdateType=none;momentumPerMB=0.9;useNAG=true", "gradUpdateType=adagrad",
+                           "gradUpdateType=rmsProp", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30",
+                           "clippingThresholdPerSample=0.02;gradientClippingWithTruncation=false"}) {
+    SCOPED_TRACE(rule);
+    expect_as_one_rank(kind, rule, 2e-5, {"ModelParallel=[dense=shard]"});
+  }
+}
+
+TEST_F(Hybrid, OptimizerStateMayBeDivided) {
+  const Kind kind{"divided", false, false, 3, kTwoLayers};
+  for (const char* rule : {"momentumPerMB=0.9", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30"}) {
+    SCOPED_TRACE(rule);
+    expect_as_one_rank(kind, rule, 1e-5, {"shardOptimizer=true", "shardOptimizer=true;ModelParallel=[dense=shard]"});
+  }
+  expect_as_one_rank({"sparse", true, false, 40, "DenseLayer {6, activation = ReLU}"}, "momentumPerMB=0.8", 1e-5,
+                     {"shardOptimizer=true"});
+}
+
+// A run goes on under another placement and on another number of ranks, with weights, statistics and optimizer.
+TEST_F(Hybrid, FilesDoNotDependOnThePlacement) {
+  write({"files", false, false, 3,
+         "Sequential (DenseLayer {30, activation = ReLU} : Dropout : DenseLayer {12} : BatchNormalizationLayer "
+         "{synchronized = true})"});
+  const std::string rule = "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30;dropoutRate=0.2;";
+  run_as(1, "one", rule, 5);
+  const std::pair<int, const char*> legs[] = {{2, "ModelParallel=[dense=shard]"},
+                                              {3, "ModelParallel=[dense=single];shardOptimizer=true"},
+                                              {1, "ModelParallel=[dense=shard]"},
+                                              {5, "shardOptimizer=true"},
+                                              {4, "ModelParallel=[dense=shard];shardOptimizer=true"}};
+  for (int epochs = 1; const auto& [ranks, placement] : legs) run_as(ranks, "legs", rule + placement, epochs++);
+  EXPECT_LE(distance("one", "legs"), 1e-5);
+}
+
+// Ranks with the same shard exchange it between the groups, by the method between them.
+TEST_F(Hybrid, DividedInsideGroups) {
+  write({"groups", false, false, 3, kTwoLayers});
+  const std::string inside = "insideGroups=[DataParallelSGD=[gradientBits=32]]";
+  for (const char* between : {"parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]",
+                              "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker=4]"}) {
+    SCOPED_TRACE(between);
+    const auto settings = [&](const char* placement) {
+      return fmt::format("\nTrain=[makeMode=false;SGD=[dropoutRate=0.3;{};ParallelTrain=[groups=size:2;{};{}]]]",
+                         placement, between, inside);
+    };
+    run(4, config(kind_, "whole", 8, 3) + settings(""));
+    EXPECT_GT(distance("whole", "whole.0"), 1e-3);
+    for (const char* placement : {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"}) {
+      run(4, config(kind_, "parts", 8, 3) + settings(placement));
+      EXPECT_LE(distance("whole", "parts"), 1e-5) << placement;
+    }
+  }
+}
+
+// The 1-bit exchange of what every rank holds goes on beside shards.
+TEST_F(Hybrid, FewBitsForTheRest) {
+  write({"bits", false, false, 3, kTwoLayers});
+  const std::string bits =
+      "\nTrain=[SGD=[ModelParallel=[dense=replicate;layers=[1=shard]];"
+      "ParallelTrain=[parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]]]]";
+  run(3, config(kind_, "first", 8, 3) + bits);
+  run(3, config(kind_, "again", 8, 3) + bits);
+  EXPECT_EQ(distance("first", "again"), 0);
+  EXPECT_GT(distance("first", "first.0"), 1e-3);
+}
+
+TEST_F(Hybrid, MistakesAreRefused) {
+  write({"mistakes", false, false, 3, kTwoLayers});
+  const auto about = [&](const std::string& settings) { return refused(3, "\nTrain=[SGD=[" + settings + "]]"); };
+  const std::string dp = "ParallelTrain=[parallelizationMethod=DataParallelSGD]";
+  EXPECT_NE(about("ModelParallel=[layers=[fc6=shard]];" + dp).find("has no dense layer 'fc6'"), std::string::npos);
+  EXPECT_NE(about("ModelParallel=[layers=[3=shard]];" + dp).find("has 2 outputs, fewer than the 3 ranks"),
+            std::string::npos);
+  EXPECT_NE(about("ModelParallel=[dense=half];" + dp).find("dense cannot be 'half'"), std::string::npos);
+  EXPECT_NE(about("ModelParallel=[dense=shard];ParallelTrain=[parallelizationMethod=DataParallelASGD]")
+                .find("needs ranks that make every step together"),
+            std::string::npos);
+  EXPECT_NE(about("truncated=true;ModelParallel=[dense=shard];" + dp).find("truncated sequences"), std::string::npos);
+  EXPECT_NE(about("shardOptimizer=true;gradUpdateType=adagrad;" + dp).find("needs whole parameters"),
+            std::string::npos);
+  EXPECT_NE(about("shardOptimizer=true;ParallelTrain=[parallelizationMethod=EASGD]").find("make every update together"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::actions::hybrid_test

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers divided among ranks, as a user starts them: the same losses as one rank, the bytes of the table, clear refusals."""
+import re
+import unittest
+
+import support
+
+CONFIG = '''
+command = Train
+parallelTrain = true
+traceLevel = 1
+modelPath = "models/net.dnn"
+Train = [
+    action = "train"
+    BrainScriptNetworkBuilder = [
+        features = Input {64}
+        labels   = Input {40}
+        model    = Sequential (DenseLayer {512, activation = ReLU} : Dropout : DenseLayer {256, activation = ReLU} : LinearLayer {40})
+        z        = model (features)
+        ce       = CrossEntropyWithSoftmax (labels, z)
+        errs     = ClassificationError (labels, z)
+        featureNodes = (features) ; labelNodes = (labels) ; criterionNodes = (ce) ; evaluationNodes = (errs) ; outputNodes = (z)
+    ]
+    SGD = [
+        maxEpochs = 2 ; epochSize = 0 ; minibatchSize = 64 ; learningRatesPerMB = 0.2 ; momentumPerMB = 0.9 ; dropoutRate = 0.3
+        numMBsToShowResult = 1
+        ParallelTrain = [ parallelizationMethod = DataParallelSGD ; DataParallelSGD = [ gradientBits = 32 ] ]
+    ]
+    reader = [ readerType = SyntheticReader ; kind = random ; samples = 640 ; input = [ features = [ shape = 64 ] ; labels = [ labelDim = 40 ] ] ]
+]
+'''
+
+
+class HybridTest(support.TrainerTest):
+    def train(self, ranks, sgd='', *options, expect=0):
+        self.write('run.cntk', CONFIG)
+        return self.run_trainer(['configFile=run.cntk', f'Train=[SGD=[{sgd}]]', *options], ranks, expect=expect).text
+
+    @staticmethod
+    def losses(text):
+        return [float(v) for v in re.findall(r'ce = ([\d.]+) \* 64;', text)]
+
+    def assert_close(self, one, more):
+        self.assertEqual(len(one), len(more))
+        for a, b in zip(one, more):
+            self.assertLess(abs(a - b), 1e-5 * a)
+
+    def test_losses_are_those_of_one_rank(self):
+        one = self.losses(self.train(1, '', 'makeMode=false'))
+        self.assertEqual(len(one), 20)
+        for ranks in (2, 3):
+            for settings in ('ModelParallel=[dense=shard]', 'ModelParallel=[dense=single]', 'ModelParallel=[dense=auto]', 'shardOptimizer=true'):
+                with self.subTest(ranks=ranks, settings=settings):
+                    self.assert_close(one, self.losses(self.train(ranks, settings, 'makeMode=false')))
+
+    def test_goes_on_under_another_placement(self):
+        one = self.losses(self.train(1, '', 'makeMode=false'))
+        first = self.losses(self.train(3, 'maxEpochs=1;ModelParallel=[dense=shard]', 'makeMode=false'))
+        second = self.losses(self.train(2, 'ModelParallel=[dense=single];shardOptimizer=true'))
+        self.assert_close(one, first + second)
+
+    def test_sends_what_the_table_says(self):
+        for dense in ('shard', 'replicate'):
+            with self.subTest(dense):
+                text = self.train(4, f'ModelParallel=[dense={dense}]', 'makeMode=false')
+                said = float(re.search(r'all dense layers +([\d.]+)', text).group(1)) * 1e6
+                counted = re.search(r'Exchange of Epoch\[ 2 of 2\]: ([\d.]+) (\w)B sent', text)
+                per_step = float(counted.group(1)) * {'k': 1e3, 'M': 1e6}[counted.group(2)] / 10
+                biases = 8 * (512 + 256 + 40) * 3 / 4 if dense == 'replicate' else 8 * 256 * 3 / 4
+                self.assertLess(abs(per_step - said - biases), 0.03 * said, text)
+
+    def test_check_shows_placements_and_conversions(self):
+        text = self.train(2, 'ModelParallel=[dense=shard]', '--check')
+        self.assertRegex(text, r'conversions between ranks: .*AllGather.*ReduceScatter')
+        self.assertRegex(text, r'64 x 512 +shard')
+
+    def test_mistakes_have_a_place(self):
+        for settings, words in (('ModelParallel=[layers=[fc9=shard]]', "has no dense layer 'fc9'"),
+                                ('ModelParallel=[dense=halve]', "dense cannot be 'halve'"),
+                                ('ModelParallel=[dense=shard];ParallelTrain=[parallelizationMethod=DataParallelASGD]', 'needs ranks that make every step'),
+                                ('shardOptimizer=true;gradUpdateType=adagrad', 'this optimizer needs whole parameters')):
+            with self.subTest(words):
+                text = self.train(2, settings, '--check', expect=2)
+                self.assertIn(words, text)
+                self.assertRegex(text, r':\d+:\d+: error')
+                self.assertIn('fix:', text)
+
+
+if __name__ == '__main__':
+    unittest.main()
