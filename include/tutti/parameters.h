@@ -63,7 +63,9 @@ class FloatBuffer {
   std::size_t size_ = 0;
 };
 
-// One trained parameter. As a matrix, its rows are the first axis and its columns all others; columns are contiguous.
+// One trained parameter. As a matrix, its rows are the first axis and its columns all others; columns are contiguous. A
+// tensor with short first axes, such as a convolution's kernel, joins them into rows until there are 64, without the
+// last axis: then a column is (part of) a filter.
 struct Slice {
   std::string name;
   Shape shape;

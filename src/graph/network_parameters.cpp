@@ -14,6 +14,15 @@ namespace {
 using graph::is_statistic;
 bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
 
+// The first axis; of a convolution's kernel, whose first axes are short, those that make a column of a useful length
+// for codecs, up to a whole filter.
+std::size_t rows_of(const Shape& shape) {
+  constexpr std::size_t useful = 64;
+  std::size_t rows = std::max<std::size_t>(shape[0], 1);
+  for (std::size_t axis = 1; axis + 1 < shape.rank() && rows < useful; ++axis) rows *= shape[axis];
+  return rows;
+}
+
 // Whole runs of `unit` floats and whole columns, about two megabytes each and nearly equal.
 std::vector<GradientChunk> cut(std::size_t slice, const Slice& s, std::size_t unit) {
   constexpr std::size_t target = std::size_t{1} << 19;
@@ -45,7 +54,7 @@ void Network::Impl::lay_out_parameters() {
     const graph::Node& node = graph.nodes[index];
     Slice s;
     s.name = node.name, s.shard = shard_of(index), s.shape = part_of(index), s.offset = size;
-    s.rows = std::max<std::size_t>(s.shape[0], 1),
+    s.rows = ready.sparse ? std::max<std::size_t>(s.shape[0], 1) : rows_of(s.shape),
     s.columns = s.shape.elements() / s.rows;
     s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
     s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
