@@ -4,9 +4,12 @@
 #include <exception>
 
 #include "actions/run.h"
+#include "base/activity.h"
+#include "base/exit_codes.h"
 #include "comm/session.h"
 
 int main(int argc, char** argv) {
+  tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);
   try {
     int code = 0;
@@ -14,6 +17,11 @@ int main(int argc, char** argv) {
       tutti::actions::run_actions(*run, mpi.world());
     mpi.end(code);
     return code;
+  } catch (const tutti::StopRun& stop) {
+    mpi.end(stop.code);
+    return stop.code;
+  } catch (const tutti::CodedError& error) {
+    mpi.fail(error.what(), error.code());
   } catch (const std::exception& error) {
     mpi.fail(error.what());
   }

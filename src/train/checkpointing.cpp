@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/activity.h"
 #include "optim/optimizer_options.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
@@ -47,6 +48,7 @@ CheckpointParts parts_of(Training& t) {
 }
 
 void store(Training& t) {
+  const Doing doing("saves a checkpoint");
   CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
   if (t.sgd.auto_adjust) files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
   save_checkpoint(files, state_of(t), parts_of(t), *t.world);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
+#include "base/activity.h"
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -42,7 +43,9 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
 
   network.bind(reader.streams());
   reader.start_epoch(plan);
+  const Doing doing("evaluates");
   while (const Batch* batch = reader.next()) {
+    made_progress();
     const StepMetrics metrics = network.evaluate(*batch, reader.ahead());
     const auto values = what == EvaluationOf::criterion_first ? criterion_first(metrics) : metrics.evaluations;
     for (std::size_t i = 0; i < since.size(); ++i) since[i].sum += values[i].sum, since[i].count += values[i].count;

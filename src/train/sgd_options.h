@@ -12,6 +12,7 @@
 
 #include "optim/optimizer_options.h"
 #include "parallel/options.h"
+#include "train/fault_options.h"
 #include "tutti/config.h"
 
 namespace tutti {
@@ -59,6 +60,7 @@ struct SgdOptions {
   bool use_all_data_for_precomputed_node = true;
   std::optional<AutoAdjustOptions> auto_adjust;
   ParallelTrainOptions parallel;
+  FaultOptions faults;
   bool gradient_check = false, truncated = false;
   std::vector<std::string> trace_real, trace_category, trace_sparse;  // nodes printed in every minibatch
   std::int64_t significant_digits = 6;

@@ -6,15 +6,20 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "base/activity.h"
+#include "base/exit_codes.h"
+#include "base/stop_request.h"
 #include "comm/agreement.h"
 #include "train/checkpointing.h"
 #include "train/gradient_reduction.h"
 #include "train/training.h"
 #include "tutti/gradient_check.h"
+#include "tutti/log.h"
 
 namespace tutti {
 namespace {
@@ -110,6 +115,7 @@ struct Loop {
   // Null at the end.
   const Batch* read() {
     if (!phase.plan.work_queue && t.progress.samples_in_epoch >= phase.until) return nullptr;
+    const Doing doing("reads the next minibatch");
     const auto start = Clock::now();
     const Batch* batch = t.reader->next();
     reading += seconds_since(start);
@@ -200,9 +206,18 @@ struct Loop {
   double reading = 0, working = 0;      // seconds
 };
 
+// Whether this minibatch is computed: not if a signal has stopped the run before it.
+bool may_begin(const Loop& loop, const Batch& batch) {
+  constexpr std::int64_t most = std::int64_t{1} << 40;  // minibatches of an epoch
+  const std::int64_t number = loop.number_of(batch.minibatch);
+  now_at(loop.t.progress.epoch + 1, number);
+  return stop_request::admits(loop.t.progress.epoch * most + number);
+}
+
 // One minibatch. Gradients are reduced and weights updated while the network still computes backward.
 void step(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
+  const Doing doing("computes");
   const auto start = Clock::now();
   StepMetrics metrics;
   if (loop.joins_step(batch)) {
@@ -260,6 +275,25 @@ void agree_on_progress(Loop& loop) {
   t.report->pass(t.progress.samples_in_epoch - mine[0], t.progress.minibatches_in_epoch - mine[1]);
 }
 
+const char* signal_name(int signal) {
+  return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1";
+}
+
+// All ranks are at one minibatch, and nothing is in flight.
+[[noreturn]] void stop_run(Training& t, bool saves) {
+  const int signal = stop_request::deciding_signal();
+  const bool saved = saves && t.progress.samples_in_epoch > 0 && !t.sgd.truncated;
+  if (saved) checkpoint(t);
+  log::line(fmt::format("Stopped by {} in epoch {} after {} minibatches. {}. Start the same command again to go on "
+                        "(exit code {}).",
+                        signal_name(signal), t.progress.epoch + 1, t.progress.minibatches_in_epoch,
+                        saved ? fmt::format("The state is in '{}'", mid_epoch_name(t.model_path, t.progress.epoch))
+                        : t.progress.samples_in_epoch > 0 ? "The last checkpoint is that of the epoch before"
+                                                          : "The state is that of the end of the epoch before",
+                        static_cast<int>(kPreempted)));
+  throw StopRun{kPreempted};
+}
+
 }  // namespace
 
 // With a work queue, a checkpoint needs all ranks at one position, so units are handed out only up to the next
@@ -268,11 +302,13 @@ void run_phase(Training& t, const Phase& phase) {
   const auto start = Clock::now();
   Loop loop(t, phase);
   const bool queue = phase.plan.work_queue != nullptr, saves = !phase.settings.trial;
+  bool stops = false;
   for (bool more = true; more;) {
     const std::int64_t before = t.progress.samples_in_epoch;
     const std::int64_t end = queue && saves ? std::min(phase.until, next_checkpoint(t)) : phase.until;
     loop.start_reading(before, end);
     while (const Batch* batch = loop.read()) {
+      if (stops = !may_begin(loop, *batch); stops) break;
       step(loop, *batch);
       if (queue || !saves || !checkpoint_due(t, batch->global_samples)) continue;
       drain(loop);
@@ -280,6 +316,7 @@ void run_phase(Training& t, const Phase& phase) {
     }
     drain(loop);
     if (queue) agree_on_progress(loop);
+    if (queue ? !all_agree(*t.world, !stops) : stops) stop_run(t, saves);
     const std::int64_t done = t.progress.samples_in_epoch - before;
     if (queue && saves && checkpoint_due(t, done)) checkpoint(t);
     more = queue && end < phase.until && done > 0;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/activity.h"
+#include "base/stop_request.h"
 #include "parallel/advice.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
@@ -279,7 +281,7 @@ void precompute(Training& t) {
     plan.samples = t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size;
     plan.minibatch = t.sgd.minibatch_size.at(0);
     t.reader->start_epoch(plan);
-    while (const Batch* batch = t.reader->next()) network.precompute_accumulate(*batch);
+    while (const Batch* batch = t.reader->next()) network.precompute_accumulate(*batch), made_progress();
   }
   network.precompute_end([&](std::span<float> values) { t.world->broadcast(0, std::as_writable_bytes(values)); });
   log::line("");
@@ -324,7 +326,11 @@ StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* pr
 }
 
 void train(Training& t) {
+  const StopSignals signals;
+  apply(t.sgd.faults);
   if (!prepare(t)) return;
+  const TrainingTime time;
+  const Doing doing("trains");
   while (t.progress.epoch < t.sgd.max_epochs) {
     const auto run = start_epoch(t);
     if (!run) return;

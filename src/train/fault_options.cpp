@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/fault_options.h"
+
+#include <cmath>
+
+#include "comm/watchdog.h"
+
+namespace tutti {
+namespace {
+
+void check_seconds(config::Fields& f, const char* key, double value) {
+  if (!(value > 0 && std::isfinite(value)))
+    f.problem(key, std::string(key) + " must be a number of seconds above 0", "write 300 for five minutes");
+}
+
+}  // namespace
+
+void FaultOptions::describe(config::Fields& f) {
+  f("stallTimeout", stall_timeout,
+    "seconds after which a rank that is dead, frozen, cut off or makes no progress ends the run with its name");
+  f("stallWarning", stall_warning, "seconds after which a warning names such a rank");
+  f("graceSeconds", grace_seconds,
+    "seconds from SIGTERM, SIGINT or SIGUSR1 in which the run makes a checkpoint and ends with exit code 75");
+  check_seconds(f, "stallTimeout", stall_timeout);
+  check_seconds(f, "stallWarning", stall_warning);
+  check_seconds(f, "graceSeconds", grace_seconds);
+}
+
+void apply(const FaultOptions& o) {
+  WatchLimits limits;
+  limits.stall = o.stall_timeout, limits.warn = o.stall_warning, limits.grace = o.grace_seconds;
+  set_watch_limits(limits);
+}
+
+}  // namespace tutti
