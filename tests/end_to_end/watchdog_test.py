@@ -8,6 +8,7 @@ import tempfile
 import time
 import unittest
 
+import cluster_test
 import examples
 import support
 from preemption_test import METHODS
@@ -55,7 +56,7 @@ class WatchdogTest(support.TrainerTest):
                 since = self.stop(run, ranks - 1)
                 result = self.ends(run, since, FROZEN, rf'rank {ranks - 1} on \S+ is frozen', STALL)
                 for rank in range(ranks):
-                    self.assertRegex(result.text, rf'(?m)^  rank {rank} on \S+: epoch \d+, minibatch \d+: ')
+                    self.assertRegex(result.text, rf'(?m)^  rank {rank} on \S+: .* since \d')
 
     def test_frozen_rank_0(self):
         arguments, models = self.prepare('first', 'parallelizationMethod=DataParallelSGD')
@@ -118,6 +119,35 @@ class WatchdogTest(support.TrainerTest):
         self.assertLess(time.monotonic() - since, 10)
         run.process.send_signal(signal.SIGCONT)
         self.assertRegex(run.wait().text, r'rank 1 on \S+ died: its process has ended')
+
+
+@unittest.skipUnless(cluster_test.namespaces_allowed(), 'network namespaces need root, iproute2 and a kernel that allows them')
+class CutTest(support.TrainerTest):
+    def test_a_cut_link(self):
+        """Two hosts: the link of the second goes down. Its processes run, and its host answers nobody."""
+        name = cluster_test.NAME
+        code, text = cluster_test.cluster('up', 2, '--rate', '1gbit')
+        self.addCleanup(cluster_test.cluster, 'down')
+        self.assertEqual(code, 0, text)
+        self.write('run.cntk', examples.config(hidden='32', minibatch=40, epochs=100000))
+        self.write('train.ctf', examples.points(400))
+        log = open(self.directory / 'log', 'w+b')
+        self.addCleanup(log.close)
+        run = subprocess.Popen([cluster_test.SCRIPT, '--name', name, 'run', support.TRAINER, f'currentDirectory={self.directory}', 'configFile=run.cntk',
+                                f'stallTimeout={STALL}', 'Train=[SGD=[numMBsToShowResult=0]]'], stdout=log, stderr=log, env=support.environment(self.directory))
+        self.addCleanup(run.kill)
+        end = time.monotonic() + 30
+        while not (self.directory / 'models/model.dnn.2').exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(1)
+        subprocess.run(['ip', 'link', 'set', f'{name}-2', 'down'], check=True)
+        since = time.monotonic()
+        while b'cannot be reached' not in (self.directory / 'log').read_bytes() and time.monotonic() < since + 30:
+            time.sleep(0.05)
+        self.assertLess(time.monotonic() - since, STALL + 2, (self.directory / 'log').read_text())
+        text = (self.directory / 'log').read_text()
+        self.assertRegex(text, rf'rank 1 on {name}-2 cannot be reached for \d+\.\d s: its host acknowledges nothing', text)
+        self.assertIn(f'exit code {CUT}', text)
 
 
 class EndTest(support.TrainerTest):
