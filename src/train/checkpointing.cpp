@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "base/activity.h"
+#include "base/clock.h"
+#include "base/exit_codes.h"
 #include "optim/optimizer_options.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
@@ -47,11 +49,51 @@ CheckpointParts parts_of(Training& t) {
           [&](Archive& a) { archive_rank_state(t, a); }, t.method_name};
 }
 
+constexpr int kMostFailures = 3;  // checkpoints in a row that may fail
+
+CheckpointFiles files_of(const Training& t) {
+  CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
+  files.keep_models = t.sgd.faults.keep_checkpoints;
+  if (files.keep_models > 0) files.keep = files.keep_models;
+  if (t.sgd.auto_adjust) {  // may go back by so many epochs
+    files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
+    if (files.keep_models > 0) files.keep_models = std::max(files.keep_models, t.sgd.auto_adjust->interval + 1);
+  }
+  return files;
+}
+
+// What rank 0 knows of its writer. Collective.
+struct WriterState {
+  int failures = 0;
+  bool busy = false;
+};
+WriterState writer_state(Training& t) {
+  WriterState state;
+  if (t.world->rank() == 0) state = {t.checkpoint_writer.failures_in_a_row(), t.checkpoint_writer.busy()};
+  t.world->broadcast(0, writable_bytes(state));
+  return state;
+}
+
 void store(Training& t) {
   const Doing doing("saves a checkpoint");
-  CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
-  if (t.sgd.auto_adjust) files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
-  save_checkpoint(files, state_of(t), parts_of(t), *t.world);
+  const auto start = Clock::now();
+  const WriterState writer = writer_state(t);
+  if (writer.failures >= kMostFailures)
+    throw CodedError(kCheckpointsFail,
+                     fmt::format("{} checkpoints in a row could not be written (the warnings above say why); the last "
+                                 "one that could is intact\nfix: free space or make '{}' writable, and start again",
+                                 writer.failures, directory_of(t.model_path)));
+  const bool within_epoch = t.progress.samples_in_epoch > 0;
+  if (within_epoch && writer.busy) {
+    log::warning(fmt::format("a checkpoint within epoch {} is left out, as the one before is still being written. fix: "
+                             "raise checkpointEverySamples, or use a faster disk",
+                             t.progress.epoch + 1));
+    return;
+  }
+  save_checkpoint(files_of(t), state_of(t), parts_of(t), *t.world, &t.checkpoint_writer);
+  if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
+    log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s", t.progress.epoch + 1,
+                          seconds_since(start)));
 }
 
 // An archive of values by name.
@@ -171,6 +213,7 @@ void start_method(Training& t) {
 }
 
 void roll_back(Training& t, std::int64_t epoch) {
+  t.checkpoint_writer.wait();
   const std::string model = model_name(t.model_path, epoch, t.sgd.max_epochs);
   log::line(fmt::format("Loading (rolling back to) previous model with best training-criterion value: {}.", model));
   if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, t.progress.epoch, t.sgd.max_epochs);
@@ -234,6 +277,19 @@ void checkpoint(Training& t) {
   const CommonWeights common(*t.parallel->method.weights);
   share_statistics(t);
   store(t);
+}
+
+void finish_checkpoints(Training& t) {
+  constexpr int kAttempts = 5;
+  const Doing doing("waits until the checkpoint is on disk");
+  std::string why;
+  if (t.world->rank() == 0) why = t.checkpoint_writer.finish(kAttempts);
+  broadcast_text(*t.world, why);
+  if (!why.empty())
+    throw CodedError(kCheckpointsFail, fmt::format("the last checkpoint could not be saved in {} attempts: {}\nfix: free "
+                                                   "space or make '{}' writable, and start again: the run goes on from "
+                                                   "the checkpoint before",
+                                                   kAttempts, why, directory_of(t.model_path)));
 }
 
 void share_statistics(Training& t) {

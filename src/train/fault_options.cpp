@@ -21,6 +21,9 @@ void FaultOptions::describe(config::Fields& f) {
   f("stallWarning", stall_warning, "seconds after which a warning names such a rank");
   f("graceSeconds", grace_seconds,
     "seconds from SIGTERM, SIGINT or SIGUSR1 in which the run makes a checkpoint and ends with exit code 75");
+  f("keepCheckpoints", keep_checkpoints,
+    "number of newest models and their states to keep; older ones are removed. 0 = keep all models");
+  if (keep_checkpoints < 0) f.problem("keepCheckpoints", "a number of checkpoints cannot be negative", "0 keeps all");
   check_seconds(f, "stallTimeout", stall_timeout);
   check_seconds(f, "stallWarning", stall_warning);
   check_seconds(f, "graceSeconds", grace_seconds);

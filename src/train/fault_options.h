@@ -10,6 +10,7 @@ namespace tutti {
 
 struct FaultOptions {
   double stall_timeout = 300, stall_warning = 30, grace_seconds = 25;
+  std::int64_t keep_checkpoints = 0;
 
   void describe(config::Fields&);
 };

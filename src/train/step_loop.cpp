@@ -283,7 +283,8 @@ const char* signal_name(int signal) {
 [[noreturn]] void stop_run(Training& t, bool saves) {
   const int signal = stop_request::deciding_signal();
   const bool saved = saves && t.progress.samples_in_epoch > 0 && !t.sgd.truncated;
-  if (saved) checkpoint(t);
+  if (saved) t.checkpoint_writer.wait(), checkpoint(t);
+  finish_checkpoints(t);
   log::line(fmt::format("Stopped by {} in epoch {} after {} minibatches. {}. Start the same command again to go on "
                         "(exit code {}).",
                         signal_name(signal), t.progress.epoch + 1, t.progress.minibatches_in_epoch,

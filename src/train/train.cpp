@@ -325,18 +325,27 @@ StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* pr
   return t.report->epoch_metrics();
 }
 
-void train(Training& t) {
-  const StopSignals signals;
-  apply(t.sgd.faults);
-  if (!prepare(t)) return;
-  const TrainingTime time;
-  const Doing doing("trains");
+namespace {
+
+void run_epochs(Training& t) {
   while (t.progress.epoch < t.sgd.max_epochs) {
     const auto run = start_epoch(t);
     if (!run) return;
     for (auto phase = next_phase(t, *run, nullptr); phase; phase = next_phase(t, *run, &*phase)) run_phase(t, *phase);
     if (!finish_epoch(t, *run)) return;
   }
+}
+
+}  // namespace
+
+void train(Training& t) {
+  const StopSignals signals;
+  apply(t.sgd.faults);
+  if (!prepare(t)) return;
+  const TrainingTime time;
+  const Doing doing("trains");
+  run_epochs(t);
+  finish_checkpoints(t);
 }
 
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include "parallel/running_method.h"
 #include "parallel/warm_start.h"
 #include "train/adjust.h"
+#include "train/background_writer.h"
 #include "train/checkpoint.h"
 #include "train/epoch_warnings.h"
 #include "train/grad_scaler.h"
@@ -57,6 +58,7 @@ struct Training {
   bool traces = false;  // there are traced nodes
   int threads = 1;
   EpochTimes times;
+  BackgroundWriter checkpoint_writer;
 };
 
 // Trains to the first minibatch after `samples` samples of the epoch, with result lines under that prefix; does not
