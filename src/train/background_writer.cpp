@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -33,7 +36,7 @@ void BackgroundWriter::submit(Job job) {
 
 bool BackgroundWriter::busy() {
   const std::lock_guard lock(mutex_);
-  return waiting_;
+  return waiting_ && !job_.name.empty();
 }
 
 void BackgroundWriter::wait() {
@@ -52,6 +55,9 @@ void BackgroundWriter::run() {
     changed_.wait(lock, [this] { return waiting_ || ending_; });
     if (!waiting_) return;
     lock.unlock();
+    // Of this thread alone, on Linux: writing must not take the cores from threads that compute together, but go on.
+    constexpr int kNice = 10;
+    if (!job_.name.empty()) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
     attempt();
     lock.lock();
     if (why_.empty()) job_.write = {};  // frees its memory

@@ -13,7 +13,7 @@ namespace tutti {
 
 class BackgroundWriter {
  public:
-  // Writes the files that `name` stands for in messages. May be called again after it has thrown.
+  // Writes the files that `name` stands for in messages; without a name it only prepares. May be called again after it has thrown.
   struct Job {
     std::string name;
     std::function<void()> write;

@@ -13,6 +13,7 @@
 #include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
+#include "train/memory_blocks.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -126,6 +127,16 @@ void archive_all(Training& t, Archive& a) {
   t.grad_scaler.archive(a);
   t.optimizer->archive(a);
 }
+
+// Only counts.
+class SizesArchive final : public SavingByteArchive {
+ public:
+  explicit SizesArchive(std::vector<std::uint64_t>& sizes) : sizes_(sizes) {}
+  void entry(std::string_view, EntryType, std::span<std::byte> bytes) override { sizes_.push_back(bytes.size()); }
+
+ private:
+  std::vector<std::uint64_t>& sizes_;
+};
 
 // Runs a part of resuming; its errors say what can be done.
 template <class Part>
@@ -277,6 +288,15 @@ void checkpoint(Training& t) {
   const CommonWeights common(*t.parallel->method.weights);
   share_statistics(t);
   store(t);
+}
+
+void prepare_checkpoints(Training& t) {
+  if (t.world->rank() != 0) return;
+  std::vector<std::uint64_t> sizes;
+  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
+  SizesArchive count(sizes);
+  t.optimizer->archive(count);
+  t.checkpoint_writer.submit({"", [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
 }
 
 void finish_checkpoints(Training& t) {

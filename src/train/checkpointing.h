@@ -45,6 +45,8 @@ bool checkpoint_due(const Training&, std::int64_t samples_of_step);
 // The sample of this epoch at which the next one is due; the largest integer if none is.
 std::int64_t next_checkpoint(const Training&);
 void checkpoint(Training&);
+// Prepares the memory for checkpoints, in the background, so that the first one takes no longer than others.
+void prepare_checkpoints(Training&);
 // Waits until everything saved is on disk; throws the Error of its last attempt. Collective.
 void finish_checkpoints(Training&);
 // Makes running statistics equal on all ranks, before they are evaluated or saved. Collective.

@@ -62,6 +62,17 @@ void MemoryBlocks::reserve(std::uint64_t bytes) {
   if (blocks_.empty() || blocks_.back().capacity - blocks_.back().used < bytes) blocks_.push_back(take(bytes));
 }
 
+void MemoryBlocks::prepare(std::span<const std::uint64_t> sizes) {
+  std::vector<Block> made;
+  for (const std::uint64_t size : sizes) {
+    if (size < kHugePage) continue;
+    made.push_back(take(size));
+    for (std::size_t at = 0; at < made.back().capacity; at += 4096) made.back().bytes.get()[at] = std::byte{1};
+  }
+  const std::lock_guard lock(spare_mutex);
+  for (Block& b : made) spare().push_back(std::move(b));
+}
+
 void MemoryBlocks::append(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   reserve(bytes.size());

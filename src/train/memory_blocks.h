@@ -23,6 +23,8 @@ class MemoryBlocks {
   void append(std::span<const std::byte>);
   void replace(std::uint64_t at, std::span<const std::byte>);  // within one block
   std::uint64_t size() const { return size_; }
+  // Allocates memory for entries of these sizes, and touches it, so that append() does not wait for the system.
+  static void prepare(std::span<const std::uint64_t> sizes);
   void each(const std::function<void(std::span<const std::byte>)>&) const;
 
  private:

@@ -344,6 +344,7 @@ void train(Training& t) {
   if (!prepare(t)) return;
   const TrainingTime time;
   const Doing doing("trains");
+  prepare_checkpoints(t);
   run_epochs(t);
   finish_checkpoints(t);
 }
