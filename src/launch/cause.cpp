@@ -15,7 +15,7 @@ void note_cause(const std::string& line, Cause& cause) {
   static const std::regex failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
   static const std::regex daemon(R"(Remote daemon: .* on node (\S+))");
   std::smatch m;
-  if (line.starts_with("Warning")) return;
+  if (line.starts_with("Warning") || line.find("trainer launch: attempt") != line.npos) return;
   if (line.find("The watchdog ends the run") != line.npos) cause.ending = true;
   if (std::regex_search(line, m, watchdog))
     cause = {m[0], m[2], true};

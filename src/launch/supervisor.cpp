@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr double kSoon = 10;         // seconds: an attempt that ends earlier did not get far
-constexpr double kHangs = 10;        // after the end was announced, or without ranks, until mpiexec is killed
+constexpr double kHangs = 6;         // after the end was announced, or without ranks, until mpiexec is killed
 constexpr double kLookForHosts = 10;  // between two looks whether a host is back
 constexpr double kRest = 60;          // that a host which failed twice in a row is left out
 
