@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/activity.h"
+#include "base/exit_codes.h"
 #include "base/host.h"
 #include "comm/session.h"
 #include "comm/shared_pages.h"
@@ -314,6 +315,8 @@ class MpiCommunicator : public Communicator {
   void fail(std::exception_ptr reason) noexcept override {
     try {
       std::rethrow_exception(reason);
+    } catch (const CodedError& e) {
+      abort_all(e.what(), e.code());
     } catch (const std::exception& e) {
       abort_all(e.what(), 1);
     } catch (...) {

@@ -14,6 +14,7 @@
 #include "train/checkpoint.h"
 #include "train/file.h"
 #include "train/memory_blocks.h"
+#include "train/replica_check.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -91,6 +92,7 @@ void store(Training& t) {
                              t.progress.epoch + 1));
     return;
   }
+  if (within_epoch || t.progress.epoch > 0) verify_common_weights(t);
   save_checkpoint(files_of(t), state_of(t), parts_of(t), *t.world, &t.checkpoint_writer);
   if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
     log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s", t.progress.epoch + 1,

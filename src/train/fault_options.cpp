@@ -24,6 +24,18 @@ void FaultOptions::describe(config::Fields& f) {
   f("keepCheckpoints", keep_checkpoints,
     "number of newest models and their states to keep; older ones are removed. 0 = keep all models");
   if (keep_checkpoints < 0) f.problem("keepCheckpoints", "a number of checkpoints cannot be negative", "0 keeps all");
+  f("verifyReplicas", verify_replicas,
+    "minibatches between two comparisons of the weights of all ranks, to find silent corruption; 0 = none");
+  if (verify_replicas < 0) f.problem("verifyReplicas", "a number of minibatches cannot be negative", "0 compares nothing");
+  f.choice<OnDivergence>("onDivergence", on_divergence, {{"stop", OnDivergence::stop}, {"majority", OnDivergence::majority}},
+                         "when weights differ: stop (exit code 84), or take those of most ranks where there is a majority");
+  if (f.given("onDivergence") && verify_replicas == 0)
+    f.problem("onDivergence", "onDivergence has no effect without verifyReplicas", "add verifyReplicas = 100");
+  f.choice<ChecksummedMessages>("messageChecksums", message_checksums,
+                                {{"none", ChecksummedMessages::none},
+                                 {"betweenHosts", ChecksummedMessages::between_hosts},
+                                 {"all", ChecksummedMessages::all}},
+                                "messages of the exchange that carry a checksum, which the receiver verifies");
   check_seconds(f, "stallTimeout", stall_timeout);
   check_seconds(f, "stallWarning", stall_warning);
   check_seconds(f, "graceSeconds", grace_seconds);

@@ -4,13 +4,19 @@
 
 #include <cstdint>
 
+#include "comm/checksums.h"
 #include "tutti/config.h"
 
 namespace tutti {
 
+enum class OnDivergence { stop, majority };
+
 struct FaultOptions {
   double stall_timeout = 300, stall_warning = 30, grace_seconds = 25;
   std::int64_t keep_checkpoints = 0;
+  std::int64_t verify_replicas = 0;  // steps between two comparisons; 0 = none
+  OnDivergence on_divergence = OnDivergence::stop;
+  ChecksummedMessages message_checksums = ChecksummedMessages::none;
 
   void describe(config::Fields&);
 };

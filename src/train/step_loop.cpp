@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <csignal>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "comm/agreement.h"
 #include "train/checkpointing.h"
 #include "train/gradient_reduction.h"
+#include "train/replica_check.h"
 #include "train/training.h"
 #include "tutti/gradient_check.h"
 #include "tutti/log.h"
@@ -84,6 +86,16 @@ bool may_defer_metrics(const Training& t, const Phase& phase) {
          !phase.settings.bears_nan && !t.grad_scaler.seeks() && !t.sgd.gradient_check;
 }
 
+void disturb(Training& t, const FaultHook::Disturbance& disturbance) {
+  if (disturbance.flip_message) damage_next_message();
+  Parameters& p = t.network->parameters();
+  for (const Slice& s : p.slices) {
+    if (s.name != disturbance.flip_weight) continue;
+    float& value = p.weights.span()[s.offset + s.size() / 2];
+    value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1u << 20));
+  }
+}
+
 // The state shared by the steps of a phase, and the work around a step.
 struct Loop {
   Loop(Training& training, const Phase& p)
@@ -126,7 +138,7 @@ struct Loop {
   bool joins_step(const Batch& batch) {
     if (t.constant_predictor.counts() && !phase.settings.trial) t.constant_predictor.add(batch);
     if (method.data.skipper && !method.data.skipper->joins_step(batch.samples)) return false;
-    t.fault_hook.before_step();
+    disturb(t, t.fault_hook.before_step());
     if (t.traces) trace_nodes(t, batch);
     if (t.sgd.gradient_check) check_gradients_or_stop(t, batch);
     return true;
@@ -241,6 +253,7 @@ void step(Loop& loop, const Batch& batch) {
   }
   loop.working += seconds_since(start);
   loop.report(batch, metrics);
+  if (loop.phase.method == t.parallel.get()) verify_replicas(t, t.progress.minibatches_in_epoch);
 }
 
 // Completes everything in flight on all ranks.

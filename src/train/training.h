@@ -41,6 +41,7 @@ struct Training {
   std::unique_ptr<Network> network;
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
+  std::unique_ptr<Communicator> checksummed;  // `world` for the methods, with messageChecksums
   // The methods before and after the warm start. They outlive the readers, which may take work units.
   std::unique_ptr<RunningMethod> alone, parallel;
   WarmStart warm_start;
