@@ -135,6 +135,7 @@ void CheckpointState::archive(Archive& a) {
   archive_metrics(a, "epoch tally", epoch_metrics);
   archive_metrics(a, "interval tally", interval_metrics);
   if (a.has("adjust/learning rate")) adjust.archive(a);
+  if (a.loading() ? a.has("rate factor") : rate_factor != 1) a("rate factor", rate_factor);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
 }
 

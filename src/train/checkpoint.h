@@ -38,6 +38,7 @@ struct CheckpointState : Progress {
   double learning_rate = 0;      // per sample
   StepMetrics interval_metrics;  // of the minibatches not reported yet
   AdjustState adjust;
+  double rate_factor = 1;
 
   void archive(Archive&);
 };

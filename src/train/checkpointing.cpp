@@ -22,7 +22,7 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust};
+  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust, t.rate_factor};
 }
 
 void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
@@ -165,6 +165,7 @@ void load(Training& t, const ResumePoint& point) {
       [&] { return load_state(point, *t.optimizer, *t.world); });
   t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
+  t.rate_factor = s.rate_factor;
   t.resumed = Resumed{point, s.interval_metrics};
 }
 
@@ -233,6 +234,26 @@ void roll_back(Training& t, std::int64_t epoch) {
   t.optimizer = make_optimizer(t.sgd.optimizer);
   t.optimizer->bind(t.network->parameters());
   load(t, {false, epoch, false, model, epoch > 0 ? checkpoint_name(model) : ""});
+  start_method(t);
+  restore_method(t);
+}
+
+void rewind(Training& t) {
+  t.checkpoint_writer.wait();
+  std::vector<std::string> warnings;
+  const auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
+  for (const auto& w : warnings) log::warning(w);
+  const double factor = t.rate_factor * t.sgd.faults.nan_rate_factor;
+  if (++t.rewinds > t.sgd.faults.most_rewinds || !point || point->finished)
+    throw CodedError(kNotANumber, fmt::format("The training criterion is not a number (NAN) after {} rewinds.\nfix: lower "
+                                              "the learning rate, or clip gradients (clippingThresholdPerSample)",
+                                              t.rewinds - 1));
+  log::warning(fmt::format("rewind {} of at most {}: training goes on from '{}' with {:g} times the learning rate",
+                           t.rewinds, t.sgd.faults.most_rewinds, point->model, factor));
+  t.optimizer = make_optimizer(t.sgd.optimizer);
+  t.optimizer->bind(t.network->parameters());
+  load(t, *point);
+  t.rate_factor = factor;
   start_method(t);
   restore_method(t);
 }

@@ -34,6 +34,8 @@ void restore_state(Training&, StateCopy&);
 
 // Returns to the state after `epoch` epochs and removes what was saved later. Collective.
 void roll_back(Training&, std::int64_t epoch);
+// onNaN = rewind: returns to the newest checkpoint, with a lower learning rate. Collective.
+void rewind(Training&);
 // The final model, before the last epoch.
 void save_final_model(Training&);
 

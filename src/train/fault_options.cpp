@@ -21,6 +21,14 @@ void FaultOptions::describe(config::Fields& f) {
   f("stallWarning", stall_warning, "seconds after which a warning names such a rank");
   f("graceSeconds", grace_seconds,
     "seconds from SIGTERM, SIGINT or SIGUSR1 in which the run makes a checkpoint and ends with exit code 75");
+  f.choice<OnNan>("onNaN", on_nan, {{"stop", OnNan::stop}, {"skip", OnNan::skip}, {"rewind", OnNan::rewind}},
+                  "when the criterion or a gradient is NaN: stop (exit code 85), skip the update, or rewind to the last "
+                  "checkpoint with a lower learning rate");
+  f("nanRateFactor", nan_rate_factor, "factor of the learning rate at each rewind");
+  f("maxRewinds", most_rewinds, "rewinds until the run ends");
+  if (!(nan_rate_factor > 0 && nan_rate_factor <= 1))
+    f.problem("nanRateFactor", "nanRateFactor must lie above 0, up to 1", "write 0.5 to halve the rate");
+  if (most_rewinds < 1) f.problem("maxRewinds", "maxRewinds must be at least 1", "onNaN = stop does not rewind");
   f("keepCheckpoints", keep_checkpoints,
     "number of newest models and their states to keep; older ones are removed. 0 = keep all models");
   if (keep_checkpoints < 0) f.problem("keepCheckpoints", "a number of checkpoints cannot be negative", "0 keeps all");

@@ -18,6 +18,7 @@
 #include "comm/agreement.h"
 #include "train/checkpointing.h"
 #include "train/gradient_reduction.h"
+#include "train/nan_report.h"
 #include "train/replica_check.h"
 #include "train/training.h"
 #include "tutti/gradient_check.h"
@@ -28,25 +29,34 @@ namespace {
 
 // Ends the run. `minibatch` counts from 1 in the epoch.
 [[noreturn]] void stop_at_nan(const Training& t, std::int64_t minibatch, const std::string& what) {
-  throw Error(
+  throw CodedError(
+      kNotANumber,
       fmt::format("The training criterion is not a number (NAN).\n{} in epoch {}, minibatch {} of command '{}'.\n"
                   "fix: lower the learning rate, or clip gradients (clippingThresholdPerSample)",
                   what, t.progress.epoch + 1, minibatch, t.command));
 }
 
+// "; sample 3 of the 16 of this rank, train.ctf:17", or "".
+std::string bad_sample_text(Training& t, const Batch& batch) {
+  const std::string sample = find_bad_sample(*t.network, *t.reader, batch);
+  return sample.empty() ? "" : "; " + sample;
+}
+
 // The same for a deferred result: reads the minibatch again to find the first NaN.
 [[noreturn]] void stop_at_deferred_nan(Training& t, const EpochPlan& plan, std::int64_t minibatches_before,
                                        const DeferredNumericError& e) {
-  std::string what = fmt::format("{}; computed again, it is a number", e.what());
+  std::string what = fmt::format("{}; computed again, it is a number", e.what()), sample;
   EpochPlan again = plan;
   again.start = e.position;
   t.reader->start_epoch(again);
   try {
-    if (const Batch* batch = t.reader->next()) t.network->explain_nan(*batch);
+    const Batch* batch = t.reader->next();
+    if (batch) sample = bad_sample_text(t, *batch);
+    if (batch) t.network->explain_nan(*batch);
   } catch (const NumericError& found) {
     what = found.what();
   }
-  stop_at_nan(t, minibatches_before + e.minibatch + 1, what);
+  stop_at_nan(t, minibatches_before + e.minibatch + 1, what + sample);
 }
 
 // gradientCheck: compares this rank's gradients with finite differences, and ends the run if they differ.
@@ -83,7 +93,7 @@ StepMetrics announce_nan(Training& t, const Batch& batch, GradientSink& chunks) 
 bool may_defer_metrics(const Training& t, const Phase& phase) {
   const ParallelMethod& method = phase.method->method;
   return !method.data.skipper && method.gradients->follows_device() && !phase.plan.work_queue &&
-         !phase.settings.bears_nan && !t.grad_scaler.seeks() && !t.sgd.gradient_check;
+         !phase.settings.bears_nan && t.sgd.faults.on_nan == OnNan::stop && !t.grad_scaler.seeks() && !t.sgd.gradient_check;
 }
 
 void disturb(Training& t, const FaultHook::Disturbance& disturbance) {
@@ -201,8 +211,24 @@ struct Loop {
 
   std::int64_t number_of(std::int64_t minibatch) const { return minibatches_before + minibatch + 1; }  // in the epoch
 
-  void check_sum(const StepMetrics& metrics, std::int64_t minibatch) const {
-    if (std::isnan(metrics.criterion) && !phase.settings.bears_nan)
+  OnNan on_nan() const { return phase.settings.bears_nan ? OnNan::skip : t.sgd.faults.on_nan; }
+
+  // A step with NaN leaves NaN in running statistics, though its update is skipped.
+  void keep_statistics() {
+    if (t.sgd.faults.on_nan != OnNan::skip) return;
+    statistics.clear();
+    for (const auto& s : t.network->state()) statistics.emplace_back(s.values.begin(), s.values.end());
+  }
+  void restore_statistics() {
+    auto state = t.network->state();
+    for (std::size_t i = 0; i < statistics.size(); ++i) std::ranges::copy(statistics[i], state[i].values.begin());
+  }
+
+  // All ranks whose metrics are summed in every step see the same.
+  void check_sum(const StepMetrics& metrics, std::int64_t minibatch) {
+    if (!std::isnan(metrics.criterion) || phase.settings.bears_nan) return;
+    nan_seen = true;
+    if (on_nan() == OnNan::stop)
       stop_at_nan(t, number_of(minibatch), "The sum over the ranks is not a number");
   }
 
@@ -212,6 +238,8 @@ struct Loop {
   ParallelMethod& method;
   WeightUpdate update;
   GradientReduction reduction;
+  bool nan_seen = false;
+  std::vector<std::vector<float>> statistics;  // before this step
   bool deferred = false;                // metrics arrive some steps later, so that the host does not wait for a device
   std::int64_t minibatches_before = 0;  // in this epoch, before the reader started
   std::int64_t steps = 0;               // since then
@@ -226,6 +254,31 @@ bool may_begin(const Loop& loop, const Batch& batch) {
   return stop_request::admits(loop.t.progress.epoch * most + number);
 }
 
+// The criterion of this rank is NaN. Returns its metrics if the run is to continue.
+StepMetrics bear_nan(Loop& loop, const Batch& batch, const std::string& what, GradientSink& gradients) {
+  Training& t = loop.t;
+  const std::int64_t minibatch = loop.number_of(batch.minibatch);
+  const std::string all = loop.phase.settings.bears_nan ? what : what + bad_sample_text(t, batch);
+  if (loop.on_nan() == OnNan::stop) stop_at_nan(t, minibatch, all);
+  StepMetrics metrics = announce_nan(t, batch, gradients);
+  loop.nan_seen = true;
+  if (loop.phase.settings.bears_nan) return metrics;
+  log::warning_of_rank(fmt::format("{} in epoch {}, minibatch {}: {}", all, t.progress.epoch + 1, minibatch,
+                                   loop.on_nan() == OnNan::skip ? "the update is skipped" : "the run goes back"));
+  if (loop.on_nan() == OnNan::skip) {  // not a part of the epoch's results
+    loop.restore_statistics();
+    metrics.criterion = metrics.criterion_count = 0;
+    for (auto& e : metrics.evaluations) e = {};
+  }
+  return metrics;
+}
+
+// Whether all ranks know by now that the run goes back.
+bool rewinds_now(const Loop& loop) {
+  const Communicator* const all = loop.method.metrics.per_step;
+  return loop.nan_seen && loop.on_nan() == OnNan::rewind && all && all->size() == loop.t.world->size();
+}
+
 // One minibatch. Gradients are reduced and weights updated while the network still computes backward.
 void step(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
@@ -236,13 +289,13 @@ void step(Loop& loop, const Batch& batch) {
     const StepInfo info = loop.running.step_info(
         {batch.samples, batch.columns, batch.global_samples, batch.global_columns}, loop.update.rates());
     GradientSink& gradients = loop.reduction.begin_step(info);
+    loop.keep_statistics();
     try {
       metrics = t.network->forward_backward(batch, gradients);
     } catch (const DeferredNumericError& e) {
       stop_at_deferred_nan(t, loop.phase.plan, loop.minibatches_before, e);
     } catch (const NumericError& e) {
-      if (!loop.phase.settings.bears_nan) stop_at_nan(t, loop.number_of(batch.minibatch), e.what());
-      metrics = announce_nan(t, batch, gradients);
+      metrics = bear_nan(loop, batch, e.what(), gradients);
     }
     metrics.samples = batch.samples;
     loop.reduction.end_backward();
@@ -324,11 +377,13 @@ void run_phase(Training& t, const Phase& phase) {
     while (const Batch* batch = loop.read()) {
       if (stops = !may_begin(loop, *batch); stops) break;
       step(loop, *batch);
+      if (rewinds_now(loop)) break;
       if (queue || !saves || !checkpoint_due(t, batch->global_samples)) continue;
       drain(loop);
       checkpoint(t);
     }
     drain(loop);
+    if (loop.on_nan() == OnNan::rewind && !all_agree(*t.world, !loop.nan_seen)) throw Rewind();
     if (queue) agree_on_progress(loop);
     if (queue ? !all_agree(*t.world, !stops) : stops) stop_run(t, saves);
     const std::int64_t done = t.progress.samples_in_epoch - before;

@@ -331,7 +331,12 @@ void run_epochs(Training& t) {
   while (t.progress.epoch < t.sgd.max_epochs) {
     const auto run = start_epoch(t);
     if (!run) return;
-    for (auto phase = next_phase(t, *run, nullptr); phase; phase = next_phase(t, *run, &*phase)) run_phase(t, *phase);
+    try {
+      for (auto phase = next_phase(t, *run, nullptr); phase; phase = next_phase(t, *run, &*phase)) run_phase(t, *phase);
+    } catch (const Rewind&) {
+      rewind(t);
+      continue;
+    }
     if (!finish_epoch(t, *run)) return;
   }
 }

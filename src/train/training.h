@@ -55,6 +55,8 @@ struct Training {
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;
+  double rate_factor = 1;           // of learning rates, after rewinds
+  std::int64_t rewinds = 0;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
   int threads = 1;
@@ -76,6 +78,8 @@ struct Phase {
   EpochSettings settings;
   std::int64_t until = 0;
 };
+// Thrown by all ranks together when the criterion is NaN and onNaN = rewind.
+struct Rewind {};
 // src/train/step_loop.cpp. Adds to Training::times.
 void run_phase(Training&, const Phase&);
 

@@ -50,12 +50,12 @@ class LaunchTest(support.TrainerTest):
         self.addCleanup(run.close)
         return run
 
-    def killed_again_and_again(self, options, seconds, between):
-        arguments, folder = self.prepare('undisturbed', options)
+    def killed_again_and_again(self, options, seconds, between, epochs=None):
+        arguments, folder = self.prepare('undisturbed', options, epochs)
         self.run_trainer(arguments, 3)
         expected = (folder / 'models/model.dnn').read_bytes()
-        arguments, folder = self.prepare('disturbed', options + 'ParallelTrain=[faultHook=[rank=0;sleep=0.01]]')
-        run = self.launch(['-n', 3, '--restarts', 100], arguments)
+        arguments, folder = self.prepare('disturbed', options + 'ParallelTrain=[faultHook=[rank=0;sleep=0.01]]', epochs)
+        run = self.launch(['-n', 3, '--restarts'], arguments)
         draw, kills, end = random.Random(1), 0, time.monotonic() + seconds
         while run.running() and time.monotonic() < end:
             time.sleep(between * draw.uniform(0.5, 1.5))
@@ -63,7 +63,8 @@ class LaunchTest(support.TrainerTest):
             if pid and list((folder / 'models').glob('*.*')):
                 os.kill(pid, signal.SIGKILL)
                 kills += 1
-        result = run.wait(300)
+        result = run.wait(run.seconds() + 300)
+        print(f'{kills} kills in {result.seconds:.0f} s, {result.text.count("launch: attempt")} attempts')
         self.assertEqual(result.code, 0, str(result)[-6000:])
         self.assertGreaterEqual(kills, 2)
         self.assertTrue((folder / 'models/model.dnn').read_bytes() == expected, 'the model differs')
@@ -72,6 +73,9 @@ class LaunchTest(support.TrainerTest):
         self.assertRegex(result.text, r'trainer launch: attempt 2; before: attempt 1 on 3 ranks')
 
     def test_kill_9(self):
+        """TUTTI_SOAK=1200 kills a random rank every 15 s for twenty minutes."""
+        if 'TUTTI_SOAK' in os.environ:
+            return self.killed_again_and_again('checkpointEverySamples=400;keepCheckpoints=3;', int(os.environ['TUTTI_SOAK']), 15, int(os.environ['TUTTI_SOAK']) * 2)
         self.killed_again_and_again('checkpointEverySamples=400;', 12, 2.5)
 
     def test_words(self):
