@@ -95,7 +95,7 @@ void store(Training& t) {
   if (within_epoch || t.progress.epoch > 0) verify_common_weights(t);
   save_checkpoint(files_of(t), state_of(t), parts_of(t), *t.world, &t.checkpoint_writer);
   if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
-    log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s", t.progress.epoch + 1,
+    log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s", t.progress.epoch + (within_epoch ? 1 : 0),
                           seconds_since(start)));
 }
 

@@ -184,6 +184,7 @@ std::uint64_t ContainerWriter::finish() {
   if (i.memory) {  // what follows is not kept, so that the call can be repeated
     require_space(i.path, i.memory->size() + 1024 * (i.table.size() + 1));
     i.file.reset();
+    i.committed = false;
     i.hash = Hash();
     i.buffer.clear();
     i.open();
