@@ -11,14 +11,14 @@
 #include <vector>
 
 #define TARGET(name) extern "C" int fuzz_##name(const std::uint8_t*, std::size_t);
-#include "fuzz_targets.h"
+#include <fuzz_targets.h>
 #undef TARGET
 
 int main(int argc, char** argv) {
   if (argc != 3) return std::fprintf(stderr, "usage: fuzz_replay TARGET FOLDER\n"), 2;
 #define TARGET(name) {#name, fuzz_##name},
   const std::map<std::string, int (*)(const std::uint8_t*, std::size_t)> targets{
-#include "fuzz_targets.h"
+#include <fuzz_targets.h>
   };
   const auto target = targets.find(argv[1]);
   if (target == targets.end()) return std::fprintf(stderr, "there is no target '%s'\n", argv[1]), 2;
