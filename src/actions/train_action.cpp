@@ -199,8 +199,10 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
     context.notice(fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
                                parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
                                parallel.unused_blocks.size() == 1 ? "has" : "have", method));
-  if (t.sgd.faults.verify_replicas > 0 && (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
-    context.notice(fmt::format("verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
+  if (t.sgd.faults.verify_replicas > 0 &&
+      (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
+    context.notice(fmt::format(
+        "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
   if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
     context.notice(
         fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: every rank trains alone throughout",

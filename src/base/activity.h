@@ -9,7 +9,7 @@
 namespace tutti {
 
 struct Activity {
-  std::atomic<std::uint64_t> changes{0};  // grows with everything the thread does: progress
+  std::atomic<std::uint64_t> changes{0};             // grows with everything the thread does: progress
   std::atomic<std::int64_t> epoch{0}, minibatch{0};  // count from 1; 0 outside of training
   std::atomic<const char*> doing{"prepares"};        // a literal; what is waited for while `waiting`
   std::atomic<int> peer{-1}, bucket{-1};             // the rank of the world that it waits for; -1 = unknown

@@ -46,7 +46,8 @@ void on_signal(int number) {
   if (got.compare_exchange_strong(none, number)) {
     got_at = now();
     const std::uint64_t one = 1;
-    if (const int wake = fd.load(); wake >= 0) [[maybe_unused]] const auto n = write(wake, &one, sizeof one);
+    if (const int wake = fd.load(); wake >= 0) [[maybe_unused]]
+      const auto n = write(wake, &one, sizeof one);
   } else if (now() - got_at > kSameSignal) {
     constexpr char text[] = "A second signal: ended at once, without a checkpoint.\n";
     [[maybe_unused]] const auto n = write(STDERR_FILENO, text, sizeof text - 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stop_request.h -- stops a training between two minibatches when a signal asks for it, on all ranks after the same
-// one. The signal may reach any rank. The watchdog of rank 0 lets all ranks hold before their next minibatch, asks which
-// was their last, and decides that all go on to the foremost of these (src/comm/watchdog.cpp).
+// one. The signal may reach any rank. The watchdog of rank 0 lets all ranks hold before their next minibatch, asks
+// which was their last, and decides that all go on to the foremost of these (src/comm/watchdog.cpp).
 #pragma once
 
 #include <cstdint>

@@ -28,11 +28,12 @@ struct Peer {
 };
 
 [[noreturn]] void refuse(const Peer& from, std::size_t bytes, const std::string& what) {
-  throw CodedError(kMessageDamaged,
-                   fmt::format("{} of {} bytes from rank {} on {} was damaged on its way: its checksum is wrong\nfix: look "
-                               "after memory and network of these hosts, and start again: the run goes on from its last "
-                               "checkpoint",
-                               what, bytes, from.rank, from.host));
+  throw CodedError(
+      kMessageDamaged,
+      fmt::format("{} of {} bytes from rank {} on {} was damaged on its way: its checksum is wrong\nfix: look "
+                  "after memory and network of these hosts, and start again: the run goes on from its last "
+                  "checkpoint",
+                  what, bytes, from.rank, from.host));
 }
 
 void verify(std::span<std::byte> bytes, std::uint64_t sum, const Peer& from, const std::string& what) {
@@ -46,7 +47,8 @@ class CheckedTransfer final : public Transfer {
       : sending_(sending), tag_(tag), bytes_(bytes), from_(std::move(from)) {
     const auto sum = std::span(&sum_, 1);
     data_ = sending ? comm.plan_send(peer, tag, bytes) : comm.plan_receive(peer, tag, bytes);
-    check_ = sending ? comm.plan_send(peer, tag, std::as_bytes(sum)) : comm.plan_receive(peer, tag, std::as_writable_bytes(sum));
+    check_ = sending ? comm.plan_send(peer, tag, std::as_bytes(sum))
+                     : comm.plan_receive(peer, tag, std::as_writable_bytes(sum));
   }
 
   void start() override { start(bytes_.size()); }

@@ -64,7 +64,14 @@ class MpiTransfer : public Transfer {
  public:
   MpiTransfer(bool sending, int peer, int world_peer, int tag, std::byte* data, std::size_t bytes, std::size_t largest,
               MPI_Comm comm)
-      : sending_(sending), peer_(peer), world_peer_(world_peer), tag_(tag), data_(data), bytes_(bytes), largest_(largest), comm_(comm) {
+      : sending_(sending),
+        peer_(peer),
+        world_peer_(world_peer),
+        tag_(tag),
+        data_(data),
+        bytes_(bytes),
+        largest_(largest),
+        comm_(comm) {
     for_each_part(bytes, largest_, [&](std::size_t at, int count) {
       parts_.push_back(MPI_REQUEST_NULL);
       check(sending_ ? MPI_Send_init(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &parts_.back())
@@ -244,12 +251,13 @@ class MpiCommunicator : public Communicator {
 
   std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
     // Sent bytes are never written; one class serves both directions.
-    return std::make_unique<MpiTransfer>(true, to, world_rank(to), tag, const_cast<std::byte*>(bytes.data()), bytes.size(),
-                                         largest_message(to), comm_);
+    return std::make_unique<MpiTransfer>(true, to, world_rank(to), tag, const_cast<std::byte*>(bytes.data()),
+                                         bytes.size(), largest_message(to), comm_);
   }
 
   std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
-    return std::make_unique<MpiTransfer>(false, from, world_rank(from), tag, bytes.data(), bytes.size(), largest_message(from), comm_);
+    return std::make_unique<MpiTransfer>(false, from, world_rank(from), tag, bytes.data(), bytes.size(),
+                                         largest_message(from), comm_);
   }
 
   std::unique_ptr<TransferPoller> plan_poller(std::size_t most) override { return std::make_unique<MpiPoller>(most); }

@@ -48,15 +48,16 @@ std::optional<WatchVerdict> judge(const std::vector<WatchedRank>& ranks, double 
       continue;
     }
     if (!r.beat.waiting)
-      return verdict(kRankStalled, r,
-                     fmt::format("is late: it runs, but has made no progress for {:.1f} s (it {})", idle(r),
-                                 r.beat.doing.data()));
+      return verdict(
+          kRankStalled, r,
+          fmt::format("is late: it runs, but has made no progress for {:.1f} s (it {})", idle(r), r.beat.doing.data()));
     const auto place = [](const WatchedRank& w) { return std::tuple(w.beat.epoch, w.beat.minibatch); };
     if (!least || place(r) < place(*least)) least = &r;
   }
   if (!least || !all_wait) return {};
-  return verdict(kRankStalled, *least,
-                 fmt::format("is late: all ranks wait for each other for {:.1f} s, and none is behind it", idle(*least)));
+  return verdict(
+      kRankStalled, *least,
+      fmt::format("is late: all ranks wait for each other for {:.1f} s, and none is behind it", idle(*least)));
 }
 
 std::string where_it_is(const WatchedRank& r) {

@@ -26,10 +26,10 @@ struct WatchedRank {
 };
 
 struct WatchLimits {
-  double stall = 300;   // seconds until a rank counts as lost; stallTimeout
-  double warn = 30;     // until a warning
-  double grace = 25;    // from a signal to the end of the process; graceSeconds
-  double closed = 1;    // from the end of a connection: the launcher should be first to say why
+  double stall = 300;  // seconds until a rank counts as lost; stallTimeout
+  double warn = 30;    // until a warning
+  double grace = 25;   // from a signal to the end of the process; graceSeconds
+  double closed = 1;   // from the end of a connection: the launcher should be first to say why
 };
 
 struct WatchVerdict {

@@ -29,8 +29,8 @@ using namespace std::chrono_literals;
 using Type = WatchMessage::Type;
 
 constexpr auto kBeat = 500ms;
-constexpr double kPaused = 3;        // seconds between two looks: this process itself was stopped
-constexpr double kLinkPatience = 60; // seconds until ranks without a connection are named
+constexpr double kPaused = 3;         // seconds between two looks: this process itself was stopped
+constexpr double kLinkPatience = 60;  // seconds until ranks without a connection are named
 
 std::mutex limits_mutex;
 WatchLimits limits_now;
@@ -61,7 +61,8 @@ struct Watchdog::Impl {
       : me(world.rank()), ranks(world.size()), ends(end), wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     const auto hosts = hosts_of(world);
     peers.resize(me == 0 ? static_cast<std::size_t>(ranks) : 1);
-    for (std::size_t r = 0; r < peers.size(); ++r) peers[r].seen.rank = static_cast<int>(r), peers[r].seen.host = hosts[r];
+    for (std::size_t r = 0; r < peers.size(); ++r)
+      peers[r].seen.rank = static_cast<int>(r), peers[r].seen.host = hosts[r];
     myself.rank = me, myself.host = hosts[static_cast<std::size_t>(me)], myself.linked = true;
     if (me == 0 && ranks > 1) listener = std::make_unique<WatchListener>();
     if (listener) address = listener->address();
@@ -140,19 +141,31 @@ struct Watchdog::Impl {
     while (const auto m = p.link.receive()) {
       p.heard = Clock::now();
       switch (m->type) {
-        case Type::beat: p.seen.beat = *m; break;
-        case Type::bye: p.seen.done = true; break;
-        case Type::stop: asked_by = static_cast<int>(m->number); break;
+        case Type::beat:
+          p.seen.beat = *m;
+          break;
+        case Type::bye:
+          p.seen.done = true;
+          break;
+        case Type::stop:
+          asked_by = static_cast<int>(m->number);
+          break;
         case Type::hold: {
           WatchMessage answer = message(Type::position);
           answer.number = stop_request::hold();
           p.link.send(answer);
           break;
         }
-        case Type::position: p.position = m->number, p.answered = true; break;
-        case Type::decision: decide(m->number, m->signal); break;
-        case Type::end: leave(static_cast<int>(m->number));
-        default: break;
+        case Type::position:
+          p.position = m->number, p.answered = true;
+          break;
+        case Type::decision:
+          decide(m->number, m->signal);
+          break;
+        case Type::end:
+          leave(static_cast<int>(m->number));
+        default:
+          break;
       }
     }
     if (!p.seen.closed && p.seen.linked && !p.link.open()) p.seen.closed = true, p.closed_at = Clock::now();
@@ -198,15 +211,18 @@ struct Watchdog::Impl {
       if (me != 0) r.beat.training = false;  // whether it is late is known to rank 0 alone
     // Rank 0 sees all; the others only that rank 0 is gone, and leave it to the launcher and to rank 0 to say why.
     if (const auto v = judge(all, l.stall, me == 0 ? l.closed : 3 * l.closed)) end_run(*v, all);
-    if (const auto v = judge(all, l.warn, l.closed + 1e9)) warn(*v);
-    else warned = false;
+    if (const auto v = judge(all, l.warn, l.closed + 1e9))
+      warn(*v);
+    else
+      warned = false;
     if (me == 0 && !named_missing && seconds_since(began) > kLinkPatience) name_missing();
   }
 
   // Not again before it has recovered.
   void warn(const WatchVerdict& v) {
     if (std::exchange(warned, true)) return;
-    log::warning_of_rank(fmt::format("{}; the run ends when that lasts for stallTimeout = {:g} s", v.text, limits().stall));
+    log::warning_of_rank(
+        fmt::format("{}; the run ends when that lasts for stallTimeout = {:g} s", v.text, limits().stall));
   }
 
   void name_missing() {
@@ -215,9 +231,10 @@ struct Watchdog::Impl {
     for (const Peer& p : peers)
       if (p.seen.rank != 0 && !p.seen.linked) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", p.seen.rank);
     if (!missing.empty())
-      log::warning(fmt::format("the watchdogs of ranks {} have not connected (a firewall?): nobody will notice when "
-                               "these ranks freeze, and a signal cannot stop the run in good order",
-                               missing));
+      log::warning(
+          fmt::format("the watchdogs of ranks {} have not connected (a firewall?): nobody will notice when "
+                      "these ranks freeze, and a signal cannot stop the run in good order",
+                      missing));
   }
 
   [[noreturn]] void end_run(const WatchVerdict& v, const std::vector<WatchedRank>& all) {
@@ -228,9 +245,10 @@ struct Watchdog::Impl {
     } else {
       text = fmt::format("The watchdog ends the run.\n  {}\n{}", where_it_is(myself), v.text);
     }
-    text += fmt::format("\nfix: look after that host and start again: the run goes on from its last checkpoint (exit "
-                        "code {})",
-                        static_cast<int>(v.code));
+    text += fmt::format(
+        "\nfix: look after that host and start again: the run goes on from its last checkpoint (exit "
+        "code {})",
+        static_cast<int>(v.code));
     for (Peer& p : peers) {
       WatchMessage end = message(Type::end);
       end.number = v.code;
@@ -288,10 +306,10 @@ struct Watchdog::Impl {
   }
 
   [[noreturn]] void out_of_grace() {
-    const std::string text =
-        fmt::format("graceSeconds = {:g} have passed since the signal: ended without another checkpoint; start again to "
-                    "go on from the last one (exit code {})",
-                    limits().grace, static_cast<int>(kPreempted));
+    const std::string text = fmt::format(
+        "graceSeconds = {:g} have passed since the signal: ended without another checkpoint; start again to "
+        "go on from the last one (exit code {})",
+        limits().grace, static_cast<int>(kPreempted));
     std::fwrite((text + "\n").data(), 1, text.size() + 1, stderr);
     std::fflush(nullptr);
     std::thread([end = ends] { end("", kPreempted); }).detach();

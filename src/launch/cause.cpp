@@ -20,7 +20,8 @@ void note_cause(const std::string& line, Cause& cause) {
   if (std::regex_search(line, m, watchdog))
     cause = {m[0], m[2], true};
   else if (std::regex_search(line, m, killed)) {
-    if (cause.text.empty()) cause = {fmt::format("rank {} on {} was ended by signal {}", m[1].str(), m[2].str(), m[3].str()), m[2], true};
+    if (cause.text.empty())
+      cause = {fmt::format("rank {} on {} was ended by signal {}", m[1].str(), m[2].str(), m[3].str()), m[2], true};
   } else if (std::regex_search(line, m, failed)) {
     if (cause.text.empty() && m[3].str().find("watchdog") == std::string::npos)
       cause = {fmt::format("rank {} on {}: {}", m[1].str(), m[2].str(), m[3].str()), m[2], true};

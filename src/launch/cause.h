@@ -7,8 +7,8 @@
 namespace tutti::launch {
 
 struct Cause {
-  std::string text;  // "rank 1 on node2 was ended by signal 9"; "" = unknown so far
-  std::string host;  // the one that failed; "" = unknown
+  std::string text;     // "rank 1 on node2 was ended by signal 9"; "" = unknown so far
+  std::string host;     // the one that failed; "" = unknown
   bool ending = false;  // the run has said that it ends: if it does not, nobody else will end it
 };
 
@@ -16,7 +16,7 @@ struct Cause {
 void note_cause(const std::string& line, Cause&);
 
 enum class Next {
-  done,        // do not start again: finished, stopped on purpose, or every attempt would end alike
+  done,  // do not start again: finished, stopped on purpose, or every attempt would end alike
   start_again,
   give_up
 };

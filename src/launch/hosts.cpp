@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A remote shell may work over another network than the ranks (or none at all, as in scripts/cluster.sh). So the host is
-// asked to connect back.
+// A remote shell may work over another network than the ranks (or none at all, as in scripts/cluster.sh). So the host
+// is asked to connect back.
 #include "launch/hosts.h"
 
 #include <fmt/format.h>
@@ -81,7 +81,8 @@ int answer_probe(const std::string& where) {
   if (!std::getline(in, word, ',')) return 1;
   address.port = static_cast<std::uint16_t>(std::atoi(word.c_str()));
   while (std::getline(in, word, ',') && address.count < static_cast<int>(address.ipv4.size()))
-    address.ipv4[static_cast<std::size_t>(address.count++)] = static_cast<std::uint32_t>(std::strtoul(word.c_str(), nullptr, 10));
+    address.ipv4[static_cast<std::size_t>(address.count++)] =
+        static_cast<std::uint32_t>(std::strtoul(word.c_str(), nullptr, 10));
   // Loopback leads to this host itself, whose listener, if any, has another session.
   return connect_to_any(address, 1, 2000ms).open() ? 0 : 1;
 }

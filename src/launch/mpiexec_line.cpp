@@ -53,7 +53,8 @@ std::string useless_interfaces() {
   if (getifaddrs(&all) != 0) return {};
   for (const ifaddrs* i = all; i; i = i->ifa_next) {
     const std::string name = i->ifa_name;
-    if (name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("br-") || name.starts_with("podman"))
+    if (name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("br-") ||
+        name.starts_with("podman"))
       names.insert(name);
   }
   freeifaddrs(all);

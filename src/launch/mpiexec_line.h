@@ -11,9 +11,9 @@
 namespace tutti::launch {
 
 struct MpiexecLine {
-  std::vector<std::string> words;                                // of mpiexec and the trainer
+  std::vector<std::string> words;                              // of mpiexec and the trainer
   std::vector<std::pair<std::string, std::string>> variables;  // of the environment
-  std::vector<std::string> notes;                                // why a flag is there
+  std::vector<std::string> notes;                              // why a flag is there
 };
 // `hosts`: those of this attempt; empty = chosen by mpiexec.
 MpiexecLine mpiexec_line(const Options&, int ranks, const std::vector<Host>& hosts);

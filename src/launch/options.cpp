@@ -12,7 +12,8 @@
 namespace tutti::launch {
 namespace {
 
-const std::vector<std::string> kWords = {"-n", "--hosts", "--hostfile", "--restarts", "--min-ranks", "--mpiexec", "--agent"};
+const std::vector<std::string> kWords = {"-n",          "--hosts",   "--hostfile", "--restarts",
+                                         "--min-ranks", "--mpiexec", "--agent"};
 
 bool is_number(const std::string& text, int& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -95,7 +96,8 @@ std::vector<Host> read_hostfile(const std::string& path) {
         host.slots = number(fmt::format("{}:{}: slots", path, number_of_line), word.substr(6), 1);
     hosts.push_back(std::move(host));
   }
-  if (hosts.empty()) throw Error(fmt::format("launch: the hostfile '{}' names no host\nfix: lines such as 'node1 slots=4'", path));
+  if (hosts.empty())
+    throw Error(fmt::format("launch: the hostfile '{}' names no host\nfix: lines such as 'node1 slots=4'", path));
   return hosts;
 }
 
@@ -129,7 +131,8 @@ Options parse(const std::vector<std::string>& all) {
     else if ((word == "--help" || word == "-h") && o.arguments.empty())
       o.help = true;
     else if (word.starts_with("-") && o.arguments.empty())
-      throw Error(fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));
+      throw Error(
+          fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));
     else {
       o.arguments = words.rest();
     }
@@ -141,7 +144,8 @@ Options parse(const std::vector<std::string>& all) {
                             o.ranks, to_string(o.hosts), slots, slots));
   if (o.ranks == 0) o.ranks = slots;
   if (o.min_ranks > 0 && o.ranks > 0 && o.min_ranks > o.ranks)
-    throw Error(fmt::format("launch: --min-ranks {} is more than -n {}\nfix: --min-ranks {}", o.min_ranks, o.ranks, o.ranks));
+    throw Error(
+        fmt::format("launch: --min-ranks {} is more than -n {}\nfix: --min-ranks {}", o.min_ranks, o.ranks, o.ranks));
   if (!o.help && o.answer.empty() && o.arguments.empty())
     throw Error("launch: there is nothing to start\nfix: trainer launch -n 4 configFile=FILE");
   return o;

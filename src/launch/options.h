@@ -16,10 +16,10 @@ struct Options {
   static constexpr int unlimited = 1'000'000'000;
 
   bool help = false;
-  int ranks = 0;  // 0 = a rank per slot
+  int ranks = 0;            // 0 = a rank per slot
   std::vector<Host> hosts;  // empty = this one, or those of the Slurm allocation
   int restarts = 0;
-  int min_ranks = 0;  // 0 = all
+  int min_ranks = 0;                       // 0 = all
   std::string mpiexec = "mpiexec", agent;  // agent: the remote shell, "" = ssh
   std::string answer;                      // of a probe: where to connect to
   std::vector<std::string> arguments;      // of the trainer

@@ -94,9 +94,10 @@ Process::Process(const std::vector<std::string>& words, Output output,
   if (!failed) return;
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
   ended_ = true;
-  throw Error(fmt::format("launch: cannot start '{}': {}\nfix: install Open MPI (apt-get install openmpi-bin), or name "
-                          "the program with --mpiexec or --agent",
-                          words[0], std::strerror(why ? why : EAGAIN)));
+  throw Error(
+      fmt::format("launch: cannot start '{}': {}\nfix: install Open MPI (apt-get install openmpi-bin), or name "
+                  "the program with --mpiexec or --agent",
+                  words[0], std::strerror(why ? why : EAGAIN)));
 }
 
 Process::~Process() {

@@ -15,7 +15,8 @@ class Process {
  public:
   enum class Output { none, lines };
   // Throws Error if the program cannot be started. `variables`: set in its environment.
-  Process(const std::vector<std::string>& words, Output, const std::vector<std::pair<std::string, std::string>>& variables = {});
+  Process(const std::vector<std::string>& words, Output,
+          const std::vector<std::pair<std::string, std::string>>& variables = {});
   ~Process();  // kills what still runs
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

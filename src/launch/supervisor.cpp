@@ -25,8 +25,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr double kSoon = 10;         // seconds: an attempt that ends earlier did not get far
-constexpr double kHangs = 6;         // after the end was announced, or without ranks, until mpiexec is killed
+constexpr double kSoon = 10;          // seconds: an attempt that ends earlier did not get far
+constexpr double kHangs = 6;          // after the end was announced, or without ranks, until mpiexec is killed
 constexpr double kLookForHosts = 10;  // between two looks whether a host is back
 constexpr double kRest = 60;          // that a host which failed twice in a row is left out
 
@@ -106,7 +106,8 @@ class Supervisor {
     const bool rests = h.failures >= 2 && seconds_since(h.since) < kRest && ranks_without(h) >= o_.min_ranks;
     const bool away = rests || !is_reachable(h.host.name, o_);
     if (away != h.away)
-      say(away ? fmt::format("host {} is left out: {}", h.host.name, rests ? "it failed twice in a row" : "it cannot be reached")
+      say(away ? fmt::format("host {} is left out: {}", h.host.name,
+                             rests ? "it failed twice in a row" : "it cannot be reached")
                : fmt::format("host {} is back", h.host.name));
     if (h.away && !away) h.failures = 0;
     h.away = away;
@@ -131,7 +132,9 @@ class Supervisor {
     // Of an earlier attempt there is something to go on from.
     if (attempts_ > 1) o.arguments.emplace_back("makeMode=true");
     MpiexecLine line = mpiexec_line(o, ranks_, used_);
-    line.variables.emplace_back("OMPI_TUTTI_LAUNCH", story_.empty() ? "attempt 1" : fmt::format("attempt {}; before: {}", attempts_, story_.back()));
+    line.variables.emplace_back(
+        "OMPI_TUTTI_LAUNCH",
+        story_.empty() ? "attempt 1" : fmt::format("attempt {}; before: {}", attempts_, story_.back()));
     return line;
   }
 
@@ -176,7 +179,8 @@ class Supervisor {
   void pass_signals(Process& process) {
     for (; passed_on_ < signals; ++passed_on_) {
       if (passed_on_ == 0) {
-        say(fmt::format("signal {}: the run makes a checkpoint and ends; a second signal ends it at once", last_signal.load()));
+        say(fmt::format("signal {}: the run makes a checkpoint and ends; a second signal ends it at once",
+                        last_signal.load()));
         process.send(SIGUSR1);
       } else {
         process.kill_tree();
@@ -192,7 +196,8 @@ class Supervisor {
 
   // While a host is away: once it is back, the run saves its state and goes on with all ranks.
   void take_hosts_back(Process& process) {
-    if (planned_ || away().empty() || seconds_since(looked_) < kLookForHosts || seconds_since(start_) < kLookForHosts) return;
+    if (planned_ || away().empty() || seconds_since(looked_) < kLookForHosts || seconds_since(start_) < kLookForHosts)
+      return;
     looked_ = Clock::now();
     for (HostState& h : hosts_) {
       if (!h.away) continue;

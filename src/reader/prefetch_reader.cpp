@@ -54,8 +54,9 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
 
 const Batch* PrefetchReader::next() {
   std::unique_lock lock(mutex_);
-  // The last share is free once its successor is requested; it becomes the spare place of the ring. Work units are taken
-  // early only if making a minibatch takes more than a twentieth of a step: others wait for the units of a late rank.
+  // The last share is free once its successor is requested; it becomes the spare place of the ring. Work units are
+  // taken early only if making a minibatch takes more than a twentieth of a step: others wait for the units of a late
+  // rank.
   early_ = taken_ > 0 && making_ * 20 > Clock::now() - given_;
   waits_ = true;
   if (from_queue_) wake_worker_.notify_one();

@@ -13,7 +13,8 @@ namespace tutti {
 
 class BackgroundWriter {
  public:
-  // Writes the files that `name` stands for in messages; without a name it only prepares. May be called again after it has thrown.
+  // Writes the files that `name` stands for in messages; without a name it only prepares. May be called again after it
+  // has thrown.
   struct Job {
     std::string name;
     std::function<void()> write;
@@ -29,7 +30,8 @@ class BackgroundWriter {
   void wait();
   // Jobs that failed since the last one that did not; each was warned about when it failed.
   int failures_in_a_row();
-  // Waits for the last job, and repeats it now and then if it failed. Returns why the last attempt failed; "" = it is on disk.
+  // Waits for the last job, and repeats it now and then if it failed. Returns why the last attempt failed; "" = it is
+  // on disk.
   std::string finish(int attempts);
 
  private:

@@ -64,7 +64,9 @@ void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
   if (f.keep_models > 0) remove_older(f.keep_models, model);
 }
 
-void write(BackgroundWriter* writer, BackgroundWriter::Job job) { writer ? writer->submit(std::move(job)) : job.write(); }
+void write(BackgroundWriter* writer, BackgroundWriter::Job job) {
+  writer ? writer->submit(std::move(job)) : job.write();
+}
 
 using Snapshot = std::shared_ptr<ContainerWriter>;
 
@@ -139,8 +141,8 @@ void CheckpointState::archive(Archive& a) {
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
 }
 
-void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts,
-                     Communicator& comm, BackgroundWriter* writer) {
+void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts, Communicator& comm,
+                     BackgroundWriter* writer) {
   if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm, writer);
   if (state.epoch > 0) return save_epoch(f, state, parts, comm, writer);
   if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model);

@@ -22,7 +22,8 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust, t.rate_factor};
+  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(),
+          t.adjust,   t.rate_factor};
 }
 
 void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
@@ -87,16 +88,17 @@ void store(Training& t) {
                                  writer.failures, directory_of(t.model_path)));
   const bool within_epoch = t.progress.samples_in_epoch > 0;
   if (within_epoch && writer.busy) {
-    log::warning(fmt::format("a checkpoint within epoch {} is left out, as the one before is still being written. fix: "
-                             "raise checkpointEverySamples, or use a faster disk",
-                             t.progress.epoch + 1));
+    log::warning(
+        fmt::format("a checkpoint within epoch {} is left out, as the one before is still being written. fix: "
+                    "raise checkpointEverySamples, or use a faster disk",
+                    t.progress.epoch + 1));
     return;
   }
   if (within_epoch || t.progress.epoch > 0) verify_common_weights(t);
   save_checkpoint(files_of(t), state_of(t), parts_of(t), *t.world, &t.checkpoint_writer);
   if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
-    log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s", t.progress.epoch + (within_epoch ? 1 : 0),
-                          seconds_since(start)));
+    log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s",
+                          t.progress.epoch + (within_epoch ? 1 : 0), seconds_since(start)));
 }
 
 // An archive of values by name.
@@ -245,9 +247,10 @@ void rewind(Training& t) {
   for (const auto& w : warnings) log::warning(w);
   const double factor = t.rate_factor * t.sgd.faults.nan_rate_factor;
   if (++t.rewinds > t.sgd.faults.most_rewinds || !point || point->finished)
-    throw CodedError(kNotANumber, fmt::format("The training criterion is not a number (NAN) after {} rewinds.\nfix: lower "
-                                              "the learning rate, or clip gradients (clippingThresholdPerSample)",
-                                              t.rewinds - 1));
+    throw CodedError(kNotANumber,
+                     fmt::format("The training criterion is not a number (NAN) after {} rewinds.\nfix: lower "
+                                 "the learning rate, or clip gradients (clippingThresholdPerSample)",
+                                 t.rewinds - 1));
   log::warning(fmt::format("rewind {} of at most {}: training goes on from '{}' with {:g} times the learning rate",
                            t.rewinds, t.sgd.faults.most_rewinds, point->model, factor));
   t.optimizer = make_optimizer(t.sgd.optimizer);
@@ -329,10 +332,11 @@ void finish_checkpoints(Training& t) {
   if (t.world->rank() == 0) why = t.checkpoint_writer.finish(kAttempts);
   broadcast_text(*t.world, why);
   if (!why.empty())
-    throw CodedError(kCheckpointsFail, fmt::format("the last checkpoint could not be saved in {} attempts: {}\nfix: free "
-                                                   "space or make '{}' writable, and start again: the run goes on from "
-                                                   "the checkpoint before",
-                                                   kAttempts, why, directory_of(t.model_path)));
+    throw CodedError(kCheckpointsFail,
+                     fmt::format("the last checkpoint could not be saved in {} attempts: {}\nfix: free "
+                                 "space or make '{}' writable, and start again: the run goes on from "
+                                 "the checkpoint before",
+                                 kAttempts, why, directory_of(t.model_path)));
 }
 
 void share_statistics(Training& t) {

@@ -21,9 +21,10 @@ void FaultOptions::describe(config::Fields& f) {
   f("stallWarning", stall_warning, "seconds after which a warning names such a rank");
   f("graceSeconds", grace_seconds,
     "seconds from SIGTERM, SIGINT or SIGUSR1 in which the run makes a checkpoint and ends with exit code 75");
-  f.choice<OnNan>("onNaN", on_nan, {{"stop", OnNan::stop}, {"skip", OnNan::skip}, {"rewind", OnNan::rewind}},
-                  "when the criterion or a gradient is NaN: stop (exit code 85), skip the update, or rewind to the last "
-                  "checkpoint with a lower learning rate");
+  f.choice<OnNan>(
+      "onNaN", on_nan, {{"stop", OnNan::stop}, {"skip", OnNan::skip}, {"rewind", OnNan::rewind}},
+      "when the criterion or a gradient is NaN: stop (exit code 85), skip the update, or rewind to the last "
+      "checkpoint with a lower learning rate");
   f("nanRateFactor", nan_rate_factor, "factor of the learning rate at each rewind");
   f("maxRewinds", most_rewinds, "rewinds until the run ends");
   if (!(nan_rate_factor > 0 && nan_rate_factor <= 1))
@@ -34,9 +35,11 @@ void FaultOptions::describe(config::Fields& f) {
   if (keep_checkpoints < 0) f.problem("keepCheckpoints", "a number of checkpoints cannot be negative", "0 keeps all");
   f("verifyReplicas", verify_replicas,
     "minibatches between two comparisons of the weights of all ranks, to find silent corruption; 0 = none");
-  if (verify_replicas < 0) f.problem("verifyReplicas", "a number of minibatches cannot be negative", "0 compares nothing");
-  f.choice<OnDivergence>("onDivergence", on_divergence, {{"stop", OnDivergence::stop}, {"majority", OnDivergence::majority}},
-                         "when weights differ: stop (exit code 84), or take those of most ranks where there is a majority");
+  if (verify_replicas < 0)
+    f.problem("verifyReplicas", "a number of minibatches cannot be negative", "0 compares nothing");
+  f.choice<OnDivergence>(
+      "onDivergence", on_divergence, {{"stop", OnDivergence::stop}, {"majority", OnDivergence::majority}},
+      "when weights differ: stop (exit code 84), or take those of most ranks where there is a majority");
   if (f.given("onDivergence") && verify_replicas == 0)
     f.problem("onDivergence", "onDivergence has no effect without verifyReplicas", "add verifyReplicas = 100");
   f.choice<ChecksummedMessages>("messageChecksums", message_checksums,

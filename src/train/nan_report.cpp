@@ -32,13 +32,15 @@ class Part {
     batch_.columns = batch_.global_columns = reader::Packing().columns(lengths);
     batch_.global_samples = batch_.samples;
     batch_.position = whole.position, batch_.minibatch = whole.minibatch;
-    if (!whole.sequence_positions.empty()) batch_.sequence_positions = whole.sequence_positions.subspan(from, to - from);
+    if (!whole.sequence_positions.empty())
+      batch_.sequence_positions = whole.sequence_positions.subspan(from, to - from);
   }
   const Batch& batch() const { return batch_; }
 
  private:
   void add(const StreamData& d, const StreamInfo& info, std::size_t s, std::size_t from, std::size_t to) {
-    const auto first = static_cast<std::size_t>(d.sequence_begin[from]), end = static_cast<std::size_t>(d.sequence_begin[to]);
+    const auto first = static_cast<std::size_t>(d.sequence_begin[from]),
+               end = static_cast<std::size_t>(d.sequence_begin[to]);
     StreamData part;
     part.columns = end - first;
     for (std::size_t q = from; q <= to; ++q) begins_[s].push_back(d.sequence_begin[q] - d.sequence_begin[from]);
@@ -59,7 +61,9 @@ class Part {
 };
 
 bool is_bad(Network& network, const Batch& batch) {
-  const auto finite = [](std::span<const float> v) { return std::ranges::all_of(v, [](float x) { return std::isfinite(x); }); };
+  const auto finite = [](std::span<const float> v) {
+    return std::ranges::all_of(v, [](float x) { return std::isfinite(x); });
+  };
   for (const StreamData& d : batch.streams)
     if (!finite(d.dense) || !finite(d.values)) return true;
   return !std::isfinite(network.evaluate(batch).criterion);

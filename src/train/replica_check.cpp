@@ -72,8 +72,9 @@ std::string describe(const Training& t, const std::vector<ReplicaDifference>& fo
     for (const int r : d.wrong) ranks.push_back(fmt::format("rank {} on {}", r, hosts[static_cast<std::size_t>(r)]));
     const std::string& name = t.network->parameters().slices[d.slice].name;
     text += text.empty() ? "" : "; ";
-    text += d.right >= 0 ? fmt::format("'{}' of {} differs from that of most ranks", name, fmt::join(ranks, ", "))
-                         : fmt::format("'{}' differs between {}, and there is no majority", name, fmt::join(ranks, ", "));
+    text += d.right >= 0
+                ? fmt::format("'{}' of {} differs from that of most ranks", name, fmt::join(ranks, ", "))
+                : fmt::format("'{}' differs between {}, and there is no majority", name, fmt::join(ranks, ", "));
   }
   return text;
 }
@@ -105,12 +106,14 @@ void compare_and_act(Training& t) {
   const bool majority = std::all_of(found.begin(), found.end(), [](const auto& d) { return d.right >= 0; });
   if (t.sgd.faults.on_divergence == OnDivergence::majority && majority) {
     take_majority(t, found);
-    return log::warning(fmt::format("{}: the weights of most ranks are taken. Look after the memory of that host", what));
+    return log::warning(
+        fmt::format("{}: the weights of most ranks are taken. Look after the memory of that host", what));
   }
-  throw CodedError(kReplicasDiffer,
-                   fmt::format("The weights of the ranks differ (silent corruption?) in {}\nfix: look after the memory of "
-                               "that host, and start again: the run goes on from its last checkpoint, which was compared",
-                               what));
+  throw CodedError(
+      kReplicasDiffer,
+      fmt::format("The weights of the ranks differ (silent corruption?) in {}\nfix: look after the memory of "
+                  "that host, and start again: the run goes on from its last checkpoint, which was compared",
+                  what));
 }
 
 }  // namespace

@@ -93,7 +93,8 @@ StepMetrics announce_nan(Training& t, const Batch& batch, GradientSink& chunks) 
 bool may_defer_metrics(const Training& t, const Phase& phase) {
   const ParallelMethod& method = phase.method->method;
   return !method.data.skipper && method.gradients->follows_device() && !phase.plan.work_queue &&
-         !phase.settings.bears_nan && t.sgd.faults.on_nan == OnNan::stop && !t.grad_scaler.seeks() && !t.sgd.gradient_check;
+         !phase.settings.bears_nan && t.sgd.faults.on_nan == OnNan::stop && !t.grad_scaler.seeks() &&
+         !t.sgd.gradient_check;
 }
 
 void disturb(Training& t, const FaultHook::Disturbance& disturbance) {
@@ -228,8 +229,7 @@ struct Loop {
   void check_sum(const StepMetrics& metrics, std::int64_t minibatch) {
     if (!std::isnan(metrics.criterion) || phase.settings.bears_nan) return;
     nan_seen = true;
-    if (on_nan() == OnNan::stop)
-      stop_at_nan(t, number_of(minibatch), "The sum over the ranks is not a number");
+    if (on_nan() == OnNan::stop) stop_at_nan(t, number_of(minibatch), "The sum over the ranks is not a number");
   }
 
   Training& t;
@@ -341,9 +341,7 @@ void agree_on_progress(Loop& loop) {
   t.report->pass(t.progress.samples_in_epoch - mine[0], t.progress.minibatches_in_epoch - mine[1]);
 }
 
-const char* signal_name(int signal) {
-  return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1";
-}
+const char* signal_name(int signal) { return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1"; }
 
 // All ranks are at one minibatch, and nothing is in flight.
 [[noreturn]] void stop_run(Training& t, bool saves) {
@@ -351,13 +349,14 @@ const char* signal_name(int signal) {
   const bool saved = saves && t.progress.samples_in_epoch > 0 && !t.sgd.truncated;
   if (saved) t.checkpoint_writer.wait(), checkpoint(t);
   finish_checkpoints(t);
-  log::line(fmt::format("Stopped by {} in epoch {} after {} minibatches. {}. Start the same command again to go on "
-                        "(exit code {}).",
-                        signal_name(signal), t.progress.epoch + 1, t.progress.minibatches_in_epoch,
-                        saved ? fmt::format("The state is in '{}'", mid_epoch_name(t.model_path, t.progress.epoch))
-                        : t.progress.samples_in_epoch > 0 ? "The last checkpoint is that of the epoch before"
-                                                          : "The state is that of the end of the epoch before",
-                        static_cast<int>(kPreempted)));
+  log::line(
+      fmt::format("Stopped by {} in epoch {} after {} minibatches. {}. Start the same command again to go on "
+                  "(exit code {}).",
+                  signal_name(signal), t.progress.epoch + 1, t.progress.minibatches_in_epoch,
+                  saved ? fmt::format("The state is in '{}'", mid_epoch_name(t.model_path, t.progress.epoch))
+                  : t.progress.samples_in_epoch > 0 ? "The last checkpoint is that of the epoch before"
+                                                    : "The state is that of the end of the epoch before",
+                  static_cast<int>(kPreempted)));
   throw StopRun{kPreempted};
 }
 

@@ -55,7 +55,7 @@ struct Training {
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;
-  double rate_factor = 1;           // of learning rates, after rewinds
+  double rate_factor = 1;  // of learning rates, after rewinds
   std::int64_t rewinds = 0;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes

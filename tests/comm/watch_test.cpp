@@ -64,7 +64,8 @@ TEST(Watch, OfRanksThatAllWaitTheOneBehind) {
 
 TEST(Watch, WhereARankIs) {
   WatchedRank r = three()[1];
-  r.beat.epoch = 3, r.beat.minibatch = 17, r.beat.waiting = true, r.beat.bucket = 4, r.beat.peer = 2, r.beat.idle_ms = 30'100;
+  r.beat.epoch = 3, r.beat.minibatch = 17, r.beat.waiting = true, r.beat.bucket = 4, r.beat.peer = 2,
+  r.beat.idle_ms = 30'100;
   std::copy_n("sums", 4, r.beat.doing.begin());
   EXPECT_EQ(where_it_is(r), "rank 1 on h: epoch 3, minibatch 17: waits for sums of bucket 4 of rank 2 since 30.1 s");
 }

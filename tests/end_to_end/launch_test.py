@@ -75,7 +75,7 @@ class LaunchTest(support.TrainerTest):
     def test_kill_9(self):
         """TUTTI_SOAK=1200 kills a random rank every 15 s for twenty minutes."""
         if 'TUTTI_SOAK' in os.environ:
-            return self.killed_again_and_again('checkpointEverySamples=400;keepCheckpoints=3;', int(os.environ['TUTTI_SOAK']), 15, int(os.environ['TUTTI_SOAK']) * 2)
+            return self.killed_again_and_again('checkpointEverySamples=400;keepCheckpoints=3;', int(os.environ['TUTTI_SOAK']), 15, int(int(os.environ['TUTTI_SOAK']) * float(os.environ.get('TUTTI_SOAK_EPOCHS', 0.8))))
         self.killed_again_and_again('checkpointEverySamples=400;', 12, 2.5)
 
     def test_words(self):

@@ -18,7 +18,8 @@ namespace {
 struct Folder {
   Folder() {
     const char* const memory = "/dev/shm";
-    path = (std::filesystem::is_directory(memory) ? memory : "/tmp") + std::string("/tutti-fuzz-") + std::to_string(getpid());
+    path = (std::filesystem::is_directory(memory) ? memory : "/tmp") + std::string("/tutti-fuzz-") +
+           std::to_string(getpid());
     std::filesystem::create_directories(path);
     log::open({.rank = 1, .quiet = true});  // readers talk about damaged data
   }

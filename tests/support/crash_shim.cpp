@@ -4,7 +4,8 @@
 //   CRASH_FOLDER  only files whose path contains this count; not its lock file
 //   CRASH_LOG     a line per call is appended here: number, call, path, result
 //   CRASH_AT      the number of the call that is disturbed, from 1; 0 = none
-//   CRASH_HOW     an errno (28 = ENOSPC): the call fails; "short": half is written; "torn": half is written, then death;
+//   CRASH_HOW     an errno (28 = ENOSPC): the call fails; "short": half is written; "torn": half is written, then
+//   death;
 //                 "last": the call is made, then death
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -31,7 +31,9 @@ void on_crash(int number) {
   for (std::size_t i = 0; i < kCrashes.size(); ++i)
     if (kCrashes[i] == number) sigaction(number, &before[i], nullptr);
   if (!reading) return;
-  const auto say = [](const char* text) { [[maybe_unused]] const auto n = write(STDERR_FILENO, text, std::strlen(text)); };
+  const auto say = [](const char* text) {
+    [[maybe_unused]] const auto n = write(STDERR_FILENO, text, std::strlen(text));
+  };
   say("The HDF5 library crashed while it read '");
   say(reading);
   say("': the file is damaged.\nfix: write that file again, or remove it from the list\n");
@@ -80,9 +82,10 @@ void try_in_child(const std::string& path, const std::function<void()>& look) {
   if (child < 0 || !WIFSIGNALED(status)) return;
   for (const int number : kCrashes)
     if (WTERMSIG(status) == number)
-      throw Error(fmt::format("the HDF5 library crashes on '{}' (signal {}): the file is damaged\nfix: write that file "
-                              "again, or remove it from the list",
-                              path, number));
+      throw Error(
+          fmt::format("the HDF5 library crashes on '{}' (signal {}): the file is damaged\nfix: write that file "
+                      "again, or remove it from the list",
+                      path, number));
 }
 
 CrashGuard::CrashGuard(const char* path) : outer_(reading) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// crash_guard.h -- libhdf5 crashes on some damaged files. Such a file must not take a run down without its name: each is
-// looked through in a process of its own first, and a crash later says which file was being read.
+// crash_guard.h -- libhdf5 crashes on some damaged files. Such a file must not take a run down without its name: each
+// is looked through in a process of its own first, and a crash later says which file was being read.
 #pragma once
 
 #include <functional>
