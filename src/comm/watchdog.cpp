@@ -92,7 +92,11 @@ struct Watchdog::Impl {
       watch();
       stop_if_asked();
     }
-    for (Peer& p : peers) p.link.send(message(Type::bye));
+    for (Peer& p : peers) {
+      p.link.send(message(Type::bye));
+      while (p.link.receive()) {  // unread bytes would make the system reset the connection
+      }
+    }
   }
 
   void connect() {

@@ -1,17 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How runs under mpiexec end that go wrong: with the program's own words last, its exit code, and no text of the launcher."""
-import re
-import subprocess
 import time
 
 import examples
 import support
-
-
-def major_of_open_mpi():
-    version = subprocess.run([support.MPIEXEC, '--version'], capture_output=True, text=True, check=False).stdout
-    found = re.search(r'(?:OpenRTE|Open MPI|PRRTE)\)? v?(\d+)', version)
-    return int(found.group(1)) if found else 0
 
 
 def last_line(result):
