@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "actions/action.h"
 #include "config/top_level.h"
+#include "tutti/backend.h"
 #include "tutti/communicator.h"
 
 namespace tutti::actions {
@@ -23,6 +25,14 @@ DevicePlan plan_device(const config::TopLevel&, const HostPlace&, bool only_chec
 
 // A warning if some ranks compute on GPUs and others on the CPU; otherwise empty. Collective.
 std::string tell_mixed(const DevicePlan&, Communicator&);
+
+// computeType of a command block or of an enclosing one, the number type of products: one key of an action's table.
+void describe_compute_type(config::Fields&, ComputeType&);
+// A type that the device does not support is a mistake.
+void check_compute_type(const ActionContext&, ComputeType);
+
+// The type of a block that was checked before.
+ComputeType compute_type_of(const config::Record& command);
 
 // The devices of this build and machine, for --version.
 std::string gpu_text();

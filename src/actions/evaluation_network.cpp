@@ -28,16 +28,6 @@ void await_files(const config::Record& block, const std::set<std::string>& to_co
 // The ranks for which rank 0 reads models during the run.
 Communicator* readers(const ActionContext& context) { return context.all_ranks ? context.world : nullptr; }
 
-// Of a block that was checked before.
-ComputeType compute_type_of(const config::Record& command) {
-  ComputeType type = ComputeType::float32;
-  Problems said_already;
-  config::Notices ignored;
-  config::read_open_fields(
-      command, "", [&](config::Fields& f) { describe_compute_type(f, type); }, said_already, ignored);
-  return type;
-}
-
 // Of the block's builder, which was checked before.
 graph::Graph described_graph(const ActionContext& context) {
   Problems problems;
@@ -62,22 +52,21 @@ SourcePos place_of_name(const config::Record& block, const char* key, const std:
 std::string suggest_node(const std::string& name, const graph::Graph& graph) {
   std::vector<std::string> all, special;
   for (const auto& n : graph.nodes) all.push_back(n.name);
-  if (const std::string near = nearest(name, all); !near.empty()) return fmt::format("did you mean '{}'?", near);
   for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs})
     for (const auto n : *set)
       if (std::find(special.begin(), special.end(), graph.nodes[n].name) == special.end())
         special.push_back(graph.nodes[n].name);
-  return special.empty()
-             ? "action = dumpNode prints all nodes"
-             : fmt::format("criteria, evaluations and outputs of the network: {}", fmt::join(special, ", "));
+  return did_you_mean(
+      name, all,
+      special.empty() ? "action = dumpNode prints all nodes"
+                      : fmt::format("criteria, evaluations and outputs of the network: {}", fmt::join(special, ", ")));
 }
 
 // Null if it is not known before the run.
 std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, const std::string& model_path) {
   if (model_path.empty())
     return has_network_builder(context.command) ? std::make_shared<graph::Graph>(described_graph(context)) : nullptr;
-  const std::string stem = model_path.substr(0, model_path.rfind('.'));
-  for (const std::string& path : {model_path, stem})
+  for (const std::string& path : {model_path, model_path.substr(0, model_path.rfind('.'))})
     if (const auto at = context.graphs_to_come->find(path); at != context.graphs_to_come->end()) return at->second;
   if (context.is_model_to_come(model_path)) return nullptr;
   std::string path = model_path;
@@ -162,24 +151,6 @@ void check_model_to_read(const ActionContext& context, const std::string& model_
   context.problem("modelPath", fmt::format("there is no model '{}'", model_path), fix);
 }
 
-void describe_compute_type(config::Fields& f, ComputeType& type) {
-  f.choice("computeType", type,
-           {{"float32", ComputeType::float32},
-            {"tf32", ComputeType::tf32},
-            {"bfloat16", ComputeType::bfloat16},
-            {"float16", ComputeType::float16}},
-           "number type of matrix products and convolutions; weights, sums and all other operations are float32");
-}
-
-void check_compute_type(const ActionContext& context, ComputeType type) {
-  if (supports(context.device, type)) return;
-  context.problem("computeType",
-                  type == ComputeType::bfloat16
-                      ? "this processor cannot compute in bfloat16, which needs AVX-512 with BF16"
-                      : "the CPU computes in float32 and bfloat16 only; tf32 and float16 need a GPU",
-                  "write computeType = float32, or leave the key out");
-}
-
 std::function<graph::Graph(const std::string&)> model_loader(const ActionContext& context) {
   if (context.models_to_come)
     return [context](const std::string& path) {
@@ -205,8 +176,7 @@ std::vector<Diagnostic> unknown_nodes(const config::Record& block, const char* k
                                       const std::vector<std::string>& names, const graph::Graph& graph) {
   std::vector<Diagnostic> found;
   for (const auto& name : names) {
-    const auto is = [&](const graph::Node& n) { return n.name == name; };
-    if (std::any_of(graph.nodes.begin(), graph.nodes.end(), is)) continue;
+    if (std::ranges::count(graph.nodes, name, &graph::Node::name) > 0) continue;
     found.push_back({place_of_name(block, key, name), fmt::format("{}: the network has no node '{}'", key, name),
                      suggest_node(name, graph)});
   }
@@ -234,8 +204,7 @@ void check_node_pattern(const ActionContext& context, const char* key, const std
   if (pattern.empty()) return;
   with_graph(context, model_path, [&](const graph::Graph& graph) {
     const std::regex compiled(pattern);
-    const auto matches = [&](const graph::Node& n) { return std::regex_match(n.name, compiled); };
-    if (std::any_of(graph.nodes.begin(), graph.nodes.end(), matches)) return;
+    if (std::ranges::any_of(graph.nodes, [&](const auto& n) { return std::regex_match(n.name, compiled); })) return;
     context.problem(key, fmt::format("{}: no node of the network matches '{}'", key, pattern),
                     "the whole name must match: write .*name.*; action = dumpNode prints all nodes");
   });
@@ -257,12 +226,7 @@ bool check_sgd_nodes(const ActionContext& context, const SgdOptions& sgd, const 
 
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
                                             std::vector<std::string> nodes) {
-  graph::Graph graph;
-  if (model_path.empty()) {
-    graph = described_graph(context);
-  } else {
-    graph = load_graph(model_path, readers(context));
-  }
+  graph::Graph graph = model_path.empty() ? described_graph(context) : load_graph(model_path, readers(context));
   if (auto unknown = unknown_nodes(context.command, "evalNodeNames", nodes, graph); !unknown.empty())
     throw ConfigError(std::move(unknown));
   if (nodes.empty()) {

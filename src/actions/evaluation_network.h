@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "actions/action.h"
+#include "actions/device.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
 #include "train/sgd_options.h"
-#include "tutti/backend.h"
 #include "tutti/graph.h"
 #include "tutti/network.h"
 #include "tutti/reader.h"
@@ -35,11 +35,6 @@ std::string model_to_read(const ActionContext&, std::string model_path);
 // Reports a problem unless the model exists, an earlier action of this run writes it, or a builder makes it. `exact`:
 // this very file, not a numbered one.
 void check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);
-
-// computeType of a command block or of an enclosing one, the number type of products: one key of an action's table.
-void describe_compute_type(config::Fields&, ComputeType&);
-// A type that the device does not support is a mistake.
-void check_compute_type(const ActionContext&, ComputeType);
 
 // How network descriptions load models. Before the run every rank reads the file itself, and a file still to come
 // throws ModelToCome. During the run, rank 0 reads for all.

@@ -5,13 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <cstdio>
 #include <vector>
 
 #include "actions/device.h"
+#include "actions/together.h"
 #include "brainscript/function_help.h"
 #include "comm/session.h"
-#include "config/command_line.h"
 #include "config/text.h"
 #include "tutti/backend.h"
 #include "tutti/reader.h"
@@ -169,6 +169,31 @@ std::string help_text(const std::string& name) {
   add(fmt::format("{} as a setting:\n", name), keys_called(name));
   if (found.empty()) report_unknown(name);
   return fmt::format("{}", fmt::join(found, "\n"));
+}
+
+std::optional<int> answer(const config::CommandLine& line, Communicator& world) {
+  if (line.empty) {
+    if (world.rank() == 0)
+      std::fprintf(stderr, "%s\nNo command-line argument given.\n\n%s", version_text().c_str(), usage_text().c_str());
+    return 1;
+  }
+  std::string text;
+  if (line.help)
+    text = usage_text();
+  else if (line.version)
+    text = version_text();
+  else if (line.help_topic.empty() && !line.dump_config)
+    return std::nullopt;
+  else if (line.help_topic.empty())
+    text = config::dump_config(line.config);
+  else if (!together(world, [&] { text = help_text(line.help_topic); }))
+    return wrong_configuration;
+  if (world.rank() == 0) {
+    std::fputs(text.c_str(), stdout);
+    if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
+    std::fflush(stdout);
+  }
+  return 0;
 }
 
 }  // namespace tutti::actions

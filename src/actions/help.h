@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "tutti/config.h"
+#include "config/command_line.h"
+#include "tutti/communicator.h"
 
 namespace tutti::actions {
 
@@ -16,6 +18,9 @@ std::string compute_text();  // instruction set and library of the kernels
 // Explains a name: a block with its options, a function or layer of a network language, or a key with its block. "list"
 // lists all names. An unknown name throws, with suggestions.
 std::string help_text(const std::string& topic);
+// Answers words that only ask for a text (--help, --version, help=NAME, --dump-config, none at all): rank 0 prints it.
+// Returns the exit code, or nothing if the words do not ask. Collective.
+std::optional<int> answer(const config::CommandLine&, Communicator& world);
 
 // The option blocks that help=NAME explains, and their keys.
 struct Topic {

@@ -26,9 +26,7 @@ std::vector<std::string> blocks_of(const config::Record& top) {
 }
 
 std::string suggestion(const std::string& name, const std::vector<std::string>& known) {
-  const std::string near = nearest(name, known);
-  if (!near.empty()) return fmt::format("did you mean '{}'?", near);
-  return known.empty() ? "" : fmt::format("there are: {}", fmt::join(known, ", "));
+  return did_you_mean(name, known, known.empty() ? "" : fmt::format("there are: {}", fmt::join(known, ", ")));
 }
 
 // Created when its turn comes, as the file that it needs is there then.

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,8 +27,6 @@
 
 namespace tutti::actions {
 namespace {
-
-constexpr int wrong_configuration = 2;
 
 void announce(const Prepared& p) {
   const std::string bar(78, '#');
@@ -170,47 +167,17 @@ void write_done_file(const config::TopLevel& top, Communicator& world) {
   if (!out) throw Error(fmt::format("cannot write doneFile '{}'", top.done_file));
 }
 
-// Flags that print an answer and end. Returns whether there was one.
-bool answered(const config::CommandLine& line, Communicator& world, int& code) {
-  code = 0;
-  std::string answer;
-  if (line.empty) {
-    if (world.rank() == 0)
-      std::fprintf(stderr, "%s\nNo command-line argument given.\n\n%s", version_text().c_str(), usage_text().c_str());
-    code = 1;
-    return true;
-  }
-  if (line.help)
-    answer = usage_text();
-  else if (line.version)
-    answer = version_text();
-  else if (!line.help_topic.empty()) {
-    if (!together(world, [&] { answer = help_text(line.help_topic); })) {
-      code = wrong_configuration;
-      return true;
-    }
-  } else if (line.dump_config)
-    answer = config::dump_config(line.config);
-  else
-    return false;
-  if (world.rank() == 0) {
-    std::fputs(answer.c_str(), stdout);
-    if (answer.empty() || answer.back() != '\n') std::fputc('\n', stdout);
-    std::fflush(stdout);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator& world, int& code) {
   const auto refuse = [&code] { return code = wrong_configuration, nullptr; };
+  code = 0;
   auto run = std::make_unique<Run>();
   config::CommandLine line;
   config::TopLevel& top = run->top;
   config::Notices notices;
   if (!together(world, [&] { line = config::parse_command_line(argc, argv); })) return refuse();
-  if (answered(line, world, code)) return nullptr;
+  if (const auto answered = answer(line, world)) return code = *answered, nullptr;
   if (line.check) only_plan_memory();
 
   Problems problems;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The actions that write on rank 0: write (node values per sample) and dumpNode (parameters).
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <future>
 #include <mutex>
-#include <utility>
 
 #include "tutti/error.h"
 

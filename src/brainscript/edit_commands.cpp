@@ -37,15 +37,13 @@ double elements_of(const graph::Node& n) {
 
 // The initial values of the node, and nothing else.
 void copy_value(const graph::Node& from, graph::Node& to, const Span& where) {
-  const bool holds = is_parameter(from) || from.start;
-  if (!holds) return;
+  if (!is_parameter(from) && !from.start) return;
   if (from.operation != to.operation || elements_of(from) != elements_of(to))
     fail(where, fmt::format("'{}' cannot take the values of '{}'", to.name, from.name),
          "copy=value needs the same operation and as many values");
   if (is_parameter(to)) {
-    const std::vector<std::string> own = {"dims", "learningRateMultiplier"};
     auto attributes = from.attributes;
-    for (const auto& key : own) {
+    for (const char* key : {"dims", "learningRateMultiplier"}) {
       attributes.erase(key);
       if (const auto kept = to.attributes.find(key); kept != to.attributes.end()) attributes.insert(*kept);
     }

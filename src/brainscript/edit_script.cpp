@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "brainscript/deep_stack.h"
 #include "brainscript/edit_models.h"
 #include "brainscript/node_sets.h"

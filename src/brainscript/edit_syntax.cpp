@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of the model editing language -> statements. Variables are substituted first, as text: L$n$ = SBFF (L$n$.S, 3,
-// 3).
+// Text of the model editing language -> statements. Variables are substituted first, as text: L$n$ = Scale (L$n$.S).
 #include "brainscript/edit_script.h"
 
 #include <fmt/format.h>
@@ -228,20 +227,16 @@ Script parse(const SourceText& file, const ndl::Variables& variable) {
   Parser parser(script.text);
   const auto all = entries(parser);
   const auto section = [&](const std::string& name, const Span& where) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const Entry& e) { return e.name == config::to_lower(name); });
+    const auto found = std::ranges::find(all, config::to_lower(name), &Entry::name);
     if (found == all.end() || script.text->text[found->value.begin] != '[')
       fail(where, fmt::format("there is no section '{}'", name), fmt::format("write {} = [ ... ]", name));
     return found->value;
   };
-  const auto named = [&](const char* key, auto use) {
-    bool any = false;
-    for (const auto& e : all) {
-      if (e.name != key) continue;
-      any = true;
-      for (const Range r : parser.split(e.value, ":")) use(section(parser.text(r), parser.span(r)));
-    }
-    return any;
+  const auto named = [&](std::string_view key, auto use) {
+    for (const auto& e : all)
+      if (e.name == key)
+        for (const Range r : parser.split(e.value, ":")) use(section(parser.text(r), parser.span(r)));
+    return std::ranges::count(all, key, &Entry::name) > 0;
   };
   named("load", [&](Range r) { script.macros.push_back(parser.ndl_statement(Statement::Kind::network, r).script); });
   const bool sections = named("edit", [&](Range r) {

@@ -25,34 +25,6 @@ void Options::describe(config::Fields& f) {
     "that of the model");
 }
 
-std::string Writer::unique(const std::string& name) {
-  static const std::set<std::string> keywords = {"include", "new",  "with", "true", "false",
-                                                 "if",      "then", "else", "array"};
-  std::string id;
-  for (const char c : name) id += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
-  // Names of the language begin with a capital and must keep their meaning.
-  if (id.empty() || !std::islower(static_cast<unsigned char>(id[0])) || keywords.contains(id)) id = "layer_" + id;
-  const int n = ++names_[id];
-  return n == 1 ? id : unique(fmt::format("{}_{}", id, n));
-}
-
-std::string Writer::define(const std::string& name, const std::string& expression) {
-  const std::string id = unique(prefix + name);
-  text_ += fmt::format("  {} = {}\n", id, expression);
-  return id;
-}
-
-std::string Writer::function(const Layer& layer, const std::string& expression) {
-  std::string& id = functions_[prefix + layer.name];
-  if (id.empty()) id = define(layer.name, expression);
-  return id;
-}
-
-void Writer::notice(const Layer& layer, const std::string& what) {
-  if (notices_)
-    notices_->add({layer.where, fmt::format("{} '{}': {}", layer.kind, layer.name, what), ""}, "warning", true);
-}
-
 namespace {
 
 bool is_model(const std::string& kind) { return kind == "Sequential" || kind == "Model" || kind == "Functional"; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // keras.h -- KerasNetworkBuilder: builds a network from the architecture of a Keras model in JSON. The file is parsed
-// (keras_model.cpp), every layer is written as definitions of BrainScript (keras_layers.cpp, keras_axes.cpp, with
-// library_builders.cpp), and inputs, labels and criteria are added (keras.cpp).
+// (keras_model.cpp), every layer is written as definitions of BrainScript (keras_layers.cpp, keras_images.cpp,
+// keras_sequences.cpp, with library_builders.cpp), and inputs, labels and criteria are added (keras.cpp).
 #pragma once
 
 #include <yaml-cpp/yaml.h>

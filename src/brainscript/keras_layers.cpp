@@ -10,6 +10,14 @@
 
 namespace tutti::brainscript::keras {
 
+void note_ignored(Writer& w, const Layer& l) {
+  for (const char* key : {"kernel_regularizer", "W_regularizer", "recurrent_regularizer", "U_regularizer",
+                          "bias_regularizer", "b_regularizer", "activity_regularizer", "kernel_constraint",
+                          "W_constraint", "bias_constraint", "b_constraint", "recurrent_constraint"})
+    if (setting(l, {key}))
+      w.notice(l, fmt::format("'{}' has no effect; L2RegWeight and L1RegWeight of SGD hold for all weights", key));
+}
+
 Tensor merged(Writer& w, const Layer& l, std::vector<Tensor> in, const std::string& mode, long axis) {
   if (in.size() < 2) fail(l, "joins at least two inputs");
   for (auto& t : in) {
@@ -219,12 +227,6 @@ const std::map<std::string, Apply>& table() {
 
 }  // namespace
 
-bool is_recurrent(const std::string& kind) {
-  static const std::vector<std::string> kinds = {"LSTM",     "GRU",           "SimpleRNN",       "CuDNNLSTM",
-                                                 "CuDNNGRU", "Bidirectional", "TimeDistributed", "Embedding"};
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-}
-
 Tensor apply(Writer& w, const Layer& l, const Inputs& in) {
   const auto found = table().find(l.kind);
   if (found == table().end()) {
@@ -241,26 +243,6 @@ std::string dims_text(const Tensor& t) {
   Sizes dims(t.shape.rbegin(), t.shape.rend());
   if (t.reordered) std::rotate(dims.begin(), dims.begin() + 1, dims.end());
   return fmt::format("{}", fmt::join(dims, ":"));
-}
-
-Tensor as_image(Writer& w, const Layer& l, Tensor x, bool last) {
-  if (last == x.reordered) return x;
-  if (x.reordered)
-    fail(l, "takes images with the channels first, but the layer in front gives them last",
-         "use one data_format in the whole model");
-  for (std::size_t axis = 1; axis < x.shape.size(); ++axis)
-    x.name = w.define(l.name + "_image", fmt::format("TransposeDimensions ({}, {}, {})", x.name, axis, axis + 1));
-  x.reordered = true;
-  return x;
-}
-
-Tensor as_in_keras(Writer& w, const Tensor& image) {
-  if (!image.reordered) return image;
-  Tensor x = image;
-  for (std::size_t axis = x.shape.size(); axis > 1; --axis)
-    x.name = w.define(image.name + "_turned", fmt::format("TransposeDimensions ({}, {}, {})", x.name, axis - 1, axis));
-  x.reordered = false;
-  return x;
 }
 
 }  // namespace tutti::brainscript::keras

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ndl.h -- NDLNetworkBuilder: the older, line-oriented network language (semantics 7.2). Text -> script
-// (ndl_parser.cpp) -> BrainScript (ndl_desugar.cpp) -> graph (ndl_network.cpp).
+// ndl.h -- NDLNetworkBuilder: the older, line-oriented network language (semantics 7.2). Text ->
+// tokens (ndl_lexer.cpp) -> script (ndl_parser.cpp) -> BrainScript (ndl_desugar.cpp) -> graph (ndl_network.cpp).
 #pragma once
 
 #include <map>
@@ -62,6 +62,7 @@ using config::to_lower;
 // `variable` gives the text of $name$, or nothing. Its text becomes part of the script, also within words and strings.
 using Variables = std::function<std::optional<std::string>(const std::string&)>;
 inline std::optional<std::string> no_variables(const std::string&) { return std::nullopt; }
+std::vector<Token> lex(const SourceText&, const Variables&);
 // A whole file, or a section with its brackets.
 ScriptPtr parse(SourceText, const Variables& variable = no_variables);
 // The file's macros outside of sections; those in its sections.

@@ -256,12 +256,8 @@ class Desugarer {
     const Argument* tag = nullptr;
     std::size_t position = 0;
     for (const auto& a : call.arguments) {
-      std::size_t k = position;
-      if (a.name.empty())
-        ++position;
-      else
-        for (k = 0; k < m.parameters.size() && to_lower(m.parameters[k]) != to_lower(a.name); ++k) {
-        }
+      const auto named = std::ranges::find(m.parameters, to_lower(a.name), to_lower) - m.parameters.begin();
+      const std::size_t k = a.name.empty() ? position++ : static_cast<std::size_t>(named);
       if (k == m.parameters.size() && to_lower(a.name) == "tag") {
         tag = &a;
         continue;

@@ -2,7 +2,6 @@
 #include "brainscript/ndl.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>

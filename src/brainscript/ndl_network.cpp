@@ -2,7 +2,6 @@
 // Script of the older network language -> BrainScript (ndl_desugar.cpp) -> graph. The NDLNetworkBuilder block: the
 // file, its macros, and the sections that make the network.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>

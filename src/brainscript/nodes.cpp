@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "brainscript/evaluator.h"
@@ -83,57 +82,11 @@ const std::map<std::string, std::vector<AttributeSpec>> attributes = {
 
 }  // namespace
 
-NodeRef NodeTable::add(graph::Node node) {
-  if (node.name.empty()) node.name = "_";
-  wanted_.push_back(node.name);
-  int& last = names_[node.name];
-  if (last++ > 0) {
-    // Two expressions can have the same path (a function's body and its argument); the later one gets a number.
-    const std::string wanted = node.name;
-    do node.name = fmt::format("{}_{}", wanted, last++);
-    while (names_.contains(node.name));
-    names_[wanted] = last - 1;
-    names_[node.name] = 1;
-  }
-  graph.nodes.push_back(std::move(node));
-  return {graph.nodes.size() - 1};
-}
-
-void NodeTable::rename(NodeRef ref, const std::string& name) {
-  const std::string old = graph.nodes[ref.index].name;
-  for (auto& node : graph.nodes)
-    if (node.name == name) node.name = old;
-  graph.nodes[ref.index].name = name;
-}
-
-NodeRef NodeTable::constant(double value, const std::string& name, const SourcePos& where) {
-  graph::Node node;
-  node.operation = "LearnableParameter";
-  node.name = name;
-  node.where = where;
-  node.attributes = {
-      {"dims", std::vector<double>{1}}, {"init", "fixedValue"}, {"value", value}, {"learningRateMultiplier", 0.0}};
-  return add(std::move(node));
-}
-
 Thunk* find_setting(const Record* settings, std::string_view name) {
   if (Thunk* t = settings->own(name)) return t;
   const Record* call = settings->outer;
   while (call && !call->site) call = call->outer;
   return call ? call->own(name) : nullptr;
-}
-
-std::vector<double> dims_value(Evaluator& ev, const Value& v, const std::string& what, const Expr& e,
-                               const Record* scope) {
-  std::vector<double> dims;
-  for (const Value& d : ev.elements(v, &e, scope)) {
-    const std::int64_t n = ev.integer(d, what, e, scope);
-    if (n < 0)
-      Evaluator::fail(e, scope, fmt::format("{} must not be negative ({})", what, n),
-                      "0 means: find out from the input");
-    dims.push_back(static_cast<double>(n));
-  }
-  return dims;
 }
 
 std::vector<double> Evaluator::flags_value(const Value& v, const std::string& what, const Expr& e,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 
@@ -152,6 +151,19 @@ void choose_init(const Settings& s, graph::Node& node) {
 }
 
 }  // namespace
+
+std::vector<double> dims_value(Evaluator& ev, const Value& v, const std::string& what, const Expr& e,
+                               const Record* scope) {
+  std::vector<double> dims;
+  for (const Value& d : ev.elements(v, &e, scope)) {
+    const std::int64_t n = ev.integer(d, what, e, scope);
+    if (n < 0)
+      Evaluator::fail(e, scope, fmt::format("{} must not be negative ({})", what, n),
+                      "0 means: find out from the input");
+    dims.push_back(static_cast<double>(n));
+  }
+  return dims;
+}
 
 std::string known_init(const std::string& name) {
   for (const std::string& known : all_inits())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block SimpleNetworkBuilder=[...], and its network: a call of _SimpleNetwork (library_simple.cpp).
+// The block SimpleNetworkBuilder=[...], and its network: a call of _SimpleNetwork (library_builders.cpp).
 #include "brainscript/simple_network.h"
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t most_layers = 10'000;
 constexpr std::int64_t largest_layer = 1'000'000'000;
 const std::string class_criterion = "ClassBasedCrossEntropyWithSoftmax";
-
 const std::vector<std::string> layer_kinds = {"Sigmoid", "RectifiedLinear", "Tanh", "None"};
+using Words = std::vector<std::pair<std::string, std::string>>;
 
 bool has_classes(const std::string& type) { return type == "CLASSLM" || type == "CLASSLSTM" || type == "CLSTM"; }
 bool has_lstm(const std::string& type) { return type == "LSTM" || type == "CLASSLSTM" || type == "CLSTM"; }
@@ -51,15 +51,12 @@ void describe_layer_types(SimpleNetworkOptions& o, config::Fields& f) {
 }
 
 void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
-  using Words = std::vector<std::pair<std::string, std::string>>;
-  const Words training = {{"CrossEntropyWithSoftmax", "CrossEntropyWithSoftmax"},
-                          {"SquareError", "SquareError"},
-                          {"Logistic", "Logistic"},
-                          {"ClassCrossEntropyWithSoftmax", class_criterion},
-                          {"SequenceWithSoftmax", ""},
-                          {"NCECrossEntropyWithSoftmax", ""},
-                          {"CRF", ""},
-                          {"CTCwithSoftmax", ""}};
+  Words training = {{"CrossEntropyWithSoftmax", "CrossEntropyWithSoftmax"},
+                    {"SquareError", "SquareError"},
+                    {"Logistic", "Logistic"},
+                    {"ClassCrossEntropyWithSoftmax", class_criterion}};
+  for (const char* absent : {"SequenceWithSoftmax", "NCECrossEntropyWithSoftmax", "CRF", "CTCwithSoftmax"})
+    training.emplace_back(absent, "");
   Words evaluation = {{"ClassificationError", "ClassificationError"}, {"ErrorPrediction", "ClassificationError"}};
   evaluation.insert(evaluation.end(), training.begin(), training.end());
   f.choice("trainingCriterion", o.training_criterion, training, "what is minimised");
@@ -83,24 +80,23 @@ void describe_criteria(SimpleNetworkOptions& o, config::Fields& f) {
 }
 
 void describe_type(SimpleNetworkOptions& o, config::Fields& f) {
-  f.choice<std::string>(
-      "rnnType", o.type,
-      {{"SIMPLENET", "SIMPLENET"},
-       {"SIMPLERNN", "SIMPLERNN"},
-       {"SIMPLERECURRENT", "SIMPLERNN"},
-       {"DEEPRNN", "SIMPLERNN"},
-       {"LSTM", "LSTM"},
-       {"CLASSLM", "CLASSLM"},
-       {"CLASSENTROPY", "CLASSLM"},
-       {"CLASSLSTM", "CLASSLSTM"},
-       {"CLSTM", "CLSTM"},
-       {"LBLM", "LBLM"},
-       {"NPLM", "NPLM"},
-       {"NCELSTM", "NCELSTM"},
-       {"CRF", "CRF"},
-       {"RCRF", "CRF"}},
-      "SIMPLENET: dense layers; recurrent networks: SIMPLERNN, LSTM; language models with word classes: CLASSLM, "
-      "CLASSLSTM, CLSTM; language models over all words: LBLM, NPLM");
+  const Words types = {{"SIMPLENET", "SIMPLENET"},
+                       {"SIMPLERNN", "SIMPLERNN"},
+                       {"SIMPLERECURRENT", "SIMPLERNN"},
+                       {"DEEPRNN", "SIMPLERNN"},
+                       {"LSTM", "LSTM"},
+                       {"CLASSLM", "CLASSLM"},
+                       {"CLASSENTROPY", "CLASSLM"},
+                       {"CLASSLSTM", "CLASSLSTM"},
+                       {"CLSTM", "CLSTM"},
+                       {"LBLM", "LBLM"},
+                       {"NPLM", "NPLM"},
+                       {"NCELSTM", "NCELSTM"},
+                       {"CRF", "CRF"},
+                       {"RCRF", "CRF"}};
+  f.choice("rnnType", o.type, types,
+           "SIMPLENET: dense layers; recurrent networks: SIMPLERNN, LSTM; language models with word classes: CLASSLM, "
+           "CLASSLSTM, CLSTM; language models over all words: LBLM, NPLM");
   if (o.type == "NCELSTM")
     f.problem("rnnType", "this version has no noise contrastive estimation",
               "CLASSLSTM makes large vocabularies cheap, too, through word classes");
@@ -168,12 +164,9 @@ std::vector<bool> loops_of(const SimpleNetworkOptions& o) {
   const bool lstm = o.type == "LSTM";
   const auto& listed = o.recurrent_layers.values;
   std::vector<bool> loops(hidden, o.type == "CLASSLSTM" || o.type == "CLSTM");
-  std::size_t taken = 0;
-  for (std::size_t i = lstm ? 1 + lookup : o.type == "LBLM" ? lookup : 0; i < hidden && !listed.empty(); ++i) {
-    if (listed[std::min(taken, listed.size() - 1)] != static_cast<std::int64_t>(lstm ? i : i + 1)) continue;
-    loops[i] = true;
-    ++taken;
-  }
+  for (std::size_t taken = 0, i = lstm ? 1 + lookup : o.type == "LBLM" ? lookup : 0; i < hidden && !listed.empty(); ++i)
+    if (listed[std::min(taken, listed.size() - 1)] == static_cast<std::int64_t>(lstm ? i : i + 1))
+      loops[i] = true, ++taken;
   return loops;
 }
 

@@ -203,16 +203,11 @@ static void encode_halves(Half format, size_t count, const float* values, float*
 template <Half F, bool Add>
 static void decode_halves_as(size_t count, const std::byte* in, float* values) {
   size_t i = 0;
-  for (; i + kWidth <= count; i += kWidth) {
-    const Floats v = read_halves<F>(in + 2 * i);
-    store(values + i, Add ? load(values + i) + v : v);
-  }
+  for (; i + kWidth <= count; i += kWidth) put<Add>(values + i, read_halves<F>(in + 2 * i));
   if (i == count) return;
-  const size_t n = count - i;
   std::byte halves[2 * kWidth] = {};
-  memcpy(halves, in + 2 * i, 2 * n);
-  const Floats v = read_halves<F>(halves);
-  store_first(values + i, n, Add ? load_first(values + i, n) + v : v);
+  memcpy(halves, in + 2 * i, 2 * (count - i));
+  put_first<Add>(values + i, count - i, read_halves<F>(halves));
 }
 
 static void decode_halves(Half format, bool add, size_t count, const std::byte* in, float* values) {

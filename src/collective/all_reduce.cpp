@@ -119,7 +119,7 @@ void AllReduce::each_message(std::size_t chunk, const Use& use) const {
 }
 
 void AllReduce::encode(std::size_t chunk) {
-  const auto start = Clock::now();
+  const Stopwatch encoding(stats_.encode), working(worked_);
   BucketState& bucket = buckets_[bucket_of(chunk)];
   assert(bucket.state == State::armed);
   if (bucket.sparse) synchronize(), bucket.sparse->encode(residuals_);
@@ -131,8 +131,6 @@ void AllReduce::encode(std::size_t chunk) {
     if (residuals_.mask && residuals_.local)
       clear_masked(residuals_.local + at, residuals_.mask + at, rows * shard.columns);
   });
-  const double seconds = seconds_since(start);
-  stats_.encode += seconds, worked_ += seconds;
 }
 
 void AllReduce::launch(std::size_t g) {
@@ -214,15 +212,13 @@ bool AllReduce::sum_when_here(std::size_t g) {
 }
 
 void AllReduce::sum(std::size_t g) {
-  const auto start = Clock::now();
+  const Stopwatch decoding(stats_.decode), working(worked_);
   const Bucket& plan = plan_.buckets[g];
   BucketState& bucket = buckets_[g];
   for (std::size_t p = plan.first_chunk; p < plan.end_chunk; ++p) sum_shard(p, g);
   bucket.event = codec_.record_event();
   count_sent(g, me_, ranks_ - 1);
   bucket.state = State::summing;
-  const double seconds = seconds_since(start);
-  stats_.decode += seconds, worked_ += seconds;
 }
 
 void AllReduce::sum_shard(std::size_t chunk, std::size_t g) {
@@ -288,7 +284,7 @@ void AllReduce::wait_for(std::size_t g) {
 }
 
 void AllReduce::decode(std::size_t chunk) {
-  const auto start = Clock::now();
+  const Stopwatch decoding(stats_.decode), working(worked_);
   const BucketState& bucket = buckets_[bucket_of(chunk)];
   if (bucket.sparse) synchronize(), bucket.sparse->decode();
   if (by_library(bucket_of(chunk))) sums_->decode(chunk);
@@ -296,8 +292,6 @@ void AllReduce::decode(std::size_t chunk) {
     codec_.decode(rows, shard.columns, transport_->sum_of(bucket_of(chunk), owner) + shard.bytes_before,
                   parameters_.gradients.data() + at);
   });
-  const double seconds = seconds_since(start);
-  stats_.decode += seconds, worked_ += seconds;
 }
 
 void AllReduce::flush() {

@@ -47,13 +47,16 @@ bool belongs_to_mpiexec(std::string_view word) {
   return theirs.find(fmt::format(" {} ", word)) != std::string_view::npos;
 }
 
+std::string_view trim_end(std::string_view s) {
+  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
+  return s;
+}
+
 // `word` is key=rest, whatever the case of the key; gives where the rest begins.
 std::size_t value_of_word(std::string_view word, std::string_view key) {
   const std::size_t equals = word.find('=');
   if (equals == std::string_view::npos) return 0;
-  std::string_view name = word.substr(0, equals);
-  while (!name.empty() && is_blank(name.back())) name.remove_suffix(1);
-  return equal_keys(name, key) ? equals + 1 : 0;
+  return equal_keys(trim_end(word.substr(0, equals)), key) ? equals + 1 : 0;
 }
 
 // ---- arguments that the shell has split: without quotes it ends a command at ';' and an argument at a blank
@@ -108,8 +111,7 @@ std::vector<bool> check_arguments(const std::vector<std::string>& words, const s
       end = i + 1;
       fix = fmt::format(
           "the shell ends a command at ';' unless the argument stands in quotes: write '{0};...{1}' with the quotes; "
-          "if "
-          "nothing was cut off, add the missing {1}",
+          "if nothing was cut off, add the missing {1}",
           words[i], missing);
     }
     std::fill(cut.begin() + static_cast<long>(i), cut.begin() + static_cast<long>(end), true);
@@ -162,7 +164,7 @@ class WordReader {
       return problem(w, fmt::format("'{}' is neither a flag nor a setting", text),
                      fmt::format("did you mean configFile={}?", text));
     const std::string_view key = text.substr(0, text.find('='));
-    if (key.size() < text.size() && key.size() >= 6 && nearest(trim_view(key), {"configFile"}) == "configFile")
+    if (key.size() < text.size() && key.size() >= 6 && nearest(trim_end(key), {"configFile"}) == "configFile")
       near_config_file_ = w;
     texts_.push_back(whole);
   }
@@ -185,11 +187,6 @@ class WordReader {
                       text.substr(equals + 1)));
   }
 
-  static std::string_view trim_view(std::string_view s) {
-    while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
-    return s;
-  }
-
   static bool looks_like_file(const std::string& text) {
     std::error_code ignored;
     return text.find_first_of("./") != std::string::npos || fs::is_regular_file(text, ignored);
@@ -200,10 +197,8 @@ class WordReader {
     if (belongs_to_mpiexec(w.view().substr(0, w.view().find('='))))
       return problem(w, fmt::format("'{}' is a flag of mpiexec", w.view()),
                      "put it before the program: mpiexec -n 4 trainer configFile=...");
-    const std::string near = nearest(w.view(), flag_names());
-    problem(w, fmt::format("unknown flag '{}'", w.view()),
-            near.empty() ? fmt::format("flags: {}; settings are written key=value", fmt::join(flag_names(), " "))
-                         : fmt::format("did you mean '{}'?", near));
+    const std::string all = fmt::format("flags: {}; settings are written key=value", fmt::join(flag_names(), " "));
+    problem(w, fmt::format("unknown flag '{}'", w.view()), did_you_mean(w.view(), flag_names(), all));
   }
 
   void config_files(TextRange list) {
@@ -260,10 +255,6 @@ std::string help_topic_in(const std::vector<std::string>& words) {
   return {};
 }
 
-bool asks_for_usage(const std::vector<std::string>& words) {
-  return std::any_of(words.begin(), words.end(), [](const auto& w) { return equal_keys(w, "help"); });
-}
-
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -272,7 +263,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   result.empty = words.empty();
   if (result.empty) return result;
   result.help_topic = help_topic_in(words);
-  result.help = result.help_topic.empty() && asks_for_usage(words);
+  result.help = result.help_topic.empty() && std::ranges::any_of(words, [](auto& w) { return equal_keys(w, "help"); });
   if (result.help || !result.help_topic.empty()) return result;
 
   CLI::App app;

@@ -128,7 +128,7 @@ class OverrideSearch {
     };
     if (!inside) {
       for (const Row& row : top_table_.rows) add({{}, row.key}, row.nested != nullptr);
-      for (const Entry& e : top_.state().entries) add({{}, e.key}, is_block_entry(e));
+      for (const Entry& e : top_.state().entries) add({{}, e.key}, is_block(e.written.back().value));
     }
     visit_commands(inside, add);
     visit_known(inside, add);
@@ -140,8 +140,6 @@ class OverrideSearch {
       if (!near.empty() && equal_keys(p.key, near)) places.push_back(p);
     return places;
   }
-
-  static bool is_block_entry(const Entry& e) { return is_block(e.written.back().value); }
 
   // Of `inside`, or of all commands.
   void visit_commands(const RunningCommand* inside, const VisitSetting& visit) const {

@@ -3,7 +3,6 @@
 // place. The inside of a block is split only on demand, because it may be another language (BrainScript).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

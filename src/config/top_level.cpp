@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <sstream>
 
 #include "config/text.h"

@@ -202,15 +202,12 @@ class ImageFusion : Joining {
   void join_sum(std::size_t plus) {
     const Instruction sum = code_.instructions[plus];
     // The later one first: what it adds is there by then.
-    const std::size_t last = makers_.contains(sum.in[0].tensor) && makers_.contains(sum.in[1].tensor) &&
-                                     makers_.at(sum.in[1].tensor) > makers_.at(sum.in[0].tensor)
-                                 ? 1
-                                 : 0;
+    const Instruction* const made[] = {made_as(sum.in[0], plus), made_as(sum.in[1], plus)};
+    const std::size_t last = made[0] && made[1] > made[0] ? 1 : 0;
     for (const std::size_t k : {last, 1 - last}) {
-      const Instruction* maker = made_as(sum.in[k], plus);
       const Operand& other = sum.in[1 - k];
-      if (!maker || !(takes_bias(*maker, other) || takes_sum(*maker, other))) continue;
-      Instruction joint = *maker;
+      if (!made[k] || !(takes_bias(*made[k], other) || takes_sum(*made[k], other))) continue;
+      Instruction joint = *made[k];
       joint.in.push_back(other);
       return replace(plus, sum.in[k].tensor, std::move(joint));
     }

@@ -10,17 +10,20 @@
 namespace tutti::graph {
 namespace {
 
+bool turned(const Lowering& l) {
+  return channels_first(l.node()) && (l.node().operation != "BatchNormalization" || flag(l.node(), "spatial", false));
+}
 Operand swapped(Lowering& l, Operand x, std::size_t axis) {
   return l.emit("TransposeDimensions", {std::move(x)},
                 {{"axis1", static_cast<double>(axis)}, {"axis2", static_cast<double>(axis + 1)}});
 }
-// [C, W, H] -> [W, H, C]
+// [C, W, H] -> [W, H, C] where the node has its channels first.
 Operand channels_last(Lowering& l, Operand x) {
-  for (std::size_t axis = 1; axis < x.shape.rank(); ++axis) x = swapped(l, std::move(x), axis);
+  for (std::size_t axis = 1; axis < x.shape.rank() && turned(l); ++axis) x = swapped(l, std::move(x), axis);
   return x;
 }
 Operand channels_first_again(Lowering& l, Operand x) {
-  for (std::size_t axis = x.shape.rank(); axis-- > 1;) x = swapped(l, std::move(x), axis);
+  for (std::size_t axis = x.shape.rank(); axis-- > 1 && turned(l);) x = swapped(l, std::move(x), axis);
   return x;
 }
 
@@ -54,8 +57,7 @@ Operand cut_off(Lowering& l, Operand x, const ImageGeometry& g, std::map<std::st
 }  // namespace
 
 Operand lower_convolution(Lowering& l) {
-  const bool turned = channels_first(l.node());
-  const Operand x = turned ? channels_last(l, l.input(1)) : l.input(1);
+  const Operand x = channels_last(l, l.input(1));
   const ImageGeometry g = convolution_geometry(l.node(), x.shape, l.input(0).shape);
   auto attributes = attributes_of(l.node());
   attributes["mapDims"] = std::vector<double>{static_cast<double>(g.maps)};
@@ -66,27 +68,24 @@ Operand lower_convolution(Lowering& l) {
   const Operand cut = cut_off(l, x, g, attributes);
   const Operand y = l.emit("Convolution", {l.input(0), cut}, std::move(attributes));
   if (g.kernels() > 1) l.run_as("LocalConvolution");
-  return turned ? channels_first_again(l, y) : y;
+  return channels_first_again(l, y);
 }
 
 Operand lower_pooling(Lowering& l) {
-  const bool turned = channels_first(l.node());
-  const Operand x = turned ? channels_last(l, l.input(0)) : l.input(0);
+  const Operand x = channels_last(l, l.input(0));
   const ImageGeometry g = pooling_geometry(l.node(), x.shape);
   auto attributes = attributes_of(l.node());
-  const Operand y = l.emit("Pooling", {cut_off(l, x, g, attributes)}, attributes);
-  return turned ? channels_first_again(l, y) : y;
+  const Operand cut = cut_off(l, x, g, attributes);
+  return channels_first_again(l, l.emit("Pooling", {cut}, std::move(attributes)));
 }
 
 Operand lower_unpooling(Lowering& l) {
-  const bool turned = channels_first(l.node());
-  const Operand values = turned ? channels_last(l, l.input(0)) : l.input(0);
-  const Operand image = turned ? channels_last(l, l.input(1)) : l.input(1);
+  const Operand values = channels_last(l, l.input(0));
+  const Operand image = channels_last(l, l.input(1));
   if (pooling_geometry(l.node(), image.shape).skips())
     fail(l.node(), "these strides leave out the first cells of the image",
          "use a stride that is not larger than the window");
-  const Operand y = l.emit("MaxUnpooling", {values, image}, attributes_of(l.node()));
-  return turned ? channels_first_again(l, y) : y;
+  return channels_first_again(l, l.emit("MaxUnpooling", {values, image}, attributes_of(l.node())));
 }
 
 Operand lower_roi_pooling(Lowering& l) {
@@ -98,14 +97,13 @@ Operand lower_batch_normalization(Lowering& l) {
     if (!l.stored(l.input(k)) || l.trained(l.input(k)))
       fail(l.node(), "the running statistics must be parameters that are not trained",
            "declare them with learningRateMultiplier = 0");
-  const bool turned = channels_first(l.node()) && flag(l.node(), "spatial", false);
-  const Operand x = turned ? channels_last(l, l.input(0)) : l.input(0);
+  const Operand x = channels_last(l, l.input(0));
   auto attributes = attributes_of(l.node());
   attributes["training"] = l.training();
   const Operand y =
       l.emit("BatchNormalization", {x, l.input(1), l.input(2), l.input(3), l.input(4)}, std::move(attributes));
   l.append_input(l.state(2));
-  return turned ? channels_first_again(l, y) : y;
+  return channels_first_again(l, y);
 }
 
 }  // namespace tutti::graph

@@ -7,10 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <random>
 
@@ -69,36 +66,6 @@ void fill_normal(std::span<float> values, double deviation, std::uint64_t seed) 
 std::string lower(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return s;
-}
-
-bool blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; }
-
-void parse_row(const std::string& line, std::size_t number, const std::string& origin, const Node& node,
-               std::vector<float>& row) {
-  const char* p = line.data();
-  const char* const end = p + line.size();
-  while (true) {
-    while (p != end && blank(*p)) ++p;
-    if (p == end) return;
-    if (*p == '+') ++p;
-    float value = 0;
-    const auto [rest, error] = std::from_chars(p, end, value);
-    if (error != std::errc() || (rest != end && !blank(*rest)))
-      throw ConfigError(
-          node.where,
-          fmt::format("parameter '{}': line {} of {} holds something that is not a number", node.name, number, origin),
-          "write one row per line, numbers separated by blanks");
-    row.push_back(value);
-    p = rest;
-  }
-}
-
-std::ifstream opened(const std::string& path, const Node& node) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw ConfigError(node.where, fmt::format("parameter '{}': cannot read the file '{}'", node.name, path),
-                      "check initFromFilePath; a relative path starts at the current directory");
-  return file;
 }
 
 void from_matrix(const Node& node, const TextMatrix& matrix, const Shape& shape, std::span<float> values) {
@@ -203,39 +170,10 @@ std::string initializer(const Node& node) {
 
 }  // namespace
 
-TextMatrix parse_text_matrix(const std::string& text, const std::string& origin, const Node& node) {
-  std::vector<std::vector<float>> rows;
-  std::size_t at = 0, number = 0;
-  while (at < text.size()) {
-    const std::size_t stop = std::min(text.find('\n', at), text.size());
-    std::vector<float> row;
-    parse_row(text.substr(at, stop - at), ++number, origin, node, row);
-    if (!row.empty() && !rows.empty() && row.size() != rows.front().size())
-      throw ConfigError(node.where,
-                        fmt::format("parameter '{}': line {} of {} has {} numbers, the lines before have {}", node.name,
-                                    number, origin, row.size(), rows.front().size()),
-                        "all rows need the same length");
-    if (!row.empty()) rows.push_back(std::move(row));
-    at = stop + 1;
-  }
-  if (rows.empty())
-    throw ConfigError(node.where, fmt::format("parameter '{}': {} holds no numbers", node.name, origin));
-  TextMatrix matrix{rows.size(), rows.front().size(), {}};
-  for (std::size_t c = 0; c < matrix.columns; ++c)
-    for (const auto& row : rows) matrix.values.push_back(row[c]);
-  return matrix;
-}
-
-TextMatrix read_text_matrix(const std::string& path, const Node& node) {
-  std::ifstream file = opened(path, node);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return parse_text_matrix(text, fmt::format("'{}'", path), node);
-}
-
 void check_initializer(const Node& node) {
   if (node.start) return;
   const std::string init = initializer(node);
-  if (init == "fromfile") opened(text(node, "initFromFilePath"), node);
+  if (init == "fromfile") open_matrix(text(node, "initFromFilePath"), node);
   static const std::vector<std::string> known = {
       "uniform",  "gaussian",   "normal", "xavier",   "glorotUniform", "glorotNormal", "heUniform",
       "heNormal", "fixedValue", "zero",   "bilinear", "orthogonal",    "fromFile",     "fromLiteral"};

@@ -2,6 +2,7 @@
 // initialize.h -- initial values of parameters, number for number as CNTK makes them.
 #pragma once
 
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct TextMatrix {
 };
 
 // Errors are placed at `node`, which names the file or holds the literal.
+std::ifstream open_matrix(const std::string& path, const Node& node);
 TextMatrix read_text_matrix(const std::string& path, const Node& node);
 TextMatrix parse_text_matrix(const std::string& text, const std::string& origin, const Node& node);
 

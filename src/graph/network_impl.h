@@ -133,6 +133,11 @@ struct Network::Impl {
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds the results of the roots of `e` for a part: the one that ran last, or one whose sums were kept.
+  StepMetrics no_metrics(std::int64_t samples = 0) const {
+    return {.samples = samples,
+            .columns = samples,
+            .evaluations = std::vector<StepMetrics::Evaluation>(evaluations.size())};
+  }
   void metrics(Executable& e, StepMetrics& t) const { metrics(e, e.run.columns, e.run.sums.get(), t); }
   void metrics(Executable& e, std::span<const std::size_t> columns, const double* sums, StepMetrics&) const;
   double total(Executable& e, std::size_t node, const double* sums) const;

@@ -98,8 +98,7 @@ bool Network::defer_metrics(bool on) {
 std::optional<StepMetrics> Network::next_deferred_metrics() {
   Impl& m = *impl_;
   if (!m.deferred || m.deferred->empty()) return {};
-  StepMetrics metrics;
-  metrics.evaluations.resize(m.evaluations.size());
+  StepMetrics metrics = m.no_metrics();
   m.finish_earliest(metrics);
   return metrics;
 }
@@ -115,8 +114,7 @@ void Network::explain_nan(const Batch& batch) {
     m.attach(e, batch, part);
     e.program.forward(e.run);
     m.backend->synchronize();
-    StepMetrics metrics;
-    metrics.evaluations.resize(m.evaluations.size());
+    StepMetrics metrics = m.no_metrics();
     m.metrics(e, metrics);
     if (std::isnan(metrics.criterion)) m.report_not_finite(e, batch, part, *m.criterion);
   }

@@ -131,8 +131,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
 
 void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch& batch, const Part& part) {
   const Tensor& t = e.program.code().tensors[tensor];
-  const StreamData* found = stream_of(streams, batch, t.name);
-  const StreamData& stream = *found;
+  const StreamData& stream = *stream_of(streams, batch, t.name);
   const Columns c = columns_of(stream, part.first, part.last, counts_sequences(e.program.code()));
   const std::size_t count = c.last - c.first;
   if (e.run.columns[t.axis] != none && e.run.columns[t.axis] != count)
@@ -288,9 +287,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
   Executable& e = *m.training;
-  StepMetrics metrics;
-  metrics.samples = metrics.columns = batch.samples;
-  metrics.evaluations.resize(m.evaluations.size());
+  StepMetrics metrics = m.no_metrics(batch.samples);
   // Unless metrics are deferred, the criterion is read before the first chunk is announced; by then a device is busy
   // with the backward pass.
   struct Untold {
@@ -367,9 +364,7 @@ void Network::clear_gradients() {
 StepMetrics Network::evaluate(const Batch& batch, const Batch* next) {
   Impl& m = *impl_;
   Executable& e = m.evaluating();
-  StepMetrics metrics;
-  metrics.samples = metrics.columns = batch.samples;
-  metrics.evaluations.resize(m.evaluations.size());
+  StepMetrics metrics = m.no_metrics(batch.samples);
   e.run.weights_version = m.backend->new_version();
   if (!e.was_sent(batch)) e.sent = {};
   const std::size_t parts = m.parts(e, batch).size();

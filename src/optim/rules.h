@@ -62,6 +62,9 @@ class Rule {
   const std::vector<const char*> states_;
 };
 
+inline float as_float(double x) { return static_cast<float>(x); }
+
+std::unique_ptr<Rule> make_adam(const OptimizerOptions&, const Kernels&);  // adam.cpp: Adam or 1-bit Adam
 std::unique_ptr<Rule> make_rule(const OptimizerOptions&, const Kernels&);
 // The optimizer over a chosen set of kernels, for tests that compare them.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&, const Kernels&);

@@ -26,16 +26,6 @@ void clear(FloatBuffer& buffer) {
   std::fill_n(buffer.data(), buffer.size(), 0.0f);
 }
 
-// "16 bits" for levels, "float16" for numbers.
-std::string name_of_bits(std::int64_t bits, NumberFormat format) {
-  if (bits == 16 && format == NumberFormat::half) return "float16";
-  if (bits == 16 && format == NumberFormat::brain) return "bfloat16";
-  return fmt::format("{} bit{}", bits, bits == 1 ? "" : "s");
-}
-
-// 64 bits belong to precision = "double", which computes in float32.
-int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::int64_t>(bits, 32)); }
-
 }  // namespace
 
 AllReduceGradients::AllReduceGradients(const DataParallelOptions& options, std::int64_t print_every,
@@ -248,45 +238,6 @@ void AllReduceGradients::archive(Archive& a) {
     if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
   }
   if (a.loading() && exchange_) hand_out_residuals();
-}
-
-namespace {
-
-std::string describe(const DataParallelOptions& o, const ResolvedTransport& transport, int ranks) {
-  const auto& values = o.gradient_bits.values;
-  std::string bits;
-  for (const std::int64_t b : values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
-  return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", o.method, ranks, ranks == 1 ? "" : "s",
-                     values.size() == 1 ? name_of_bits(values[0], o.sixteen_bits) : bits + " bits",
-                     bits.find('1') == 0 && !o.zero_threshold ? ", mean threshold" : "", transport.text,
-                     o.buffered_async ? ", one minibatch behind" : "");
-}
-
-}  // namespace
-
-ParallelMethod DataParallelOptions::make(const MethodContext& context) const {
-  const DataParallelOptions& o = *this;
-  Communicator& comm = context.comm;
-  ParallelMethod m;
-  m.traits = traits();
-  const auto& bits = o.gradient_bits.values;
-  const bool lossy = std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; });
-  m.traits.text = tutti::describe(o, context.transport, comm.size());
-  m.traits.sums_contributions = !o.buffered_async;
-  m.traits.sums_on_devices = context.transport.device_sums != nullptr;
-  // The residual would accumulate quantisation errors of discarded gradients.
-  m.traits.overflow = o.buffered_async ? OverflowCheck::zero_local
-                      : lossy          ? OverflowCheck::agree
-                                       : OverflowCheck::reduced;
-  m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
-  m.metrics.per_step = m.update_ranks = &comm;
-  m.loop_text = [o, rank = comm.rank(), ranks = comm.size()](std::int64_t epoch) {
-    return fmt::format(", {} training (myRank = {}, numNodes = {}, numGradientBits = {}){}", o.method, rank, ranks,
-                       o.gradient_bits.at(static_cast<std::size_t>(epoch)),
-                       o.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
-  };
-  m.gradients = std::make_unique<AllReduceGradients>(o, context.print_every, context.transport, comm);
-  return m;
 }
 
 }  // namespace tutti

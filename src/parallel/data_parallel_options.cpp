@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "parallel/all_reduce_gradients.h"
 
 namespace tutti {
 
@@ -51,6 +51,51 @@ MethodTraits DataParallelOptions::traits() const {
   t.in_full = std::ranges::any_of(bits, [](std::int64_t b) { return b >= 32; });
   t.delayed = buffered_async;
   return t;
+}
+
+std::string name_of_bits(std::int64_t bits, NumberFormat format) {
+  if (bits == 16 && format == NumberFormat::half) return "float16";
+  if (bits == 16 && format == NumberFormat::brain) return "bfloat16";
+  return fmt::format("{} bit{}", bits, bits == 1 ? "" : "s");
+}
+
+namespace {
+
+std::string describe(const DataParallelOptions& o, const ResolvedTransport& transport, int ranks) {
+  const auto& values = o.gradient_bits.values;
+  std::string bits;
+  for (const std::int64_t b : values) bits += fmt::format("{}{}", bits.empty() ? "" : ":", b);
+  return fmt::format("{} on {} rank{}, gradients in {}{}{}{}", o.method, ranks, ranks == 1 ? "" : "s",
+                     values.size() == 1 ? name_of_bits(values[0], o.sixteen_bits) : bits + " bits",
+                     bits.find('1') == 0 && !o.zero_threshold ? ", mean threshold" : "", transport.text,
+                     o.buffered_async ? ", one minibatch behind" : "");
+}
+
+}  // namespace
+
+ParallelMethod DataParallelOptions::make(const MethodContext& context) const {
+  const DataParallelOptions& o = *this;
+  Communicator& comm = context.comm;
+  ParallelMethod m;
+  m.traits = traits();
+  const auto& bits = o.gradient_bits.values;
+  const bool lossy = std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; });
+  m.traits.text = tutti::describe(o, context.transport, comm.size());
+  m.traits.sums_contributions = !o.buffered_async;
+  m.traits.sums_on_devices = context.transport.device_sums != nullptr;
+  // The residual would accumulate quantisation errors of discarded gradients.
+  m.traits.overflow = o.buffered_async ? OverflowCheck::zero_local
+                      : lossy          ? OverflowCheck::agree
+                                       : OverflowCheck::reduced;
+  m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
+  m.metrics.per_step = m.update_ranks = &comm;
+  m.loop_text = [o, rank = comm.rank(), ranks = comm.size()](std::int64_t epoch) {
+    return fmt::format(", {} training (myRank = {}, numNodes = {}, numGradientBits = {}){}", o.method, rank, ranks,
+                       o.gradient_bits.at(static_cast<std::size_t>(epoch)),
+                       o.buffered_async ? ", BufferedAsyncGradientAggregation is ENABLED" : "");
+  };
+  m.gradients = std::make_unique<AllReduceGradients>(o, context.print_every, context.transport, comm);
+  return m;
 }
 
 }  // namespace tutti

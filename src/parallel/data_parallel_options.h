@@ -2,12 +2,21 @@
 // data_parallel_options.h -- the block DataParallelSGD of ParallelTrain.
 #pragma once
 
+#include <algorithm>
+#include <string>
+
 #include "parallel/exchange_bits.h"
 #include "parallel/method_context.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
 
 namespace tutti {
+
+// 64 bits belong to precision = "double", which computes in float32.
+inline int travelling_bits(std::int64_t bits) { return static_cast<int>(std::min<std::int64_t>(bits, 32)); }
+
+// "16 bits" for levels, "float16" for numbers.
+std::string name_of_bits(std::int64_t bits, NumberFormat);
 
 struct DataParallelOptions {
   static constexpr const char* name = "DataParallelSGD";

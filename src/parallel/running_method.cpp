@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "parallel/groups/level_archive.h"
+
 namespace tutti {
 
 StepInfo RunningMethod::step_info(const StepSize& size, const StepRates& rates) const {
@@ -53,6 +55,29 @@ ExchangeStats RunningMethod::exchange_stats_and_reset() {
   if (method.metrics.other_groups > 0)
     stats.bytes_between += bytes / (method.metrics.per_step->size() - 1) * method.metrics.other_groups;
   return stats;
+}
+
+void start(ParallelMethod& m, Parameters& parameters) {
+  m.gradients->start(parameters);
+  m.weights->start(parameters);
+}
+
+void begin_epoch(ParallelMethod& m, std::int64_t epoch) {
+  m.gradients->begin_epoch(epoch);
+  m.weights->begin_epoch(epoch);
+}
+
+void archive(ParallelMethod& m, Archive& a, WeightExchange::Section section) {
+  m.weights->archive(a, section);
+  if (section == WeightExchange::Section::common) return;
+  LevelArchive level(a, m.traits.gradients_archived_as);
+  m.gradients->archive(level);
+}
+
+ExchangeStats exchange_stats_and_reset(ParallelMethod& m) {
+  ExchangeStats gradients = m.gradients->exchange_stats_and_reset(), weights = m.weights->exchange_stats_and_reset();
+  if (m.traits.gradients_between_groups) return stats_of_levels(weights, gradients);
+  return gradients += weights;
 }
 
 }  // namespace tutti

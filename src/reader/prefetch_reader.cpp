@@ -3,8 +3,6 @@
 // before it are used up, so that it shows at the same step whatever the timing.
 #include "reader/prefetch_reader.h"
 
-#include <cassert>
-
 namespace tutti::reader {
 
 PrefetchReader::PrefetchReader(MinibatchMaker maker, std::size_t depth) : maker_(std::move(maker)) {

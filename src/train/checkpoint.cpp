@@ -4,12 +4,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/statvfs.h>
 
 #include <bit>
 #include <filesystem>
 #include <memory>
 
 #include "train/container.h"
+#include "train/file.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -187,6 +189,35 @@ RankStateReport load_exchange_state(const ResumePoint& point, const CheckpointPa
   if (parts.common_state) broadcast_state(comm, reader.get(), "exchange/", parts.common_state);
   spread_state(comm, reader.get(), static_cast<int>(report.ranks), parts.rank_state);
   return report;
+}
+
+void check_writable(const std::string& model_path, std::size_t model_bytes) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model_path, ignored))
+    throw Error(fmt::format("modelPath '{}' is a directory; it must name a file", model_path));
+  // Removes directories that were created for the test: a check leaves nothing behind.
+  std::vector<std::filesystem::path> made;
+  for (std::filesystem::path d = directory_of(model_path); !d.empty() && !std::filesystem::exists(d, ignored);
+       d = d.parent_path())
+    made.push_back(d);
+  create_directories(directory_of(model_path));
+  const std::string probe = model_path + ".probe.tmp";
+  {
+    File file = File::create(probe);
+    const std::byte byte{};
+    file.write({&byte, 1});
+    file.close();
+  }
+  std::filesystem::remove(probe, ignored);
+  struct statvfs space {};
+  const bool known = ::statvfs(directory_of(model_path).c_str(), &space) == 0;
+  for (const auto& d : made) std::filesystem::remove(d, ignored);
+  if (!known) return;
+  // A model and its state, each about the size of the weights.
+  const std::uint64_t available = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize, wanted = 2 * model_bytes;
+  if (available < wanted)
+    throw Error(fmt::format("'{}' has {} MB free; a model and its checkpoint need about {} MB",
+                            directory_of(model_path), available >> 20, (wanted >> 20) + 1));
 }
 
 }  // namespace tutti

@@ -5,7 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
+
+#include "parallel/advice.h"
+#include "train/training.h"
+#include "tutti/log.h"
 
 namespace tutti {
 namespace {
@@ -146,6 +151,53 @@ std::string slow_exchange_warning(const EpochTimes& t, const SharedEpoch& e) {
         "exchangeBits, or fewer ranks",
         x.exchanges, e.minibatches, factor);
   return text;
+}
+
+void warn_of_damaged_data(const Training& t) {
+  const std::int64_t left_out =
+      t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_metrics().samples;
+  if (left_out > 0)
+    log::warning(fmt::format("{} of {} samples were skipped in epoch {}: their data are damaged", left_out,
+                             t.progress.samples_in_epoch, t.progress.epoch + 1));
+}
+
+void warn_if_diverged(Training& t) {
+  t.constant_predictor.finish(*t.world);
+  const StepMetrics& metrics = t.report->epoch_metrics();
+  const std::string warning =
+      divergence_warning(t.constant_predictor, t.network->criterion().name, metrics.criterion / metrics.criterion_count,
+                         t.progress.epoch + 1, t.progress.epoch == 0);
+  if (!warning.empty()) log::warning(warning);
+}
+
+// The host's clock cannot measure how long a GPU computes.
+void judge_exchange(Training& t, std::int64_t minibatch) {
+  const bool shared = t.warm_start.parallel_throughout(t.progress.epoch);
+  if (t.exchange_judged || !shared || !is_host(t.network->parameters().weights.memory())) return;
+  const std::string warning =
+      slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch, t.report->minibatches()});
+  t.exchange_judged = !warning.empty();
+  if (t.exchange_judged) log::warning(warning);
+}
+
+void advise(const Training& t) {
+  if (t.parallel->method.data.work_queue() && !t.reader->takes_work_units())
+    log::warning(
+        "truncated sequences continue from minibatch to minibatch, so they cannot be divided dynamically: every rank "
+        "gets an equal share and waits for the slowest at the end of each epoch");
+  if (const auto& o = t.sgd.parallel; o.exchanges() && o.start_sample > t.samples_per_epoch)
+    log::warning(
+        fmt::format("parallelizationStartSample = {} exceeds the {} samples of an epoch: every rank trains on its own "
+                    "to the end of epoch {}. fix: set parallelizationStartEpoch to choose the epoch",
+                    o.start_sample, t.samples_per_epoch, o.start_epoch));
+  const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
+  const std::int64_t epochs = t.sgd.max_epochs - first;  // whose samples may be more than can be counted
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(epochs, 1);
+  const std::string advice = t.parallel->method.advice(epochs * std::min(t.samples_per_epoch, most));
+  if (!advice.empty()) log::warning(advice);
+  if (!t.sgd.parallel.exchanges() || epochs <= 0) return;
+  const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.minibatch_size.at(static_cast<std::size_t>(first))};
+  for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }
 
 }  // namespace tutti

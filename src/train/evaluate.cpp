@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates a data set, divided among the ranks as in training. Used by [Validate], test and cv.
+// Passes over a data set without training: evaluation, divided among the ranks as in training, for [Validate], test and
+// cv; corpus statistics.
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
 #include "base/activity.h"
-#include "train/training.h"
+#include "train/checkpointing.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -56,6 +57,42 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
   }
   close_interval(lines.interval > 0 && first <= run.minibatches);
   return run;
+}
+
+std::vector<StepMetrics::Evaluation> validate(Training& t, std::int64_t minibatch) {
+  const CommonWeights common(*t.parallel->method.weights);
+  share_statistics(t);
+  if (!t.cv_reader) return {};
+  EpochPlan plan;
+  plan.minibatch = minibatch;
+  plan.rank = t.world->rank();
+  plan.ranks = t.world->size();
+  const auto sums = evaluate(*t.network, *t.cv_reader, *t.world, plan).sums;
+  t.report->validation(sums);
+  return sums;
+}
+
+void precompute(Training& t) {
+  Network& network = *t.network;
+  const auto nodes = network.precompute_nodes();
+  if (nodes.empty()) return;
+  log::line("");
+  log::line(fmt::format("Precomputing --> {} PreCompute nodes found.", nodes.size()));
+  log::line("");
+  for (const auto& name : nodes) log::line(fmt::format("\t{}", name));
+  network.bind(t.reader->streams());
+  network.precompute_begin();
+  if (t.world->rank() == 0) {
+    EpochPlan plan;
+    plan.samples = t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size;
+    plan.minibatch = t.sgd.minibatch_size.at(0);
+    t.reader->start_epoch(plan);
+    while (const Batch* batch = t.reader->next()) network.precompute_accumulate(*batch), made_progress();
+  }
+  network.precompute_end([&](std::span<float> values) { t.world->broadcast(0, std::as_writable_bytes(values)); });
+  log::line("");
+  log::line("Precomputing --> Completed.");
+  log::line("");
 }
 
 }  // namespace tutti

@@ -22,15 +22,19 @@ void WeightUpdate::apply_held() {
   held_.clear();
 }
 
+void WeightUpdate::apply(const WeightChange& change) {
+  if (change.apply_gradients) apply_held();
+  if (change.reset_momentum) optimizer_.reset_momentum();
+}
+
 void WeightUpdate::on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) {
   if (holds_) {
     held_.insert(held_.end(), chunks.begin(), chunks.end());
     held_columns_ = columns;
   } else if (updates_ && !skipped_ && columns > 0) {
-    const auto start = Clock::now();
+    const Stopwatch watch(seconds_);
     begin(columns);
     chunks.size() == 1 ? optimizer_.update(chunks[0]) : optimizer_.update_all(chunks);
-    seconds_ += seconds_since(start);
   }
   weights_.poll();
 }
@@ -42,10 +46,9 @@ Summed WeightUpdate::summed(std::int64_t columns) const {
 }
 
 void WeightUpdate::contribute(std::size_t chunk, std::int64_t columns, int ranks) {
-  const auto start = Clock::now();
+  const Stopwatch watch(seconds_);
   begin(columns);
   optimizer_.contribute(chunk, ranks);
-  seconds_ += seconds_since(start);
 }
 
 void WeightUpdate::begin(std::int64_t columns) {

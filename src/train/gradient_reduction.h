@@ -26,6 +26,7 @@ class WeightUpdate final : public ReducedGradientSink {
   void begin_step(bool hold);
   void skip_step() { skipped_ = true; }  // updates nothing until the next step
   void apply_held();
+  void apply(const WeightChange&);
 
   void on_reduced(std::size_t chunk, std::int64_t columns) override { on_reduced(std::span(&chunk, 1), columns); }
   void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) override;

@@ -1,95 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/nan_report.h"
+// What happens when a criterion is NaN, or a gradient is wrong.
+#include "train/phase_metrics.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <limits>
 
-#include "base/activity.h"
-#include "reader/minibatch_walker.h"
+#include "base/exit_codes.h"
+#include "comm/agreement.h"
+#include "train/bad_sample.h"
+#include "tutti/gradient_check.h"
+#include "tutti/log.h"
 
 namespace tutti {
 namespace {
 
-// A batch of the sequences [from, to) of another one.
-class Part {
- public:
-  Part(const Batch& whole, const std::vector<StreamInfo>& streams, std::size_t from, std::size_t to) {
-    begins_.resize(whole.streams.size());
-    columns_.resize(whole.streams.size());
-    for (std::size_t s = 0; s < whole.streams.size(); ++s) add(whole.streams[s], streams[s], s, from, to);
-    std::vector<std::int64_t> lengths;
-    for (std::size_t q = from; q < to; ++q) {
-      std::int64_t longest = 0;
-      for (const StreamData& d : whole.streams)
-        longest = std::max(longest, d.sequence_begin[q + 1] - d.sequence_begin[q]);
-      lengths.push_back(longest);
-      batch_.samples += longest;
-    }
-    batch_.sequences = static_cast<std::int64_t>(to - from);
-    batch_.columns = batch_.global_columns = reader::Packing().columns(lengths);
-    batch_.global_samples = batch_.samples;
-    batch_.position = whole.position, batch_.minibatch = whole.minibatch;
-    if (!whole.sequence_positions.empty())
-      batch_.sequence_positions = whole.sequence_positions.subspan(from, to - from);
-  }
-  const Batch& batch() const { return batch_; }
-
- private:
-  void add(const StreamData& d, const StreamInfo& info, std::size_t s, std::size_t from, std::size_t to) {
-    const auto first = static_cast<std::size_t>(d.sequence_begin[from]),
-               end = static_cast<std::size_t>(d.sequence_begin[to]);
-    StreamData part;
-    part.columns = end - first;
-    for (std::size_t q = from; q <= to; ++q) begins_[s].push_back(d.sequence_begin[q] - d.sequence_begin[from]);
-    part.sequence_begin = begins_[s];
-    if (info.sparse) {
-      for (std::size_t c = first; c <= end; ++c) columns_[s].push_back(d.column_begin[c] - d.column_begin[first]);
-      const auto at = static_cast<std::size_t>(d.column_begin[first]), n = static_cast<std::size_t>(columns_[s].back());
-      part.column_begin = columns_[s];
-      part.values = d.values.subspan(at, n), part.indices = d.indices.subspan(at, n);
-    } else {
-      part.dense = d.dense.subspan(first * info.dim, part.columns * info.dim);
-    }
-    batch_.streams.push_back(part);
-  }
-
-  std::vector<std::vector<std::int64_t>> begins_, columns_;  // by stream
-  Batch batch_;
-};
-
-bool is_bad(Network& network, const Batch& batch) {
-  const auto finite = [](std::span<const float> v) {
-    return std::ranges::all_of(v, [](float x) { return std::isfinite(x); });
-  };
-  for (const StreamData& d : batch.streams)
-    if (!finite(d.dense) || !finite(d.values)) return true;
-  return !std::isfinite(network.evaluate(batch).criterion);
+// "; sample 3 of the 16 of this rank, train.ctf:17", or "".
+std::string bad_sample_text(Training& t, const Batch& batch) {
+  const std::string sample = find_bad_sample(*t.network, *t.reader, batch);
+  return sample.empty() ? "" : "; " + sample;
 }
 
 }  // namespace
 
-std::string find_bad_sample(Network& network, Reader& reader, const Batch& batch) {
-  if (!batch.fragments.empty() || batch.sequences == 0) return {};
-  const auto& streams = reader.streams();
-  const auto bad = [&](std::size_t from, std::size_t to) {
-    made_progress();
-    return is_bad(network, Part(batch, streams, from, to).batch());
-  };
-  std::size_t from = 0, to = static_cast<std::size_t>(batch.sequences);
-  while (to - from > 1) {
-    const std::size_t middle = from + (to - from) / 2;
-    bad(from, middle) ? to = middle : from = middle;
+void PhaseMetrics::stop_at_nan(std::int64_t minibatch, const std::string& what) const {
+  throw CodedError(
+      kNotANumber,
+      fmt::format("The training criterion is not a number (NAN).\n{} in epoch {}, minibatch {} of command '{}'.\n"
+                  "fix: lower the learning rate, or clip gradients (clippingThresholdPerSample)",
+                  what, t_.progress.epoch + 1, number_of(minibatch), t_.command));
+}
+
+// Reads the minibatch again to find the first NaN.
+void PhaseMetrics::stop_at_nan(const DeferredNumericError& e) {
+  std::string what = fmt::format("{}; computed again, it is a number", e.what()), sample;
+  EpochPlan again = phase_.plan;
+  again.start = e.position;
+  t_.reader->start_epoch(again);
+  try {
+    const Batch* const batch = t_.reader->next();
+    if (batch) sample = bad_sample_text(t_, *batch);
+    if (batch) t_.network->explain_nan(*batch);
+  } catch (const NumericError& found) {
+    what = found.what();
   }
-  if (!bad(from, to)) return {};
-  // With NaN weights every sample is bad.
-  const std::size_t other = from == 0 ? static_cast<std::size_t>(batch.sequences) - 1 : 0;
-  if (batch.sequences > 2 && bad(other, other + 1) && bad(batch.sequences / 2, batch.sequences / 2 + 1)) return {};
-  std::string text = fmt::format("sample {} of the {} of this rank", from + 1, batch.sequences);
-  if (from < batch.sequence_numbers.size()) text += ", " + reader.place(batch.sequence_numbers[from]);
-  return text;
+  stop_at_nan(e.minibatch, what + sample);
+}
+
+StepMetrics PhaseMetrics::bear_nan(const Batch& batch, const std::string& what, GradientSink& gradients) {
+  const std::string all = phase_.settings.bears_nan ? what : what + bad_sample_text(t_, batch);
+  if (on_nan() == OnNan::stop) stop_at_nan(batch.minibatch, all);
+  StepMetrics metrics = announce_nan(t_, batch, gradients);
+  if (phase_.settings.bears_nan) return metrics;
+  nan_seen_ = true;
+  log::warning_of_rank(fmt::format("{} in epoch {}, minibatch {}: {}", all, t_.progress.epoch + 1,
+                                   number_of(batch.minibatch),
+                                   on_nan() == OnNan::skip ? "the update is skipped" : "the run goes back"));
+  if (on_nan() == OnNan::skip) {  // not a part of the epoch's results
+    restore_statistics();
+    metrics.criterion = metrics.criterion_count = 0;
+    for (auto& e : metrics.evaluations) e = {};
+  }
+  return metrics;
+}
+
+OnNan PhaseMetrics::on_nan() const { return phase_.settings.bears_nan ? OnNan::skip : t_.sgd.faults.on_nan; }
+
+bool PhaseMetrics::rewinds_now() const {
+  const Communicator* const all = phase_.method->method.metrics.per_step;
+  return nan_seen_ && on_nan() == OnNan::rewind && all && all->size() == t_.world->size();
+}
+
+void PhaseMetrics::rewind_if_needed() const {
+  if (on_nan() == OnNan::rewind && !all_agree(*t_.world, !nan_seen_)) throw Rewind();
+}
+
+void PhaseMetrics::keep_statistics() {
+  if (t_.sgd.faults.on_nan != OnNan::skip) return;
+  statistics_.clear();
+  for (const auto& s : t_.network->state()) statistics_.emplace_back(s.values.begin(), s.values.end());
+}
+
+void PhaseMetrics::restore_statistics() {
+  auto state = t_.network->state();
+  for (std::size_t i = 0; i < statistics_.size(); ++i) std::ranges::copy(statistics_[i], state[i].values.begin());
+}
+
+void check_gradients_or_stop(Training& t, const Batch& batch) {
+  GradientCheckOptions options;
+  options.tolerance = std::max(options.tolerance, std::pow(10.0, -static_cast<double>(t.sgd.significant_digits)));
+  options.seed = static_cast<std::uint64_t>(t.progress.minibatches_in_epoch);
+  t.network->scale_gradients(t.grad_scaler.value());  // and divide them
+  const auto wrong = check_gradients(*t.network, batch, options);
+  if (wrong.empty()) return;
+  throw Error(
+      fmt::format("cannot pass gradient checker: '{}', entry {}: {} by back-propagation, {} by differences "
+                  "({} of the entries looked at differ) in epoch {}, minibatch {} of command '{}'",
+                  wrong[0].parameter, wrong[0].index, wrong[0].analytic, wrong[0].numeric, wrong.size(),
+                  t.progress.epoch + 1, t.progress.minibatches_in_epoch + 1, t.command));
+}
+
+StepMetrics announce_nan(Training& t, const Batch& batch, GradientSink& chunks) {
+  Parameters& p = t.network->parameters();
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Slice& s : p.slices)
+    if (!s.sparse_gradient) std::fill_n(p.gradients.data() + s.offset, s.size(), nan);
+  for (std::size_t i = 0; i < p.chunks.size(); ++i) chunks.chunk_ready(i);
+  StepMetrics metrics;
+  metrics.criterion = nan;
+  metrics.criterion_count = static_cast<double>(batch.samples);
+  metrics.columns = batch.columns;
+  metrics.evaluations.assign(t.network->evaluations().size(), {0, static_cast<double>(batch.samples)});
+  return metrics;
 }
 
 }  // namespace tutti

@@ -26,6 +26,10 @@ void gather_state(Communicator&, ContainerWriter* writer, const Visit&);
 // Loads what `old_ranks` ranks wrote; `reader` is null on the other ranks. If the number has changed, entries are
 // mapped as their names say (include/tutti/archive.h). Collective.
 void spread_state(Communicator&, const ContainerReader* reader, int old_ranks, const Visit&);
+// reshard.cpp: gives the entries that rank `rank` of `ranks` gets from those that `old_ranks` ranks wrote.
+using GiveEntry = std::function<void(std::string_view name, EntryType, std::span<const std::byte>)>;
+void reshard(const ContainerReader&, int old_ranks, int ranks, int rank, const GiveEntry&);
+std::string rank_prefix(int rank);  // of its entries
 // Describes what is lost with missing ranks.
 std::set<std::string> gone_with_ranks(const ContainerReader&, int old_ranks, int ranks);
 // Every rank loads the same entries "<prefix><name>". Collective.

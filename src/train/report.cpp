@@ -6,13 +6,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <string_view>
 
 #include "base/memory.h"
+#include "config/text.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -30,9 +30,7 @@ std::string duration(double seconds) {
 bool is_error_rate(const NodeResult& r) {
   constexpr std::string_view losses[] = {"CrossEntropy", "CrossEntropyWithSoftmax", "SquareError", "Logistic",
                                          "WeightedLogistic"};
-  std::string name = r.name;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = config::to_lower(r.name);
   if (r.operation == "ClassificationError") return name.ends_with('s');
   if (std::find(std::begin(losses), std::end(losses), r.operation) != std::end(losses)) return false;
   return name.ends_with("errs") || name.ends_with("errors");

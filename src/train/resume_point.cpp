@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names of a run's files, and the choice among them when a run starts again.
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 
 #include <array>
 #include <bit>
@@ -222,34 +221,6 @@ void discard_checkpoints(const std::string& model_path) {
     fs::remove(file, error);
     if (error) throw Error(fmt::format("removing the earlier run's '{}': {}", file.string(), error.message()));
   }
-}
-
-void check_writable(const std::string& model_path, std::size_t model_bytes) {
-  std::error_code ignored;
-  if (fs::is_directory(model_path, ignored))
-    throw Error(fmt::format("modelPath '{}' is a directory; it must name a file", model_path));
-  // Removes directories that were created for the test: a check leaves nothing behind.
-  std::vector<fs::path> made;
-  for (fs::path d = directory_of(model_path); !d.empty() && !fs::exists(d, ignored); d = d.parent_path())
-    made.push_back(d);
-  create_directories(directory_of(model_path));
-  const std::string probe = model_path + ".probe.tmp";
-  {
-    File file = File::create(probe);
-    const std::byte byte{};
-    file.write({&byte, 1});
-    file.close();
-  }
-  fs::remove(probe, ignored);
-  struct statvfs space {};
-  const bool known = ::statvfs(directory_of(model_path).c_str(), &space) == 0;
-  for (const auto& d : made) fs::remove(d, ignored);
-  if (!known) return;
-  // A model and its state, each about the size of the weights.
-  const std::uint64_t available = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize, wanted = 2 * model_bytes;
-  if (available < wanted)
-    throw Error(fmt::format("'{}' has {} MB free; a model and its checkpoint need about {} MB",
-                            directory_of(model_path), available >> 20, (wanted >> 20) + 1));
 }
 
 }  // namespace tutti

@@ -2,11 +2,11 @@
 #include "train/sgd_options.h"
 
 #include "config/table.h"
+#include "config/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 namespace tutti {
@@ -22,11 +22,6 @@ bool all(const Values& values, Good good) {
 
 void require(config::Fields& f, bool holds, const char* key, const char* what) {
   if (!holds) f.problem(key, fmt::format("{} {}", key, what));
-}
-
-bool is_double(std::string word) {
-  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
-  return word == "double";
 }
 
 bool is_momentum(double v) { return v >= 0 && static_cast<float>(v) < 1.0f; }
@@ -248,10 +243,6 @@ double SgdOptions::momentum_per_sample(std::size_t epoch) const {
                   1.0 / static_cast<double>(minibatch_size.at(epoch)));
 }
 
-double SgdOptions::effective_momentum(std::size_t epoch) const {
-  return std::pow(momentum_per_sample(epoch), static_cast<double>(minibatch_size.at(epoch)));
-}
-
 double SgdOptions::momentum_time_constant(std::size_t epoch) const {
   const double momentum = momentum_per_sample(epoch);
   return momentum > 0 ? -1.0 / std::log(momentum) : 0.0;
@@ -260,7 +251,7 @@ double SgdOptions::momentum_time_constant(std::size_t epoch) const {
 SgdOptions read_sgd_options(const config::Record& sgd, Problems& problems, config::Notices& notices) {
   SgdOptions o;
   try {
-    o.parallel.double_precision = is_double(sgd.string("precision", "float"));
+    o.parallel.double_precision = config::equal_keys(sgd.string("precision", "float"), "double");
   } catch (const ConfigError&) {
     // Reported by the reader of the top level.
   }

@@ -77,8 +77,7 @@ struct SgdOptions {
   double momentum_per_sample(std::size_t epoch) const;
   // The value for an epoch of a schedule that starts with its first entry other than 0 (semantics 8.1).
   static std::optional<double> once_set(const config::Schedule<double>& values, std::size_t epoch);
-  // For the line "Starting Epoch": momentum of a full minibatch, and the time constant in samples.
-  double effective_momentum(std::size_t epoch) const;
+  // In samples, for the line "Starting Epoch".
   double momentum_time_constant(std::size_t epoch) const;
 
  private:

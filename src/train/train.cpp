@@ -11,7 +11,6 @@
 
 #include "base/activity.h"
 #include "base/stop_request.h"
-#include "parallel/advice.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -80,16 +79,6 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
   log::line(line + ".");
 }
 
-std::vector<StepMetrics::Evaluation> validate(Training& t, std::int64_t minibatch) {
-  EpochPlan plan;
-  plan.minibatch = minibatch;
-  plan.rank = t.world->rank();
-  plan.ranks = t.world->size();
-  const auto sums = evaluate(*t.network, *t.cv_reader, *t.world, plan).sums;
-  t.report->validation(sums);
-  return sums;
-}
-
 EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   EpochPlan plan;
   plan.epoch = t.progress.epoch;
@@ -113,26 +102,6 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
   t.report->begin_epoch(heading);
   if (t.progress.samples_in_epoch > 0)
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
-}
-
-void advise(const Training& t) {
-  if (t.parallel->method.data.work_queue() && !t.reader->takes_work_units())
-    log::warning(
-        "truncated sequences continue from minibatch to minibatch, so they cannot be divided dynamically: every rank "
-        "gets an equal share and waits for the slowest at the end of each epoch");
-  if (const auto& o = t.sgd.parallel; o.exchanges() && o.start_sample > t.samples_per_epoch)
-    log::warning(
-        fmt::format("parallelizationStartSample = {} exceeds the {} samples of an epoch: every rank trains on its own "
-                    "to the end of epoch {}. fix: set parallelizationStartEpoch to choose the epoch",
-                    o.start_sample, t.samples_per_epoch, o.start_epoch));
-  const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
-  const std::int64_t epochs = t.sgd.max_epochs - first;  // whose samples may be more than can be counted
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / std::max<std::int64_t>(epochs, 1);
-  const std::string advice = t.parallel->method.advice(epochs * std::min(t.samples_per_epoch, most));
-  if (!advice.empty()) log::warning(advice);
-  if (!t.sgd.parallel.exchanges() || epochs <= 0) return;
-  const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.minibatch_size.at(static_cast<std::size_t>(first))};
-  for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }
 
 // Ranks that trained on their own have equal weights, unless their processors differ.
@@ -165,34 +134,6 @@ std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* l
                parallel ? run.until : std::min(from, run.until)};
 }
 
-// The number of samples that readers skipped because of damaged data, summed over the ranks that met them.
-void count_left_out(const Training& t) {
-  const std::int64_t left_out =
-      t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_metrics().samples;
-  if (left_out > 0)
-    log::warning(fmt::format("{} of {} samples were skipped in epoch {}: their data are damaged", left_out,
-                             t.progress.samples_in_epoch, t.progress.epoch + 1));
-}
-
-void warn_if_diverged(Training& t) {
-  t.constant_predictor.finish(*t.world);
-  const StepMetrics& metrics = t.report->epoch_metrics();
-  const std::string warning =
-      divergence_warning(t.constant_predictor, t.network->criterion().name, metrics.criterion / metrics.criterion_count,
-                         t.progress.epoch + 1, t.progress.epoch == 0);
-  if (!warning.empty()) log::warning(warning);
-}
-
-// The host's clock cannot measure how long a GPU computes.
-void judge_exchange(Training& t, std::int64_t minibatch) {
-  const bool shared = t.warm_start.parallel_throughout(t.progress.epoch);
-  if (t.exchange_judged || !shared || !is_host(t.network->parameters().weights.memory())) return;
-  const std::string warning =
-      slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch, t.report->minibatches()});
-  t.exchange_judged = !warning.empty();
-  if (t.exchange_judged) log::warning(warning);
-}
-
 // The value that decides on rates: the criterion or the first evaluation, on the validation data if there are any.
 double control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
   const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
@@ -215,13 +156,6 @@ bool rate_is_too_small(Training& t, double rate) {
   return true;
 }
 
-// The results of the epoch on the validation data, if there are any, with the weights that are saved.
-std::vector<StepMetrics::Evaluation> validate_common_weights(Training& t, std::int64_t minibatch) {
-  const CommonWeights common(*t.parallel->method.weights);
-  share_statistics(t);
-  return t.cv_reader ? validate(t, minibatch) : std::vector<StepMetrics::Evaluation>();
-}
-
 // Nothing if the training ends before this epoch.
 std::optional<EpochRun> start_epoch(Training& t) {
   EpochRun run;
@@ -237,7 +171,7 @@ std::optional<EpochRun> start_epoch(Training& t) {
 }
 
 void report_epoch(Training& t, const EpochRun& run) {
-  count_left_out(t);
+  warn_of_damaged_data(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
   t.report->end_epoch(t.progress.total_samples_seen, run.settings.learning_rate, seconds_since(run.start));
   const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
@@ -249,7 +183,7 @@ void report_epoch(Training& t, const EpochRun& run) {
 // Returns false if the training ends before its last epoch.
 bool finish_epoch(Training& t, const EpochRun& run) {
   report_epoch(t, run);
-  const auto validation = validate_common_weights(t, run.settings.minibatch);
+  const auto validation = validate(t, run.settings.minibatch);
   const Verdict verdict = judge_epoch(t, control_criterion(t, validation), run.settings);
   if (verdict == Verdict::finished) {
     save_final_model(t);
@@ -261,32 +195,6 @@ bool finish_epoch(Training& t, const EpochRun& run) {
   const CommonWeights common(*t.parallel->method.weights);
   checkpoint_at_epoch_end(t);
   return true;
-}
-
-// Computes corpus statistics (Mean, InvStdDev) over the training data, if the network has any (semantics 6, 8.5). Rank
-// 0 reads all data, minibatch by minibatch as CNTK does, so the numbers are those of a single process for any number of
-// ranks.
-void precompute(Training& t) {
-  Network& network = *t.network;
-  const auto nodes = network.precompute_nodes();
-  if (nodes.empty()) return;
-  log::line("");
-  log::line(fmt::format("Precomputing --> {} PreCompute nodes found.", nodes.size()));
-  log::line("");
-  for (const auto& name : nodes) log::line(fmt::format("\t{}", name));
-  network.bind(t.reader->streams());
-  network.precompute_begin();
-  if (t.world->rank() == 0) {
-    EpochPlan plan;
-    plan.samples = t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size;
-    plan.minibatch = t.sgd.minibatch_size.at(0);
-    t.reader->start_epoch(plan);
-    while (const Batch* batch = t.reader->next()) network.precompute_accumulate(*batch), made_progress();
-  }
-  network.precompute_end([&](std::span<float> values) { t.world->broadcast(0, std::as_writable_bytes(values)); });
-  log::line("");
-  log::line("Precomputing --> Completed.");
-  log::line("");
 }
 
 // Returns false if the run was already finished.
@@ -302,9 +210,8 @@ bool prepare(Training& t) {
   announce_criteria(*t.network);
   announce_parameters(t);
   if (start == Start::fresh) t.network->initialize_parameters();
-  if (t.progress.epoch == 0 &&
-      t.progress.samples_in_epoch == 0)  // an edited model, too, may have statistics to compute
-    precompute(t);
+  // An edited model, too, may have statistics to compute.
+  if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0) precompute(t);
   if (start == Start::fresh) save_initial_model(t);
   start_method(t);
   if (start == Start::resumed) restore_method(t);

@@ -83,6 +83,18 @@ struct Rewind {};
 // src/train/step_loop.cpp. Adds to Training::times.
 void run_phase(Training&, const Phase&);
 
+// src/train/interruptions.cpp. Whether this minibatch of the epoch, from 1, is computed: not if a signal has stopped
+// the run before it.
+bool may_begin(const Training&, std::int64_t minibatch);
+// All ranks are at one minibatch, and nothing is in flight: saves, and throws StopRun. Collective.
+[[noreturn]] void stop_run(Training&, bool saves);
+void disturb(Training&);  // faultHook, before a step
+
+// src/train/nan_report.cpp. If the run is to continue: announces NaN gradients to all ranks and returns NaN metrics.
+StepMetrics announce_nan(Training&, const Batch&, GradientSink& chunks);
+// gradientCheck: compares this rank's gradients with finite differences, and ends the run if they differ.
+void check_gradients_or_stop(Training&, const Batch&);
+
 // src/train/evaluate.cpp: criterion and evaluations over the data of `plan`, summed over the ranks.
 // Prints the interval lines of semantics 15.3 every `interval` minibatches if interval > 0.
 struct EvaluationRun {
@@ -96,6 +108,18 @@ struct EvaluationLines {
 enum class EvaluationOf { criterion_first, listed_nodes };
 EvaluationRun evaluate(Network&, Reader&, Communicator&, const EpochPlan&, const EvaluationLines& = {},
                        EvaluationOf = EvaluationOf::criterion_first, bool sum_over_ranks = true);
+
+// The results of the epoch on the validation data, if there are any, with the weights that are saved. Collective.
+std::vector<StepMetrics::Evaluation> validate(Training&, std::int64_t minibatch);
+// Computes corpus statistics (Mean, InvStdDev), if the network has any (semantics 6, 8.5). Rank 0 reads all training
+// data, minibatch by minibatch as CNTK does, so the numbers are those of a single process for any number of ranks.
+void precompute(Training&);
+
+// src/train/epoch_warnings.cpp: before the first epoch, and after each.
+void advise(const Training&);
+void warn_of_damaged_data(const Training&);  // the samples that readers skipped, summed over the ranks that met them
+void warn_if_diverged(Training&);
+void judge_exchange(Training&, std::int64_t minibatch);
 
 // src/train/trace.cpp: traceNodeNames... of the SGD block and Trace nodes. Call plan_evaluation(traced_nodes) first.
 std::vector<std::string> traced_nodes(const SgdOptions&, const graph::Graph&);

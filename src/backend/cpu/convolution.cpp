@@ -135,10 +135,7 @@ class CpuConvolution : public ConvolutionPlan {
   void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate, bool) override {
     if (!forward_) with_errors("planning a convolution", [&] { plan_forward(); });
     with_errors("convolving", [&] {
-      if (shape_.bias)
-        forward_->run({x, w, bias, y}, accumulate);
-      else
-        forward_->run({x, w, y}, accumulate);
+      shape_.bias ? forward_->run({x, w, bias, y}, accumulate) : forward_->run({x, w, y}, accumulate);
     });
   }
   void backward_data(const float* dy, const float* w, float* dx, bool accumulate, bool) override {
@@ -242,19 +239,6 @@ class CpuConvolution : public ConvolutionPlan {
 };
 
 }  // namespace
-
-dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const ImageWindow& w,
-                                const ImageWindow::Sizes& sizes, Format format, std::size_t block,
-                                dnnl::memory::data_type type) {
-  using tag = memory::format_tag;
-  static constexpr tag plain[] = {tag::ncw, tag::nchw, tag::ncdhw};
-  static constexpr tag by_8[] = {tag::nCw8c, tag::nChw8c, tag::nCdhw8c};
-  static constexpr tag by_16[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};
-  auto dims = spatial(w, sizes);
-  dims.insert(dims.begin(), {dimension(columns), dimension(channels)});
-  const tag* tags = format == Format::plain ? plain : block == 8 ? by_8 : by_16;
-  return memory::desc(dims, type, tags[w.rank - 1]);
-}
 
 std::unique_ptr<ConvolutionPlan> CpuImages::plan_convolution(const ConvolutionShape& shape) {
   return with_errors("planning a convolution", [&] {

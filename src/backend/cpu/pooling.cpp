@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling by oneDNN.
+// Pooling by oneDNN, and its description of images.
 #include <algorithm>
 
 #include "backend/cpu/images.h"
@@ -65,6 +65,19 @@ class CpuPooling : public PoolingPlan {
 };
 
 }  // namespace
+
+dnnl::memory::desc image_memory(std::size_t columns, std::size_t channels, const ImageWindow& w,
+                                const ImageWindow::Sizes& sizes, Format format, std::size_t block,
+                                dnnl::memory::data_type type) {
+  using tag = dnnl::memory::format_tag;
+  static constexpr tag plain[] = {tag::ncw, tag::nchw, tag::ncdhw};
+  static constexpr tag by_8[] = {tag::nCw8c, tag::nChw8c, tag::nCdhw8c};
+  static constexpr tag by_16[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};
+  auto dims = spatial(w, sizes);
+  dims.insert(dims.begin(), {dimension(columns), dimension(channels)});
+  const tag* tags = format == Format::plain ? plain : block == 8 ? by_8 : by_16;
+  return dnnl::memory::desc(dims, type, tags[w.rank - 1]);
+}
 
 std::unique_ptr<PoolingPlan> CpuImages::plan_pooling(const PoolingShape& shape) {
   return with_errors("planning a pooling",

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Along an axis: reductions and the softmax family.
+// Along an axis: reductions and the softmax family. And how far the results of algorithms lie apart.
+#include <array>
+
+#include "backend/cuda/arrange.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/lanes.h"
 #include "backend/cuda/math.h"
 #include "backend/cuda/team.h"
 
@@ -111,6 +115,28 @@ __global__ void softmax_gradient_lines(Lines lines, SoftmaxOp op, const float* y
   }
 }
 
+template <class T>
+__global__ void distance_of_block(std::size_t count, const T* expected, const T* got, Distance* to) {
+  Distance mine;
+  for (std::size_t i = first_element(); i < count; i += element_step()) {
+    const auto wanted = static_cast<double>(value_of(expected[i]));
+    mine.apart += fabs(static_cast<double>(value_of(got[i])) - wanted);
+    mine.size += fabs(wanted);
+  }
+  mine.apart = together<threads_per_block>(mine.apart, Plus());
+  mine.size = together<threads_per_block>(mine.size, Plus());
+  if (threadIdx.x == 0) to[blockIdx.x] = mine;
+}
+
+template <class T>
+__global__ void trial_numbers(std::size_t count, unsigned seed, T* to) {
+  for (std::size_t i = first_element(); i < count; i += element_step()) {
+    unsigned bits = (static_cast<unsigned>(i) + seed) * 2654435761u;
+    bits ^= bits >> 15;
+    round_to(to[i], static_cast<float>(static_cast<int>(bits * 2246822519u >> 28) - 8) / 8);
+  }
+}
+
 }  // namespace
 
 void CudaTensors::reduce(ReduceOp op, const Extent& e, const float* x, float* y) {
@@ -133,6 +159,31 @@ void CudaBackend::softmax_gradient(SoftmaxOp op, const Extent& e, const float* y
   if (e.count())
     launch_on_lines(softmax_gradient_lines<1>, softmax_gradient_lines<32>, softmax_gradient_lines<256>, lines_of(e),
                     stream(), op, y, dy, dx, accumulate);
+}
+
+Distance distance(const void* expected, const void* got, std::size_t count, Element element, cudaStream_t stream) {
+  constexpr unsigned blocks = 256;
+  constexpr const char* doing = "comparing algorithms";
+  Scratch workspace;
+  auto* on_device = workspace.reserve<Distance>(blocks);
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    launch(distance_of_block<T>, blocks, threads_per_block, stream, count, static_cast<const T*>(expected),
+           static_cast<const T*>(got), on_device);
+  });
+  std::array<Distance, blocks> of_blocks;
+  check(cudaMemcpyAsync(of_blocks.data(), on_device, sizeof of_blocks, cudaMemcpyDeviceToHost, stream), doing);
+  check(cudaStreamSynchronize(stream), doing);
+  Distance all;
+  for (const Distance& d : of_blocks) all.apart += d.apart, all.size += d.size;
+  return all;
+}
+
+void put_trial_numbers(void* to, std::size_t count, Element element, unsigned seed, cudaStream_t stream) {
+  with_type(element, [&](auto number) {
+    using T = decltype(number);
+    launch_for(trial_numbers<T>, count, stream, count, seed, static_cast<T*>(to));
+  });
 }
 
 }  // namespace tutti::cuda

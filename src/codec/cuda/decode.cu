@@ -174,7 +174,6 @@ void start_each(void (*kernel)(P...), std::size_t count, cudaStream_t stream, co
   if (count > 0) tutti::cuda::launch(kernel, dim3(blocks_of(count)), dim3(decode_threads), stream, count, arguments...);
 }
 
-// For `warps` warps.
 template <class... P, class... A>
 void start_warps(void (*kernel)(P...), std::size_t warps, cudaStream_t stream, const A&... arguments) {
   tutti::cuda::launch(kernel, dim3(static_cast<unsigned>((warps + decode_warps - 1) / decode_warps)),

@@ -175,24 +175,21 @@ class LocalConvolution : public Kernel {
       product(windows(run) + u * rows(run) * cells_, products(run) + u * rows(run) * maps_, u * cells_);
   }
   void products_from_windows(Run& run) const {
-    Gemm g;
-    g.transpose_b = true;
-    g.m = rows(run), g.n = maps_, g.k = cells_, g.lda = cells_, g.ldb = cells_ * kernels_, g.ldc = maps_;
+    Gemm g{.transpose_b = true, .m = rows(run), .n = maps_, .k = cells_};
+    g.lda = cells_, g.ldb = cells_ * kernels_, g.ldc = maps_;
     for_each_kernel(run, [&](const float* window, float* result, std::size_t w) {
       run.backend.gemm(g, window, in(run, 0) + w, result);
     });
   }
   void windows_from_products(Run& run) const {
-    Gemm g;
-    g.m = rows(run), g.n = cells_, g.k = maps_, g.lda = maps_, g.ldb = cells_ * kernels_, g.ldc = cells_;
+    const Gemm g{.m = rows(run), .n = cells_, .k = maps_, .lda = maps_, .ldb = cells_ * kernels_, .ldc = cells_};
     for_each_kernel(run, [&](float* window, const float* result, std::size_t w) {
       run.backend.gemm(g, result, in(run, 0) + w, window);
     });
   }
   void weight_gradient(Run& run, float* dw, bool accumulate) const {
-    Gemm g;
-    g.transpose_a = true, g.accumulate = accumulate;
-    g.m = maps_, g.n = cells_, g.k = rows(run), g.lda = maps_, g.ldb = cells_, g.ldc = cells_ * kernels_;
+    Gemm g{.transpose_a = true, .m = maps_, .n = cells_, .k = rows(run)};
+    g.lda = maps_, g.ldb = cells_, g.ldc = cells_ * kernels_, g.accumulate = accumulate;
     for_each_kernel(run, [&](const float* window, const float* result, std::size_t w) {
       run.backend.gemm(g, result, window, dw + w);
     });

@@ -8,29 +8,40 @@
 namespace tutti::graph {
 namespace {
 
-// Sizes of Y[rows][out] = X[rows][inner] W[inner][out].
-struct Sizes {
-  std::size_t rows, inner, out;
+// Y[rows][out] = X[rows][inner] W[inner][out] and its gradients; the weight may be stored the other way.
+struct Product {
+  bool transposed;
+  std::size_t inner, out;
+
+  std::size_t stored_row() const { return transposed ? inner : out; }
+  Gemm forward(std::size_t rows) const {
+    return {.transpose_b = transposed, .m = rows, .n = out, .k = inner, .lda = inner, .ldb = stored_row(), .ldc = out};
+  }
+  Gemm data_gradient(std::size_t rows) const {
+    return {.transpose_b = !transposed, .m = rows, .n = inner, .k = out, .lda = out, .ldb = stored_row(), .ldc = inner};
+  }
+  // dW = X' dY, or dW = dY' X when stored the other way.
+  Gemm weight_gradient(std::size_t rows) const {
+    const std::size_t m = transposed ? out : inner, n = stored_row();
+    return {.transpose_a = true, .m = m, .n = n, .k = rows, .lda = m, .ldb = n, .ldc = n};
+  }
 };
 
 // The left operand has no sample axis: one product over all samples. After fusion there is a bias (input 2), whose
 // gradient belongs to the instruction behind.
 class Times : public Kernel {
  public:
-  Times(bool transposed, std::size_t inner, Instruction i)
-      : Kernel(std::move(i)), transposed_(transposed), inner_(inner), out_(code.in[0].elements / inner) {
+  Times(const Product& product, Instruction i) : Kernel(std::move(i)), product_(product) {
     reads_output = false;
     last_input_first = true;
     announces = true;
     if (!fused()) return;
     differentiable[2] = reads_input[2] = false;
-    if (flag(code.node, "keepsMask", false)) work_per_column = Backend::mask_floats(out_);
+    if (flag(code.node, "keepsMask", false)) work_per_column = Backend::mask_floats(product_.out);
   }
 
   void forward(Run& run) const override {
-    const Sizes s = sizes(run);
-    Gemm g{.transpose_b = transposed_, .m = s.rows, .n = s.out, .k = s.inner, .lda = s.inner, .ldb = 0, .ldc = s.out};
-    g.ldb = transposed_ ? s.inner : s.out;
+    Gemm g = product_.forward(rows(run));
     g.b_version = run.version(code.in[0]);
     g.a_element = code.in[1].element, g.c_element = code.out.element;
     if (!fused()) return run.backend.gemm(g, in(run, 1), in(run, 0), out(run));
@@ -60,12 +71,10 @@ class Times : public Kernel {
     const bool keeps = work_per_column > 0 && (write[0] != Write::none || write[1] != Write::none);
     return keeps ? run.work[code.out.tensor] : nullptr;
   }
-  Sizes sizes(const Run& run) const { return {run.count(code.in[1]) / inner_, inner_, out_}; }
+  std::size_t rows(const Run& run) const { return run.count(code.in[1]) / product_.inner; }
 
   void data_gradient(Run& run) const {
-    const Sizes s = sizes(run);
-    Gemm g{.transpose_b = !transposed_, .m = s.rows, .n = s.inner, .k = s.out, .lda = s.out, .ldb = 0, .ldc = s.inner};
-    g.ldb = transposed_ ? s.inner : s.out;
+    Gemm g = product_.data_gradient(rows(run));
     g.accumulate = adds(run, 1);
     g.b_version = run.version(code.in[0]);
     g.a_element = code.out.element, g.c_element = code.in[1].element, g.same_b = true;
@@ -76,23 +85,16 @@ class Times : public Kernel {
                                    in_gradient(run, 1), sums ? run.gradient(relu_->code.in[1]) : nullptr);
   }
 
-  // dW = X' dY, or dW = dY' X when stored the other way. On the host by runs of whole rows of the stored matrix, so
-  // that each run is still in the cache when its user gets it; a device wants one large product.
+  // On the host by runs of whole rows of the stored matrix, so that each run is still in the cache when its user gets
+  // it; a device wants one large product.
   void weight_gradient(Run& run) const {
-    const Sizes s = sizes(run);
-    const float* left = transposed_ ? out_gradient(run) : in(run, 1);
-    const float* right = transposed_ ? in(run, 1) : out_gradient(run);
-    const std::size_t left_width = transposed_ ? s.out : s.inner, right_width = transposed_ ? s.inner : s.out;
-    Gemm g{.transpose_a = true,
-           .m = left_width,
-           .n = right_width,
-           .k = s.rows,
-           .lda = left_width,
-           .ldb = right_width,
-           .ldc = right_width};
+    const bool transposed = product_.transposed;
+    const float* left = transposed ? out_gradient(run) : in(run, 1);
+    const float* right = transposed ? in(run, 1) : out_gradient(run);
+    Gemm g = product_.weight_gradient(rows(run));
     g.accumulate = adds(run, 0);
-    g.a_element = transposed_ ? code.out.element : code.in[1].element;
-    g.b_element = transposed_ ? code.in[1].element : code.out.element;
+    g.a_element = transposed ? code.out.element : code.in[1].element;
+    g.b_element = transposed ? code.in[1].element : code.out.element;
     const auto& chunks = run.chunks[code.in[0].tensor];
     const bool announced = finishes && run.last_part && run.sink && !chunks.empty();
     if (chunks.empty() || !run.backend.is_host()) {
@@ -104,16 +106,15 @@ class Times : public Kernel {
     }
     if (chunks.size() > 1) g.b_version = run.backend.new_version();
     for (const ChunkRange& p : chunks) {
-      g.m = p.count / right_width;
-      run.backend.gemm(g, advanced(left, g.a_element, p.first / right_width), right, in_gradient(run, 0) + p.first);
+      g.m = p.count / g.n;
+      run.backend.gemm(g, advanced(left, g.a_element, p.first / g.n), right, in_gradient(run, 0) + p.first);
       if (announced) run.sink->chunk_ready(p.index);
     }
   }
 
-  bool transposed_;
-  const Kernel* relu_ = nullptr;         // behind which the data come from, where this masks their gradient
-  const Times* relu_product_ = nullptr;  // in front of it
-  std::size_t inner_, out_;
+  const Product product_;
+  const Kernel* relu_ = nullptr;               // behind which the data come from, where this masks their gradient
+  const Times* relu_product_ = nullptr;        // in front of it
   mutable std::vector<std::size_t> together_;  // chunks that are announced at once
 };
 
@@ -144,16 +145,11 @@ class SparseTimes : public Kernel {
 // The left operand has a value per sample: a small product for each.
 class SampleTimes : public Kernel {
  public:
-  SampleTimes(bool transposed, std::size_t inner, Instruction i)
-      : Kernel(std::move(i)), transposed_(transposed), inner_(inner), out_(code.in[0].elements / inner) {
-    reads_output = false;
-  }
+  SampleTimes(const Product& product, Instruction i) : Kernel(std::move(i)), product_(product) { reads_output = false; }
   void forward(Run& run) const override {
-    for (std::size_t c = 0; c < run.rows(code.out); ++c) {
-      Gemm g{.transpose_b = transposed_, .m = rows(), .n = out_, .k = inner_, .lda = inner_, .ldb = 0, .ldc = out_};
-      g.ldb = transposed_ ? inner_ : out_;
+    const Gemm g = product_.forward(rows());
+    for (std::size_t c = 0; c < run.rows(code.out); ++c)
       run.backend.gemm(g, in(run, 1) + at(1, c), in(run, 0) + at(0, c), out(run) + c * code.out.elements);
-    }
   }
   void backward(Run& run) const override {
     for (std::size_t c = 0; c < run.rows(code.out); ++c) {
@@ -163,7 +159,7 @@ class SampleTimes : public Kernel {
   }
 
  private:
-  std::size_t rows() const { return code.in[1].elements / inner_; }
+  std::size_t rows() const { return code.in[1].elements / product_.inner; }
   std::size_t at(std::size_t k, std::size_t column) const {
     return code.in[k].per_sample ? column * code.in[k].elements : 0;
   }
@@ -173,20 +169,17 @@ class SampleTimes : public Kernel {
   void left_gradient(Run& run, std::size_t c) const {
     const float* dy = out_gradient(run) + c * code.out.elements;
     const float* x = in(run, 1) + at(1, c);
-    Gemm g{.transpose_a = true, .m = inner_, .n = out_, .k = rows(), .lda = inner_, .ldb = out_, .ldc = out_};
-    if (transposed_) g.m = g.lda = out_, g.n = g.ldb = g.ldc = inner_;
+    Gemm g = product_.weight_gradient(rows());
     g.accumulate = sums(run, 0, c);
-    run.backend.gemm(g, transposed_ ? dy : x, transposed_ ? x : dy, in_gradient(run, 0) + at(0, c));
+    run.backend.gemm(g, product_.transposed ? dy : x, product_.transposed ? x : dy, in_gradient(run, 0) + at(0, c));
   }
   void right_gradient(Run& run, std::size_t c) const {
-    Gemm g{.transpose_b = !transposed_, .m = rows(), .n = inner_, .k = out_, .lda = out_, .ldb = 0, .ldc = inner_};
-    g.ldb = transposed_ ? inner_ : out_;
+    Gemm g = product_.data_gradient(rows());
     g.accumulate = sums(run, 1, c);
     run.backend.gemm(g, out_gradient(run) + c * code.out.elements, in(run, 0) + at(0, c),
                      in_gradient(run, 1) + at(1, c));
   }
-  bool transposed_;
-  std::size_t inner_, out_;
+  const Product product_;
 };
 
 // How many elements the product sums over: the first axis for TransposeTimes, those behind the output axes for Times.
@@ -201,10 +194,11 @@ std::size_t inner_size(bool transposed, const Instruction& i) {
 
 template <bool transposed>
 std::unique_ptr<Kernel> make_times(Instruction i) {
+  if (i.reads_sparse && !i.in[0].per_sample) return std::make_unique<SparseTimes>(transposed, std::move(i));
   const std::size_t inner = inner_size(transposed, i);
-  if (i.in[0].per_sample) return std::make_unique<SampleTimes>(transposed, inner, std::move(i));
-  if (i.reads_sparse) return std::make_unique<SparseTimes>(transposed, std::move(i));
-  return std::make_unique<Times>(transposed, inner, std::move(i));
+  const Product product{transposed, inner, i.in[0].elements / inner};
+  if (i.in[0].per_sample) return std::make_unique<SampleTimes>(product, std::move(i));
+  return std::make_unique<Times>(product, std::move(i));
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The element loops of optim/element_loops.cpp as kernels, operation by operation; compiled without fused multiply-add.
-#include "optim/cuda/kernels.h"
-
+// Elements get the bits of the host's loops; sums have an order of their own, always the same.
 #include <limits>
 #include <type_traits>
 
 #include "base/cuda/runtime.h"
 #include "optim/cuda/together.h"
+#include "optim/kernels.h"
 
 namespace tutti::optim::cuda {
 
@@ -100,7 +100,7 @@ void clear_sums(double* sums, std::size_t count) {
 
 }  // namespace
 
-const Kernels& kernels() {
+static const Kernels& kernels() {
   static constexpr Kernels table = {"cuda",
                                     std::numeric_limits<std::size_t>::max(),
                                     loops_of(decltype(Kernels::loops)()),

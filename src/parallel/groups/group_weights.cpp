@@ -61,12 +61,11 @@ WeightChange GroupWeights::exchange_outside(const Act& act) {
   WeightChange change;
   if (levels_.outer) change = act(*levels_.outer);
   if (!broadcasts()) return change;
-  const auto start = Clock::now();
+  const Stopwatch watch(broadcasting_);
   SleepingBroadcast::Words words{change.weights_changed, change.reset_momentum};
   tell(words);
   change.weights_changed = words[0] != 0, change.reset_momentum = words[1] != 0;
   if (change.weights_changed) broadcast_weights();
-  broadcasting_ += seconds_since(start);
   return change;
 }
 

@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 
-#include "parallel/groups/group_work_queue.h"
 #include "parallel/groups/sleeping_broadcast.h"
 #include "tutti/parallel_method.h"
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <memory>
 
-#include "parallel/groups/group_work_queue.h"
+#include "parallel/groups/sleeping_broadcast.h"
 #include "parallel/parameter_server/request_loop.h"
 #include "parallel/parameter_server/served_weights.h"
 #include "tutti/parallel_method.h"

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <optional>
 
+#include "config/text.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -16,13 +16,8 @@ namespace {
 
 constexpr const char* kForms = "write byNode, size:4 (groups of four ranks) or n:2 (two groups)";
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 std::optional<GroupOptions> parse(const std::string& written) {
-  const std::string text = lower(written);
+  const std::string text = config::to_lower(written);
   if (text.empty() || text == "none") return GroupOptions{};
   if (text == "bynode") return GroupOptions{GroupOptions::Kind::by_node, 0};
   for (const auto& [word, kind] :

@@ -10,19 +10,6 @@
 #include "tutti/error.h"
 
 namespace tutti {
-namespace {
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total) : total_(total) {}
-  ~Stopwatch() { total_ += seconds_since(start_); }
-
- private:
-  double& total_;
-  Clock::time_point start_ = Clock::now();
-};
-
-}  // namespace
 
 FragmentStream::FragmentStream(const StreamSettings& settings, std::int64_t block_size, AllReduce& all_reduce,
                                BlockRule& rule, Parameters& live, Parameters& block)

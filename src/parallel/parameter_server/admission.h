@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // admission.h -- decides which workers may push, and which pushes form one update, if that depends on all workers: with
 // a staleness bound, with backup workers and with soft synchronization. One handler decides before any weights are
-// sent.
+// sent. And a histogram of the staleness of pushes.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "parallel/parameter_server/request_loop.h"
@@ -57,5 +58,16 @@ std::unique_ptr<AdmissionHandler> make_bounded_admission(int workers, std::int64
 // An update takes the first (workers - `backups`) gradients and drops later ones (Chen et al., "Revisiting Distributed
 // Synchronous SGD", ICLR workshop 2016). It does not wait for workers without samples in a step.
 std::unique_ptr<AdmissionHandler> make_backup_admission(int workers, std::int64_t backups);
+
+// One count for each number of pushes of other workers that a push missed; the last counts all above.
+struct StalenessCounts {
+  static constexpr std::size_t kBins = 64;
+  std::vector<std::int64_t> bins = std::vector<std::int64_t>(kBins);
+  std::int64_t pushes = 0, sum = 0, largest = 0;
+  void add(std::int64_t staleness);
+  StalenessCounts& operator+=(const StalenessCounts&);
+  void add_up(Communicator&);  // collective
+  std::string text() const;    // "mean 1.50, max 3; 12 pushes: 0: 2, 1: 4, ..."
+};
 
 }  // namespace tutti

@@ -255,12 +255,11 @@ bool ServerClient::admit(PushHead& head) {
 }
 
 AdmissionResponse ServerClient::request_admission(const AdmissionRequest& request) {
-  const auto start = Clock::now();
+  const Stopwatch watch(stats_.wait);
   std::memcpy(server_->message(admission_number_).data(), &request, sizeof request);
   server_->request(admission_number_, sizeof(AdmissionResponse));
   AdmissionResponse response;
   std::memcpy(&response, server_->wait(admission_number_).data(), sizeof response);
-  stats_.wait += seconds_since(start);
   return response;
 }
 
@@ -280,9 +279,8 @@ void ServerClient::push(std::size_t shard, const PushHead& head, const float* gr
 }
 
 std::span<const std::byte> ServerClient::wait_for(std::size_t shard, bool counts) {
-  const auto start = Clock::now();
+  const Stopwatch watch(stats_.wait);
   const auto bytes = pending_->wait(handlers_[shard]);
-  stats_.wait += seconds_since(start);
   ResponseHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (counts && shard == 0 && options_.max_staleness < 0) counts_.add(head.staleness);
@@ -292,12 +290,11 @@ std::span<const std::byte> ServerClient::wait_for(std::size_t shard, bool counts
 void ServerClient::take(std::size_t shard, const PushHead& head) {
   const std::byte* in = wait_for(shard, head.pushes).data();
   if (!head.fetches) return;
-  const auto start = Clock::now();
+  const Stopwatch watch(stats_.decode);
   for (const ServerShardRun& run : plans_[shard].runs) {
     worker_->take(run, in);
     in += codec_->bytes(run.rows, run.columns);
   }
-  stats_.decode += seconds_since(start);
 }
 
 // Pipelined: takes the response of the previous push and pushes again.
@@ -345,7 +342,7 @@ void ServerClient::finish_pushes() {
 }
 
 void ServerClient::share_weights() {
-  const auto start = Clock::now();
+  const Stopwatch watch(stats_.wait);
   synchronize();
   server_->exclusively([&] {
     for (const ServerShard* shard : shards_)
@@ -359,7 +356,6 @@ void ServerClient::share_weights() {
     stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.values * sizeof(float));
     stats_.values_sent += copies * static_cast<std::int64_t>(plan.values);
   }
-  stats_.wait += seconds_since(start);
 }
 
 void ServerClient::add_up_counts() {

@@ -16,7 +16,6 @@
 #include "parallel/parameter_server/push_client.h"
 #include "parallel/parameter_server/served_weights.h"
 #include "parallel/parameter_server/shard.h"
-#include "parallel/parameter_server/staleness_counts.h"
 #include "tutti/codec.h"
 #include "tutti/parallel_method.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataParallelASGD as a parallel method: its parts and its texts.
+// The methods at servers, DataParallelASGD and asynchronous EASGD: their parts and their texts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "parallel/local_gradients.h"
 #include "parallel/parameter_server/client.h"
+#include "parallel/parameter_server/elastic_client.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -99,6 +100,26 @@ ParallelMethod ServerOptions::make(const MethodContext& context) const {
   m.data.skipper = &c;
   m.served_weights = [&c] { return c.served_weights(); };
   m.loop_text = [&c](std::int64_t epoch) { return c.loop_text(epoch); };
+  return m;
+}
+
+ParallelMethod make_asynchronous_easgd(const EasgdOptions& o, const MethodContext& context) {
+  Communicator& comm = context.comm;
+  if (o.servers >= comm.size())
+    throw ConfigError({},
+                      fmt::format("EASGD wants {} rank{} for the center alone and this run has {}", o.servers,
+                                  o.servers == 1 ? "" : "s", comm.size()),
+                      fmt::format("servers = 0, or start the trainer with mpiexec -n {} or more", o.servers + 1));
+  if (comm.size() > 1 && !comm.threads_may_talk())
+    throw ConfigError({}, "EASGD with policy = async needs an MPI library that lets threads talk (MPI_THREAD_MULTIPLE)",
+                      "policy = sync, or another library");
+  auto client = std::make_unique<ElasticClient>(o, context);
+  const ElasticClient& c = *client;
+  ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
+  m.traits.state_name = "asynchronous EASGD";
+  m.data.share = m.data.unit_share = {comm.rank() < c.workers() ? comm.rank() : -1, c.workers()};
+  m.data.work_queue = [&c] { return c.work_queue(); };
+  m.served_weights = [&c] { return c.served_weights(); };
   return m;
 }
 

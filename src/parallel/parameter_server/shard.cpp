@@ -73,27 +73,6 @@ std::vector<ServerShardPlan> plan_shards(const Parameters& p, const std::vector<
   return plans;
 }
 
-namespace {
-
-class SumRule : public ShardRule {
- public:
-  void apply(Parameters& shard, const UpdateTerms&) override {
-    float* w = shard.weights.data();
-    const float* sum = shard.gradients.data();
-    for (std::size_t i = 0; i < shard.size(); ++i) w[i] = w[i] - sum[i];
-  }
-};
-
-class MeanRule final : public SumRule {
- public:
-  bool means() const override { return true; }
-};
-
-}  // namespace
-
-std::unique_ptr<ShardRule> make_sum_rule() { return std::make_unique<SumRule>(); }
-std::unique_ptr<ShardRule> make_mean_rule() { return std::make_unique<MeanRule>(); }
-
 ServerShard::ServerShard(const ServerShardPlan& plan, const Parameters& flat, std::shared_ptr<const Codec> codec,
                          std::unique_ptr<ShardRule> rule, int clients, int gathers)
     : plan_(plan), codec_(std::move(codec)), rule_(std::move(rule)), gathers_(gathers) {

@@ -80,7 +80,38 @@ std::span<float> part(std::vector<float>& whole, const ServerShard& shard, std::
   return std::span(whole).subspan(r.first_column * r.rows, r.size());
 }
 
+// Loads the state of all shards of this rank from that of the run, or stores it there.
+void visit_shards(State& whole, bool loading, Server& server, const std::vector<ServerShard*>& shards) {
+  server.exclusively([&] {
+    for (ServerShard* shard : shards) {
+      if (!shard) continue;
+      StateArchive a(whole, loading, [&](const std::string& name, std::vector<float>& kept, std::span<float> v) {
+        const std::span<float> mine = part(kept, *shard, slice_of(name, shard->parameters().slices));
+        loading ? std::ranges::copy(mine, v.begin()) : std::ranges::copy(v, mine.begin());
+      });
+      optimizer_of(*shard).archive(a);
+    }
+  });
+}
+
+class SumRule : public ShardRule {
+ public:
+  void apply(Parameters& shard, const UpdateTerms&) override {
+    float* w = shard.weights.data();
+    const float* sum = shard.gradients.data();
+    for (std::size_t i = 0; i < shard.size(); ++i) w[i] = w[i] - sum[i];
+  }
+};
+
+class MeanRule final : public SumRule {
+ public:
+  bool means() const override { return true; }
+};
+
 }  // namespace
+
+std::unique_ptr<ShardRule> make_sum_rule() { return std::make_unique<SumRule>(); }
+std::unique_ptr<ShardRule> make_mean_rule() { return std::make_unique<MeanRule>(); }
 
 void OptimizerRule::apply(Parameters& shard, const UpdateTerms& terms) {
   // Rows of a sparse gradient that no push lists are zero and are not updated.
@@ -104,29 +135,13 @@ void OptimizerRule::apply(Parameters& shard, const UpdateTerms& terms) {
 
 void spread_optimizer(Optimizer& of_run, Server& server, const std::vector<ServerShard*>& shards) {
   State whole = state_of(of_run);
-  server.exclusively([&] {
-    for (ServerShard* shard : shards) {
-      if (!shard) continue;
-      StateArchive a(whole, true, [&](const std::string& name, std::vector<float>& kept, std::span<float> v) {
-        std::ranges::copy(part(kept, *shard, slice_of(name, shard->parameters().slices)), v.begin());
-      });
-      optimizer_of(*shard).archive(a);
-    }
-  });
+  visit_shards(whole, true, server, shards);
 }
 
 void collect_optimizer(Optimizer& of_run, Server& server, const std::vector<ServerShard*>& shards,
                        const std::vector<ServerShardPlan>& plans, Communicator& comm, const Parameters& flat) {
   State whole = state_of(of_run);
-  server.exclusively([&] {
-    for (ServerShard* shard : shards) {
-      if (!shard) continue;
-      StateArchive a(whole, false, [&](const std::string& name, std::vector<float>& kept, std::span<float> v) {
-        std::ranges::copy(v, part(kept, *shard, slice_of(name, shard->parameters().slices)).begin());
-      });
-      optimizer_of(*shard).archive(a);
-    }
-  });
+  visit_shards(whole, false, server, shards);
   const auto broadcast = [&](int owner, auto span) { comm.broadcast(owner, std::as_writable_bytes(span)); };
   for (auto& [name, value] : whole) {
     // Counts of updates, which are equal for all shards.

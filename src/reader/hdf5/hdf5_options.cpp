@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the HDF5 reader, and the files that they name.
-#include <fmt/format.h>
 
 #include <filesystem>
 

@@ -55,8 +55,10 @@ class Hdf5Rows {
     std::string dataset;
     float scale = 1;
   };
-  Hdf5Rows(std::vector<Column> columns, FaultBudget& budget) : columns_(std::move(columns)), budget_(&budget) {}
+  explicit Hdf5Rows(FaultBudget& budget) : budget_(&budget) {}
 
+  // Before any file. Returns its number.
+  std::size_t add_column(Column column) { return columns_.push_back(std::move(column)), columns_.size() - 1; }
   // An open data file, with its rows and the floats per row of each column.
   void add_file(std::string path, std::uint64_t rows, std::vector<std::uint64_t> row_floats);
   std::uint64_t bytes() const { return bytes_; }  // of all rows as floats

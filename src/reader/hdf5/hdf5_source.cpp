@@ -21,23 +21,14 @@ std::string shown(const Hdf5Shape& shape) {
 // Numbers of a sample when the user does not say: a row of a matrix, the last axis of rows of steps, a whole picture.
 std::uint64_t dim_of(const Hdf5Shape& shape) { return shape.axes.size() == 3 ? shape.axes[2] : shape.row_size(); }
 
-std::vector<Hdf5Rows::Column> columns_of(const Hdf5ReaderOptions& o) {
-  std::vector<Hdf5Rows::Column> columns;
-  for (const auto& [name, s] : o.input)
-    if (s.classes == 0) columns.push_back({s.dataset, static_cast<float>(s.scale)});
-  return columns;
-}
-
 }  // namespace
 
 Hdf5Source::Hdf5Source(Hdf5ReaderOptions options)
     : options_(std::move(options)),
       budget_("the HDF5 files", options_.max_errors, options_.trace_level),
-      rows_(columns_of(options_), budget_) {
-  std::size_t columns = 0;
+      rows_(budget_) {
   for (const auto& [name, s] : options_.input) {
-    column_.push_back(columns);
-    columns += s.classes == 0 ? 1 : 0;
+    column_.push_back(s.classes == 0 ? rows_.add_column({s.dataset, static_cast<float>(s.scale)}) : 0);
     infos_.push_back({name, static_cast<std::size_t>(s.classes > 0 ? s.classes : s.dim), s.classes > 0 && s.sparse});
   }
   // The first file that can be read tells the dimensions that the user left out.
@@ -151,27 +142,23 @@ void Hdf5Source::add_sequences(File& f, std::uint64_t rows, const std::vector<ch
       row_floats.push_back(f.steps[s] * infos_[s].dim);
       row_bytes += row_floats.back() * sizeof(float);
     }
-  const bool all = std::all_of(good.begin(), good.end(), [](char g) { return g != 0; });
+  const auto bad = static_cast<std::size_t>(std::ranges::count(good, 0));
+  dropped_ += bad;
   const std::uint64_t per_chunk = std::max<std::uint64_t>(
       1, static_cast<std::uint64_t>(options_.chunk_bytes) / std::max<std::uint64_t>(1, row_bytes));
-  std::uint64_t chunk_begin = 0;
-  bool fresh = true;
+  std::uint64_t chunk_end = 0;
   f.first = index_.sequences();
   for (std::uint32_t r = 0; r < rows; ++r) {
-    if (!good[r]) {
-      ++dropped_;
-      continue;
-    }
+    if (!good[r]) continue;
     if (index_.sequences() + 1 == SequenceIndex::most_sequences) throw Error("reading the HDF5 files: too many rows");
-    if (fresh || r - chunk_begin >= per_chunk) {
+    if (r >= chunk_end) {
       index_.begin_chunk();
-      chunk_begin = r;
-      fresh = false;
+      chunk_end = r + per_chunk;
     }
     std::uint32_t samples = 0;
     for (std::size_t s = 0; s < options_.input.size(); ++s) samples = std::max(samples, f.steps_of(s, r));
     index_.add(samples);
-    if (!all) f.rows.push_back(r);
+    if (bad > 0) f.rows.push_back(r);
   }
   f.sequences = index_.sequences() - f.first;
   rows_.add_file(f.path, rows, std::move(row_floats));
@@ -213,9 +200,8 @@ void Hdf5Source::begin_epoch() {
 }
 
 const Hdf5Source::File& Hdf5Source::file_of(std::uint32_t sequence) const {
-  const auto after = std::upper_bound(files_.begin(), files_.end(), sequence,
-                                      [](std::uint32_t s, const File& f) { return s < f.first + f.sequences; });
-  return *after;
+  return *std::upper_bound(files_.begin(), files_.end(), sequence,
+                           [](std::uint32_t s, const File& f) { return s < f.first + f.sequences; });
 }
 
 std::string Hdf5Source::place(std::uint32_t sequence) {
@@ -247,10 +233,8 @@ void Hdf5Source::read(std::span<const std::uint32_t> sequences, Share& share) {
     }
     const File& f = file_of(sequences[i]);
     const std::uint32_t row = f.row(sequences[i]);
-    std::uint32_t longest = 0;
     for (std::size_t s = 0; s < infos_.size(); ++s) {
       const std::uint32_t steps = f.steps_of(s, row);
-      longest = std::max(longest, steps);
       if (options_.input[s].second.classes > 0) {
         const std::int32_t* labels = f.labels[s].data() + std::size_t{row} * f.steps[s];
         for (std::uint32_t t = 0; t < steps; ++t) share[s].add_one_hot(static_cast<std::size_t>(labels[t]));
@@ -259,7 +243,7 @@ void Hdf5Source::read(std::span<const std::uint32_t> sequences, Share& share) {
         share[s].columns += steps;
       }
     }
-    share.end_sequence(longest);
+    share.end_sequence(index_.samples_of(sequences[i]));
   }
 }
 

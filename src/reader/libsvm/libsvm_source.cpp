@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "reader/reader_row.h"
 
@@ -57,9 +58,7 @@ void LibsvmFile::damaged(const std::string& what) const {
 template <class T>
 T LibsvmFile::take(std::size_t& at, const char* what) const {
   if (file_.bytes().size() - at < sizeof(T)) damaged(fmt::format("the file ends at byte {} within {}", at, what));
-  const T v = load_number<T>(file_.bytes().data() + at);
-  at += sizeof(T);
-  return v;
+  return load_number<T>(file_.bytes().data() + std::exchange(at, at + sizeof(T)));
 }
 
 std::vector<LibsvmFile::Stream> LibsvmFile::take_streams(std::size_t count, std::size_t& at) const {
@@ -102,15 +101,9 @@ LibsvmFile::LibsvmFile(const std::string& path) : file_(path) {
 }
 
 // Whether the batch fills its place with numbers of that size.
-bool LibsvmFile::lay_out(std::size_t begin, std::size_t end, std::size_t number_size, Batch& b) const {
-  const char* const data = file_.bytes().data();
-  std::size_t at = begin;
+bool LibsvmFile::lay_out(std::size_t at, std::size_t end, std::size_t number_size, Batch& b) const {
   const auto has = [&](std::size_t count, std::size_t size) { return count <= (end - at) / size; };
-  const auto part = [&](std::size_t bytes) {
-    const char* p = data + at;
-    at += bytes;
-    return p;
-  };
+  const auto part = [&](std::size_t bytes) { return file_.bytes().data() + std::exchange(at, at + bytes); };
   const auto count = [&](std::size_t& n) {
     if (!has(1, 4)) return false;
     const auto v = load_number<std::int32_t>(part(4));
@@ -146,8 +139,7 @@ void LibsvmFile::find(std::size_t batch, Batch& b) const {
 LibsvmSource::LibsvmSource(const LibsvmReaderOptions& options)
     : file_(options.file), budget_(options.file, options.max_errors, options.trace_level) {
   const auto name = [&](const std::string& in_file) {
-    const auto found = options.renamed.find(in_file);
-    return found == options.renamed.end() ? in_file : found->second;
+    return options.renamed.contains(in_file) ? options.renamed.at(in_file) : in_file;
   };
   for (const auto& s : file_.features()) infos_.push_back({name(s.name), s.dim, true});
   for (const auto& s : file_.labels()) infos_.push_back({name(s.name), s.dim, false});

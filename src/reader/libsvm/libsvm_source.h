@@ -53,7 +53,7 @@ class LibsvmFile {
   template <class T>
   T take(std::size_t& at, const char* what) const;
   std::vector<Stream> take_streams(std::size_t count, std::size_t& at) const;
-  bool lay_out(std::size_t begin, std::size_t end, std::size_t number_size, Batch&) const;
+  bool lay_out(std::size_t at, std::size_t end, std::size_t number_size, Batch&) const;
 
   MappedFile file_;
   std::vector<Stream> features_, labels_;

@@ -54,10 +54,9 @@ void TextFaults::unknown_stream(const char* at, std::string_view name) {
   unknown_.emplace(name);
   std::vector<std::string> known;
   for (const auto& s : layout_.streams) known.push_back(s.alias);
-  const std::string near = nearest(name, known);
   budget_.warn(diagnostic(at, name.size(),
                           fmt::format("stream '{}' is in no block of input=[...] and is skipped", name),
-                          near.empty() ? std::string{} : fmt::format("did you mean '{}'?", near)));
+                          did_you_mean(name, known)));
 }
 
 void TextFaults::summarize(std::size_t dropped) const {

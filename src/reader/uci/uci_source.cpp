@@ -19,6 +19,25 @@ std::string_view unquoted(std::string_view s) {
   return s;
 }
 
+// The one file of the block and its streams.
+void find_file(UciReaderOptions& o, const config::Record& block, const ReaderContext& context) {
+  if (!o.file.empty()) check_file(block, "file", o.file, context);
+  for (const auto& [name, s] : o.streams) {
+    if (s.file.empty()) continue;
+    const config::Record own = block.block(name);
+    if (o.file.empty()) {
+      o.file = s.file;
+      check_file(own, "file", o.file, context);
+    } else if (o.file != s.file) {
+      context.problems->add(Diagnostic{own.value("file").where,
+                                       fmt::format("the streams come from two files, '{}' and '{}'", o.file, s.file),
+                                       "all columns stand in one file"});
+    }
+  }
+  if (o.file.empty())
+    context.problems->add(Diagnostic{block.where(), "UCIFastReader has no file", "file = \"data.txt\""});
+}
+
 }  // namespace
 
 UciSource::UciSource(UciReaderOptions options)
@@ -206,29 +225,6 @@ void UciReaderOptions::describe(config::Fields& f) {
     f.problem("customDecimalPoint", "columns and fractions cannot have the same character", "customDelimiter = \";\"");
   if (header_lines < 0) f.problem("headerLines", "a number of lines is not negative", "1");
 }
-
-namespace {
-
-// The one file of the block and its streams.
-void find_file(UciReaderOptions& o, const config::Record& block, const ReaderContext& context) {
-  if (!o.file.empty()) check_file(block, "file", o.file, context);
-  for (const auto& [name, s] : o.streams) {
-    if (s.file.empty()) continue;
-    const config::Record own = block.block(name);
-    if (o.file.empty()) {
-      o.file = s.file;
-      check_file(own, "file", o.file, context);
-    } else if (o.file != s.file) {
-      context.problems->add(Diagnostic{own.value("file").where,
-                                       fmt::format("the streams come from two files, '{}' and '{}'", o.file, s.file),
-                                       "all columns stand in one file"});
-    }
-  }
-  if (o.file.empty())
-    context.problems->add(Diagnostic{block.where(), "UCIFastReader has no file", "file = \"data.txt\""});
-}
-
-}  // namespace
 
 Made read_uci(const config::Record& block, const std::string& title, const ReaderContext& context) {
   const auto o = new_options<UciReaderOptions>(context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nan_report.h -- which sample of a minibatch makes the criterion NaN.
+// bad_sample.h -- which sample of a minibatch makes the criterion NaN.
 #pragma once
 
 #include <string>
