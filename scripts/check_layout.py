@@ -30,7 +30,8 @@ BELOW = {
     'parallel': ['config', 'collective'],
     'train': ['parallel', 'graph', 'brainscript', 'reader', 'optim'],
     'actions': ['train'],
-    '.': ['actions'],  # main.cpp
+    'launch': ['comm'],
+    '.': ['actions', 'launch'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {

@@ -43,6 +43,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string host() const = 0;
+  // The number of a rank in the communicator of all ranks.
+  virtual int world_rank(int rank) const { return rank; }
   // Whether messages may be in GPU memory. The MPI library is queried at run time.
   virtual bool takes_device_memory() const { return false; }
 

@@ -54,6 +54,8 @@ struct Batch {
   // By sequence of the share: the number of samples of the epoch before it, over all ranks. Random draws for a sample
   // depend only on this number, not on the rank. Empty: the share is the whole minibatch.
   std::span<const std::int64_t> sequence_positions;
+  // By sequence of the share: its number in the data set, for Reader::place(). Empty if sequences are truncated.
+  std::span<const std::uint32_t> sequence_numbers;
 };
 
 // One epoch, as the step loop requests it. An epoch covers the global sample positions [epoch * samples, (epoch + 1) *
@@ -84,6 +86,8 @@ class Reader {
   virtual const Batch* next() = 0;
   // Returns what next() will return if it is ready, else nullptr; valid until next().
   virtual const Batch* ahead() { return nullptr; }
+  // Where a sequence stands in the data, for messages: "train.ctf:17".
+  virtual std::string place(std::uint32_t sequence) { return "sequence " + std::to_string(sequence); }
   // Whether EpochPlan::work_queue may be given. False if a minibatch continues sequences of the previous one.
   virtual bool takes_work_units() const = 0;
 };

@@ -36,6 +36,9 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
     context.problem(
         where, "shardOptimizer needs ranks that make every update together, with the same gradients",
         "use it with DataParallelSGD or ASA (exchange = gradients), without groups, from the first epoch on");
+  else if (t.sgd.faults.on_divergence == OnDivergence::majority)
+    context.problem(where, "shardOptimizer: onDivergence = majority copies the whole optimizer, which no rank has",
+                    "onDivergence = stop");
   else if (!make_optimizer(t.sgd.optimizer)->works_on_parts() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
     context.problem(where, "shardOptimizer: this optimizer needs whole parameters",
                     "normWithAveMultiplier = false, gradientClippingWithTruncation = true, or another gradUpdateType");
@@ -78,19 +81,21 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
     return refuse("ModelParallel needs all ranks from the start", "remove parallelizationStartEpoch");
   if (t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
     return refuse("oneBitAdam does not work with ModelParallel", "gradUpdateType = adam");
+  if (t.sgd.faults.on_divergence == OnDivergence::majority)
+    return refuse("onDivergence = majority copies whole weights, which ranks with ModelParallel do not have",
+                  "onDivergence = stop");
   if (t.world->size() == 1) return;
   t.layer_ranks = t.world->split(grouped ? lay_out_groups(p.groups, *t.world).group : 0);
   if (t.sgd.model_parallel->chooses()) t.link = measure_link(*t.layer_ranks);
 }
 
-ParallelMethod make_placed_method(const ParallelTrainOptions& parallel, Training& t) {
-  ParallelMethod common = make_method(parallel, {*t.world, t.run_optimizer});
+ParallelMethod make_placed_method(const ParallelTrainOptions& parallel, Training& t, Communicator& world) {
+  ParallelMethod common = make_method(parallel, {world, t.run_optimizer});
   if (shards_optimizer(t))
-    common.weights =
-        std::make_unique<GatherWeights>(optimizer_ranges(t.network->parameters(), t.world->size()), *t.world);
+    common.weights = std::make_unique<GatherWeights>(optimizer_ranges(t.network->parameters(), world.size()), world);
   if (!t.layer_ranks) return common;
   if (!parallel.groups.any()) return make_hybrid(std::move(common), NoExchange().make({*t.layer_ranks}));
-  auto alike = t.world->split(t.layer_ranks->rank());
+  auto alike = world.split(t.layer_ranks->rank());
   ParallelTrainOptions between = parallel;
   between.groups = {};
   ParallelMethod shards = make_method(between, {*alike, t.run_optimizer});

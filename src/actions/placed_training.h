@@ -12,7 +12,7 @@ void make_layer_ranks(const ActionContext&, Training&);
 // Where each dense layer of the graph lies, for a network that is made next.
 void place_layers(const ActionContext&, Training&, const graph::Graph&, NetworkOptions&);
 // The method of the block for what every rank holds; what it holds alone needs no exchange, except among groups.
-ParallelMethod make_placed_method(const ParallelTrainOptions&, Training&);
+ParallelMethod make_placed_method(const ParallelTrainOptions&, Training&, Communicator& world);
 void check_shard_optimizer(const ActionContext&, Training&);
 std::unique_ptr<Optimizer> make_placed_optimizer(Training&);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -207,6 +208,8 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   const bool append = appends_to_log(actions, top, world);
   if (!together(world, [&] { open_log(top, append, world.rank()); })) return refuse();
   log::line(version_text());
+  // Set by src/launch/supervisor.cpp.
+  if (const char* before = std::getenv("OMPI_TUTTI_LAUNCH")) log::line(fmt::format("trainer launch: {}", before));
   log::line("");
   print_configuration(line, top);
   if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));

@@ -204,6 +204,10 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
     context.notice(fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
                                parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
                                parallel.unused_blocks.size() == 1 ? "has" : "have", method));
+  if (t.sgd.faults.verify_replicas > 0 &&
+      (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
+    context.notice(fmt::format(
+        "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
   if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
     context.notice(
         fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: every rank trains alone throughout",
@@ -259,6 +263,9 @@ void plan_memory(const ActionContext& context, Training& t) {
 
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
+  if (t.sgd.faults.message_checksums != ChecksummedMessages::none)
+    t.checksummed = make_checksummed(*t.world, t.sgd.faults.message_checksums);
+  Communicator& comm = t.checksummed ? *t.checksummed : *t.world;
   ParallelTrainOptions parallel = t.sgd.parallel;
   if (!is_host(t.network->parameters().weights.memory())) parallel.put_on_device();
   const bool together = context.parallel && parallel.exchanges();
@@ -273,7 +280,7 @@ void make_exchange(const ActionContext& context, Training& t) {
   try {
     const auto run = [&](ParallelMethod m) { return std::make_unique<RunningMethod>(std::move(m), t.world->size()); };
     t.alone = run(NoExchange().make({*t.world}));
-    t.parallel = run(together ? make_placed_method(parallel, t) : NoExchange().make({*t.world}));
+    t.parallel = run(together ? make_placed_method(parallel, t, comm) : NoExchange().make({*t.world}));
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
     const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "collective/nccl_all_reduce.h"
 
@@ -265,12 +266,21 @@ void AllReduce::complete(std::size_t g) {
     sums_->follow(g);
     buckets_[g].state = State::idle;
   }
-  for (int looks = 0; !try_complete(g); ++looks) {
-    if (transport_) transport_->poll();
-    if (looks >= 100) sched_yield();  // this rank may share a core with the one that it waits for
-  }
+  if (!try_complete(g)) wait_for(g);
   const double seconds = seconds_since(start) - (worked_ - worked);  // sums made while waiting are work
   stats_.wait += seconds, waited_ += seconds;
+}
+
+void AllReduce::wait_for(std::size_t g) {
+  constexpr int kBusy = 100;  // then this rank yields, as it may share a core with the one that it waits for
+  Waiting waiting("sums", -1, static_cast<int>(g));
+  for (int looks = 0; !try_complete(g); ++looks) {
+    if (transport_) transport_->poll();
+    if (looks < kBusy) continue;
+    if (transport_ && looks % kBusy == 0)
+      if (const int rank = transport_->awaited(g); rank >= 0) waiting.on(comm_.world_rank(rank));
+    sched_yield();
+  }
 }
 
 void AllReduce::decode(std::size_t chunk) {

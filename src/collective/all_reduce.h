@@ -83,6 +83,7 @@ class AllReduce {
   void each_message(std::size_t chunk, const Use&) const;
   std::size_t largest_block() const;  // values summed at a time
   void synchronize() const { parameters_.gradients.memory().synchronize(); }
+  void wait_for(std::size_t bucket);
   void count_sent(std::size_t bucket, int owner, int copies);  // a section
   void launch_library(std::size_t bucket);
   void send_when_encoded();

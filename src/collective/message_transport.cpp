@@ -62,6 +62,14 @@ class MessageTransport final : public ShardTransport {
   bool offered(std::size_t g) override { return all_done(buckets_[g].receive_others); }
   void publish(std::size_t g) override { start_all(buckets_[g].send_sums); }
   bool published(std::size_t g) override { return all_done(buckets_[g].receive_sums); }
+  int awaited(std::size_t g) const override {
+    const BucketState& bucket = buckets_[g];
+    for (std::size_t i = 0; i < bucket.receive_others.size(); ++i)
+      if (!bucket.receive_others[i]->complete()) return (me_ + ranks_ - 1 - static_cast<int>(i)) % ranks_;
+    for (std::size_t i = 0; i < bucket.receive_sums.size(); ++i)
+      if (!bucket.receive_sums[i]->complete()) return bucket.sums_from[i];
+    return -1;
+  }
   void flush(std::size_t g) override {
     for (auto* sends : {&buckets_[g].send_own, &buckets_[g].send_sums})
       for (auto& t : *sends) t->wait();
@@ -73,6 +81,7 @@ class MessageTransport final : public ShardTransport {
     MessageBytes others;  // the other ranks' versions of this rank's section, a slot per rank
     MessageBytes sums;    // a section per owner
     Transfers send_own, receive_others, send_sums, receive_sums;
+    std::vector<int> sums_from;  // by receive_sums
   };
 
   std::size_t section(std::size_t g, int owner) const {
@@ -91,8 +100,10 @@ class MessageTransport final : public ShardTransport {
       // Rank r starts with r + 1, so that the ranks do not all send to the same rank at once.
       const int to = (me_ + step) % ranks_, from = (me_ + ranks_ - step) % ranks_;
       if (plan.section_bytes(to) > 0) bucket.send_own.push_back(comm.plan_send(to, tag, part(bucket.own, to)));
-      if (plan.section_bytes(from) > 0)
+      if (plan.section_bytes(from) > 0) {
         bucket.receive_sums.push_back(comm.plan_receive(from, tag + 1, part(bucket.sums, from)));
+        bucket.sums_from.push_back(from);
+      }
       if (mine > 0) {
         const auto slot = bucket.others.span().subspan(mine * static_cast<std::size_t>(from), mine);
         bucket.receive_others.push_back(comm.plan_receive(from, tag, slot));

@@ -115,6 +115,9 @@ void MetricsAllReduce::add(std::size_t rank) {
   sum_.samples += *at++;
   sum_.columns += *at++;
   const auto evaluations = static_cast<std::size_t>(*at++);
+  if (evaluations > evaluations_)
+    throw Error(fmt::format("the step metrics of rank {} are damaged: they name {} evaluations, not {}", rank,
+                            evaluations, evaluations_));
   sum_.evaluations.resize(std::max(sum_.evaluations.size(), evaluations));
   sum_.criterion += std::bit_cast<double>(*at++);
   sum_.criterion_count += std::bit_cast<double>(*at++);

@@ -60,6 +60,11 @@ class SharedMemoryTransport final : public ShardTransport {
   bool offered(std::size_t g) override { return all_reached(g, buckets_[g].seen_offered, &Counters::offered); }
   void publish(std::size_t g) override { counters(g, me_).published.raise_to(buckets_[g].round); }
   bool published(std::size_t g) override { return all_reached(g, buckets_[g].seen_published, &Counters::published); }
+  int awaited(std::size_t g) const override {
+    const BucketState& bucket = buckets_[g];
+    const int seen = bucket.seen_offered < ranks_ ? bucket.seen_offered : bucket.seen_published;
+    return seen < ranks_ ? seen : -1;
+  }
   void flush(std::size_t) override {}
   void poll() override { memory_->poll(); }
 

@@ -46,8 +46,9 @@ class ShardTransport {
   virtual void publish(std::size_t bucket) = 0;
   virtual bool published(std::size_t bucket) = 0;  // by all owners
 
-  virtual void flush(std::size_t bucket) = 0;  // own messages have been sent
-  virtual void poll() {}                       // call while waiting
+  virtual int awaited(std::size_t bucket) const = 0;  // a rank whose part is missing; -1 if none or unknown
+  virtual void flush(std::size_t bucket) = 0;         // own messages have been sent
+  virtual void poll() {}                              // call while waiting
 };
 
 // Communicator and plan must outlive them. Collective.

@@ -18,6 +18,8 @@
 #include <span>
 #include <vector>
 
+#include "base/activity.h"
+#include "base/exit_codes.h"
 #include "base/host.h"
 #include "comm/session.h"
 #include "comm/shared_pages.h"
@@ -60,8 +62,16 @@ void for_each_part(std::size_t bytes, std::size_t largest, const Use& use) {
 
 class MpiTransfer : public Transfer {
  public:
-  MpiTransfer(bool sending, int peer, int tag, std::byte* data, std::size_t bytes, std::size_t largest, MPI_Comm comm)
-      : sending_(sending), peer_(peer), tag_(tag), data_(data), bytes_(bytes), largest_(largest), comm_(comm) {
+  MpiTransfer(bool sending, int peer, int world_peer, int tag, std::byte* data, std::size_t bytes, std::size_t largest,
+              MPI_Comm comm)
+      : sending_(sending),
+        peer_(peer),
+        world_peer_(world_peer),
+        tag_(tag),
+        data_(data),
+        bytes_(bytes),
+        largest_(largest),
+        comm_(comm) {
     for_each_part(bytes, largest_, [&](std::size_t at, int count) {
       parts_.push_back(MPI_REQUEST_NULL);
       check(sending_ ? MPI_Send_init(data_ + at, count, MPI_BYTE, peer_, tag_, comm_, &parts_.back())
@@ -116,7 +126,9 @@ class MpiTransfer : public Transfer {
   bool complete() const override { return !active_; }
 
   void wait() override {
-    if (active_) finish(MPI_Waitall(static_cast<int>(open().size()), open().data(), statuses_.data()), true);
+    if (!active_) return;
+    const Waiting waiting(sending_ ? "a message to be received" : "a message", world_peer_);
+    finish(MPI_Waitall(static_cast<int>(open().size()), open().data(), statuses_.data()), true);
   }
 
   // For a poller, which polls one part after the other.
@@ -161,7 +173,7 @@ class MpiTransfer : public Transfer {
   }
 
   bool sending_;
-  int peer_, tag_;
+  int peer_, world_peer_, tag_;
   std::byte* data_;
   std::size_t bytes_, largest_, started_bytes_ = 0;
   MPI_Comm comm_;
@@ -228,6 +240,7 @@ class MpiCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string host() const override { return host_name(); }
+  int world_rank(int rank) const override { return world_ranks_[static_cast<std::size_t>(rank)]; }
   bool takes_device_memory() const override {
 #if defined(OMPI_HAVE_MPI_EXT_CUDA)
     return MPIX_Query_cuda_support() == 1;
@@ -238,22 +251,25 @@ class MpiCommunicator : public Communicator {
 
   std::unique_ptr<Transfer> plan_send(int to, int tag, std::span<const std::byte> bytes) override {
     // Sent bytes are never written; one class serves both directions.
-    return std::make_unique<MpiTransfer>(true, to, tag, const_cast<std::byte*>(bytes.data()), bytes.size(),
-                                         largest_message(to), comm_);
+    return std::make_unique<MpiTransfer>(true, to, world_rank(to), tag, const_cast<std::byte*>(bytes.data()),
+                                         bytes.size(), largest_message(to), comm_);
   }
 
   std::unique_ptr<Transfer> plan_receive(int from, int tag, std::span<std::byte> bytes) override {
-    return std::make_unique<MpiTransfer>(false, from, tag, bytes.data(), bytes.size(), largest_message(from), comm_);
+    return std::make_unique<MpiTransfer>(false, from, world_rank(from), tag, bytes.data(), bytes.size(),
+                                         largest_message(from), comm_);
   }
 
   std::unique_ptr<TransferPoller> plan_poller(std::size_t most) override { return std::make_unique<MpiPoller>(most); }
 
   void barrier() override {
+    const Waiting waiting("all ranks (barrier)");
     check(MPI_Barrier(comm_), [] { return "waiting for the other ranks at a barrier"; });
   }
 
   void broadcast(int root, std::span<std::byte> bytes) override {
     if (bytes.empty()) return;
+    const Waiting waiting("a broadcast", world_rank(root));
     for_each_part(bytes.size(), largest_, [&](std::size_t at, int count) {
       check(MPI_Bcast(bytes.data() + at, count, MPI_BYTE, root, comm_),
             [&] { return fmt::format("broadcasting {} bytes from rank {}", bytes.size(), root); });
@@ -263,6 +279,7 @@ class MpiCommunicator : public Communicator {
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     assert(all.size() == mine.size() * static_cast<std::size_t>(size_));
     if (mine.empty()) return;
+    const Waiting waiting("all ranks (all-gather)");
     if (mine.size() <= largest_) {
       const int count = static_cast<int>(mine.size());
       check(MPI_Allgather(mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_),
@@ -274,6 +291,7 @@ class MpiCommunicator : public Communicator {
   }
 
   void all_reduce_sum(std::span<float> values) override {
+    const Waiting waiting("all ranks (all-reduce)");
     for_each_part(values.size(), largest_ / sizeof(float) + 1, [&](std::size_t at, int count) {
       check(MPI_Allreduce(MPI_IN_PLACE, values.data() + at, count, MPI_FLOAT, MPI_SUM, comm_),
             [&] { return fmt::format("summing {} floats over the ranks", values.size()); });
@@ -305,6 +323,8 @@ class MpiCommunicator : public Communicator {
   void fail(std::exception_ptr reason) noexcept override {
     try {
       std::rethrow_exception(reason);
+    } catch (const CodedError& e) {
+      abort_all(e.what(), e.code());
     } catch (const std::exception& e) {
       abort_all(e.what(), 1);
     } catch (...) {
@@ -325,6 +345,11 @@ class MpiCommunicator : public Communicator {
     std::iota(ranks.begin(), ranks.end(), 0);
     check(MPI_Group_translate_ranks(all, size_, ranks.data(), near, there.data()), doing);
     for (const int r : there) neighbour_.push_back(r != MPI_UNDEFINED);
+    MPI_Group world = MPI_GROUP_NULL;
+    world_ranks_.resize(ranks.size());
+    check(MPI_Comm_group(MPI_COMM_WORLD, &world), doing);
+    check(MPI_Group_translate_ranks(all, size_, ranks.data(), world, world_ranks_.data()), doing);
+    MPI_Group_free(&world);
     MPI_Group_free(&all);
     MPI_Group_free(&near);
     MPI_Comm_free(&host);
@@ -339,6 +364,7 @@ class MpiCommunicator : public Communicator {
   std::size_t largest_;
   int rank_ = 0, size_ = 1;
   std::vector<bool> neighbour_;  // by rank: on this host
+  std::vector<int> world_ranks_;
 };
 
 }  // namespace

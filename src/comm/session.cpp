@@ -22,8 +22,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/activity.h"
 #include "comm/agreement.h"
 #include "comm/threads.h"
+#include "comm/watchdog.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -35,6 +37,8 @@ using namespace std::chrono_literals;
 // whose messages cross, the link idles meanwhile. Sent in fragments, the same messages fill it. A value set by the user
 // is kept.
 void choose_transport() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0); }
+
+constexpr auto kFinalize = 10s;  // much longer than any that returns
 
 bool is_up() {
   int finalized = 0;
@@ -114,6 +118,17 @@ bool all_come_soon() {
   return false;
 }
 
+// Open MPI 4.1 sometimes never returns from MPI_Finalize, on all ranks, after all work is done and on disk. The process
+// then ends with its result. To exit without PMIx would count as a failure.
+void limit_finalize() {
+  std::thread([] {
+    std::this_thread::sleep_for(kFinalize);
+    std::fflush(nullptr);
+    abort_through_pmix(0);
+    std::_Exit(0);
+  }).detach();
+}
+
 }  // namespace
 
 Launcher find_launcher() {
@@ -144,7 +159,8 @@ void abort_all(const std::string& text, int code) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Get_processor_name(host, &length);
-  const std::string line = ranks > 1 ? fmt::format("[rank {} on {}] {}\n", rank, host, text) : text + "\n";
+  std::string line;
+  if (!text.empty()) line = ranks > 1 ? fmt::format("[rank {} on {}] {}\n", rank, host, text) : text + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of several ranks do not mix
   std::fflush(nullptr);
   if (!abort_through_pmix(code)) MPI_Abort(MPI_COMM_WORLD, code);
@@ -154,6 +170,7 @@ void abort_all(const std::string& text, int code) {
 MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().present) {
   if (!uses_mpi_) {
     world_ = make_solo_communicator();
+    watchdog_ = std::make_unique<Watchdog>(*world_, [](const std::string&, int code) { std::_Exit(code); });
     return;
   }
   choose_transport();
@@ -163,14 +180,19 @@ MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().pres
     throw Error("MPI failed while starting MPI");
   if (provided < MPI_THREAD_FUNNELED) throw Error("MPI failed while starting: it does not allow threads beside MPI");
   world_ = make_world_communicator();
+  watchdog_ = std::make_unique<Watchdog>(*world_, abort_all);
 }
 
 MpiSession::~MpiSession() {
+  watchdog_.reset();
   world_.reset();
-  if (uses_mpi_ && is_up()) MPI_Finalize();
+  if (!uses_mpi_ || !is_up()) return;
+  limit_finalize();
+  MPI_Finalize();
 }
 
 void MpiSession::fail(const std::string& text, int code) {
+  watchdog_.reset();
   if (!uses_mpi_ || !is_up()) {
     std::fwrite((text + "\n").data(), 1, text.size() + 1, stderr);
     std::fflush(nullptr);
@@ -191,6 +213,7 @@ void MpiSession::fail(const std::string& text, int code) {
 
 void MpiSession::end(int code) {
   std::fflush(nullptr);
+  watchdog_.reset();
   if (uses_mpi_ && code != 0) end_all(*world_, code);
 }
 

@@ -10,6 +10,8 @@
 
 namespace tutti {
 
+class Watchdog;
+
 // What the environment variables that launchers set for every rank tell before MPI is initialised. `present`: an MPI
 // launcher (mpiexec, srun with PMI) started this process.
 struct Launcher {
@@ -39,6 +41,7 @@ class MpiSession {
  private:
   bool uses_mpi_ = false;
   std::unique_ptr<Communicator> world_;
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 // The whole of MPI_COMM_WORLD. Messages are split into parts of at most `largest_message` bytes; tests of long messages

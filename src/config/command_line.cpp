@@ -297,6 +297,8 @@ std::string usage() {
   add_flags(app, flags);
   std::string text =
       "usage: [mpiexec -n RANKS] trainer configFile=FILE[+FILE...] [KEY=VALUE | BLOCK=[KEY=VALUE;...]]... [FLAG]...\n";
+  text +=
+      "       trainer launch -n RANKS ...  starts it with mpiexec, and again after failures: trainer launch --help\n";
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";
   text += "       trainer help=list         names everything that can be explained\n\n";
   text += "Words are applied from left to right: a setting behind configFile= overrides the file's.\n\nflags:\n";

@@ -17,6 +17,8 @@ void FaultHookOptions::describe(config::Fields& f) {
   f("firstStep", first_step, "number of undisturbed steps at the start");
   f("steps", steps, "number of steps to disturb; 0 = all remaining ones");
   f("exit", exit, "end the process of the rank in its first disturbed step, as if its host had failed");
+  f("flipWeight", flip_weight, "flip a bit of this parameter in each disturbed step, as damaged memory does");
+  f("flipMessage", flip_message, "flip a bit of the next message with a checksum that the rank receives");
   if (rank < 0) f.problem("rank", "ranks count from 0");
   if (!(sleep >= 0 && std::isfinite(sleep))) f.problem("sleep", "sleep must be a number of seconds, 0 or more");
   if (every < 1) f.problem("every", "every must be at least 1 step");
@@ -26,7 +28,9 @@ void FaultHookOptions::describe(config::Fields& f) {
 
 std::string FaultHookOptions::text() const {
   if (exit) return fmt::format("rank {} ends in step {}", rank, first_step + 1);
-  std::string text = fmt::format("rank {} sleeps {:g} s in ", rank, sleep);
+  std::string text = !flip_weight.empty() ? fmt::format("rank {} flips a bit of '{}' in ", rank, flip_weight)
+                     : flip_message       ? fmt::format("rank {} flips a bit of a message in ", rank)
+                                          : fmt::format("rank {} sleeps {:g} s in ", rank, sleep);
   text += every == 1 ? "every step" : fmt::format("one step of {}", every);
   if (first_step > 0) text += fmt::format(", from step {} on", first_step + 1);
   if (steps > 0) text += fmt::format(", {} {}", steps, steps == 1 ? "time" : "times");
@@ -39,10 +43,11 @@ bool FaultHook::due(std::int64_t step) const {
   return since % options_.every == 0 && (options_.steps == 0 || since / options_.every < options_.steps);
 }
 
-void FaultHook::before_step() {
-  if (!due(step_++)) return;
+FaultHook::Disturbance FaultHook::before_step() {
+  if (!due(step_++)) return {};
   if (options_.exit) std::raise(SIGKILL);
   std::this_thread::sleep_for(std::chrono::duration<double>(options_.sleep));
+  return {options_.flip_weight, options_.flip_message};
 }
 
 }  // namespace tutti

@@ -15,6 +15,8 @@ struct FaultHookOptions {
   std::int64_t every = 1, first_step = 0;
   std::int64_t steps = 0;  // number of disturbed steps; 0 = all remaining ones
   bool exit = false;
+  std::string flip_weight;  // a parameter
+  bool flip_message = false;
   void describe(config::Fields& f);
   std::string text() const;  // "rank 1 sleeps 0.05 s in every step"
 };
@@ -25,7 +27,12 @@ class FaultHook {
   FaultHook() = default;
   FaultHook(const FaultHookOptions& options, int rank) : options_(options), here_(options.rank == rank) {}
   bool due(std::int64_t step) const;
-  void before_step();  // sleeps, or ends the process as if its host had failed
+  // Sleeps, or ends the process as if its host had failed. Returns what else is to be done.
+  struct Disturbance {
+    std::string flip_weight;  // flip a bit of this parameter
+    bool flip_message = false;
+  };
+  Disturbance before_step();
 
  private:
   FaultHookOptions options_;

@@ -20,7 +20,7 @@ void note_positions(const Step& step, Share& share) {
   auto& left_out = share.left_out();
   for (std::size_t i = 0; i < step.mine.size(); ++i)
     if (std::find(left_out.begin(), left_out.end(), step.mine[i]) == left_out.end())
-      share.positions().push_back(step.positions[i]);
+      share.positions().push_back(step.positions[i]), share.numbers().push_back(step.mine[i]);
 }
 
 }  // namespace

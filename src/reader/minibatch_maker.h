@@ -22,6 +22,7 @@ class MinibatchMaker {
         most_sequences_(most_sequences) {}
   const std::vector<StreamInfo>& streams() const { return source_->streams(); }
   std::int64_t sweep_samples() { return source_->index().samples(); }
+  std::string place(std::uint32_t sequence) { return source_->place(sequence); }
   bool takes_work_units() const { return !truncated(); }
   void start(const EpochPlan&);
   bool make(Share&);  // the next minibatch; false at the end of the epoch
@@ -48,6 +49,7 @@ class DirectReader final : public Reader {
   const std::vector<StreamInfo>& streams() const override { return maker_.streams(); }
   std::int64_t sweep_samples() override { return maker_.sweep_samples(); }
   void start_epoch(const EpochPlan& plan) override { maker_.start(plan); }
+  std::string place(std::uint32_t sequence) override { return maker_.place(sequence); }
   bool takes_work_units() const override { return maker_.takes_work_units(); }
   const Batch* next() override { return maker_.make(share_) ? &share_.finish() : nullptr; }
 

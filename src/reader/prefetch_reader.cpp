@@ -30,6 +30,12 @@ std::int64_t PrefetchReader::sweep_samples() {
   return maker_.sweep_samples();
 }
 
+std::string PrefetchReader::place(std::uint32_t sequence) {
+  std::unique_lock lock(mutex_);
+  wake_caller_.wait(lock, [&] { return !busy_; });
+  return maker_.place(sequence);
+}
+
 void PrefetchReader::start_epoch(const EpochPlan& plan) {
   std::unique_lock lock(mutex_);
   halt(lock);

@@ -23,6 +23,7 @@ class PrefetchReader final : public Reader {
   void start_epoch(const EpochPlan&) override;
   const Batch* next() override;
   const Batch* ahead() override;
+  std::string place(std::uint32_t sequence) override;
   bool takes_work_units() const override { return maker_.takes_work_units(); }
 
  private:

@@ -69,6 +69,7 @@ void Share::clear() {
   left_out_.clear();
   fragments_.clear();
   positions_.clear();
+  numbers_.clear();
   batch_.sequences = batch_.samples = 0;
 }
 
@@ -113,6 +114,7 @@ Batch& Share::finish() {
   for (std::size_t i = 0; i < streams_.size(); ++i) batch_.streams[i] = streams_[i].view();
   batch_.fragments = fragments_;
   batch_.sequence_positions = positions_;
+  batch_.sequence_numbers = numbers_;
   return batch_;
 }
 

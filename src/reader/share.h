@@ -59,6 +59,9 @@ class Share {
   // Batch::sequence_positions, one for each sequence.
   std::vector<std::int64_t>& positions() { return positions_; }
 
+  // Batch::sequence_numbers, likewise.
+  std::vector<std::uint32_t>& numbers() { return numbers_; }
+
   // Sequences that were asked for and are missing because their data are damaged.
   std::vector<std::uint32_t>& left_out() { return left_out_; }
 
@@ -70,6 +73,7 @@ class Share {
   std::vector<std::uint32_t> left_out_;
   std::vector<Fragment> fragments_;
   std::vector<std::int64_t> positions_;
+  std::vector<std::uint32_t> numbers_;
   Batch batch_;
 };
 

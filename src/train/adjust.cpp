@@ -215,6 +215,7 @@ EpochSettings current_settings(const Training& t) {
     s.learning_rate = t.adjust.learning_rate;
   else if (t.sgd.listed_learning_rates() > 0)
     s.learning_rate = t.sgd.learning_rate_per_sample(at);
+  s.learning_rate *= t.rate_factor;
   return s;
 }
 

@@ -61,38 +61,57 @@ void remove(const std::string& path) {
 void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
   if (epoch > 0) remove(mid_epoch_name(f.model_path, epoch - 1));
   if (epoch > 1) remove(mid_epoch_name(f.model_path, epoch - 2));
+  const auto remove_older = [&](std::int64_t keep, const auto& name_of) {
+    for (std::int64_t e = epoch - keep; e >= 0 && e > epoch - keep - 3; --e) remove(name_of(e));
+  };
+  const auto model = [&](std::int64_t e) { return model_name(f.model_path, e, f.max_epochs); };
   // The previous states stay: a restart falls back on them if this one turns out to be damaged.
-  if (!f.keep_all)
-    for (std::int64_t e = epoch - f.keep; e > 0 && e > epoch - f.keep - 3; --e)
-      remove(checkpoint_name(model_name(f.model_path, e, f.max_epochs)));
+  if (!f.keep_all) remove_older(f.keep, [&](std::int64_t e) { return checkpoint_name(model(e)); });
+  if (f.keep_models > 0) remove_older(f.keep_models, model);
 }
 
-void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm) {
+void write(BackgroundWriter* writer, BackgroundWriter::Job job) {
+  writer ? writer->submit(std::move(job)) : job.write();
+}
+
+using Snapshot = std::shared_ptr<ContainerWriter>;
+
+// Copies the model and, with its state, whatever `file` is to hold.
+Snapshot snapshot(const std::string& path, std::string_view kind) {
+  return std::make_shared<ContainerWriter>(path, kind, ContainerWriter::Storage::memory);
+}
+
+void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm,
+                BackgroundWriter* writer) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
   const std::string name = model_name(f.model_path, state.epoch, f.max_epochs);
-  ContainerWriter model(name, "model");
-  write_model(model, parts.model);
-  const std::uint64_t checksum = model.finish();
-  ContainerWriter checkpoint(checkpoint_name(name), "checkpoint");
-  checkpoint.add("model checksum", std::bit_cast<std::int64_t>(checksum));
-  write_state(&checkpoint, state, parts, comm);
-  checkpoint.finish();
-  // The state is written first: a model without a state would be taken for one whose state was deleted on purpose,
-  // while a state without its model is ignored.
-  checkpoint.commit();
-  model.commit();
-  remove_outdated(f, state.epoch);
+  const Snapshot model = snapshot(name, "model"), checkpoint = snapshot(checkpoint_name(name), "checkpoint");
+  write_model(*model, parts.model);
+  checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
+  write_state(checkpoint.get(), state, parts, comm);
+  write(writer, {name, [f, model, checkpoint, epoch = state.epoch] {
+                   checkpoint->set("model checksum", std::bit_cast<std::int64_t>(model->finish()));
+                   checkpoint->finish();
+                   // The state comes first: a model without a state would be taken for one whose state was deleted on
+                   // purpose, while a state without its model is ignored.
+                   checkpoint->commit();
+                   model->commit();
+                   remove_outdated(f, epoch);
+                 }});
 }
 
-void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts,
-                    Communicator& comm) {
+void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm,
+                    BackgroundWriter* writer) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
   // One file, because two could not be replaced atomically.
-  ContainerWriter file(mid_epoch_name(f.model_path, state.epoch), "checkpoint");
-  write_model(file, parts.model);
-  write_state(&file, state, parts, comm);
-  file.finish();
-  file.commit();
+  const std::string name = mid_epoch_name(f.model_path, state.epoch);
+  const Snapshot file = snapshot(name, "checkpoint");
+  write_model(*file, parts.model);
+  write_state(file.get(), state, parts, comm);
+  write(writer, {name, [file] {
+                   file->finish();
+                   file->commit();
+                 }});
 }
 
 std::unique_ptr<ContainerReader> open_on_rank_0(const std::string& path, Communicator& comm) {
@@ -124,13 +143,14 @@ void CheckpointState::archive(Archive& a) {
   archive_metrics(a, "epoch tally", epoch_metrics);
   archive_metrics(a, "interval tally", interval_metrics);
   if (a.has("adjust/learning rate")) adjust.archive(a);
+  if (a.loading() ? a.has("rate factor") : rate_factor != 1) a("rate factor", rate_factor);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
 }
 
-void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts,
-                     Communicator& comm) {
-  if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm);
-  if (state.epoch > 0) return save_epoch(f, state, parts, comm);
+void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts, Communicator& comm,
+                     BackgroundWriter* writer) {
+  if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm, writer);
+  if (state.epoch > 0) return save_epoch(f, state, parts, comm, writer);
   if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model);
 }
 

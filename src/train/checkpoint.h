@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "train/adjust.h"
+#include "train/background_writer.h"
 #include "train/model_file.h"
 #include "train/rank_state.h"
 #include "tutti/archive.h"
@@ -37,6 +38,7 @@ struct CheckpointState : Progress {
   double learning_rate = 0;      // per sample
   StepMetrics interval_metrics;  // of the minibatches not reported yet
   AdjustState adjust;
+  double rate_factor = 1;
 
   void archive(Archive&);
 };
@@ -100,13 +102,16 @@ struct CheckpointParts {
 struct CheckpointFiles {
   std::string model_path;
   std::int64_t max_epochs = 0;
-  bool keep_all = false;  // keepCheckPointFiles
-  std::int64_t keep = 2;  // otherwise: number of newest states to keep
+  bool keep_all = false;         // keepCheckPointFiles
+  std::int64_t keep = 2;         // otherwise: number of newest states to keep
+  std::int64_t keep_models = 0;  // number of newest models to keep; 0 = all
 };
 
-// Saves the mid-epoch file within an epoch (state.samples_in_epoch > 0), model and .ckp after an epoch, and only the
-// model before the first, when nothing else has state. Removes older files once the new ones are on disk. Collective.
-void save_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&);
+// Copies all that is saved, and writes it later, in the background, or at once without a writer: the mid-epoch file
+// within an epoch (state.samples_in_epoch > 0), model and .ckp after an epoch, and only the model before the first,
+// when nothing else has state. Removes older files once the new ones are on disk. Collective.
+void save_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&,
+                     BackgroundWriter* = nullptr);
 
 // Loads the values of the model on every rank. Collective.
 void load_model(const ResumePoint&, ModelView&, Communicator&);

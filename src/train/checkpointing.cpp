@@ -6,11 +6,16 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/activity.h"
+#include "base/clock.h"
+#include "base/exit_codes.h"
 #include "optim/optimizer_options.h"
 #include "optim/sharded_optimizer.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
+#include "train/memory_blocks.h"
+#include "train/replica_check.h"
 #include "train/whole_model.h"
 #include "tutti/log.h"
 
@@ -19,7 +24,8 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust};
+  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(),
+          t.adjust,   t.rate_factor};
 }
 
 void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
@@ -61,12 +67,55 @@ CheckpointParts parts_of(Training& t, ModelView model) {
           t.method_name};
 }
 
-void store(Training& t) {
+constexpr int kMostFailures = 3;  // checkpoints in a row that may fail
+
+CheckpointFiles files_of(const Training& t) {
   CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
-  if (t.sgd.auto_adjust) files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
+  files.keep_models = t.sgd.faults.keep_checkpoints;
+  if (files.keep_models > 0) files.keep = files.keep_models;
+  if (t.sgd.auto_adjust) {  // may go back by so many epochs
+    files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
+    if (files.keep_models > 0) files.keep_models = std::max(files.keep_models, t.sgd.auto_adjust->interval + 1);
+  }
+  return files;
+}
+
+// What rank 0 knows of its writer. Collective.
+struct WriterState {
+  int failures = 0;
+  bool busy = false;
+};
+WriterState writer_state(Training& t) {
+  WriterState state;
+  if (t.world->rank() == 0) state = {t.checkpoint_writer.failures_in_a_row(), t.checkpoint_writer.busy()};
+  t.world->broadcast(0, writable_bytes(state));
+  return state;
+}
+
+void store(Training& t) {
+  const Doing doing("saves a checkpoint");
+  const auto start = Clock::now();
+  const WriterState writer = writer_state(t);
+  if (writer.failures >= kMostFailures)
+    throw CodedError(kCheckpointsFail,
+                     fmt::format("{} checkpoints in a row could not be written (the warnings above say why); the last "
+                                 "one that could is intact\nfix: free space or make '{}' writable, and start again",
+                                 writer.failures, directory_of(t.model_path)));
+  const bool within_epoch = t.progress.samples_in_epoch > 0;
+  if (within_epoch && writer.busy) {
+    log::warning(
+        fmt::format("a checkpoint within epoch {} is left out, as the one before is still being written. fix: "
+                    "raise checkpointEverySamples, or use a faster disk",
+                    t.progress.epoch + 1));
+    return;
+  }
+  if (within_epoch || t.progress.epoch > 0) verify_common_weights(t);
   WholeModel model(*t.network, t.layer_ranks.get());
   model.gather();
-  save_checkpoint(files, state_of(t), parts_of(t, model.view), *t.world);
+  save_checkpoint(files_of(t), state_of(t), parts_of(t, model.view), *t.world, &t.checkpoint_writer);
+  if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
+    log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s",
+                          t.progress.epoch + (within_epoch ? 1 : 0), seconds_since(start)));
 }
 
 // An archive of values by name.
@@ -100,6 +149,16 @@ void archive_all(Training& t, Archive& a) {
   t.optimizer->archive(a);
 }
 
+// Only counts.
+class SizesArchive final : public SavingByteArchive {
+ public:
+  explicit SizesArchive(std::vector<std::uint64_t>& sizes) : sizes_(sizes) {}
+  void entry(std::string_view, EntryType, std::span<std::byte> bytes) override { sizes_.push_back(bytes.size()); }
+
+ private:
+  std::vector<std::uint64_t>& sizes_;
+};
+
 // Runs a part of resuming; its errors say what can be done.
 template <class Part>
 auto or_else(const std::string& other_way, Part part) {
@@ -129,6 +188,7 @@ void load(Training& t, const ResumePoint& point) {
       });
   t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
+  t.rate_factor = s.rate_factor;
   t.resumed = Resumed{point, s.interval_metrics};
 }
 
@@ -190,12 +250,34 @@ void start_method(Training& t) {
 }
 
 void roll_back(Training& t, std::int64_t epoch) {
+  t.checkpoint_writer.wait();
   const std::string model = model_name(t.model_path, epoch, t.sgd.max_epochs);
   log::line(fmt::format("Loading (rolling back to) previous model with best training-criterion value: {}.", model));
   if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, t.progress.epoch, t.sgd.max_epochs);
   t.optimizer = t.run_optimizer->make();
   t.optimizer->bind(t.network->parameters());
   load(t, {false, epoch, false, model, epoch > 0 ? checkpoint_name(model) : ""});
+  start_method(t);
+  restore_method(t);
+}
+
+void rewind(Training& t) {
+  t.checkpoint_writer.wait();
+  std::vector<std::string> warnings;
+  const auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
+  for (const auto& w : warnings) log::warning(w);
+  const double factor = t.rate_factor * t.sgd.faults.nan_rate_factor;
+  if (++t.rewinds > t.sgd.faults.most_rewinds || !point || point->finished)
+    throw CodedError(kNotANumber,
+                     fmt::format("The training criterion is not a number (NAN) after {} rewinds.\nfix: lower "
+                                 "the learning rate, or clip gradients (clippingThresholdPerSample)",
+                                 t.rewinds - 1));
+  log::warning(fmt::format("rewind {} of at most {}: training goes on from '{}' with {:g} times the learning rate",
+                           t.rewinds, t.sgd.faults.most_rewinds, point->model, factor));
+  t.optimizer = make_optimizer(t.sgd.optimizer);
+  t.optimizer->bind(t.network->parameters());
+  load(t, *point);
+  t.rate_factor = factor;
   start_method(t);
   restore_method(t);
 }
@@ -253,6 +335,29 @@ void checkpoint(Training& t) {
   const CommonWeights common(*t.parallel->method.weights);
   share_statistics(t);
   store(t);
+}
+
+void prepare_checkpoints(Training& t) {
+  if (t.world->rank() != 0) return;
+  std::vector<std::uint64_t> sizes;
+  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
+  SizesArchive count(sizes);
+  t.optimizer->archive(count);
+  t.checkpoint_writer.submit({"", [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
+}
+
+void finish_checkpoints(Training& t) {
+  constexpr int kAttempts = 5;
+  const Doing doing("waits until the checkpoint is on disk");
+  std::string why;
+  if (t.world->rank() == 0) why = t.checkpoint_writer.finish(kAttempts);
+  broadcast_text(*t.world, why);
+  if (!why.empty())
+    throw CodedError(kCheckpointsFail,
+                     fmt::format("the last checkpoint could not be saved in {} attempts: {}\nfix: free "
+                                 "space or make '{}' writable, and start again: the run goes on from "
+                                 "the checkpoint before",
+                                 kAttempts, why, directory_of(t.model_path)));
 }
 
 void share_statistics(Training& t) {

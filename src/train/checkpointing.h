@@ -34,6 +34,8 @@ void restore_state(Training&, StateCopy&);
 
 // Returns to the state after `epoch` epochs and removes what was saved later. Collective.
 void roll_back(Training&, std::int64_t epoch);
+// onNaN = rewind: returns to the newest checkpoint, with a lower learning rate. Collective.
+void rewind(Training&);
 // The final model, before the last epoch.
 void save_final_model(Training&);
 
@@ -45,6 +47,10 @@ bool checkpoint_due(const Training&, std::int64_t samples_of_step);
 // The sample of this epoch at which the next one is due; the largest integer if none is.
 std::int64_t next_checkpoint(const Training&);
 void checkpoint(Training&);
+// Prepares the memory for checkpoints, in the background, so that the first one takes no longer than others.
+void prepare_checkpoints(Training&);
+// Waits until everything saved is on disk; throws the Error of its last attempt. Collective.
+void finish_checkpoints(Training&);
 // Makes running statistics equal on all ranks, before they are evaluated or saved. Collective.
 void share_statistics(Training&);
 

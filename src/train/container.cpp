@@ -10,8 +10,10 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <optional>
 
 #include "train/file.h"
+#include "train/memory_blocks.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -83,13 +85,21 @@ std::array<char, 16> kind_field(std::string_view kind) {
 }  // namespace
 
 struct ContainerWriter::Impl {
-  explicit Impl(std::string p) : path(std::move(p)), temporary(path + ".tmp"), file(File::create(temporary)) {
+  Impl(std::string p, Storage storage) : path(std::move(p)), temporary(path + ".tmp") {
+    if (storage == Storage::memory)
+      memory.emplace();
+    else
+      open();
+  }
+  void open() {
+    file.emplace(File::create(temporary));
     buffer.reserve(capacity);
   }
 
   static constexpr std::size_t capacity = 1 << 20;
   const std::string path, temporary;
-  File file;
+  std::optional<File> file;
+  std::optional<MemoryBlocks> memory;
   Hash hash;
   std::vector<std::byte> buffer;
   std::uint64_t position = 0, open_bytes = 0;
@@ -97,17 +107,21 @@ struct ContainerWriter::Impl {
   bool committed = false;
 
   void put(std::span<const std::byte> bytes) {
+    if (memory && !file) {
+      position += bytes.size();
+      return memory->append(bytes);
+    }
     hash.add(bytes);
     put_unhashed(bytes);
   }
   void put_unhashed(std::span<const std::byte> bytes) {
     position += bytes.size();
     if (buffer.size() + bytes.size() > capacity) flush();
-    if (bytes.size() > capacity) return file.write(bytes);
+    if (bytes.size() > capacity) return file->write(bytes);
     buffer.insert(buffer.end(), bytes.begin(), bytes.end());
   }
   void flush() {
-    file.write(buffer);
+    file->write(buffer);
     buffer.clear();
   }
   void align() {
@@ -116,13 +130,13 @@ struct ContainerWriter::Impl {
   }
 };
 
-ContainerWriter::ContainerWriter(std::string path, std::string_view kind)
-    : impl_(std::make_unique<Impl>(std::move(path))) {
+ContainerWriter::ContainerWriter(std::string path, std::string_view kind, Storage storage)
+    : impl_(std::make_unique<Impl>(std::move(path), storage)) {
   impl_->put(bytes_of(Header{magic, version, byte_order, kind_field(kind), {}}));
 }
 
 ContainerWriter::~ContainerWriter() {
-  if (!impl_->committed) ::unlink(impl_->temporary.c_str());
+  if (!impl_->committed && impl_->file) ::unlink(impl_->temporary.c_str());
 }
 
 void ContainerWriter::begin(std::string_view name, EntryType type, std::vector<std::uint64_t> dims,
@@ -131,6 +145,7 @@ void ContainerWriter::begin(std::string_view name, EntryType type, std::vector<s
   impl_->align();
   impl_->table.emplace_back(std::string(name), Entry{type, std::move(dims), impl_->position, bytes});
   impl_->open_bytes = bytes;
+  if (impl_->memory) impl_->memory->reserve(bytes);
 }
 
 void ContainerWriter::write(std::span<const std::byte> bytes) {
@@ -156,9 +171,26 @@ void ContainerWriter::add(std::string_view name, const Shape& shape, std::span<c
   add(name, EntryType::floats, {shape.dims.begin(), shape.dims.end()}, std::as_bytes(v));
 }
 
+void ContainerWriter::set(std::string_view name, std::int64_t v) {
+  for (const auto& [known, entry] : impl_->table)
+    if (known == name) impl_->memory->replace(entry.offset, bytes_of(v));
+}
+
+std::uint64_t ContainerWriter::size() const { return impl_->position; }
+
 std::uint64_t ContainerWriter::finish() {
   Impl& i = *impl_;
   assert(i.open_bytes == 0);
+  if (i.memory) {  // what follows is not kept, so that the call can be repeated
+    require_space(i.path, i.memory->size() + 1024 * (i.table.size() + 1));
+    i.file.reset();
+    i.committed = false;
+    i.hash = Hash();
+    i.buffer.clear();
+    i.open();
+    i.position = 0;
+    i.memory->each([&](std::span<const std::byte> bytes) { i.put(bytes); });
+  }
   i.align();
   Footer footer{i.position, i.table.size(), 0, 0, end_magic};
   for (const auto& [name, e] : i.table) {
@@ -172,12 +204,13 @@ std::uint64_t ContainerWriter::finish() {
   footer.checksum = i.hash.value();
   i.put_unhashed(bytes_of(footer).last(after_checksum));
   i.flush();
-  i.file.sync();
-  i.file.close();
+  i.file->sync();
+  i.file->close();
   return footer.checksum;
 }
 
 void ContainerWriter::commit() {
+  if (impl_->committed) return;
   rename_durably(impl_->temporary, impl_->path);
   impl_->committed = true;
 }

@@ -32,10 +32,12 @@ std::span<std::byte> writable_bytes(T& v) {
   return std::as_writable_bytes(std::span<T, 1>(&v, 1));
 }
 
-// Writes `path`.tmp. Entries are streamed; only their table stays in memory.
+// Writes `path`.tmp. Entries are streamed; only their table stays in memory. With Storage::memory they are copied, and
+// finish() writes the file: it may be called by another thread, and again after it has thrown.
 class ContainerWriter {
  public:
-  ContainerWriter(std::string path, std::string_view kind);
+  enum class Storage { file, memory };
+  ContainerWriter(std::string path, std::string_view kind, Storage = Storage::file);
   ~ContainerWriter();  // removes the temporary file unless it was committed
   ContainerWriter(const ContainerWriter&) = delete;
 
@@ -47,6 +49,10 @@ class ContainerWriter {
   // An entry written in portions: begin(), then write() until `bytes` bytes have been written.
   void begin(std::string_view name, EntryType, std::vector<std::uint64_t> dims, std::uint64_t bytes);
   void write(std::span<const std::byte>);
+
+  // Replaces the value of an integer entry. With Storage::memory.
+  void set(std::string_view name, std::int64_t);
+  std::uint64_t size() const;  // bytes so far
 
   // Completes the temporary file and waits until it is on disk. Returns its checksum.
   std::uint64_t finish();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/printf.h>
 
+#include "base/activity.h"
 #include "train/checkpointing.h"
 #include "tutti/log.h"
 
@@ -43,7 +44,9 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
 
   network.bind(reader.streams());
   reader.start_epoch(plan);
+  const Doing doing("evaluates");
   while (const Batch* batch = reader.next()) {
+    made_progress();
     const StepMetrics metrics = network.evaluate(*batch, reader.ahead());
     const auto values = what == EvaluationOf::criterion_first ? criterion_first(metrics) : metrics.evaluations;
     for (std::size_t i = 0; i < since.size(); ++i) since[i].sum += values[i].sum, since[i].count += values[i].count;
@@ -84,7 +87,7 @@ void precompute(Training& t) {
     plan.samples = t.sgd.use_all_data_for_precomputed_node ? 0 : t.sgd.epoch_size;
     plan.minibatch = t.sgd.minibatch_size.at(0);
     t.reader->start_epoch(plan);
-    while (const Batch* batch = t.reader->next()) network.precompute_accumulate(*batch);
+    while (const Batch* batch = t.reader->next()) network.precompute_accumulate(*batch), made_progress();
   }
   network.precompute_end([&](std::span<float> values) { t.world->broadcast(0, std::as_writable_bytes(values)); });
   log::line("");

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/memory.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -106,6 +108,15 @@ void copy_durably(const std::string& from, const std::string& to) {
   if (error) throw Error(fmt::format("copying '{}' to '{}': {}", from, unfinished, error.message()));
   File::open(unfinished).sync();
   rename_durably(unfinished, to);
+}
+
+void require_space(const std::string& path, std::uint64_t bytes) {
+  struct statvfs s {};
+  if (::statvfs(directory_of(path).c_str(), &s) != 0 || s.f_blocks == 0) return;
+  const std::uint64_t free = std::uint64_t{s.f_bavail} * s.f_frsize;
+  if (free < bytes)
+    throw Error(fmt::format("writing '{}' needs {}, {} are free: {}", path, bytes_text(static_cast<double>(bytes)),
+                            bytes_text(static_cast<double>(free)), std::strerror(ENOSPC)));
 }
 
 void create_directories(const std::string& path) {

@@ -32,6 +32,8 @@ bool file_exists(const std::string& path);          // a regular one
 std::string directory_of(const std::string& path);  // "." when there is none
 void rename_durably(const std::string& from, const std::string& to);
 void copy_durably(const std::string& from, const std::string& to);  // through "to.tmp", which is then renamed
+// Throws an Error if the file system of this file has less space. One that does not say is believed.
+void require_space(const std::string& path, std::uint64_t bytes);
 void create_directories(const std::string& path);
 
 }  // namespace tutti

@@ -62,7 +62,7 @@ GradientSink& GradientReduction::begin_step(const StepInfo& step) {
   OverflowCheck check = method_.traits.overflow;
   // Contributions are computed from gradients that are known to be finite.
   if (check == OverflowCheck::reduced && t_.optimizer->wants_contributions()) check = OverflowCheck::agree;
-  const bool seeks = t_.grad_scaler.seeks();
+  const bool seeks = t_.grad_scaler.seeks() || skips_nan();
   if (seeks) t_.network->scale_gradients(t_.grad_scaler.value(), false);
   checks_sums_ = seeks && check == OverflowCheck::reduced;
   withholds_ = seeks && !checks_sums_;
@@ -72,6 +72,8 @@ GradientSink& GradientReduction::begin_step(const StepInfo& step) {
   if (!agrees_) method_.gradients->begin_step(step, update_);
   return withholds_ ? static_cast<GradientSink&>(withheld_) : *method_.gradients;
 }
+
+bool GradientReduction::skips_nan() const { return t_.sgd.faults.on_nan == OnNan::skip; }
 
 // No gradient is passed on before all are known to be finite.
 void GradientReduction::end_backward() {
@@ -97,6 +99,11 @@ void GradientReduction::finish_step() {
 
 // `finite`: on all ranks that make one update together.
 bool GradientReduction::skips_step(bool finite) {
+  if (!t_.grad_scaler.seeks() && !finite) {
+    log::warning_of_rank(fmt::format("epoch {}, minibatch {}: a gradient is not finite, and the update is skipped",
+                                     t_.progress.epoch + 1, t_.progress.minibatches_in_epoch + 1));
+    return true;
+  }
   const double scale = t_.grad_scaler.value();
   if (!t_.grad_scaler.skips_step(finite)) return false;
   log::line(fmt::format(

@@ -67,6 +67,7 @@ class GradientReduction {
     void chunk_ready(std::size_t) override {}
   };
   bool skips_step(bool finite);
+  bool skips_nan() const;
 
   Training& t_;
   ParallelMethod& method_;

@@ -14,7 +14,8 @@ namespace tutti {
 void PhaseMetrics::defer_if_possible() {
   const ParallelMethod& method = phase_.method->method;
   const bool possible = !method.data.skipper && method.gradients->follows_device() && !phase_.plan.work_queue &&
-                        !phase_.settings.bears_nan && !t_.grad_scaler.seeks() && !t_.sgd.gradient_check;
+                        !phase_.settings.bears_nan && t_.sgd.faults.on_nan == OnNan::stop && !t_.grad_scaler.seeks() &&
+                        !t_.sgd.gradient_check;
   const bool mine = t_.network->defer_metrics(possible);
   deferred_ = all_agree(*t_.world, mine);  // ranks may be of several kinds
   if (mine && !deferred_) t_.network->defer_metrics(false);
@@ -74,9 +75,11 @@ void PhaseMetrics::agree_on_progress() {
   t_.report->pass(progress.samples_in_epoch - mine[0], progress.minibatches_in_epoch - mine[1]);
 }
 
-void PhaseMetrics::check_sum(const StepMetrics& metrics, std::int64_t minibatch) const {
-  if (std::isnan(metrics.criterion) && !phase_.settings.bears_nan)
-    stop_at_nan(minibatch, "The sum over the ranks is not a number");
+// All ranks whose metrics are summed in every step see the same.
+void PhaseMetrics::check_sum(const StepMetrics& metrics, std::int64_t minibatch) {
+  if (!std::isnan(metrics.criterion) || phase_.settings.bears_nan) return;
+  nan_seen_ = true;
+  if (on_nan() == OnNan::stop) stop_at_nan(minibatch, "The sum over the ranks is not a number");
 }
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "train/training.h"
 
@@ -24,19 +25,32 @@ class PhaseMetrics {
   // Ranks with work units are at different positions; the range ends at the foremost one. Collective.
   void agree_on_progress();
 
+  // With onNaN = skip, before a step: NaN in it would stay in running statistics, though its update is skipped.
+  void keep_statistics();
+  // The criterion of this rank is NaN. Returns its metrics if the run is to continue (nan_report.cpp).
+  StepMetrics bear_nan(const Batch&, const std::string& what, GradientSink&);
+  // Whether all ranks know by now that the run goes back (onNaN = rewind).
+  bool rewinds_now() const;
+  // After drain(): throws Rewind on all ranks if one of them has seen NaN. Collective.
+  void rewind_if_needed() const;
+  std::int64_t number_of(std::int64_t minibatch) const { return minibatches_before_ + minibatch + 1; }  // in the epoch
+
   // End the run (nan_report.cpp).
   [[noreturn]] void stop_at_nan(std::int64_t minibatch, const std::string& what) const;
   [[noreturn]] void stop_at_nan(const DeferredNumericError&);
 
  private:
-  std::int64_t number_of(std::int64_t minibatch) const { return minibatches_before_ + minibatch + 1; }  // in the epoch
-  void check_sum(const StepMetrics&, std::int64_t minibatch) const;
+  OnNan on_nan() const;
+  void restore_statistics();
+  void check_sum(const StepMetrics&, std::int64_t minibatch);
 
   Training& t_;
   const Phase& phase_;
   bool deferred_ = false;
   std::int64_t minibatches_before_ = 0;  // in this epoch, before the reader started
   std::int64_t steps_ = 0;               // since then
+  bool nan_seen_ = false;
+  std::vector<std::vector<float>> statistics_;
 };
 
 }  // namespace tutti

@@ -82,6 +82,7 @@ void SgdOptions::describe(config::Fields& f) {
   describe_schedule(f);
   optimizer.describe(f);
   describe_running(f);
+  faults.describe(f);
   describe_legacy(f);
   check_sizes(f);
   check_rates(f);

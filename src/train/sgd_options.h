@@ -13,6 +13,7 @@
 #include "optim/optimizer_options.h"
 #include "parallel/hybrid/options.h"
 #include "parallel/options.h"
+#include "train/fault_options.h"
 #include "tutti/config.h"
 
 namespace tutti {
@@ -62,6 +63,7 @@ struct SgdOptions {
   ParallelTrainOptions parallel;
   std::optional<ModelParallelOptions> model_parallel;
   bool shard_optimizer = false;
+  FaultOptions faults;
   bool gradient_check = false, truncated = false;
   std::vector<std::string> trace_real, trace_category, trace_sparse;  // nodes printed in every minibatch
   std::int64_t significant_digits = 6;

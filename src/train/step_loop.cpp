@@ -2,9 +2,12 @@
 // The inner loop: read, forward and backward, reduce, update, report.
 #include <algorithm>
 
+#include "base/activity.h"
+#include "comm/agreement.h"
 #include "train/checkpointing.h"
 #include "train/gradient_reduction.h"
 #include "train/phase_metrics.h"
+#include "train/replica_check.h"
 
 namespace tutti {
 namespace {
@@ -38,6 +41,7 @@ struct Loop {
   // Null at the end.
   const Batch* read() {
     if (!phase.plan.work_queue && t.progress.samples_in_epoch >= phase.until) return nullptr;
+    const Doing doing("reads the next minibatch");
     const Stopwatch watch(t.times.read);
     return t.reader->next();
   }
@@ -46,7 +50,7 @@ struct Loop {
   bool joins_step(const Batch& batch) {
     if (t.constant_predictor.counts() && !phase.settings.trial) t.constant_predictor.add(batch);
     if (method.data.skipper && !method.data.skipper->joins_step(batch.samples)) return false;
-    t.fault_hook.before_step();
+    disturb(t);
     if (t.traces) trace_nodes(t, batch);
     if (t.sgd.gradient_check) check_gradients_or_stop(t, batch);
     return true;
@@ -83,19 +87,20 @@ struct Loop {
 // One minibatch. Gradients are reduced and weights updated while the network still computes backward.
 void step(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
+  const Doing doing("computes");
   const auto start = Clock::now();
   StepMetrics metrics;
   if (loop.joins_step(batch)) {
     const StepInfo info = loop.running.step_info(
         {batch.samples, batch.columns, batch.global_samples, batch.global_columns}, loop.update.rates());
     GradientSink& gradients = loop.reduction.begin_step(info);
+    loop.metrics.keep_statistics();
     try {
       metrics = t.network->forward_backward(batch, gradients);
     } catch (const DeferredNumericError& e) {
       loop.metrics.stop_at_nan(e);
     } catch (const NumericError& e) {
-      if (!loop.phase.settings.bears_nan) loop.metrics.stop_at_nan(batch.minibatch, e.what());
-      metrics = announce_nan(t, batch, gradients);
+      metrics = loop.metrics.bear_nan(batch, e.what(), gradients);
     }
     metrics.samples = batch.samples;
     loop.reduction.end_backward();
@@ -106,6 +111,7 @@ void step(Loop& loop, const Batch& batch) {
   }
   t.times.network += seconds_since(start);
   loop.metrics.add(batch, metrics);
+  if (loop.phase.method == t.parallel.get()) verify_replicas(t, t.progress.minibatches_in_epoch);
 }
 
 // Completes everything in flight on all ranks.
@@ -125,18 +131,23 @@ void run_phase(Training& t, const Phase& phase) {
   const auto start = Clock::now();
   Loop loop(t, phase);
   const bool queue = phase.plan.work_queue != nullptr, saves = !phase.settings.trial;
+  bool stops = false;
   for (bool more = true; more;) {
     const std::int64_t before = t.progress.samples_in_epoch;
     const std::int64_t end = queue && saves ? std::min(phase.until, next_checkpoint(t)) : phase.until;
     loop.start_reading(before, end);
     while (const Batch* batch = loop.read()) {
+      if (stops = !may_begin(t, loop.metrics.number_of(batch->minibatch)); stops) break;
       step(loop, *batch);
+      if (loop.metrics.rewinds_now()) break;
       if (queue || !saves || !checkpoint_due(t, batch->global_samples)) continue;
       drain(loop);
       checkpoint(t);
     }
     drain(loop);
+    loop.metrics.rewind_if_needed();
     if (queue) loop.metrics.agree_on_progress();
+    if (queue ? !all_agree(*t.world, !stops) : stops) stop_run(t, saves);
     const std::int64_t done = t.progress.samples_in_epoch - before;
     if (queue && saves && checkpoint_due(t, done)) checkpoint(t);
     more = queue && end < phase.until && done > 0;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/activity.h"
+#include "base/stop_request.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
@@ -233,14 +235,33 @@ StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* pr
   return t.report->epoch_metrics();
 }
 
-void train(Training& t) {
-  if (!prepare(t)) return;
+namespace {
+
+void run_epochs(Training& t) {
   while (t.progress.epoch < t.sgd.max_epochs) {
     const auto run = start_epoch(t);
     if (!run) return;
-    for (auto phase = next_phase(t, *run, nullptr); phase; phase = next_phase(t, *run, &*phase)) run_phase(t, *phase);
+    try {
+      for (auto phase = next_phase(t, *run, nullptr); phase; phase = next_phase(t, *run, &*phase)) run_phase(t, *phase);
+    } catch (const Rewind&) {
+      rewind(t);
+      continue;
+    }
     if (!finish_epoch(t, *run)) return;
   }
+}
+
+}  // namespace
+
+void train(Training& t) {
+  const StopSignals signals;
+  apply(t.sgd.faults);
+  if (!prepare(t)) return;
+  const TrainingTime time;
+  const Doing doing("trains");
+  prepare_checkpoints(t);
+  run_epochs(t);
+  finish_checkpoints(t);
 }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 #include "parallel/running_method.h"
 #include "parallel/warm_start.h"
 #include "train/adjust.h"
+#include "train/background_writer.h"
 #include "train/checkpoint.h"
 #include "train/epoch_warnings.h"
 #include "train/grad_scaler.h"
@@ -44,6 +45,7 @@ struct Training {
   std::unique_ptr<Network> network;
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
+  std::unique_ptr<Communicator> checksummed;  // `world` for the methods, with messageChecksums
   // The methods before and after the warm start. They outlive the readers, which may take work units.
   std::unique_ptr<RunningMethod> alone, parallel;
   WarmStart warm_start;
@@ -57,10 +59,13 @@ struct Training {
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;
+  double rate_factor = 1;  // of learning rates, after rewinds
+  std::int64_t rewinds = 0;
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
   int threads = 1;
   EpochTimes times;
+  BackgroundWriter checkpoint_writer;
 };
 
 // Trains to the first minibatch after `samples` samples of the epoch, with result lines under that prefix; does not
@@ -77,8 +82,17 @@ struct Phase {
   EpochSettings settings;
   std::int64_t until = 0;
 };
+// Thrown by all ranks together when the criterion is NaN and onNaN = rewind.
+struct Rewind {};
 // src/train/step_loop.cpp. Adds to Training::times.
 void run_phase(Training&, const Phase&);
+
+// src/train/interruptions.cpp. Whether this minibatch of the epoch, from 1, is computed: not if a signal has stopped
+// the run before it.
+bool may_begin(const Training&, std::int64_t minibatch);
+// All ranks are at one minibatch, and nothing is in flight: saves, and throws StopRun. Collective.
+[[noreturn]] void stop_run(Training&, bool saves);
+void disturb(Training&);  // faultHook, before a step
 
 // src/train/nan_report.cpp. If the run is to continue: announces NaN gradients to all ranks and returns NaN metrics.
 StepMetrics announce_nan(Training&, const Batch&, GradientSink& chunks);

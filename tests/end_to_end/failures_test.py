@@ -2,6 +2,7 @@
 """What may go wrong while ranks train: one of them is killed, the disk is full, a directory cannot be read or written. All ranks end soon
 and say why, what is on the disk is whole, and the same command goes on from it."""
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -115,10 +116,37 @@ class DiskTest(FailureTest):
                     except OSError:
                         pass
                 result = run.wait()
-                self.assertNotEqual(result.code, 0, str(result))
-                self.one_line(result, 'model.dnn.', 'No space left on device')
+                # A failed checkpoint is a warning, the third in a row the end.
+                self.assertEqual(result.code, 86, str(result))
+                self.assertEqual(len(re.findall(r"Warning: '\S+model\.dnn\.\d+' could not be saved \(.*: No space left on device", result.text)), 3, str(result))
+                self.one_line(result, '3 checkpoints in a row could not be written')
                 (models / 'filler').unlink()
                 self.goes_on(arguments, models, 2)
+
+    @unittest.skipUnless(mounting_allowed(), 'mounting is not allowed here')
+    def test_the_disk_is_full_for_a_while(self):
+        """The run goes on, and so do its checkpoints once there is space; what was there is intact."""
+        models = self.mount('disk')
+        arguments = [*self.prepare(), f'modelPath={models}/model.dnn', 'Train=[SGD=[maxEpochs=8;ParallelTrain=[faultHook=[sleep=0.05]]]]']
+        run = self.start_trainer(arguments, 2)
+        self.wait_for(models / 'model.dnn.2', run)
+        (models / 'filler').write_bytes(bytes(os.statvfs(models).f_bavail * os.statvfs(models).f_frsize - 4096))
+        while run.running() and 'could not be saved' not in ''.join(run.output()):
+            time.sleep(0.01)
+        kept = {p.name for p in models.glob('*.ckp')}
+        self.assertTrue(kept)
+        (models / 'filler').unlink()
+        result = run.wait()
+        self.assertEqual(result.code, 0, str(result))
+        self.assertTrue((models / 'model.dnn').exists())
+        self.assertIn('earlier checkpoints are intact', result.text)
+
+    def test_keep_checkpoints(self):
+        arguments = self.prepare(epochs=9)
+        self.run_trainer([*arguments, 'Train=[SGD=[keepCheckpoints=3]]'], 2)
+        self.assertEqual(sorted(p.name for p in (self.directory / 'models').iterdir()),
+                         ['model.dnn', 'model.dnn.7', 'model.dnn.7.ckp', 'model.dnn.8', 'model.dnn.8.ckp', 'model.dnn.ckp'])
+        self.assertRegex(self.run_trainer([*arguments, 'Train=[SGD=[keepCheckpoints=-1]]', '--check'], expect=2).text, 'cannot be negative')
 
     @unittest.skipUnless(mounting_allowed(), 'mounting is not allowed here')
     def test_the_disk_may_not_be_written(self):

@@ -117,14 +117,14 @@ def command_line(arguments, ranks):
 class Run:
     """A run under way. Always ends with the test, and touches no process that it did not start."""
 
-    def __init__(self, directory, arguments, ranks):
+    def __init__(self, directory, arguments, ranks, variables=None):
         self.command = command_line(arguments, ranks)
         self.out = open(pathlib.Path(directory) / '.stdout', 'w+b')
         self.err = open(pathlib.Path(directory) / '.stderr', 'w+b')
         self.start = time.monotonic()
         self.had_ranks = False
         self.process = subprocess.Popen(self.command, cwd=directory, stdin=subprocess.DEVNULL, stdout=self.out,
-                                        stderr=self.err, env=environment(directory), start_new_session=True)
+                                        stderr=self.err, env=environment(directory) | (variables or {}), start_new_session=True)
 
     def seconds(self):
         return time.monotonic() - self.start

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/activity.h"
 #include "base/nap.h"
 #include "tutti/error.h"
 
@@ -258,8 +259,9 @@ bool Server::responded(int handler) {
   return true;
 }
 
-std::span<const std::byte> Server::wait(int handler) {
+std::span<const std::byte> Server::wait(int handler, const char* what) {
   Post& p = post(handler);
+  const Waiting waiting(what ? what : "a server's response", what ? -1 : comm_->world_rank(p.plan.owner));
   ++waiting_;
   for (Nap nap; p.in_flight && !arrived(p);)
     if (poller_ && look(p.receive.get()))
@@ -333,7 +335,7 @@ ServedBarrier::ServedBarrier(Server& server, int owner) : server_(server) {
 
 void ServedBarrier::wait() {
   server_.request(number_, 1);
-  server_.wait(number_);
+  server_.wait(number_, "all ranks (barrier)");
 }
 
 ServedWorkQueue::ServedWorkQueue(Server& server, int owner, bool works)

@@ -72,7 +72,9 @@ class Server {
   std::span<std::byte> message(int handler);
   void request(int handler, std::size_t response_bytes);
   bool responded(int handler);
-  std::span<const std::byte> wait(int handler);  // returns the response, valid until the next request()
+  // Returns the response, valid until the next request(). `what`: what this rank waits for if not for the handler's
+  // owner.
+  std::span<const std::byte> wait(int handler, const char* what = nullptr);
 
  private:
   // The slot of a client at a handler of this rank.

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <utility>
 
+#include "reader/hdf5/crash_guard.h"
 #include "reader/hdf5/hdf5_rows.h"
 #include "tutti/error.h"
 
@@ -79,6 +80,35 @@ std::vector<std::string> dataset_names(hid_t file) {
   return names;
 }
 
+constexpr std::uint64_t kMostTried = 16 << 20;  // bytes of a row
+
+// Opens all datasets, and reads the first and the last row of each.
+void look_through(const std::string& path) {
+  const FileHandle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
+  if (!file.good()) return;
+  for (const std::string& name : dataset_names(file.get())) {
+    const DatasetHandle set(H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT));
+    if (!set.good()) continue;
+    const SpaceHandle space(H5Dget_space(set.get()));
+    const int rank = H5Sget_simple_extent_ndims(space.get());
+    if (rank < 1) continue;
+    std::vector<hsize_t> axes(static_cast<std::size_t>(rank));
+    H5Sget_simple_extent_dims(space.get(), axes.data(), nullptr);
+    double row = sizeof(double);
+    for (std::size_t a = 1; a < axes.size(); ++a) row *= static_cast<double>(axes[a]);
+    if (axes[0] == 0 || row <= 0 || row > kMostTried) continue;
+    std::vector<double> values(static_cast<std::size_t>(row) / sizeof(double));
+    std::vector<hsize_t> begin(axes.size(), 0), count(axes);
+    count[0] = 1;
+    const SpaceHandle here(H5Screate_simple(rank, count.data(), nullptr));
+    for (const hsize_t at : {hsize_t{0}, axes[0] - 1}) {
+      begin[0] = at;
+      if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, begin.data(), nullptr, count.data(), nullptr) >= 0)
+        H5Dread(set.get(), H5T_NATIVE_DOUBLE, here.get(), space.get(), H5P_DEFAULT, values.data());
+    }
+  }
+}
+
 }  // namespace
 
 std::uint64_t Hdf5Shape::row_size(std::size_t from_axis) const {
@@ -98,6 +128,11 @@ struct Hdf5File::Open {
 
 Hdf5File::Hdf5File(std::string path) : path_(std::move(path)), open_(std::make_unique<Open>()) {
   const std::lock_guard lock(library_lock());
+  try_in_child(path_, [this] {
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    look_through(path_);
+  });
+  const CrashGuard guard(path_.c_str());
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // we say ourselves what went wrong
   const ListHandle access(H5Pcreate(H5P_FILE_ACCESS));
   // Reading needs no lock on the file, and file systems of clusters often have none.
@@ -108,6 +143,7 @@ Hdf5File::Hdf5File(std::string path) : path_(std::move(path)), open_(std::make_u
 
 Hdf5File::~Hdf5File() {
   const std::lock_guard lock(library_lock());
+  const CrashGuard guard(path_.c_str());
   open_.reset();
 }
 
@@ -154,12 +190,14 @@ Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
 
 Hdf5Shape Hdf5File::shape(const std::string& name) {
   const std::lock_guard lock(library_lock());
+  const CrashGuard guard(path_.c_str());
   return dataset(name).shape;
 }
 
 void Hdf5File::read_as(std::int64_t type, const std::string& name, std::uint64_t first, std::uint64_t rows, void* out) {
   if (rows == 0) return;
   const std::lock_guard lock(library_lock());
+  const CrashGuard guard(path_.c_str());
   const Dataset& d = dataset(name);
   std::vector<hsize_t> begin(d.shape.axes.size(), 0), count(d.shape.axes.begin(), d.shape.axes.end());
   begin[0] = first;

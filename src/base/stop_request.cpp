@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/stop_request.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+
+#include "base/activity.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGUSR1};
+// A launcher and a terminal may pass on one and the same signal.
+constexpr std::int64_t kSameSignal = 50'000'000;  // nanoseconds
+
+std::atomic<int> got{0}, fd{-1}, decided_by{0};
+std::atomic<std::int64_t> got_at{0};
+std::array<struct sigaction, kSignals.size()> before;
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+std::atomic<std::int64_t> asked{-1};  // by the training thread
+std::atomic<std::int64_t> last{kNever};
+std::atomic<bool> holding{false};
+std::mutex mutex;
+std::condition_variable released;
+
+std::int64_t now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+
+void on_signal(int number) {
+  const int saved = errno;
+  int none = 0;
+  if (got.compare_exchange_strong(none, number)) {
+    got_at = now();
+    const std::uint64_t one = 1;
+    if (const int wake = fd.load(); wake >= 0) [[maybe_unused]]
+      const auto n = write(wake, &one, sizeof one);
+  } else if (now() - got_at > kSameSignal) {
+    constexpr char text[] = "A second signal: ended at once, without a checkpoint.\n";
+    [[maybe_unused]] const auto n = write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(128 + number);
+  }
+  errno = saved;
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  got = 0, asked = -1, last = kNever, decided_by = 0;
+  fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &before[i]);
+    // Who starts a program in the background of a script lets it ignore SIGINT.
+    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+// A run that stops has one way to end: the same signal may come again, passed on by a launcher.
+StopSignals::~StopSignals() {
+  for (std::size_t i = 0; i < kSignals.size() && decided_by == 0; ++i) sigaction(kSignals[i], &before[i], nullptr);
+  if (const int wake = fd.exchange(-1); wake >= 0) close(wake);
+}
+
+namespace stop_request {
+
+int signal() { return got; }
+int deciding_signal() { return decided_by; }
+int wake_fd() { return fd; }
+bool decided() { return last != kNever; }
+
+// The store and the load must not change places: either the watchdog sees the position, or this thread sees the hold.
+bool admits(std::int64_t position) {
+  asked.store(position);
+  if (holding.load()) {
+    const Waiting waiting("the decision where to stop");
+    std::unique_lock lock(mutex);
+    released.wait(lock, [] { return !holding.load(); });
+  }
+  return position <= last.load();
+}
+
+std::int64_t hold() {
+  holding.store(true);
+  return asked.load();
+}
+
+void decide(std::int64_t last_position, int signal) {
+  {
+    const std::lock_guard lock(mutex);
+    if (decided_by == 0) last = last_position, decided_by = signal;
+    holding = false;
+  }
+  released.notify_all();
+}
+
+void release() {
+  {
+    const std::lock_guard lock(mutex);
+    holding = false;
+  }
+  released.notify_all();
+}
+
+}  // namespace stop_request
+}  // namespace tutti

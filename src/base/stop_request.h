@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// stop_request.h -- stops a training between two minibatches when a signal asks for it, on all ranks after the same
+// one. The signal may reach any rank. The watchdog of rank 0 lets all ranks hold before their next minibatch, asks
+// which was their last, and decides that all go on to the foremost of these (src/comm/watchdog.cpp).
+#pragma once
+
+#include <cstdint>
+
+namespace tutti {
+
+// While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+};
+
+namespace stop_request {
+
+// The signal that this process got; 0 = none.
+int signal();
+// The signal that stops the run, on every rank once it is decided.
+int deciding_signal();
+int wake_fd();  // readable once a signal came; -1 outside of StopSignals
+
+// Of the training thread: whether the minibatch at this position may begin. Positions grow; all ranks count alike.
+// Blocks while the ranks agree.
+bool admits(std::int64_t position);
+
+// Of the watchdog. From now on admits() blocks. Returns the last position that it was asked about, -1 if none.
+std::int64_t hold();
+// admits() goes on: positions up to `last` may begin.
+void decide(std::int64_t last, int signal);
+void release();  // nothing is decided
+bool decided();
+
+}  // namespace stop_request
+}  // namespace tutti

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/cause.h"
+
+#include <fmt/format.h>
+
+#include <regex>
+
+#include "base/exit_codes.h"
+
+namespace tutti::launch {
+
+void note_cause(const std::string& line, Cause& cause) {
+  static const std::regex watchdog(R"(rank (\d+) on (\S+) (is frozen|cannot be reached|died|is late)[^:]*)");
+  static const std::regex killed(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
+  static const std::regex failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
+  static const std::regex daemon(R"(Remote daemon: .* on node (\S+))");
+  std::smatch m;
+  if (line.starts_with("Warning") || line.find("trainer launch: attempt") != line.npos) return;
+  if (line.find("The watchdog ends the run") != line.npos) cause.ending = true;
+  if (std::regex_search(line, m, watchdog))
+    cause = {m[0], m[2], true};
+  else if (std::regex_search(line, m, killed)) {
+    if (cause.text.empty())
+      cause = {fmt::format("rank {} on {} was ended by signal {}", m[1].str(), m[2].str(), m[3].str()), m[2], true};
+  } else if (std::regex_search(line, m, failed)) {
+    if (cause.text.empty() && m[3].str().find("watchdog") == std::string::npos)
+      cause = {fmt::format("rank {} on {}: {}", m[1].str(), m[2].str(), m[3].str()), m[2], true};
+  } else if (std::regex_search(line, m, daemon)) {
+    if (cause.text.empty()) cause = {fmt::format("mpiexec lost its connection to {}", m[1].str()), m[1], true};
+  }
+}
+
+Judgement judge_exit(int code, bool stopping, int attempts_alike) {
+  constexpr int kAlike = 3;
+  if (code == kDone) return {Next::done, "finished"};
+  if (code == kPreempted) return {stopping ? Next::done : Next::start_again, "stopped by a signal, state saved"};
+  if (stopping) return {Next::done, "ended while it was being stopped"};
+  if (code == kNotANumber) return {Next::give_up, "the criterion is not a number: another attempt would end alike"};
+  if (code == kWrongConfiguration && attempts_alike < kAlike)
+    return {attempts_alike == 1 ? Next::give_up : Next::start_again, "the configuration is wrong"};
+  if ((code == kFailed || code == kWrongConfiguration) && attempts_alike >= kAlike)
+    return {Next::give_up, fmt::format("{} attempts in a row ended alike soon after they began", attempts_alike)};
+  return {Next::start_again, "failed"};
+}
+
+}  // namespace tutti::launch

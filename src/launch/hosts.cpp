@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A remote shell may work over another network than the ranks (or none at all, as in scripts/cluster.sh). So the host
+// is asked to connect back.
+#include "launch/hosts.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "comm/watch_link.h"
+#include "launch/process.h"
+
+namespace tutti::launch {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr double kPatience = 8;  // seconds
+
+std::string to_word(const WatchAddress& a) {
+  std::string word = fmt::format("{},{}", a.session, a.port);
+  for (int i = 0; i < a.count; ++i) word += fmt::format(",{}", a.ipv4[static_cast<std::size_t>(i)]);
+  return word;
+}
+
+bool welcome(WatchListener& listener, std::vector<WatchLink>& strangers) {
+  for (WatchLink l = listener.accept(); l.open(); l = listener.accept()) strangers.push_back(std::move(l));
+  for (WatchLink& l : strangers)
+    if (const auto hello = l.receive(); hello && hello->session == listener.address().session) {
+      WatchMessage answer;
+      answer.session = hello->session, answer.type = WatchMessage::Type::welcome;
+      l.send(answer);
+      return true;
+    }
+  return false;
+}
+
+}  // namespace
+
+bool is_this_host(const std::string& name) { return name == "localhost" || name == "127.0.0.1" || name == host_name(); }
+
+bool is_reachable(const std::string& host, const Options& options) {
+  if (is_this_host(host)) return true;
+  WatchListener listener;
+  std::vector<std::string> words;
+  if (options.agent.empty())
+    words = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", host};
+  else
+    words = {options.agent, host};
+  for (const std::string& word : {own_path(), std::string("launch"), "--answer=" + to_word(listener.address())})
+    words.push_back(word);
+  Process process(words, Process::Output::none);
+  std::vector<WatchLink> strangers;
+  const auto start = Clock::now();
+  bool connected = false;
+  while (!connected && seconds_since(start) < kPatience && process.running()) {
+    connected = welcome(listener, strangers);
+    std::this_thread::sleep_for(20ms);
+  }
+  connected = connected || welcome(listener, strangers);
+  process.kill_tree();
+  return connected;
+}
+
+int answer_probe(const std::string& where) {
+  WatchAddress address;
+  std::stringstream in(where);
+  std::string word;
+  if (!std::getline(in, word, ',')) return 1;
+  address.session = std::strtoull(word.c_str(), nullptr, 10);
+  if (!std::getline(in, word, ',')) return 1;
+  address.port = static_cast<std::uint16_t>(std::atoi(word.c_str()));
+  while (std::getline(in, word, ',') && address.count < static_cast<int>(address.ipv4.size()))
+    address.ipv4[static_cast<std::size_t>(address.count++)] =
+        static_cast<std::uint32_t>(std::strtoul(word.c_str(), nullptr, 10));
+  // Loopback leads to this host itself, whose listener, if any, has another session.
+  return connect_to_any(address, 1, 2000ms).open() ? 0 : 1;
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "tutti/error.h"
+
+namespace tutti::launch {
+namespace {
+
+const std::vector<std::string> kWords = {"-n",          "--hosts",   "--hostfile", "--restarts",
+                                         "--min-ranks", "--mpiexec", "--agent"};
+
+bool is_number(const std::string& text, int& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+int number(const std::string& word, const std::string& text, int least) {
+  int value = 0;
+  if (!is_number(text, value) || value < least)
+    throw Error(fmt::format("launch: {} takes a number, {} or more, not '{}'\nfix: {} {}", word, least, text, word,
+                            std::max(least, 4)));
+  return value;
+}
+
+// The words one after the other; "--word=value" is two.
+struct Words {
+  explicit Words(const std::vector<std::string>& all) : all_(all) {}
+  bool more() const { return at_ < all_.size(); }
+  std::string next() {
+    std::string word = all_[at_++];
+    inline_.clear();
+    if (const auto equals = word.find('='); word.starts_with("--") && equals != word.npos)
+      inline_ = word.substr(equals + 1), word.resize(equals);
+    return word;
+  }
+  std::string value(const std::string& word) {
+    if (!inline_.empty()) return inline_;
+    if (!more()) throw Error(fmt::format("launch: {} needs a value\nfix: trainer launch --help", word));
+    return all_[at_++];
+  }
+  // A number, if one follows.
+  int number_or(const std::string& word, int otherwise) {
+    int value = 0;
+    if (!inline_.empty()) return number(word, inline_, 0);
+    if (!more() || !is_number(all_[at_], value)) return otherwise;
+    ++at_;
+    return number(word, all_[at_ - 1], 0);
+  }
+
+  // This one and all that follow, as they are.
+  std::vector<std::string> rest() {
+    const auto first = all_.begin() + static_cast<std::ptrdiff_t>(at_) - 1;
+    at_ = all_.size();
+    return {first, all_.end()};
+  }
+
+ private:
+  const std::vector<std::string>& all_;
+  std::size_t at_ = 0;
+  std::string inline_;
+};
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::string& text) {
+  std::vector<Host> hosts;
+  std::stringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) {
+    const auto colon = part.find(':');
+    Host host{part.substr(0, colon)};
+    if (host.name.empty())
+      throw Error(fmt::format("launch: --hosts '{}' has a host without a name\nfix: --hosts node1:4,node2:4", text));
+    if (colon != part.npos) host.slots = number("the number of ranks of a host", part.substr(colon + 1), 1);
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+std::vector<Host> read_hostfile(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw Error(fmt::format("launch: cannot read the hostfile '{}'\nfix: check the path", path));
+  std::vector<Host> hosts;
+  std::string line;
+  for (int number_of_line = 1; std::getline(in, line); ++number_of_line) {
+    std::stringstream words(line.substr(0, line.find('#')));
+    Host host;
+    if (!(words >> host.name)) continue;
+    for (std::string word; words >> word;)
+      if (word.starts_with("slots="))
+        host.slots = number(fmt::format("{}:{}: slots", path, number_of_line), word.substr(6), 1);
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty())
+    throw Error(fmt::format("launch: the hostfile '{}' names no host\nfix: lines such as 'node1 slots=4'", path));
+  return hosts;
+}
+
+std::string to_string(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& h : hosts) text += fmt::format("{}{}:{}", text.empty() ? "" : ",", h.name, h.slots);
+  return text;
+}
+
+Options parse(const std::vector<std::string>& all) {
+  Options o;
+  Words words(all);
+  while (words.more()) {
+    const std::string word = words.next();
+    if (word == "-n" || word == "-np" || word == "--ranks")
+      o.ranks = number(word, words.value(word), 1);
+    else if (word == "--hosts")
+      o.hosts = parse_hosts(words.value(word));
+    else if (word == "--hostfile")
+      o.hosts = read_hostfile(words.value(word));
+    else if (word == "--restarts")
+      o.restarts = words.number_or(word, Options::unlimited);
+    else if (word == "--min-ranks")
+      o.min_ranks = number(word, words.value(word), 1);
+    else if (word == "--mpiexec")
+      o.mpiexec = words.value(word);
+    else if (word == "--agent")
+      o.agent = words.value(word);
+    else if (word == "--answer")
+      o.answer = words.value(word);
+    else if ((word == "--help" || word == "-h") && o.arguments.empty())
+      o.help = true;
+    else if (word.starts_with("-") && o.arguments.empty())
+      throw Error(
+          fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));
+    else {
+      o.arguments = words.rest();
+    }
+  }
+  int slots = 0;
+  for (const Host& h : o.hosts) slots += h.slots;
+  if (!o.hosts.empty() && o.ranks > slots)
+    throw Error(fmt::format("launch: -n {} ranks do not fit on {} ({} slots)\nfix: -n {}, or more ranks per host (a:4)",
+                            o.ranks, to_string(o.hosts), slots, slots));
+  if (o.ranks == 0) o.ranks = slots;
+  if (o.min_ranks > 0 && o.ranks > 0 && o.min_ranks > o.ranks)
+    throw Error(
+        fmt::format("launch: --min-ranks {} is more than -n {}\nfix: --min-ranks {}", o.min_ranks, o.ranks, o.ranks));
+  if (!o.help && o.answer.empty() && o.arguments.empty())
+    throw Error("launch: there is nothing to start\nfix: trainer launch -n 4 configFile=FILE");
+  return o;
+}
+
+std::string usage() {
+  return R"(usage: trainer launch [-n RANKS] [--hosts A:4,B:4 | --hostfile FILE] [--restarts [N]] [--min-ranks K] configFile=FILE ...
+
+Starts the trainer on several ranks with mpiexec, prints the line it uses, passes signals on, and starts again after a failure.
+  -n RANKS         ranks; by default a rank per slot of the hosts, or per task of the Slurm allocation
+  --hosts A:4,B:4  hosts with their numbers of ranks; --hostfile FILE reads lines such as "A slots=4"
+  --restarts [N]   start again from the last checkpoint after a failure, up to N times (without N as often as needed)
+  --min-ranks K    go on with fewer ranks, at least K, while a host is away, and take it back when it returns
+  --mpiexec FILE   another mpiexec; --agent PROGRAM another remote shell than ssh (called as PROGRAM HOST COMMAND...)
+SIGTERM, SIGINT and SIGUSR1 let the run make a checkpoint and end (exit code 75); a second one ends it at once.
+)";
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// process.h -- a child process whose output is read line by line, and all that it has started.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::launch {
+
+class Process {
+ public:
+  enum class Output { none, lines };
+  // Throws Error if the program cannot be started. `variables`: set in its environment.
+  Process(const std::vector<std::string>& words, Output,
+          const std::vector<std::pair<std::string, std::string>>& variables = {});
+  ~Process();  // kills what still runs
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool running();
+  int exit_code() const { return code_; }  // 128 + signal if a signal ended it
+  // Reads what is there, waiting up to so many milliseconds: calls use(is_stderr, line with its end).
+  void read(int milliseconds, const std::function<void(bool, const std::string&)>& use);
+  void send(int signal);
+  bool has_children() const;
+  void kill_tree();
+
+ private:
+  void drain(int which, const std::function<void(bool, const std::string&)>& use, bool all);
+
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  int code_ = 0;
+  int fds_[2] = {-1, -1};  // stdout, stderr
+  std::string rest_[2];
+};
+
+std::string own_path();  // of this program
+
+}  // namespace tutti::launch

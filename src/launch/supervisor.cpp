@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/supervisor.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/exit_codes.h"
+#include "launch/cause.h"
+#include "launch/hosts.h"
+#include "launch/mpiexec_line.h"
+#include "launch/process.h"
+
+namespace tutti::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr double kSoon = 10;          // seconds: an attempt that ends earlier did not get far
+constexpr double kHangs = 6;          // after the end was announced, or without ranks, until mpiexec is killed
+constexpr double kLookForHosts = 10;  // between two looks whether a host is back
+constexpr double kRest = 60;          // that a host which failed twice in a row is left out
+
+std::atomic<int> signals{0}, last_signal{0};
+void on_signal(int number) { last_signal = number, ++signals; }
+
+void say(const std::string& text) {
+  const std::string line = fmt::format("launch {:%H:%M:%S}: {}\n", local_time(), text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+}
+
+struct HostState {
+  Host host;
+  bool away = false;
+  int failures = 0;  // in a row
+  Clock::time_point since = {};
+};
+
+struct Attempt {
+  std::string text;  // one line of the story
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(Options options) : o_(std::move(options)) {
+    for (const Host& h : o_.hosts) hosts_.push_back({h});
+    if (o_.ranks == 0 && o_.hosts.empty()) o_.ranks = default_ranks();
+    if (o_.min_ranks == 0) o_.min_ranks = o_.ranks;
+  }
+
+  int run() {
+    for (;;) {
+      if (!choose_hosts()) return kPreempted;
+      const int code = attempt();
+      const Judgement verdict = judge(code);
+      tell(code, verdict);
+      if (verdict.next != Next::start_again) return finish(code, verdict);
+      if (!planned_ && ++restarts_ > o_.restarts) return finish(code, {Next::give_up, restarts_left()});
+    }
+  }
+
+ private:
+  static int default_ranks() {
+    const char* const tasks = std::getenv("SLURM_NTASKS");
+    if (tasks) return std::max(1, std::atoi(tasks));
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+
+  std::string restarts_left() const {
+    return o_.restarts == 0 ? "it is not started again without --restarts"
+                            : fmt::format("all {} restarts are used up", o_.restarts);
+  }
+
+  // The hosts of the next attempt; waits until there are enough. False if a signal came.
+  bool choose_hosts() {
+    for (bool told = false; signals == 0; std::this_thread::sleep_for(2s)) {
+      used_.clear();
+      int slots = 0;
+      for (HostState& h : hosts_) {
+        if (attempts_ > 0 || hosts_.size() > 1) look_at(h);
+        if (h.away) continue;
+        used_.push_back(h.host);
+        slots += h.host.slots;
+      }
+      ranks_ = hosts_.empty() ? o_.ranks : std::min(o_.ranks, slots);
+      if (ranks_ >= o_.min_ranks) return true;
+      if (!std::exchange(told, true))
+        say(fmt::format("{} ranks at least are wanted and the hosts at hand take {}: waiting for {}", o_.min_ranks,
+                        ranks_, away()));
+    }
+    return false;
+  }
+
+  // A host that failed twice in a row rests, where enough others are left.
+  void look_at(HostState& h) {
+    const bool rests = h.failures >= 2 && seconds_since(h.since) < kRest && ranks_without(h) >= o_.min_ranks;
+    const bool away = rests || !is_reachable(h.host.name, o_);
+    if (away != h.away)
+      say(away ? fmt::format("host {} is left out: {}", h.host.name,
+                             rests ? "it failed twice in a row" : "it cannot be reached")
+               : fmt::format("host {} is back", h.host.name));
+    if (h.away && !away) h.failures = 0;
+    h.away = away;
+  }
+
+  int ranks_without(const HostState& without) const {
+    int slots = 0;
+    for (const HostState& h : hosts_)
+      if (&h != &without && !h.away) slots += h.host.slots;
+    return std::min(slots, o_.ranks);
+  }
+
+  std::string away() const {
+    std::string names;
+    for (const HostState& h : hosts_)
+      if (h.away) names += (names.empty() ? "" : ", ") + h.host.name;
+    return names;
+  }
+
+  MpiexecLine line_of_attempt() {
+    Options o = o_;
+    // Of an earlier attempt there is something to go on from.
+    if (attempts_ > 1) o.arguments.emplace_back("makeMode=true");
+    MpiexecLine line = mpiexec_line(o, ranks_, used_);
+    line.variables.emplace_back(
+        "OMPI_TUTTI_LAUNCH",
+        story_.empty() ? "attempt 1" : fmt::format("attempt {}; before: {}", attempts_, story_.back()));
+    return line;
+  }
+
+  int attempt() {
+    ++attempts_;
+    cause_ = {}, planned_ = false, passed_on_ = 0;
+    const MpiexecLine line = line_of_attempt();
+    if (attempts_ == 1)
+      for (const std::string& note : line.notes) say(note);
+    say(fmt::format("attempt {} on {} rank{}{}{}: {}", attempts_, ranks_, ranks_ == 1 ? "" : "s",
+                    used_.empty() ? "" : " of " + launch::to_string(used_), away().empty() ? "" : " without " + away(),
+                    to_string(line)));
+    start_ = Clock::now();
+    Process process(line.words, Process::Output::lines, line.variables);
+    bool had_ranks = false;
+    auto alone_since = start_, ending_since = start_, next_look = start_ + 2s;
+    while (process.running()) {
+      process.read(100, [&](bool error, const std::string& text) { pass_on(error, text); });
+      pass_signals(process);
+      if (!cause_.ending) ending_since = Clock::now();
+      if (seconds_since(ending_since) > kHangs) end_hanging(process, "it was to end");
+      if (Clock::now() < next_look) continue;
+      next_look = Clock::now() + 1s;
+      const bool ranks = process.has_children();
+      had_ranks = had_ranks || ranks;
+      if (ranks || !had_ranks) alone_since = Clock::now();
+      if (seconds_since(alone_since) > kHangs) end_hanging(process, "all its ranks have ended");
+      take_hosts_back(process);
+    }
+    process.read(0, [&](bool error, const std::string& text) { pass_on(error, text); });
+    return process.exit_code();
+  }
+
+  void pass_on(bool error, const std::string& text) {
+    std::FILE* const to = error ? stderr : stdout;
+    std::fwrite(text.data(), 1, text.size(), to);
+    std::fflush(to);
+    note_cause(text, cause_);
+  }
+
+  // Open MPI passes SIGUSR1 on, while SIGTERM makes it kill the ranks after a second.
+  void pass_signals(Process& process) {
+    for (; passed_on_ < signals; ++passed_on_) {
+      if (passed_on_ == 0) {
+        say(fmt::format("signal {}: the run makes a checkpoint and ends; a second signal ends it at once",
+                        last_signal.load()));
+        process.send(SIGUSR1);
+      } else {
+        process.kill_tree();
+      }
+    }
+  }
+
+  void end_hanging(Process& process, const char* why) {
+    say(fmt::format("mpiexec hangs, though {}: killed", why));
+    if (cause_.text.empty()) cause_.text = "mpiexec hung";
+    process.kill_tree();
+  }
+
+  // While a host is away: once it is back, the run saves its state and goes on with all ranks.
+  void take_hosts_back(Process& process) {
+    if (planned_ || away().empty() || seconds_since(looked_) < kLookForHosts || seconds_since(start_) < kLookForHosts)
+      return;
+    looked_ = Clock::now();
+    for (HostState& h : hosts_) {
+      if (!h.away) continue;
+      if (h.failures >= 2 && seconds_since(h.since) < kRest) continue;
+      if (!is_reachable(h.host.name, o_)) continue;
+      planned_ = true;
+      say(fmt::format("host {} is back: the run makes a checkpoint and goes on with it", h.host.name));
+      process.send(SIGUSR1);
+      return;
+    }
+  }
+
+  Judgement judge(int code) {
+    const bool soon = seconds_since(start_) < kSoon;
+    alike_ = soon && code == last_code_ ? alike_ + 1 : 1;
+    last_code_ = code;
+    for (HostState& h : hosts_) {
+      const bool failed = code != kDone && code != kPreempted && h.host.name == cause_.host;
+      h.failures = failed ? h.failures + 1 : 0;
+      if (failed) h.since = Clock::now();
+    }
+    if (code != kPreempted) planned_ = false;
+    // The first configuration mistake is one; later it is the lock of an attempt that has not ended on another host.
+    if (code == kWrongConfiguration && attempts_ > 1 && alike_ == 1) return {Next::start_again, "refused to start"};
+    return judge_exit(code, signals > 0, alike_);
+  }
+
+  void tell(int code, const Judgement& verdict) {
+    std::string why = verdict.text;
+    if (planned_)
+      why = "stopped to take a host back";
+    else if (code != kDone && code != kPreempted && !cause_.text.empty())
+      why = cause_.text;
+    const std::string line = fmt::format("attempt {} on {} ranks, {:.0f} s, exit code {}: {}", attempts_, ranks_,
+                                         seconds_since(start_), code, why);
+    say(line);
+    story_.push_back(line);
+  }
+
+  int finish(int code, const Judgement& verdict) {
+    if (verdict.next == Next::give_up) say(fmt::format("given up: {}", verdict.text));
+    if (story_.size() > 1) {
+      say(fmt::format("the story of {} attempts:", story_.size()));
+      for (const std::string& line : story_) say("  " + line);
+    }
+    return code;
+  }
+
+  Options o_;
+  std::vector<HostState> hosts_;
+  std::vector<Host> used_;
+  std::vector<std::string> story_;
+  Cause cause_;
+  Clock::time_point start_ = {}, looked_ = {};
+  int ranks_ = 0, attempts_ = 0, restarts_ = 0, passed_on_ = 0, alike_ = 0, last_code_ = -1;
+  bool planned_ = false;
+};
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  try {
+    Options o = parse({argv, argv + argc});
+    if (o.help) return std::fputs(usage().c_str(), stdout), 0;
+    if (!o.answer.empty()) return answer_probe(o.answer);
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaction(number, &action, nullptr);
+    return Supervisor(std::move(o)).run();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return kWrongConfiguration;
+  }
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing is trusted blindly: a bit that flips in the weights of a rank is found and named, or outvoted; a bit that flips in a message is
+found at once. Runs without such a bit are not disturbed."""
+import examples
+import support
+from preemption_test import METHODS
+
+DIFFER, DAMAGED = 84, 87
+
+
+class CorruptionTest(support.TrainerTest):
+    def prepare(self, options, epochs=4):
+        self.write('run.cntk', examples.config(hidden='32', minibatch=40, epochs=epochs))
+        self.write('train.ctf', examples.points(2000))
+        return ['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[numMBsToShowResult=0;{options}]]']
+
+    def model(self):
+        return (self.directory / 'models/model.dnn').read_bytes()
+
+    def test_no_false_alarm(self):
+        for name, (ranks, parallel, _) in METHODS.items():
+            with self.subTest(method=name):
+                exact = 'ASGD' not in parallel and 'async' not in parallel
+                self.run_trainer(self.prepare(f'ParallelTrain=[{parallel}]'), ranks)
+                expected = self.model()
+                checked = 'verifyReplicas=7;messageChecksums=all;checkpointEverySamples=800;'
+                if 'blockSize' in parallel or 'delayed' in name:
+                    checked = 'verifyReplicas=7;messageChecksums=all;'
+                self.run_trainer(self.prepare(f'{checked}ParallelTrain=[{parallel}]'), ranks)
+                if exact:
+                    self.assertTrue(self.model() == expected, 'the checks changed the result')
+
+    def test_running_statistics(self):
+        """They belong to a rank and differ; the weights do not."""
+        self.write('run.cntk', examples.normalized(examples.config(epochs=2)))
+        self.write('train.ctf', examples.points(400))
+        self.run_trainer(['configFile=run.cntk', 'Train=[SGD=[verifyReplicas=1;numMBsToShowResult=0]]'], 2)
+
+    def test_a_flipped_weight(self):
+        for name in ('gradients', 'delayed'):
+            _, parallel, _ = METHODS[name]
+            for every in (1, 10):
+                with self.subTest(method=name, every=every):
+                    hook = 'faultHook=[rank=1;firstStep=33;steps=1;flipWeight=W0]'
+                    result = self.run_trainer(self.prepare(f'verifyReplicas={every};ParallelTrain=[{parallel};{hook}]'), 3, expect=None)
+                    self.assertEqual(result.code, DIFFER, str(result)[-3000:])
+                    self.assertRegex(result.text, r"'W0' of rank 1 on \S+ differs from that of most ranks", str(result)[-3000:])
+                    found = int(support.re.search(r'after (\d+) minibatches', result.text).group(1))
+                    self.assertLessEqual(found - 33, every)
+
+    def test_two_ranks(self):
+        hook = 'faultHook=[rank=1;firstStep=33;steps=1;flipWeight=W1]'
+        result = self.run_trainer(self.prepare(f'verifyReplicas=5;ParallelTrain=[parallelizationMethod=DataParallelSGD;{hook}]'), 2, expect=DIFFER)
+        self.assertRegex(result.text, r"'W1' differs between rank 0 on \S+, rank 1 on \S+, and there is no majority")
+
+    def test_the_majority(self):
+        """Three ranks outvote one: with a comparison in every step the run ends as if the bit had not flipped."""
+        method = 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]'
+        self.run_trainer(self.prepare(f'ParallelTrain=[{method}]'), 3)
+        expected = self.model()
+        hook = 'faultHook=[rank=2;firstStep=33;steps=1;flipWeight=W0]'
+        result = self.run_trainer(self.prepare(f'verifyReplicas=1;onDivergence=majority;ParallelTrain=[{method};{hook}]'), 3)
+        self.assertRegex(result.text, r"Warning: epoch 1, after 34 minibatches: 'W0' of rank 2 on \S+ differs from that of most ranks: the weights of most")
+        self.assertEqual(result.text.count('the weights of most ranks are taken'), 1)
+        self.assertEqual(len(self.model()), len(expected))
+
+    def test_a_damaged_message(self):
+        for name, transport in (('gradients', 'transport=messages;'), ('servers', ''), ('elastic', ''), ('averaging', 'transport=messages;')):
+            with self.subTest(method=name):
+                ranks, parallel, _ = METHODS[name]
+                hook = 'faultHook=[rank=1;firstStep=33;steps=1;flipMessage=true]'
+                result = self.run_trainer(self.prepare(f'messageChecksums=all;ParallelTrain=[{transport}{parallel};{hook}]', 1000), ranks, expect=DAMAGED)
+                self.assertRegex(result.text, r'of \d+ bytes from rank \d on \S+ was damaged on its way: its checksum is wrong')
+
+    def test_mistakes(self):
+        for options, expected in (('verifyReplicas=-1', 'cannot be negative'), ('onDivergence=majority', 'has no effect without verifyReplicas'),
+                                  ('messageChecksums=some', 'some')):
+            with self.subTest(options):
+                result = self.run_trainer([*self.prepare(options), '--check'], expect=2)
+                self.assertIn(expected, result.text)
+                self.assertIn('fix: ', result.text)
+
+
+if __name__ == '__main__':
+    support.main()

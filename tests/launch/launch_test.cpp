@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of "trainer launch", and why an attempt has ended.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/exit_codes.h"
+#include "launch/cause.h"
+#include "launch/options.h"
+#include "tutti/error.h"
+
+namespace tutti::launch {
+namespace {
+
+TEST(LaunchOptions, WordsOfTheTrainerStayAsTheyAre) {
+  const Options o = parse({"-n", "4", "--restarts", "configFile=a", "--check", "--restarts"});
+  EXPECT_EQ(o.ranks, 4);
+  EXPECT_EQ(o.restarts, Options::unlimited);
+  EXPECT_THAT(o.arguments, testing::ElementsAre("configFile=a", "--check", "--restarts"));
+}
+
+TEST(LaunchOptions, NumbersMayFollowOrBeInline) {
+  EXPECT_EQ(parse({"--restarts", "3", "c"}).restarts, 3);
+  EXPECT_EQ(parse({"--restarts=3", "c"}).restarts, 3);
+  EXPECT_EQ(parse({"c"}).restarts, 0);
+}
+
+TEST(LaunchOptions, HostsGiveTheNumberOfRanks) {
+  const Options o = parse({"--hosts", "a:4,b", "c"});
+  EXPECT_EQ(o.ranks, 5);
+  EXPECT_EQ(to_string(o.hosts), "a:4,b:1");
+}
+
+TEST(LaunchOptions, MistakesHaveAFix) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {}, {"-n", "x", "c"}, {"--hosts", ":3", "c"}, {"--min-ranks", "3", "-n", "2", "c"}, {"--restart", "c"}}) {
+    try {
+      parse(words);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("\nfix: "));
+    }
+  }
+}
+
+TEST(Cause, ComesFromTheFirstLineThatSaysIt) {
+  Cause cause;
+  note_cause("Warning: rank 1 on b is frozen for 30.0 s: its host answers\n", cause);
+  note_cause("trainer launch: attempt 2; before: rank 3 on d is frozen for 9.0 s\n", cause);
+  EXPECT_EQ(cause.text, "");
+  note_cause("The watchdog ends the run. Where the ranks are:\n", cause);
+  EXPECT_TRUE(cause.ending);
+  note_cause("rank 2 on c is frozen for 300.2 s: its host answers\n", cause);
+  note_cause("mpiexec noticed that process rank 0 with PID 0 on node a exited on signal 9 (Killed).\n", cause);
+  EXPECT_EQ(cause.host, "c");
+  EXPECT_EQ(cause.text, "rank 2 on c is frozen for 300.2 s");
+}
+
+TEST(Cause, OfAKilledRank) {
+  Cause cause;
+  note_cause("mpiexec noticed that process rank 1 with PID 0 on node n7 exited on signal 9 (Killed).\n", cause);
+  EXPECT_EQ(cause.text, "rank 1 on n7 was ended by signal 9");
+  EXPECT_EQ(cause.host, "n7");
+}
+
+TEST(Judgement, OfExitCodes) {
+  EXPECT_EQ(judge_exit(kDone, false, 1).next, Next::done);
+  EXPECT_EQ(judge_exit(kPreempted, true, 1).next, Next::done);
+  EXPECT_EQ(judge_exit(kPreempted, false, 1).next, Next::start_again);
+  EXPECT_EQ(judge_exit(kRankDied, false, 1).next, Next::start_again);
+  EXPECT_EQ(judge_exit(137, false, 9).next, Next::start_again);
+  EXPECT_EQ(judge_exit(kFailed, false, 2).next, Next::start_again);
+  EXPECT_EQ(judge_exit(kFailed, false, 3).next, Next::give_up);
+  EXPECT_EQ(judge_exit(kWrongConfiguration, false, 1).next, Next::give_up);
+  EXPECT_EQ(judge_exit(kNotANumber, false, 1).next, Next::give_up);
+}
+
+}  // namespace
+}  // namespace tutti::launch
