@@ -8,13 +8,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <ostream>
 #include <regex>
 #include <set>
 
+#include "cntk/model.h"
 #include "train/file.h"
 #include "train/rank_state.h"
 #include "tutti/error.h"
+#include "tutti/log.h"
 
 namespace tutti {
 
@@ -114,7 +117,30 @@ graph::Graph parse(const std::string& text) {
   return g;
 }
 
+// A model of CNTK. What differs from the file is said where its values are used.
+graph::Graph read_cntk_graph(const std::string& path) {
+  cntk::Model model = cntk::read_model(path);
+  for (const std::string& note : model.notes) log::line(fmt::format("Model of CNTK '{}': {}.", path, note));
+  return std::move(model.graph);
+}
+
+void copy_values(const graph::Graph& from, const std::string& path, ModelView& m) {
+  std::map<std::string_view, const graph::Node*> nodes;
+  for (const graph::Node& n : from.nodes) nodes[n.name] = &n;
+  for (ModelValue& v : m.values) {
+    const auto found = nodes.find(v.name);
+    if (found == nodes.end() || !found->second->start)
+      throw Error(fmt::format("'{}' has no values for '{}': the network has changed since", path, v.name));
+    const std::vector<float>& stored = *found->second->start;
+    if (stored.size() != v.values.size())
+      throw Error(fmt::format("'{}' has {} values for '{}', the network has {}: the network has changed since", path,
+                              stored.size(), v.name, to_string(v.shape)));
+    std::ranges::copy(stored, v.values.begin());
+  }
+}
+
 graph::Graph read_trained(const std::string& path) {
+  if (cntk::is_model(path)) return read_cntk_graph(path);
   const ContainerReader r(path, "model");
   graph::Graph graph = parse_graph(r.text("graph"), path);
   for (graph::Node& node : graph.nodes)
@@ -270,20 +296,27 @@ void save_model(const std::string& path, const ModelView& m, bool made_by_edit) 
 
 bool is_edited_model(const std::string& path, Communicator* comm) {
   std::uint8_t found = 0;
-  on_rank_0(comm, [&] { found = file_exists(path) && ContainerReader(path, "model").has(edited); });
+  on_rank_0(comm, [&] { found = file_exists(path) && !cntk::is_model(path) && ContainerReader(path, "model").has(edited); });
   if (comm) comm->broadcast(0, writable_bytes(found));
   return found != 0;
 }
 
 graph::Graph load_graph(const std::string& path, Communicator* comm, std::string_view kind) {
   std::string text;
-  on_rank_0(comm, [&] { text = ContainerReader(path, kind).text("graph"); });
+  on_rank_0(comm, [&] {
+    text = cntk::is_model(path) ? to_text(cntk::read_model(path).graph) : ContainerReader(path, kind).text("graph");
+  });
   if (comm) broadcast_text(*comm, text);
   return parse_graph(text, path);
 }
 
 void load_values(const std::string& path, ModelView& m, Communicator* comm, std::string_view kind) {
-  on_rank_0(comm, [&] { read_model_values(ContainerReader(path, kind), m); });
+  on_rank_0(comm, [&] {
+    if (cntk::is_model(path))
+      copy_values(read_cntk_graph(path), path, m);
+    else
+      read_model_values(ContainerReader(path, kind), m);
+  });
   if (!comm) return;
   for (ModelValue& v : m.values)
     if (!v.values.empty()) comm->broadcast(0, std::as_writable_bytes(v.values));
