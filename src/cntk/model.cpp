@@ -14,7 +14,7 @@ namespace {
 // A node takes at least this many bytes of the file: precision, class, name, and its line in the relations.
 constexpr std::size_t least_node = 36;
 // Far beyond every network; a damaged count must not take memory for more.
-constexpr std::size_t most_nodes = 65536;
+constexpr std::size_t most_nodes = 32768;
 
 class ModelReader {
  public:

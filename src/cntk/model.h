@@ -25,11 +25,14 @@ std::vector<float> with_maps_last(const std::vector<float>& values, const MapsFi
 struct Model {
   std::uint64_t version = 0;
   bool double_precision = false;
-  graph::Graph graph;               // values are in Node::start
-  std::vector<std::string> trained;  // parameters that have a matrix in the checkpoint, in its order
-  std::map<std::string, MapsFirst> turned;  // filters that were stored with the maps first
-  std::vector<std::string> notes;   // what differs from the file
+  graph::Graph graph;              // values are in Node::start
+  std::vector<std::string> notes;  // what differs from the file
 };
+
+// The parameters that have a matrix in a checkpoint, in its order: those that the first criterion depends on, by name.
+std::vector<std::string> trained_parameters(const graph::Graph&);
+// The filters that CNTK's files have with the maps first, by name.
+std::map<std::string, MapsFirst> filters_with_maps_first(const graph::Graph&);
 
 // By content, not by name.
 bool is_model(const std::string& path);

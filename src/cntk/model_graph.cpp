@@ -26,11 +26,13 @@ class GraphMaker {
   }
 
   Model run() {
-    model_.trained = trained_parameters();
     for (FileNode& n : file_.nodes) settle(n.node);
     check_inputs();
     take_over_nodes();
     take_over_sets();
+    turned_ = filters_with_maps_first(model_.graph);
+    turn_filters();
+    reconcile();
     check_statistics();
     if (model_.double_precision) model_.notes.push_back("the values are double; they are read as float32");
     return std::move(model_);
@@ -41,26 +43,6 @@ class GraphMaker {
 
   [[noreturn]] void fail(const graph::Node& n, const std::string& what, const std::string& fix) const {
     throw Error(fmt::format("'{}', node '{}' ({}): {}\nfix: {}", path_, n.name, n.operation, what, fix));
-  }
-
-  // Those that the first criterion depends on, ordered by name.
-  std::vector<std::string> trained_parameters() {
-    std::vector<bool> seen(file_.nodes.size(), file_.criteria.empty());
-    std::vector<std::size_t> open;
-    const auto visit = [&](std::size_t n) {
-      if (!seen[n]) seen[n] = true, open.push_back(n);
-    };
-    if (!file_.criteria.empty()) visit(file_.criteria[0]);
-    while (!open.empty()) {
-      const std::size_t n = open.back();
-      open.pop_back();
-      for (const auto in : node(n).inputs) visit(in);
-    }
-    std::vector<std::string> names;
-    for (std::size_t n = 0; n < file_.nodes.size(); ++n)
-      if (seen[n] && is_parameter(node(n)) && graph::number(node(n), rate, 1) != 0) names.push_back(node(n).name);
-    std::ranges::sort(names);
-    return names;
   }
 
   void settle(graph::Node& n) {
@@ -75,8 +57,6 @@ class GraphMaker {
       n.operation = "WeightedLogistic";
     } else if (n.operation == "BatchNormalization" && n.inputs.size() == 5) {
       settle_normalization(n);
-    } else if (n.operation == "Convolution" && n.inputs.size() == 2 && n.attributes.contains("imageLayout")) {
-      turn_filter(n);
     }
   }
 
@@ -102,17 +82,12 @@ class GraphMaker {
     variance.start = std::move(values);
   }
 
-  void turn_filter(graph::Node& n) {
-    const std::size_t filter = n.inputs[0];
-    if (!is_parameter(node(filter)) || !turned_.insert(filter).second) return;
-    std::size_t maps = 1;
-    for (const double d : graph::numbers(n, "mapDims")) maps *= static_cast<std::size_t>(d);
-    const std::vector<float>& values = *node(filter).start;
-    if (maps == 0 || values.size() % maps != 0)
-      fail(n, fmt::format("{} values are no filters of {} maps", values.size(), maps), "check the model with CNTK");
-    const MapsFirst stored{maps, values.size() / maps};
-    node(filter).start = std::make_shared<std::vector<float>>(with_maps_last(values, stored));
-    model_.turned[node(filter).name] = stored;
+  void turn_filters() {
+    for (auto& n : model_.graph.nodes) {
+      const auto found = n.start ? turned_.find(n.name) : turned_.end();
+      if (found != turned_.end())
+        n.start = std::make_shared<std::vector<float>>(with_maps_last(*n.start, found->second));
+    }
   }
 
   void check_inputs() {
@@ -165,6 +140,13 @@ class GraphMaker {
         if (const auto found = after_.find(n); found != after_.end()) to->push_back(found->second);
   }
 
+  // As in the original, operands may be on the axis of a Where and on that of an input if their sequences are equal.
+  void reconcile() {
+    constexpr std::size_t most = 64;
+    for (const Diagnostic& d : graph::reconcile_axes(model_.graph, most))
+      model_.notes.push_back(d.message + "; the run ends at the first minibatch in which their sequences differ");
+  }
+
   // Memory for a statistic is taken by the shape of its input, so that must be as large as the file says.
   void check_statistics() {
     std::vector<std::size_t> inputs;
@@ -186,10 +168,44 @@ class GraphMaker {
   const std::string& path_;
   Model model_;
   std::unordered_map<std::size_t, std::size_t> after_;  // places in the graph
-  std::set<std::size_t> converted_, turned_;
+  std::set<std::size_t> converted_;
+  std::map<std::string, MapsFirst> turned_;
 };
 
 }  // namespace
+
+std::vector<std::string> trained_parameters(const graph::Graph& g) {
+  std::vector<bool> seen(g.nodes.size(), g.criteria.empty());
+  std::vector<std::size_t> open;
+  const auto visit = [&](std::size_t n) {
+    if (!seen[n]) seen[n] = true, open.push_back(n);
+  };
+  if (!g.criteria.empty()) visit(g.criteria[0]);
+  while (!open.empty()) {
+    const std::size_t n = open.back();
+    open.pop_back();
+    for (const auto in : g.nodes[n].inputs) visit(in);
+  }
+  std::vector<std::string> names;
+  for (std::size_t n = 0; n < g.nodes.size(); ++n)
+    if (seen[n] && is_parameter(g.nodes[n]) && graph::number(g.nodes[n], rate, 1) != 0) names.push_back(g.nodes[n].name);
+  std::ranges::sort(names);
+  return names;
+}
+
+std::map<std::string, MapsFirst> filters_with_maps_first(const graph::Graph& g) {
+  std::map<std::string, MapsFirst> all;
+  for (const graph::Node& n : g.nodes) {
+    if (n.operation != "Convolution" || graph::text(n, "imageLayout", "CHW") != "HWC") continue;
+    const graph::Node& filter = g.nodes[n.inputs[0]];
+    double maps = 1, values = 1;
+    for (const double d : graph::numbers(n, "mapDims")) maps *= d;
+    for (const double d : graph::numbers(filter, "dims")) values *= d;
+    if (is_parameter(filter) && maps >= 1 && std::fmod(values, maps) == 0)
+      all[filter.name] = {static_cast<std::size_t>(maps), static_cast<std::size_t>(values / maps)};
+  }
+  return all;
+}
 
 std::vector<float> with_maps_last(const std::vector<float>& values, const MapsFirst& stored) {
   std::vector<float> turned(values.size());

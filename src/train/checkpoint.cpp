@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+#include "parallel/local_gradients.h"
+#include "train/cntk_checkpoint.h"
 #include "train/container.h"
 #include "train/file.h"
 #include "tutti/error.h"
@@ -71,7 +73,7 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, const Checkpoi
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
   const std::string name = model_name(f.model_path, state.epoch, f.max_epochs);
   ContainerWriter model(name, "model");
-  write_model(model, parts.model);
+  write_model(model, parts.model, parts.network_of_files);
   const std::uint64_t checksum = model.finish();
   ContainerWriter checkpoint(checkpoint_name(name), "checkpoint");
   checkpoint.add("model checksum", std::bit_cast<std::int64_t>(checksum));
@@ -89,7 +91,7 @@ void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, const Chec
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
   // One file, because two could not be replaced atomically.
   ContainerWriter file(mid_epoch_name(f.model_path, state.epoch), "checkpoint");
-  write_model(file, parts.model);
+  write_model(file, parts.model, parts.network_of_files);
   write_state(&file, state, parts, comm);
   file.finish();
   file.commit();
@@ -131,7 +133,8 @@ void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const Chec
                      Communicator& comm) {
   if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm);
   if (state.epoch > 0) return save_epoch(f, state, parts, comm);
-  if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model);
+  if (comm.rank() == 0) 
+    save_model(model_name(f.model_path, 0, f.max_epochs), parts.model, parts.network_of_files);
 }
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
@@ -142,6 +145,7 @@ CheckpointState load_state(const ResumePoint& point, const Visit& optimizer, Com
   CheckpointState state;
   state.epoch = point.epoch;
   if (point.checkpoint.empty()) return state;
+  if (has_cntk_state(point, comm)) return load_cntk_state(point, optimizer, comm);
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   broadcast_state(comm, reader.get(), "state/", [&](Archive& a) { state.archive(a); });
   broadcast_state(comm, reader.get(), "optimizer/", optimizer);
@@ -152,6 +156,10 @@ RankStateReport load_exchange_state(const ResumePoint& point, const CheckpointPa
   RankStateReport report;
   if (point.checkpoint.empty()) {
     if (point.epoch > 0) report.lost = "there is no checkpoint next to the model";
+    return report;
+  }
+  if (has_cntk_state(point, comm)) {
+    if (parts.rank_state_name != NoExchange::name) report.lost = "the checkpoint was written by CNTK";
     return report;
   }
   const auto reader = open_on_rank_0(point.checkpoint, comm);

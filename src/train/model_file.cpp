@@ -24,7 +24,7 @@ namespace tutti {
 namespace {
 
 constexpr const char* prefix = "value/";
-constexpr const char* edited = "edited";
+constexpr const char* edited = "edited";  // the network replaces the description
 
 Shape shape_of(const Entry& e) { return {{e.dims.begin(), e.dims.end()}}; }
 
@@ -139,9 +139,9 @@ void copy_values(const graph::Graph& from, const std::string& path, ModelView& m
   }
 }
 
-graph::Graph read_trained(const std::string& path) {
+graph::Graph read_trained(const std::string& path, std::string_view kind) {
   if (cntk::is_model(path)) return read_cntk_graph(path);
-  const ContainerReader r(path, "model");
+  const ContainerReader r(path, kind);
   graph::Graph graph = parse_graph(r.text("graph"), path);
   for (graph::Node& node : graph.nodes)
     for (const char* suffix : {"", ".samplesSeen"}) {  // the latter: what batch normalisation remembers
@@ -268,7 +268,8 @@ std::size_t ModelView::bytes() const {
   return sum;
 }
 
-void write_model(ContainerWriter& w, const ModelView& m) {
+void write_model(ContainerWriter& w, const ModelView& m, bool replaces_description) {
+  if (replaces_description) w.add(edited, true);
   w.add("graph", to_text(*m.graph));
   for (const ModelValue& v : m.values) w.add(prefix + v.name, v.shape, v.values);
 }
@@ -286,17 +287,16 @@ void read_model_values(const ContainerReader& r, ModelView& m) {
   }
 }
 
-void save_model(const std::string& path, const ModelView& m, bool made_by_edit) {
+void save_model(const std::string& path, const ModelView& m, bool replaces_description) {
   ContainerWriter w(path, "model");
-  if (made_by_edit) w.add(edited, true);
-  write_model(w, m);
+  write_model(w, m, replaces_description);
   w.finish();
   w.commit();
 }
 
-bool is_edited_model(const std::string& path, Communicator* comm) {
+bool replaces_description(const std::string& path, Communicator* comm, std::string_view kind) {
   std::uint8_t found = 0;
-  on_rank_0(comm, [&] { found = file_exists(path) && !cntk::is_model(path) && ContainerReader(path, "model").has(edited); });
+  on_rank_0(comm, [&] { found = file_exists(path) && (cntk::is_model(path) || ContainerReader(path, kind).has(edited)); });
   if (comm) comm->broadcast(0, writable_bytes(found));
   return found != 0;
 }
@@ -322,9 +322,9 @@ void load_values(const std::string& path, ModelView& m, Communicator* comm, std:
     if (!v.values.empty()) comm->broadcast(0, std::as_writable_bytes(v.values));
 }
 
-graph::Graph load_trained(const std::string& path, Communicator* comm) {
+graph::Graph load_trained(const std::string& path, Communicator* comm, std::string_view kind) {
   graph::Graph graph;
-  on_rank_0(comm, [&] { graph = read_trained(path); });
+  on_rank_0(comm, [&] { graph = read_trained(path, kind); });
   if (!comm) return graph;
   std::string text = to_text(graph);
   broadcast_text(*comm, text);

@@ -42,6 +42,7 @@ struct Training {
   LinkSpeed link;                             // between these ranks, if a placement depends on it
   std::string placement;                      // the table of the layers' placements
   std::unique_ptr<Network> network;
+  bool network_of_files = false;  // not of the description
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
   // The methods before and after the warm start. They outlive the readers, which may take work units.
