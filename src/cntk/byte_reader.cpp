@@ -179,6 +179,11 @@ void ByteReader::expect(std::string_view marker) {
   if (!take(marker)) fail(at_, fmt::format("the marker {} is missing", marker));
 }
 
+void ByteReader::skip_to_last(std::string_view marker) {
+  const std::size_t size = stored(marker).size();
+  if (left() >= size) at_ = bytes_.size() - size;
+}
+
 bool begins_with(const std::string& path, std::string_view marker) {
   const std::string wanted = stored(marker);
   std::string found(wanted.size(), '\0');

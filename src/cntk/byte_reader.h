@@ -51,6 +51,8 @@ class ByteReader {
   bool next_is(std::string_view marker, std::size_t ahead = 0) const;
   bool take(std::string_view marker);
   void expect(std::string_view marker);
+  // Skips all but the marker at the end of the file, where it is due.
+  void skip_to_last(std::string_view marker);
 
   // Reports a field that begins at `at`.
   [[noreturn]] void fail(std::size_t at, const std::string& what) const;

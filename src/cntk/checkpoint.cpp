@@ -66,11 +66,11 @@ Checkpoint read_checkpoint(ByteReader r) {
       if (c.counts.size() > c.gradients.size()) r.fail(r.offset(), "there are more counts than smoothed gradients");
     }
   }
-  c.block_momentum = !r.next_is("ECKP");
-  if (!c.block_momentum) {
-    r.expect("ECKP");
-    if (r.left() > 0) r.fail(r.offset(), fmt::format("{} bytes follow the end of the checkpoint", r.left()));
-  }
+  constexpr std::string_view end = "ECKP";
+  c.block_momentum = r.next_is("BMACKP");
+  if (c.block_momentum) r.skip_to_last(end);
+  r.expect(end);
+  if (r.left() > 0) r.fail(r.offset(), fmt::format("{} bytes follow the end of the checkpoint", r.left()));
   return c;
 }
 
