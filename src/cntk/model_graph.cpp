@@ -26,7 +26,7 @@ class GraphMaker {
   }
 
   Model run() {
-    for (FileNode& n : file_.nodes) settle(n.node);
+    for (FileNode& n : file_.nodes) adjust(n.node);
     check_inputs();
     take_over_nodes();
     take_over_sets();
@@ -45,7 +45,7 @@ class GraphMaker {
     throw Error(fmt::format("'{}', node '{}' ({}): {}\nfix: {}", path_, n.name, n.operation, what, fix));
   }
 
-  void settle(graph::Node& n) {
+  void adjust(graph::Node& n) {
     if (n.operation == "ClassificationError" && n.inputs.size() == 3) {
       n.attributes["topN"] = constant(n, 2, "topN");
       n.inputs.resize(2);
@@ -56,7 +56,7 @@ class GraphMaker {
     } else if (n.operation == "Logistic" && n.inputs.size() == 3) {
       n.operation = "WeightedLogistic";
     } else if (n.operation == "BatchNormalization" && n.inputs.size() == 5) {
-      settle_normalization(n);
+      convert_normalization(n);
     }
   }
 
@@ -70,7 +70,7 @@ class GraphMaker {
 
   // Running statistics are not trained, whatever their multiplier. Before version 13 the fifth input is the inverse of
   // the deviation; the original converts it to 1 / v^2 + epsilon, and adds epsilon again when it normalises.
-  void settle_normalization(graph::Node& n) {
+  void convert_normalization(graph::Node& n) {
     for (const std::size_t k : {3, 4})
       if (is_parameter(node(n.inputs[k]))) node(n.inputs[k]).attributes[rate] = 0.0;
     graph::Node& variance = node(n.inputs[4]);

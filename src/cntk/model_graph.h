@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_graph.h -- from the nodes of a file to a graph: what cannot be said of a node alone is settled here.
+// model_graph.h -- from the nodes of a file to a graph: what depends on the inputs of a node is converted here.
 #pragma once
 
 #include <string>
