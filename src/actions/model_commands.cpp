@@ -128,8 +128,8 @@ std::string value_table(const graph::Graph& g, const std::vector<std::optional<S
 std::string graph_text(const graph::Graph& g) {
   std::string problem;
   const auto shapes = shapes_of(g, problem);
-  std::string text = fmt::format("{} nodes\n{}\n{}\n{}", g.nodes.size(), sets_text(g), node_table(g, shapes),
-                                 value_table(g, shapes));
+  std::string text =
+      fmt::format("{} nodes\n{}\n{}\n{}", g.nodes.size(), sets_text(g), node_table(g, shapes), value_table(g, shapes));
   if (!problem.empty()) text += fmt::format("\nnot all shapes are known: {}\n", problem);
   return text;
 }
@@ -145,7 +145,8 @@ std::string cntk_model_text(const std::string& path) {
 std::string cntk_checkpoint_text(const std::string& path) {
   const cntk::Checkpoint c = cntk::read_checkpoint(path);
   std::string text = fmt::format(
-      "'{}': checkpoint of CNTK\n  samples seen        {}\n  learning rate       {:g} per sample\n  previous criterion  "
+      "'{}': checkpoint of CNTK\n  samples seen        {}\n  learning rate       {:g} per sample\n  previous criterion "
+      " "
       "{:g}\n  minibatch size      {}\n  block momentum      {}\nsmoothed gradients, in the order of the names of the "
       "trained parameters:\n",
       path, c.total_samples, c.learning_rate, c.previous_criterion, c.minibatch_size,
@@ -153,8 +154,8 @@ std::string cntk_checkpoint_text(const std::string& path) {
   Table rows = {{"size", "mean", "deviation"}};
   for (const cntk::Matrix& g : c.gradients) {
     const Summary s = summary_of(*g.values);
-    rows.push_back({fmt::format("{} x {}", g.rows, g.columns), fmt::format("{:.6g}", s.mean),
-                    fmt::format("{:.6g}", s.deviation)});
+    rows.push_back(
+        {fmt::format("{} x {}", g.rows, g.columns), fmt::format("{:.6g}", s.mean), fmt::format("{:.6g}", s.deviation)});
   }
   return text + aligned(rows);
 }
@@ -211,13 +212,14 @@ std::string import_model(const std::string& from, const std::string& to) {
   if (std::filesystem::equivalent(from, to, unknown))
     throw Error(fmt::format("'{}' and '{}' are the same file\nfix: give the new model another name", from, to));
   if (cntk::is_checkpoint(from))
-    throw Error(fmt::format("'{}' is a checkpoint\nfix: import the model; checkpoints of CNTK are read as they are, "
-                            "beside their model",
-                            from));
+    throw Error(
+        fmt::format("'{}' is a checkpoint\nfix: import the model; checkpoints of CNTK are read as they are, "
+                    "beside their model",
+                    from));
   if (!cntk::is_model(from))
-    throw Error(fmt::format("'{}' is {}", from, kind_of(from) == "model"
-                                                    ? "a model of this program already\nfix: copy it"
-                                                    : "a checkpoint of this program\nfix: import a model of CNTK"));
+    throw Error(fmt::format("'{}' is {}", from,
+                            kind_of(from) == "model" ? "a model of this program already\nfix: copy it"
+                                                     : "a checkpoint of this program\nfix: import a model of CNTK"));
   cntk::Model m = cntk::read_model(from);
   std::string text;
   for (const std::string& note : m.notes) text += fmt::format("note: {}\n", note);

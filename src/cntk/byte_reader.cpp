@@ -50,8 +50,8 @@ ByteReader ByteReader::open(const std::string& path) {
 }
 
 void ByteReader::fail(std::size_t at, const std::string& what) const {
-  throw Error(fmt::format("'{}' is damaged at byte {} of {}: {}\nfix: copy the file again from where it was made", path_,
-                          at, bytes_.size(), what));
+  throw Error(fmt::format("'{}' is damaged at byte {} of {}: {}\nfix: copy the file again from where it was made",
+                          path_, at, bytes_.size(), what));
 }
 
 void ByteReader::need(std::size_t bytes, const char* what) const {
@@ -102,8 +102,7 @@ std::string ByteReader::name(const char* what) {
   const std::size_t at = at_;
   std::string found = text(what);
   for (const char c : found)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
-      fail(at, fmt::format("{} holds control characters", what));
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) fail(at, fmt::format("{} holds control characters", what));
   return found;
 }
 

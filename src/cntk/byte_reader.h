@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// byte_reader.h -- the fields of CNTK's binary files: little endian, without alignment. Every size is compared with what
-// is left of the file before memory is allocated. A damaged file throws an Error with the offset.
+// byte_reader.h -- the fields of CNTK's binary files: little endian, without alignment. Every size is compared with
+// what is left of the file before memory is allocated. A damaged file throws an Error with the offset.
 #pragma once
 
 #include <cstddef>

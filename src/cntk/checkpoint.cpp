@@ -46,9 +46,10 @@ Checkpoint read_checkpoint(ByteReader r) {
     r.expect("EVersion");
   }
   if (version > newest_checkpoint)
-    throw Error(fmt::format("'{}' is a checkpoint of CNTK in version {}; versions up to {} are read\nfix: remove it to "
-                            "go on with a fresh optimizer",
-                            r.path(), version, newest_checkpoint));
+    throw Error(
+        fmt::format("'{}' is a checkpoint of CNTK in version {}; versions up to {} are read\nfix: remove it to "
+                    "go on with a fresh optimizer",
+                    r.path(), version, newest_checkpoint));
   Checkpoint c;
   r.expect("BCKP");
   r.expect("BLearnRate");

@@ -66,11 +66,11 @@ class ModelReader {
     node.node.name = r_.name("the name of a node");
     node.type = find_type(type_name);
     if (!node.type)
-      throw Error(
-          fmt::format("'{}', byte {}: the node '{}' is of the class '{}', which this version does not know\nfix: remove "
-                      "the node with CNTK (action edit), or write it with other operations; "
-                      "docs/brainscript/trained_models.md lists the classes",
-                      r_.path(), at, node.node.name, type_name));
+      throw Error(fmt::format(
+          "'{}', byte {}: the node '{}' is of the class '{}', which this version does not know\nfix: remove "
+          "the node with CNTK (action edit), or write it with other operations; "
+          "docs/brainscript/trained_models.md lists the classes",
+          r_.path(), at, node.node.name, type_name));
     node.node.operation = node.type->operation.empty() ? type_name : std::string(node.type->operation);
     if (!file_.place.emplace(node.node.name, file_.nodes.size()).second)
       r_.fail(at, fmt::format("two nodes are called '{}'", node.node.name));

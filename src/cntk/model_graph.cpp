@@ -110,7 +110,8 @@ class GraphMaker {
     for (auto& n : model_.graph.nodes)
       for (auto& in : n.inputs) {
         if (left_out(in))
-          fail(node(in), fmt::format("'{}' needs it, but it is not supported: {}", n.name, file_.nodes[in].type->left_out),
+          fail(node(in),
+               fmt::format("'{}' needs it, but it is not supported: {}", n.name, file_.nodes[in].type->left_out),
                "train with a criterion that the network computes");
         in = after_.at(in);
       }
@@ -132,10 +133,10 @@ class GraphMaker {
     graph::Graph& g = model_.graph;
     const std::set<std::size_t> labels(file_.labels.begin(), file_.labels.end());
     std::erase_if(file_.features, [&](std::size_t n) { return labels.contains(n); });
-    for (const auto& [from, to] : {std::pair(&file_.features, &g.features), std::pair(&file_.labels, &g.labels),
-                                   std::pair(&file_.criteria, &g.criteria),
-                                   std::pair(&file_.evaluations, &g.evaluations),
-                                   std::pair(&file_.outputs, &g.outputs)})
+    for (const auto& [from, to] :
+         {std::pair(&file_.features, &g.features), std::pair(&file_.labels, &g.labels),
+          std::pair(&file_.criteria, &g.criteria), std::pair(&file_.evaluations, &g.evaluations),
+          std::pair(&file_.outputs, &g.outputs)})
       for (const auto n : *from)
         if (const auto found = after_.find(n); found != after_.end()) to->push_back(found->second);
   }
@@ -188,7 +189,8 @@ std::vector<std::string> trained_parameters(const graph::Graph& g) {
   }
   std::vector<std::string> names;
   for (std::size_t n = 0; n < g.nodes.size(); ++n)
-    if (seen[n] && is_parameter(g.nodes[n]) && graph::number(g.nodes[n], rate, 1) != 0) names.push_back(g.nodes[n].name);
+    if (seen[n] && is_parameter(g.nodes[n]) && graph::number(g.nodes[n], rate, 1) != 0)
+      names.push_back(g.nodes[n].name);
   std::ranges::sort(names);
   return names;
 }

@@ -115,7 +115,8 @@ CheckpointState load_cntk_state(const ResumePoint& point, const Visit& optimizer
     log::line(fmt::format("Checkpoint of CNTK '{}': {} samples seen; the state of the optimizer is taken over.",
                           point.checkpoint, stored.total_samples));
     if (stored.block_momentum)
-      log::warning(fmt::format("'{}': the state of block momentum is not taken over; it begins at 0", point.checkpoint));
+      log::warning(
+          fmt::format("'{}': the state of block momentum is not taken over; it begins at 0", point.checkpoint));
   });
   std::array numbers{stored.learning_rate, stored.previous_criterion};
   std::array counts{stored.total_samples, stored.minibatch_size};

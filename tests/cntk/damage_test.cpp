@@ -2,12 +2,12 @@
 // Files that are cut or have other bytes: every one is read or refused, and memory stays in proportion to its size.
 #include <gtest/gtest.h>
 
+#include <malloc.h>
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <malloc.h>
 #include <new>
 #include <random>
 
@@ -136,8 +136,9 @@ TEST(Damage, IsReportedWithItsPlace) {
   File file = small_model().bytes();
   const std::size_t size = file.size();
   file.resize(419);
-  EXPECT_EQ(error_of(file), "'m.dnn' is damaged at byte 419 of 419: the file ends within the class of a node\nfix: copy "
-                            "the file again from where it was made");
+  EXPECT_EQ(error_of(file),
+            "'m.dnn' is damaged at byte 419 of 419: the file ends within the class of a node\nfix: copy "
+            "the file again from where it was made");
   file = small_model().bytes();
   file.push_back(0);
   EXPECT_EQ(error_of(file),
@@ -189,7 +190,9 @@ TEST(Damage, ByManyNodesEndsSoon) {
   EXPECT_FALSE(is_model_read(many.bytes()));
 
   WrittenModel cycle{};
-  cycle.add("Tanh", "a", {"b"}).add("Tanh", "b", {"a"}).add("Mean", "m", {"a"}, Bytes().flag(true).matrix<float>(1, 1, {1}));
+  cycle.add("Tanh", "a", {"b"})
+      .add("Tanh", "b", {"a"})
+      .add("Mean", "m", {"a"}, Bytes().flag(true).matrix<float>(1, 1, {1}));
   EXPECT_FALSE(is_model_read(cycle.bytes()));
 }
 

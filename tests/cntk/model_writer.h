@@ -163,8 +163,9 @@ inline WrittenModel model_of_every_kind(std::uint64_t version, const std::string
   m.parameter("half", {1, 1}, {0.5f}, 0).parameter("filters", {3, 3, 2, 3}, std::vector<float>(54, 0.1f));
   m.parameter("scale", {3}, {1, 1, 1}).parameter("bias", {3}, {0, 0, 0}).parameter("mean", {3}, {0, 0, 0}, 0);
   m.parameter("variance", {3}, {1, 2, 3}, 0);
-  m.add("Mean", "average", {"features"}, precision == "double" ? Bytes().flag(true).matrix<double>(2, 1, {1, 2})
-                                                               : Bytes().flag(true).matrix<float>(2, 1, {1, 2}));
+  m.add("Mean", "average", {"features"},
+        precision == "double" ? Bytes().flag(true).matrix<double>(2, 1, {1, 2})
+                              : Bytes().flag(true).matrix<float>(2, 1, {1, 2}));
   m.add("Scale", "halved", {"half", "z"}).add("Dropout", "dropped", {"halved"}, generator);
   m.add("Slice", "first", {"dropped"}, Bytes().number<std::int64_t>(0).number<std::int64_t>(2).i32(1));
   m.add("RowStack", "stacked", {"first", "first"}, Bytes().i32(1));

@@ -17,10 +17,10 @@ namespace {
 using cntk::testing::Bytes;
 using cntk::testing::small_model;
 using testing::Directory;
-using testing::error_of;
-using testing::spill;
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
+using testing::spill;
 
 void spill(const std::string& path, const std::vector<char>& bytes) {
   testing::spill(path, std::string(bytes.begin(), bytes.end()));
@@ -142,13 +142,15 @@ TEST(CntkState, OfRmsPropHasSquaresSignsAndSteps) {
 // Before its first update a rule has zeros, once as wide as the parameter.
 TEST(CntkState, BeforeTheFirstUpdateIsFresh) {
   for (const UpdateRule rule : {UpdateRule::fs_adagrad, UpdateRule::rms_prop})
-    for (const auto& [name, values] : load(checkpoint(1, std::vector<float>(6), std::vector<float>(3)), rule).optimizer.floats)
+    for (const auto& [name, values] :
+         load(checkpoint(1, std::vector<float>(6), std::vector<float>(3)), rule).optimizer.floats)
       EXPECT_EQ(values, std::vector<float>(values.size())) << name;
 }
 
 TEST(CntkState, OfAnotherRuleIsRefused) {
   const auto refused = [](std::uint64_t width, UpdateRule rule) {
-    return error_of([&] { load(checkpoint(width, std::vector<float>(6 * width), std::vector<float>(3 * width)), rule); });
+    return error_of(
+        [&] { load(checkpoint(width, std::vector<float>(6 * width), std::vector<float>(3 * width)), rule); });
   };
   EXPECT_THAT(refused(2, UpdateRule::sgd), HasSubstr("is not that of gradUpdateType = none"));
   EXPECT_THAT(refused(3, UpdateRule::fs_adagrad), HasSubstr("is not that of gradUpdateType = fsAdagrad"));
@@ -159,13 +161,13 @@ TEST(CntkState, OfOtherParametersIsRefused) {
   Bytes one;
   one.text("BCKP").text("BLearnRate").u64(1).number(1.0).number(1.0).text("ELearnRate").text("BGradient");
   one.matrix<float>(3, 2, upwards(6, 1)).text("EGradient").text("ECKP");
-  EXPECT_THAT(error_of([&] { load(one.get(), UpdateRule::sgd); }),
-              HasSubstr("has the state of 1 parameters, '"));
+  EXPECT_THAT(error_of([&] { load(one.get(), UpdateRule::sgd); }), HasSubstr("has the state of 1 parameters, '"));
 }
 
 std::vector<std::string> no_warnings;
 
-std::optional<ResumePoint> found(const Directory& d, std::int64_t epochs, std::vector<std::string>& warnings = no_warnings) {
+std::optional<ResumePoint> found(const Directory& d, std::int64_t epochs,
+                                 std::vector<std::string>& warnings = no_warnings) {
   return find_resume_point(d / "m", epochs, warnings);
 }
 
