@@ -63,6 +63,7 @@ class ModelReader {
     at = r_.offset();
     const std::string type_name = r_.name("the class of a node");
     FileNode node;
+    node.offset = at;
     node.node.name = r_.name("the name of a node");
     node.type = find_type(type_name);
     if (!node.type)

@@ -2,7 +2,6 @@
 #include "cntk/model_graph.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +41,8 @@ class GraphMaker {
   graph::Node& node(std::size_t n) { return file_.nodes[n].node; }
 
   [[noreturn]] void fail(const graph::Node& n, const std::string& what, const std::string& fix) const {
-    throw Error(fmt::format("'{}', node '{}' ({}): {}\nfix: {}", path_, n.name, n.operation, what, fix));
+    const std::size_t at = file_.nodes[file_.place.at(n.name)].offset;
+    throw Error(fmt::format("'{}', byte {}, node '{}' ({}): {}\nfix: {}", path_, at, n.name, n.operation, what, fix));
   }
 
   void adjust(graph::Node& n) {

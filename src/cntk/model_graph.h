@@ -14,6 +14,7 @@ namespace tutti::cntk {
 struct FileNode {
   graph::Node node;  // inputs are places in FileNodes::nodes
   const NodeType* type = nullptr;
+  std::size_t offset = 0;  // in the file
 };
 
 struct FileNodes {

@@ -318,7 +318,7 @@ TEST(CntkModel, RefusesContradictions) {
   EXPECT_THAT(error_of(m), HasSubstr("a special node is 'nowhere', but there is no such node"));
   m = small_model();
   m.add("Tanh", "t", {"z", "b"});
-  EXPECT_THAT(error_of(m), HasSubstr("node 't' (Tanh): it has 2 inputs"));
+  EXPECT_THAT(error_of(m), HasSubstr(", node 't' (Tanh): it has 2 inputs"));
   m = small_model();
   m.nodes[2].content = Bytes().number(1.0f).shape({3, 3}).matrix<float>(3, 2, {1, 2, 3, 4, 5, 6});
   EXPECT_THAT(error_of(m), HasSubstr("the shape of a parameter has 9 elements, its matrix 3 x 2"));
